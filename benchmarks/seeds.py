@@ -1,0 +1,131 @@
+"""Does the default recipe work on every seed? Train on several training seeds, build several bases, show all of them.
+
+    ./run python benchmarks/seeds.py --training 0 1 2 3 4 --bases 0 1 2 3 4
+
+Each run happens in a copy of this project, through the same stages and the same `dvc repro`; base and measurement before
+are shared by all training seeds, because none of their settings differ. Writes benchmarks/results/seeds.json and seeds.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+LEFT_BEHIND = shutil.ignore_patterns(".venv", ".git", "*cache__", ".*_cache", ".hypothesis", "tmp", "dvc_plots")
+
+
+def run(project: Path, *command: str) -> None:
+    """Run a command in a project; show its output only if it fails."""
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+
+
+def copied(folder: Path) -> Path:
+    """Return a copy of the project, outputs and cache included, in its own git repository."""
+    project = folder / "project"
+    shutil.copytree(ROOT, project, ignore=LEFT_BEHIND)
+    run(project, "git", "init", "-q")
+    return project
+
+
+def result(project: Path, name: str) -> Any:
+    """Return a JSON file of evidence/results/."""
+    return json.loads((project / "evidence/results" / name).read_text(encoding="utf-8"))
+
+
+def train(seed: int) -> dict[str, Any]:
+    """Return what one training seed showed on the held-out suite."""
+    with tempfile.TemporaryDirectory(prefix="assay-seed-") as folder:
+        project = copied(Path(folder))
+        run(project, "assay", "config", "use", f"seed={seed}")
+        run(project, "dvc", "repro", "-q", "render_evidence")
+        claim, greedy = result(project, "claim.json"), result(project, "post_eval_greedy.json")
+        before_greedy, after = result(project, "pre_eval_greedy.json"), result(project, "post_eval.json")
+        ladder = result(project, "baselines.json")
+        floor = ladder["random"]["measures"]["mean_reward"]["value"]
+        ceiling = ladder["oracle_channel"]["measures"]["mean_reward"]["value"]
+        reward = after["measures"]["mean_reward"]["value"]
+        better = [
+            tier for tier, part in after["strata"]["tier"].items()
+            if part["measures"]["mean_reward"]["value"]
+            > ladder["uniform"]["strata"]["tier"][tier]["measures"]["mean_reward"]["value"]
+        ]  # fmt: skip
+        return {
+            "training_seed": seed,
+            "chosen_step": result(project, "train.json")["chosen_step"],
+            "verdict": claim["verdict"],
+            "before": claim["before"], "after": claim["after"], "difference": claim["difference"], "p": claim["p"],
+            "greedy_before": before_greedy["measures"]["success_rate"], "greedy_after": greedy["measures"]["success_rate"],
+            "mean_reward_after": reward, "normalised_score": (reward - floor) / (ceiling - floor),
+            "tiers_above_uniform": better, "parsed_rate_after": after["measures"]["parsed_rate"]["value"],
+        }  # fmt: skip
+
+
+def build(seed: int) -> dict[str, Any]:
+    """Return what the check of one base said; a refused base is a row like any other."""
+    with tempfile.TemporaryDirectory(prefix="assay-base-") as folder:
+        project = copied(Path(folder))
+        chosen = re.search(r"- grpo: (\w+)", (project / "configs/config.yaml").read_text(encoding="utf-8"))
+        assert chosen is not None
+        preset = project / f"configs/grpo/{chosen.group(1)}.yaml"
+        text = re.sub(r"(base:\n  kind: scratch\n  seed: )\d+", rf"\g<1>{seed}", preset.read_text(encoding="utf-8"))
+        preset.write_text(text, encoding="utf-8")
+        run(project, "assay", "config", "use")
+        done = subprocess.run(["dvc", "repro", "base"], cwd=project, capture_output=True, text=True, check=False)
+        if done.returncode:
+            reason = [line for line in done.stderr.split("\n") if line.startswith("assay:")]
+            return {"base_seed": seed, "passed": False, "reason": " ".join(reason)}
+        return {"base_seed": seed, "passed": True} | result(project, "base.json")
+
+
+def points(interval: dict[str, Any]) -> str:
+    """Return an interval in per cent."""
+    return f"{100 * interval['value']:.1f} ({100 * interval['low']:.1f} to {100 * interval['high']:.1f})"
+
+
+def table(trained: list[dict[str, Any]], bases: list[dict[str, Any]]) -> str:
+    """Return both tables as Markdown."""
+    lines = ["| training seed | step | before, % | after, % | difference, points | p | greedy, % | score | verdict |"]
+    lines += ["|---|---|---|---|---|---|---|---|---|"]
+    for row in trained:
+        greedy = f"{100 * row['greedy_before']['value']:.1f} → {100 * row['greedy_after']['value']:.1f}"
+        lines.append(
+            f"| {row['training_seed']} | {row['chosen_step']} | {points(row['before'])} | {points(row['after'])} | "
+            f"{points(row['difference'])} | {row['p']:.2g} | {greedy} | {row['normalised_score']:.2f} | {row['verdict']} |"
+        )
+    lines += ["", "| base seed | passed | reads off | parses | success |", "|---|---|---|---|---|"]
+    for row in bases:
+        if row["passed"]:
+            numbers = " | ".join(f"{100 * row[name]:.1f} %" for name in ("copy_accuracy", "parsed_rate", "success_rate"))
+            lines.append(f"| {row['base_seed']} | yes | {numbers} |")
+        else:
+            lines.append(f"| {row['base_seed']} | no: {row['reason']} | | | |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Run all seeds, two at a time."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--training", type=int, nargs="*", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--bases", type=int, nargs="*", default=[0, 1, 2, 3, 4])
+    chosen = parser.parse_args()
+    with ThreadPoolExecutor(2) as pool:
+        trained = list(pool.map(train, chosen.training))
+        bases = list(pool.map(build, chosen.bases))
+    out = ROOT / "benchmarks/results"
+    record = {"training_seeds": trained, "base_seeds": bases}
+    (out / "seeds.json").write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    (out / "seeds.md").write_text(table(trained, bases), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,258 @@
+"""Settings: one strict model of params.yaml. Nothing has a default here; presets in configs/ are complete."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from assay.errors import ConfigError
+
+CONFIG_VERSION = 1
+
+Positive = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Rate = Annotated[float, Field(gt=0, lt=1)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+
+
+class Settings(BaseModel):
+    """Base of all settings: frozen, strict, no unknown key, no NaN."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class TaskSettings(Settings):
+    """Which task is played and by what rules."""
+
+    name: Literal["collider"]
+    max_turns: Positive
+    shaping: Annotated[float, Field(ge=0)] = Field(description="coefficient of the potential-based shaping in training")
+    gamma: Fraction = Field(description="discount of the shaping potential")
+
+
+class DatasetSettings(Settings):
+    """Where the data lie and what they must be."""
+
+    root: str
+    expected_sha256: str | None = Field(description="fingerprint the data must have; null records without enforcing")
+
+
+class TinyArchitecture(Settings):
+    """Shape of the from-scratch Qwen3."""
+
+    hidden_size: Positive
+    intermediate_size: Positive
+    layers: Positive
+    heads: Positive
+    max_positions: Positive
+    initializer_range: Annotated[float, Field(gt=0)]
+
+
+class PhaseSettings(Settings):
+    """One phase of the supervised warm start."""
+
+    steps: Positive
+    batch_size: Positive
+    learning_rate: Annotated[float, Field(gt=0)]
+
+
+class WarmStart(Settings):
+    """Drills until the probe passes, then demonstrations of weak play."""
+
+    drills: PhaseSettings
+    drill_pool: Positive
+    drill_every: Positive = Field(description="during demonstrations, each so-many-th batch is drills")
+    probe_items: Positive
+    probe_every: Positive
+    demonstrations: PhaseSettings
+    demonstration_pool: Positive
+
+
+class Gates(Settings):
+    """What a base policy must pass before anything is measured on it."""
+
+    copy_accuracy: Fraction
+    parsed_rate: Fraction
+    episodes: Positive
+
+
+class ScratchBase(Settings):
+    """A tiny model built from scratch."""
+
+    kind: Literal["scratch"]
+    seed: Natural
+    architecture: TinyArchitecture
+    warm_start: WarmStart
+    gates: Gates
+
+
+class PretrainedBase(Settings):
+    """A Hugging Face model, from a local folder or the hub cache."""
+
+    kind: Literal["pretrained"]
+    model: str
+    revision: str | None
+    dtype: Literal["float32", "bfloat16"]
+    quantization: Literal["nf4"] | None
+
+
+class GenerationSettings(Settings):
+    """How completions are produced, the same in training and evaluation."""
+
+    surface: Literal["compact", "json"]
+    temperature: Annotated[float, Field(gt=0)]
+    max_new_tokens: Positive
+    batch_size: Positive
+
+
+class EvaluationSettings(Settings):
+    """The held-out suite; shared by every training seed."""
+
+    seed: Natural
+    items: Positive
+    draws: Annotated[int, Field(ge=2)]
+    greedy: bool
+
+
+class ValidationSettings(Settings):
+    """The validation suite that chooses the checkpoint."""
+
+    seed: Natural
+    items: Positive
+    draws: Positive
+    every: Positive
+
+
+class LoraSettings(Settings):
+    """Low-rank adapter."""
+
+    r: Positive
+    alpha: Positive
+    dropout: Annotated[float, Field(ge=0, lt=1)]
+    target_modules: list[str] | Literal["all-linear"]
+
+
+class TrainSettings(Settings):
+    """GRPO by TRL's GRPOTrainer; names follow GRPOConfig where they are the same thing."""
+
+    steps: Positive
+    items_per_step: Positive
+    group_size: Annotated[int, Field(ge=2)]
+    micro_batch_size: Positive = Field(description="episodes in one forward and backward pass")
+    num_iterations: Positive = Field(description="optimisation passes over one batch of episodes")
+    learning_rate: Annotated[float, Field(gt=0)]
+    lr_scheduler: Literal["constant", "constant_with_warmup", "linear", "cosine"]
+    warmup_steps: Natural
+    max_grad_norm: Annotated[float, Field(gt=0)]
+    beta: Annotated[float, Field(ge=0)] = Field(description="weight of the KL term in the loss")
+    epsilon_low: Rate
+    epsilon_high: Annotated[float, Field(gt=0)]
+    loss_type: Literal["grpo", "bnpo", "dr_grpo", "dapo"]
+    scale_rewards: Literal["group", "batch", "none"]
+    gradient_checkpointing: bool
+    kl_probe_episodes: Positive
+    lora: LoraSettings
+
+
+class ClaimSettings(Settings):
+    """What will be claimed, fixed before training."""
+
+    primary: Literal["success"]
+    smallest_effect_points: Annotated[float, Field(gt=0)]
+    alpha: Rate
+    parsed_rate_margin: Rate = Field(description="largest tolerable loss of parsed completions, as a share")
+    checkpoint_rule: Literal["best_validation_reward", "last"]
+
+
+class Params(Settings):
+    """The whole of params.yaml."""
+
+    version: Literal[1]
+    seed: Natural
+    device: Literal["cpu", "cuda"]
+    threads: Positive
+    task: TaskSettings
+    dataset: DatasetSettings
+    base: Annotated[ScratchBase | PretrainedBase, Field(discriminator="kind")]
+    generation: GenerationSettings
+    evaluation: EvaluationSettings
+    validation: ValidationSettings
+    train: TrainSettings
+    claim: ClaimSettings
+
+
+def _known_keys(model: type[BaseModel] = Params, prefix: str = "") -> dict[str, set[str]]:
+    """Return for each dotted section the names that are allowed in it."""
+    keys: dict[str, set[str]] = {prefix: set(model.model_fields)}
+    for name, field in model.model_fields.items():
+        path = f"{prefix}.{name}" if prefix else name
+        for candidate in (field.annotation, *getattr(field.annotation, "__args__", ())):
+            if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+                for section, names in _known_keys(candidate, path).items():
+                    keys[section] = keys.get(section, set()) | names
+    return keys
+
+
+def parse_params(raw: Mapping[str, Any], where: str = "params.yaml") -> Params:
+    """Read settings strictly.
+
+    Args:
+        raw: The mapping read from YAML.
+        where: Name of the file, for messages.
+
+    Raises:
+        ConfigError: A key is unknown, missing or mistyped, or the version is not ours; names key and fix.
+    """
+    if raw.get("version") != CONFIG_VERSION:
+        raise ConfigError(
+            f"config version {CONFIG_VERSION}",
+            found=repr(raw.get("version")),
+            where=f"{where}, version",
+            fix="./run assay config use   (writes params.yaml anew from configs/)",
+        )
+    try:
+        params = Params.model_validate(raw)
+    except ValidationError as error:
+        raise _explain(error, where) from None
+    _cross_check(params, where)
+    return params
+
+
+def _explain(error: ValidationError, where: str) -> ConfigError:
+    known = _known_keys()
+    first, more = error.errors()[0], len(error.errors()) - 1
+    # A discriminated union adds its tag ("scratch") to the location; it is no key of the file.
+    steps = [str(step) for step in first["loc"] if step not in ("scratch", "pretrained")]
+    path, section = ".".join(steps), ".".join(steps[:-1])
+    place = f"{where}, {path}"
+    also = f" ({more} more like it)" if more else ""
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(steps[-1], sorted(known.get(section, set())), n=1)
+        fix = f"did you mean {near[0]!r}?" if near else f"remove it; known here: {sorted(known.get(section, set()))}"
+        return ConfigError("a known setting", found=f"unknown key {steps[-1]!r}{also}", where=place, fix=fix)
+    if first["type"] == "missing":
+        return ConfigError("a value", found=f"nothing{also}", where=place, fix=f"add {path} to your preset")
+    found = repr(first.get("input"))
+    return ConfigError(first["msg"], found=f"{found}{also}", where=place, fix="correct the value in configs/")
+
+
+def _cross_check(params: Params, where: str) -> None:
+    train = params.train
+    episodes = train.items_per_step * train.group_size
+    if episodes % train.micro_batch_size:
+        raise ConfigError(
+            f"a divisor of items_per_step x group_size = {episodes}",
+            found=str(train.micro_batch_size),
+            where=f"{where}, train.micro_batch_size",
+            fix=f"set it to {episodes} or a divisor of it",
+        )
+    if params.base.kind == "scratch" and params.generation.surface != "compact":
+        raise ConfigError(
+            "surface compact for a from-scratch base",
+            found=repr(params.generation.surface),
+            where=f"{where}, generation.surface",
+            fix="set generation.surface: compact, or use a pretrained base",
+        )

@@ -1,0 +1,54 @@
+"""Data files against the checksums that were committed with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from assay.errors import DataError
+
+
+def parse_sums(text: str, where: str) -> dict[str, str]:
+    r"""Return file name → sha256 from the text of a SHA256SUMS file.
+
+    Raises:
+        DataError: A line is not `<64 hex>  <name>`.
+
+    >>> parse_sums("0" * 64 + "  train.jsonl\n", "SHA256SUMS") == {"train.jsonl": "0" * 64}
+    True
+    """
+    sums: dict[str, str] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line:
+            continue
+        value, _, name = line.partition("  ")
+        if len(value) != 64 or not name or set(value) - set("0123456789abcdef"):
+            raise DataError(
+                "a line '<sha256>  <file name>'", found=repr(line[:80]), where=f"{where}, line {number}",
+                fix="restore the file: git checkout -- " + where,
+            )  # fmt: skip
+        sums[name] = value
+    return sums
+
+
+def check_sums(found: Mapping[str, str], expected: Mapping[str, str], folder: str) -> None:
+    """Refuse files that differ from their checksums.
+
+    Args:
+        found: sha256 of each file that is there.
+        expected: The committed checksums.
+        folder: Name of the folder, for messages.
+
+    Raises:
+        DataError: Names the file that is missing, changed or not listed.
+    """
+    fix = f"restore the data: git checkout -- {folder}"
+    for name in sorted(expected):
+        if name not in found:
+            raise DataError(f"{name}", found="no such file", where=folder, fix=fix)
+        if found[name] != expected[name]:
+            raise DataError(
+                f"sha256 {expected[name][:16]}…", found=f"{found[name][:16]}…", where=f"{folder}/{name}",
+                fix=f"{fix}   (or, if you meant the change, renew SHA256SUMS)",
+            )  # fmt: skip
+    for name in sorted(set(found) - set(expected)):
+        raise DataError("a file listed in SHA256SUMS", found="one that is not", where=f"{folder}/{name}", fix=fix)

@@ -1,0 +1,232 @@
+"""One policy on one suite, as numbers with intervals; comparing two of them is the work of the evidence room."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from assay.errors import EvidenceError
+from assay.evaluation.statistics import (
+    Array,
+    cluster_sums,
+    median_interval,
+    missing,
+    rate_interval,
+    resample_counts,
+    studentised_interval,
+)
+from assay.records import Episode, Interval, Record, Split
+
+Decoding = Literal["sampled", "greedy"]
+_FIRST_FLAGS = ("mass_correct", "channel_correct")
+
+
+class Stratum(Record):
+    """The same measures on the episodes that share one label."""
+
+    n_episodes: int = Field(ge=1)
+    n_items: int = Field(ge=1)
+    n_clusters: int = Field(ge=1)
+    measures: dict[str, Interval]
+
+
+class Report(Record):
+    """One policy on one suite."""
+
+    policy_digest: str
+    suite_digest: str
+    split: Split
+    decoding: Decoding
+    draws: int = Field(ge=1, description="episodes per item")
+    n_episodes: int = Field(ge=1)
+    n_items: int = Field(ge=1)
+    n_clusters: int = Field(ge=1)
+    measures: dict[str, Interval] = Field(
+        description="by name: mean_reward, median_reward, success_rate, <flag>_rate ..."
+    )
+    strata: dict[str, dict[str, Stratum]] = Field(description="label, then value of the label")
+
+
+def _fraction(yes: Iterable[bool], n: int) -> float | None:
+    return sum(yes) / n if n else None
+
+
+_FIXED: dict[str, Callable[[Episode], float | None]] = {
+    "mean_reward": lambda episode: episode.reward,
+    "success_rate": lambda episode: float(episode.success),
+    "parsed_rate": lambda episode: _fraction((t.outcome != "failed" for t in episode.turns), len(episode.turns)),
+    "truncated_rate": lambda episode: _fraction((t.truncated for t in episode.turns), len(episode.turns)),
+    "mean_n_steps": lambda episode: float(len(episode.turns)),
+    "mean_tokens": lambda episode: float(episode.n_tokens),
+    "mean_tokens_per_completion": lambda episode: episode.n_tokens / len(episode.turns) if episode.turns else None,
+}
+
+
+def value_of(episode: Episode, measure: str) -> float | None:
+    """Return what one episode contributes to a measure (see `measure_names`); None where the question does not arise.
+
+    A reward part that an episode never earned is an empty sum, 0; an absent flag or metric is None.
+    """
+    if measure in _FIXED:
+        return _FIXED[measure](episode)
+    kind, _, name = measure.partition(".")
+    if kind == "part" and name:
+        return episode.parts.get(name, 0.0)
+    if kind == "metric" and name:
+        return episode.metrics.get(name)
+    flag = episode.flags.get(measure.removesuffix("_rate"))
+    return None if flag is None else float(flag)
+
+
+def is_rate(measure: str) -> bool:
+    """Return whether a measure is a share in [0, 1].
+
+    >>> is_rate("success_rate"), is_rate("part.mass"), is_rate("metric.odd_rate")
+    (True, False, False)
+    """
+    return measure.endswith("_rate") and "." not in measure
+
+
+def measure_names(episodes: Sequence[Episode]) -> tuple[str, ...]:
+    """Return every measure of these episodes except the median.
+
+    Fixed ones first, then `<flag>_rate`, `part.<name>`, `metric.<name>`.
+    """
+    flags = sorted({name for episode in episodes for name in episode.flags}, key=_flag_order)
+    parts = sorted({name for episode in episodes for name in episode.parts})
+    metrics = sorted({name for episode in episodes for name in episode.metrics})
+    fixed = list(_FIXED)
+    names = [*fixed[:2], *(f"{flag}_rate" for flag in flags), *fixed[2:]]
+    return (*names, *(f"part.{part}" for part in parts), *(f"metric.{metric}" for metric in metrics))
+
+
+def _flag_order(flag: str) -> tuple[bool, int, str]:
+    place = _FIRST_FLAGS.index(flag) if flag in _FIRST_FLAGS else len(_FIRST_FLAGS)
+    return not flag.endswith("_correct"), place, flag
+
+
+def column_name(measure: str) -> str:
+    """Return the column that a measure has in tables: `<x>_correct_rate` becomes `<x>_acc`, others keep their name.
+
+    >>> column_name("mass_correct_rate"), column_name("discovered_rate")
+    ('mass_acc', 'discovered_rate')
+    """
+    return measure.removesuffix("_correct_rate") + "_acc" if measure.endswith("_correct_rate") else measure
+
+
+def check_complete(episodes: Sequence[Episode], draws: int, where: str) -> None:
+    """Refuse episodes that are not a whole suite: each item with draws 0..draws-1 exactly once, all numbers finite.
+
+    Raises:
+        EvidenceError: missing or repeated draws, an item in two clusters or strata, a non-finite number.
+    """
+
+    def refuse(expected: str, found: str) -> EvidenceError:
+        return EvidenceError(expected, found=found, where=where, fix="evaluate the whole suite again; drop nothing")
+
+    if not episodes:
+        raise refuse("at least one episode", "none")
+    counts = Counter((episode.item_id, episode.draw) for episode in episodes)
+    repeated = [key for key, n in counts.items() if n > 1]
+    if repeated:
+        raise refuse("each draw of each item once", f"{len(repeated)} repeated, first {min(repeated)}")
+    wanted = {(item, draw) for item, _ in counts for draw in range(draws)}
+    if odd := wanted ^ set(counts):
+        kind = "missing" if wanted - set(counts) else "beyond the plan"
+        raise refuse(f"draws 0..{draws - 1} of every item", f"{len(odd)} {kind}, first {min(odd)}")
+    homes = {(episode.item_id, episode.cluster, *sorted(episode.strata.items())) for episode in episodes}
+    if len(homes) != len({episode.item_id for episode in episodes}):
+        raise refuse("one cluster and one set of strata per item", "an item with two")
+    for episode in episodes:
+        numbers = [episode.reward, *episode.parts.values(), *(m for m in episode.metrics.values() if m is not None)]
+        if not all(math.isfinite(number) for number in numbers):
+            raise refuse("finite rewards, parts and metrics", f"item {episode.item_id} draw {episode.draw} is not")
+
+
+def _measure(episodes: Sequence[Episode], names: Sequence[str], rng: np.random.Generator) -> dict[str, Interval]:
+    clusters = [episode.cluster for episode in episodes]
+    counts: dict[int, Array] = {}
+    found: dict[str, Interval] = {}
+    for name in names:
+        sums = cluster_sums([value_of(episode, name) for episode in episodes], clusters)
+        if sums is None:
+            found[name] = missing()
+        elif is_rate(name):
+            found[name] = rate_interval(sums)
+        else:
+            n = len(sums.names)
+            if n not in counts:
+                counts[n] = resample_counts(n, rng)
+            found[name] = studentised_interval(sums, counts[n])
+        if name == "mean_reward":
+            found["median_reward"] = median_interval([episode.reward for episode in episodes], clusters)
+    return found
+
+
+def summarise(
+    episodes: Sequence[Episode],
+    *,
+    policy_digest: str,
+    suite_digest: str,
+    split: Split,
+    decoding: Decoding,
+    draws: int,
+    rng: np.random.Generator,
+) -> Report:
+    """Return the report of one policy on one suite; the order of the episodes does not matter.
+
+    Rates have Wilson intervals at their effective sample size, means studentised cluster-bootstrap intervals (from
+    `rng`), the median a Woodruff interval; n of an interval counts the episodes where the value is defined.
+
+    Raises:
+        EvidenceError: the episodes are not a whole suite (see `check_complete`).
+    """
+    check_complete(episodes, draws, "summarise")
+    ordered = sorted(episodes, key=lambda episode: (episode.item_id, episode.draw))
+    names = measure_names(ordered)
+    strata: dict[str, dict[str, Stratum]] = {}
+    for label in sorted({label for episode in ordered for label in episode.strata}):
+        strata[label] = {}
+        for value in sorted({episode.strata[label] for episode in ordered if label in episode.strata}):
+            part = [episode for episode in ordered if episode.strata.get(label) == value]
+            strata[label][value] = Stratum(
+                n_episodes=len(part),
+                n_items=len({episode.item_id for episode in part}),
+                n_clusters=len({episode.cluster for episode in part}),
+                measures=_measure(part, names, rng),
+            )
+    return Report(
+        policy_digest=policy_digest,
+        suite_digest=suite_digest,
+        split=split,
+        decoding=decoding,
+        draws=draws,
+        n_episodes=len(ordered),
+        n_items=len({episode.item_id for episode in ordered}),
+        n_clusters=len({episode.cluster for episode in ordered}),
+        measures=_measure(ordered, names, rng),
+        strata=strata,
+    )
+
+
+def checkpoint_row(report: Report, *, step: int, fraction_done: float) -> dict[str, float | int | None]:
+    """Return one row of checkpoint_evals.csv, keys in column order; `<column>_low` and `_high` follow the values.
+
+    Values: step, fraction_done, episodes, mean_reward, success_rate, then `<x>_acc` and the other flags, median_reward,
+    parsed_rate, truncated_rate, mean_n_steps, mean_tokens, mean_tokens_per_completion. Undefined values are None.
+    """
+    kept = [name for name in report.measures if "." not in name and name != "median_reward"]
+    kept.insert(kept.index("parsed_rate"), "median_reward")
+    row: dict[str, float | int | None] = {"step": step, "fraction_done": fraction_done, "episodes": report.n_episodes}
+    row |= {column_name(name): report.measures[name].value for name in kept}
+    for name in kept:
+        row |= {
+            f"{column_name(name)}_low": report.measures[name].low,
+            f"{column_name(name)}_high": report.measures[name].high,
+        }
+    return row

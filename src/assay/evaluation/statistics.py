@@ -1,0 +1,364 @@
+"""Intervals and tests for clustered, paired evaluations; episodes of one cluster are never treated as independent.
+
+Estimand everywhere: sum over clusters of totals, divided by the sum of sizes. One arm: the mean over episodes. Paired:
+the mean over items of (mean over draws after) - (mean over draws before); a cluster with more items weighs more.
+Results are rounded to 10 decimals, so that the summation order of a linear-algebra library cannot change a record.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats  # type: ignore[import-untyped,unused-ignore]
+
+from assay.errors import EvidenceError
+from assay.records import Episode, Interval
+
+Array = NDArray[np.float64]
+EXACT_UP_TO = 16
+_CHUNK = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSums:
+    """What one measure amounts to in each cluster: totals and numbers of observations (or pairs), both [clusters]."""
+
+    names: tuple[str, ...]
+    totals: Array
+    sizes: Array
+
+    @property
+    def mean(self) -> float:
+        """Total over all clusters / number of observations; dimension of the measure."""
+        return float(self.totals.sum() / self.sizes.sum())
+
+    @property
+    def residuals(self) -> Array:
+        """Total minus what a cluster of its size would have at the overall mean, [clusters]."""
+        return self.totals - self.mean * self.sizes
+
+    @property
+    def standard_error(self) -> float:
+        """Cluster-robust standard error of the mean; nan under two clusters.
+
+        Source: Cochran (1977), Sampling Techniques, eq. 9A.3 (variance of a ratio of cluster totals).
+        """
+        n = len(self.names)
+        if n < 2:
+            return math.nan
+        return float(math.sqrt(n / (n - 1) * float((self.residuals**2).sum())) / self.sizes.sum())
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether clusters differ at all; without spread the data say nothing about uncertainty."""
+        scale = float(np.abs(self.totals).max(initial=0.0)) + abs(self.mean) * float(self.sizes.max())
+        return bool(np.abs(self.residuals).max() > 1e-12 * scale)
+
+
+def cluster_sums(values: Sequence[float | None], clusters: Sequence[str]) -> ClusterSums | None:
+    """Return the sums of defined values by cluster, clusters sorted by name; None if no value is defined.
+
+    >>> cluster_sums([1.0, 0.0, None], ["b", "a", "c"]).names
+    ('a', 'b')
+    """
+    found: dict[str, list[float]] = defaultdict(list)
+    for value, cluster in zip(values, clusters, strict=True):
+        if value is not None:
+            found[cluster].append(float(value))
+    if not found:
+        return None
+    names = tuple(sorted(found))
+    totals = np.array([math.fsum(found[name]) for name in names])
+    return ClusterSums(names, totals, np.array([float(len(found[name])) for name in names]))
+
+
+def paired_cluster_differences(
+    before: Sequence[Episode], after: Sequence[Episode], value: Callable[[Episode], float | None]
+) -> ClusterSums | None:
+    """Return after - before by cluster; an item is one pair, averaged over its draws in each arm.
+
+    Draws where the value is None are left out of their item's average; an item undefined in either arm makes no pair.
+    Returns None if no item makes a pair.
+
+    Raises:
+        EvidenceError: the arms hold different items, or an item changed cluster (the caller mixed suites).
+    """
+    arms: list[dict[str, list[float]]] = [defaultdict(list), defaultdict(list)]
+    clusters: list[dict[str, str]] = [{}, {}]
+    for k, episodes in enumerate((before, after)):
+        for episode in episodes:
+            clusters[k][episode.item_id] = episode.cluster
+            found = value(episode)
+            if found is not None:
+                arms[k][episode.item_id].append(float(found))
+    if clusters[0] != clusters[1]:
+        odd = sorted(set(clusters[0].items()) ^ set(clusters[1].items()))
+        raise EvidenceError(
+            "the same items in the same clusters in both arms",
+            found=f"{len(odd)} (item, cluster) pairs in one arm only, first {odd[0]}",
+            where="paired_cluster_differences",
+            fix="evaluate both policies on one suite",
+        )
+    items = sorted(item for item in clusters[0] if arms[0].get(item) and arms[1].get(item))
+    means = [{item: math.fsum(arm[item]) / len(arm[item]) for item in items} for arm in arms]
+    return cluster_sums([means[1][item] - means[0][item] for item in items], [clusters[0][item] for item in items])
+
+
+def interval(value: float | None, low: float, high: float, n: int) -> Interval:
+    """Return a rounded Interval; both ends are null if either is not finite.
+
+    >>> interval(0.5, 0.1, float("inf"), 3).low is None
+    True
+    """
+    known = value is not None and math.isfinite(low) and math.isfinite(high)
+    return Interval(
+        value=None if value is None else round(float(value), 10),
+        low=round(float(low), 10) if known else None,
+        high=round(float(high), 10) if known else None,
+        n=n,
+    )
+
+
+def missing() -> Interval:
+    """Return the interval of a measure that was never defined: null, n = 0."""
+    return Interval(value=None, low=None, high=None, n=0)
+
+
+def _wilson(p: float, n: float) -> tuple[float, float]:
+    z = float(stats.norm.ppf(0.975))
+    centre, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return max(0.0, (centre - half) / (1 + z * z / n)), min(1.0, (centre + half) / (1 + z * z / n))
+
+
+def wilson(successes: int, n: int) -> Interval:
+    """Return the 95 % Wilson score interval of a proportion of n independent trials, in [0, 1]; null for n = 0.
+
+    Source: Wilson (1927), JASA 22:209, eq. for the probable-inference limits.
+
+    >>> wilson(0, 10).low, round(wilson(0, 10).high, 4)
+    (0.0, 0.2775)
+    """
+    if n == 0:
+        return missing()
+    return interval(successes / n, *_wilson(successes / n, n), n)
+
+
+def _effective_n(sums: ClusterSums) -> float:
+    # Source: Korn and Graubard (1998), Survey Methodology 24:193: effective size = p(1-p)/var, shrunk by the squared
+    # ratio of the normal to the t quantile. Without variance (0 %, 100 %) only the clusters count as independent.
+    n_clusters, p, variance = len(sums.names), sums.mean, sums.standard_error**2
+    size = float(sums.sizes.sum())
+    spread = p * (1 - p)
+    n = min(size, spread / variance) if sums.has_spread and 0 < p < 1 else float(n_clusters)
+    return float(n * (stats.norm.ppf(0.975) / stats.t.ppf(0.975, n_clusters - 1)) ** 2)
+
+
+def rate_interval(sums: ClusterSums | None) -> Interval:
+    """Return the 95 % Wilson interval of a rate at its effective number of independent observations, in [0, 1].
+
+    Values are yes/no or fractions in [0, 1]. Both ends are null under two clusters.
+    Source: Franco et al. (2019), J. Survey Statistics and Methodology 7:334 (Wilson at the effective sample size).
+    """
+    if sums is None:
+        return missing()
+    p, n = min(1.0, max(0.0, sums.mean)), int(sums.sizes.sum())
+    if len(sums.names) < 2:
+        return interval(p, math.nan, math.nan, n)
+    return interval(p, *_wilson(p, _effective_n(sums)), n)
+
+
+def median_interval(values: Sequence[float], clusters: Sequence[str]) -> Interval:
+    """Return the median of all values (mean of the middle two if even) with its 95 % interval, both in their unit.
+
+    Source: Woodruff (1952), JASA 47:635: quantiles of the values at the limits of the estimated share below the median.
+    """
+    if not values:
+        return missing()
+    median = float(np.median(values))
+    below = cluster_sums([float(value <= median) for value in values], clusters)
+    if below is None or len(below.names) < 2:
+        return interval(median, math.nan, math.nan, len(values))
+    low, high = _wilson(0.5, _effective_n(below))
+    return interval(
+        median,
+        float(np.quantile(values, low, method="lower")),
+        float(np.quantile(values, high, method="higher")),
+        len(values),
+    )
+
+
+def resample_counts(n_clusters: int, rng: np.random.Generator, resamples: int = 2000) -> Array:
+    """Return how often each cluster is drawn when clusters are resampled with replacement, [resamples, clusters]."""
+    drawn = rng.integers(n_clusters, size=(resamples, n_clusters)) + n_clusters * np.arange(resamples)[:, None]
+    return (
+        np.bincount(drawn.ravel(), minlength=resamples * n_clusters).reshape(resamples, n_clusters).astype(np.float64)
+    )
+
+
+def studentised_interval(sums: ClusterSums, counts: Array) -> Interval:
+    """Return the mean with its 95 % studentised cluster-bootstrap interval; null ends if clusters are too few or alike.
+
+    `counts` is [resamples, clusters] from `resample_counts`. Resamples without spread count as infinitely far away.
+    Source: Efron and Tibshirani (1993), An Introduction to the Bootstrap, eq. 12.22 (bootstrap-t).
+    """
+    mean, error, n = sums.mean, sums.standard_error, len(sums.names)
+    if n < 2 or not sums.has_spread:
+        return interval(mean, math.nan, math.nan, int(sums.sizes.sum()))
+    totals, sizes = sums.totals, sums.sizes
+    moments = counts @ np.stack([totals, sizes, totals**2, totals * sizes, sizes**2], axis=1)
+    means = moments[:, 0] / moments[:, 1]
+    squares = moments[:, 2] - 2 * means * moments[:, 3] + means**2 * moments[:, 4]
+    squares = np.where(squares < 1e-12 * np.maximum(moments[:, 2], 1e-300), 0.0, squares)
+    errors = np.sqrt(n / (n - 1) * squares) / moments[:, 1]
+    shift = np.where(np.abs(means - mean) < 1e-12, 0.0, means - mean)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.where((errors == 0) & (shift == 0), 0.0, shift / errors)
+    low_t, high_t = np.quantile(t, [0.025, 0.975], method="inverted_cdf")
+    return interval(mean, mean - high_t * error, mean - low_t * error, int(sums.sizes.sum()))
+
+
+def mean_interval(sums: ClusterSums | None, rng: np.random.Generator, resamples: int = 2000) -> Interval:
+    """Return the mean of one arm (or of paired differences) with its studentised cluster-bootstrap interval."""
+    if sums is None:
+        return missing()
+    return studentised_interval(sums, resample_counts(len(sums.names), rng, resamples))
+
+
+def _weighted_medians(values: Array, cluster_index: NDArray[np.intp], counts: Array) -> Array:
+    order = np.argsort(values, kind="stable")
+    cumulated = np.cumsum(counts[:, cluster_index[order]], axis=1)
+    half = cumulated[:, -1:] / 2
+    lower = np.argmax(cumulated >= half, axis=1)
+    upper = np.argmax(cumulated > half, axis=1)
+    return np.asarray((values[order][lower] + values[order][upper]) / 2, np.float64)
+
+
+def median_difference_interval(
+    before: Sequence[float],
+    after: Sequence[float],
+    clusters: tuple[Sequence[str], Sequence[str]],
+    rng: np.random.Generator,
+    resamples: int = 1000,
+) -> Interval:
+    """Return median(after) - median(before) with a 95 % paired percentile cluster bootstrap; exploratory only.
+
+    `clusters` names the cluster of each value of each arm. Resampling draws a cluster for both arms at once.
+    Source: Efron and Tibshirani (1993), An Introduction to the Bootstrap, eq. 13.5 (percentile interval).
+    """
+    names = {name: k for k, name in enumerate(sorted(set(clusters[0]) | set(clusters[1])))}
+    index = [np.array([names[name] for name in arm], np.intp) for arm in clusters]
+    arms = [np.asarray(before, np.float64), np.asarray(after, np.float64)]
+    value = float(np.median(arms[1]) - np.median(arms[0]))
+    if len(names) < 6:
+        return interval(value, math.nan, math.nan, len(arms[0]))
+    counts = resample_counts(len(names), rng, resamples)
+    parts = [counts[k : k + 50] for k in range(0, resamples, 50)]
+    gaps = [_weighted_medians(arms[1], index[1], c) - _weighted_medians(arms[0], index[0], c) for c in parts]
+    low, high = np.quantile(np.concatenate(gaps), [0.025, 0.975], method="inverted_cdf")
+    return interval(value, float(low), float(high), len(arms[0]))
+
+
+def _flipped(totals: Array, sizes: Array, rng: np.random.Generator, flips: int) -> Array:
+    # Sums over the clusters whose sign is flipped, [flips (+ the identity), (total, size)].
+    # Exact: one cluster keeps its sign, because flipping all of them changes neither |sum| nor the interval.
+    n, both = len(totals), np.stack([totals, sizes], axis=1)
+    if n <= EXACT_UP_TO:
+        patterns = np.arange(2 ** max(0, n - 1))[:, None] >> np.arange(n)[None, :] & 1
+        return np.asarray(patterns.astype(np.float64) @ both, np.float64)
+    sums = [np.zeros((1, 2))]
+    for start in range(0, flips, _CHUNK):
+        rows = min(_CHUNK, flips - start)
+        bits = np.unpackbits(rng.integers(0, 256, size=(rows, (n + 7) // 8), dtype=np.uint8), axis=1)[:, :n]
+        sums.append(bits.astype(np.float64) @ both)
+    return np.concatenate(sums)
+
+
+def _p_value(totals: Array, flipped: Array) -> float:
+    slack = 1e-12 * float(np.abs(totals).sum())
+    observed = float(totals.sum())
+    return float(np.mean(np.abs(observed - 2 * flipped) >= abs(observed) - slack))
+
+
+def sign_flip(
+    sums: ClusterSums, rng: np.random.Generator, flips: int = 20_000, alpha: float = 0.05
+) -> tuple[float, Interval]:
+    """Return the two-sided p for "mean difference = 0" and the (1 - alpha) interval from the very same sign flips.
+
+    The interval holds every shift d for which the test on total - d x size has p > alpha. A flip does not contradict d
+    exactly when d lies between the mean over its flipped clusters and the mean over the others, so the ends are order
+    statistics of those means and no search is needed; zero lies outside if and only if p <= alpha. Ends are null where
+    alpha cannot be reached (under 6 clusters at 0.05) and where all clusters differ by the same amount.
+    Source: Canay, Romano, Shaikh (2017), Econometrica 85:1013, section 2; Phipson and Smyth (2010), eq. 2.
+
+    >>> p, difference = sign_flip(ClusterSums(tuple("abcdef"), np.arange(1.0, 7), np.ones(6)), np.random.default_rng(0))
+    >>> p, difference.value, difference.low
+    (0.03125, 3.5, 1.0)
+    """
+    flipped = _flipped(sums.totals, sums.sizes, rng, flips)
+    p = _p_value(sums.totals, flipped[:, 0])
+    n = int(sums.sizes.sum())
+    if not sums.has_spread:
+        return p, interval(sums.mean, math.nan, math.nan, n)
+    rest = np.array([sums.totals.sum(), sums.sizes.sum()]) - flipped
+    split = (flipped[:, 1] > 0) & (rest[:, 1] > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = np.stack([flipped[:, 0] / flipped[:, 1], rest[:, 0] / rest[:, 1]])
+    lows = np.where(split, means.min(axis=0), -np.inf)
+    highs = np.where(split, means.max(axis=0), np.inf)
+    k = math.floor(alpha * len(flipped) + 1e-9)
+    return p, interval(sums.mean, float(np.partition(lows, k)[k]), float(-np.partition(-highs, k)[k]), n)
+
+
+def sign_flip_test(cluster_totals: Sequence[float] | Array, rng: np.random.Generator, flips: int = 20_000) -> float:
+    """Return the two-sided sign-flip p of the sum of paired cluster totals, in (0, 1].
+
+    Exact over all sign patterns up to 16 clusters; beyond that (b + 1) / (flips + 1) from seeded flips.
+    Source: Phipson and Smyth (2010), Stat. Appl. Genet. Mol. Biol. 9:39, eq. 2.
+
+    >>> sign_flip_test([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], np.random.default_rng(0))
+    0.03125
+    """
+    totals = np.asarray(cluster_totals, np.float64)
+    return _p_value(totals, _flipped(totals, np.ones_like(totals), rng, flips)[:, 0])
+
+
+def sign_flip_interval(sums: ClusterSums, rng: np.random.Generator, flips: int = 20_000) -> Interval:
+    """Return the mean paired difference (total difference / number of pairs) with its 95 % sign-flip interval."""
+    return sign_flip(sums, rng, flips)[1]
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Return p-values adjusted for testing all of them, same keys, in [0, 1].
+
+    Source: Holm (1979), Scandinavian Journal of Statistics 6:65, section 3.
+
+    >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
+    {'a': 0.03, 'b': 0.06, 'c': 0.06}
+    """
+    adjusted, worst = {}, 0.0
+    for rank, name in enumerate(sorted(p_values, key=lambda key: (p_values[key], key))):
+        worst = max(worst, min(1.0, (len(p_values) - rank) * p_values[name]))
+        adjusted[name] = worst
+    return {name: adjusted[name] for name in p_values}
+
+
+def smallest_detectable_effect(
+    cluster_sd: float, n_clusters: int, power: float = 0.8, alpha: float = 0.05
+) -> float | None:
+    """Return the true mean difference found with the given power, in the unit of `cluster_sd`; None under two clusters.
+
+    `cluster_sd` is the standard deviation of cluster mean differences (standard error x sqrt(clusters)).
+    Source: Bloom (1995), Evaluation Review 19:547, eq. 1 (t quantiles with n_clusters - 1 degrees of freedom).
+
+    >>> round(smallest_detectable_effect(0.2, 40), 3)
+    0.091
+    """
+    if n_clusters < 2:
+        return None
+    reach = stats.t.ppf(1 - alpha / 2, n_clusters - 1) + stats.t.ppf(power, n_clusters - 1)
+    return float(reach * cluster_sd / math.sqrt(n_clusters))

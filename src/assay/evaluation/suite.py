@@ -1,0 +1,81 @@
+"""A suite: a fixed list of items of one split with draws and a seed; its digest says what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assay.errors import ConfigError
+from assay.records import Split
+from assay.seeds import derive_seed
+from assay.storage.json import digest
+from assay.tasks.protocol import Item
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """One episode to be played: which item, which draw, and the seeds of its sampling and of its world."""
+
+    item: Item
+    draw: int
+    seed: int
+    world_seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Items of one split, draws per item, and the seed all plays are derived from."""
+
+    split: Split
+    items: tuple[Item, ...]
+    draws: int
+    seed: int
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of what is played: split, item ids in order, draws, seed."""
+        return digest([self.split, [item.id for item in self.items], self.draws, self.seed])
+
+    def plays(self) -> list[Play]:
+        """Return every play of the suite; all draws of an item meet the same world."""
+        return [
+            Play(
+                item,
+                draw,
+                seed=derive_seed("sampling", self.split, self.seed, item.id, draw),
+                world_seed=derive_seed("world", self.split, self.seed, item.id),
+            )
+            for item in self.items
+            for draw in range(self.draws)
+        ]
+
+
+def choose(items: Sequence[Item], n: int, *, split: Split, draws: int, seed: int) -> Suite:
+    """Return a suite of n items with the strata in the proportions of the whole split, in the order of the file.
+
+    Args:
+        items: All items of the split.
+        n: How many to take.
+        split: Name of the split.
+        draws: Episodes per item.
+        seed: Root of all sampling and world seeds of the suite.
+
+    Raises:
+        ConfigError: The split holds fewer items.
+    """
+    if n > len(items):
+        raise ConfigError(
+            f"at most {len(items)} items (all of {split})",
+            found=str(n),
+            where=f"params.yaml, {'evaluation' if split == 'heldout' else split}.items",
+            fix="lower the number, or add data",
+        )
+    groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for index, item in enumerate(items):
+        groups.setdefault(tuple(sorted(item.strata.items())), []).append(index)
+    # By relative rank inside its stratum, so that a part of the file has the proportions of the whole.
+    ranked = sorted(
+        ((rank + 0.5) / len(group), key, index) for key, group in groups.items() for rank, index in enumerate(group)
+    )
+    chosen = sorted(index for _, _, index in ranked[:n])
+    return Suite(split, tuple(items[index] for index in chosen), draws, seed)

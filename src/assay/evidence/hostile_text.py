@@ -1,0 +1,75 @@
+"""Model text is hostile: shown, never obeyed. Invisible and direction-changing characters become visible escapes."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+
+_KEPT = "\n\t"
+
+
+def visible(text: str) -> str:
+    r"""Return the text with control, format (bidi, zero-width), separator, private and unassigned characters escaped.
+
+    Newlines and tabs stay; a carriage return does not.
+
+    >>> visible("a\u202eb\x1b[31m")
+    'a\\u202eb\\x1b[31m'
+    """
+    return "".join(_escaped(c) if c not in _KEPT and _is_invisible(c) else c for c in text)
+
+
+def _is_invisible(char: str) -> bool:
+    category = unicodedata.category(char)
+    return category[0] == "C" or category in ("Zl", "Zp") or (category == "Zs" and char != " ")
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def fenced(text: str) -> str:
+    """Return a Markdown code block that the text inside cannot close.
+
+    >>> fenced("a ``` b").splitlines()[0]
+    '````text'
+    """
+    shown = visible(text)
+    longest = max((len(run) for run in re.findall(r"`+", shown)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{shown}\n{fence}"
+
+
+def inline(text: str) -> str:
+    """Return a Markdown code span on one line that the text inside cannot close; safe in a table cell.
+
+    >>> inline("a|b"), inline("`x`")
+    ('`a\\\\|b`', '`` `x` ``')
+    """
+    shown = visible(text).replace("\n", "\\n").replace("\t", "\\t").replace("|", "\\|")
+    longest = max((len(run) for run in re.findall(r"`+", shown)), default=0)
+    if not longest:
+        return f"`{shown}`" if shown.strip() else "(empty)"
+    fence = "`" * (longest + 1)
+    return f"{fence} {shown} {fence}"
+
+
+def markdown_table(frame: pd.DataFrame) -> str:
+    """Return a frame of text as a GitHub table; bars and line breaks in cells are neutralised.
+
+    >>> print(markdown_table(pd.DataFrame({"a": ["x|y"], "b": [1]})))
+    | a | b |
+    | --- | --- |
+    | x\\|y | 1 |
+    """
+
+    def line(cells: Sequence[object]) -> str:
+        texts = [re.sub(r"<(?! )", "&lt;", visible(str(cell))).replace("\n", " ").replace("|", "\\|") for cell in cells]
+        return "| " + " | ".join(texts) + " |"
+
+    lines = [line(list(frame.columns)), line(["---"] * len(frame.columns))]
+    return "\n".join([*lines, *(line(list(row)) for row in frame.itertuples(index=False, name=None))])

@@ -1,0 +1,32 @@
+"""What will be called an improvement, fixed before training, and its digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Literal
+
+from pydantic import Field
+
+from assay.records import Record
+
+
+class ClaimPlan(Record):
+    """What will be called an improvement; written and hashed before the first optimizer step."""
+
+    primary: str = Field(description="the one metric that decides, a rate: success, or the name of a flag")
+    direction: Literal["higher", "lower"] = Field(description="which way is better")
+    smallest_effect_points: float = Field(gt=0, description="smallest change that matters, percentage points")
+    draws: int = Field(ge=1, description="episodes per item in each arm")
+    suite_digest: str
+    checkpoint_rule: str = Field(description="how the checkpoint is chosen, in words")
+    alpha: float = Field(gt=0, le=0.2, description="two-sided level of the deciding test")
+    cluster_name: str = Field(description="what one cluster is, plural: scenarios, prompt groups")
+    secondary: tuple[str, ...] = Field(description="further confirmatory measures, Holm-corrected together")
+    guardrails: dict[str, float] = Field(description="measure: largest tolerable loss, in the measure's own unit")
+
+
+def plan_digest(plan: ClaimPlan) -> str:
+    """Return the sha256 of the plan's canonical JSON (sorted keys, no spaces), 64 hex digits."""
+    text = json.dumps(plan.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,244 @@
+"""Tables of one comparison: the before/after record, and the generated block of the README."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+from pydantic import Field
+
+from assay.errors import EvidenceError
+from assay.evaluation.report import Report, column_name, is_rate
+from assay.evidence.claim import Claim, Verdict
+from assay.evidence.differences import deltas
+from assay.evidence.hostile_text import markdown_table, visible
+from assay.evidence.wording import MISSING, difference_text, interval_text, p_text, signed
+from assay.records import Episode, Interval, Record
+
+Row = dict[str, float | int | None]
+
+
+class Measured(Record):
+    """Both arms and their paired difference; keys are columns, `<column>_low` and `_high` the 95 % interval."""
+
+    pre: Row
+    post: Row
+    delta: Row
+
+
+class BeforeAfter(Record):
+    """What before_after_metrics.json holds: sampled at the top, greedy beside it (null if it was not played)."""
+
+    pre: Row
+    post: Row
+    delta: Row
+    greedy: Measured | None
+
+
+class SeedResult(Record):
+    """What one whole run of the recipe showed; runs differ in nothing but their training seed."""
+
+    training_seed: int = Field(ge=0)
+    chosen_step: int | None = Field(description="optimizer step of the chosen checkpoint")
+    before: Interval
+    after: Interval
+    difference: Interval
+    p: float | None
+    verdict: Verdict
+
+
+def _row(n: int, measures: Mapping[str, Interval]) -> Row:
+    row: Row = {"n": n}
+    row |= {column_name(name): found.value for name, found in measures.items()}
+    for name, found in measures.items():
+        row |= {f"{column_name(name)}_low": found.low, f"{column_name(name)}_high": found.high}
+    return row
+
+
+def _ordered(measures: Mapping[str, Interval]) -> dict[str, Interval]:
+    first = ["mean_reward", "median_reward", "success_rate", "mass_correct_rate", "channel_correct_rate"]
+    known = [name for name in first if name in measures]
+    return {name: measures[name] for name in [*known, *(name for name in measures if name not in first)]}
+
+
+def measure_both(
+    before: Report, after: Report, before_episodes: Sequence[Episode], after_episodes: Sequence[Episode], seed: int
+) -> Measured:
+    """Return both reports and their paired differences as flat rows; n is episodes, in `delta` paired items.
+
+    Raises:
+        EvidenceError: the reports are about different suites, or the episodes are not paired.
+    """
+    if (before.suite_digest, before.decoding) != (after.suite_digest, after.decoding):
+        raise EvidenceError(
+            "two reports on one suite with one decoding",
+            found=f"{before.suite_digest[:12]} {before.decoding} and {after.suite_digest[:12]} {after.decoding}",
+            where="before_after_metrics",
+            fix="evaluate both policies on the same suite",
+        )
+    names = [name for name in _ordered(before.measures) if name in after.measures]
+    gaps = deltas(before_episodes, after_episodes, names, seed)
+    return Measured(
+        pre=_row(before.n_episodes, _ordered(before.measures)),
+        post=_row(after.n_episodes, _ordered(after.measures)),
+        delta=_row(before.n_items, gaps),
+    )
+
+
+def before_after_metrics(
+    before: Report,
+    after: Report,
+    before_episodes: Sequence[Episode],
+    after_episodes: Sequence[Episode],
+    *,
+    rng: np.random.Generator,
+    greedy: tuple[Report, Report, Sequence[Episode], Sequence[Episode]] | None = None,
+) -> BeforeAfter:
+    """Return before_after_metrics.json; `greedy` is (before, after, episodes before, episodes after) or None."""
+    seed = int(rng.integers(2**63))
+    sampled = measure_both(before, after, before_episodes, after_episodes, seed)
+    return BeforeAfter(
+        pre=sampled.pre,
+        post=sampled.post,
+        delta=sampled.delta,
+        greedy=None if greedy is None else measure_both(*greedy, seed),
+    )
+
+
+def measures_frame(before: Report, after: Report, gaps: Mapping[str, Interval]) -> pd.DataFrame:
+    """Return one row of text per measure: measure, before, after, difference, n (episodes defined before)."""
+    rows = [
+        {
+            "measure": column_name(name),
+            "before": interval_text(found, rate=is_rate(name)),
+            "after": interval_text(after.measures.get(name), rate=is_rate(name)),
+            "difference": difference_text(gaps.get(name), rate=is_rate(name)),
+            "n": found.n,
+        }
+        for name, found in _ordered(before.measures).items()
+    ]
+    return pd.DataFrame(rows)
+
+
+def strata_frame(claim: Claim, before: Report, after: Report) -> pd.DataFrame:
+    """Return the primary metric by stratum as text: stratum, items, clusters, before, after, difference, p (Holm)."""
+    measure = claim.plan.primary if claim.plan.primary.endswith("_rate") else f"{claim.plan.primary}_rate"
+    rows = []
+    for name, found in claim.strata.items():
+        label, _, value = name.partition("=")
+        arms = [report.strata.get(label, {}).get(value) for report in (before, after)]
+        rows.append(
+            {
+                "stratum": name,
+                "items": arms[0].n_items if arms[0] else found.difference.n,
+                "clusters": found.n_clusters,
+                "before": interval_text(arms[0].measures.get(measure) if arms[0] else None, rate=True),
+                "after": interval_text(arms[1].measures.get(measure) if arms[1] else None, rate=True),
+                "difference": difference_text(found.difference, rate=True),
+                "p (Holm)": p_text(found.p_holm),
+            }
+        )
+    return pd.DataFrame(rows, columns=["stratum", "items", "clusters", "before", "after", "difference", "p (Holm)"])
+
+
+def normalised_score(policy: float | None, floor: float | None, ceiling: float | None) -> float | None:
+    """Return (policy - floor) / (ceiling - floor): 0 plays like the floor, 1 like the ceiling; None if undefined.
+
+    >>> normalised_score(0.5, 0.0, 2.0), normalised_score(0.5, 1.0, 1.0)
+    (0.25, None)
+    """
+    if policy is None or floor is None or ceiling is None or ceiling == floor:
+        return None
+    return (policy - floor) / (ceiling - floor)
+
+
+def ladder_frame(
+    baselines: Mapping[str, Report], before: Report, after: Report, *, floor: str = "random", ceiling: str = "oracle_channel"
+) -> pd.DataFrame:
+    """Return all players by mean reward, lowest first: player, mean reward, success, normalised score (of reward).
+
+    The score is missing where floor or ceiling was not played. Only reports on the suite of `before` are shown.
+
+    Raises:
+        EvidenceError: a baseline was played on another suite.
+    """
+    for name, report in baselines.items():
+        if report.suite_digest != before.suite_digest:
+            raise EvidenceError(
+                "baselines on the suite of the claim", found=report.suite_digest[:12], where=name, fix="play it again"
+            )
+    players = {**baselines, "policy before": before, "policy after": after}
+    reward = {name: report.measures["mean_reward"].value for name, report in players.items()}
+    rows = []
+    for name in sorted(players, key=lambda player: (reward[player] is not None, reward[player] or 0.0, player)):
+        score = normalised_score(reward[name], reward.get(floor), reward.get(ceiling))
+        rows.append(
+            {
+                "player": name,
+                "mean reward": interval_text(players[name].measures["mean_reward"], rate=False),
+                "success, %": interval_text(players[name].measures["success_rate"], rate=True),
+                "normalised score": MISSING if score is None else f"{score:.3f}",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def seeds_frame(seeds: Sequence[SeedResult]) -> pd.DataFrame:
+    """Return one row of text per training seed: seed, chosen step, before, after, difference, p, verdict."""
+    rows = [
+        {
+            "training seed": found.training_seed,
+            "chosen step": MISSING if found.chosen_step is None else found.chosen_step,
+            "before, %": interval_text(found.before, rate=True),
+            "after, %": interval_text(found.after, rate=True),
+            "difference, points": difference_text(found.difference, rate=True),
+            "p": p_text(found.p),
+            "verdict": found.verdict,
+        }
+        for found in sorted(seeds, key=lambda seed: seed.training_seed)
+    ]
+    return pd.DataFrame(rows)
+
+
+def readme_block(
+    claim: Claim,
+    before: Report,
+    after: Report,
+    gaps: Mapping[str, Interval],
+    *,
+    baselines: Mapping[str, Report] | None = None,
+    seeds: Sequence[SeedResult] = (),
+    greedy: tuple[Report, Report] | None = None,
+) -> str:
+    """Return the generated Markdown of the README: verdict, sentence, warnings, then the tables; ends with a newline.
+
+    `gaps` are the paired differences by measure (see `evidence.differences.deltas`). Where the claim is not evaluable
+    only verdict, sentence and warnings are written.
+    """
+    blocks = [f"**{claim.verdict}.** {visible(claim.sentence)}"]
+    if claim.warnings:
+        blocks.append("\n".join(f"- {visible(text)}" for text in claim.warnings))
+    if claim.verdict == "NOT EVALUABLE":
+        return "\n\n".join(blocks) + "\n"
+    note = "rates in %, differences in points, 95 % intervals in brackets"
+    blocks += [f"Before and after ({claim.split}, {claim.decoding}, K = {claim.draws}; {note}):"]
+    blocks.append(markdown_table(measures_frame(before, after, gaps)))
+    if greedy is not None:
+        shown = [report.measures["success_rate"] for report in greedy]
+        arms = " \u2192 ".join(interval_text(found, rate=True) for found in shown)
+        blocks.append(f"Greedy decoding, success in %: {arms} (secondary).")
+    if claim.strata:
+        blocks += [
+            f"{claim.plan.primary} by stratum (exploratory):",
+            markdown_table(strata_frame(claim, before, after)),
+        ]
+    if baselines:
+        text = "Players on the same suite (score: 0 = random, 1 = oracle, by mean reward):"
+        blocks += [text, markdown_table(ladder_frame(baselines, before, after))]
+    if seeds:
+        changes = [found.difference.value for found in seeds if found.difference.value is not None]
+        middle = signed(float(np.median(changes)), 100) if changes else MISSING
+        blocks += [f"Training seeds ({len(seeds)} runs, median difference {middle} points):"]
+        blocks.append(markdown_table(seeds_frame(seeds)))
+    return "\n\n".join(blocks) + "\n"

@@ -1,0 +1,122 @@
+"""A model that completes text: loaded from a folder, with or without an adapter, identified by a digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+
+from assay.errors import ConfigError, PolicyError
+from assay.policy.dialogue import Dialogue
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A causal language model together with the way messages become its tokens."""
+
+    model: Any
+    tokenizer: PreTrainedTokenizerBase
+    dialogue: Dialogue
+    digest: str
+
+    @property
+    def pad_id(self) -> int:
+        """A valid token id for masked places."""
+        pad = self.tokenizer.pad_token_id
+        return int(self.dialogue.eos_id if pad is None else pad)
+
+
+def require_device(device: str) -> torch.device:
+    """Return the torch device that the settings name, or refuse: there is no silent fall-back.
+
+    Raises:
+        ConfigError: The machine has no such device.
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(
+            "a CUDA device (device: cuda)",
+            found=f"none that torch {torch.__version__} can use",
+            where="params.yaml, device",
+            fix="run on a GPU box, or choose a CPU preset: ./run assay config use grpo=tiny",
+        )
+    return torch.device(device)
+
+
+def pin_threads(threads: int) -> None:
+    """Fix the number of CPU threads and torch's deterministic switches for this process."""
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(True)
+
+
+def digest_folder(folder: Path) -> str:
+    """Return the sha256 over names and contents of the files that make a model or an adapter.
+
+    README files are left out: they describe, they do not decide a token.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "README.md"):
+        content = hashlib.sha256()
+        with path.open("rb") as stream:
+            while chunk := stream.read(1 << 20):
+                content.update(chunk)
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{content.hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def load(
+    base: Path, *, adapter: Path | None, device: str, dtype: str, quantization: str | None, trainable: bool = False
+) -> Policy:
+    """Load a base model from a local folder, and an adapter on top of it where one is given.
+
+    Args:
+        base: A folder that `from_pretrained` reads.
+        adapter: A folder written by peft, or None.
+        device: "cpu" or "cuda".
+        dtype: "float32" or "bfloat16".
+        quantization: "nf4" (4-bit NormalFloat with double quantisation) or None.
+        trainable: Whether the adapter's weights should take gradients.
+
+    Raises:
+        ConfigError: The device does not exist.
+        PolicyError: The folder holds no readable model or adapter.
+    """
+    target = require_device(device)
+    arguments: dict[str, Any] = {"dtype": _DTYPES[dtype], "local_files_only": True, "trust_remote_code": False}
+    if quantization is not None:
+        from transformers import BitsAndBytesConfig
+
+        arguments["quantization_config"] = BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type=quantization,
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=_DTYPES[dtype],
+        )
+        arguments["device_map"] = {"": target}
+    if not (base / "config.json").is_file():
+        raise PolicyError("a model folder with config.json", found="none", where=base.name, fix="./run dvc repro base")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True, trust_remote_code=False)
+        model = AutoModelForCausalLM.from_pretrained(base, **arguments)
+        if quantization is None:
+            model = model.to(target)
+        if adapter is not None:
+            from peft import PeftModel
+
+            model = PeftModel.from_pretrained(model, str(adapter), is_trainable=trainable)
+    except (OSError, ValueError, KeyError, json.JSONDecodeError) as error:
+        where = base.name if adapter is None else f"{base.name} + {adapter.name}"
+        first = str(error).split("\n")[0]
+        raise PolicyError("a readable model", found=first, where=where, fix="./run dvc repro base train") from error
+    model.config.use_cache = True
+    digest = digest_folder(base)
+    if adapter is not None:
+        digest = hashlib.sha256(f"{digest}+{digest_folder(adapter)}".encode()).hexdigest()
+    return Policy(model, tokenizer, Dialogue(tokenizer), digest)

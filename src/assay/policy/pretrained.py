@@ -1,0 +1,79 @@
+"""A pretrained Hugging Face model as base: found, pinned to a revision and digested, never copied."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.errors import PolicyError
+from assay.policy.model import digest_folder
+
+POINTER = "pointer.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a pretrained model lies and what it is."""
+
+    folder: Path
+    revision: str
+    digest: str
+
+
+def resolve(model: str, revision: str | None) -> Source:
+    """Find a model: a local folder, or a snapshot in the hub cache; the network is not asked.
+
+    Args:
+        model: Path of a folder, or a hub id such as "Qwen/Qwen3-4B".
+        revision: Commit, tag or branch of a hub model; None for a folder.
+
+    Raises:
+        PolicyError: It is not there; says what to type to download it.
+    """
+    folder = Path(model).expanduser()
+    if (folder / "config.json").is_file():
+        return Source(folder, "local", digest_folder(folder))
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        found = Path(snapshot_download(model, revision=revision, local_files_only=True))
+    except (LocalEntryNotFoundError, HFValidationError, OSError):
+        pin = f" --revision {revision}" if revision else ""
+        raise PolicyError(
+            f"the model {model!r} in a local folder or the hub cache",
+            found="neither",
+            where="params.yaml, base.model",
+            fix=f"./run hf download {model}{pin}",
+        ) from None
+    return Source(found, found.name, digest_folder(found))
+
+
+def write_pointer(folder: Path, source: Source) -> None:
+    """Write models/base for a pretrained model: where it lies, not its gigabytes."""
+    folder.mkdir(parents=True)
+    pointer = {"folder": str(source.folder), "revision": source.revision, "digest": source.digest}
+    (folder / POINTER).write_text(json.dumps(pointer, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def locate(folder: Path) -> Path:
+    """Return the folder to load from: models/base itself, or what its pointer names.
+
+    Raises:
+        PolicyError: The model behind the pointer changed since it was pinned.
+    """
+    pointer = folder / POINTER
+    if not pointer.is_file():
+        return folder
+    pinned = json.loads(pointer.read_text(encoding="utf-8"))
+    target = Path(pinned["folder"])
+    found = digest_folder(target) if target.is_dir() else "nothing"
+    if found != pinned["digest"]:
+        raise PolicyError(
+            f"the pinned model ({pinned['digest'][:16]}…)",
+            found=found[:16],
+            where="models/base",
+            fix="./run dvc repro base",
+        )
+    return target

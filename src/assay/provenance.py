@@ -1,0 +1,69 @@
+"""Who ran what, on what, and when: git, packages, device and clock, behind an allow-list."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+PACKAGES = (
+    "torch", "transformers", "trl", "peft", "bitsandbytes", "accelerate", "datasets", "tokenizers", "safetensors",
+    "numpy", "scipy", "pandas", "matplotlib", "pydantic", "dvc", "hydra-core",
+)  # fmt: skip
+# Exact names only: a prefix would let a secret slip in.
+ENVIRONMENT = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTHONHASHSEED", "CUBLAS_WORKSPACE_CONFIG", "DVC_EXP_NAME")
+
+
+def packages() -> dict[str, str | None]:
+    """Return the installed version of each package that can change a number; None where it is not installed."""
+    found: dict[str, str | None] = {}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def git_state(root: Path) -> dict[str, Any]:
+    """Return commit and whether the work tree differs from it; None for both outside a git checkout."""
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, timeout=20, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    status = git("status", "--porcelain", "--untracked-files=no")
+    return {"commit": git("rev-parse", "HEAD"), "modified": None if status is None else bool(status)}
+
+
+def hardware() -> dict[str, Any]:
+    """Return processor, cores, Python and operating system; host and user names stay out."""
+    model = None
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        lines = [line for line in info.read_text().split("\n") if line.startswith("model name")]
+        model = lines[0].split(":", 1)[1].strip() if lines else None
+    return {
+        "processor": model or platform.processor() or None,
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+    }
+
+
+def environment() -> dict[str, str]:
+    """Return the allow-listed environment variables that are set."""
+    return {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+
+
+def now() -> str:
+    """Return the time in UTC, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,108 @@
+"""Stage 2: pin the base policy. Build and warm-start the tiny one and check it, or resolve a pretrained model."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+
+from assay.config import PretrainedBase, ScratchBase
+from assay.console import progress, say
+from assay.errors import PolicyError
+from assay.evaluation.measure import measure
+from assay.evaluation.suite import choose
+from assay.policy import pretrained, tiny, warmstart
+from assay.policy.dialogue import Dialogue
+from assay.policy.model import Policy, digest_folder, load, pin_threads, require_device
+from assay.seeds import derive_seed, rng
+from assay.stages.inputs import decoding_of, items_of, task_of
+from assay.stages.project import RESULTS, Project
+from assay.storage.json import write_json
+from assay.tasks.protocol import Task
+
+READS = (f"{RESULTS}/fingerprint.json", "${dataset.root}/train.jsonl")
+WRITES = ("models/base", f"{RESULTS}/base.json")
+
+
+def run(project: Project) -> None:
+    """Write models/base and base.json; refuse a base that does not speak the task."""
+    params = project.params
+    require_device(params.device)
+    pin_threads(params.threads)
+    folder = project.root / "models/base"
+    shutil.rmtree(folder, ignore_errors=True)
+    if isinstance(params.base, PretrainedBase):
+        source = pretrained.resolve(params.base.model, params.base.revision)
+        pretrained.write_pointer(folder, source)
+        facts = {"kind": "pretrained", "model": params.base.model, "revision": source.revision, "digest": source.digest}
+        write_json(project.results("base.json"), facts)
+        say(f"base {params.base.model} at {source.revision}, digest {source.digest[:12]}")
+        return
+    task = task_of(project)
+    policy = warm_started(params.base, task)
+    folder.mkdir(parents=True)
+    policy.model.save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)
+    facts = {"kind": "scratch", "seed": params.base.seed, "digest": digest_folder(folder)}
+    facts["parameters"] = sum(p.numel() for p in policy.model.parameters())
+    facts |= check(project, params.base, task)
+    write_json(project.results("base.json"), facts)
+    say(
+        f"base {facts['digest'][:12]}: {facts['parameters']:,} parameters, reads off {facts['copy_accuracy']:.1%}, "
+        f"parses {facts['parsed_rate']:.1%}, success {facts['success_rate']:.1%} (train items, sampled)"
+    )
+
+
+def warm_started(settings: ScratchBase, task: Task) -> Policy:
+    """Return a tiny policy trained on drills and demonstrations, in memory."""
+    plan = settings.warm_start
+    tokenizer = tiny.build_tokenizer(task.vocabulary())
+    model = tiny.build_model(settings.architecture, tokenizer, derive_seed("base", settings.seed))
+    policy = Policy(model, tokenizer, Dialogue(tokenizer), "unsaved")
+
+    def pool(name: str, make: Callable[..., list[list[dict[str, str]]]], n: int) -> list[warmstart.Masked]:
+        return [policy.dialogue.whole(d) for d in make(rng("base", name, settings.seed), n)]
+
+    drills = pool("drills", task.drills, plan.drill_pool)
+    shown = pool("demonstrations", task.demonstrations, plan.demonstration_pool)
+    probe = task.drills(rng("base", "probe", settings.seed), plan.probe_items)
+    drill_batches = warmstart.batches(drills, plan.drills.batch_size, rng("base", "drill order", settings.seed))
+    shown_batches = warmstart.batches(shown, plan.demonstrations.batch_size, rng("base", "show order", settings.seed))
+    with progress("base: drills", plan.drills.steps) as advance:
+        warmstart.imitate(
+            policy, drill_batches, warmstart.phase(plan.drills), every=plan.probe_every,
+            stop=lambda _: warmstart.copy_accuracy(policy, probe) >= settings.gates.copy_accuracy,
+            progress=lambda _, loss: advance(1, f"loss {loss:.3f}"),
+        )  # fmt: skip
+    mixed = warmstart.alternating(shown_batches, drill_batches, plan.drill_every)
+    with progress("base: demonstrations", plan.demonstrations.steps) as advance:
+        warmstart.imitate(
+            policy, mixed, warmstart.phase(plan.demonstrations), every=plan.demonstrations.steps,
+            stop=lambda _: False, progress=lambda _, loss: advance(1, f"loss {loss:.3f}"),
+        )  # fmt: skip
+    return policy
+
+
+def check(project: Project, settings: ScratchBase, task: Task) -> dict[str, float]:
+    """Return what the saved base can do, as it will be loaded from now on.
+
+    Raises:
+        PolicyError: It cannot read values off, or does not speak the syntax.
+    """
+    params, gates = project.params, settings.gates
+    policy = load(project.root / "models/base", adapter=None, device=params.device, dtype="float32", quantization=None)
+    probe = task.drills(rng("base", "final probe", settings.seed), settings.warm_start.probe_items)
+    copied = warmstart.copy_accuracy(policy, probe)
+    items = items_of(project, "train")
+    suite = choose(items, min(gates.episodes, len(items)), split="train", draws=1, seed=0)
+    _, report = measure(policy, task, suite, decoding_of(project), batch_size=params.generation.batch_size)
+    facts = {"copy_accuracy": copied}
+    facts |= {
+        name: float(report.measures[name].value or 0.0) for name in ("parsed_rate", "success_rate", "mean_reward")
+    }
+    for name, least in (("copy_accuracy", gates.copy_accuracy), ("parsed_rate", gates.parsed_rate)):
+        if facts[name] < least:
+            raise PolicyError(
+                f"{name} of at least {least}", found=f"{facts[name]:.3f}", where=f"the base of base.seed={settings.seed}",
+                fix="raise the steps of base.warm_start, or choose another base.seed; nothing is measured on this base",
+            )  # fmt: skip
+    return facts

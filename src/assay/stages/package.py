@@ -1,0 +1,41 @@
+"""Stage 7: one archive with checksums: adapter, base, episodes, logs, claim, report and the settings behind them."""
+
+from __future__ import annotations
+
+import shutil
+
+from assay.console import say
+from assay.stages.project import RESULTS, Project
+from assay.storage.archive import tar_bytes
+from assay.storage.files import read_bytes, sha256_bytes, write_bytes, write_text
+
+RESULT_FILES = (
+    "fingerprint.json", "audit.json", "claim_plan.json", "base.json", "pre_eval.jsonl", "pre_eval.json",
+    "pre_eval_greedy.jsonl", "pre_eval_greedy.json", "baselines.json", "training_log.csv", "reward_components.csv",
+    "checkpoint_evals.csv", "train_log.jsonl", "train.json", "post_eval.jsonl", "post_eval.json",
+    "post_eval_greedy.jsonl", "post_eval_greedy.json", "before_after_metrics.json", "claim.json", "report.html",
+    "sample_trajectories.md", "summary.md",
+)  # fmt: skip
+READS = (
+    "params.yaml", "constraints.txt", "models/base", "models/adapter", f"{RESULTS}/figures",
+    *(f"{RESULTS}/{name}" for name in RESULT_FILES),
+)  # fmt: skip
+WRITES = ("dist",)
+NAME = "assay-package"
+
+
+def run(project: Project) -> None:
+    """Write dist/assay-package.tar and its sha256."""
+    fix = "./run dvc repro"
+    members = {}
+    for entry in READS:
+        path = project.root / entry
+        for file in sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]:
+            members[file.relative_to(project.root).as_posix()] = read_bytes(file, fix=fix)
+    sums = "".join(f"{sha256_bytes(content)}  {name}\n" for name, content in sorted(members.items()))
+    members["SHA256SUMS"] = sums.encode()
+    content = tar_bytes(members, root=NAME)
+    shutil.rmtree(project.root / "dist", ignore_errors=True)
+    write_bytes(project.root / f"dist/{NAME}.tar", content)
+    write_text(project.root / f"dist/{NAME}.tar.sha256", f"{sha256_bytes(content)}  {NAME}.tar\n")
+    say(f"dist/{NAME}.tar: {len(members)} files, {len(content) / 1e6:.1f} MB, sha256 {sha256_bytes(content)[:16]}…")

@@ -1,0 +1,27 @@
+"""Which policy a stage plays with: the pinned base, alone or under the adapter."""
+
+from __future__ import annotations
+
+from assay.config import PretrainedBase
+from assay.policy.model import Policy, load, pin_threads
+from assay.policy.pretrained import locate
+from assay.stages.project import Project
+
+
+def open_policy(project: Project, *, adapter: bool) -> Policy:
+    """Load the base policy, under the trained adapter where asked, on the configured device.
+
+    Raises:
+        ConfigError: The device is not there.
+        PolicyError: Model or adapter cannot be read, or the base changed since it was pinned.
+    """
+    params = project.params
+    pin_threads(params.threads)
+    pretrained = isinstance(params.base, PretrainedBase)
+    return load(
+        locate(project.root / "models/base"),
+        adapter=project.root / "models/adapter" if adapter else None,
+        device=params.device,
+        dtype=params.base.dtype if pretrained else "float32",
+        quantization=params.base.quantization if pretrained else None,
+    )

@@ -1,0 +1,142 @@
+"""Stage 6: from episodes and logs to claims, tables, figures and the report; needs neither torch nor a GPU."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pandas as pd
+
+from assay.console import say
+from assay.evaluation.report import Report
+from assay.evidence.claim import Claim, compare
+from assay.evidence.comparison_figures import before_after_summary, reward_distribution
+from assay.evidence.differences import deltas
+from assay.evidence.figures import render
+from assay.evidence.plan import ClaimPlan
+from assay.evidence.report import report_html
+from assay.evidence.tables import before_after_metrics, ladder_frame, measures_frame, readme_block, strata_frame
+from assay.evidence.training_figures import checkpoint_progression, reward_components, training_curve
+from assay.evidence.trajectories import choose_pairs, sample_trajectories
+from assay.records import Episode
+from assay.seeds import derive_seed, rng
+from assay.stages.inputs import fingerprint_of, heldout_suite, task_of
+from assay.stages.project import RESULTS, Project
+from assay.storage.files import read_text, write_bytes, write_text
+from assay.storage.json import digest, dumps, loads, read_record, read_records, write_json
+
+READS = ("${dataset.root}/heldout.jsonl",) + tuple(
+    f"{RESULTS}/{name}"
+    for name in (
+        "fingerprint.json", "claim_plan.json", "base.json", "pre_eval.jsonl", "pre_eval.json", "pre_eval_greedy.jsonl",
+        "pre_eval_greedy.json", "baselines.json", "training_log.csv", "reward_components.csv", "checkpoint_evals.csv",
+        "train.json", "post_eval.jsonl", "post_eval.json", "post_eval_greedy.jsonl", "post_eval_greedy.json",
+    )
+)  # fmt: skip
+WRITES = tuple(
+    f"{RESULTS}/{name}"
+    for name in (
+        "before_after_metrics.json",
+        "claim.json",
+        "figures",
+        "report.html",
+        "sample_trajectories.md",
+        "summary.md",
+    )
+)
+LIMITS = (
+    "One training run: the claim is about this checkpoint against this base, not about the recipe.",
+    "The held-out scenarios come from the same generator as the training scenarios; nothing is said about other worlds.",
+    "Bit-identity is a promise for one machine; other processors may round differently.",
+)
+
+
+def run(project: Project) -> None:
+    """Write everything a reader sees, from the files the earlier stages wrote."""
+    before, after = _arm(project, "pre_eval"), _arm(project, "post_eval")
+    plan = read_record(project.results("claim_plan.json"), ClaimPlan, fix="./run dvc repro fingerprint")
+    trained = _json(project, "train.json")
+    claim = compare(
+        before[1], after[1], plan, before_suite=before[0].suite_digest, after_suite=after[0].suite_digest,
+        before_policy=before[0].policy_digest, after_policy=after[0].policy_digest, split="heldout",
+        decoding="sampled", training_seeds=[trained["seed"]], rng=rng("claim", plan.suite_digest),
+    )  # fmt: skip
+    greedy = None
+    if project.params.evaluation.greedy:
+        base_greedy, post_greedy = _arm(project, "pre_eval_greedy"), _arm(project, "post_eval_greedy")
+        greedy = (base_greedy[0], post_greedy[0], base_greedy[1], post_greedy[1])
+    metrics = before_after_metrics(
+        before[0], after[0], before[1], after[1], rng=rng("metrics", plan.suite_digest), greedy=greedy
+    )
+    raw = _json(project, "baselines.json")
+    baselines = {name: Report.model_validate_json(dumps(value)) for name, value in raw.items()}
+    gaps = deltas(before[1], after[1], list(before[0].measures), derive_seed("gaps", plan.suite_digest))
+    figures = {
+        "training_curve": (training_curve(_table(project, "training_log.csv")), "Reward and loss during training."),
+        "reward_components": (reward_components(_table(project, "reward_components.csv")), "Reward parts and rates."),
+        "checkpoint_progression": (
+            checkpoint_progression(_table(project, "checkpoint_evals.csv"), trained["chosen_step"]),
+            "The validation suite over checkpoints; the chosen one is marked.",
+        ),
+        "before_after_summary": (
+            before_after_summary(claim, before[0], after[0], gaps, baselines=baselines),
+            "Held-out scenarios before and after, and the paired difference with its 95 % interval.",
+        ),
+        "reward_distribution": (reward_distribution(before[1], after[1]), "Rewards of held-out episodes."),
+    }  # fmt: skip
+    drawn = {}
+    for name, (figure, caption) in figures.items():
+        rendered = render(figure)
+        for kind, content in rendered.items():
+            write_bytes(project.results(f"figures/{name}.{kind}"), content)
+        drawn[name] = (rendered["svg"], caption)
+    prompts = _prompts(project)
+    tables = {
+        "Every measure": measures_frame(before[0], after[0], gaps),
+        "By stratum": strata_frame(claim, before[0], after[0]),
+        "Beside scripted players": ladder_frame(baselines, before[0], after[0]),
+    }
+    page = report_html(
+        claim, title="assay: before and after GRPO", figures=drawn, tables=tables, limits=LIMITS,
+        digests={"dataset": fingerprint_of(project).dataset_sha256, "params.yaml": digest(project.params)},
+        pairs=choose_pairs(before[1], after[1], rng("pairs", plan.suite_digest)),
+        verify_command="./run dvc repro   # re-derives every number; then: sha256sum -c SHA256SUMS inside the package",
+    )  # fmt: skip
+    samples = sample_trajectories(before[1], after[1], rng("samples", plan.suite_digest), prompts=prompts)
+    summary = readme_block(
+        claim, before[0], after[0], gaps, baselines=baselines, greedy=(greedy[0], greedy[1]) if greedy else None
+    )
+    write_json(project.results("before_after_metrics.json"), metrics)
+    write_json(project.results("claim.json"), claim)
+    write_text(project.results("report.html"), page)
+    write_text(project.results("sample_trajectories.md"), samples)
+    write_text(project.results("summary.md"), summary)
+    tell(claim)
+
+
+def tell(claim: Claim) -> None:
+    """Say the verdict and where the report is."""
+    say(f"{claim.verdict}: {claim.sentence}")
+    for warning in claim.warnings:
+        say(f"warning: {warning}")
+    say(f"report: {RESULTS}/report.html")
+
+
+def _arm(project: Project, name: str) -> tuple[Report, list[Episode]]:
+    fix = f"./run dvc repro {name.removesuffix('_greedy')}"
+    report = read_record(project.results(f"{name}.json"), Report, fix=fix)
+    return report, read_records(project.results(f"{name}.jsonl"), Episode, fix=fix)
+
+
+def _json(project: Project, name: str) -> Any:
+    path = project.results(name)
+    return loads(read_text(path, fix="./run dvc repro"), where=str(path), fix="./run dvc repro")
+
+
+def _table(project: Project, name: str) -> pd.DataFrame:
+    return pd.read_csv(io.StringIO(read_text(project.results(name), fix="./run dvc repro train")))
+
+
+def _prompts(project: Project) -> dict[str, str]:
+    task = task_of(project)
+    return {item.id: task.start(item, 0)[0][-1]["content"] for item in heldout_suite(project).items}

@@ -1,0 +1,76 @@
+"""Bytes on disk, whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from assay.errors import RecordError
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically: a reader, or a crash, sees the old bytes or the new ones, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def write_text(path: Path, content: str) -> None:
+    """Write UTF-8 text atomically, line ends as given."""
+    write_bytes(path, content.encode())
+
+
+def read_bytes(path: Path, *, fix: str) -> bytes:
+    """Return a file's bytes.
+
+    Raises:
+        RecordError: The file is missing or unreadable; `fix` says what to do.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise RecordError("a readable file", found=error.strerror or str(error), where=str(path), fix=fix) from None
+
+
+def read_text(path: Path, *, fix: str) -> str:
+    """Return a file's UTF-8 text.
+
+    Raises:
+        RecordError: The file is missing, unreadable or not UTF-8.
+    """
+    try:
+        return read_bytes(path, fix=fix).decode("utf-8")
+    except UnicodeDecodeError as error:
+        where = f"{path}, byte {error.start}"
+        raise RecordError("UTF-8 text", found=error.reason, where=where, fix=fix) from None
+
+
+def sha256_bytes(content: bytes) -> str:
+    """Return the hexadecimal sha256 of bytes.
+
+    >>> sha256_bytes(b"")[:8]
+    'e3b0c442'
+    """
+    return hashlib.sha256(content).hexdigest()
+
+
+def sha256_file(path: Path) -> str:
+    """Return the hexadecimal sha256 of a file, read in pieces."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

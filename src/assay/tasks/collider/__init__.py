@@ -1,0 +1,8 @@
+"""The collider: a bump hunt under a luminosity budget, graded against a hidden truth."""
+
+from assay.tasks.collider.batch import play_adaptive
+from assay.tasks.collider.compact import COMPACT_TOKEN_PATTERN
+from assay.tasks.collider.generation import SUITES, generate
+from assay.tasks.collider.task import Collider, ColliderSettings
+
+__all__ = ["COMPACT_TOKEN_PATTERN", "Collider", "SUITES", "ColliderSettings", "generate", "play_adaptive"]

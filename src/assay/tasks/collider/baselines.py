@@ -1,0 +1,126 @@
+"""Scripted players, weakest first; each reads the state and decides one Action."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from assay.tasks.collider import physics
+from assay.tasks.collider.actions import Action
+from assay.tasks.collider.physics import BUDGET_BLOCKS, N_BINS, NAMES
+from assay.tasks.collider.simulator import State
+from assay.tasks.collider.spin import allowed
+
+Player = Callable[[State, np.random.Generator], Action]
+
+UNIFORM_RULE_Z = 5.0
+ADAPTIVE_RULE_Z = 4.0
+EXPLORE_SHARE = 0.4
+KNOWN_PEAK_SIGMAS = 2.5
+CLAIM_CONFIDENCE = 0.9
+NULL_CONFIDENCE = 0.7
+
+
+def trusted_z(state: State, place: int) -> float:
+    """Return the best local significance of a channel, or 0 where that peak is a particle everybody knows."""
+    name, mass = state.briefing.channels[place], state.data[place].peak_mass_gev
+    for peak_channel, known in state.briefing.known_peaks():
+        reach = KNOWN_PEAK_SIGMAS * float(physics.resolution(NAMES.index(name), known))
+        if peak_channel == name and abs(mass / known - 1.0) <= reach:
+            return 0.0
+    return state.data[place].local_z
+
+
+def best_place(state: State) -> int:
+    """Return the place of the channel with the highest trusted significance; the first one before any data."""
+    return max(range(len(state.data)), key=lambda place: trusted_z(state, place))
+
+
+def claim(state: State, place: int, spin: int | None, confidence: float) -> Action:
+    """Return a claim on the best bin of a channel."""
+    mass = float(physics.bin_centre_gev(state.briefing.m0_gev, state.data[place].peak_bin))
+    return Action("claim", state.briefing.channels[place], mass_gev=mass, spin=spin, confidence=confidence)
+
+
+def _verdict(state: State, place: int, rule_z: float) -> Action:
+    """Measure the spin if there is a turn for it, then claim what passes the rule; else say that nothing is there."""
+    if trusted_z(state, place) < rule_z:
+        return Action("no_signal", confidence=NULL_CONFIDENCE)
+    notice = state.notice
+    if notice.kind == "angles" and notice.place == place:
+        return claim(state, place, int(notice.values[0]), CLAIM_CONFIDENCE)
+    if state.turns_left > 1:
+        return Action("angles", state.briefing.channels[place])
+    return claim(state, place, None, CLAIM_CONFIDENCE)
+
+
+def random(state: State, rng: np.random.Generator) -> Action:
+    """Take any valid action with equal odds for each kind."""
+    channels = state.briefing.channels
+    place = int(rng.integers(len(channels)))
+    kind = int(rng.integers(7))
+    if kind == 0 and state.blocks_left:
+        return Action("take_data", channels[place], blocks=int(rng.integers(1, state.blocks_left + 1)))
+    if kind == 1 and state.blocks_left:
+        return Action("calibrate", channels[place])
+    if kind == 2:
+        return Action("scan")
+    if kind == 3:
+        return Action("fit", channels[place])
+    if kind == 4:
+        return Action("angles", channels[place])
+    confidence = int(rng.integers(10)) / 10
+    if kind == 5:
+        return Action("no_signal", confidence=confidence)
+    mass = float(physics.bin_centre_gev(state.briefing.m0_gev, int(rng.integers(N_BINS))))
+    spins = allowed(channels[place])
+    return Action("claim", channels[place], None, mass, spins[int(rng.integers(len(spins)))], confidence)
+
+
+def always_null(state: State, rng: np.random.Generator) -> Action:
+    """Say at once that nothing is there."""
+    return Action("no_signal", confidence=NULL_CONFIDENCE)
+
+
+def uniform(state: State, rng: np.random.Generator) -> Action:
+    """Split the budget evenly over the channels, then follow a 5-sigma local rule."""
+    n = len(state.data)
+    unseen = [place for place in range(n) if not state.data[place].blocks]
+    if unseen and state.turns_left > 1 and state.blocks_left:
+        share, rest = divmod(state.briefing.budget_blocks, n)
+        blocks = min(state.blocks_left, max(1, share + (unseen[0] < rest)))
+        return Action("take_data", state.briefing.channels[unseen[0]], blocks=blocks)
+    return _verdict(state, best_place(state), UNIFORM_RULE_Z)
+
+
+def adaptive(state: State, rng: np.random.Generator) -> Action:
+    """Spend about 40 % on a look everywhere, the rest on the best channel, then follow a 4-sigma local rule."""
+    unseen = [place for place, data in enumerate(state.data) if not data.blocks]
+    look = max(1, int(EXPLORE_SHARE * state.briefing.budget_blocks / len(state.data)))
+    if unseen and state.turns_left > 2 and state.blocks_left >= look:
+        return Action("take_data", state.briefing.channels[unseen[0]], blocks=look)
+    place = best_place(state)
+    if state.blocks_left and state.turns_left > 1:
+        return Action("take_data", state.briefing.channels[place], blocks=min(state.blocks_left, BUDGET_BLOCKS))
+    return _verdict(state, place, ADAPTIVE_RULE_Z)
+
+
+def oracle_channel(state: State, rng: np.random.Generator) -> Action:
+    """Know the right channel (on a null world: the first), calibrate it, spend all on it, follow the 4-sigma rule."""
+    name = state.scenario.truth.channel or state.briefing.channels[0]
+    place = state.briefing.channels.index(name)
+    if not state.data[place].calibrated and state.blocks_left > 1 and state.turns_left > 3:
+        return Action("calibrate", name)
+    if state.blocks_left and state.turns_left > 1:
+        return Action("take_data", name, blocks=state.blocks_left)
+    return _verdict(state, place, ADAPTIVE_RULE_Z)
+
+
+PLAYERS: Mapping[str, Player] = {
+    "random": random,
+    "always_null": always_null,
+    "uniform": uniform,
+    "adaptive": adaptive,
+    "oracle_channel": oracle_channel,
+}

@@ -1,0 +1,95 @@
+"""The one contract that every task keeps: training, evaluation and replay use nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from assay.records import ParseOutcome
+
+Message = dict[str, str]
+PartKind = Literal["outcome", "shaping", "format"]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing to solve. `public` is all the model may learn from; `hidden` decides what is right."""
+
+    id: str
+    cluster: str
+    strata: Mapping[str, str]
+    public: Any
+    hidden: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one completion led to. Exactly one of `observation` and `ending` is not None."""
+
+    state: Any
+    observation: str | None
+    ending: str | None
+    outcome: ParseOutcome
+    failure: str | None
+    action: str | None
+    parts: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a finished episode amounts to, decided by the hidden truth."""
+
+    success: bool
+    flags: Mapping[str, bool | None]
+    metrics: Mapping[str, float | None]
+
+
+class Baseline(Protocol):
+    """A scripted player: reads the state (an oracle may read the hidden part too) and writes one completion."""
+
+    def __call__(self, item: Item, state: Any, rng: np.random.Generator) -> str: ...
+
+
+class Task(Protocol):
+    """A task is pure: no torch, no files, no clock, no global randomness."""
+
+    name: str
+    cluster_name: str
+    parts: Mapping[str, PartKind]
+    flags: tuple[str, ...]
+    metrics: tuple[str, ...]
+
+    def item(self, row: Mapping[str, Any]) -> Item:
+        """Read one row of a data file; TaskError if the row is broken."""
+        ...
+
+    def start(self, item: Item, world_seed: int) -> tuple[list[Message], Any]:
+        """Open an episode; equal (item, world_seed) give equal worlds, whoever plays."""
+        ...
+
+    def step(self, state: Any, completion: str) -> Step:
+        """Play one completion. State is a value: the old one stays valid. A bad completion never raises."""
+        ...
+
+    def judge(self, state: Any) -> Verdict:
+        """Judge a state after its episode ended."""
+        ...
+
+    def baselines(self) -> Mapping[str, Baseline]:
+        """Scripted players by name, weakest first."""
+        ...
+
+    def demonstrations(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
+        """Whole dialogues of weak scripted players on items made on the fly, to teach syntax, not skill."""
+        ...
+
+    def drills(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
+        """Short dialogues whose last message can only be right by copying from the first; probes of read-off."""
+        ...
+
+    def vocabulary(self) -> Sequence[str]:
+        """Every word the task's compact surface can write or be told, for a tokenizer built from scratch."""
+        ...

@@ -1,0 +1,248 @@
+"""The statistics keep their promises: level, coverage, exactness, and honesty about what cannot be known."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.errors import EvidenceError
+from assay.evaluation.statistics import (
+    ClusterSums,
+    cluster_sums,
+    holm,
+    mean_interval,
+    median_difference_interval,
+    median_interval,
+    paired_cluster_differences,
+    rate_interval,
+    sign_flip,
+    sign_flip_interval,
+    sign_flip_test,
+    smallest_detectable_effect,
+    wilson,
+)
+from assay.records import Episode
+from assay.seeds import rng
+
+
+def sums_of(totals: list[float] | np.ndarray, sizes: list[float] | np.ndarray | None = None) -> ClusterSums:
+    """Return cluster sums with names made up."""
+    values = np.asarray(totals, np.float64)
+    n = np.ones_like(values) if sizes is None else np.asarray(sizes, np.float64)
+    return ClusterSums(tuple(f"c{k:03d}" for k in range(len(values))), values, n)
+
+
+def play(item: str, draw: int, success: bool, cluster: str = "c") -> Episode:
+    """Return an episode without turns."""
+    return Episode(
+        item_id=item,
+        cluster=cluster,
+        strata={},
+        draw=draw,
+        seed=draw,
+        turns=(),
+        ending="claimed",
+        reward=float(success),
+        parts={},
+        success=success,
+        flags={},
+        metrics={},
+    )
+
+
+def test_wilson_agrees_with_published_values() -> None:
+    # Source: Newcombe (1998), Statistics in Medicine 17:857, table I, method 3.
+    for successes, n, low, high in ((81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611)):
+        found = wilson(successes, n)
+        assert found.low == pytest.approx(low, abs=5e-5)
+        assert found.high == pytest.approx(high, abs=5e-5)
+
+
+def test_wilson_of_nothing_is_missing() -> None:
+    assert wilson(0, 0).value is None
+
+
+def test_exact_sign_flip_agrees_with_brute_force() -> None:
+    totals = rng("brute").normal(0.4, 1, 9)
+    signs = np.array(list(itertools.product([-1, 1], repeat=9)))
+    expected = np.mean(np.abs(signs @ totals) >= abs(totals.sum()) - 1e-12)
+    assert sign_flip_test(totals, rng(0)) == pytest.approx(expected)
+
+
+def test_sampled_sign_flip_agrees_with_the_exact_one() -> None:
+    totals = rng("close").normal(0.4, 1, 17)
+    exact = np.mean(
+        np.abs(totals.sum() - 2 * ((np.arange(2**17)[:, None] >> np.arange(17) & 1) @ totals))
+        >= abs(totals.sum()) - 1e-12
+    )
+    assert sign_flip_test(totals, rng(1)) == pytest.approx(exact, abs=0.01)
+
+
+def test_sampled_p_is_never_zero() -> None:
+    assert sign_flip_test(np.ones(40), rng(0)) == pytest.approx(1 / 20_001)
+
+
+def test_two_clusters_can_never_be_significant() -> None:
+    assert sign_flip_test([5.0, 5.0], rng(0)) == 0.5
+
+
+@given(
+    st.lists(st.integers(-8, 8), min_size=6, max_size=12),
+    st.lists(st.integers(1, 4), min_size=12, max_size=12),
+    st.sampled_from([-1.3, -0.51, 0.0, 0.27, 0.9]),
+)
+@settings(max_examples=60, deadline=None)
+def test_interval_holds_a_shift_exactly_when_the_test_does_not_reject_it(
+    totals: list[int], sizes: list[int], shift: float
+) -> None:
+    sums = sums_of(totals, sizes[: len(totals)])
+    found = sign_flip_interval(sums, rng(0))
+    if found.low is None or found.high is None:
+        assert not sums.has_spread
+        return
+    p = sign_flip_test(sums.totals - shift * sums.sizes, rng(0))
+    if min(abs(shift - found.low), abs(shift - found.high)) > 1e-8:
+        assert (found.low <= shift <= found.high) == (p > 0.05)
+
+
+def test_p_and_interval_of_sampled_flips_agree_about_zero() -> None:
+    for k in range(60):
+        p, found = sign_flip(sums_of(rng("agree", k).normal(0.35, 1, 30)), rng(k), flips=999)
+        assert found.low is not None and found.high is not None
+        assert (found.low <= 0 <= found.high) == (p > 0.05)
+
+
+def test_under_six_clusters_the_interval_is_missing() -> None:
+    assert sign_flip_interval(sums_of([1.0, 2, 3, 4, 5]), rng(0)).low is None
+
+
+def test_without_spread_the_interval_is_missing_but_the_value_is_not() -> None:
+    found = sign_flip_interval(sums_of(np.full(20, 0.5)), rng(0))
+    assert (found.value, found.low, found.high) == (0.5, None, None)
+
+
+def test_the_estimand_is_total_difference_over_pairs() -> None:
+    assert sign_flip_interval(sums_of([3.0, 0, 0, 0, 0, 0], [6, 1, 1, 1, 1, 2]), rng(0)).value == 0.25
+
+
+@pytest.mark.parametrize("n_clusters", [8, 12, 20, 60])
+def test_sign_flip_rejects_a_true_null_about_as_often_as_it_says(n_clusters: int) -> None:
+    rejected, source = 0, rng("level", n_clusters)
+    for _ in range(400):
+        sizes = source.integers(1, 6, n_clusters)
+        effect = source.normal(0, 0.3, n_clusters)
+        totals = sizes * effect + np.array([source.choice([-0.25, 0, 0.25], s).sum() for s in sizes])
+        rejected += sign_flip_test(totals, source, flips=499) <= 0.05
+    assert 0.02 <= rejected / 400 <= 0.085
+
+
+@pytest.mark.parametrize("n_clusters", [8, 20, 50])
+def test_paired_intervals_cover_the_truth_about_as_often_as_they_say(n_clusters: int) -> None:
+    hits, checked, source = 0, 0, rng("coverage", n_clusters)
+    for _ in range(300):
+        sizes = source.integers(1, 6, n_clusters)
+        totals = sizes * 0.1 + sizes * source.normal(0, 0.2, n_clusters) + source.normal(0, 0.3, n_clusters)
+        sums = sums_of(totals, sizes)
+        found, checked_with = sign_flip_interval(sums, source, flips=499), mean_interval(sums, source, 499)
+        assert found.low is not None and found.high is not None
+        hits += found.low <= 0.1 <= found.high
+        checked += checked_with.low is not None and checked_with.low <= 0.1 <= (checked_with.high or 0)
+    assert 0.915 <= hits / 300 <= 0.985
+    assert 0.90 <= checked / 300 <= 0.99
+
+
+@pytest.mark.parametrize(("rate", "n_clusters"), [(0.03, 40), (0.3, 12), (0.9, 30)])
+def test_rate_intervals_cover_clustered_rates(rate: float, n_clusters: int) -> None:
+    hits, source = 0, rng("rate", n_clusters)
+    for _ in range(400):
+        chance = source.beta(4 * rate, 4 * (1 - rate), n_clusters)
+        found = rate_interval(sums_of(source.binomial(8, chance), np.full(n_clusters, 8)))
+        assert found.low is not None and found.high is not None
+        hits += found.low <= rate <= found.high
+    assert 0.91 <= hits / 400 <= 0.995
+
+
+def test_plain_wilson_would_be_too_narrow_for_clustered_episodes() -> None:
+    sums = sums_of([8.0, 8, 0, 0, 8, 0, 8, 0, 8, 0], np.full(10, 8))
+    found, plain = rate_interval(sums), wilson(40, 80)
+    assert found.high is not None and found.low is not None and plain.high is not None and plain.low is not None
+    assert found.high - found.low > 2 * (plain.high - plain.low)
+
+
+def test_median_is_the_mean_of_the_middle_two_for_even_n() -> None:
+    assert median_interval([1.0, 2.0, 3.0, 10.0], list("abcd")).value == 2.5
+
+
+def test_median_intervals_cover_the_median() -> None:
+    hits, source = 0, rng("median")
+    for _ in range(300):
+        values = (source.normal(0, 1, 30)[:, None] + source.normal(0, 1, (30, 4))).ravel()
+        found = median_interval(list(values), [f"c{k // 4}" for k in range(120)])
+        assert found.low is not None and found.high is not None
+        hits += found.low <= 0 <= found.high
+    assert 0.91 <= hits / 300 <= 0.99
+
+
+def test_median_difference_of_equal_shift_is_that_shift() -> None:
+    values = list(rng("shift").normal(size=40))
+    names = [f"c{k // 2}" for k in range(40)]
+    found = median_difference_interval(values, [v + 0.5 for v in values], (names, names), rng(0))
+    assert (found.value, found.low, found.high) == (0.5, 0.5, 0.5)
+
+
+def test_undefined_values_leave_the_count() -> None:
+    sums = cluster_sums([1.0, None, 0.0], ["a", "a", "b"])
+    assert sums is not None and sums.sizes.sum() == 2
+    assert cluster_sums([None], ["a"]) is None
+    assert mean_interval(None, rng(0)).value is None
+
+
+def test_paired_differences_average_draws_within_an_item() -> None:
+    before = [play("i", 0, False), play("i", 1, True), play("j", 0, False), play("j", 1, False)]
+    after = [play("i", 0, True), play("i", 1, True), play("j", 0, True), play("j", 1, False)]
+    sums = paired_cluster_differences(before, after, lambda e: float(e.success))
+    assert sums is not None
+    assert (sums.totals.tolist(), sums.sizes.tolist()) == ([1.0], [2.0])
+
+
+def test_unpaired_items_are_refused() -> None:
+    with pytest.raises(EvidenceError, match="same items"):
+        paired_cluster_differences([play("i", 0, True)], [play("k", 0, True)], lambda e: e.reward)
+
+
+@given(st.dictionaries(st.text(max_size=3), st.floats(0, 1), min_size=1, max_size=6))
+def test_holm_never_lowers_a_p_and_keeps_their_order(p_values: dict[str, float]) -> None:
+    adjusted = holm(p_values)
+    assert set(adjusted) == set(p_values)
+    for a, b in itertools.combinations(p_values, 2):
+        assert (p_values[a] <= p_values[b]) <= (adjusted[a] <= adjusted[b])
+    assert all(p_values[name] <= adjusted[name] <= 1 for name in p_values)
+
+
+def test_smallest_detectable_effect_is_found_with_the_promised_power() -> None:
+    effect, source, found = smallest_detectable_effect(1.0, 30), rng("power"), 0
+    assert effect is not None
+    for _ in range(400):
+        found += sign_flip_test(source.normal(effect, 1, 30), source, flips=499) <= 0.05
+    assert 0.73 <= found / 400 <= 0.87
+
+
+def test_one_cluster_detects_nothing() -> None:
+    assert smallest_detectable_effect(1.0, 1) is None
+
+
+def test_sign_flip_of_512_clusters_takes_well_under_two_seconds() -> None:
+    start = time.perf_counter()
+    sign_flip(sums_of(rng("speed").normal(size=512)), rng(0))
+    assert time.perf_counter() - start < 2
+
+
+def test_equal_seeds_give_equal_results_and_other_seeds_do_not() -> None:
+    sums = sums_of(rng("same").normal(0.2, 1, 40))
+    assert sign_flip(sums, rng(3)) == sign_flip(sums, rng(3))
+    assert mean_interval(sums, rng(3)) != mean_interval(sums, rng(4))

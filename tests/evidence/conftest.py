@@ -1,0 +1,81 @@
+"""Two arms, a plan and the reports that most evidence tests start from."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from synthetic_episodes import SUITE, arm
+
+from assay.evaluation.report import Report, summarise
+from assay.evidence.claim import Claim, ClaimPlan, compare
+from assay.records import Episode
+from assay.seeds import rng
+
+
+def make_plan(**changes: Any) -> ClaimPlan:
+    """Return the plan of the tests, with changes."""
+    settings: dict[str, Any] = {
+        "primary": "success",
+        "direction": "higher",
+        "smallest_effect_points": 3.0,
+        "draws": 4,
+        "suite_digest": SUITE,
+        "checkpoint_rule": "highest validation success",
+        "alpha": 0.05,
+        "cluster_name": "scenarios",
+        "secondary": ("mean_reward", "mass_correct_rate"),
+        "guardrails": {"parsed_rate": 0.05, "mean_reward": 0.05},
+    }
+    return ClaimPlan(**(settings | changes))
+
+
+def make_claim(before: list[Episode], after: list[Episode], plan: ClaimPlan | None = None, **changes: Any) -> Claim:
+    """Return a claim about two arms with the settings of the tests, with changes."""
+    settings: dict[str, Any] = {
+        "before_suite": SUITE,
+        "after_suite": SUITE,
+        "before_policy": "b" * 64,
+        "after_policy": "a" * 64,
+        "split": "heldout",
+        "decoding": "sampled",
+        "training_seeds": (7,),
+        "rng": rng("claim"),
+    }
+    return compare(before, after, plan or make_plan(), **(settings | changes))
+
+
+def make_report(episodes: list[Episode], policy: str = "b" * 64, **changes: Any) -> Report:
+    """Return the report of one arm with the settings of the tests, with changes."""
+    settings: dict[str, Any] = {
+        "policy_digest": policy,
+        "suite_digest": SUITE,
+        "split": "heldout",
+        "decoding": "sampled",
+        "draws": 4,
+        "rng": rng("report"),
+    }
+    return summarise(episodes, **(settings | changes))
+
+
+@pytest.fixture(scope="session")
+def before() -> list[Episode]:
+    """Return a weak arm: about 35 % success over 20 scenarios of 2 items, 4 draws."""
+    return arm("base", 0.35)
+
+
+@pytest.fixture(scope="session")
+def after() -> list[Episode]:
+    """Return a strong arm on the same items: about 65 % success."""
+    return arm("trained", 0.65)
+
+
+@pytest.fixture(scope="session")
+def claim(before: list[Episode], after: list[Episode]) -> Claim:
+    """Return the claim about the weak and the strong arm."""
+    return make_claim(before, after)

@@ -1,0 +1,84 @@
+"""Tables show every number with its interval, and missing as missing."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import make_claim, make_report
+from synthetic_episodes import arm
+
+from assay.errors import EvidenceError
+from assay.evidence.claim import Claim
+from assay.evidence.differences import deltas
+from assay.evidence.tables import BeforeAfter, SeedResult, before_after_metrics, ladder_frame, readme_block
+from assay.records import Episode
+from assay.seeds import rng
+
+
+def test_before_after_metrics_start_with_the_contracted_keys(before: list[Episode], after: list[Episode]) -> None:
+    found = before_after_metrics(make_report(before), make_report(after, "a" * 64), before, after, rng=rng(0))
+    keys = ["n", "mean_reward", "median_reward", "success_rate", "mass_acc", "channel_acc"]
+    for row in (found.pre, found.post, found.delta):
+        assert list(row)[:6] == keys
+        assert {"mean_reward_low", "success_rate_high", "median_reward_low"} <= set(row)
+    assert found.greedy is None
+    assert BeforeAfter.model_validate_json(found.model_dump_json()) == found
+
+
+def test_the_delta_is_after_minus_before(before: list[Episode], after: list[Episode]) -> None:
+    found = before_after_metrics(make_report(before), make_report(after), before, after, rng=rng(0))
+    for name in ("mean_reward", "success_rate", "median_reward"):
+        pre, post = found.pre[name], found.post[name]
+        assert pre is not None and post is not None
+        assert found.delta[name] == pytest.approx(post - pre)
+
+
+def test_greedy_stands_beside_sampled(before: list[Episode], after: list[Episode]) -> None:
+    one = [[e for e in episodes if e.draw == 0] for episodes in (before, after)]
+    reports = [make_report(episodes, decoding="greedy", draws=1) for episodes in one]
+    greedy = (reports[0], reports[1], one[0], one[1])
+    found = before_after_metrics(make_report(before), make_report(after), before, after, rng=rng(0), greedy=greedy)
+    assert found.greedy is not None and found.greedy.pre["n"] == 40
+
+
+def test_reports_on_different_suites_are_refused(before: list[Episode], after: list[Episode]) -> None:
+    other = make_report(after, suite_digest="x" * 64)
+    with pytest.raises(EvidenceError, match="one suite"):
+        before_after_metrics(make_report(before), other, before, after, rng=rng(0))
+
+
+def test_the_readme_block_holds_claim_strata_ladder_and_seeds(
+    before: list[Episode], after: list[Episode], claim: Claim
+) -> None:
+    first, second = make_report(before), make_report(after, "a" * 64)
+    players = {
+        "random": make_report(arm("random", 0.0, parse_rate=1.0)),
+        "oracle_channel": make_report(arm("oracle_channel", 1.3, parse_rate=1.0)),
+    }
+    assert claim.before is not None and claim.after is not None and claim.difference is not None
+    seed = SeedResult(
+        training_seed=7,
+        chosen_step=None,
+        before=claim.before,
+        after=claim.after,
+        difference=claim.difference,
+        p=claim.p,
+        verdict=claim.verdict,
+    )
+    gaps = deltas(before, after, list(first.measures), 0)
+    text = readme_block(claim, first, second, gaps, baselines=players, seeds=[seed])
+    assert claim.sentence in text and text.startswith("**IMPROVED.**")
+    for word in ("tier=hard", "| oracle_channel |", "| random |", "| 7 | missing |"):
+        assert word in text
+    assert text == readme_block(claim, first, second, gaps, baselines=players, seeds=[seed])
+
+
+def test_a_claim_that_is_not_evaluable_shows_no_tables(before: list[Episode], after: list[Episode]) -> None:
+    found = make_claim(before, after, after_suite="x" * 64)
+    text = readme_block(found, make_report(before), make_report(after), {})
+    assert "|" not in text and text.startswith("**NOT EVALUABLE.**")
+
+
+def test_without_floor_or_ceiling_the_score_is_missing(before: list[Episode], after: list[Episode]) -> None:
+    frame = ladder_frame({}, make_report(before), make_report(after))
+    assert list(frame["normalised score"]) == ["missing", "missing"]
+    assert list(frame["player"]) == ["policy before", "policy after"]

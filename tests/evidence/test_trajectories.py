@@ -1,0 +1,91 @@
+"""Sample trajectories show whole episodes, chosen by rule, and model text cannot break out of them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic_episodes import episode
+
+from assay.errors import EvidenceError
+from assay.evidence.hostile_text import fenced, inline, visible
+from assay.evidence.trajectories import choose_pairs, deciding_turn, sample_trajectories
+from assay.records import Episode
+from assay.seeds import rng
+
+
+def test_every_reason_is_shown(before: list[Episode], after: list[Episode]) -> None:
+    reasons = [pair.reason for pair in choose_pairs(before, after, rng(0))]
+    for word in ("random", "worst", "median", "best", "fixed", "broken"):
+        assert any(reason.startswith(word) for reason in reasons)
+
+
+def test_pairs_are_the_same_item_and_draw_and_shown_once(before: list[Episode], after: list[Episode]) -> None:
+    pairs = choose_pairs(before, after, rng(0), n_each=3)
+    keys = [(pair.before.item_id, pair.before.draw) for pair in pairs]
+    assert keys == [(pair.after.item_id, pair.after.draw) for pair in pairs]
+    assert len(set(keys)) == len(keys)
+
+
+def test_fixed_and_broken_are_what_they_say(before: list[Episode], after: list[Episode]) -> None:
+    for pair in choose_pairs(before, after, rng(0)):
+        if pair.reason.startswith("fixed"):
+            assert (pair.before.success, pair.after.success) == (False, True)
+        if pair.reason.startswith("broken"):
+            assert (pair.before.success, pair.after.success) == (True, False)
+
+
+def test_equal_seeds_choose_equal_pairs(before: list[Episode], after: list[Episode]) -> None:
+    text = sample_trajectories(before, after, rng(5))
+    assert text == sample_trajectories(before[::-1], after[::-1], rng(5))
+    assert text != sample_trajectories(before, after, rng(6))
+
+
+def test_unpaired_arms_are_refused(before: list[Episode], after: list[Episode]) -> None:
+    with pytest.raises(EvidenceError, match="same items"):
+        choose_pairs(before, after[1:], rng(0))
+
+
+def test_the_deciding_turn_is_never_shortened_and_others_say_so() -> None:
+    long = "x" * 9000 + "END"
+    one = episode(0, 0, success=True, completion=long)
+    first = one.turns[0].model_copy(update={"completion": "y" * 9000})
+    one = one.model_copy(update={"turns": (first, one.turns[1])})
+    text = sample_trajectories([one], [one], rng(0))
+    assert long in text and "characters left out" in text and "**deciding**" in text
+    assert deciding_turn(one) == 1
+
+
+def test_an_episode_without_turns_says_so() -> None:
+    empty = episode(0, 0, success=False).model_copy(update={"turns": ()})
+    assert "No turn was played." in sample_trajectories([empty], [empty], rng(0))
+
+
+def test_a_missing_prompt_is_named(before: list[Episode], after: list[Episode]) -> None:
+    assert "Prompt: not shown." in sample_trajectories(before, after, rng(0))
+
+
+@given(st.text())
+def test_no_text_can_close_its_block(text: str) -> None:
+    lines = fenced(text).split("\n")
+    fence = re.match(r"`+", lines[0])
+    assert fence is not None
+    for line in lines[1:-1]:
+        assert not re.fullmatch(r" {0,3}" + fence[0] + r"`*\s*", line)
+
+
+@given(st.text())
+def test_no_control_or_direction_character_survives(text: str) -> None:
+    shown = visible(text)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]", shown)
+
+
+@given(st.text())
+def test_inline_text_stays_on_one_line(text: str) -> None:
+    assert "\n" not in inline(text)
+
+
+def test_a_lone_surrogate_becomes_writable() -> None:
+    assert visible("\ud800").encode() == rb"\ud800"

@@ -1,0 +1,71 @@
+"""What the house tests know of the source tree, read by its syntax alone."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SRC = ROOT / "src"
+STAGES = ("fingerprint", "base", "pre_eval", "train", "post_eval", "render_evidence", "package")
+
+
+def modules() -> list[Path]:
+    """Return every module of the package."""
+    return sorted((SRC / "assay").rglob("*.py"))
+
+
+def imported(path: Path) -> set[str]:
+    """Return the full names a module imports anywhere in it, late imports included."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return names
+
+
+def _files(name: str) -> list[Path]:
+    path = SRC / name.replace(".", "/")
+    return [f for f in (path.with_suffix(".py"), path / "__init__.py") if f.is_file()]
+
+
+def code_of(stage: str) -> set[Path]:
+    """Return every file of the package that a stage can run, except empty ones."""
+    todo, seen = [SRC / f"assay/stages/{stage}.py"], set()
+    while todo:
+        path = todo.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        for name in imported(path):
+            parts = name.split(".")
+            if parts[0] == "assay":
+                for n in range(1, len(parts) + 1):
+                    todo += _files(".".join(parts[:n]))
+    return {path for path in seen if path.stat().st_size}
+
+
+def code_deps(stage: str) -> list[str]:
+    """Return a stage's code as the shortest list for dvc.yaml: a folder where it runs every file of it."""
+    code = code_of(stage)
+    names: set[str] = set()
+    for path in code:
+        best = path
+        for folder in path.parents:
+            if folder == SRC / "assay":
+                break
+            inside = {f for f in folder.rglob("*.py") if f.stat().st_size}
+            if inside <= code and len(inside) > 1:
+                best = folder
+        names.add(best.relative_to(ROOT).as_posix())
+    return sorted(names)
+
+
+def reads_and_writes(stage: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what a stage's module says it reads and writes."""
+    module = importlib.import_module(f"assay.stages.{stage}")
+    return tuple(module.READS), tuple(module.WRITES)

@@ -1,0 +1,94 @@
+"""Files whole or not at all; strict JSON both ways; archives that depend on nothing but their members."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from assay.errors import PackageError, RecordError
+from assay.records import Interval
+from assay.storage import archive, files, json, tables
+from assay.storage.yaml import read_yaml
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.json"
+    files.write_text(path, "old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        files.write_text(path, "new")
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [('{"a": NaN}', "NaN"), ('{"a": 1, "a": 2}', "duplicate"), ("{", "Expecting"), ("[" * 100_000, "recursion")],
+)  # fmt: skip
+def test_what_is_not_strict_json_is_refused_with_its_line(tmp_path: Path, text: str, word: str) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"ok": 1}\n' + text + "\n")
+    with pytest.raises(RecordError) as caught:
+        list(json.read_jsonl(path, fix="write it again"))
+    assert "line 2" in str(caught.value)
+    assert word.lower() in str(caught.value).lower()
+
+
+def test_a_line_separator_inside_a_string_does_not_split_a_record(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    json.write_jsonl(path, [{"text": "a\u2028b\u0085c"}])
+    assert list(json.read_jsonl(path, fix="")) == [{"text": "a\u2028b\u0085c"}]
+
+
+def test_nan_never_reaches_disk(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="NaN|nan|Out of range"):
+        json.write_json(tmp_path / "x.json", {"a": float("nan")})
+    with pytest.raises(RecordError, match="finite"):
+        tables.csv_text([{"a": float("inf")}], ["a"])
+
+
+def test_a_record_with_an_unknown_key_is_refused(tmp_path: Path) -> None:
+    json.write_json(tmp_path / "x.json", {"value": 1.0, "low": 0.5, "high": 1.5, "n": 3, "note": "?"})
+    with pytest.raises(RecordError, match="note"):
+        json.read_record(tmp_path / "x.json", Interval, fix="")
+
+
+def test_records_written_and_read_are_equal(tmp_path: Path) -> None:
+    record = Interval(value=0.1, low=None, high=0.3, n=4)
+    json.write_jsonl(tmp_path / "x.jsonl", [record, record])
+    assert json.read_records(tmp_path / "x.jsonl", Interval, fix="") == [record, record]
+
+
+def test_a_float_in_a_table_reads_back_to_the_same_bits() -> None:
+    assert tables.csv_text([{"x": 0.1 + 0.2}], ["x"]) == "x\n0.30000000000000004\n"
+
+
+def test_yaml_reads_1e_minus_6_as_a_number(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text("lr: 1e-6\n")
+    assert read_yaml(tmp_path / "p.yaml", fix="") == {"lr": 1e-6}
+
+
+def test_an_archive_has_sorted_members_without_owner_or_clock() -> None:
+    content = archive.tar_bytes({"b": b"2", "a/c": b"1"}, root="r")
+    with tarfile.open(fileobj=io.BytesIO(content)) as opened:
+        members = opened.getmembers()
+    assert [m.name for m in members] == ["r/a/c", "r/b"]
+    assert {(m.mtime, m.uid, m.gid, m.uname, m.mode) for m in members} == {(0, 0, 0, "", 0o644)}
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../up", "a\\b", ""])
+def test_an_archive_refuses_names_that_leave_it(name: str) -> None:
+    with pytest.raises(PackageError):
+        archive.tar_bytes({name: b""}, root="r")
+
+
+def test_an_archive_refuses_names_that_differ_in_case_only() -> None:
+    with pytest.raises(PackageError, match="case"):
+        archive.tar_bytes({"A": b"", "a": b""}, root="r")

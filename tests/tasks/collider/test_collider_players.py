@@ -1,0 +1,259 @@
+"""Scripted players: the ladder, the attacks, the batched core, and the dialogues that teach."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from assay.errors import TaskError
+from assay.seeds import derive_seed
+from assay.tasks.collider import (
+    COMPACT_TOKEN_PATTERN,
+    Collider,
+    ColliderSettings,
+    baselines,
+    generate,
+    play_adaptive,
+    rewards,
+)
+from assay.tasks.collider.lessons import pick_style, scenario_for_lesson, weak_action
+from assay.tasks.collider.physics import global_z
+from assay.tasks.collider.simulator import apply, begin
+from assay.tasks.protocol import Baseline, Item, Step, Verdict
+
+Play = Callable[[Collider, Item, Baseline], tuple[float, Verdict, list[Step]]]
+
+ATTACKS = ["claim_mid_window", "always_null", "claim_first_peak", "scan_spam", "broken_spam", "hedge", "spend_nothing"]
+
+
+def settings(surface: Any = "compact", **changes: Any) -> ColliderSettings:
+    return ColliderSettings(**({"surface": surface, "max_turns": 8, "shaping": 0.0, "gamma": 1.0} | changes))
+
+
+@pytest.fixture(scope="module")
+def ladder(compact: Collider, items: list[Item], play: Play) -> dict[str, list[tuple[float, bool]]]:
+    players = {**compact.baselines(), **compact.attacks()}
+    return {
+        name: [(reward, verdict.success) for reward, verdict, _ in (play(compact, item, player) for item in items)]
+        for name, player in players.items()
+    }
+
+
+def test_the_baselines_are_ordered_by_reward(compact: Collider, ladder: dict[str, list[tuple[float, bool]]]) -> None:
+    means = [float(np.mean([reward for reward, _ in ladder[name]])) for name in compact.baselines()]
+    assert list(compact.baselines()) == ["random", "always_null", "uniform", "adaptive", "oracle_channel"]
+    assert means == sorted(means)
+
+
+def test_the_baselines_are_ordered_on_every_tier(
+    items: list[Item], ladder: dict[str, list[tuple[float, bool]]]
+) -> None:
+    for tier in ("easy", "medium", "hard"):
+        rows = [index for index, item in enumerate(items) if item.strata["tier"] == tier]
+        for weaker, stronger in (("random", "uniform"), ("uniform", "adaptive"), ("adaptive", "oracle_channel")):
+            gain = np.array([ladder[stronger][i][0] - ladder[weaker][i][0] for i in rows])
+            assert gain.mean() > 0.0, (tier, weaker, stronger)
+
+
+def test_all_named_attacks_exist(compact: Collider) -> None:
+    assert sorted(compact.attacks()) == sorted(ATTACKS)
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_an_attack_earns_less_than_the_adaptive_player(
+    attack: str, ladder: dict[str, list[tuple[float, bool]]]
+) -> None:
+    gain = np.array([a[0] - b[0] for a, b in zip(ladder["adaptive"], ladder[attack], strict=True)])
+    assert len(gain) >= 500
+    assert gain.mean() - 2.6 * gain.std(ddof=1) / len(gain) ** 0.5 > 0.0
+
+
+def test_claims_on_null_worlds_are_rare_for_a_careful_player(compact: Collider, play: Play) -> None:
+    rows = [row for row in generate("validation", 700, max_turns=8, labels=("nulls",)) if row["kind"] == "null"]
+    verdicts = [play(compact, compact.item(row), compact.baselines()["adaptive"])[1] for row in rows]
+    assert np.mean([verdict.flags["false_claim"] for verdict in verdicts]) < 0.05
+
+
+def test_no_null_world_reaches_five_sigma_global_even_with_decoys(compact: Collider, play: Play) -> None:
+    rows = [row for row in generate("train", 10_000, max_turns=8, labels=("nulls",)) if row["kind"] == "null"]
+    finals = [play(compact, compact.item(row), compact.baselines()["adaptive"])[2][-1].state for row in rows]
+    assert len(finals) > 2800
+    best = np.array([max(baselines.trusted_z(state, place) for place in range(4)) for state in finals])
+    assert np.mean(global_z(best, 4) >= 5.0) < 1e-3
+
+
+@pytest.mark.parametrize("suite", ["validation", "traps", "heldout_ood"])
+@pytest.mark.parametrize("turns", [8, 4, 1])
+def test_the_batched_core_gives_the_numbers_of_one_by_one_play(suite: str, turns: int, play: Play) -> None:
+    task = Collider(settings(max_turns=turns))
+    items = [task.item(row) for row in generate(suite, 120, max_turns=8, labels=("batch",))]
+    by_channels: dict[tuple[str, ...], list[Item]] = {}
+    for item in items:
+        by_channels.setdefault(item.public.channels, []).append(item)
+    for group in by_channels.values():
+        seeds = [derive_seed("world", item.id) for item in group]
+        outcomes = play_adaptive([item.hidden for item in group], seeds, turns)
+        for row, item in enumerate(group):
+            reward, verdict, steps = play(task, item, task.baselines()["adaptive"])
+            assert reward == outcomes.reward[row] and verdict.success == outcomes.success[row]
+            assert steps[-1].state.turn == outcomes.turns[row]
+            assert (steps[-1].ending == "claim") == (outcomes.place[row] >= 0)
+            if steps[-1].ending == "claim":
+                assert verdict.metrics["local_z"] == outcomes.local_z[row]
+                spin = steps[-1].state.verdict.spin
+                assert (-1 if spin is None else spin) == outcomes.spin[row]
+
+
+def test_claiming_at_three_sigma_does_not_pay(compact: Collider, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    items = [compact.item(row) for row in generate("train", 1500, max_turns=8, labels=("rule",))]
+    player, own_rule, earned, false_claims = compact.baselines()["adaptive"], baselines.ADAPTIVE_RULE_Z, {}, {}
+    for rule in (3.0, own_rule):
+        monkeypatch.setattr(baselines, "ADAPTIVE_RULE_Z", rule)
+        played = [play(compact, item, player)[:2] for item in items]
+        earned[rule] = np.array([reward for reward, _ in played])
+        false_claims[rule] = sum(verdict.flags["false_claim"] is True for _, verdict in played)
+    gain = earned[own_rule] - earned[3.0]
+    assert gain.mean() > 2.6 * gain.std(ddof=1) / len(gain) ** 0.5
+    assert false_claims[3.0] > 3 * false_claims[own_rule]
+
+
+def test_claiming_a_first_glimpse_does_not_pay_even_where_it_is_right(
+    compact: Collider, items: list[Item], play: Play
+) -> None:
+    def hasty(item: Item, state: Any, rng: np.random.Generator) -> str:
+        place = baselines.best_place(state)
+        if baselines.trusted_z(state, place) >= 3.0:
+            return compact.write(baselines.claim(state, place, None, baselines.CLAIM_CONFIDENCE), state)
+        return compact.baselines()["adaptive"](item, state, rng)
+
+    hurried = [play(compact, item, hasty)[:2] for item in items]
+    patient = [play(compact, item, compact.baselines()["adaptive"])[0] for item in items]
+    gain = np.array(patient) - np.array([reward for reward, _ in hurried])
+    assert gain.mean() > 2.6 * gain.std(ddof=1) / len(gain) ** 0.5
+    unproven = [
+        (value, other)
+        for (value, verdict), other in zip(hurried, patient, strict=True)
+        if verdict.flags["channel_correct"] and verdict.flags["mass_correct"] and not verdict.success
+    ]
+    assert len(unproven) >= 30 and np.mean([other - value for value, other in unproven]) > 0.0
+
+
+def test_a_batch_does_not_depend_on_its_neighbours() -> None:
+    task = Collider(settings())
+    scenarios = [task.item(row).hidden for row in generate("train", 40, max_turns=8, labels=("neighbours",))]
+    seeds = list(range(40))
+    whole, part = play_adaptive(scenarios, seeds, 8), play_adaptive(scenarios[7:9], seeds[7:9], 8)
+    assert (whole.reward[7:9] == part.reward).all() and (whole.local_z[7:9] == part.local_z).all()
+
+
+def test_a_batch_of_unequal_rules_is_refused() -> None:
+    task = Collider(settings())
+    rows = [*generate("train", 1, max_turns=8, labels=("a",)), *generate("train", 1, max_turns=7, labels=("b",))]
+    with pytest.raises(TaskError):
+        play_adaptive([task.item(row).hidden for row in rows], [1, 2], 8)
+
+
+def test_a_player_that_knows_a_peak_does_not_claim_it(play: Play) -> None:
+    task = Collider(settings())
+    for row in generate("traps", 200, max_turns=8, labels=("peaks",)):
+        item = task.item(row)
+        if item.hidden.truth.decoy.kind == "known_peak":
+            _, _, steps = play(task, item, task.baselines()["adaptive"])
+            claim = steps[-1].state.verdict
+            if claim.kind == "claim" and claim.channel == item.hidden.truth.decoy.channel:
+                assert abs(claim.mass_gev / item.hidden.truth.decoy.mass_gev - 1.0) > 0.02
+
+
+def known(compact: Collider, text: str) -> bool:
+    tokens = re.findall(COMPACT_TOKEN_PATTERN, text)
+    return "".join(tokens) == text and set(tokens) <= set(compact.vocabulary())
+
+
+def test_everything_the_compact_surface_shows_is_made_of_known_tokens(compact: Collider, play: Play) -> None:
+    assert len(set(compact.vocabulary())) == len(compact.vocabulary())
+    chance = np.random.default_rng(11)
+    for suite in ("validation", "traps", "heldout_ood"):
+        for row in generate(suite, 120, max_turns=10, labels=("tokens",)):
+            task, item = Collider(settings(max_turns=10)), compact.item(row)
+            messages, _ = task.start(item, 4)
+            assert known(compact, messages[0]["content"])
+            for name in ("random", "adaptive", "oracle_channel"):
+                for step in play(task, item, task.baselines()[name])[2]:
+                    assert known(compact, step.observation or "") and known(compact, step.action or "")
+                    assert step.outcome == "ok"
+            assert str(task.step(task.start(item, 4)[1], str(chance.integers(99))).observation).startswith("? L10")
+
+
+def test_demonstrations_speak_well_and_play_poorly(compact: Collider) -> None:
+    dialogues = compact.demonstrations(np.random.default_rng(1), 300)
+    for dialogue in dialogues:
+        assert [message["role"] for message in dialogue] == ["user", "assistant"] * (len(dialogue) // 2)
+        assert all(known(compact, message["content"]) for message in dialogue)
+        assert all(compact.parse(m["content"], _any_state(compact)).outcome == "ok" for m in dialogue[1::2])
+    successes, earned, claims = [], [], 0
+    chance = np.random.default_rng(2)
+    for seed in range(2000):
+        state = begin(scenario_for_lesson(chance, 8), seed, 8)
+        style = pick_style(chance)
+        while state.ending is None:
+            state = apply(state, weak_action(state, style, chance), None)
+        successes.append(rewards.judge(state).success)
+        earned.append(rewards.terminal_reward(state))
+        claims += state.ending == "claim"
+    # Measured: success 0.26, reward -0.53, claims 0.85; the adaptive player succeeds 0.67 of the time, and earns 0.28.
+    assert 0.22 < np.mean(successes) < 0.31 and np.mean(earned) < -0.4 and 0.78 < claims / 2000 < 0.92
+
+
+def _any_state(task: Collider) -> object:
+    return task.start(task.item(generate("train", 1, max_turns=8, labels=("any",))[0]), 1)[1]
+
+
+def test_claims_of_demonstrations_copy_the_last_bin_of_their_channel(compact: Collider) -> None:
+    copied = []
+    for dialogue in compact.demonstrations(np.random.default_rng(3), 400):
+        last = dialogue[-1]["content"]
+        if last.startswith("y"):
+            shown = re.findall(rf" ({last[1]}b\d\d)\+?z\d\d", dialogue[-2]["content"])
+            copied.append(shown == [last[1:5]])
+    assert len(copied) > 200 and np.mean(copied) > 0.95
+
+
+def test_demonstrations_hold_every_good_habit_somewhere(compact: Collider) -> None:
+    dialogues = compact.demonstrations(np.random.default_rng(4), 1500)
+    verbs = Counter(message["content"][0] for dialogue in dialogues for message in dialogue[1::2])
+    assert min(verbs[verb] for verb in "rksfayn") >= 20
+    explored = 0
+    for dialogue in dialogues:
+        shown = re.findall(r" ([geml]b\d\d)(\+?)z\d\d", dialogue[-2]["content"])
+        explored += len(shown) == 4 and shown[0][1] == "+" and dialogue[-1]["content"].startswith(f"y{shown[0][0]}")
+    assert explored >= 100
+
+
+def test_demonstrations_exist_on_the_json_surface_too(json_task: Collider) -> None:
+    for dialogue in json_task.demonstrations(np.random.default_rng(5), 20):
+        assert all(isinstance(json.loads(message["content"]), dict) for message in dialogue[1:])
+
+
+def test_a_drill_is_answered_by_copying(compact: Collider) -> None:
+    asked = Counter()
+    for question, answer in compact.drills(np.random.default_rng(6), 500):
+        text, claim = question["content"], answer["content"]
+        assert known(compact, text) and known(compact, claim)
+        channel = text[-1]
+        assert text[-3:-1] == " y"
+        [shown] = re.findall(rf" ({channel}b\d\d)\+?z\d\d\dk?", text)
+        assert claim == f"y{shown}-c5"
+        assert compact.parse(claim, _any_state(compact)).outcome == "ok"
+        asked[channel] += 1
+    assert min(asked.values()) > 80
+
+
+def test_lessons_depend_on_the_generator_alone(compact: Collider) -> None:
+    for lesson in (compact.demonstrations, compact.drills):
+        assert lesson(np.random.default_rng(9), 20) == lesson(np.random.default_rng(9), 20)
