@@ -105,7 +105,9 @@ def table(trained: list[dict[str, Any]], bases: list[dict[str, Any]]) -> str:
     lines += ["", "| base seed | passed | reads off | parses | success |", "|---|---|---|---|---|"]
     for row in bases:
         if row["passed"]:
-            numbers = " | ".join(f"{100 * row[name]:.1f} %" for name in ("copy_accuracy", "parsed_rate", "success_rate"))
+            numbers = " | ".join(
+                f"{100 * row[name]:.1f} %" for name in ("copy_accuracy", "parsed_rate", "success_rate")
+            )
             lines.append(f"| {row['base_seed']} | yes | {numbers} |")
         else:
             lines.append(f"| {row['base_seed']} | no: {row['reason']} | | | |")

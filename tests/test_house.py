@@ -50,7 +50,9 @@ def test_a_stage_depends_on_exactly_the_code_it_can_run(stage: str) -> None:
 def test_what_a_stage_says_it_reads_and_writes_is_what_dvc_is_told(stage: str) -> None:
     declared = PIPELINE["stages"][stage]
     reads, writes = house.reads_and_writes(stage)
-    data = [dep for dep in declared["deps"] if not dep.startswith("src/") and dep not in {"constraints.txt"} - set(reads)]
+    data = [
+        dep for dep in declared["deps"] if not dep.startswith("src/") and dep not in {"constraints.txt"} - set(reads)
+    ]
     assert data == list(reads)
     outs = [
         next(iter(out)) if isinstance(out, dict) else out

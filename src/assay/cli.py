@@ -6,7 +6,7 @@ import importlib
 import logging
 import os
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -94,7 +94,9 @@ def readme() -> None:
     for name, source in {"claim": f"{RESULTS}/summary.md", "seeds": "benchmarks/results/seeds.md"}.items():
         start, end = f"<!-- {name}: generated, do not edit -->\n", f"<!-- end of {name} -->"
         if text.count(start) != 1 or text.count(end) != 1:
-            raise RecordError(f"one pair of marks {start.strip()} … {end}", found="none", where="README.md", fix="restore it")
+            raise RecordError(
+                f"one pair of marks {start.strip()} … {end}", found="none", where="README.md", fix="restore it"
+            )
         head, rest = text.split(start)
         text = head + start + read_text(Path(source), fix="./run repro") + end + rest.split(end, 1)[1]
     write_text(Path("README.md"), text)
@@ -118,7 +120,7 @@ def make_data(out: Annotated[Path, typer.Option(help="Folder to write.")] = Path
 
 
 @config_app.command("use")
-def config_use(settings: Annotated[Optional[list[str]], typer.Argument(help="grpo=… task=… seed=…")] = None) -> None:
+def config_use(settings: Annotated[list[str] | None, typer.Argument(help="grpo=… task=… seed=…")] = None) -> None:
     """Select presets and write params.yaml from configs/."""
     from assay.composition import use
     from assay.errors import ConfigError

@@ -59,5 +59,5 @@ def test_a_damaged_checksum_file_is_refused_with_its_line(line: str) -> None:
 
 
 def test_checksums_name_the_file_that_differs() -> None:
-    with pytest.raises(DataError, match="b.jsonl"):
+    with pytest.raises(DataError, match=r"b\.jsonl"):
         check_sums({"a.jsonl": "1", "b.jsonl": "2"}, {"a.jsonl": "1", "b.jsonl": "3"}, "data")

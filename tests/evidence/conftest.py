@@ -10,12 +10,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from synthetic_episodes import SUITE, arm
-
 from assay.evaluation.report import Report, summarise
 from assay.evidence.claim import Claim, ClaimPlan, compare
 from assay.records import Episode
 from assay.seeds import rng
+from synthetic_episodes import SUITE, arm
 
 
 def make_plan(**changes: Any) -> ClaimPlan:

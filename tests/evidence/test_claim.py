@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from conftest import make_claim, make_plan
-from synthetic_episodes import arm, episode
 
 from assay.errors import EvidenceError
 from assay.evidence.claim import Claim, plan_digest
@@ -14,6 +12,8 @@ from assay.evidence.control import aa_control
 from assay.evidence.differences import gain_split, success_changes
 from assay.records import Episode
 from assay.seeds import rng
+from conftest import make_claim, make_plan
+from synthetic_episodes import arm, episode
 
 
 def test_a_clear_gain_is_improved_and_the_sentence_has_its_form(claim: Claim) -> None:

@@ -8,7 +8,6 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import make_claim, make_report
 from matplotlib.figure import Figure
 
 from assay.evaluation.report import checkpoint_row
@@ -19,6 +18,7 @@ from assay.evidence.figures import render
 from assay.evidence.training_figures import checkpoint_progression, reward_components, training_curve
 from assay.records import Episode
 from assay.seeds import rng
+from conftest import make_claim, make_report
 
 
 def words(figure: Figure) -> str:

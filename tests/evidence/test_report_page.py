@@ -6,8 +6,6 @@ import re
 from html.parser import HTMLParser
 
 import pandas as pd
-from conftest import make_claim, make_report
-from synthetic_episodes import episode
 
 from assay.evidence.claim import Claim
 from assay.evidence.comparison_figures import before_after_summary, reward_distribution
@@ -17,6 +15,8 @@ from assay.evidence.report import report_html
 from assay.evidence.trajectories import Pair, choose_pairs
 from assay.records import Episode
 from assay.seeds import rng
+from conftest import make_claim, make_report
+from synthetic_episodes import episode
 
 HOSTILE = "</pre><script>alert(1)</script><!-- \u202e\u2028 <img src=http://evil.test onerror=x>"
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from conftest import make_claim, make_report
-from synthetic_episodes import arm
 
 from assay.errors import EvidenceError
 from assay.evidence.claim import Claim
@@ -12,6 +10,8 @@ from assay.evidence.differences import deltas
 from assay.evidence.tables import BeforeAfter, SeedResult, before_after_metrics, ladder_frame, readme_block
 from assay.records import Episode
 from assay.seeds import rng
+from conftest import make_claim, make_report
+from synthetic_episodes import arm
 
 
 def test_before_after_metrics_start_with_the_contracted_keys(before: list[Episode], after: list[Episode]) -> None:

@@ -7,13 +7,13 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic_episodes import episode
 
 from assay.errors import EvidenceError
 from assay.evidence.hostile_text import fenced, inline, visible
 from assay.evidence.trajectories import choose_pairs, deciding_turn, sample_trajectories
 from assay.records import Episode
 from assay.seeds import rng
+from synthetic_episodes import episode
 
 
 def test_every_reason_is_shown(before: list[Episode], after: list[Episode]) -> None:

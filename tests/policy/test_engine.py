@@ -72,7 +72,9 @@ def test_equal_openings_with_different_seeds_sample_differently(policy: Policy) 
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_log_probabilities_captured_while_sampling_equal_a_full_forward_pass(policy: Policy, temperature: float) -> None:
+def test_log_probabilities_captured_while_sampling_equal_a_full_forward_pass(
+    policy: Policy, temperature: float
+) -> None:
     dialogue = policy.dialogue
     for row, turns in two_turns(policy, [0, 2, 3], Decoding(temperature, 6)).items():
         ids = dialogue.opening([{"role": "user", "content": OPENINGS[row]}])
@@ -91,9 +93,7 @@ def test_greedy_completions_equal_those_of_transformers_generate(policy: Policy)
     dialogue = policy.dialogue
     opening = dialogue.opening([{"role": "user", "content": "d e f"}])
     with evaluating(policy.model):
-        session = Session(
-            policy.model, [opening], [0], Decoding(0.0, 12), eos_id=dialogue.eos_id, pad_id=policy.pad_id
-        )
+        session = Session(policy.model, [opening], [0], Decoding(0.0, 12), eos_id=dialogue.eos_id, pad_id=policy.pad_id)
         ours = session.complete()[0].ids
         theirs = policy.model.generate(
             torch.tensor([opening]), attention_mask=torch.ones(1, len(opening), dtype=torch.long),

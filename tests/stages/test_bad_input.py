@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from tests.house import ROOT
 
 

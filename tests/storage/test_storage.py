@@ -48,7 +48,7 @@ def test_a_line_separator_inside_a_string_does_not_split_a_record(tmp_path: Path
 
 
 def test_nan_never_reaches_disk(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="NaN|nan|Out of range"):
+    with pytest.raises(ValueError, match=r"NaN|nan|Out of range"):
         json.write_json(tmp_path / "x.json", {"a": float("nan")})
     with pytest.raises(RecordError, match="finite"):
         tables.csv_text([{"a": float("inf")}], ["a"])

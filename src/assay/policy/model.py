@@ -93,7 +93,7 @@ def load(
     if quantization is not None:
         from transformers import BitsAndBytesConfig
 
-        arguments["quantization_config"] = BitsAndBytesConfig(
+        arguments["quantization_config"] = BitsAndBytesConfig(  # type: ignore[no-untyped-call]
             load_in_4bit=True,
             bnb_4bit_quant_type=quantization,
             bnb_4bit_use_double_quant=True,
@@ -104,7 +104,7 @@ def load(
         raise PolicyError("a model folder with config.json", found="none", where=base.name, fix="./run dvc repro base")
     try:
         tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True, trust_remote_code=False)
-        model = AutoModelForCausalLM.from_pretrained(base, **arguments)
+        model: Any = AutoModelForCausalLM.from_pretrained(base, **arguments)
         if quantization is None:
             model = model.to(target)
         if adapter is not None:

@@ -31,7 +31,7 @@ def build_tokenizer(words: Sequence[str]) -> PreTrainedTokenizerFast:
     pattern = "|".join(re.escape(word) for word in sorted(ordered, key=lambda word: (-len(word), word)))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), behavior="isolated")
     tokenizer.decoder = decoders.Fuse()
-    fast = PreTrainedTokenizerFast(
+    fast: PreTrainedTokenizerFast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer, pad_token=PAD, unk_token=UNKNOWN, eos_token=END,
         extra_special_tokens=[USER, ASSISTANT], padding_side="left",
     )  # fmt: skip

@@ -81,7 +81,7 @@ def imitate(
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, scale)
     for step in range(1, phase.steps + 1):
         loss = _loss(model, next(dialogues), policy.pad_id)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from assay.config import PretrainedBase, ScratchBase
 from assay.console import progress, say
@@ -33,8 +36,8 @@ def run(project: Project) -> None:
     if isinstance(params.base, PretrainedBase):
         source = pretrained.resolve(params.base.model, params.base.revision)
         pretrained.write_pointer(folder, source)
-        facts = {"kind": "pretrained", "model": params.base.model, "revision": source.revision, "digest": source.digest}
-        write_json(project.results("base.json"), facts)
+        pinned = {"kind": "pretrained", "model": params.base.model, "revision": source.revision, "digest": source.digest}
+        write_json(project.results("base.json"), pinned)
         say(f"base {params.base.model} at {source.revision}, digest {source.digest[:12]}")
         return
     task = task_of(project)
@@ -42,7 +45,7 @@ def run(project: Project) -> None:
     folder.mkdir(parents=True)
     policy.model.save_pretrained(folder)
     policy.tokenizer.save_pretrained(folder)
-    facts = {"kind": "scratch", "seed": params.base.seed, "digest": digest_folder(folder)}
+    facts: dict[str, Any] = {"kind": "scratch", "seed": params.base.seed, "digest": digest_folder(folder)}
     facts["parameters"] = sum(p.numel() for p in policy.model.parameters())
     facts |= check(project, params.base, task)
     write_json(project.results("base.json"), facts)
@@ -59,7 +62,9 @@ def warm_started(settings: ScratchBase, task: Task) -> Policy:
     model = tiny.build_model(settings.architecture, tokenizer, derive_seed("base", settings.seed))
     policy = Policy(model, tokenizer, Dialogue(tokenizer), "unsaved")
 
-    def pool(name: str, make: Callable[..., list[list[dict[str, str]]]], n: int) -> list[warmstart.Masked]:
+    def pool(
+        name: str, make: Callable[[np.random.Generator, int], warmstart.Dialogues], n: int
+    ) -> list[warmstart.Masked]:
         return [policy.dialogue.whole(d) for d in make(rng("base", name, settings.seed), n)]
 
     drills = pool("drills", task.drills, plan.drill_pool)

@@ -15,13 +15,12 @@ def open_policy(project: Project, *, adapter: bool) -> Policy:
         ConfigError: The device is not there.
         PolicyError: Model or adapter cannot be read, or the base changed since it was pinned.
     """
-    params = project.params
+    params, base = project.params, project.params.base
     pin_threads(params.threads)
-    pretrained = isinstance(params.base, PretrainedBase)
     return load(
         locate(project.root / "models/base"),
         adapter=project.root / "models/adapter" if adapter else None,
         device=params.device,
-        dtype=params.base.dtype if pretrained else "float32",
-        quantization=params.base.quantization if pretrained else None,
+        dtype=base.dtype if isinstance(base, PretrainedBase) else "float32",
+        quantization=base.quantization if isinstance(base, PretrainedBase) else None,
     )

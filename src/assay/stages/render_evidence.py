@@ -25,7 +25,7 @@ from assay.stages.project import RESULTS, Project
 from assay.storage.files import read_text, write_bytes, write_text
 from assay.storage.json import digest, dumps, loads, read_record, read_records, write_json
 
-READS = ("${dataset.root}/heldout.jsonl",) + tuple(
+READS = "${dataset.root}/heldout.jsonl", *(
     f"{RESULTS}/{name}"
     for name in (
         "fingerprint.json", "claim_plan.json", "base.json", "pre_eval.jsonl", "pre_eval.json", "pre_eval_greedy.jsonl",

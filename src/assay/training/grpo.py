@@ -184,7 +184,7 @@ def train(
 
 def grpo_config(params: Params, scratch: str) -> Any:
     """Return TRL's configuration for our settings; every surprising default is set by name."""
-    from trl import GRPOConfig
+    from trl import GRPOConfig  # type: ignore[attr-defined,unused-ignore]
 
     settings = params.train
     episodes = settings.items_per_step * settings.group_size

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from transformers import TrainerCallback
-from trl import GRPOTrainer
+from trl import GRPOTrainer  # type: ignore[attr-defined,unused-ignore]
 
 from assay.errors import TrainingError
 from assay.evaluation.rollout import Rollout
@@ -21,7 +21,7 @@ from assay.training.history import TRAINING_LOG_COLUMNS, History, component_row
 from assay.training.rollouts import GroupRollouts
 
 
-class Trainer(GRPOTrainer):  # type: ignore[misc]  # TRL ships no types
+class Trainer(GRPOTrainer):
     """TRL's GRPOTrainer fed by our rollouts.
 
     TRL hands a rollout function the prompts only; the item ids are kept aside by `_generate_and_score_completions`,
@@ -31,7 +31,9 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]  # TRL ships no types
     def __init__(self, rollouts: GroupRollouts, **arguments: Any) -> None:
         self._rollouts = rollouts
         self._item_ids: list[str] = []
-        super().__init__(reward_funcs=[episode_reward], rollout_func=_roll_out, **arguments)
+        rewards: list[Any] = [episode_reward]
+        rollout: Any = _roll_out
+        super().__init__(reward_funcs=rewards, rollout_func=rollout, **arguments)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._item_ids = [row["item_id"] for row in inputs]
@@ -40,7 +42,7 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]  # TRL ships no types
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         """Take one forward and backward pass; refuse a loss that is not finite before it reaches a weight."""
-        loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)
+        loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)  # type: ignore[no-untyped-call]
         if not torch.isfinite(loss):
             raise TrainingError(
                 "a finite loss",
@@ -60,7 +62,7 @@ def episode_reward(prompts: Any, completions: Any, episode_reward: Sequence[floa
     return list(episode_reward)
 
 
-class Recorder(TrainerCallback):  # type: ignore[misc]
+class Recorder(TrainerCallback):
     """Turns what the trainer logs into rows, and runs the validation suite every so many updates.
 
     Args:

@@ -5,4 +5,4 @@ from assay.tasks.collider.compact import COMPACT_TOKEN_PATTERN
 from assay.tasks.collider.generation import SUITES, generate
 from assay.tasks.collider.task import Collider, ColliderSettings
 
-__all__ = ["COMPACT_TOKEN_PATTERN", "Collider", "SUITES", "ColliderSettings", "generate", "play_adaptive"]
+__all__ = ["COMPACT_TOKEN_PATTERN", "SUITES", "Collider", "ColliderSettings", "generate", "play_adaptive"]

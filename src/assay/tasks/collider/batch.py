@@ -154,9 +154,12 @@ def _judge(
     spin_score = np.where(spins < 0, 0.0, np.where(spins == true_spin, 1.0, -1.0))
     sure, unsure = baselines.CLAIM_CONFIDENCE, baselines.NULL_CONFIDENCE
     reward = np.where(null, rewards.null_reward(True, unsure), rewards.null_reward(False, unsure))
-    reward[claims] = rewards.claim_reward(False, None, saved, sure)
-    earned = np.array([rewards.claim_reward(True, None if s == 0 else s > 0, saved, sure) for s in (0.0, 1.0, -1.0)])
-    reward[right] = earned[spin_score.astype(int)][right]
-    success = np.where(claims, right & (overall >= required), null)
+    reward[claims] = rewards.claim_reward(False, False, None, saved, sure)
+    proven = overall >= required
+    for known in (False, True):
+        earned = np.array([rewards.claim_reward(True, known, s, saved, sure) for s in (None, True, False)])
+        paid = right & (proven == known)
+        reward[paid] = earned[spin_score.astype(int)][paid]
+    success = np.where(claims, right & proven, null)
     chosen = np.where(claims, best, -1)
     return Outcomes(reward, success, chosen, peak, np.where(claims, spins, -1), local, turns)

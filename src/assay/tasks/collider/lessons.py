@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from assay.tasks.collider import baselines, generation, physics
@@ -25,7 +23,6 @@ DOUBT_ODDS = 0.35
 MISCOPY_ODDS = 0.02
 SIDE_ACTION_ODDS = 0.04
 
-Writer = Callable[[Action, float], str]
 
 
 def scenario_for_lesson(rng: np.random.Generator, max_turns: int) -> Scenario:

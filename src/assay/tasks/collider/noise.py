@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri, pdtr  # type: ignore[import-untyped]
+from scipy.special import ndtri, pdtr
 
 from assay.seeds import keyed_uniform
 from assay.tasks.collider.physics import Floats

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri  # type: ignore[import-untyped]
+from scipy.special import ndtr, ndtri
 
 Floats = NDArray[np.float64]
 

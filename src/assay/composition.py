@@ -1,0 +1,239 @@
+"""The selection in configs/ and the params.yaml composed from it, kept the same by `assay config`."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.config import parse_params
+from assay.errors import ConfigError
+from assay.storage.files import read_text, write_text
+from assay.storage.yaml import read_yaml
+
+CONFIG = "configs/config.yaml"
+PARAMS = "params.yaml"
+GROUPS = ("grpo", "task")
+RESTORE = "git checkout -- configs"
+# DVC sets it for every stage of `dvc exp run`, whose point is to differ from configs/.
+IN_EXPERIMENT = "DVC_EXP_BASELINE_REV"
+_ABSENT = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What configs/config.yaml selects."""
+
+    grpo: str
+    task: str
+    seed: int
+
+    def overrides(self) -> list[str]:
+        """Return the selection as `assay config use` and `dvc exp run -S` take it."""
+        return [f"grpo={self.grpo}", f"task={self.task}", f"seed={self.seed}"]
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """The settings of a selection: as values, and as the text of params.yaml."""
+
+    values: Mapping[str, Any]
+    text: str
+
+
+def use(root: Path, *, grpo: str | None, task: str | None, seed: int | None) -> list[str]:
+    """Select a preset, a task or a seed (None keeps it), write params.yaml, and return what changed, a line each.
+
+    Both files are written only once the composed settings are known to be valid.
+
+    Raises:
+        ConfigError: No such preset, a preset is broken, or the composed settings are wrong.
+    """
+    before = selected(root)
+    after = Selection(
+        grpo=before.grpo if grpo is None else grpo,
+        task=before.task if task is None else task,
+        seed=before.seed if seed is None else seed,
+    )
+    composed = compose(root, after)
+    parse_params(composed.values, where="configs/")
+    changes = [f"{CONFIG}: {old} -> {new}" for old, new in _paired(before, after) if old != new]
+    if changes:
+        write_text(root / CONFIG, _rewritten(read_text(root / CONFIG, fix=RESTORE), after))
+    target = root / PARAMS
+    if not target.is_file() or target.read_bytes() != composed.text.encode():
+        write_text(target, composed.text)
+        changes.append(f"{PARAMS}: written from configs/")
+    return changes
+
+
+def check(root: Path) -> None:
+    """Make sure that params.yaml says what configs/ says; comments and the order of keys are free.
+
+    Raises:
+        ConfigError: They differ; names the first setting, both values, and how to make them agree.
+    """
+    now = selected(root)
+    expected = compose(root, now).values
+    found = read_yaml(root / PARAMS, fix="./run assay config use")
+    ours, theirs = dict(_leaves(expected)), dict(_leaves(found))
+    for key in [*ours, *(key for key in theirs if key not in ours)]:
+        value, other = ours.get(key, _ABSENT), theirs.get(key, _ABSENT)
+        if not _same(value, other):
+            raise ConfigError(
+                f"{key}: {_shown(value)}, as configs/ has it",
+                found=f"{key}: {_shown(other)}",
+                where=PARAMS,
+                fix=f"./run assay config use   (goes back to configs/)\n  or {_keep(root, now, found, key)}",
+            )
+
+
+def check_unless_experiment(root: Path) -> None:
+    """Do what `check` does, except under `dvc exp run`, which changes settings on purpose."""
+    if not os.environ.get(IN_EXPERIMENT):
+        check(root)
+
+
+def selected(root: Path) -> Selection:
+    """Return what configs/config.yaml selects.
+
+    Raises:
+        ConfigError: The file is unreadable, or a selection is missing from it.
+    """
+    raw = read_yaml(root / CONFIG, fix=RESTORE)
+    defaults = raw.get("defaults")
+    chosen: dict[str, Any] = {}
+    for entry in defaults if isinstance(defaults, list) else []:
+        chosen |= entry if isinstance(entry, dict) else {}
+    for group in GROUPS:
+        if not isinstance(chosen.get(group), str):
+            raise ConfigError(
+                f"a line `- {group}: <preset>` in the defaults list",
+                found=repr(chosen[group]) if group in chosen else "none",
+                where=CONFIG,
+                fix=f"add it; known: {', '.join(presets(root, group))}",
+            )
+    seed = raw.get("seed")
+    if type(seed) is not int:
+        raise ConfigError("an integer", found=repr(seed), where=f"{CONFIG}, seed", fix="add a line `seed: 0`")
+    return Selection(chosen["grpo"], chosen["task"], seed)
+
+
+def presets(root: Path, group: str) -> list[str]:
+    """Return the names that can be selected in a group, sorted."""
+    return sorted(path.stem for path in (root / "configs" / group).glob("*.yaml"))
+
+
+def compose(root: Path, selection: Selection) -> Composition:
+    """Return the settings of a selection, composed as `dvc exp run` does it and with the bytes it would write.
+
+    Raises:
+        ConfigError: A preset is unknown or broken.
+    """
+    for group, name in zip(GROUPS, (selection.grpo, selection.task), strict=True):
+        _refuse_unknown(root, group, name)
+        # Hydra would fail on a broken file too, but without the line.
+        read_yaml(root / "configs" / group / f"{name}.yaml", fix=f"correct it, or {RESTORE}")
+    import hydra
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        with hydra.initialize_config_dir(str((root / "configs").resolve()), version_base=None):
+            composed = hydra.compose(config_name="config", overrides=selection.overrides())
+        OmegaConf.resolve(composed)
+        values = OmegaConf.to_container(composed, throw_on_missing=True)
+        text = OmegaConf.to_yaml(composed)
+    except (HydraException, OmegaConfBaseException) as error:
+        found = str(error).split("\n")[0]
+        raise ConfigError("settings that compose", found=found, where="configs/", fix=RESTORE) from None
+    if not isinstance(values, dict):
+        raise ConfigError("a mapping of settings", found=type(values).__name__, where="configs/", fix=RESTORE)
+    return Composition({str(key): value for key, value in values.items()}, text)
+
+
+def _refuse_unknown(root: Path, group: str, name: str) -> None:
+    known = presets(root, group)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+        hint = f"did you mean {group}={near[0]}?" if near else f"choose one of them, or write configs/{group}/{name}.yaml"
+        where = f"configs/{group}"
+        raise ConfigError(f"a preset ({', '.join(known) or 'none there'})", found=repr(name), where=where, fix=hint)
+
+
+def _rewritten(text: str, selection: Selection) -> str:
+    lines = {
+        r"^([ \t]*-[ \t]*grpo[ \t]*:[ \t]*)[^\s#]+": selection.grpo,
+        r"^([ \t]*-[ \t]*task[ \t]*:[ \t]*)[^\s#]+": selection.task,
+        r"^(seed[ \t]*:[ \t]*)[^\s#]+": str(selection.seed),
+    }
+    for pattern, value in lines.items():
+        text, count = re.subn(pattern, lambda line, value=value: f"{line[1]}{value}", text, flags=re.MULTILINE)
+        if count != 1:
+            found = f"{count} lines for {value!r}"
+            expected = "one line each: `- grpo: ...`, `- task: ...`, `seed: ...`"
+            raise ConfigError(expected, found=found, where=CONFIG, fix=f"write them so, or {RESTORE}")
+    return text
+
+
+def _paired(before: Selection, after: Selection) -> Iterator[tuple[str, str]]:
+    return zip(before.overrides(), after.overrides(), strict=True)
+
+
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield dotted keys and values; an empty section counts as a value, so that it is not overlooked.
+
+    >>> list(_leaves({"train": {"lora": {"r": 8}}, "extra": {}}))
+    [('train.lora.r', 8), ('extra', {})]
+    """
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _same(one: Any, other: Any) -> bool:
+    # 1, 1.0 and True are equal in Python and three different settings in YAML.
+    return type(one) is type(other) and bool(one == other)
+
+
+def _shown(value: Any) -> str:
+    if value is _ABSENT:
+        return "nothing"
+    return {True: "true", False: "false", None: "null"}.get(value, repr(value)) if _is_word(value) else repr(value)
+
+
+def _is_word(value: Any) -> bool:
+    return value is None or isinstance(value, bool)
+
+
+def _keep(root: Path, now: Selection, found: Mapping[str, Any], key: str) -> str:
+    """Return how to keep what params.yaml says: by a selection that gives it, else by the file that holds the key."""
+    seed = found.get("seed")
+    if type(seed) is int:
+        # The present preset first: usually only the seed is another.
+        names = [sorted(presets(root, group), key=lambda name, group=group: name != getattr(now, group)) for group in GROUPS]
+        for grpo, task in itertools.product(*names):
+            candidate = Selection(grpo, task, seed)
+            try:
+                equal = dict(_leaves(compose(root, candidate).values)) == dict(_leaves(found))
+            except ConfigError:
+                continue
+            if equal:
+                changed = [new for old, new in _paired(now, candidate) if old != new]
+                return f"./run assay config use {' '.join(changed)}   (keeps it)"
+    place = CONFIG
+    for group in GROUPS:
+        path = f"configs/{group}/{getattr(now, group)}.yaml"
+        if key in dict(_leaves(read_yaml(root / path, fix=RESTORE))):
+            place = path
+    if key == "seed":
+        return f"./run assay config use seed={seed}   (keeps the seed; the rest differs too)"
+    return f"set {key} in {place}, then ./run assay config use   (keeps it)"
