@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -158,6 +159,8 @@ def main() -> None:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     logging.getLogger("bitsandbytes").setLevel(logging.CRITICAL)  # it warns of a 4-bit CPU kernel that nobody asked for
+    # transformers renames gradient_checkpointing while peft and TRL still ask for the old name.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
     try:
         app()
     except AssayError as error:

@@ -13,7 +13,8 @@ from typing import Any
 
 from assay.config import parse_params
 from assay.errors import ConfigError
-from assay.storage.files import read_text, write_text
+from assay.storage.files import read_bytes, read_text, write_text
+from assay.storage.json import dumps
 from assay.storage.yaml import read_yaml
 
 CONFIG = "configs/config.yaml"
@@ -22,7 +23,6 @@ GROUPS = ("grpo", "task")
 RESTORE = "git checkout -- configs"
 # DVC sets it for every stage of `dvc exp run`, whose point is to differ from configs/.
 IN_EXPERIMENT = "DVC_EXP_BASELINE_REV"
-_ABSENT = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def use(root: Path, *, grpo: str | None, task: str | None, seed: int | None) -> 
     if changes:
         write_text(root / CONFIG, _rewritten(read_text(root / CONFIG, fix=RESTORE), after))
     target = root / PARAMS
-    if not target.is_file() or target.read_bytes() != composed.text.encode():
+    if not target.is_file() or read_bytes(target, fix=f"rm {PARAMS}") != composed.text.encode():
         write_text(target, composed.text)
         changes.append(f"{PARAMS}: written from configs/")
     return changes
@@ -81,16 +81,14 @@ def check(root: Path) -> None:
     now = selected(root)
     expected = compose(root, now).values
     found = read_yaml(root / PARAMS, fix="./run assay config use")
-    ours, theirs = dict(_leaves(expected)), dict(_leaves(found))
-    for key in [*ours, *(key for key in theirs if key not in ours)]:
-        value, other = ours.get(key, _ABSENT), theirs.get(key, _ABSENT)
-        if not _same(value, other):
-            raise ConfigError(
-                f"{key}: {_shown(value)}, as configs/ has it",
-                found=f"{key}: {_shown(other)}",
-                where=PARAMS,
-                fix=f"./run assay config use   (goes back to configs/)\n  or {_keep(root, now, found, key)}",
-            )
+    key = _first_difference(expected, found)
+    if key is not None:
+        raise ConfigError(
+            f"{key}: {_shown(expected, key)}, as configs/ has it",
+            found=f"{key}: {_shown(found, key)}",
+            where=PARAMS,
+            fix=f"./run assay config use   (goes back to configs/)\n  or {_keep(root, now, found, key)}",
+        )
 
 
 def check_unless_experiment(root: Path) -> None:
@@ -174,7 +172,7 @@ def _rewritten(text: str, selection: Selection) -> str:
         r"^(seed[ \t]*:[ \t]*)[^\s#]+": str(selection.seed),
     }
     for pattern, value in lines.items():
-        text, count = re.subn(pattern, lambda line, value=value: f"{line[1]}{value}", text, flags=re.MULTILINE)
+        text, count = re.subn(pattern, rf"\g<1>{value}", text, flags=re.MULTILINE)
         if count != 1:
             found = f"{count} lines for {value!r}"
             expected = "one line each: `- grpo: ...`, `- task: ...`, `seed: ...`"
@@ -199,19 +197,26 @@ def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{name}", value
 
 
-def _same(one: Any, other: Any) -> bool:
-    # 1, 1.0 and True are equal in Python and three different settings in YAML.
-    return type(one) is type(other) and bool(one == other)
+def _first_difference(expected: Mapping[str, Any], found: Mapping[str, Any]) -> str | None:
+    """Return the first dotted key whose value differs, in the order of `expected`, then of `found`.
+
+    1, 1.0 and True are equal in Python and three different settings in YAML: the type counts.
+
+    >>> _first_difference({"train": {"steps": 1}}, {"train": {"steps": 1.0}})
+    'train.steps'
+    >>> _first_difference({"seed": 1}, {"seed": 1}) is None
+    True
+    """
+    ours, theirs = dict(_leaves(expected)), dict(_leaves(found))
+    for key in ours | theirs:
+        if key not in ours or key not in theirs or repr(ours[key]) != repr(theirs[key]):
+            return key
+    return None
 
 
-def _shown(value: Any) -> str:
-    if value is _ABSENT:
-        return "nothing"
-    return {True: "true", False: "false", None: "null"}.get(value, repr(value)) if _is_word(value) else repr(value)
-
-
-def _is_word(value: Any) -> bool:
-    return value is None or isinstance(value, bool)
+def _shown(values: Mapping[str, Any], key: str) -> str:
+    leaves = dict(_leaves(values))
+    return dumps(leaves[key]) if key in leaves else "nothing"
 
 
 def _keep(root: Path, now: Selection, found: Mapping[str, Any], key: str) -> str:
@@ -219,14 +224,15 @@ def _keep(root: Path, now: Selection, found: Mapping[str, Any], key: str) -> str
     seed = found.get("seed")
     if type(seed) is int:
         # The present preset first: usually only the seed is another.
-        names = [sorted(presets(root, group), key=lambda name, group=group: name != getattr(now, group)) for group in GROUPS]
-        for grpo, task in itertools.product(*names):
+        grpos = sorted(presets(root, "grpo"), key=lambda name: name != now.grpo)
+        tasks = sorted(presets(root, "task"), key=lambda name: name != now.task)
+        for grpo, task in itertools.product(grpos, tasks):
             candidate = Selection(grpo, task, seed)
             try:
-                equal = dict(_leaves(compose(root, candidate).values)) == dict(_leaves(found))
+                same = _first_difference(compose(root, candidate).values, found) is None
             except ConfigError:
                 continue
-            if equal:
+            if same:
                 changed = [new for old, new in _paired(now, candidate) if old != new]
                 return f"./run assay config use {' '.join(changed)}   (keeps it)"
     place = CONFIG

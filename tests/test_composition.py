@@ -1,0 +1,188 @@
+"""params.yaml is composed from configs/ exactly as DVC composes it, and a difference is told with its way out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from assay import composition
+from assay.composition import Selection, check, check_unless_experiment, compose, presets, selected, use
+from assay.errors import ConfigError
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with nothing but configs/ and params.yaml, selecting tiny, collider and seed 0, in a path with a space."""
+    root = tmp_path / "a project"
+    shutil.copytree(REPOSITORY / "configs", root / "configs")
+    use(root, grpo="tiny", task="collider", seed=0)
+    return root
+
+
+def change(root: Path, old: str, new: str) -> None:
+    """Replace a text that params.yaml has once."""
+    text = (root / "params.yaml").read_text()
+    assert text.count(old) == 1
+    (root / "params.yaml").write_text(text.replace(old, new))
+
+
+def refusal(root: Path) -> ConfigError:
+    """Return what check says."""
+    with pytest.raises(ConfigError) as caught:
+        check(root)
+    return caught.value
+
+
+def test_the_bytes_are_those_of_dvc(project: Path) -> None:
+    from dvc.utils.hydra import compose_and_dump
+
+    for grpo in presets(project, "grpo"):
+        use(project, grpo=grpo, task=None, seed=3)
+        theirs = project / "theirs.yaml"
+        compose_and_dump(theirs, str(project / "configs"), None, "config", str(project / ".dvc" / "hydra_plugins"), [])
+        assert (project / "params.yaml").read_bytes() == theirs.read_bytes()
+
+
+def test_the_committed_params_yaml_is_the_composition() -> None:
+    if not (REPOSITORY / "params.yaml").exists() or os.environ.get(composition.IN_EXPERIMENT):
+        pytest.skip("no params.yaml, or an experiment is changing it")
+    check(REPOSITORY)
+
+
+def test_use_rewrites_the_selection_and_keeps_the_rest_of_the_file(project: Path) -> None:
+    config = project / "configs" / "config.yaml"
+    config.write_text("# chosen by hand\n" + config.read_text().replace("grpo: tiny", "grpo: tiny  # small"))
+    lines = use(project, grpo="tiny_smoke", task=None, seed=7)
+    assert lines == [
+        "configs/config.yaml: grpo=tiny -> grpo=tiny_smoke",
+        "configs/config.yaml: seed=0 -> seed=7",
+        "params.yaml: written from configs/",
+    ]
+    assert selected(project) == Selection("tiny_smoke", "collider", 7)
+    text = config.read_text()
+    assert text.startswith("# chosen by hand\n")
+    assert "grpo: tiny_smoke  # small" in text
+    check(project)
+
+
+def test_use_without_a_change_changes_nothing(project: Path) -> None:
+    before = (project / "params.yaml").stat().st_mtime_ns
+    assert use(project, grpo=None, task=None, seed=None) == []
+    assert (project / "params.yaml").stat().st_mtime_ns == before
+
+
+def test_use_makes_a_missing_params_yaml(project: Path) -> None:
+    (project / "params.yaml").unlink()
+    assert use(project, grpo=None, task=None, seed=None) == ["params.yaml: written from configs/"]
+
+
+def test_an_unknown_preset_names_the_known_ones_and_the_nearest(project: Path) -> None:
+    with pytest.raises(ConfigError, match=r"tiny, tiny_smoke(?s:.*)did you mean grpo=tiny_smoke\?"):
+        use(project, grpo="tiny_smok", task=None, seed=None)
+    with pytest.raises(ConfigError, match="did you mean task=collider"):
+        use(project, grpo=None, task="colider", seed=None)
+
+
+@pytest.mark.parametrize("name", ["../config", "", "tiny,tiny_smoke", "tiny grpo=x", "${task}"])
+def test_a_preset_is_a_name_and_nothing_else(project: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="expected a preset"):
+        use(project, grpo=name, task=None, seed=None)
+
+
+def test_nothing_is_written_when_the_composed_settings_are_wrong(project: Path) -> None:
+    broken = project / "configs" / "grpo" / "broken.yaml"
+    broken.write_text((project / "configs" / "grpo" / "tiny.yaml").read_text().replace("greedy: true", "greedy: sometimes"))
+    files = [project / "params.yaml", project / "configs" / "config.yaml"]
+    before = [file.read_bytes() for file in files]
+    with pytest.raises(ConfigError, match=r"evaluation\.greedy"):
+        use(project, grpo="broken", task=None, seed=4)
+    assert [file.read_bytes() for file in files] == before
+
+
+def test_a_broken_preset_is_told_with_its_line(project: Path) -> None:
+    (project / "configs" / "grpo" / "broken.yaml").write_text("device: cpu\ntrain: {steps: 1\n")
+    with pytest.raises(ConfigError, match=r"broken.yaml, line \d+"):
+        use(project, grpo="broken", task=None, seed=None)
+
+
+def test_a_setting_left_open_in_a_preset_is_refused(project: Path) -> None:
+    text = (project / "configs" / "grpo" / "tiny.yaml").read_text()
+    (project / "configs" / "grpo" / "open.yaml").write_text(text.replace("device: cpu", "device: ???"))
+    with pytest.raises(ConfigError, match="device"):
+        use(project, grpo="open", task=None, seed=None)
+
+
+def test_an_interpolation_of_nothing_is_refused(project: Path) -> None:
+    text = (project / "configs" / "grpo" / "tiny.yaml").read_text()
+    (project / "configs" / "grpo" / "astray.yaml").write_text(text.replace("device: cpu", 'device: "${machine.kind}"'))
+    with pytest.raises(ConfigError, match=r"machine\.kind"):
+        use(project, grpo="astray", task=None, seed=None)
+
+
+def test_a_config_without_a_selection_is_refused(project: Path) -> None:
+    (project / "configs" / "config.yaml").write_text("defaults:\n  - task: collider\n  - _self_\nversion: 1\nseed: 0\n")
+    with pytest.raises(ConfigError, match=r"- grpo: <preset>(?s:.*)known: tiny"):
+        selected(project)
+
+
+def test_a_seed_left_by_an_experiment_can_be_kept_or_dropped(project: Path) -> None:
+    change(project, "\nseed: 0", "\nseed: 1")
+    error = refusal(project)
+    assert (error.expected, error.found) == ("seed: 0, as configs/ has it", "seed: 1")
+    assert "./run assay config use seed=1   (keeps it)" in error.fix
+    assert "./run assay config use   (goes back" in error.fix
+    use(project, grpo=None, task=None, seed=1)
+    check(project)
+
+
+def test_a_preset_left_by_an_experiment_is_recognised(project: Path) -> None:
+    (project / "params.yaml").write_text(compose(project, Selection("tiny_smoke", "collider", 2)).text)
+    assert "./run assay config use grpo=tiny_smoke seed=2   (keeps it)" in refusal(project).fix
+
+
+def test_an_edited_setting_is_named_with_the_file_it_belongs_in(project: Path) -> None:
+    change(project, "alpha: 0.05", "alpha: 0.1")
+    error = refusal(project)
+    assert (error.expected, error.found) == ("claim.alpha: 0.05, as configs/ has it", "claim.alpha: 0.1")
+    assert "set claim.alpha in configs/grpo/tiny.yaml" in error.fix
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("device: cpu\n", "", "device: nothing"),
+        ("device: cpu\n", "device: cpu\ndevise: cpu\n", 'devise: "cpu"'),
+        ("\nseed: 0", "\nseed: 0.0", "seed: 0.0"),
+        ("greedy: true", "greedy: 1", "evaluation.greedy: 1"),
+        ("expected_sha256: null", "expected_sha256: {}", "dataset.expected_sha256: {}"),
+    ],
+)
+def test_a_missing_an_added_and_a_retyped_setting_are_differences(project: Path, old: str, new: str, found: str) -> None:
+    change(project, old, new)
+    assert refusal(project).found == found
+
+
+def test_comments_and_order_are_free(project: Path) -> None:
+    change(project, "device: cpu\n", "")
+    with (project / "params.yaml").open("a") as file:
+        file.write("# mine\ndevice: cpu\n")
+    check(project)
+
+
+def test_a_missing_params_yaml_tells_how_to_make_it(project: Path) -> None:
+    (project / "params.yaml").unlink()
+    assert refusal(project).fix == "./run assay config use"
+
+
+def test_an_experiment_may_differ(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    change(project, "\nseed: 0", "\nseed: 1")
+    monkeypatch.setenv(composition.IN_EXPERIMENT, "abc")
+    check_unless_experiment(project)
+    monkeypatch.delenv(composition.IN_EXPERIMENT)
+    with pytest.raises(ConfigError):
+        check_unless_experiment(project)

@@ -1,0 +1,200 @@
+"""Settings are read strictly: every mistake is refused with its place and what to do about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.composition import Selection, compose
+from assay.config import Params, parse_params
+from assay.errors import ConfigError
+from assay.storage.yaml import read_yaml
+
+REPOSITORY = Path(__file__).parents[1]
+GRPO = sorted((REPOSITORY / "configs" / "grpo").glob("*.yaml"))
+TASKS = sorted((REPOSITORY / "configs" / "task").glob("*.yaml"))
+
+
+@pytest.fixture
+def raw() -> dict[str, Any]:
+    """The settings of the default preset."""
+    return dict(compose(REPOSITORY, Selection("tiny", "collider", 0)).values)
+
+
+def keys(values: dict[str, Any], prefix: str = "") -> set[str]:
+    """Return the dotted keys of nested settings."""
+    found: set[str] = set()
+    for name, value in values.items():
+        found |= keys(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}"}
+    return found
+
+
+def refusal(raw: dict[str, Any]) -> ConfigError:
+    """Return what is said of wrong settings."""
+    with pytest.raises(ConfigError) as caught:
+        parse_params(raw)
+    return caught.value
+
+
+def test_the_default_preset_is_valid(raw: dict[str, Any]) -> None:
+    assert isinstance(parse_params(raw), Params)
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda path: path.stem)
+def test_every_task_is_valid_with_a_preset(task: Path) -> None:
+    valid = 0
+    for grpo in GRPO:
+        try:
+            parse_params(compose(REPOSITORY, Selection(grpo.stem, task.stem, 0)).values)
+            valid += 1
+        except ConfigError:
+            continue
+    assert valid > 0
+
+
+def test_every_preset_is_valid_with_a_task() -> None:
+    for grpo in GRPO:
+        failures = []
+        for task in TASKS:
+            try:
+                parse_params(compose(REPOSITORY, Selection(grpo.stem, task.stem, 0)).values)
+            except ConfigError as error:
+                failures.append(str(error))
+        assert len(failures) < len(TASKS), failures
+
+
+def test_presets_of_one_kind_of_base_have_the_same_keys() -> None:
+    by_kind: dict[str, dict[str, set[str]]] = {}
+    for path in GRPO:
+        values = read_yaml(path, fix="none")
+        by_kind.setdefault(values["base"]["kind"], {})[path.name] = keys(values)
+    for presets in by_kind.values():
+        first_name, first = next(iter(presets.items()))
+        for name, found in presets.items():
+            assert found == first, f"{name} and {first_name} differ in {sorted(found ^ first)}"
+
+
+def test_task_presets_share_their_sections() -> None:
+    assert {frozenset(read_yaml(path, fix="none")) for path in TASKS} == {frozenset({"task", "dataset"})}
+
+
+def test_an_unknown_setting_names_the_nearest(raw: dict[str, Any]) -> None:
+    raw["train"] = raw["train"] | {"learning_rat": 0.1}
+    error = refusal(raw)
+    assert error.where == "params.yaml, train.learning_rat"
+    assert error.fix == "did you mean 'learning_rate'?"
+
+
+def test_an_unknown_setting_with_no_neighbour_lists_what_is_known(raw: dict[str, Any]) -> None:
+    raw["train"] = raw["train"] | {"zzz": 0.1}
+    assert "known here" in refusal(raw).fix
+    assert "'group_size'" in refusal(raw).fix
+
+
+def test_an_unknown_setting_of_a_base_does_not_show_the_tag_of_the_union(raw: dict[str, Any]) -> None:
+    raw["base"] = raw["base"] | {"gate": 1}
+    error = refusal(raw)
+    assert error.where == "params.yaml, base.gate"
+    assert error.fix == "did you mean 'gates'?"
+
+
+def test_a_missing_setting_is_named(raw: dict[str, Any]) -> None:
+    raw["train"] = {name: value for name, value in raw["train"].items() if name != "beta"}
+    error = refusal(raw)
+    assert (error.where, error.found) == ("params.yaml, train.beta", "nothing")
+    assert "train.beta" in error.fix
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "value"),
+    [
+        ("train", "steps", "10"),
+        ("train", "steps", 10.0),
+        ("train", "steps", True),
+        ("train", "steps", 0),
+        ("train", "group_size", 1),
+        ("train", "learning_rate", "1e-6"),
+        ("train", "learning_rate", float("nan")),
+        ("train", "beta", float("inf")),
+        ("train", "beta", -0.1),
+        ("train", "loss_type", "ppo"),
+        ("train", "gradient_checkpointing", "no"),
+        ("generation", "temperature", 0),
+        ("evaluation", "draws", 1),
+        ("claim", "alpha", 1.0),
+        ("task", "name", "chess"),
+    ],
+)
+def test_a_mistyped_or_impossible_value_is_refused_where_it_stands(
+    raw: dict[str, Any], section: str, name: str, value: object
+) -> None:
+    raw[section] = raw[section] | {name: value}
+    error = refusal(raw)
+    assert error.where == f"params.yaml, {section}.{name}"
+    assert error.found == repr(value)
+
+
+def test_several_mistakes_are_counted(raw: dict[str, Any]) -> None:
+    raw["train"] = raw["train"] | {"steps": "x", "beta": "y"}
+    assert "(1 more like it)" in refusal(raw).found
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None])
+def test_another_version_is_refused_first(raw: dict[str, Any], version: object) -> None:
+    raw["version"] = version
+    raw["nonsense"] = 1
+    error = refusal(raw)
+    assert error.where == "params.yaml, version"
+    assert "assay config use" in error.fix
+
+
+def test_a_micro_batch_that_does_not_divide_is_refused(raw: dict[str, Any]) -> None:
+    train = raw["train"]
+    raw["train"] = train | {"micro_batch_size": train["items_per_step"] * train["group_size"] - 1}
+    assert refusal(raw).where == "params.yaml, train.micro_batch_size"
+
+
+def test_a_from_scratch_base_speaks_the_compact_surface_only(raw: dict[str, Any]) -> None:
+    raw["generation"] = raw["generation"] | {"surface": "json"}
+    assert refusal(raw).where == "params.yaml, generation.surface"
+
+
+def test_settings_cannot_be_changed(raw: dict[str, Any]) -> None:
+    params = parse_params(raw)
+    with pytest.raises(ValueError, match="frozen"):
+        params.seed = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("text", ["1e-6", "1.0e-6", "1E-6", "0.000001"])
+def test_a_small_number_is_a_number_however_it_is_written(tmp_path: Path, text: str) -> None:
+    (tmp_path / "one.yaml").write_text(f"learning_rate: {text}\n")
+    value = read_yaml(tmp_path / "one.yaml", fix="none")["learning_rate"]
+    assert type(value) is float
+    assert value == 1e-6
+
+
+@pytest.mark.parametrize(
+    ("content", "expected", "where"),
+    [
+        (b"train: {steps: 1\n", "valid YAML", "params.yaml, line 2"),
+        (b"seed: 1\nseed: 2\n", "valid YAML", "params.yaml, line 2"),
+        (b"- 1\n", "a mapping of settings", "params.yaml"),
+        (b"", "a mapping of settings", "params.yaml"),
+        (b"name: \xff\n", "a readable YAML file", "params.yaml"),
+    ],
+)
+def test_an_unreadable_file_is_refused_with_its_place(tmp_path: Path, content: bytes, expected: str, where: str) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        read_yaml(path, fix="mend it")
+    assert caught.value.expected == expected
+    assert caught.value.where.startswith(where)
+    assert caught.value.fix == "mend it"
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        read_yaml(tmp_path / "params.yaml", fix="make it")

@@ -1,0 +1,53 @@
+"""A task of one turn that rewards any text by its letters: an untrained policy already gets unequal rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from assay.tasks.protocol import Baseline, Item, Message, Step, Verdict
+
+WORDS = ("a", "b", "c", "d", "e", "f", "g", "h")
+
+
+class Letters:
+    """Reward: share of the completion's letters that are in the first half of the alphabet of the task."""
+
+    name = "letters"
+    cluster_name = "prompts"
+    parts: Mapping[str, Any] = {"terminal": "outcome"}
+    flags: tuple[str, ...] = ("early",)
+    metrics: tuple[str, ...] = ()
+
+    def item(self, row: Mapping[str, Any]) -> Item:
+        return Item(row["id"], row["id"], {}, row["prompt"], None)
+
+    def start(self, item: Item, world_seed: int) -> tuple[list[Message], Any]:
+        return [{"role": "user", "content": item.public}], ""
+
+    def step(self, state: Any, completion: str) -> Step:
+        share = sum(completion.count(word) for word in WORDS[:4]) / max(1, len(completion))
+        return Step(completion, None, "done", "ok", None, completion, {"terminal": share})
+
+    def judge(self, state: Any) -> Verdict:
+        return Verdict(state.startswith("a"), {"early": "a" in state}, {})
+
+    def baselines(self) -> Mapping[str, Baseline]:
+        return {}
+
+    def demonstrations(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
+        return []
+
+    def drills(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
+        return []
+
+    def vocabulary(self) -> Sequence[str]:
+        return WORDS
+
+
+def items(n: int) -> list[Item]:
+    """Return n items with prompts of their own."""
+    rows = [{"id": f"item{i}", "prompt": "".join(WORDS[(i + k * k) % 8] for k in range(4))} for i in range(n)]
+    return [Letters().item(row) for row in rows]
