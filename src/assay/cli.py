@@ -137,9 +137,10 @@ def config_use(settings: Annotated[list[str] | None, typer.Argument(help="grpo=â
     seed = chosen.get("seed")
     if seed is not None and not seed.isdecimal():
         raise ConfigError("a whole number", found=repr(seed), where="assay config use, seed", fix="seed=0")
-    for line in use(
+    lines = use(
         Path.cwd(), grpo=chosen.get("grpo"), task=chosen.get("task"), seed=None if seed is None else int(seed)
-    ):
+    )
+    for line in lines or ["nothing changed: params.yaml already is what configs/ compose to"]:
         say(line)
 
 

@@ -136,7 +136,8 @@ def checkpoint_progression(frame: pd.DataFrame, chosen_step: int | None) -> Figu
 
     `frame` has the columns of checkpoint_evals.csv; rates are `success_rate`, `<x>_acc` and other `<flag>_rate`.
     """
-    rates = [n for n in frame.columns if n.endswith(("_rate", "_acc"))]
+    # Truncation stays in the table: an eighth line would have to share a colour.
+    rates = [n for n in frame.columns if n.endswith(("_rate", "_acc")) and n != "truncated_rate"]
     figure, panels = new_figure(1, 2, width=11.0, height=4.4, ratios=[1, 1.25])
     n = column(frame, "episodes")
     spread = np.ptp(frame["step"].to_numpy(np.float64)) if len(frame) else 0.0

@@ -15,7 +15,7 @@ from assay.evidence.differences import deltas
 from assay.evidence.figures import render
 from assay.evidence.plan import ClaimPlan
 from assay.evidence.report import report_html
-from assay.evidence.tables import before_after_metrics, ladder_frame, measures_frame, readme_block, strata_frame
+from assay.evidence.tables import before_after_metrics, ladder_frame, measures_frame, normalised_score, readme_block, strata_frame
 from assay.evidence.training_figures import checkpoint_progression, reward_components, training_curve
 from assay.evidence.trajectories import choose_pairs, sample_trajectories
 from assay.records import Episode
@@ -38,6 +38,7 @@ WRITES = tuple(
     for name in (
         "before_after_metrics.json",
         "claim.json",
+        "metrics.json",
         "figures",
         "report.html",
         "sample_trajectories.md",
@@ -108,6 +109,7 @@ def run(project: Project) -> None:
     )
     write_json(project.results("before_after_metrics.json"), metrics)
     write_json(project.results("claim.json"), claim)
+    write_json(project.results("metrics.json"), _flat(claim, before[0], after[0], baselines))
     write_text(project.results("report.html"), page)
     write_text(project.results("sample_trajectories.md"), samples)
     write_text(project.results("summary.md"), summary)
@@ -120,6 +122,18 @@ def tell(claim: Claim) -> None:
     for warning in claim.warnings:
         say(f"warning: {warning}")
     say(f"report: {RESULTS}/report.html")
+
+
+def _flat(claim: Claim, before: Report, after: Report, baselines: dict[str, Report]) -> dict[str, Any]:
+    """Return the few numbers that `dvc metrics` and `dvc exp show` put side by side; names are unique across files."""
+    floor, ceiling = (baselines[name].measures["mean_reward"].value for name in ("random", "oracle_channel"))
+    numbers: dict[str, Any] = {"verdict": claim.verdict, "p": claim.p}
+    for name in ("success_rate", "mean_reward", "parsed_rate"):
+        numbers |= {f"pre_{name}": before.measures[name].value, f"post_{name}": after.measures[name].value}
+    if claim.difference is not None:
+        numbers |= {"gain": claim.difference.value, "gain_low": claim.difference.low, "gain_high": claim.difference.high}
+    numbers["normalised_score"] = normalised_score(after.measures["mean_reward"].value, floor, ceiling)
+    return numbers
 
 
 def _arm(project: Project, name: str) -> tuple[Report, list[Episode]]:
