@@ -50,7 +50,7 @@ def train(seed: int) -> dict[str, Any]:
         run(project, "dvc", "repro", "-q", "render_evidence")
         claim, greedy = result(project, "claim.json"), result(project, "post_eval_greedy.json")
         before_greedy, after = result(project, "pre_eval_greedy.json"), result(project, "post_eval.json")
-        ladder = result(project, "baselines.json")
+        ladder = result(project, "baselines.json")["reports"]
         floor = ladder["random"]["measures"]["mean_reward"]["value"]
         ceiling = ladder["oracle_channel"]["measures"]["mean_reward"]["value"]
         reward = after["measures"]["mean_reward"]["value"]

@@ -95,11 +95,15 @@ def readme() -> None:
     for name, source in {"claim": f"{RESULTS}/summary.md", "seeds": "benchmarks/results/seeds.md"}.items():
         start, end = f"<!-- {name}: generated, do not edit -->\n", f"<!-- end of {name} -->"
         if text.count(start) != 1 or text.count(end) != 1:
-            raise RecordError(
-                f"one pair of marks {start.strip()} … {end}", found="none", where="README.md", fix="restore it"
-            )
+            raise RecordError(f"one pair of marks {start.strip()} … {end}", found="none", where="README.md", fix="restore it")
         head, rest = text.split(start)
-        text = head + start + read_text(Path(source), fix="./run repro") + end + rest.split(end, 1)[1]
+        text = (
+            head
+            + start
+            + read_text(Path(source), fix="./run repro, ./run python benchmarks/seeds.py")
+            + end
+            + rest.split(end, 1)[1]
+        )
     write_text(Path("README.md"), text)
     say("README.md shows the last run")
 
@@ -130,16 +134,12 @@ def config_use(settings: Annotated[list[str] | None, typer.Argument(help="grpo=�
     for setting in settings or []:
         name, _, value = setting.partition("=")
         if name not in ("grpo", "task", "seed") or not value:
-            raise ConfigError(
-                "grpo=…, task=… or seed=…", found=repr(setting), where="assay config use", fix="see --help"
-            )
+            raise ConfigError("grpo=…, task=… or seed=…", found=repr(setting), where="assay config use", fix="see --help")
         chosen[name] = value
     seed = chosen.get("seed")
     if seed is not None and not seed.isdecimal():
         raise ConfigError("a whole number", found=repr(seed), where="assay config use, seed", fix="seed=0")
-    lines = use(
-        Path.cwd(), grpo=chosen.get("grpo"), task=chosen.get("task"), seed=None if seed is None else int(seed)
-    )
+    lines = use(Path.cwd(), grpo=chosen.get("grpo"), task=chosen.get("task"), seed=None if seed is None else int(seed))
     for line in lines or ["nothing changed: params.yaml already is what configs/ compose to"]:
         say(line)
 
@@ -166,6 +166,11 @@ def main() -> None:
         app()
     except AssayError as error:
         complain(f"assay: {error}")
+        raise SystemExit(1) from None
+    except OSError as error:
+        where = error.filename or "the disk"
+        complain(f"assay: {where}: expected a file system that can be read and written, found {error.strerror}.")
+        complain("Fix: make room or set the permissions right, then call again; files are replaced whole or not at all")
         raise SystemExit(1) from None
 
 

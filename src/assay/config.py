@@ -114,7 +114,6 @@ class EvaluationSettings(Settings):
     seed: Natural
     items: Positive
     draws: Annotated[int, Field(ge=2)]
-    greedy: bool
 
 
 class ValidationSettings(Settings):
@@ -142,7 +141,7 @@ class TrainSettings(Settings):
     items_per_step: Positive
     group_size: Annotated[int, Field(ge=2)]
     micro_batch_size: Positive = Field(description="episodes in one forward and backward pass")
-    num_iterations: Positive = Field(description="optimisation passes over one batch of episodes")
+    num_iterations: Literal[1] = Field(description="optimisation passes over one batch of episodes; more is not tried yet")
     learning_rate: Annotated[float, Field(gt=0)]
     lr_scheduler: Literal["constant", "constant_with_warmup", "linear", "cosine"]
     warmup_steps: Natural
@@ -150,7 +149,7 @@ class TrainSettings(Settings):
     beta: Annotated[float, Field(ge=0)] = Field(description="weight of the KL term in the loss")
     epsilon_low: Rate
     epsilon_high: Annotated[float, Field(gt=0)]
-    loss_type: Literal["grpo", "bnpo", "dr_grpo", "dapo"]
+    loss_type: Literal["grpo", "bnpo", "dapo"]
     scale_rewards: Literal["group", "batch", "none"]
     gradient_checkpointing: bool
     kl_probe_episodes: Positive
@@ -162,7 +161,7 @@ class ClaimSettings(Settings):
 
     primary: Literal["success"]
     smallest_effect_points: Annotated[float, Field(gt=0)]
-    alpha: Rate
+    alpha: Annotated[float, Field(ge=0.05, le=0.05)] = Field(description="all intervals are 95 %; no other level yet")
     parsed_rate_margin: Rate = Field(description="largest tolerable loss of parsed completions, as a share")
     checkpoint_rule: Literal["best_validation_reward", "last"]
 
@@ -173,7 +172,7 @@ class Params(Settings):
     version: Literal[1]
     seed: Natural
     device: Literal["cpu", "cuda"]
-    threads: Positive
+    threads: Annotated[int, Field(ge=1, le=256)]
     task: TaskSettings
     dataset: DatasetSettings
     base: Annotated[ScratchBase | PretrainedBase, Field(discriminator="kind")]
@@ -249,6 +248,19 @@ def _cross_check(params: Params, where: str) -> None:
             where=f"{where}, train.micro_batch_size",
             fix=f"set it to {episodes} or a divisor of it",
         )
+    if params.base.kind == "scratch":
+        warm = params.base.warm_start
+        for name, pool, phase in (
+            ("drill_pool", warm.drill_pool, warm.drills),
+            ("demonstration_pool", warm.demonstration_pool, warm.demonstrations),
+        ):
+            if pool < phase.batch_size:
+                raise ConfigError(
+                    f"at least one batch ({phase.batch_size})",
+                    found=str(pool),
+                    where=f"{where}, base.warm_start.{name}",
+                    fix="raise it, or lower the batch_size",
+                )
     if params.base.kind == "scratch" and params.generation.surface != "compact":
         raise ConfigError(
             "surface compact for a from-scratch base",

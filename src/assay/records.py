@@ -58,6 +58,20 @@ class Episode(Record):
         return sum(turn.outcome != "failed" for turn in self.turns) / max(1, len(self.turns))
 
 
+TRAINING_LOG_COLUMNS = ("step", "epoch", "loss", "reward", "reward_std", "kl", "grad_norm", "learning_rate")
+
+
+class TrainFacts(Record):
+    """What a training was, for those who compare before and after."""
+
+    seed: int = Field(ge=0)
+    steps: int = Field(ge=1)
+    chosen_step: int = Field(ge=0)
+    claim_plan_sha256: str = Field(description="of claim_plan.json as it stood when training began")
+    base_digest: str
+    validation_suite: str
+
+
 class Interval(Record):
     """A point value with its 95 % interval and the number of observations behind it; null where undefined."""
 

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
-
-from assay.evaluation.report import Report, summarise
+from assay.evaluation.report import Report, report_on
 from assay.evaluation.rollout import Progress, play
 from assay.evaluation.suite import Suite
 from assay.policy.decoding import Decoding
 from assay.policy.model import Policy
 from assay.records import Episode
-from assay.seeds import rng
 from assay.tasks.protocol import Task
-
-
-def report_on(
-    episodes: Sequence[Episode], suite: Suite, policy_digest: str, decoding: Literal["sampled", "greedy"]
-) -> Report:
-    """Return the report of episodes of a suite; its bootstrap draws depend on the suite alone."""
-    return summarise(
-        episodes, policy_digest=policy_digest, suite_digest=suite.digest, split=suite.split, decoding=decoding,
-        draws=suite.draws, rng=rng("report", suite.digest),
-    )  # fmt: skip
 
 
 def measure(

@@ -20,7 +20,9 @@ from assay.evaluation.statistics import (
     resample_counts,
     studentised_interval,
 )
+from assay.evaluation.suite import Suite
 from assay.records import Episode, Interval, Record, Split
+from assay.seeds import rng as labelled_rng
 
 Decoding = Literal["sampled", "greedy"]
 _FIRST_FLAGS = ("mass_correct", "channel_correct")
@@ -50,6 +52,12 @@ class Report(Record):
         description="by name: mean_reward, median_reward, success_rate, <flag>_rate ..."
     )
     strata: dict[str, dict[str, Stratum]] = Field(description="label, then value of the label")
+
+
+class Baselines(Record):
+    """Reports of scripted players on one suite, by name."""
+
+    reports: dict[str, Report]
 
 
 def _fraction(yes: Iterable[bool], n: int) -> float | None:
@@ -212,6 +220,16 @@ def summarise(
         measures=_measure(ordered, names, rng),
         strata=strata,
     )
+
+
+def report_on(
+    episodes: Sequence[Episode], suite: Suite, policy_digest: str, decoding: Decoding
+) -> Report:
+    """Return the report of episodes of a suite; its bootstrap draws depend on the suite alone."""
+    return summarise(
+        episodes, policy_digest=policy_digest, suite_digest=suite.digest, split=suite.split, decoding=decoding,
+        draws=suite.draws, rng=labelled_rng("report", suite.digest),
+    )  # fmt: skip
 
 
 def checkpoint_row(report: Report, *, step: int, fraction_done: float) -> dict[str, float | int | None]:

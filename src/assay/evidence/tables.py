@@ -107,14 +107,14 @@ def before_after_metrics(
 
 
 def measures_frame(before: Report, after: Report, gaps: Mapping[str, Interval]) -> pd.DataFrame:
-    """Return one row of text per measure: measure, before, after, difference, n (episodes defined before)."""
+    """Return one row of text per measure: measure, before, after, difference, n (pairs in which both arms are defined)."""
     rows = [
         {
             "measure": column_name(name),
             "before": interval_text(found, rate=is_rate(name)),
             "after": interval_text(after.measures.get(name), rate=is_rate(name)),
             "difference": difference_text(gaps.get(name), rate=is_rate(name)),
-            "n": found.n,
+            "n": gaps[name].n if name in gaps else 0,
         }
         for name, found in _ordered(before.measures).items()
     ]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
 from assay.errors import ConfigError, PolicyError
@@ -111,7 +111,7 @@ def load(
             from peft import PeftModel
 
             model = PeftModel.from_pretrained(model, str(adapter), is_trainable=trainable)
-    except (OSError, ValueError, KeyError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         where = base.name if adapter is None else f"{base.name} + {adapter.name}"
         first = str(error).split("\n")[0]
         raise PolicyError("a readable model", found=first, where=where, fix="./run dvc repro base train") from error

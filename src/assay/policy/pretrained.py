@@ -66,12 +66,15 @@ def locate(folder: Path) -> Path:
     pointer = folder / POINTER
     if not pointer.is_file():
         return folder
-    pinned = json.loads(pointer.read_text(encoding="utf-8"))
-    target = Path(pinned["folder"])
+    try:
+        pinned = json.loads(pointer.read_text(encoding="utf-8"))
+        target, expected = Path(pinned["folder"]), str(pinned["digest"])
+    except (ValueError, KeyError, TypeError):
+        raise PolicyError("folder and digest", found="neither", where=POINTER, fix="./run dvc repro base") from None
     found = digest_folder(target) if target.is_dir() else "nothing"
-    if found != pinned["digest"]:
+    if found != expected:
         raise PolicyError(
-            f"the pinned model ({pinned['digest'][:16]}…)",
+            f"the pinned model ({expected[:16]}…)",
             found=found[:16],
             where="models/base",
             fix="./run dvc repro base",

@@ -32,9 +32,9 @@ def run(project: Project) -> None:
     require_device(params.device)
     pin_threads(params.threads)
     folder = project.root / "models/base"
-    shutil.rmtree(folder, ignore_errors=True)
     if isinstance(params.base, PretrainedBase):
         source = pretrained.resolve(params.base.model, params.base.revision)
+        shutil.rmtree(folder, ignore_errors=True)
         pretrained.write_pointer(folder, source)
         pinned = {"kind": "pretrained", "model": params.base.model, "revision": source.revision, "digest": source.digest}
         write_json(project.results("base.json"), pinned)
@@ -42,6 +42,7 @@ def run(project: Project) -> None:
         return
     task = task_of(project)
     policy = warm_started(params.base, task)
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     policy.model.save_pretrained(folder)
     policy.tokenizer.save_pretrained(folder)
@@ -62,9 +63,7 @@ def warm_started(settings: ScratchBase, task: Task) -> Policy:
     model = tiny.build_model(settings.architecture, tokenizer, derive_seed("base", settings.seed))
     policy = Policy(model, tokenizer, Dialogue(tokenizer), "unsaved")
 
-    def pool(
-        name: str, make: Callable[[np.random.Generator, int], warmstart.Dialogues], n: int
-    ) -> list[warmstart.Masked]:
+    def pool(name: str, make: Callable[[np.random.Generator, int], warmstart.Dialogues], n: int) -> list[warmstart.Masked]:
         return [policy.dialogue.whole(d) for d in make(rng("base", name, settings.seed), n)]
 
     drills = pool("drills", task.drills, plan.drill_pool)
@@ -101,9 +100,7 @@ def check(project: Project, settings: ScratchBase, task: Task) -> dict[str, floa
     suite = choose(items, min(gates.episodes, len(items)), split="train", draws=1, seed=0)
     _, report = measure(policy, task, suite, decoding_of(project), batch_size=params.generation.batch_size)
     facts = {"copy_accuracy": copied}
-    facts |= {
-        name: float(report.measures[name].value or 0.0) for name in ("parsed_rate", "success_rate", "mean_reward")
-    }
+    facts |= {name: float(report.measures[name].value or 0.0) for name in ("parsed_rate", "success_rate", "mean_reward")}
     for name, least in (("copy_accuracy", gates.copy_accuracy), ("parsed_rate", gates.parsed_rate)):
         if facts[name] < least:
             raise PolicyError(

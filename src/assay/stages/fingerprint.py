@@ -5,6 +5,7 @@ from __future__ import annotations
 from assay.console import say
 from assay.dataset.checksums import check_sums, parse_sums
 from assay.dataset.fingerprint import audit, enforce, fingerprint
+from assay.errors import DataError
 from assay.evaluation.suite import choose
 from assay.evidence.plan import ClaimPlan
 from assay.stages.inputs import rows, task_of
@@ -26,9 +27,11 @@ def run(project: Project) -> None:
     check_sums({name: sha256_bytes(content) for name, content in contents.items()}, sums, root)
     task = task_of(project)
     files = {
-        name.removesuffix(".jsonl"): (sums[name], rows(content, project.data(name), fix))
-        for name, content in contents.items()
+        name.removesuffix(".jsonl"): (sums[name], rows(content, project.data(name), fix)) for name, content in contents.items()
     }
+    for split in ("train", "validation", "heldout"):
+        if not files.get(split, ("", []))[1]:
+            raise DataError(f"records in {split}.jsonl", found="none", where=root, fix=fix)
     found = fingerprint(task, files)
     items = {split: [task.item(row) for row in split_rows] for split, (_, split_rows) in files.items()}
     checked = audit(items)

@@ -14,13 +14,9 @@ from assay.storage.json import write_json, write_jsonl
 
 def evaluate(project: Project, policy: Policy, name: str) -> None:
     """Play the held-out suite and write `<name>.jsonl`, `<name>.json` and the same under `_greedy`."""
-    params = project.params
-    suite = heldout_suite(project)
-    runs = [(name, suite, False)]
-    if params.evaluation.greedy:
-        runs.append((f"{name}_greedy", heldout_suite(project, draws=1), True))
-    for label, chosen, greedy in runs:
-        report = _one(project, policy, label, chosen, greedy)
+    sampled, greedy = heldout_suite(project), heldout_suite(project, draws=1)
+    for label, suite, is_greedy in ((name, sampled, False), (f"{name}_greedy", greedy, True)):
+        report = _one(project, policy, label, suite, is_greedy)
         success = report.measures["success_rate"]
         say(f"{label}: success {success.value:.1%} ({report.n_items} items x {report.draws} draws)")
 

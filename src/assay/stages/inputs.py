@@ -40,9 +40,7 @@ def items_of(project: Project, split: Split) -> list[Item]:
         DataError: The file changed since.
     """
     path = project.data(f"{split}.jsonl")
-    fix = (
-        "./run dvc repro fingerprint   (or restore the file: git checkout -- " + str(project.params.dataset.root) + ")"
-    )
+    fix = "./run dvc repro fingerprint   (or restore the file: git checkout -- " + str(project.params.dataset.root) + ")"
     content = read_bytes(path, fix=fix)
     expected = fingerprint_of(project).splits[split].file_sha256
     found = sha256_bytes(content)
@@ -73,8 +71,12 @@ def rows(content: bytes, path: Path, fix: str) -> list[dict[str, Any]]:
     Raises:
         DataError: A line is not a JSON object.
     """
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError("UTF-8 text", found=error.reason, where=f"{path.name}, byte {error.start}", fix=fix) from None
     parsed = []
-    for number, line in enumerate(content.decode("utf-8").split("\n"), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             value = loads(line, where=f"{path.name}, line {number}", fix=fix)
             if not isinstance(value, dict):

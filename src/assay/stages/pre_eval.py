@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.evaluation.measure import report_on
+from assay.evaluation.report import Baselines, report_on
 from assay.evaluation.rollout import play_baseline
 from assay.stages.heldout import evaluate
 from assay.stages.inputs import heldout_suite, task_of
@@ -24,5 +24,5 @@ def run(project: Project) -> None:
     reports = {}
     for name, player in task.baselines().items():
         episodes = play_baseline(task, player, suite.plays(), name)
-        reports[name] = report_on(episodes, suite, f"scripted:{name}", "sampled").model_dump(mode="json")
-    write_json(project.results("baselines.json"), reports)
+        reports[name] = report_on(episodes, suite, f"scripted:{name}", "sampled")
+    write_json(project.results("baselines.json"), Baselines(reports=reports))

@@ -8,22 +8,31 @@ from typing import Any
 import pandas as pd
 
 from assay.console import say
-from assay.evaluation.report import Report
+from assay.errors import RecordError
+from assay.evaluation.replay import discrepancies
+from assay.evaluation.report import Baselines, Report
 from assay.evidence.claim import Claim, compare
 from assay.evidence.comparison_figures import before_after_summary, reward_distribution
 from assay.evidence.differences import deltas
 from assay.evidence.figures import render
 from assay.evidence.plan import ClaimPlan
 from assay.evidence.report import report_html
-from assay.evidence.tables import before_after_metrics, ladder_frame, measures_frame, normalised_score, readme_block, strata_frame
+from assay.evidence.tables import (
+    before_after_metrics,
+    ladder_frame,
+    measures_frame,
+    normalised_score,
+    readme_block,
+    strata_frame,
+)
 from assay.evidence.training_figures import checkpoint_progression, reward_components, training_curve
 from assay.evidence.trajectories import choose_pairs, sample_trajectories
-from assay.records import Episode
+from assay.records import TRAINING_LOG_COLUMNS, Episode, TrainFacts
 from assay.seeds import derive_seed, rng
 from assay.stages.inputs import fingerprint_of, heldout_suite, task_of
 from assay.stages.project import RESULTS, Project
-from assay.storage.files import read_text, write_bytes, write_text
-from assay.storage.json import digest, dumps, loads, read_record, read_records, write_json
+from assay.storage.files import read_bytes, read_text, sha256_bytes, write_bytes, write_text
+from assay.storage.json import read_record, read_records, write_json
 
 READS = "${dataset.root}/heldout.jsonl", *(
     f"{RESULTS}/{name}"
@@ -55,28 +64,35 @@ LIMITS = (
 def run(project: Project) -> None:
     """Write everything a reader sees, from the files the earlier stages wrote."""
     before, after = _arm(project, "pre_eval"), _arm(project, "post_eval")
+    base_greedy, post_greedy = _arm(project, "pre_eval_greedy"), _arm(project, "post_eval_greedy")
     plan = read_record(project.results("claim_plan.json"), ClaimPlan, fix="./run dvc repro fingerprint")
-    trained = _json(project, "train.json")
+    trained = read_record(project.results("train.json"), TrainFacts, fix="./run dvc repro train")
+    blockers = _blockers(project, trained, before[0].policy_digest)
+    task, suite, single = task_of(project), heldout_suite(project), heldout_suite(project, draws=1)
+    for name, chosen, (report, episodes) in (
+        ("pre_eval", suite, before), ("post_eval", suite, after),
+        ("pre_eval_greedy", single, base_greedy), ("post_eval_greedy", single, post_greedy),
+    ):  # fmt: skip
+        blockers += discrepancies(task, chosen, episodes, report, name)
     claim = compare(
         before[1], after[1], plan, before_suite=before[0].suite_digest, after_suite=after[0].suite_digest,
         before_policy=before[0].policy_digest, after_policy=after[0].policy_digest, split="heldout",
-        decoding="sampled", training_seeds=[trained["seed"]], rng=rng("claim", plan.suite_digest),
+        decoding="sampled", training_seeds=[trained.seed], rng=rng("claim", plan.suite_digest), blockers=blockers,
     )  # fmt: skip
-    greedy = None
-    if project.params.evaluation.greedy:
-        base_greedy, post_greedy = _arm(project, "pre_eval_greedy"), _arm(project, "post_eval_greedy")
-        greedy = (base_greedy[0], post_greedy[0], base_greedy[1], post_greedy[1])
+    greedy = (base_greedy[0], post_greedy[0], base_greedy[1], post_greedy[1])
     metrics = before_after_metrics(
         before[0], after[0], before[1], after[1], rng=rng("metrics", plan.suite_digest), greedy=greedy
     )
-    raw = _json(project, "baselines.json")
-    baselines = {name: Report.model_validate_json(dumps(value)) for name, value in raw.items()}
+    baselines = read_record(project.results("baselines.json"), Baselines, fix="./run dvc repro pre_eval").reports
     gaps = deltas(before[1], after[1], list(before[0].measures), derive_seed("gaps", plan.suite_digest))
+    log = _table(project, "training_log.csv", *TRAINING_LOG_COLUMNS)
+    components = _table(project, "reward_components.csv", "step", "n", "mean_cumulative")
+    checkpoints = _table(project, "checkpoint_evals.csv", "step", "episodes", "mean_reward", "success_rate")
     figures = {
-        "training_curve": (training_curve(_table(project, "training_log.csv")), "Reward and loss during training."),
-        "reward_components": (reward_components(_table(project, "reward_components.csv")), "Reward parts and rates."),
+        "training_curve": (training_curve(log), "Reward and loss during training."),
+        "reward_components": (reward_components(components), "Reward parts and rates."),
         "checkpoint_progression": (
-            checkpoint_progression(_table(project, "checkpoint_evals.csv"), trained["chosen_step"]),
+            checkpoint_progression(checkpoints, trained.chosen_step),
             "The validation suite over checkpoints; the chosen one is marked.",
         ),
         "before_after_summary": (
@@ -99,14 +115,12 @@ def run(project: Project) -> None:
     }
     page = report_html(
         claim, title="assay: before and after GRPO", figures=drawn, tables=tables, limits=LIMITS,
-        digests={"dataset": fingerprint_of(project).dataset_sha256, "params.yaml": digest(project.params)},
+        digests={"dataset": fingerprint_of(project).dataset_sha256},
         pairs=choose_pairs(before[1], after[1], rng("pairs", plan.suite_digest)),
         verify_command="./run dvc repro   # re-derives every number; then: sha256sum -c SHA256SUMS inside the package",
     )  # fmt: skip
     samples = sample_trajectories(before[1], after[1], rng("samples", plan.suite_digest), prompts=prompts)
-    summary = readme_block(
-        claim, before[0], after[0], gaps, baselines=baselines, greedy=(greedy[0], greedy[1]) if greedy else None
-    )
+    summary = readme_block(claim, before[0], after[0], gaps, baselines=baselines, greedy=(base_greedy[0], post_greedy[0]))
     write_json(project.results("before_after_metrics.json"), metrics)
     write_json(project.results("claim.json"), claim)
     write_json(project.results("metrics.json"), _flat(claim, before[0], after[0], baselines))
@@ -142,13 +156,25 @@ def _arm(project: Project, name: str) -> tuple[Report, list[Episode]]:
     return report, read_records(project.results(f"{name}.jsonl"), Episode, fix=fix)
 
 
-def _json(project: Project, name: str) -> Any:
-    path = project.results(name)
-    return loads(read_text(path, fix="./run dvc repro"), where=str(path), fix="./run dvc repro")
+def _blockers(project: Project, trained: TrainFacts, base_digest: str) -> list[str]:
+    """Return why no claim may be made whatever the episodes say: the plan or the base changed after training began."""
+    plan = sha256_bytes(read_bytes(project.results("claim_plan.json"), fix="./run dvc repro fingerprint"))
+    found = []
+    if plan != trained.claim_plan_sha256:
+        found.append("the plan of the claim was changed after training")
+    if base_digest != trained.base_digest:
+        found.append("the adapter was trained on another base than the one measured before")
+    return found
 
 
-def _table(project: Project, name: str) -> pd.DataFrame:
-    return pd.read_csv(io.StringIO(read_text(project.results(name), fix="./run dvc repro train")))
+def _table(project: Project, name: str, *needed: str) -> pd.DataFrame:
+    text = read_text(project.results(name), fix="./run dvc repro train")
+    frame = pd.read_csv(io.StringIO(text)) if text.strip() else pd.DataFrame()
+    missing = [column for column in needed if column not in frame.columns]
+    if missing or frame.empty:
+        found = f"no {', '.join(missing)}" if missing else "no rows"
+        raise RecordError(f"columns {', '.join(needed)} and rows", found=found, where=name, fix="./run dvc repro train")
+    return frame
 
 
 def _prompts(project: Project) -> dict[str, str]:

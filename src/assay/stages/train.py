@@ -6,9 +6,9 @@ import shutil
 import time
 
 from assay.console import progress, say
-from assay.evaluation.measure import report_on
-from assay.evaluation.report import checkpoint_row
+from assay.evaluation.report import checkpoint_row, report_on
 from assay.provenance import environment, git_state, hardware, now, packages
+from assay.records import TRAINING_LOG_COLUMNS, TrainFacts
 from assay.stages.inputs import fingerprint_of, items_of, task_of, validation_suite
 from assay.stages.policies import open_policy
 from assay.stages.project import RESULTS, Project
@@ -16,7 +16,7 @@ from assay.storage.files import read_bytes, sha256_bytes
 from assay.storage.json import write_json, write_jsonl
 from assay.storage.tables import write_csv
 from assay.training.grpo import save_adapter, train
-from assay.training.history import TRAINING_LOG_COLUMNS, History
+from assay.training.history import History
 
 READS = (
     f"{RESULTS}/fingerprint.json", f"{RESULTS}/claim_plan.json", "${dataset.root}/train.jsonl",
@@ -56,10 +56,10 @@ def run(project: Project) -> None:
     save_adapter(adapter, trained)
     write_tables(project, history, base_digest)
     write_jsonl(project.results("train_log.jsonl"), history.train_log)
-    facts = {
-        "seed": params.seed, "steps": steps, "chosen_step": trained.chosen_step, "claim_plan_sha256": claim_digest,
-        "base_digest": base_digest, "validation_suite": validation.digest,
-    }  # fmt: skip
+    facts = TrainFacts(
+        seed=params.seed, steps=steps, chosen_step=trained.chosen_step, claim_plan_sha256=claim_digest,
+        base_digest=base_digest, validation_suite=validation.digest,
+    )  # fmt: skip
     write_json(project.results("train.json"), facts)
     manifest = {
         "started": started, "finished": now(), "git": git_state(project.root), "packages": packages(),

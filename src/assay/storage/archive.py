@@ -29,9 +29,7 @@ def tar_bytes(members: Mapping[str, bytes], *, root: str) -> bytes:
         if path.is_absolute() or ".." in path.parts or "\\" in name or not name:
             raise PackageError("a plain relative name", found=repr(name), where="the package", fix="rename the file")
         if folded.setdefault(name.lower(), name) != name:
-            raise PackageError(
-                "names that differ in more than case", found=repr(name), where="the package", fix="rename"
-            )
+            raise PackageError("names that differ in more than case", found=repr(name), where="the package", fix="rename")
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name in sorted(members):

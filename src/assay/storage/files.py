@@ -11,9 +11,17 @@ from assay.errors import RecordError
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically: a reader, or a crash, sees the old bytes or the new ones, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """Write a file atomically: a reader, or a crash, sees the old bytes or the new ones, never a part.
+
+    Raises:
+        RecordError: The folder cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        fix = "make the folder writable; nothing was changed"
+        raise RecordError("a folder to write in", found=str(error.strerror), where=str(path.parent), fix=fix) from None
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)

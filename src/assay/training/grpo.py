@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import save_file
 
 from assay.config import Params
-from assay.errors import TrainingError
+from assay.errors import ConfigError, TrainingError
 from assay.evaluation.rollout import play
 from assay.evaluation.suite import Suite, choose
 from assay.policy.decoding import Decoding
@@ -61,7 +61,12 @@ def attach_adapter(policy: Policy, params: Params) -> Policy:
         r=lora.r, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=lora.target_modules,
         task_type="CAUSAL_LM",
     )  # fmt: skip
-    model = get_peft_model(policy.model, config)
+    try:
+        model = get_peft_model(policy.model, config)
+    except ValueError as error:
+        found = str(error).split("\n")[0]
+        fix = "name modules the base has, or all-linear"
+        raise ConfigError("modules to adapt", found=found, where="params.yaml, train.lora.target_modules", fix=fix) from None
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()

@@ -11,8 +11,6 @@ import numpy as np
 from assay.records import Episode
 from assay.tasks.protocol import Task
 
-TRAINING_LOG_COLUMNS = ("step", "epoch", "loss", "reward", "reward_std", "kl", "grad_norm", "learning_rate")
-
 
 @dataclass(slots=True)
 class History:

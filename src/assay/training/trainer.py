@@ -14,10 +14,10 @@ from trl import GRPOTrainer  # type: ignore[attr-defined,unused-ignore]
 from assay.errors import TrainingError
 from assay.evaluation.rollout import Rollout
 from assay.policy.model import Policy
-from assay.records import Episode
+from assay.records import TRAINING_LOG_COLUMNS, Episode
 from assay.tasks.protocol import Task
 from assay.training.divergence import kl_to_base
-from assay.training.history import TRAINING_LOG_COLUMNS, History, component_row
+from assay.training.history import History, component_row
 from assay.training.rollouts import GroupRollouts
 
 
@@ -111,7 +111,7 @@ class Recorder(TrainerCallback):
             value = row[name]
             if value is None or not math.isfinite(value):
                 raise TrainingError(
-                    f"a finite {name}", found=str(logs.get(name)), where=f"step {step}",
+                    f"a finite {name}", found=str(value), where=f"step {step}",
                     fix="lower train.learning_rate; the adapter of this step is not published",
                 )  # fmt: skip
         self._history.training_log.append({name: row[name] for name in TRAINING_LOG_COLUMNS})

@@ -1,0 +1,65 @@
+"""Stored episodes against the suite they claim to be: same items, same draws, and every completion graded again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from assay.evaluation.report import Report, report_on
+from assay.evaluation.suite import Play, Suite
+from assay.records import Episode
+from assay.tasks.protocol import Task
+
+
+def discrepancies(task: Task, suite: Suite, episodes: Sequence[Episode], report: Report, name: str) -> list[str]:
+    """Return what does not hold together, in words; empty if everything does.
+
+    Every stored completion is played again through the task, so an edited flag, reward or observation shows. Then the
+    report is computed again from the episodes. Numbers may differ in the last bits, where another processor rounds.
+    """
+    plays = {(play.item.id, play.draw): play for play in suite.plays()}
+    found = {(episode.item_id, episode.draw) for episode in episodes}
+    if found != set(plays) or len(episodes) != len(plays):
+        return [f"{name}: the episodes are not the {len(plays)} plays of the suite"]
+    wrong = [e for e in episodes if not _agrees(task, plays[e.item_id, e.draw], e)]
+    if wrong:
+        first = wrong[0]
+        return [f"{name}: {len(wrong)} episodes differ when graded again (first: item {first.item_id}, draw {first.draw})"]
+    again = report_on(episodes, suite, report.policy_digest, report.decoding)
+    if not _same(again.model_dump(mode="json"), report.model_dump(mode="json")):
+        return [f"{name}: the report is not what its episodes give"]
+    return []
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-7, abs_tol=1e-9)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
+    return bool(one == other)
+
+
+def _agrees(task: Task, play: Play, episode: Episode) -> bool:
+    _, state = task.start(play.item, play.world_seed)
+    parts = dict.fromkeys(task.parts, 0.0)
+    ending: str | None = None
+    for turn in episode.turns:
+        if ending is not None:
+            return False
+        step = task.step(state, turn.completion)
+        earned = {name: float(value) for name, value in step.parts.items() if value}
+        told = (step.observation, step.outcome, step.failure, step.action)
+        if told != (turn.observation, turn.outcome, turn.failure, turn.action) or not _same(earned, turn.parts):
+            return False
+        for name, value in earned.items():
+            parts[name] += value
+        state, ending = step.state, step.ending
+    if ending is None:
+        return False
+    verdict = task.judge(state)
+    facts = (ending, verdict.success, dict(verdict.flags), play.seed, dict(play.item.strata), play.item.cluster)
+    if facts != (episode.ending, episode.success, episode.flags, episode.seed, episode.strata, episode.cluster):
+        return False
+    numbers = {"reward": sum(parts.values()), "parts": parts, "metrics": dict(verdict.metrics)}
+    return _same(numbers, {"reward": episode.reward, "parts": episode.parts, "metrics": episode.metrics})
