@@ -221,7 +221,7 @@ def readme_block(
         blocks.append("\n".join(f"- {visible(text)}" for text in claim.warnings))
     if claim.verdict == "NOT EVALUABLE":
         return "\n\n".join(blocks) + "\n"
-    note = "rates in %, differences in points, 95 % intervals in brackets"
+    note = "rates in %, differences in points, 95 % intervals in brackets; a difference pairs the n items defined in both arms"
     blocks += [f"Before and after ({claim.split}, {claim.decoding}, K = {claim.draws}; {note}):"]
     blocks.append(markdown_table(measures_frame(before, after, gaps)))
     if greedy is not None:
