@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -157,8 +157,3 @@ def play_baseline(task: Task, player: Baseline, plays: Sequence[Play], name: str
             state, ending = step.state, step.ending
         episodes.append(_episode(task, each, state, turns, ending))
     return episodes
-
-
-def part_means(episodes: Sequence[Episode], names: Mapping[str, Any]) -> dict[str, float]:
-    """Return the mean of each reward part over episodes."""
-    return {name: float(np.mean([e.parts[name] for e in episodes])) for name in names}
