@@ -100,7 +100,7 @@ def table(trained: list[dict[str, Any]], bases: list[dict[str, Any]]) -> str:
         greedy = f"{100 * row['greedy_before']['value']:.1f} → {100 * row['greedy_after']['value']:.1f}"
         lines.append(
             f"| {row['training_seed']} | {row['chosen_step']} | {points(row['before'])} | {points(row['after'])} | "
-            f"{points(row['difference'])} | {row['p']:.2g} | {greedy} | {row['normalised_score']:.2f} | {row['verdict']} |"
+            f"{points(row['difference'])} | {row['p']:.2g} | {greedy} | {row['normalised_score']:.3f} | {row['verdict']} |"
         )
     lines += ["", "| base seed | passed | reads off | parses | success |", "|---|---|---|---|---|"]
     for row in bases:
