@@ -1,9 +1,10 @@
 """Does the default recipe work on every seed? Train on several training seeds, build several bases, show all of them.
 
-    ./run python benchmarks/seeds.py --training 0 1 2 3 4 --bases 0 1 2 3 4
+    ./run python benchmarks/seeds.py --task collider --training 0 1 2 3 4 --bases 0 1 2 3 4
 
 Each run happens in a copy of this project, through the same stages and the same `dvc repro`; base and measurement before
-are shared by all training seeds, because none of their settings differ. Writes benchmarks/results/seeds.json and seeds.md.
+are shared by all training seeds of a task, because none of their settings differ. Writes seeds_<task>.json and .md into
+benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import shutil
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +31,10 @@ def run(project: Path, *command: str) -> None:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
 
 
-def copied(folder: Path) -> Path:
-    """Return a copy of the project, outputs and cache included, in its own git repository."""
+def copied(folder: Path, source: Path) -> Path:
+    """Return a copy of a project, outputs and cache included, in its own git repository."""
     project = folder / "project"
-    shutil.copytree(ROOT, project, ignore=LEFT_BEHIND)
+    shutil.copytree(source, project, ignore=LEFT_BEHIND)
     run(project, "git", "init", "-q")
     return project
 
@@ -42,44 +44,36 @@ def result(project: Path, name: str) -> Any:
     return json.loads((project / "evidence/results" / name).read_text(encoding="utf-8"))
 
 
-def train(seed: int) -> dict[str, Any]:
+def train(task: str, measured: Path, seed: int) -> dict[str, Any]:
     """Return what one training seed showed on the held-out suite."""
     with tempfile.TemporaryDirectory(prefix="assay-seed-") as folder:
-        project = copied(Path(folder))
-        run(project, "assay", "config", "use", f"seed={seed}")
+        project = copied(Path(folder), measured)
+        run(project, "assay", "config", "use", f"task={task}", f"seed={seed}")
         run(project, "dvc", "repro", "-q", "render_evidence")
         claim, greedy = result(project, "claim.json"), result(project, "post_eval_greedy.json")
         before_greedy, after = result(project, "pre_eval_greedy.json"), result(project, "post_eval.json")
-        ladder = result(project, "baselines.json")["reports"]
-        floor = ladder["random"]["measures"]["mean_reward"]["value"]
-        ceiling = ladder["oracle_channel"]["measures"]["mean_reward"]["value"]
-        reward = after["measures"]["mean_reward"]["value"]
-        better = [
-            tier for tier, part in after["strata"]["tier"].items()
-            if part["measures"]["mean_reward"]["value"]
-            > ladder["uniform"]["strata"]["tier"][tier]["measures"]["mean_reward"]["value"]
-        ]  # fmt: skip
+        reward, score = after["measures"]["mean_reward"]["value"], result(project, "metrics.json")["normalised_score"]
         return {
             "training_seed": seed,
             "chosen_step": result(project, "train.json")["chosen_step"],
             "verdict": claim["verdict"],
             "before": claim["before"], "after": claim["after"], "difference": claim["difference"], "p": claim["p"],
             "greedy_before": before_greedy["measures"]["success_rate"], "greedy_after": greedy["measures"]["success_rate"],
-            "mean_reward_after": reward, "normalised_score": (reward - floor) / (ceiling - floor),
-            "tiers_above_uniform": better, "parsed_rate_after": after["measures"]["parsed_rate"]["value"],
+            "mean_reward_after": reward, "normalised_score": score,
+            "parsed_rate_after": after["measures"]["parsed_rate"]["value"],
         }  # fmt: skip
 
 
-def build(seed: int) -> dict[str, Any]:
+def build(task: str, source: Path, seed: int) -> dict[str, Any]:
     """Return what the check of one base said; a refused base is a row like any other."""
     with tempfile.TemporaryDirectory(prefix="assay-base-") as folder:
-        project = copied(Path(folder))
+        project = copied(Path(folder), source)
         chosen = re.search(r"- grpo: (\w+)", (project / "configs/config.yaml").read_text(encoding="utf-8"))
         assert chosen is not None
         preset = project / f"configs/grpo/{chosen.group(1)}.yaml"
         text = re.sub(r"(base:\n  kind: scratch\n  seed: )\d+", rf"\g<1>{seed}", preset.read_text(encoding="utf-8"))
         preset.write_text(text, encoding="utf-8")
-        run(project, "assay", "config", "use")
+        run(project, "assay", "config", "use", f"task={task}")
         done = subprocess.run(["dvc", "repro", "base"], cwd=project, capture_output=True, text=True, check=False)
         if done.returncode:
             reason = [line for line in done.stderr.split("\n") if line.startswith("assay:")]
@@ -117,16 +111,21 @@ def table(trained: list[dict[str, Any]], bases: list[dict[str, Any]]) -> str:
 def main() -> None:
     """Run all seeds, two at a time."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", default="collider")
     parser.add_argument("--training", type=int, nargs="*", default=[0, 1, 2, 3, 4])
     parser.add_argument("--bases", type=int, nargs="*", default=[0, 1, 2, 3, 4])
     chosen = parser.parse_args()
-    with ThreadPoolExecutor(2) as pool:
-        trained = list(pool.map(train, chosen.training))
-        bases = list(pool.map(build, chosen.bases))
+    with tempfile.TemporaryDirectory(prefix="assay-measured-") as folder, ThreadPoolExecutor(2) as pool:
+        # Base and measurement before once, for all training seeds.
+        measured = copied(Path(folder), ROOT)
+        run(measured, "assay", "config", "use", f"task={chosen.task}")
+        run(measured, "dvc", "repro", "-q", "pre_eval")
+        trained = list(pool.map(partial(train, chosen.task, measured), chosen.training))
+        bases = list(pool.map(partial(build, chosen.task, measured), chosen.bases))
     out = ROOT / "benchmarks/results"
-    record = {"training_seeds": trained, "base_seeds": bases}
-    (out / "seeds.json").write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    (out / "seeds.md").write_text(table(trained, bases), encoding="utf-8")
+    record = {"task": chosen.task, "training_seeds": trained, "base_seeds": bases}
+    (out / f"seeds_{chosen.task}.json").write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    (out / f"seeds_{chosen.task}.md").write_text(table(trained, bases), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ def test_an_interpolation_of_nothing_is_refused(project: Path) -> None:
 
 def test_a_config_without_a_selection_is_refused(project: Path) -> None:
     (project / "configs" / "config.yaml").write_text("defaults:\n  - task: collider\n  - _self_\nversion: 1\nseed: 0\n")
-    with pytest.raises(ConfigError, match=r"- grpo: <preset>(?s:.*)known: tiny"):
+    with pytest.raises(ConfigError, match=r"- grpo: <preset>(?s:.*)known: pretrained, tiny"):
         selected(project)
 
 
@@ -159,7 +159,7 @@ def test_an_edited_setting_is_named_with_the_file_it_belongs_in(project: Path) -
         ("device: cpu\n", "device: cpu\ndevise: cpu\n", 'devise: "cpu"'),
         ("\nseed: 0", "\nseed: 0.0", "seed: 0.0"),
         ("draws: 4", "draws: 5", "evaluation.draws: 5"),
-        ("expected_sha256: null", "expected_sha256: {}", "dataset.expected_sha256: {}"),
+        ("expected_dataset_sha256: null", "expected_dataset_sha256: {}", "dataset.expected_dataset_sha256: {}"),
     ],
 )
 def test_a_missing_an_added_and_a_retyped_setting_are_differences(project: Path, old: str, new: str, found: str) -> None:

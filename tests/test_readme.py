@@ -12,7 +12,12 @@ TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
-    ("name", "source"), [("claim", "evidence/results/summary.md"), ("seeds", "benchmarks/results/seeds.md")]
+    ("name", "source"),
+    [
+        ("claim", "evidence/results/summary.md"),
+        ("collider seeds", "benchmarks/results/seeds_collider.md"),
+        ("structured seeds", "benchmarks/results/seeds_structured.md"),
+    ],
 )
 def test_a_generated_table_is_the_one_of_the_last_run(name: str, source: str) -> None:
     shown = TEXT.split(f"<!-- {name}: generated, do not edit -->\n")[1].split(f"<!-- end of {name} -->")[0]

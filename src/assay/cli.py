@@ -92,7 +92,9 @@ def readme() -> None:
     from assay.storage.files import read_text, write_text
 
     text = read_text(Path("README.md"), fix="run this in the project's folder")
-    for name, source in {"claim": f"{RESULTS}/summary.md", "seeds": "benchmarks/results/seeds.md"}.items():
+    blocks = {"claim": f"{RESULTS}/summary.md"}
+    blocks |= {f"{task} seeds": f"benchmarks/results/seeds_{task}.md" for task in ("collider", "structured")}
+    for name, source in blocks.items():
         start, end = f"<!-- {name}: generated, do not edit -->\n", f"<!-- end of {name} -->"
         if text.count(start) != 1 or text.count(end) != 1:
             raise RecordError(f"one pair of marks {start.strip()} … {end}", found="none", where="README.md", fix="restore it")
@@ -109,19 +111,74 @@ def readme() -> None:
 
 
 @app.command()
-def make_data(out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("data/collider")) -> None:
-    """Generate the collider's suites and their SHA256SUMS; equal code gives equal bytes."""
+def make_data(
+    task: Annotated[str, typer.Option(help="collider or structured.")] = "collider",
+    out: Annotated[Path | None, typer.Option(help="Folder to write; data/<task> if not given.")] = None,
+) -> None:
+    """Generate a task's shipped data and their SHA256SUMS; equal code gives equal bytes."""
     from assay.storage.files import sha256_bytes, write_text
-    from assay.storage.json import dumps
-    from assay.tasks.collider import SUITES, generate
+    from assay.tasks.catalogue import shipped_data
 
-    sums = []
-    for name, size in SUITES.items():
-        text = "".join(dumps(row) + "\n" for row in generate(name, size, max_turns=8, labels=("release", 1)))
-        write_text(out / f"{name}.jsonl", text)
-        sums.append(f"{sha256_bytes(text.encode())}  {name}.jsonl\n")
-    write_text(out / "SHA256SUMS", "".join(sorted(sums, key=lambda line: line[66:])))
-    say(f"wrote {len(sums)} suites to {out}")
+    files = shipped_data(task)
+    folder = Path("data") / task if out is None else out
+    for name, text in files.items():
+        write_text(folder / name, text)
+    sums = "".join(f"{sha256_bytes(files[name].encode())}  {name}\n" for name in sorted(files))
+    write_text(folder / "SHA256SUMS", sums)
+    say(f"wrote {len(files)} files to {folder}")
+
+
+@app.command()
+def audit(
+    tasks: Annotated[Path, typer.Argument(metavar="TASKS.jsonl", help="One JSON object a line.")],
+    task: Annotated[str, typer.Option(help="Preset of configs/task/ that says how to read it.")] = "structured",
+    out: Annotated[Path, typer.Option(help="Folder for audit.json.")] = Path(),
+    fix_splits: Annotated[bool, typer.Option("--fix-splits", help="Write splits by prompt group, and a preset.")] = False,
+    data: Annotated[Path | None, typer.Option(help="Folder for the splits; data/<name of the file> if not given.")] = None,
+    fractions: Annotated[str, typer.Option(help="Shares of train, validation and heldout.")] = "0.8,0.1,0.1",
+    seed: Annotated[int, typer.Option(help="Another seed, another split.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite data in the folder for the splits.")] = False,
+) -> None:
+    """Say what is odd about a tasks file of your own; with --fix-splits make a dataset of it."""
+    from assay.tools import audit as tool
+    from assay.tools import splits
+
+    root = Path.cwd()
+    project = tool.project_for(root, task)
+    plan = splits.plan(project, tasks, data, fractions, seed, force=force) if fix_splits else None
+    audited = tool.run(project, tasks, out)
+    if plan is not None:
+        splits.write(project, task, audited, plan)
+
+
+@app.command()
+def evaluate(
+    tasks: Annotated[Path, typer.Option(metavar="FILE", help="One record a line.")],
+    policy: Annotated[Path, typer.Option(metavar="FOLDER", help="A model folder, models/base, or an adapter folder.")],
+    draws: Annotated[int | None, typer.Option(min=1, help="Episodes an item.")] = None,
+    best_of: Annotated[int | None, typer.Option(min=1, help="Also the best of so many draws; all if not given.")] = None,
+    greedy: Annotated[bool, typer.Option("--greedy", help="One draw at temperature 0.")] = False,
+    task: Annotated[str | None, typer.Option(help="Preset of configs/task/; that of params.yaml if not given.")] = None,
+    items: Annotated[int | None, typer.Option(min=1, help="So many, strata in proportion; all if not given.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of sampling and worlds.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Above 0.")] = None,
+    max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens a completion.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Episodes held at once; changes no result.")] = None,
+    surface: Annotated[str | None, typer.Option(help="compact for a from-scratch policy, json for others.")] = None,
+    blocklist: Annotated[Path | None, typer.Option(help="One term a line; instead of the task's own.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="In .scratch/evaluate/ if not given.")] = None,
+) -> None:
+    """Measure any policy on any tasks file, as the stages do; what is not given is as in the settings."""
+    from assay.tools import evaluate as tool
+
+    tool.run(
+        Path.cwd(),
+        tool.Asked(
+            tasks=tasks, policy=policy, task=task, draws=draws, best_of=best_of, greedy=greedy, items=items, seed=seed,
+            temperature=temperature, max_new_tokens=max_new_tokens, batch_size=batch_size, surface=surface,
+            blocklist=blocklist, out=out,
+        ),
+    )  # fmt: skip
 
 
 @config_app.command("use")

@@ -16,6 +16,9 @@ Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(gt=0, lt=1)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
+Surface = Literal["compact", "json"]
+# Tokens one completion may take. What a task has to say does not depend on who trains on it, but on the surface it does.
+CompletionLimits = Annotated[dict[Surface, Positive], Field(min_length=2)]
 
 
 class Settings(BaseModel):
@@ -24,20 +27,68 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class TaskSettings(Settings):
-    """Which task is played and by what rules."""
+class ColliderTask(Settings):
+    """The bump hunt and its rules of play."""
 
     name: Literal["collider"]
     max_turns: Positive
     shaping: Annotated[float, Field(ge=0)] = Field(description="coefficient of the potential-based shaping in training")
     gamma: Fraction = Field(description="discount of the shaping potential")
+    max_new_tokens: CompletionLimits
+
+
+class RewardWeights(Settings):
+    """What each part of a structured answer is worth; their sum is the reward of a perfect one."""
+
+    parsed_strict: Fraction
+    parsed_extracted: Fraction = Field(description="instead of parsed_strict, for an object dug out of other text")
+    schema_valid: Fraction
+    fields: Fraction = Field(description="times the share of gold fields that are right")
+    exact: Fraction
+
+
+class StructuredTask(Settings):
+    """One prompt, one JSON object that must satisfy a schema and be right."""
+
+    name: Literal["structured"]
+    lessons: Literal["shop"] | None = Field(description="what teaches a from-scratch base; null for data of your own")
+    strata: list[str] = Field(description="fields of a record by which tables are split")
+    max_new_tokens: CompletionLimits
+    max_prompt_chars: Positive
+    max_prompt_tokens: Positive = Field(description="of the whole rendered prompt")
+    truncate_prompts: bool = Field(description="cut the middle of a record's context to fit; else refuse the record")
+    weights: RewardWeights
+    extracted_share: Fraction = Field(description="of the other parts, that an object dug out of other text earns")
+    blocklist: str | None = Field(description="file of terms inside dataset.root; null: none")
+    reject_blocklisted: bool = Field(description="a completion with a blocked term earns 0")
+
+
+TaskSettings = ColliderTask | StructuredTask
+Action = Literal["refuse", "drop", "keep"]
+
+
+class AuditSettings(Settings):
+    """What happens to odd records: refuse the dataset, drop them with a count, or keep them with a count."""
+
+    unreadable: Literal["refuse", "drop"] = Field(description="no strict JSON object, or a record the task cannot read")
+    duplicate_record: Literal["refuse", "drop"] = Field(description="the same content twice in one split")
+    duplicate_prompt: Action = Field(description="one prompt in several records of a split that do not contradict")
+    conflicting_gold: Action = Field(description="one prompt with different golds")
+    gold_breaks_schema: Action
+    unstated_value: Action = Field(description="a gold that holds a value its prompt never states")
+    no_gold: Action
+    long_prompt: Action = Field(description="longer than task.max_prompt_chars, and not to be cut")
+    type_spelling: Action = Field(description="a schema type spelt dict, float, tuple or any, read as JSON Schema's")
+    blocked_prompt: Action = Field(description="a blocked term in a prompt")
 
 
 class DatasetSettings(Settings):
     """Where the data lie and what they must be."""
 
     root: str
-    expected_sha256: str | None = Field(description="fingerprint the data must have; null records without enforcing")
+    cache: str | None = Field(description="folder for verified copies named by digest; null reads the data in place")
+    expected_dataset_sha256: str | None = Field(description="fingerprint the data must have; null does not enforce")
+    audit: AuditSettings
 
 
 class TinyArchitecture(Settings):
@@ -102,9 +153,8 @@ class PretrainedBase(Settings):
 class GenerationSettings(Settings):
     """How completions are produced, the same in training and evaluation."""
 
-    surface: Literal["compact", "json"]
+    surface: Surface
     temperature: Annotated[float, Field(gt=0)]
-    max_new_tokens: Positive
     batch_size: Positive
 
 
@@ -117,12 +167,15 @@ class EvaluationSettings(Settings):
 
 
 class ValidationSettings(Settings):
-    """The validation suite that chooses the checkpoint."""
+    """The validation suite that chooses the checkpoint; each time sampled and greedy."""
 
+    suite: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] = Field(
+        description="data file, without .jsonl; never train, never a held-out one"
+    )
     seed: Natural
     items: Positive
     draws: Positive
-    every: Positive
+    interval: Positive = Field(description="optimizer steps between validations")
 
 
 class LoraSettings(Settings):
@@ -173,7 +226,7 @@ class Params(Settings):
     seed: Natural
     device: Literal["cpu", "cuda"]
     threads: Annotated[int, Field(ge=1, le=256)]
-    task: TaskSettings
+    task: Annotated[TaskSettings, Field(discriminator="name")]
     dataset: DatasetSettings
     base: Annotated[ScratchBase | PretrainedBase, Field(discriminator="kind")]
     generation: GenerationSettings
@@ -224,7 +277,10 @@ def _explain(error: ValidationError, where: str) -> ConfigError:
     known = _known_keys()
     first, more = error.errors()[0], len(error.errors()) - 1
     # A discriminated union adds its tag ("scratch") to the location; it is no key of the file.
-    steps = [str(step) for step in first["loc"] if step not in ("scratch", "pretrained")]
+    steps = [str(step) for step in first["loc"] if step not in ("scratch", "pretrained", "collider", "structured")]
+    if first["type"] == "union_tag_invalid":
+        steps.append(first["ctx"]["discriminator"].strip("'"))
+        first["input"] = first["ctx"]["tag"]
     path, section = ".".join(steps), ".".join(steps[:-1])
     place = f"{where}, {path}"
     also = f" ({more} more like it)" if more else ""
@@ -261,6 +317,20 @@ def _cross_check(params: Params, where: str) -> None:
                     where=f"{where}, base.warm_start.{name}",
                     fix="raise it, or lower the batch_size",
                 )
+    if params.validation.suite == "train" or params.validation.suite.startswith("heldout"):
+        raise ConfigError(
+            "a suite that neither trains nor reports",
+            found=repr(params.validation.suite),
+            where=f"{where}, validation.suite",
+            fix="validation.suite: validation",
+        )
+    if params.base.kind == "scratch" and params.task.name == "structured" and params.task.lessons is None:
+        raise ConfigError(
+            "task.lessons that teach a from-scratch base to speak",
+            found="null",
+            where=f"{where}, task.lessons",
+            fix="choose a preset with a pretrained base; only the shipped data come with lessons",
+        )
     if params.base.kind == "scratch" and params.generation.surface != "compact":
         raise ConfigError(
             "surface compact for a from-scratch base",

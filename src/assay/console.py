@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
 
 _OUT = Console(file=sys.stdout, soft_wrap=True, highlight=False, markup=False)
 _ERR = Console(file=sys.stderr, soft_wrap=True, highlight=False, markup=False)
@@ -15,12 +16,33 @@ _ERR = Console(file=sys.stderr, soft_wrap=True, highlight=False, markup=False)
 
 def say(line: str) -> None:
     """Write one line to standard output."""
-    _OUT.print(line)
+    _OUT.print(_shown(line))
 
 
 def complain(line: str) -> None:
     """Write one line to standard error."""
-    _ERR.print(line)
+    _ERR.print(_shown(line))
+
+
+def say_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Write a table to standard output; without a terminal as plain columns, each row a line."""
+    cells = [[_shown(cell).replace("\n", " ") for cell in row] for row in (columns, *rows)]
+    if _OUT.is_terminal:
+        table = Table(*cells[0])
+        for row in cells[1:]:
+            table.add_row(*row)
+        _OUT.print(table)
+        return
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    for row in cells:
+        _OUT.print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _shown(text: str) -> str:
+    """Return the text with what is no letter to be seen escaped: data quoted in a message must not steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 
 Advance = Callable[..., None]

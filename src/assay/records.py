@@ -14,7 +14,8 @@ class Record(BaseModel):
 
 
 ParseOutcome = Literal["ok", "repaired", "failed"]
-Split = Literal["train", "validation", "heldout"]
+# "tasks" is any file that is none of the three: what `assay evaluate` was pointed at.
+Split = Literal["train", "validation", "heldout", "tasks"]
 
 
 class Turn(Record):
@@ -40,6 +41,7 @@ class Episode(Record):
     draw: int = Field(ge=0)
     seed: int = Field(ge=0, description="sampling seed, derived from (suite seed, item id, draw)")
     turns: tuple[Turn, ...]
+    prompt_chars_cut: int = Field(ge=0, description="characters left out of the opening so that it fits; 0 if it fitted")
     ending: str = Field(description="why the episode stopped")
     reward: float = Field(description="sum of the reward parts")
     parts: dict[str, float] = Field(description="reward parts summed over the turns")
@@ -61,6 +63,28 @@ class Episode(Record):
 TRAINING_LOG_COLUMNS = ("step", "epoch", "loss", "reward", "reward_std", "kl", "grad_norm", "learning_rate")
 
 
+class Alarm(Record):
+    """A flag that was raised more often than its task tolerates."""
+
+    flag: str
+    rate: float = Field(ge=0, le=1, description="share of the episodes in which the question arises")
+    threshold: float = Field(ge=0, le=1, description="the share that is tolerated")
+    n: int = Field(ge=1, description="episodes in which the question arises")
+
+
+AlarmSource = Literal["batch", "validation", "greedy validation"]
+
+
+class TrainAlarm(Record):
+    """One alarm over a whole training, by what was watched."""
+
+    source: AlarmSource
+    first_step: int = Field(ge=0)
+    times: int = Field(ge=1, description="batches or validations that raised it")
+    worst_step: int = Field(ge=0)
+    worst: Alarm
+
+
 class TrainFacts(Record):
     """What a training was, for those who compare before and after."""
 
@@ -70,6 +94,7 @@ class TrainFacts(Record):
     claim_plan_sha256: str = Field(description="of claim_plan.json as it stood when training began")
     base_digest: str
     validation_suite: str
+    alarms: tuple[TrainAlarm, ...] = Field(description="in the order in which they first rang")
 
 
 class Interval(Record):

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from assay.errors import EvidenceError
-from assay.evaluation.report import Report, checkpoint_row, column_name, is_rate, measure_names, summarise, value_of
+from assay.evaluation.best_of import best_of_items
+from assay.evaluation.checkpoints import checkpoint_row
+from assay.evaluation.report import Report, column_name, is_rate, measure_names, summarise, value_of
 from assay.records import Episode, Turn
 from assay.seeds import rng
 
@@ -33,6 +35,7 @@ def play(item: int, draw: int, **changes: Any) -> Episode:
         "draw": draw,
         "seed": draw,
         "turns": (turn, turn),
+        "prompt_chars_cut": 0,
         "ending": "claimed",
         "reward": float(won) + 0.01 * item,
         "parts": {"outcome": float(won), "shaping": 0.01 * item},
@@ -151,3 +154,18 @@ def test_an_episode_without_turns_has_no_parsed_rate() -> None:
 def test_names_tell_rates_from_means() -> None:
     assert next(name for name in measure_names(suite()) if is_rate(name)) == "success_rate"
     assert column_name("spin_correct_rate") == "spin_acc"
+
+
+def test_best_of_k_and_greedy_stand_behind_the_sampled_columns() -> None:
+    sampled, greedy = report_of(suite()), report_of([e for e in suite() if e.draw == 0], draws=1)
+    best = best_of_items(suite(), 2, "s")
+    plain = checkpoint_row(sampled, step=30, fraction_done=0.5)
+    row = checkpoint_row(sampled, step=30, fraction_done=0.5, best=best, greedy=greedy)
+    assert list(row)[: len(plain)] == list(plain)
+    assert list(row)[len(plain) :] == [
+        "best_of", "best_of_k_mean_reward", "best_of_k_success_rate", "best_of_k_mean_reward_low",
+        "best_of_k_mean_reward_high", "best_of_k_success_rate_low", "best_of_k_success_rate_high",
+        "greedy_mean_reward", "greedy_success_rate", "greedy_mean_reward_low", "greedy_mean_reward_high",
+        "greedy_success_rate_low", "greedy_success_rate_high",
+    ]  # fmt: skip
+    assert row["best_of"] == 2 and row["greedy_success_rate"] == 0.5

@@ -46,6 +46,7 @@ def play(item: str, draw: int, success: bool, cluster: str = "c") -> Episode:
         draw=draw,
         seed=draw,
         turns=(),
+        prompt_chars_cut=0,
         ending="claimed",
         reward=float(success),
         parts={},

@@ -52,6 +52,7 @@ def episode(
         draw=draw,
         seed=derive_seed(arm, name, draw),
         turns=(first, last),
+        prompt_chars_cut=0,
         ending="claimed" if parsed else "failed",
         reward=total,
         parts={"shaping": 0.1, "terminal": last.parts["terminal"]},

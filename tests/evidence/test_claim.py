@@ -98,6 +98,14 @@ def test_a_known_blocker_is_not_evaluable(before: list[Episode], after: list[Epi
     assert not re.search(r"\d", found.sentence)
 
 
+def test_notes_from_elsewhere_are_warnings_whatever_the_verdict(before: list[Episode], after: list[Episode]) -> None:
+    plain, noted = make_claim(before, after), make_claim(before, after, notes=("an alarm", "a cut"))
+    assert noted.warnings == (*plain.warnings, "an alarm", "a cut")
+    assert noted.model_copy(update={"warnings": plain.warnings}) == plain
+    barred = make_claim(before, after, after_suite="x" * 64, notes=("an alarm",))
+    assert barred.verdict == "NOT EVALUABLE" and barred.warnings == ("an alarm",)
+
+
 def test_under_six_clusters_a_claim_is_descriptive_only() -> None:
     found = make_claim(arm("base", 0.3, clusters=5), arm("trained", 0.9, clusters=5))
     assert (found.verdict, found.detail, found.p) == ("NO EVIDENCE", "descriptive only", None)

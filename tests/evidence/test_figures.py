@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any, cast
 
 import matplotlib as mpl
 import numpy as np
@@ -10,15 +11,25 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from assay.evaluation.report import checkpoint_row
+from assay.evaluation.best_of import best_of_items
+from assay.evaluation.checkpoints import checkpoint_row
+from assay.evidence.checkpoint_figure import checkpoint_progression
 from assay.evidence.claim import Claim
 from assay.evidence.comparison_figures import before_after_summary, reward_distribution
 from assay.evidence.differences import deltas
-from assay.evidence.figures import render
-from assay.evidence.training_figures import checkpoint_progression, reward_components, training_curve
+from assay.evidence.figures import look, render
+from assay.evidence.training_figures import reward_components, training_curve
 from assay.records import Episode
 from assay.seeds import rng
-from conftest import make_claim, make_report
+from assay.training.history import component_row
+from conftest import make_claim, make_plan, make_report
+from synthetic_structured import FLAGS, METRICS, PARTS, structured_arm
+
+
+class Structured:
+    """What a training's rows need to know of the structured task."""
+
+    parts, flags, metrics = PARTS, FLAGS, METRICS
 
 
 def words(figure: Figure) -> str:
@@ -80,6 +91,73 @@ def test_any_parts_and_flags_are_drawn() -> None:
     text = words(reward_components(frame))
     for word in ("exact", "valid", "n = 8 to 9", "missing (1)", "mean_n_steps: missing"):
         assert word in text
+
+
+def structured_components(n: int) -> pd.DataFrame:
+    """Return the rows of a training on structured output."""
+    arms = [structured_arm(f"step {k}", 0.2 + 0.6 * k / n, items=12, draws=2) for k in range(n)]
+    return pd.DataFrame([component_row(k, arm, cast(Any, Structured)) for k, arm in enumerate(arms)])
+
+
+def test_a_task_of_one_turn_shows_its_metrics_instead_of_its_turns() -> None:
+    figure = reward_components(structured_components(5))
+    assert [axes.get_title("left") for axes in figure.axes[2:]] == ["field_f1", "completion_chars"]
+    frame = structured_components(5)
+    frame["mean_n_steps"] = 2.0
+    assert [axes.get_title("left") for axes in reward_components(frame).axes[2:]] == ["Turns"]
+
+
+def test_every_part_and_flag_of_structured_output_has_a_look_of_its_own() -> None:
+    figure = reward_components(structured_components(5))
+    text = words(figure)
+    for name in (*PARTS, *FLAGS, "cumulative", "success", "parsed"):
+        assert name in text
+    for axes in figure.axes[:2]:
+        looks = [(line.get_color(), str(line.get_linestyle())) for line in axes.get_lines() if len(line.get_xdata())]
+        assert len(looks) == len(set(looks))
+
+
+def test_no_two_of_many_lines_look_alike() -> None:
+    looks = [tuple(map(str, look(k).values())) for k in range(49)]
+    assert len(set(looks)) == 49
+
+
+def test_rates_that_stay_at_zero_are_said_and_not_drawn_on_each_other() -> None:
+    text = words(reward_components(structured_components(5)))
+    assert "blocked: always 0" in text and "full_reward_but_wrong: always 0" in text
+    assert "exact: always 0" not in text
+
+
+def test_mean_best_of_k_and_greedy_are_lines_of_their_own(before: list[Episode], after: list[Episode]) -> None:
+    rows = []
+    for k, arm in enumerate((before, after)):
+        greedy = make_report([e for e in arm if e.draw == 0], draws=1, decoding="greedy")
+        best = best_of_items(arm, 4, "suite")
+        rows.append(checkpoint_row(make_report(arm), step=10 * k, fraction_done=k / 2, best=best, greedy=greedy))
+    figure = checkpoint_progression(pd.DataFrame(rows), 10)
+    ways = {"mean of the draws": "", "best of 4": "best_of_k_", "greedy": "greedy_"}
+    for axes, name in zip(figure.axes[:2], ("mean_reward", "success_rate"), strict=True):
+        drawn = {str(line.get_label()): list(line.get_ydata()) for line in axes.get_lines()}
+        for label, prefix in ways.items():
+            assert drawn[label] == [row[prefix + name] for row in rows]
+        assert drawn["best of 4"] != drawn["mean of the draws"] != drawn["greedy"]
+    assert "success_rate" not in [line.get_label() for line in figure.axes[2].get_lines()]
+
+
+def test_without_best_of_k_and_greedy_success_is_one_of_the_rates(before: list[Episode], after: list[Episode]) -> None:
+    figure = checkpoint_progression(checkpoints(before, after), 10)
+    assert len(figure.axes) == 2
+    assert "success_rate" in [line.get_label() for line in figure.axes[1].get_lines()]
+
+
+def test_a_label_with_many_values_is_left_to_the_tables() -> None:
+    arms = [[e.model_copy(update={"strata": e.strata | {"source": e.item_id}}) for e in structured_arm(a, s)] for a, s in
+            (("base", 0.3), ("trained", 0.8))]  # fmt: skip
+    found = make_claim(arms[0], arms[1], make_plan(secondary=(), guardrails={}))
+    first, second = make_report(arms[0]), make_report(arms[1])
+    figure = before_after_summary(found, first, second, deltas(arms[0], arms[1], list(first.measures), 0))
+    text = words(figure)
+    assert "source: 48 values, see the table" in text and "source item-001" not in text and "difficulty hard" in text
 
 
 def test_the_chosen_checkpoint_is_marked(before: list[Episode], after: list[Episode]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 from assay.errors import EvidenceError
@@ -65,11 +66,24 @@ def test_the_readme_block_holds_claim_strata_ladder_and_seeds(
         verdict=claim.verdict,
     )
     gaps = deltas(before, after, list(first.measures), 0)
-    text = readme_block(claim, first, second, gaps, baselines=players, seeds=[seed])
+    text = readme_block(claim, first, second, gaps, baselines=players, ends=("random", "oracle_channel"), seeds=[seed])
     assert claim.sentence in text and text.startswith("**IMPROVED.**")
     for word in ("tier=hard", "| oracle_channel |", "| random |", "| 7 | missing |"):
         assert word in text
-    assert text == readme_block(claim, first, second, gaps, baselines=players, seeds=[seed])
+    assert text == readme_block(claim, first, second, gaps, baselines=players, ends=("random", "oracle_channel"), seeds=[seed])
+
+
+def test_the_ends_of_the_ladder_and_further_tables_are_the_tasks_own(
+    before: list[Episode], after: list[Episode], claim: Claim
+) -> None:
+    first, second = make_report(before), make_report(after)
+    players = {"silent": make_report(arm("silent", 0.0)), "gold": make_report(arm("gold", 1.3))}
+    further = {"Prices by shop": pd.DataFrame({"shop": ["corner"], "price": [3]})}
+    text = readme_block(claim, first, second, {}, baselines=players, ends=("silent", "gold"), further=further)
+    assert "score: 0 = silent, 1 = gold" in text and "| corner | 3 |" in text and "Prices by shop:" in text
+    frame = ladder_frame(players, first, second, floor="silent", ceiling="gold")
+    scores = dict(zip(frame["player"], frame["normalised score"], strict=True))
+    assert (scores["silent"], scores["gold"]) == ("0.000", "1.000")
 
 
 def test_a_claim_that_is_not_evaluable_shows_no_tables(before: list[Episode], after: list[Episode]) -> None:
@@ -79,6 +93,6 @@ def test_a_claim_that_is_not_evaluable_shows_no_tables(before: list[Episode], af
 
 
 def test_without_floor_or_ceiling_the_score_is_missing(before: list[Episode], after: list[Episode]) -> None:
-    frame = ladder_frame({}, make_report(before), make_report(after))
+    frame = ladder_frame({}, make_report(before), make_report(after), floor="random", ceiling="oracle_channel")
     assert list(frame["normalised score"]) == ["missing", "missing"]
     assert list(frame["player"]) == ["policy before", "policy after"]

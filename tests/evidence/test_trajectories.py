@@ -89,3 +89,12 @@ def test_inline_text_stays_on_one_line(text: str) -> None:
 
 def test_a_lone_surrogate_becomes_writable() -> None:
     assert visible("\ud800").encode() == rb"\ud800"
+
+
+def test_a_cut_prompt_says_so_and_a_very_long_one_is_shortened() -> None:
+    whole, cut = (episode(0, 0, success=True).model_copy(update={"prompt_chars_cut": n}) for n in (0, 120))
+    name = whole.item_id
+    assert "Prompt:\n" in sample_trajectories([whole], [whole], rng(0), prompts={name: "Who?"})
+    assert "120 characters were cut to fit" in sample_trajectories([cut], [cut], rng(0), prompts={name: "Who?"})
+    long = sample_trajectories([whole], [whole], rng(0), prompts={name: "x" * 65_000})
+    assert "61000 characters left out" in long and len(long) < 20_000

@@ -30,7 +30,8 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, monkey
 
 @pytest.mark.parametrize(
     ("text", "word"),
-    [('{"a": NaN}', "NaN"), ('{"a": 1, "a": 2}', "duplicate"), ("{", "Expecting"), ("[" * 100_000, "recursion")],
+    [('{"a": NaN}', "NaN"), ('{"a": 1, "a": 2}', "duplicate"), ("{", "Expecting"), ("[" * 100_000, "deeper than 64"),
+     ('{"a": 1e400}', "beyond a double"), ('{"a": "\\ud800"}', "surrogate"), ("[" * 65 + "]" * 65, "deeper than 64")],
 )  # fmt: skip
 def test_what_is_not_strict_json_is_refused_with_its_line(tmp_path: Path, text: str, word: str) -> None:
     path = tmp_path / "x.jsonl"

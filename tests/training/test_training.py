@@ -10,16 +10,19 @@ import pytest
 import torch
 
 from assay.config import Params, TinyArchitecture, parse_params
-from assay.errors import TrainingError
-from assay.evaluation.rollout import play_baseline
-from assay.evaluation.suite import Suite, choose
+from assay.errors import TaskError, TrainingError
+from assay.evaluation.rollout import Rollout, play, play_baseline
+from assay.evaluation.suite import Play, Suite, choose
 from assay.policy import tiny
+from assay.policy.decoding import Decoding
 from assay.policy.dialogue import Dialogue
 from assay.policy.model import Policy
 from assay.storage.yaml import read_yaml
 from assay.tasks.collider import Collider, ColliderSettings, generate
+from assay.training import grpo
 from assay.training.grpo import Trained, chosen_step, item_order, save_adapter, train
-from assay.training.history import History, component_row
+from assay.training.history import History, Validation, component_row
+from assay.training.watch import Watch
 from tests.house import ROOT
 from tests.training.toy_task import Letters, items
 
@@ -37,7 +40,7 @@ def params(*, every: int = 2, **changes: Any) -> Params:
         # Dropout draws from torch's global generator while training: what validation does to it would show.
         "lora": raw["train"]["lora"] | {"dropout": 0.2},
     } | changes  # fmt: skip
-    raw["validation"] |= {"items": 2, "draws": 1, "every": every}
+    raw["validation"] |= {"items": 2, "draws": 1, "interval": every}
     return parse_params(raw)
 
 
@@ -53,12 +56,17 @@ def validation() -> Suite:
     return choose(ITEMS, 2, split="validation", draws=1, seed=0)
 
 
-def run(settings: Params) -> tuple[Trained, History]:
+def run(settings: Params, task: Letters = TASK, watch: Watch | None = None) -> tuple[Trained, History]:
     history = History()
     trained = train(
-        fresh_policy(), TASK, TASK, ITEMS, validation(), settings, history=history, on_step=lambda _: None
-    )
+        fresh_policy(), task, task, ITEMS, validation(), settings,
+        history=history, watch=watch or Watch(task), on_step=lambda _: None,
+    )  # fmt: skip
     return trained, history
+
+
+def with_last_checkpoint(settings: Params) -> Params:
+    return settings.model_copy(update={"claim": settings.claim.model_copy(update={"checkpoint_rule": "last"})})
 
 
 def equal(one: Trained, other: Trained) -> bool:
@@ -66,8 +74,7 @@ def equal(one: Trained, other: Trained) -> bool:
 
 
 def test_the_same_seed_twice_gives_the_same_adapter_and_logs() -> None:
-    settings = params()
-    settings = settings.model_copy(update={"claim": settings.claim.model_copy(update={"checkpoint_rule": "last"})})
+    settings = with_last_checkpoint(params())
     one, first = run(settings)
     other, second = run(settings)
     assert equal(one, other)
@@ -79,11 +86,73 @@ def test_the_same_seed_twice_gives_the_same_adapter_and_logs() -> None:
 
 
 def test_validating_more_often_does_not_change_training() -> None:
-    settings = params(every=1)
-    last = {"claim": settings.claim.model_copy(update={"checkpoint_rule": "last"})}
-    often, _ = run(settings.model_copy(update=last))
-    seldom, _ = run(params(every=2).model_copy(update=last))
+    often, _ = run(with_last_checkpoint(params(every=1)))
+    seldom, _ = run(with_last_checkpoint(params(every=2)))
     assert equal(often, seldom)
+
+
+@pytest.mark.parametrize("greedy_pass", ["left out", "draws random numbers"])
+def test_the_greedy_pass_does_not_change_training(monkeypatch: pytest.MonkeyPatch, greedy_pass: str) -> None:
+    settings = with_last_checkpoint(params(every=1))
+    whole, first = run(settings)
+    passes = []
+
+    def tampered(policy: Policy, task: Letters, plays: list[Play], decoding: Decoding, **rest: Any) -> list[Rollout]:
+        if decoding.temperature == 0.0:
+            passes.append(len(plays))
+            if greedy_pass == "left out":
+                return []
+            torch.rand(7)
+        return play(policy, task, plays, decoding, **rest)
+
+    monkeypatch.setattr(grpo, "play", tampered)
+    changed, second = run(settings)
+    assert passes == [2, 2, 2]
+    assert equal(whole, changed)
+    assert first.training_log == second.training_log
+    assert [v.sampled for v in first.validations] == [v.sampled for v in second.validations]
+
+
+def test_a_validation_holds_all_draws_and_one_greedy_pass_over_the_same_items() -> None:
+    _, history = run(params())
+    for _, sampled, greedy in history.validations:
+        assert [e.item_id for e in greedy] == [e.item_id for e in sampled] == [i.id for i in validation().items]
+        assert {e.draw for e in greedy} == {0}
+    first = history.validations[0]
+    assert [e.seed for e in first.sampled] == [e.seed for e in first.greedy]
+    assert [e.turns for e in first.sampled] != [e.turns for e in first.greedy]
+
+
+def test_an_alarm_is_kept_with_its_first_step_its_number_and_its_worst() -> None:
+    task = Letters(alarms={"early": 0.0})
+    watch = Watch(task)
+    _, history = run(params(), task, watch)
+    rates = [row["early_rate"] for row in history.reward_components]
+    batches = next(fact for fact in watch.facts() if fact.source == "batch")
+    assert batches.first_step == 1 and batches.times == 2
+    assert batches.worst.rate == max(rates) and batches.worst_step == 1 + rates.index(max(rates))
+    assert (batches.worst.flag, batches.worst.threshold, batches.worst.n) == ("early", 0.0, 8)
+    assert {fact.source for fact in watch.facts()} <= {"batch", "validation", "greedy validation"}
+    assert len({(fact.source, fact.worst.flag) for fact in watch.facts()}) == len(watch.facts())
+
+
+def test_prompts_are_cut_in_training_and_validation_alike() -> None:
+    task = Letters(max_prompt_tokens=6)
+    watch = Watch(task)
+    _, history = run(params(), task, watch)
+    assert set(watch.cuts) == watch.items and set(watch.cuts.values()) == {1}
+    for _, sampled, greedy in history.validations:
+        assert {e.prompt_chars_cut for e in [*sampled, *greedy]} == {1}
+
+
+def test_a_prompt_that_is_too_long_is_refused_before_the_first_step() -> None:
+    history = History()
+    with pytest.raises(TaskError, match="at most 3 tokens"):
+        train(
+            fresh_policy(), Letters(max_prompt_tokens=3), TASK, ITEMS, validation(), params(),
+            history=history, watch=Watch(TASK), on_step=lambda _: None,
+        )  # fmt: skip
+    assert not history.validations
 
 
 def test_the_log_has_the_promised_columns_and_a_kl_even_without_a_kl_term() -> None:
@@ -93,7 +162,7 @@ def test_the_log_has_the_promised_columns_and_a_kl_even_without_a_kl_term() -> N
     ]  # fmt: skip
     assert [row["step"] for row in history.training_log] == [1, 2]
     assert all(row["kl"] >= 0 for row in history.training_log)
-    assert [step for step, _ in history.validations] == [0, 2]
+    assert [step for step, _, _ in history.validations] == [0, 2]
     assert "wall_time_s" in history.observed[0]
     assert not any("time" in name for row in history.train_log for name in row)
 
@@ -125,8 +194,10 @@ def test_the_checkpoint_rule_takes_the_best_validation_reward_and_the_earlier_on
     _, history = run(params())
     episode = history.validations[0][1][0]
     better = episode.model_copy(update={"reward": episode.reward + 1})
-    assert chosen_step([(0, [episode]), (5, [better]), (10, [better])], "best_validation_reward") == 5
-    assert chosen_step([(0, [better]), (5, [episode])], "last") == 5
+    worse = Validation(0, [episode], [better])
+    tie = [worse, Validation(5, [better], [episode]), Validation(10, [better], [better])]
+    assert chosen_step(tie, "best_validation_reward") == 5
+    assert chosen_step([Validation(0, [better], [better]), Validation(5, [episode], [episode])], "last") == 5
 
 
 def test_a_rate_whose_question_never_arose_is_missing_not_zero() -> None:

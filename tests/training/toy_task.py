@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from assay.tasks.protocol import Baseline, Item, Message, Step, Verdict
+from assay.tasks.protocol import Baseline, Item, Message, Oddity, Step, Verdict
 
 WORDS = ("a", "b", "c", "d", "e", "f", "g", "h")
 
@@ -20,9 +21,22 @@ class Letters:
     parts: Mapping[str, Any] = {"terminal": "outcome"}
     flags: tuple[str, ...] = ("early",)
     metrics: tuple[str, ...] = ()
+    floor = ceiling = "nobody"
+
+    def __init__(self, alarms: Mapping[str, float] | None = None, max_prompt_tokens: int | None = None) -> None:
+        self.alarms = alarms or {}
+        self.max_prompt_tokens = max_prompt_tokens
 
     def item(self, row: Mapping[str, Any]) -> Item:
         return Item(row["id"], row["id"], {}, row["prompt"], None)
+
+    def oddities(self, row: Mapping[str, Any]) -> Sequence[Oddity]:
+        return ()
+
+    def shortened(self, item: Item, chars: int) -> Item | None:
+        if chars >= len(item.public):
+            return None
+        return replace(item, public=item.public[chars:], chars_cut=item.chars_cut + chars)
 
     def start(self, item: Item, world_seed: int) -> tuple[list[Message], Any]:
         return [{"role": "user", "content": item.public}], ""

@@ -1,17 +1,16 @@
-"""What data these are: digests of files and records, and an audit of every record."""
+"""What data these are: digests of records and files, whatever the folder they lie in and the order they stand in."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import Field
 
+from assay.dataset.source import Entry, Kept, Source
 from assay.errors import DataError
 from assay.records import Record
 from assay.storage.json import digest
-from assay.tasks.protocol import Item, Task
 
 
 class SplitFingerprint(Record):
@@ -19,92 +18,89 @@ class SplitFingerprint(Record):
 
     file_sha256: str
     records_sha256: str = Field(description="over the sorted digests of the canonical records; order does not matter")
-    n_records: int = Field(ge=0)
+    n_records: int = Field(ge=0, description="without those left out")
     strata: dict[str, dict[str, int]] = Field(description="records by label and value")
+    dropped: list[int] = Field(description="numbers of the lines that the audit left out; later stages skip just these")
 
 
 class Fingerprint(Record):
     """A whole dataset."""
 
     task: str
-    dataset_sha256: str = Field(description="over the splits' names and records_sha256")
+    dataset_sha256: str = Field(description="over the splits' names and records_sha256, and the blocklist if there is one")
     splits: dict[str, SplitFingerprint]
+    schemas: dict[str, str] = Field(description="sha256 of every schema file that a record reaches, by path in the project")
+    blocklist: str | None = Field(description="sha256 of the file of blocked terms; null: none is set")
+    cached: dict[str, str] | None = Field(description="sha256 of every file of the verified copy; null: none is kept")
 
 
-class Audit(Record):
-    """Counts of what is odd in a dataset, and the first few of each kind."""
-
-    n_records: int
-    n_duplicate_ids: int = Field(description="ids met more than once inside a split")
-    n_leaks: int = Field(description="clusters met in more than one split")
-    first_duplicates: list[str]
-    first_leaks: list[str]
+def records_sha256(entries: Iterable[Entry]) -> str:
+    """Return the digest of some records, in whatever order they come."""
+    return digest(sorted(entry.digest for entry in entries))
 
 
-def fingerprint(task: Task, files: Mapping[str, tuple[str, Sequence[Mapping[str, Any]]]]) -> Fingerprint:
-    """Return the fingerprint of a dataset; every row is read by the task, which refuses broken ones.
+def dataset_sha256(records: Mapping[str, str], blocklist: str | None) -> str:
+    """Return the digest of a dataset from those of its splits' records and of its blocklist."""
+    whole: list[list[str]] = [[name, value] for name, value in sorted(records.items())]
+    # Which terms are blocked decides what an answer earns, as golds do.
+    return digest(whole if blocklist is None else [*whole, ["blocklist", blocklist]])
+
+
+def schema_sums(entries: Iterable[Entry]) -> dict[str, str]:
+    """Return the sha256 of every schema file the records reach, by its label."""
+    closures = {id(entry.closure): entry.closure for entry in entries if entry.closure is not None}
+    return dict(sorted((file.label, file.sha256) for closure in closures.values() for file in closure.files))
+
+
+def fingerprint(
+    task: str,
+    sources: Mapping[str, Source],
+    kept: Mapping[str, Sequence[Kept]],
+    dropped: Mapping[str, list[int]],
+    blocklist: str | None,
+) -> Fingerprint:
+    """Return the fingerprint of a dataset after its audit, not yet cached.
 
     Args:
-        task: Reads rows.
-        files: By split name: sha256 of the file, and its rows.
-
-    Raises:
-        TaskError: A row is broken.
+        task: Name of the task.
+        sources: The data files by split.
+        kept: The records that remain.
+        dropped: Numbers of the lines that are left out.
+        blocklist: sha256 of the file of blocked terms.
     """
     splits = {}
-    for name, (file_sha256, rows) in sorted(files.items()):
-        items = [task.item(row) for row in rows]
+    for name, source in sorted(sources.items()):
         strata: dict[str, Counter[str]] = {}
-        for item in items:
-            for label, value in item.strata.items():
+        for member in kept[name]:
+            for label, value in member.item.strata.items():
                 strata.setdefault(label, Counter())[value] += 1
         splits[name] = SplitFingerprint(
-            file_sha256=file_sha256,
-            records_sha256=digest(sorted(digest(row) for row in rows)),
-            n_records=len(rows),
+            file_sha256=source.reading.file_sha256,
+            records_sha256=records_sha256(member.entry for member in kept[name]),
+            n_records=len(kept[name]),
             strata={label: dict(sorted(counts.items())) for label, counts in sorted(strata.items())},
+            dropped=dropped[name],
         )
-    whole = digest([[name, split.records_sha256] for name, split in splits.items()])
-    return Fingerprint(task=task.name, dataset_sha256=whole, splits=splits)
-
-
-def audit(items: Mapping[str, Sequence[Item]]) -> Audit:
-    """Return what is odd: ids repeated inside a split, clusters shared between splits."""
-    duplicates: list[str] = []
-    homes: dict[str, set[str]] = {}
-    for split, members in sorted(items.items()):
-        counts = Counter(item.id for item in members)
-        duplicates += [f"{split}: {name}" for name, count in counts.items() if count > 1]
-        for item in members:
-            homes.setdefault(item.cluster, set()).add(split)
-    leaks = sorted(f"{name}: {', '.join(sorted(found))}" for name, found in homes.items() if len(found) > 1)
-    return Audit(
-        n_records=sum(len(members) for members in items.values()),
-        n_duplicate_ids=len(duplicates),
-        n_leaks=len(leaks),
-        first_duplicates=sorted(duplicates)[:5],
-        first_leaks=leaks[:5],
+    return Fingerprint(
+        task=task,
+        dataset_sha256=dataset_sha256({name: split.records_sha256 for name, split in splits.items()}, blocklist),
+        splits=splits,
+        schemas=schema_sums(member.entry for members in kept.values() for member in members),
+        blocklist=blocklist,
+        cached=None,
     )
 
 
-def enforce(found: Fingerprint, checked: Audit, expected_sha256: str | None, where: str) -> None:
-    """Refuse a dataset that is not the expected one, or whose splits are not apart.
+def enforce(found: Fingerprint, expected_dataset_sha256: str | None, where: str) -> None:
+    """Refuse a dataset that is not the expected one.
 
     Raises:
-        DataError: Wrong digest, duplicate ids or leaks between splits.
+        DataError: Another digest.
     """
-    if checked.n_duplicate_ids or checked.n_leaks:
-        first = (checked.first_duplicates + checked.first_leaks)[0]
+    if expected_dataset_sha256 is not None and found.dataset_sha256 != expected_dataset_sha256:
         raise DataError(
-            "splits without duplicates and leaks",
-            found=f"{checked.n_duplicate_ids} duplicate ids, {checked.n_leaks} leaks (first: {first})",
-            where=where,
-            fix="generate the data again: ./run assay make-data",
-        )
-    if expected_sha256 is not None and found.dataset_sha256 != expected_sha256:
-        raise DataError(
-            f"dataset {expected_sha256[:16]}… (dataset.expected_sha256)",
+            f"dataset {expected_dataset_sha256[:16]}… (dataset.expected_dataset_sha256)",
             found=f"{found.dataset_sha256[:16]}…",
             where=where,
-            fix="restore the data with git checkout, or set dataset.expected_sha256 to the new digest on purpose",
+            fix="restore the data with git checkout, or set dataset.expected_dataset_sha256 to the new digest on purpose",
         )

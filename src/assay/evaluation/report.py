@@ -230,21 +230,3 @@ def report_on(
         episodes, policy_digest=policy_digest, suite_digest=suite.digest, split=suite.split, decoding=decoding,
         draws=suite.draws, rng=labelled_rng("report", suite.digest),
     )  # fmt: skip
-
-
-def checkpoint_row(report: Report, *, step: int, fraction_done: float) -> dict[str, float | int | None]:
-    """Return one row of checkpoint_evals.csv, keys in column order; `<column>_low` and `_high` follow the values.
-
-    Values: step, fraction_done, episodes, mean_reward, success_rate, then `<x>_acc` and the other flags, median_reward,
-    parsed_rate, truncated_rate, mean_n_steps, mean_tokens, mean_tokens_per_completion. Undefined values are None.
-    """
-    kept = [name for name in report.measures if "." not in name and name != "median_reward"]
-    kept.insert(kept.index("parsed_rate"), "median_reward")
-    row: dict[str, float | int | None] = {"step": step, "fraction_done": fraction_done, "episodes": report.n_episodes}
-    row |= {column_name(name): report.measures[name].value for name in kept}
-    for name in kept:
-        row |= {
-            f"{column_name(name)}_low": report.measures[name].low,
-            f"{column_name(name)}_high": report.measures[name].high,
-        }
-    return row

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from assay.evaluation.openings import Opening, open_item
 from assay.evaluation.suite import Play
 from assay.policy.decoding import Decoding
 from assay.policy.engine import Completion, Session, evaluating
@@ -40,6 +41,7 @@ class _Running:
     play: Play
     state: Any
     prompt_ids: list[int]
+    chars_cut: int
     ids: list[int] = field(default_factory=list)
     mask: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -61,7 +63,7 @@ class _Running:
         self.logprobs += [0.0] * len(reply)
 
     def finish(self, task: Task) -> Rollout:
-        episode = _episode(task, self.play, self.state, self.turns, str(self.ending))
+        episode = _episode(task, self.play, self.state, self.turns, str(self.ending), self.chars_cut)
         return Rollout(episode, self.prompt_ids, self.ids, self.mask, self.logprobs)
 
 
@@ -73,13 +75,13 @@ def _turn(step: Step, text: str, n_tokens: int, truncated: bool, prompt_digest: 
     )  # fmt: skip
 
 
-def _episode(task: Task, play: Play, state: Any, turns: Sequence[Turn], ending: str) -> Episode:
+def _episode(task: Task, play: Play, state: Any, turns: Sequence[Turn], ending: str, chars_cut: int) -> Episode:
     verdict = task.judge(state)
     parts = {name: sum(turn.parts.get(name, 0.0) for turn in turns) for name in task.parts}
     return Episode(
         item_id=play.item.id, cluster=play.item.cluster, strata=dict(play.item.strata), draw=play.draw, seed=play.seed,
-        turns=tuple(turns), ending=ending, reward=sum(parts.values()), parts=parts, success=verdict.success,
-        flags=dict(verdict.flags), metrics=dict(verdict.metrics),
+        turns=tuple(turns), prompt_chars_cut=chars_cut, ending=ending, reward=sum(parts.values()), parts=parts,
+        success=verdict.success, flags=dict(verdict.flags), metrics=dict(verdict.metrics),
     )  # fmt: skip
 
 
@@ -110,14 +112,13 @@ def play(
 def _play_batch(policy: Policy, task: Task, plays: Sequence[Play], decoding: Decoding) -> list[Rollout]:
     dialogue = policy.dialogue
     running: list[_Running] = []
-    openings: dict[tuple[str, int], tuple[list[int], Any]] = {}
+    openings: dict[tuple[str, int], Opening] = {}
     for each in plays:
         key = (each.item.id, each.world_seed)
         if key not in openings:
-            messages, state = task.start(each.item, each.world_seed)
-            openings[key] = (dialogue.opening(messages), state)
-        prompt_ids, state = openings[key]
-        running.append(_Running(each, state, prompt_ids))
+            openings[key] = open_item(task, dialogue, each.item, each.world_seed)
+        opened = openings[key]
+        running.append(_Running(each, opened.state, opened.prompt_ids, opened.chars_cut))
     session = Session(
         policy.model, [r.prompt_ids for r in running], [r.play.seed for r in running], decoding,
         eos_id=dialogue.eos_id, pad_id=policy.pad_id,
@@ -155,5 +156,5 @@ def play_baseline(task: Task, player: Baseline, plays: Sequence[Play], name: str
             step = task.step(state, text)
             turns.append(_turn(step, text, 0, False, ""))
             state, ending = step.state, step.ending
-        episodes.append(_episode(task, each, state, turns, ending))
+        episodes.append(_episode(task, each, state, turns, ending, 0))
     return episodes

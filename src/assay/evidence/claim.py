@@ -123,11 +123,13 @@ def compare(
     rng: np.random.Generator,
     base_again: Sequence[Episode] | None = None,
     blockers: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> Claim:
     """Return the claim that the episodes support under the plan; what cannot be compared becomes NOT EVALUABLE.
 
-    `blockers` are reasons known elsewhere (a leak, an unacknowledged red alarm). `base_again` holds further base draws
-    for the A/A control; without it the base's draws are split in two halves. Episode order does not matter.
+    `blockers` are reasons known elsewhere (a leak, an edited plan); `notes` are warnings known elsewhere (alarms, cut
+    prompts), shown whatever the verdict. `base_again` holds further base draws for the A/A control;
+    without it the base's draws are split in two halves. Episode order does not matter.
 
     Raises:
         EvidenceError: the plan's primary metric is not a rate.
@@ -149,7 +151,7 @@ def compare(
     if barred:
         stops = [*barred, *stops]
         reason, sentence = "; ".join(text for _, text in stops), not_evaluable_sentence(split, [k for k, _ in stops])
-        return Claim(**head, **_NOTHING, reason=reason, sentence=sentence)
+        return Claim(**head, **(_NOTHING | {"warnings": tuple(notes)}), reason=reason, sentence=sentence)
 
     def found(name: str, role: str) -> Comparison:
         return compare_measure(before, after, name, labelled_rng(seed, role, name))
@@ -186,7 +188,7 @@ def compare(
         detail=detail,
         reason=reason,
         sentence=sentence,
-        warnings=warnings(primary, plan, detectable, control, guardrails, (before_policy, after_policy)),
+        warnings=(*warnings(primary, plan, detectable, control, guardrails, (before_policy, after_policy)), *notes),
         before=_arm(before, measure),
         after=_arm(after, measure),
         difference=primary.difference,

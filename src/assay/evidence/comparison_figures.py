@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from assay.evidence.differences import measure_of_primary
 from assay.evidence.figures import AFTER, BEFORE, GREY, legend, new_figure, say_missing, styled
 from assay.evidence.wording import p_text, split_word
 from assay.records import Episode, Interval
+
+MOST_VALUES = 12  # of one label; a figure with a row for each of two hundred would show none of them
 
 
 def _point(axes: Axes, y: float, found: Interval | None, scale: float, colour: str, marker: str, label: str) -> None:
@@ -45,8 +48,9 @@ def before_after_summary(
 ) -> Figure:
     """Return both arms with 95 % intervals and, beside them, the paired differences: primary, its strata, other rates.
 
-    `gaps` are paired differences by measure. Baselines are short lines across the row of the primary metric. A claim
-    that is not evaluable gives a figure that says so and shows no number.
+    A label with more than 12 values is left to the tables, and the figure says so. `gaps` are paired differences by
+    measure. Baselines are short lines across the row of the primary metric. A claim that is not evaluable gives a figure
+    that says so and shows no number.
     """
     measure = measure_of_primary(claim.plan.primary)
     if claim.verdict == "NOT EVALUABLE":
@@ -54,7 +58,8 @@ def before_after_summary(
         say_missing(panels[0], "NOT EVALUABLE; before against after")
         return figure
     rates = [name for name in before.measures if is_rate(name) and name != measure]
-    strata = list(claim.strata)
+    counts = Counter(name.partition("=")[0] for name in claim.strata)
+    strata = [name for name in claim.strata if counts[name.partition("=")[0]] <= MOST_VALUES]
     rows = [measure, *strata, *rates]
     figure, panels = new_figure(1, 2, width=11.5, height=1.9 + 0.42 * len(rows), ratios=[1.35, 1])
     for k, name in enumerate(rows):
@@ -78,6 +83,9 @@ def before_after_summary(
     shown = [measure, *(f"  {name.replace('=', ' ')}" for name in strata), *rates]
     _names(panels[0], shown)
     _names(panels[1], [""] * len(rows))
+    for label, count in counts.items():
+        if count > MOST_VALUES:
+            panels[0].plot([], [], " ", label=f"{label}: {count} values, see the table")
     panels[0].set_xlim(-3, 103)
     panels[0].set_xlabel("% of episodes, 95 % interval")
     panels[0].set_title(f"{split_word(claim.split)}, {claim.decoding}: {before.n_items} items, K = {claim.draws}")

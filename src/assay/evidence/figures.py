@@ -94,6 +94,13 @@ def _two_decimals(path: re.Match[bytes]) -> bytes:
     return re.sub(rb"-?\d+\.\d{3,}", lambda number: b"%.2f" % float(number[0]), path[0])
 
 
+def look(k: int) -> dict[str, Any]:
+    """Return colour, line style and marker of the k-th line of a panel; no two of the first 49 look alike."""
+    n = len(PALETTE)
+    turned = (k + k // n) % n  # beyond one round a colour comes with another line and marker
+    return {"color": PALETTE[k % n], "ls": LINES[turned], "marker": MARKERS[turned]}
+
+
 def say_missing(axes: Axes, what: str) -> None:
     """Write that data are missing into an empty panel, and take away scales that would suggest values."""
     axes.text(0.5, 0.5, f"{what}: missing", transform=axes.transAxes, ha="center", va="center", color=GREY)

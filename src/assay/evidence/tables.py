@@ -154,7 +154,7 @@ def normalised_score(policy: float | None, floor: float | None, ceiling: float |
 
 
 def ladder_frame(
-    baselines: Mapping[str, Report], before: Report, after: Report, *, floor: str = "random", ceiling: str = "oracle_channel"
+    baselines: Mapping[str, Report], before: Report, after: Report, *, floor: str, ceiling: str
 ) -> pd.DataFrame:
     """Return all players by mean reward, lowest first: player, mean reward, success, normalised score (of reward).
 
@@ -208,13 +208,16 @@ def readme_block(
     gaps: Mapping[str, Interval],
     *,
     baselines: Mapping[str, Report] | None = None,
+    ends: tuple[str, str] | None = None,
+    further: Mapping[str, pd.DataFrame] | None = None,
     seeds: Sequence[SeedResult] = (),
     greedy: tuple[Report, Report] | None = None,
 ) -> str:
     """Return the generated Markdown of the README: verdict, sentence, warnings, then the tables; ends with a newline.
 
-    `gaps` are the paired differences by measure (see `evidence.differences.deltas`). Where the claim is not evaluable
-    only verdict, sentence and warnings are written.
+    `gaps` are the paired differences by measure (see `evidence.differences.deltas`). `ends` are the baselines that score
+    0 and 1; without them no baseline is shown. `further` maps captions to tables of the task's own. Where the claim is
+    not evaluable only verdict, sentence and warnings are written.
     """
     blocks = [f"**{claim.verdict}.** {visible(claim.sentence)}"]
     if claim.warnings:
@@ -233,9 +236,12 @@ def readme_block(
             f"{claim.plan.primary} by stratum (exploratory):",
             markdown_table(strata_frame(claim, before, after)),
         ]
-    if baselines:
-        text = "Players on the same suite (score: 0 = random, 1 = oracle, by mean reward):"
-        blocks += [text, markdown_table(ladder_frame(baselines, before, after))]
+    for caption, frame in (further or {}).items():
+        blocks += [f"{caption}:", markdown_table(frame)]
+    if baselines and ends is not None:
+        floor, ceiling = ends
+        text = f"Players on the same suite (score: 0 = {floor}, 1 = {ceiling}, by mean reward):"
+        blocks += [text, markdown_table(ladder_frame(baselines, before, after, floor=floor, ceiling=ceiling))]
     if seeds:
         changes = [found.difference.value for found in seeds if found.difference.value is not None]
         middle = signed(float(np.median(changes)), 100) if changes else MISSING

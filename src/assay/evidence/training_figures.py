@@ -1,4 +1,4 @@
-"""Figures of one training run: its curve, its reward parts, its checkpoints. Missing values are drawn as missing."""
+"""Figures of one training run: its curve and its reward parts. Missing values are drawn as missing."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from matplotlib.figure import Figure
 from assay.evidence.figures import (
     AFTER,
     BEFORE,
-    GREY,
-    LINES,
-    MARKERS,
     PALETTE,
     column,
     legend,
+    look,
     mark_gaps,
     new_figure,
     say_missing,
@@ -85,27 +83,35 @@ def _lines(axes: Axes, frame: pd.DataFrame, names: list[str], title: str, unit: 
     axes.set_xlabel("optimizer step")
     axes.set_ylabel(unit)
     x = frame["step"].to_numpy(np.float64)
-    drawn = 0
-    for k, name in enumerate(names):
+    drawn, zero = 0, [name for name in names if always_zero(frame, name)]
+    for k, name in enumerate(name for name in names if name not in zero):
         y, label = column(frame, name), name.removeprefix("mean_").removesuffix(strip)
         if y is None:
             axes.plot([], [], " ", label=f"{label}: missing")
             continue
         drawn += 1
-        colour = PALETTE[k % len(PALETTE)]
-        mark: dict[str, Any] = {"marker": MARKERS[k % len(MARKERS)], "markevery": max(1, len(x) // 8), "ms": 4}
+        style: dict[str, Any] = look(k) | {"markevery": max(1, len(x) // 8), "ms": 4}
         if len(x) >= SMOOTH_FROM:
-            axes.plot(x, y, color=colour, lw=0.6, alpha=0.35)
-            axes.plot(x, _smooth(y), color=colour, ls=LINES[k % len(LINES)], label=label, **mark)
+            axes.plot(x, y, color=style["color"], lw=0.6, alpha=0.35)
+            axes.plot(x, _smooth(y), label=label, **style)
         else:
-            axes.plot(x, y, color=colour, ls=LINES[k % len(LINES)], label=label, **mark)
+            axes.plot(x, y, label=label, **style)
         mark_gaps(axes, x, y)
-    if not drawn:
+    for name in zero:
+        axes.plot([], [], " ", label=f"{name.removeprefix('mean_').removesuffix(strip)}: always 0")
+    if not drawn and not zero:
         say_missing(axes, unit)
     legend(axes, columns=3, below=True)
 
 
-def _size(n: Values | None) -> str:
+def always_zero(frame: pd.DataFrame, name: str) -> bool:
+    """Return whether a column is known everywhere and 0; several such lines would hide each other."""
+    y = column(frame, name)
+    return y is not None and bool((y == 0).all())
+
+
+def size_text(n: Values | None) -> str:
+    """Return how many observations stand behind each point, in words."""
     if n is None:
         return "n missing"
     low, high = f"{np.nanmin(n):.0f}", f"{np.nanmax(n):.0f}"
@@ -114,64 +120,28 @@ def _size(n: Values | None) -> str:
 
 @styled
 def reward_components(frame: pd.DataFrame) -> Figure:
-    """Return reward parts, rates and turns over optimizer steps.
+    """Return reward parts, rates and turns over optimizer steps; for a task of one turn its metrics instead of turns.
 
-    `frame` has the columns of reward_components.csv: step, n, then `mean_<part>` and `<flag>_rate` in any number.
+    `frame` has the columns of reward_components.csv: step, n, then `mean_<part>`, `<flag>_rate` and `metric.<name>` in
+    any number.
     """
     parts = [name for name in frame.columns if name.startswith("mean_") and name != "mean_n_steps"]
     rates = [name for name in frame.columns if name.endswith("_rate")]
     figure, panels = new_figure(1, 3, width=13.0, height=4.2, ratios=[1, 1, 0.75])
     n = column(frame, "n")
     smooth = f"; bold: mean of {_window(len(frame))} steps" if len(frame) >= SMOOTH_FROM else ""
-    _lines(panels[0], frame, parts, f"Reward parts, {_size(n)} a step{smooth}", "mean reward per episode", "")
+    _lines(panels[0], frame, parts, f"Reward parts, {size_text(n)} a step{smooth}", "mean reward per episode", "")
     _lines(panels[1], frame, rates, "Rates", "share of episodes", "_rate")
     panels[1].set_ylim(-0.03, 1.03)
-    _curve(panels[2], frame, "mean_n_steps", BEFORE, "Turns", "mean turns per episode")
+    metrics, turns = [name for name in frame.columns if name.startswith("metric.")], column(frame, "mean_n_steps")
+    if not metrics or turns is None or not (turns == 1).all():
+        _curve(panels[2], frame, "mean_n_steps", BEFORE, "Turns", "mean turns per episode")
+        return figure
+    place = panels[2].get_subplotspec()
+    assert place is not None
+    panels[2].remove()
+    grid = place.subgridspec(len(metrics), 1)
+    for k, name in enumerate(metrics):
+        short = name.removeprefix("metric.")
+        _curve(figure.add_subplot(grid[k, 0]), frame, name, PALETTE[k % len(PALETTE)], short, "mean per episode")
     return figure
-
-
-@styled
-def checkpoint_progression(frame: pd.DataFrame, chosen_step: int | None) -> Figure:
-    """Return mean reward and rates over checkpoints with 95 % intervals; the chosen checkpoint is marked.
-
-    `frame` has the columns of checkpoint_evals.csv; rates are `success_rate`, `<x>_acc` and other `<flag>_rate`.
-    """
-    # Truncation stays in the table: an eighth line would have to share a colour.
-    rates = [n for n in frame.columns if n.endswith(("_rate", "_acc")) and n != "truncated_rate"]
-    figure, panels = new_figure(1, 2, width=11.0, height=4.4, ratios=[1, 1.25])
-    n = column(frame, "episodes")
-    spread = np.ptp(frame["step"].to_numpy(np.float64)) if len(frame) else 0.0
-    for axes, names, title, unit in (
-        (panels[0], ["mean_reward"], f"Validation reward, {_size(n)} each", "reward per episode, 95 % interval"),
-        (panels[1], rates, f"Validation rates, {_size(n)} each", "share of episodes, 95 % interval"),
-    ):
-        axes.set_title(title)
-        axes.set_xlabel("optimizer step")
-        axes.set_ylabel(unit)
-        for k, name in enumerate(names):
-            shift = (k - (len(names) - 1) / 2) * 0.006 * spread
-            _with_interval(axes, frame, name, k, shift)
-        if chosen_step is not None:
-            axes.axvline(chosen_step, color="black", lw=1.2, ls=":", label=f"chosen: step {chosen_step}", zorder=1)
-    panels[1].set_ylim(-0.03, 1.03)
-    legend(panels[0])
-    handles, labels = panels[1].get_legend_handles_labels()
-    panels[1].legend(handles, labels, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8.5)
-    return figure
-
-
-def _with_interval(axes: Axes, frame: pd.DataFrame, name: str, k: int, shift: float) -> None:
-    y = column(frame, name)
-    if y is None:
-        axes.plot([], [], " ", label=f"{name}: missing")
-        return
-    x = frame["step"].to_numpy(np.float64) + shift
-    colour, nothing = PALETTE[k % len(PALETTE)], np.full(len(x), np.nan)
-    axes.plot(x, y, color=colour, ls=LINES[k % len(LINES)], marker=MARKERS[k % len(MARKERS)], ms=4.5, label=name)
-    low, high = (column(frame, f"{name}_{end}") for end in ("low", "high"))
-    low, high = (nothing if end is None else end for end in (low, high))
-    axes.vlines(x, low, high, color=colour, lw=1.3, alpha=0.75)
-    bare = np.isfinite(y) & ~(np.isfinite(low) & np.isfinite(high))
-    if bare.any():
-        axes.plot(x[bare], y[bare], "o", mfc="none", mec=GREY, ms=9, label="interval missing")
-    mark_gaps(axes, x, y)

@@ -134,8 +134,8 @@ def sample_trajectories(
 ) -> str:
     """Return sample_trajectories.md: chosen pairs with a table of facts, then every turn of both episodes.
 
-    `prompts` gives the opening prompt by item id; where it is not given the page says that it is not shown. Only turns
-    that did not decide an episode are ever shortened, beyond 4,000 characters, and say so.
+    `prompts` gives the whole opening prompt by item id; where it is not given the page says that it is not shown. Only
+    prompts and turns that did not decide an episode are ever shortened, beyond 4,000 characters, and say so.
     """
     pairs = choose_pairs(before, after, rng, n_random=n_random, n_each=n_each)
     blocks = [
@@ -151,6 +151,8 @@ def sample_trajectories(
         rows = [f"| {inline(f)} | {inline(x)} | {inline(y)} |" for f, x, y in summary_rows(pair)]
         blocks.append("\n".join(["| | before | after |", "| --- | --- | --- |", *rows]))
         prompt = (prompts or {}).get(pair.before.item_id)
-        blocks.append("Prompt: not shown." if prompt is None else "Prompt:\n\n" + fenced(prompt))
+        cut = pair.before.prompt_chars_cut
+        head = f"Prompt (of which {cut} characters were cut to fit):" if cut else "Prompt:"
+        blocks.append("Prompt: not shown." if prompt is None else f"{head}\n\n{fenced(shortened(prompt))}")
         blocks += [_episode("Before", pair.before), _episode("After", pair.after)]
     return "\n\n".join(blocks) + "\n"

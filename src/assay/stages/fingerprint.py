@@ -2,42 +2,50 @@
 
 from __future__ import annotations
 
-from assay.console import say
-from assay.dataset.checksums import check_sums, parse_sums
-from assay.dataset.fingerprint import audit, enforce, fingerprint
-from assay.errors import DataError
+from collections.abc import Mapping
+
+from assay.console import complain, say
+from assay.dataset import cache, drift
+from assay.dataset.audit import Audit, Audited, audit
+from assay.dataset.checksums import SUMS, check_sums, covered, parse_sums
+from assay.dataset.fingerprint import Fingerprint, enforce, fingerprint
+from assay.dataset.reading import MAX_FILE_BYTES
+from assay.dataset.refusal import refuse_unusable, require_records
+from assay.dataset.schema_files import SchemaFiles
+from assay.dataset.source import Source, load
+from assay.dataset.verified import require
+from assay.errors import RecordError
 from assay.evaluation.suite import choose
 from assay.evidence.plan import ClaimPlan
-from assay.stages.inputs import rows, task_of
+from assay.stages.inputs import blocklist_of, task_with
 from assay.stages.project import RESULTS, Project
-from assay.storage.files import read_bytes, read_text, sha256_bytes
-from assay.storage.json import write_json
+from assay.storage.files import read_text, sha256_bytes
+from assay.storage.foreign import inside, listing, sha256_capped
+from assay.storage.json import read_record, write_json
 
 READS = ("${dataset.root}",)
 WRITES = (f"{RESULTS}/fingerprint.json", f"{RESULTS}/audit.json", f"{RESULTS}/claim_plan.json")
+INDICES = ".scratch/fingerprint"
 
 
 def run(project: Project) -> None:
-    """Verify the data against their checksums, fingerprint and audit them, fix the claim."""
+    """Verify the data against their checksums, audit and fingerprint them, fix the claim."""
     params = project.params
     root = params.dataset.root
-    fix = f"restore the data: git checkout -- {root}"
-    sums = parse_sums(read_text(project.data("SHA256SUMS"), fix=fix), f"{root}/SHA256SUMS")
-    contents = {path.name: read_bytes(path, fix=fix) for path in sorted(project.data("").glob("*.jsonl"))}
-    check_sums({name: sha256_bytes(content) for name, content in contents.items()}, sums, root)
-    task = task_of(project)
-    files = {
-        name.removesuffix(".jsonl"): (sums[name], rows(content, project.data(name), fix)) for name, content in contents.items()
-    }
-    for split in ("train", "validation", "heldout"):
-        if not files.get(split, ("", []))[1]:
-            raise DataError(f"records in {split}.jsonl", found="none", where=root, fix=fix)
-    found = fingerprint(task, files)
-    items = {split: [task.item(row) for row in split_rows] for split, (_, split_rows) in files.items()}
-    checked = audit(items)
-    enforce(found, checked, params.dataset.expected_sha256, root)
+    sums = checked_sums(project)
+    blocklist = blocklist_of(project)
+    task = task_with(project, blocklist)
+    sources = sources_of(project, sums)
+    audited = audit(task, sources, params.dataset.audit)
+    refuse_unusable(audited.report, root)
+    require_records(audited.report, ("train", params.validation.suite, "heldout"), root)
+    terms = None if blocklist is None else sha256_bytes(blocklist)
+    found = fingerprint(task.name, sources, audited.kept, audited.dropped, terms)
+    enforce(found, params.dataset.expected_dataset_sha256, root)
+    found = found.model_copy(update={"cached": _cached(project, found, audited, blocklist)})
     chosen = params.evaluation
-    suite = choose(items["heldout"], chosen.items, split="heldout", draws=chosen.draws, seed=chosen.seed)
+    items = [member.item for member in audited.kept["heldout"]]
+    suite = choose(items, chosen.items, split="heldout", draws=chosen.draws, seed=chosen.seed)
     plan = ClaimPlan(
         primary=params.claim.primary, direction="higher", smallest_effect_points=params.claim.smallest_effect_points,
         draws=chosen.draws, suite_digest=suite.digest, checkpoint_rule=params.claim.checkpoint_rule,
@@ -45,7 +53,70 @@ def run(project: Project) -> None:
         guardrails={"parsed_rate": params.claim.parsed_rate_margin},
     )  # fmt: skip
     write_json(project.results("fingerprint.json"), found)
-    write_json(project.results("audit.json"), checked)
+    write_json(project.results("audit.json"), audited.report)
     write_json(project.results("claim_plan.json"), plan)
+    _tell_drift(project, drift.index_of(audited.kept, found.schemas))
     counts = ", ".join(f"{name} {split.n_records}" for name, split in found.splits.items())
-    say(f"data {found.dataset_sha256[:12]}: {counts}; no duplicates, no leaks between splits")
+    say(f"data {found.dataset_sha256[:12]}: {counts}; no leaks between splits{_odd(audited.report)}")
+
+
+def checked_sums(project: Project) -> dict[str, str]:
+    """Return the committed sha256 of each data file, known to be that of the file.
+
+    Raises:
+        DataError: A file is missing, changed, or not listed.
+    """
+    root, folder = project.params.dataset.root, project.data("")
+    fix = f"restore the data: git checkout -- {root}   (new data: ./run assay audit TASKS.jsonl --fix-splits writes it)"
+    sums = parse_sums(read_text(project.data(SUMS), fix=fix), f"{root}/{SUMS}")
+    found = {}
+    for name in covered(listing(folder), sums):
+        path = inside(folder / name, [folder, project.root], where=f"{root}/{name}", fix=fix)
+        found[name] = sha256_capped(path, max_bytes=MAX_FILE_BYTES, fix=fix)
+    check_sums(found, sums, root)
+    return sums
+
+
+def sources_of(project: Project, sums: Mapping[str, str]) -> dict[str, Source]:
+    """Return every data file of the dataset by split, from the bytes that were checked.
+
+    Raises:
+        DataError: A file cannot be read at all.
+    """
+    root = project.params.dataset.root
+    fix = f"restore the data: git checkout -- {root}"
+    schemas = SchemaFiles(project.data(""), project.root)
+    sources = {}
+    for name in sums:
+        if name.endswith(".jsonl") and "/" not in name:
+            where = f"{root}/{name}"
+            source = sources[name.removesuffix(".jsonl")] = load(project.data(name), schemas, where=where, fix=fix)
+            require(sums[name], source.reading.file_sha256, where, fix)
+    return sources
+
+
+def _cached(project: Project, found: Fingerprint, audited: Audited, blocklist: bytes | None) -> dict[str, str] | None:
+    if project.params.dataset.cache is None:
+        return None
+    folder = cache.folder_of(project.root / project.params.dataset.cache, found.dataset_sha256)
+    splits = {split: [member.entry for member in members] for split, members in audited.kept.items()}
+    files = cache.copies(splits, blocklist)
+    say(f"copy {project.params.dataset.cache}/{folder.name}: {cache.keep(folder, files, found.dataset_sha256)}")
+    return cache.sums_of(files)
+
+
+def _tell_drift(project: Project, now: drift.Index) -> None:
+    path = project.root / INDICES / drift.index_name(project.params.dataset.root)
+    if path.exists():
+        try:
+            for line in drift.changes(read_record(path, drift.Index, fix="nothing to do"), now):
+                complain(f"since the last fingerprint: {line}")
+        except RecordError:
+            complain(f"{path} was damaged, so what changed since the last fingerprint cannot be said; it is written anew")
+    write_json(path, now)
+
+
+def _odd(checked: Audit) -> str:
+    odd = [(name, kind) for name, kind in checked.kinds.items() if kind.count]
+    told = [f"{kind.count} {name} ({'left out' if kind.action == 'drop' else 'kept'})" for name, kind in odd]
+    return f"; {', '.join(told)}" if told else "; nothing odd"

@@ -2,53 +2,114 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from assay.config import StructuredTask
+from assay.console import complain
+from assay.dataset import cache
 from assay.dataset.fingerprint import Fingerprint
+from assay.dataset.schema_files import SchemaFiles
+from assay.dataset.source import Entry
+from assay.dataset.verified import entries, reader, require, verify
 from assay.errors import DataError
 from assay.evaluation.suite import Suite, choose
 from assay.policy.decoding import Decoding
-from assay.records import Split
 from assay.stages.project import Project
-from assay.storage.files import read_bytes, sha256_bytes
-from assay.storage.json import loads, read_record
+from assay.storage.files import sha256_bytes
+from assay.storage.foreign import inside, read_capped
+from assay.storage.json import digest, read_record
 from assay.tasks.catalogue import build
 from assay.tasks.protocol import Item, Task
+from assay.tasks.structured.blocklist import parse_blocklist
+
+AGAIN = "./run dvc repro fingerprint"
+MAX_BLOCKLIST_BYTES = 10_000_000
+
+# Items by everything they are made from; the bytes are hashed at every call, only the parsing is saved.
+_ITEMS: dict[str, tuple[Item, ...]] = {}
 
 
 def task_of(project: Project, *, shaping: bool = False) -> Task:
-    """Return the chosen task; shaping rewards are a matter of training alone."""
-    return build(project.params.task, project.params.generation, shaping=shaping)
+    """Return the chosen task; shaping rewards are a matter of training alone.
+
+    Raises:
+        DataError: The blocklist changed since it was fingerprinted.
+    """
+    content = blocklist_of(project)
+    if content is not None:
+        require(fingerprint_of(project).blocklist, sha256_bytes(content), _blocklist_name(project), _fix(project))
+    return task_with(project, content, shaping=shaping)
+
+
+def task_with(project: Project, blocklist: bytes | None, *, shaping: bool = False) -> Task:
+    """Return the chosen task with the terms of a blocklist.
+
+    Raises:
+        DataError: The blocklist is no UTF-8 text.
+    """
+    name = _blocklist_name(project)
+    try:
+        text = "" if blocklist is None else blocklist.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError("UTF-8 text", found=error.reason, where=f"{name}, byte {error.start}", fix="convert it") from None
+    terms = () if blocklist is None else tuple(parse_blocklist(text, name))
+    return build(project.params.task, project.params.generation, shaping=shaping, blocklist=terms)
+
+
+def blocklist_of(project: Project) -> bytes | None:
+    """Return the bytes of the file of blocked terms, None where none is set.
+
+    Raises:
+        DataError: It is missing, or outside dataset.root.
+    """
+    task = project.params.task
+    if not isinstance(task, StructuredTask) or task.blocklist is None:
+        return None
+    fix = "put the file in dataset.root, or set task.blocklist: null in configs/task/"
+    path = inside(project.data(task.blocklist), [project.data("")], where="task.blocklist", fix=fix)
+    return read_capped(path, max_bytes=MAX_BLOCKLIST_BYTES, fix=fix)
 
 
 def decoding_of(project: Project, *, greedy: bool = False) -> Decoding:
     """Return how tokens are chosen."""
-    generation = project.params.generation
-    return Decoding(0.0 if greedy else generation.temperature, generation.max_new_tokens)
+    params = project.params
+    generation = params.generation
+    return Decoding(0.0 if greedy else generation.temperature, params.task.max_new_tokens[generation.surface])
 
 
 def fingerprint_of(project: Project) -> Fingerprint:
     """Return the fingerprint that the first stage wrote."""
-    return read_record(project.results("fingerprint.json"), Fingerprint, fix="./run dvc repro fingerprint")
+    return read_record(project.results("fingerprint.json"), Fingerprint, fix=AGAIN)
 
 
-def items_of(project: Project, split: Split) -> list[Item]:
-    """Return the items of a split, from exactly the bytes that were fingerprinted.
+def items_of(project: Project, split: str) -> list[Item]:
+    """Return the items of a data file, from exactly the bytes that were fingerprinted, and without those left out then.
+
+    Args:
+        project: Names dataset and task.
+        split: Name of the data file, without .jsonl.
 
     Raises:
-        DataError: The file changed since.
+        DataError: The data file, a schema file, the blocklist or the cached copy changed since; names the file.
     """
-    path = project.data(f"{split}.jsonl")
-    fix = "./run dvc repro fingerprint   (or restore the file: git checkout -- " + str(project.params.dataset.root) + ")"
-    content = read_bytes(path, fix=fix)
-    expected = fingerprint_of(project).splits[split].file_sha256
-    found = sha256_bytes(content)
-    if found != expected:
-        where = f"{project.params.dataset.root}/{split}.jsonl"
-        raise DataError(f"the fingerprinted bytes ({expected[:16]}…)", found=f"{found[:16]}…", where=where, fix=fix)
+    found, params = fingerprint_of(project), project.params
+    where = f"{params.dataset.root}/{split}.jsonl"
     task = task_of(project)
-    return [task.item(row) for row in rows(content, path, fix)]
+    if found.task != task.name or split not in found.splits:
+        told = f"one of task {found.task} with {', '.join(found.splits)}"
+        raise DataError(f"a fingerprint of task {task.name} with {split}", found=told, where=where, fix=AGAIN)
+    if (found.cached is None) != (params.dataset.cache is None):
+        raise DataError("a fingerprint made with this dataset.cache", found="another", where=where, fix=AGAIN)
+    _verify_sources(project, found, split)
+    copy = _copy_of(project, found)
+    if copy is not None and found.cached is not None:
+        cache.verify_copy(copy, found.cached, cache.read_with(found.cached, split))
+    settings = [params.task.model_dump(mode="json"), params.generation.model_dump(mode="json"), params.dataset.root]
+    key = digest([str(project.root), split, found.model_dump(mode="json"), settings])
+    if key not in _ITEMS:
+        _ITEMS[key] = tuple(task.item(entry.row) for entry in _entries(project, found, split, copy))
+    return list(_ITEMS[key])
 
 
 def heldout_suite(project: Project, *, draws: int | None = None) -> Suite:
@@ -59,28 +120,51 @@ def heldout_suite(project: Project, *, draws: int | None = None) -> Suite:
 
 
 def validation_suite(project: Project) -> Suite:
-    """Return the validation suite."""
+    """Return the validation suite, from whichever data file the settings name."""
     chosen = project.params.validation
-    items = items_of(project, "validation")
+    items = items_of(project, chosen.suite)
     return choose(items, chosen.items, split="validation", draws=chosen.draws, seed=chosen.seed)
 
 
-def rows(content: bytes, path: Path, fix: str) -> list[dict[str, Any]]:
-    """Return the rows of a JSONL file's bytes, strictly.
+def _fix(project: Project) -> str:
+    return f"{AGAIN}   (or restore the file: git checkout -- {project.params.dataset.root})"
 
-    Raises:
-        DataError: A line is not a JSON object.
-    """
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError("UTF-8 text", found=error.reason, where=f"{path.name}, byte {error.start}", fix=fix) from None
-    parsed = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            value = loads(line, where=f"{path.name}, line {number}", fix=fix)
-            if not isinstance(value, dict):
-                kind = type(value).__name__
-                raise DataError("a JSON object", found=kind, where=f"{path.name}, line {number}", fix=fix)
-            parsed.append(value)
-    return parsed
+
+def _blocklist_name(project: Project) -> str:
+    return f"{project.params.dataset.root}/{getattr(project.params.task, 'blocklist', None)}"
+
+
+def _verify_sources(project: Project, found: Fingerprint, split: str) -> None:
+    """Refuse a data file or schema file that is not the fingerprinted one; `task_of` has seen to the blocklist."""
+    name, fix = f"{split}.jsonl", _fix(project)
+    data = {name: found.splits[split].file_sha256}
+    verify(project.data(""), data, shown=f"{project.params.dataset.root}/", fix=fix)
+    verify(project.root, found.schemas, shown="", fix=fix)
+
+
+def _copy_of(project: Project, found: Fingerprint) -> Path | None:
+    """Return the folder of the verified copy, built again if it is gone; None if none is to be kept."""
+    if project.params.dataset.cache is None:
+        return None
+    folder = cache.folder_of(project.root / project.params.dataset.cache, found.dataset_sha256)
+    if not folder.exists() and not folder.is_symlink():
+        splits = {split: _source_entries(project, found, split) for split in found.splits}
+        files = cache.copies(splits, blocklist_of(project))
+        if cache.sums_of(files) != found.cached:
+            raise DataError("the copy that was fingerprinted", found="another", where=str(folder), fix=AGAIN)
+        cache.keep(folder, files, found.dataset_sha256)
+        complain(f"{project.params.dataset.cache}/{folder.name} was gone and is built again from {project.params.dataset.root}")
+    return folder
+
+
+def _entries(project: Project, found: Fingerprint, split: str, copy: Path | None) -> Sequence[Entry]:
+    if copy is not None and found.cached is not None:
+        return cache.open_copy(copy, found.cached, split)
+    return _source_entries(project, found, split)
+
+
+def _source_entries(project: Project, found: Fingerprint, split: str) -> list[Entry]:
+    part, fix = found.splits[split], _fix(project)
+    schemas = SchemaFiles(project.data(""), project.root, read=reader(project.root, found.schemas, fix))
+    where = f"{project.params.dataset.root}/{split}.jsonl"
+    return entries(project.data(f"{split}.jsonl"), part.file_sha256, schemas, where=where, fix=fix, skip=part.dropped)

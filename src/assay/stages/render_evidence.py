@@ -9,8 +9,11 @@ import pandas as pd
 
 from assay.console import say
 from assay.errors import RecordError
+from assay.evaluation.alarms import alarm_said, alarms, training_alarm_said
+from assay.evaluation.cuts import cuts_said
 from assay.evaluation.replay import discrepancies
 from assay.evaluation.report import Baselines, Report
+from assay.evidence.checkpoint_figure import checkpoint_progression
 from assay.evidence.claim import Claim, compare
 from assay.evidence.comparison_figures import before_after_summary, reward_distribution
 from assay.evidence.differences import deltas
@@ -25,14 +28,16 @@ from assay.evidence.tables import (
     readme_block,
     strata_frame,
 )
-from assay.evidence.training_figures import checkpoint_progression, reward_components, training_curve
+from assay.evidence.training_figures import reward_components, training_curve
 from assay.evidence.trajectories import choose_pairs, sample_trajectories
+from assay.evidence.validity import validity_frame
 from assay.records import TRAINING_LOG_COLUMNS, Episode, TrainFacts
 from assay.seeds import derive_seed, rng
 from assay.stages.inputs import fingerprint_of, heldout_suite, task_of
 from assay.stages.project import RESULTS, Project
 from assay.storage.files import read_bytes, read_text, sha256_bytes, write_bytes, write_text
 from assay.storage.json import read_record, read_records, write_json
+from assay.tasks.protocol import Task
 
 READS = "${dataset.root}/heldout.jsonl", *(
     f"{RESULTS}/{name}"
@@ -54,11 +59,6 @@ WRITES = tuple(
         "summary.md",
     )
 )
-LIMITS = (
-    "One training run: the claim is about this checkpoint against this base, not about the recipe.",
-    "The held-out scenarios come from the same generator as the training scenarios; nothing is said about other worlds.",
-    "Bit-identity is a promise for one machine; other processors may round differently.",
-)
 
 
 def run(project: Project) -> None:
@@ -78,6 +78,7 @@ def run(project: Project) -> None:
         before[1], after[1], plan, before_suite=before[0].suite_digest, after_suite=after[0].suite_digest,
         before_policy=before[0].policy_digest, after_policy=after[0].policy_digest, split="heldout",
         decoding="sampled", training_seeds=[trained.seed], rng=rng("claim", plan.suite_digest), blockers=blockers,
+        notes=_notes(task, trained, before[1], after[1], base_greedy[1], post_greedy[1]),
     )  # fmt: skip
     greedy = (base_greedy[0], post_greedy[0], base_greedy[1], post_greedy[1])
     metrics = before_after_metrics(
@@ -97,7 +98,7 @@ def run(project: Project) -> None:
         ),
         "before_after_summary": (
             before_after_summary(claim, before[0], after[0], gaps, baselines=baselines),
-            "Held-out scenarios before and after, and the paired difference with its 95 % interval.",
+            f"Held-out {task.cluster_name} before and after, and the paired difference with its 95 % interval.",
         ),
         "reward_distribution": (reward_distribution(before[1], after[1]), "Rewards of held-out episodes."),
     }  # fmt: skip
@@ -108,22 +109,28 @@ def run(project: Project) -> None:
             write_bytes(project.results(f"figures/{name}.{kind}"), content)
         drawn[name] = (rendered["svg"], caption)
     prompts = _prompts(project)
+    validity = validity_frame(before[0], after[0])
+    own = {} if validity is None else {"Validity and field F1 by stratum": validity}
     tables = {
         "Every measure": measures_frame(before[0], after[0], gaps),
         "By stratum": strata_frame(claim, before[0], after[0]),
-        "Beside scripted players": ladder_frame(baselines, before[0], after[0]),
+        **own,
+        "Beside scripted players": ladder_frame(baselines, before[0], after[0], floor=task.floor, ceiling=task.ceiling),
     }
     page = report_html(
-        claim, title="assay: before and after GRPO", figures=drawn, tables=tables, limits=LIMITS,
+        claim, title="assay: before and after GRPO", figures=drawn, tables=tables, limits=_limits(task),
         digests={"dataset": fingerprint_of(project).dataset_sha256},
         pairs=choose_pairs(before[1], after[1], rng("pairs", plan.suite_digest)),
         verify_command="./run dvc repro   # re-derives every number; then: sha256sum -c SHA256SUMS inside the package",
     )  # fmt: skip
     samples = sample_trajectories(before[1], after[1], rng("samples", plan.suite_digest), prompts=prompts)
-    summary = readme_block(claim, before[0], after[0], gaps, baselines=baselines, greedy=(base_greedy[0], post_greedy[0]))
+    summary = readme_block(
+        claim, before[0], after[0], gaps, baselines=baselines, ends=(task.floor, task.ceiling), further=own,
+        greedy=(base_greedy[0], post_greedy[0]),
+    )  # fmt: skip
     write_json(project.results("before_after_metrics.json"), metrics)
     write_json(project.results("claim.json"), claim)
-    write_json(project.results("metrics.json"), _flat(claim, before[0], after[0], baselines))
+    write_json(project.results("metrics.json"), _flat(claim, task, before[0], after[0], baselines))
     write_text(project.results("report.html"), page)
     write_text(project.results("sample_trajectories.md"), samples)
     write_text(project.results("summary.md"), summary)
@@ -138,9 +145,29 @@ def tell(claim: Claim) -> None:
     say(f"report: {RESULTS}/report.html")
 
 
-def _flat(claim: Claim, before: Report, after: Report, baselines: dict[str, Report]) -> dict[str, Any]:
+def _limits(task: Task) -> tuple[str, ...]:
+    what = task.cluster_name
+    return (
+        "One training run: the claim is about this checkpoint against this base, not about the recipe.",
+        f"The held-out {what} come from the same source as the training {what}; nothing is said about any other.",
+        "Bit-identity is a promise for one machine; other processors may round differently.",
+    )
+
+
+def _notes(
+    task: Task, trained: TrainFacts, before: list[Episode], after: list[Episode], *greedy: list[Episode]
+) -> list[str]:
+    """Return what a reader must be warned of that no comparison shows: alarms, and prompts that were cut."""
+    found = [training_alarm_said(alarm) for alarm in trained.alarms]
+    for arm, episodes in zip(("before", "after", "before (greedy)", "after (greedy)"), (before, after, *greedy), strict=True):
+        found += [alarm_said(alarm, f"held-out episodes {arm}") for alarm in alarms(task, episodes)]
+    cut = cuts_said([*before, *after])
+    return found if cut is None else [*found, f"Held-out: {cut}."]
+
+
+def _flat(claim: Claim, task: Task, before: Report, after: Report, baselines: dict[str, Report]) -> dict[str, Any]:
     """Return the few numbers that `dvc metrics` and `dvc exp show` put side by side; names are unique across files."""
-    floor, ceiling = (baselines[name].measures["mean_reward"].value for name in ("random", "oracle_channel"))
+    floor, ceiling = (baselines[name].measures["mean_reward"].value for name in (task.floor, task.ceiling))
     numbers: dict[str, Any] = {"verdict": claim.verdict, "p": claim.p}
     for name in ("success_rate", "mean_reward", "parsed_rate"):
         numbers |= {f"pre_{name}": before.measures[name].value, f"post_{name}": after.measures[name].value}

@@ -69,6 +69,11 @@ def read_text(path: Path, *, fix: str) -> str:
         raise RecordError("UTF-8 text", found=error.reason, where=where, fix=fix) from None
 
 
+def remove(path: Path) -> None:
+    """Remove a file; one that is not there is no matter."""
+    path.unlink(missing_ok=True)
+
+
 def sha256_bytes(content: bytes) -> str:
     """Return the hexadecimal sha256 of bytes.
 

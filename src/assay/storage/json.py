@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from assay.errors import RecordError
 from assay.storage.files import read_text, sha256_bytes, write_text
+from assay.storage.strict_json import MAX_DEPTH, parse_strict
 
 R = TypeVar("R", bound=BaseModel)
 MAX_LINE_CHARS = 8_000_000
@@ -27,21 +28,18 @@ def dumps(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
+def as_written(value: Any) -> str:
+    """Return strict JSON with the keys in the order they have: that order is part of what a model is shown.
+
+    >>> as_written({"b": 1, "a": 2})
+    '{"b":1,"a":2}'
+    """
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
 def digest(value: Any) -> str:
     """Return the sha256 of a value's canonical JSON."""
     return sha256_bytes(dumps(value).encode("utf-8", "surrogatepass"))
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"duplicate key {next(n for n in names if names.count(n) > 1)!r}")
-    return result
 
 
 def loads(text: str, *, where: str, fix: str) -> Any:
@@ -51,10 +49,8 @@ def loads(text: str, *, where: str, fix: str) -> Any:
         RecordError: The text is not strict JSON.
     """
     try:
-        if len(text) > MAX_LINE_CHARS:
-            raise ValueError(f"{len(text)} characters, more than {MAX_LINE_CHARS}")
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
-    except (ValueError, RecursionError) as error:
+        return parse_strict(text, max_chars=MAX_LINE_CHARS, max_depth=MAX_DEPTH)
+    except ValueError as error:
         found = str(error).split("\n")[0] or type(error).__name__
         raise RecordError("strict JSON", found=found, where=where, fix=fix) from None
 

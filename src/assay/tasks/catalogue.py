@@ -2,24 +2,66 @@
 
 from __future__ import annotations
 
-from assay.config import GenerationSettings, TaskSettings
-from assay.tasks.collider import Collider, ColliderSettings
+from collections.abc import Sequence
+
+from assay.config import ColliderTask, GenerationSettings, TaskSettings
+from assay.errors import ConfigError
+from assay.storage.json import dumps
+from assay.tasks.collider import SUITES, Collider, ColliderSettings, generate
 from assay.tasks.protocol import Task
+from assay.tasks.structured import Structured, StructuredSettings, Weights, shop
+
+RELEASE = ("release", 1)
 
 
-def build(settings: TaskSettings, generation: GenerationSettings, *, shaping: bool) -> Task:
+def build(settings: TaskSettings, generation: GenerationSettings, *, shaping: bool, blocklist: Sequence[str] = ()) -> Task:
     """Return the task that the settings name.
 
     Args:
         settings: Rules of play.
         generation: Says which surface the policy speaks.
         shaping: Whether shaping rewards count; only training may say yes.
+        blocklist: Terms of the file that `settings.blocklist` names; a task opens no file.
     """
-    return Collider(
-        ColliderSettings(
-            surface=generation.surface,
-            max_turns=settings.max_turns,
-            shaping=settings.shaping if shaping else 0.0,
-            gamma=settings.gamma,
+    if isinstance(settings, ColliderTask):
+        return Collider(
+            ColliderSettings(
+                surface=generation.surface,
+                max_turns=settings.max_turns,
+                shaping=settings.shaping if shaping else 0.0,
+                gamma=settings.gamma,
+            )
+        )
+    return Structured(
+        StructuredSettings(
+            lessons=settings.lessons,
+            strata=tuple(settings.strata),
+            max_prompt_chars=settings.max_prompt_chars,
+            max_prompt_tokens=settings.max_prompt_tokens,
+            truncate_prompts=settings.truncate_prompts,
+            weights=Weights(
+                parsed_strict=settings.weights.parsed_strict,
+                parsed_extracted=settings.weights.parsed_extracted,
+                schema_valid=settings.weights.schema_valid,
+                fields=settings.weights.fields,
+                exact=settings.weights.exact,
+            ),
+            extracted_share=settings.extracted_share,
+            blocklist=tuple(blocklist),
+            reject_blocklisted=settings.reject_blocklisted,
         )
     )
+
+
+def shipped_data(task: str) -> dict[str, str]:
+    """Return the data that come with a task: the text of each file by its name. Equal code gives equal text.
+
+    Raises:
+        ConfigError: No data come with such a task.
+    """
+    if task == "collider":
+        rows = {name: generate(name, size, max_turns=8, labels=RELEASE) for name, size in SUITES.items()}
+        return {f"{name}.jsonl": "".join(dumps(row) + "\n" for row in suite) for name, suite in rows.items()}
+    if task == "structured":
+        return shop.files(RELEASE)
+    raise ConfigError("collider or structured", found=repr(task), where="--task", fix="--task structured")

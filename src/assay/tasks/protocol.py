@@ -23,6 +23,7 @@ class Item:
     strata: Mapping[str, str]
     public: Any
     hidden: Any
+    chars_cut: int = 0  # left out of what the model is told, so that it fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,14 @@ class Verdict:
     metrics: Mapping[str, float | None]
 
 
+@dataclass(frozen=True, slots=True)
+class Oddity:
+    """Something odd about one record; `kind` is a field of config.AuditSettings, which says what happens then."""
+
+    kind: str
+    detail: str
+
+
 class Baseline(Protocol):
     """A scripted player: reads the state (an oracle may read the hidden part too) and writes one completion."""
 
@@ -61,9 +70,21 @@ class Task(Protocol):
     parts: Mapping[str, PartKind]
     flags: tuple[str, ...]
     metrics: tuple[str, ...]
+    floor: str  # the baselines between which a score is normalised
+    ceiling: str
+    alarms: Mapping[str, float]  # flag -> the rate of it over a batch or suite beyond which something is ill
+    max_prompt_tokens: int | None  # of a rendered opening; None: as many as the model takes
 
     def item(self, row: Mapping[str, Any]) -> Item:
         """Read one row of a data file; TaskError if the row is broken."""
+        ...
+
+    def oddities(self, row: Mapping[str, Any]) -> Sequence[Oddity]:
+        """Say what is odd about a row that `item` can read; the dataset room counts it and acts on it."""
+        ...
+
+    def shortened(self, item: Item, chars: int) -> Item | None:
+        """Return the item with at least so many characters less in its opening, counted in `chars_cut`; None if it cannot."""
         ...
 
     def start(self, item: Item, world_seed: int) -> tuple[list[Message], Any]:

@@ -7,7 +7,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 
 from assay.config import Params
 from assay.errors import ConfigError, TrainingError
+from assay.evaluation.openings import open_item
 from assay.evaluation.rollout import play
 from assay.evaluation.suite import Suite, choose
 from assay.policy.decoding import Decoding
@@ -24,8 +25,9 @@ from assay.policy.model import Policy
 from assay.records import Episode
 from assay.seeds import derive_seed, rng
 from assay.tasks.protocol import Item, Task
-from assay.training.history import History
+from assay.training.history import History, Validation
 from assay.training.rollouts import GroupRollouts
+from assay.training.watch import Watch
 
 Tensors = dict[str, torch.Tensor]
 
@@ -105,21 +107,21 @@ def save_adapter(folder: Path, trained: Trained) -> None:
     (folder / "adapter_config.json").write_text(text, encoding="utf-8")
 
 
-def chosen_step(validations: Sequence[tuple[int, Sequence[Episode]]], rule: str) -> int:
+def chosen_step(validations: Sequence[Validation], rule: str) -> int:
     """Return the step whose checkpoint is published, by a rule fixed before training.
 
-    best_validation_reward takes the highest mean reward on the validation suite, the earlier step on a tie;
-    last takes the last.
+    best_validation_reward takes the highest mean reward over the sampled draws of the validation suite, the earlier
+    step on a tie; last takes the last.
     """
     if rule == "last":
-        return validations[-1][0]
-    means = [float(np.mean([e.reward for e in episodes])) for _, episodes in validations]
-    return validations[int(np.argmax(means))][0]
+        return validations[-1].step
+    means = [float(np.mean([e.reward for e in validation.sampled])) for validation in validations]
+    return validations[int(np.argmax(means))].step
 
 
 def train(
     base: Policy, task: Task, judged: Task, items: Sequence[Item], validation: Suite, params: Params,
-    *, history: History, on_step: Callable[[int], None],
+    *, history: History, watch: Watch, on_step: Callable[[int], None],
 ) -> Trained:  # fmt: skip
     """Train an adapter with GRPO and return the checkpoint that the rule chooses.
 
@@ -128,12 +130,14 @@ def train(
         task: What is trained on (shaping may be on).
         judged: The same task as it is evaluated, without shaping.
         items: Training items; this function cannot name the held-out split.
-        validation: The suite that chooses the checkpoint.
+        validation: The suite that chooses the checkpoint; its items are also played greedily.
         params: All settings.
         history: Filled while training, so that a caller can publish curves.
+        watch: Shown every episode, for alarms and cut prompts.
         on_step: Told each finished step.
 
     Raises:
+        TaskError: The prompt of an item is longer than the task allows.
         TrainingError: Loss, gradient or weights are not finite.
     """
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is experimental; we pin trl exactly
@@ -145,11 +149,12 @@ def train(
 
     disable_progress_bar()
     settings, generation = params.train, params.generation
-    decoding = Decoding(generation.temperature, generation.max_new_tokens)
+    decoding = Decoding(generation.temperature, params.task.max_new_tokens[generation.surface])
     policy = attach_adapter(base, params)
     by_id = {item.id: item for item in items}
     rollouts = GroupRollouts(policy, task, by_id, decoding, batch_size=generation.batch_size, seed=params.seed)
     order = item_order(items, settings.steps * settings.items_per_step, params.seed)
+    _check_openings(policy, task, [*order, *validation.items])
     # TRL wants a prompt column; what the policy really reads comes from Task.start.
     rows = Dataset.from_list([{"prompt": item.id, "item_id": item.id} for item in order])
     checkpoints: dict[int, Tensors] = {}
@@ -157,10 +162,15 @@ def train(
     probe_suite = choose(items, settings.kl_probe_episodes, split="train", draws=1, seed=0)
     probe = play(policy, task, probe_suite.plays(), decoding, batch_size=generation.batch_size)
 
-    def validate() -> list[Episode]:
+    def validated(suite: Suite, temperature: float) -> list[Episode]:
+        chosen = replace(decoding, temperature=temperature)
+        # Training goes on as if nobody had looked: whatever a model draws while it is validated is put back.
         with torch.random.fork_rng():
-            played = play(policy, judged, validation.plays(), decoding, batch_size=generation.batch_size)
+            played = play(policy, judged, suite.plays(), chosen, batch_size=generation.batch_size)
         return [r.episode for r in played]
+
+    def validate() -> tuple[list[Episode], list[Episode]]:
+        return validated(validation, generation.temperature), validated(replace(validation, draws=1), 0.0)
 
     def keep_checkpoint(step: int) -> None:
         checkpoints[step] = adapter_tensors(policy)
@@ -178,13 +188,21 @@ def train(
         recorder = Recorder(
             history=history, rollouts=rollouts, task=task, policy=policy, probe=probe,
             probe_settings=(generation.temperature, settings.micro_batch_size), validate=validate,
-            every=params.validation.every, total_steps=settings.steps, on_validation=keep_checkpoint, on_step=on_step,
+            watch=watch, every=params.validation.interval, total_steps=settings.steps,
+            on_validation=keep_checkpoint, on_step=on_step,
         )  # fmt: skip
         trainer.remove_callback(PrinterCallback)
         trainer.add_callback(recorder)
         trainer.train()
     step = chosen_step(history.validations, params.claim.checkpoint_rule)
     return Trained(step, checkpoints[step], adapter_config(policy))
+
+
+def _check_openings(policy: Policy, task: Task, items: Sequence[Item]) -> None:
+    """Refuse a prompt that is too long before the first step, not hours later in the middle of a run."""
+    if task.max_prompt_tokens is not None:
+        for item in {item.id: item for item in items}.values():
+            open_item(task, policy.dialogue, item, 0)
 
 
 def grpo_config(params: Params, scratch: str) -> Any:

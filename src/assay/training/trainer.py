@@ -17,8 +17,9 @@ from assay.policy.model import Policy
 from assay.records import TRAINING_LOG_COLUMNS, Episode
 from assay.tasks.protocol import Task
 from assay.training.divergence import kl_to_base
-from assay.training.history import History, component_row
+from assay.training.history import History, Validation, component_row
 from assay.training.rollouts import GroupRollouts
+from assay.training.watch import Watch
 
 
 class Trainer(GRPOTrainer):
@@ -72,7 +73,8 @@ class Recorder(TrainerCallback):
         policy: Validated and compared with its base.
         probe: Episodes of the base policy for the KL.
         probe_settings: Temperature and batch size of the KL probe.
-        validate: Plays the validation suite and returns its episodes.
+        validate: Plays the validation suite and returns its episodes, sampled and greedy.
+        watch: Shown the episodes of every batch and validation.
         every: Updates between validations.
         total_steps: The last step is always validated.
         on_validation: Told each step that was validated, when its episodes are in the history.
@@ -81,17 +83,20 @@ class Recorder(TrainerCallback):
 
     def __init__(
         self, *, history: History, rollouts: GroupRollouts, task: Task, policy: Policy, probe: Sequence[Rollout],
-        probe_settings: tuple[float, int], validate: Callable[[], list[Episode]], every: int, total_steps: int,
-        on_validation: Callable[[int], None], on_step: Callable[[int], None],
+        probe_settings: tuple[float, int], validate: Callable[[], tuple[list[Episode], list[Episode]]],
+        watch: Watch, every: int, total_steps: int, on_validation: Callable[[int], None], on_step: Callable[[int], None],
     ) -> None:  # fmt: skip
         self._history, self._rollouts, self._task, self._policy = history, rollouts, task, policy
         self._probe, self._probe_settings = probe, probe_settings
-        self._validate, self._every, self._total = validate, every, total_steps
+        self._validate, self._watch, self._every, self._total = validate, watch, every, total_steps
         self._on_validation, self._on_step = on_validation, on_step
         self._started = time.monotonic()
 
     def _run_validation(self, step: int) -> None:
-        self._history.validations.append((step, self._validate()))
+        sampled, greedy = self._validate()
+        self._history.validations.append(Validation(step, sampled, greedy))
+        self._watch.look(step, "validation", sampled)
+        self._watch.look(step, "greedy validation", greedy)
         self._on_validation(step)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -117,6 +122,7 @@ class Recorder(TrainerCallback):
         self._history.training_log.append({name: row[name] for name in TRAINING_LOG_COLUMNS})
         episodes = [r.episode for r in self._rollouts.latest]
         self._history.reward_components.append(component_row(step, episodes, self._task))
+        self._watch.look(step, "batch", episodes)
         clocked = {name: _number(value) for name, value in logs.items() if "time" in name or "runtime" in name}
         wall = {"step": step, "wall_time_s": round(time.monotonic() - self._started, 3)}
         self._history.observed.append(wall | clocked)

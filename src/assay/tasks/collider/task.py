@@ -16,7 +16,7 @@ from assay.tasks.collider.compact import compact_vocabulary, parse_compact, writ
 from assay.tasks.collider.json_surface import parse_json, write_json
 from assay.tasks.collider.scenario import Scenario, from_row
 from assay.tasks.collider.simulator import State, apply, begin
-from assay.tasks.protocol import Baseline, Item, Message, PartKind, Step, Verdict
+from assay.tasks.protocol import Baseline, Item, Message, Oddity, PartKind, Step, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,9 @@ class Collider:
     parts: Mapping[str, PartKind] = {"terminal": "outcome", "step_shaping": "shaping", "format": "format"}
     flags = rewards.FLAGS
     metrics = rewards.METRICS
+    floor, ceiling = "random", "oracle_channel"
+    alarms: Mapping[str, float] = {}
+    max_prompt_tokens: int | None = None
 
     def __init__(self, settings: ColliderSettings) -> None:
         """Hold the settings; a task has no other state."""
@@ -61,6 +64,14 @@ class Collider:
         scenario = from_row(row)
         strata = {"tier": scenario.tier, "kind": scenario.kind}
         return Item(scenario.id, scenario.id, strata, scenario.briefing, scenario)
+
+    def oddities(self, row: Mapping[str, Any]) -> Sequence[Oddity]:
+        """A scenario is right or refused; nothing about it is merely odd."""
+        return ()
+
+    def shortened(self, item: Item, chars: int) -> Item | None:
+        """Nothing in a briefing may be cut."""
+        return None
 
     def start(self, item: Item, world_seed: int) -> tuple[list[Message], State]:
         """Open an episode: one user message, no system message."""

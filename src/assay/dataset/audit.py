@@ -1,0 +1,206 @@
+"""What is odd about data: counted by kind, the first few named, and kept, dropped or refused as the task decides."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from assay.config import AuditSettings
+from assay.dataset.reading import SHOWN
+from assay.dataset.source import Kept, Source, reason
+from assay.errors import DataError, RecordError, TaskError
+from assay.records import Record
+from assay.storage.json import digest
+from assay.tasks.protocol import Task
+
+# Two records with one id, or one prompt in two splits, make every number wrong; no setting may allow them.
+ALWAYS_REFUSED = ("duplicate_id", "leak")
+REPORTED = ("derived_id", "blank_line", "byte_order_mark", "same_schema_basename")
+DETAIL_CHARS = 300
+
+
+class Finding(Record):
+    """One odd thing."""
+
+    split: str
+    line: int | None = Field(description="null where it is not about one line")
+    id: str | None
+    detail: str
+
+
+class Kind(Record):
+    """All odd things of one kind."""
+
+    count: int = Field(ge=0)
+    action: Literal["refuse", "drop", "keep", "report"]
+    first: list[Finding]
+
+
+class Audit(Record):
+    """What is odd in a dataset."""
+
+    n_records: int = Field(ge=0, description="lines that are not blank")
+    kept: dict[str, int] = Field(description="records by split that remain")
+    dropped: dict[str, int] = Field(description="records by split that are left out")
+    kinds: dict[str, Kind]
+
+    def refusals(self) -> list[str]:
+        """Return the kinds that make the data unusable."""
+        return [name for name, kind in self.kinds.items() if kind.action == "refuse" and kind.count]
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """The audit, the records that remain, and the numbers of the lines that are left out."""
+
+    report: Audit
+    kept: Mapping[str, list[Kept]]
+    dropped: Mapping[str, list[int]]
+
+
+class _Findings:
+    """Counts, the first few findings, and the lines to leave out."""
+
+    def __init__(self, settings: AuditSettings) -> None:
+        self.actions: dict[str, str] = dict(settings) | dict.fromkeys(ALWAYS_REFUSED, "refuse")
+        self.actions |= dict.fromkeys(REPORTED, "report")
+        self.counts: Counter[str] = Counter()
+        self.first: defaultdict[str, list[Finding]] = defaultdict(list)
+        self.dropped: defaultdict[str, set[int]] = defaultdict(set)
+
+    def add(self, kind: str, split: str, line: int | None, name: str | None, detail: str) -> bool:
+        """Note one; return whether its record remains."""
+        action = self.actions[kind]
+        self.counts[kind] += 1
+        if self.counts[kind] <= SHOWN:
+            self.first[kind].append(Finding(split=split, line=line, id=name, detail=detail[:DETAIL_CHARS]))
+        if action == "drop" and line is not None:
+            self.dropped[split].add(line)
+        return action != "drop"
+
+
+def audit(task: Task, sources: Mapping[str, Source], settings: AuditSettings) -> Audited:
+    """Audit a dataset. What is left out depends on the data alone: always the later of two, or all that contradict.
+
+    Args:
+        task: Reads rows and says what is odd about each.
+        sources: The data files by split.
+        settings: What to do with each kind.
+    """
+    findings = _Findings(settings)
+    kept: dict[str, list[Kept]] = {}
+    for split, source in sorted(sources.items()):
+        for number in source.reading.first_blank:
+            findings.add("blank_line", split, number, None, "nothing on it")
+        findings.counts["blank_line"] += source.reading.n_blank - len(source.reading.first_blank)
+        if source.reading.byte_order_mark:
+            findings.add("byte_order_mark", split, 1, None, "passed over")
+        members = list(_readable(task, split, source, findings))
+        members = list(_distinct(split, members, findings))
+        kept[split] = list(_without_contradiction(split, members, findings))
+        _unique_ids(split, kept[split], findings)
+    _apart(kept, findings)
+    _basenames(sources, findings)
+    report = Audit(
+        n_records=sum(len(source.entries) + len(source.refused) for source in sources.values()),
+        kept={split: len(members) for split, members in kept.items()},
+        dropped={split: len(findings.dropped[split]) for split in kept},
+        kinds={
+            kind: Kind.model_validate({"count": findings.counts[kind], "action": action, "first": findings.first[kind]})
+            for kind, action in findings.actions.items()
+        },
+    )
+    return Audited(report, kept, {split: sorted(findings.dropped[split]) for split in kept})
+
+
+def _readable(task: Task, split: str, source: Source, findings: _Findings) -> Iterator[Kept]:
+    for refused in source.refused:
+        findings.add("unreadable", split, refused.number, None, refused.reason)
+    for entry in source.entries:
+        try:
+            item = task.item(entry.row)
+            oddities = task.oddities(entry.row)
+        except (TaskError, DataError, RecordError) as error:
+            findings.add("unreadable", split, entry.line, entry.id, reason(error))
+            continue
+        if entry.record.get("id") is None:
+            findings.add("derived_id", split, entry.line, item.id, "made from the record's content")
+        remains = [findings.add(odd.kind, split, entry.line, item.id, odd.detail) for odd in oddities]
+        if all(remains):
+            yield Kept(entry, item)
+
+
+def _distinct(split: str, members: Sequence[Kept], findings: _Findings) -> Iterator[Kept]:
+    lines: dict[str, int] = {}
+    for member in members:
+        first = lines.setdefault(member.entry.digest, member.entry.line)
+        if first == member.entry.line:
+            yield member
+        else:
+            findings.add("duplicate_record", split, member.entry.line, member.item.id, f"the same as line {first}")
+
+
+def _question(member: Kept) -> str:
+    """Return what was asked: one prompt about two schemas may well have two golds."""
+    entry = member.entry
+    asked = entry.record.get("schema") if entry.closure is None else entry.closure.digest
+    return digest([member.item.cluster, asked, entry.record.get("functions")])
+
+
+def _without_contradiction(split: str, members: Sequence[Kept], findings: _Findings) -> Iterator[Kept]:
+    """Yield what remains of records with one prompt: those whose golds differ are told apart from mere repetition."""
+    sizes = Counter(member.item.cluster for member in members)
+    shared = [m for m in members if sizes[m.item.cluster] > 1 and m.entry.record.get("gold") is not None]
+    questions = {member.entry.line: _question(member) for member in shared}
+    golds: defaultdict[str, set[str]] = defaultdict(set)
+    lines: defaultdict[str, list[int]] = defaultdict(list)
+    for member in members:
+        if question := questions.get(member.entry.line):
+            golds[question].add(digest(member.entry.record["gold"]))
+            lines[question].append(member.entry.line)
+    prompts: dict[str, int] = {}
+    for member in members:
+        line, remains = member.entry.line, True
+        question = questions.get(line, "")
+        if len(golds[question]) > 1:
+            others = [str(other) for other in lines[question][: SHOWN + 1] if other != line]
+            detail = f"another gold than line {', '.join(others[:SHOWN])}"
+            remains = findings.add("conflicting_gold", split, line, member.item.id, detail)
+        elif (first := prompts.setdefault(member.item.cluster, line)) != line:
+            remains = findings.add("duplicate_prompt", split, line, member.item.id, f"the prompt of line {first}")
+        if remains:
+            yield member
+
+
+def _unique_ids(split: str, members: Sequence[Kept], findings: _Findings) -> None:
+    lines: dict[str, int] = {}
+    for member in members:
+        first = lines.setdefault(member.item.id, member.entry.line)
+        if first != member.entry.line:
+            findings.add("duplicate_id", split, member.entry.line, member.item.id, f"the id of line {first}, another record")
+
+
+def _apart(kept: Mapping[str, Sequence[Kept]], findings: _Findings) -> None:
+    homes: dict[str, tuple[str, int]] = {}
+    told: set[tuple[str, str]] = set()
+    for split, members in kept.items():
+        for member in members:
+            home, line = homes.setdefault(member.item.cluster, (split, member.entry.line))
+            if home != split and (member.item.cluster, split) not in told:
+                told.add((member.item.cluster, split))
+                findings.add("leak", split, member.entry.line, member.item.id, f"also in {home}, line {line}")
+
+
+def _basenames(sources: Mapping[str, Source], findings: _Findings) -> None:
+    homes: defaultdict[str, set[str]] = defaultdict(set)
+    closures = {id(e.closure): e.closure for source in sources.values() for e in source.entries if e.closure is not None}
+    for closure in closures.values():
+        for file in closure.files:
+            homes[file.path.name].add(file.label)
+    for name, labels in sorted(homes.items()):
+        if len(labels) > 1:
+            findings.add("same_schema_basename", "", None, None, f"{name}: {', '.join(sorted(labels))}")

@@ -1,0 +1,41 @@
+"""Alarms: a flag that a task tolerates only so often, checked on every batch and suite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assay.records import Alarm, Episode, TrainAlarm
+from assay.tasks.protocol import Task
+
+
+def alarms(task: Task, episodes: Sequence[Episode]) -> list[Alarm]:
+    """Return the alarms that these episodes raise; a flag whose question arises in none of them raises none."""
+    found = []
+    for flag, threshold in task.alarms.items():
+        known = [value for value in (episode.flags.get(flag) for episode in episodes) if value is not None]
+        if known and sum(known) / len(known) > threshold:
+            found.append(Alarm(flag=flag, rate=sum(known) / len(known), threshold=threshold, n=len(known)))
+    return found
+
+
+def alarm_said(alarm: Alarm, where: str) -> str:
+    """Return an alarm as one sentence.
+
+    >>> alarm_said(Alarm(flag="empty_fields", rate=0.125, threshold=0.05, n=64), "held-out episodes after training")
+    'ALARM empty_fields: 12.5 % of 64 held-out episodes after training, tolerated are 5 %.'
+    """
+    return f"ALARM {alarm.flag}: {100 * alarm.rate:.1f} % of {alarm.n} {where}, tolerated are {100 * alarm.threshold:g} %."
+
+
+def training_alarm_said(found: TrainAlarm) -> str:
+    """Return what rang during a training as one sentence: how often, since when, and at its worst.
+
+    >>> worst = Alarm(flag="empty_fields", rate=0.25, threshold=0.05, n=64)
+    >>> training_alarm_said(TrainAlarm(source="batch", first_step=3, times=2, worst_step=9, worst=worst))
+    'ALARM empty_fields in training: raised by 2 x batch, first at step 3; at worst 25.0 % of 64 at step 9, tolerated are 5 %.'
+    """
+    worst = found.worst
+    return (
+        f"ALARM {worst.flag} in training: raised by {found.times} x {found.source}, first at step {found.first_step}; at "
+        f"worst {100 * worst.rate:.1f} % of {worst.n} at step {found.worst_step}, tolerated are {100 * worst.threshold:g} %."
+    )

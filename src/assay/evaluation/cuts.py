@@ -1,0 +1,24 @@
+"""How many prompts were cut to fit, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from assay.records import Episode
+
+
+def cuts_said(episodes: Sequence[Episode]) -> str | None:
+    """Return how many prompts were cut, in words; None if none was."""
+    cuts = {episode.item_id: episode.prompt_chars_cut for episode in episodes}
+    return cuts_in_words({item: cut for item, cut in cuts.items() if cut}, len(cuts))
+
+
+def cuts_in_words(cuts: Mapping[str, int], n: int) -> str | None:
+    """Return how many of n prompts were cut and by how much, cuts by item id; None if none was.
+
+    >>> cuts_in_words({"a": 120, "b": 7}, 10)
+    '2 of 10 prompts were cut to fit task.max_prompt_tokens, by up to 120 characters'
+    """
+    if not cuts:
+        return None
+    return f"{len(cuts)} of {n} prompts were cut to fit task.max_prompt_tokens, by up to {max(cuts.values())} characters"

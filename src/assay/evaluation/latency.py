@@ -1,0 +1,53 @@
+"""How long playing took: measured, reported beside the results, and never part of a result or a reward."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from pydantic import Field
+
+from assay.records import Episode, Record
+
+
+class Latency(Record):
+    """Wall-clock time of playing a suite in batches on one machine; null where nothing was written."""
+
+    seconds: float = Field(ge=0)
+    episodes: int = Field(ge=1)
+    completions: int = Field(ge=0)
+    tokens: int = Field(ge=0, description="that the policy wrote")
+    seconds_per_episode: float
+    seconds_per_completion: float | None = Field(description="in batches: not what one request alone would wait")
+    tokens_per_second: float | None
+
+
+def latency(episodes: Sequence[Episode], seconds: float) -> Latency:
+    """Return what a measured time comes to per episode, completion and token."""
+    completions, tokens = sum(len(e.turns) for e in episodes), sum(e.n_tokens for e in episodes)
+    return Latency(
+        seconds=round(seconds, 6),
+        episodes=len(episodes),
+        completions=completions,
+        tokens=tokens,
+        seconds_per_episode=round(seconds / len(episodes), 6),
+        seconds_per_completion=round(seconds / completions, 6) if completions else None,
+        tokens_per_second=round(tokens / seconds, 3) if tokens and seconds > 0 else None,
+    )
+
+
+class Stopwatch:
+    """A progress callback that passes on what it is told and remembers when it was told last.
+
+    So loading a model and computing a report are not counted as playing.
+    """
+
+    def __init__(self, told: Callable[[int], object]) -> None:
+        """Start now."""
+        self._told, self._started = told, time.perf_counter()
+        self.seconds = 0.0
+
+    def __call__(self, episodes: int) -> None:
+        """Take the time at which so many episodes ended."""
+        self.seconds = time.perf_counter() - self._started
+        self._told(episodes)

@@ -1,0 +1,90 @@
+"""The figure of the checkpoints of one training: how the validation suite was played on the way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from assay.evidence.figures import GREY, column, legend, look, mark_gaps, new_figure, say_missing, styled
+from assay.evidence.training_figures import always_zero, size_text
+
+# Behind the rates of the flags; drawn beside the mean they belong to.
+_SPECIAL = ("best_of_k_", "greedy_")
+
+
+@styled
+def checkpoint_progression(frame: pd.DataFrame, chosen_step: int | None) -> Figure:
+    """Return reward, success and rates over checkpoints with 95 % intervals; the chosen checkpoint is marked.
+
+    `frame` has the columns of checkpoint_evals.csv; rates are `success_rate`, `<x>_acc` and other `<flag>_rate`. Reward
+    and success are drawn as mean, best of k and greedy where those were played; without them success is one of the rates.
+    """
+    # Truncation stays in the table: few need it, and every line makes the others harder to read.
+    rates = [n for n in frame.columns if n.endswith(("_rate", "_acc")) and n != "truncated_rate"]
+    rates = [name for name in rates if not name.startswith(_SPECIAL)]
+    split = any(name.startswith(_SPECIAL) for name in frame.columns)
+    n = size_text(column(frame, "episodes"))
+    each = f"{n} draws each" if split else f"{n} each"
+    panels_of = [(_ways(frame, "mean_reward"), f"Validation reward, {each}", "reward per episode, 95 % interval")]
+    if split:
+        rates.remove("success_rate")
+        panels_of.append((_ways(frame, "success_rate"), "Validation success", "share of episodes, 95 % interval"))
+    panels_of.append(({name: name for name in rates}, f"Validation rates, {each}", "share of episodes, 95 % interval"))
+    ratios = [1, 1, 1.2] if split else [1, 1.25]
+    figure, panels = new_figure(1, len(panels_of), width=14.0 if split else 11.0, height=4.4, ratios=ratios)
+    for axes, (names, title, unit) in zip(panels, panels_of, strict=True):
+        _panel(axes, frame, names, chosen_step)
+        axes.set_title(title)
+        axes.set_ylabel(unit)
+    for axes in panels[1:]:
+        axes.set_ylim(-0.03, 1.03)
+    for axes in panels[:-1]:
+        legend(axes, columns=2, below=True) if split else legend(axes)
+    handles, labels = panels[-1].get_legend_handles_labels()
+    panels[-1].legend(handles, labels, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8.5)
+    return figure
+
+
+def _ways(frame: pd.DataFrame, name: str) -> dict[str, str]:
+    """Return the columns that show one measure in different ways, with their labels."""
+    k = column(frame, "best_of")
+    best = "best of k" if k is None else f"best of {np.nanmax(k):.0f}"
+    ways = {name: name, f"best_of_k_{name}": best, f"greedy_{name}": "greedy"}
+    found = {way: label for way, label in ways.items() if way == name or way in frame.columns}
+    return found if len(found) == 1 else found | {name: "mean of the draws"}
+
+
+def _panel(axes: Axes, frame: pd.DataFrame, names: dict[str, str], chosen_step: int | None) -> None:
+    spread = np.ptp(frame["step"].to_numpy(np.float64)) if len(frame) else 0.0
+    axes.set_xlabel("optimizer step")
+    # Only flags: where nothing was ever solved, that is what the figure has to show.
+    zero = [name for name, label in names.items() if name == label != "mean_reward" and always_zero(frame, name)]
+    shown = [name for name in names if name not in zero]
+    for k, name in enumerate(shown):
+        shift = (k - (len(shown) - 1) / 2) * 0.006 * spread
+        _with_interval(axes, frame, name, names[name], k, shift)
+    for name in zero:
+        axes.plot([], [], " ", label=f"{names[name]}: always 0")
+    if not names:
+        say_missing(axes, "rates")
+    if chosen_step is not None:
+        axes.axvline(chosen_step, color="black", lw=1.2, ls=":", label=f"chosen: step {chosen_step}", zorder=1)
+
+
+def _with_interval(axes: Axes, frame: pd.DataFrame, name: str, label: str, k: int, shift: float) -> None:
+    y = column(frame, name)
+    if y is None:
+        axes.plot([], [], " ", label=f"{label}: missing")
+        return
+    x = frame["step"].to_numpy(np.float64) + shift
+    style, nothing = look(k), np.full(len(x), np.nan)
+    axes.plot(x, y, ms=4.5, label=label, **style)
+    low, high = (column(frame, f"{name}_{end}") for end in ("low", "high"))
+    low, high = (nothing if end is None else end for end in (low, high))
+    axes.vlines(x, low, high, color=style["color"], lw=1.3, alpha=0.75)
+    bare = np.isfinite(y) & ~(np.isfinite(low) & np.isfinite(high))
+    if bare.any():
+        axes.plot(x[bare], y[bare], "o", mfc="none", mec=GREY, ms=9, label="interval missing")
+    mark_gaps(axes, x, y)

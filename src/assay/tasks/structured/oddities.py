@@ -1,0 +1,113 @@
+"""What is odd about a record that can be read; the dataset room counts it and decides. Kinds are fields of AuditSettings."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from assay.tasks.protocol import Oddity
+from assay.tasks.structured.blocklist import Blocklist
+from assay.tasks.structured.calls import LEFT_OUT, written_calls
+from assay.tasks.structured.reading import Reading, normalised
+from assay.tasks.structured.records import Reference
+from assay.tasks.structured.schema import compile_schema
+from assay.tasks.structured.truncation import opening_chars
+
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:e[+-]?\d{1,3})?")
+_SHOWN = 80
+
+
+def oddities(reading: Reading, blocklist: Blocklist, max_prompt_chars: int) -> list[Oddity]:
+    """Return what is odd about a record, each kind at most once."""
+    found = []
+    reference, request = reading.reference, reading.request
+    problem = gold_problem(reference)
+    if not reference.has_gold:
+        found.append(Oddity("no_gold", "only validity can be graded"))
+    if problem is not None:
+        found.append(Oddity("gold_breaks_schema", problem))
+    unstated = [] if not reference.has_gold else list(_unstated(reading))
+    if unstated:
+        more = f", and {len(unstated) - 1} more" if len(unstated) > 1 else ""
+        found.append(Oddity("unstated_value", f"{unstated[0]}{more}"))
+    if opening_chars(request) > max_prompt_chars:
+        found.append(Oddity("long_prompt", f"{opening_chars(request)} characters, more than {max_prompt_chars}"))
+    if reading.n_spellings:
+        found.append(Oddity("type_spelling", f"{reading.n_spellings} types not spelt as JSON Schema spells them"))
+    term = blocklist.hit(f"{reading.whole.prompt}\n{reading.whole.context or ''}")
+    if term is not None:
+        found.append(Oddity("blocked_prompt", ascii(term)[:_SHOWN]))
+    return found
+
+
+def right_answer(reference: Reference) -> dict[str, Any] | None:
+    """Return an answer that is exactly right, in a form that satisfies the schema if one does; None without a gold."""
+    if not reference.has_gold:
+        return None
+    answers = list(written_calls(reference.gold)) if reference.is_call else [reference.gold]
+    schema = compile_schema(reference.schema)
+    return next((answer for answer in answers if schema.problem(answer) is None), answers[0])
+
+
+def gold_problem(reference: Reference) -> str | None:
+    """Return what is wrong with the gold by its own schema; None if nothing is, or if there is no gold."""
+    answer = right_answer(reference)
+    return None if answer is None else compile_schema(reference.schema).problem(answer)
+
+
+def _unstated(reading: Reading) -> Iterator[str]:
+    """Yield the places in a gold that hold a value found neither in what the model is told nor among the schema's choices."""
+    told = normalised(f"{reading.request.prompt}\n{reading.request.context or ''}")
+    numbers = {number for token in _NUMBER.findall(told) for number in _readings(token)}
+    choices = {normalised(text) for text in _choices(json.loads(reading.reference.schema))}
+
+    def stated(value: Any) -> bool:
+        if isinstance(value, bool) or value is None:
+            return True
+        if isinstance(value, str):
+            return normalised(value) in choices or normalised(value) in told
+        if isinstance(value, dict):
+            return all(stated(part) for part in value.values())
+        if isinstance(value, list):
+            return all(stated(part) for part in value)
+        return abs(float(value)) in numbers
+
+    gold = reading.reference.gold
+    if not reading.reference.is_call:
+        yield from (f"{place}: {ascii(value)[:_SHOWN]}" for place, value in _leaves(gold, "gold") if not stated(value))
+        return
+    for function, arguments in gold.items():
+        for name, accepted in arguments.items():
+            if LEFT_OUT not in accepted and not any(stated(value) for value in accepted):
+                yield f"gold.{function}.{name}: {ascii(accepted)[:_SHOWN]}"
+
+
+def _readings(token: str) -> Iterator[float]:
+    """Yield the numbers a token may mean: 1,234.5 has thousands, 3,5 may be a decimal comma, 3.5. ends a sentence."""
+    for text in {token, token.replace(",", ""), token.replace(".", "").replace(",", "."), token.replace(",", ".")}:
+        try:
+            yield float(text)
+        except ValueError:
+            continue
+
+
+def _leaves(value: Any, place: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from _leaves(part, f"{place}.{name}")
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from _leaves(part, f"{place}[{index}]")
+    else:
+        yield place, value
+
+
+def _choices(schema: Any) -> Iterator[str]:
+    """Yield the texts that a schema lists to choose from: they are stated, though not in the prompt."""
+    if isinstance(schema, dict):
+        listed = [*(schema["enum"] if isinstance(schema.get("enum"), list) else ()), schema.get("const")]
+        yield from (value for value in listed if isinstance(value, str))
+    for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        yield from _choices(part)

@@ -1,0 +1,61 @@
+"""Scripted players: one that says nothing, one that guesses, and an oracle."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from assay.tasks.structured.oddities import right_answer
+from assay.tasks.structured.records import State
+from assay.tasks.structured.schema import compile_schema
+from assay.tasks.structured.shapes import EMPTY, Filler, shaped
+
+Player = Callable[[State, np.random.Generator], str]
+
+_WORD = re.compile(r"[^\W\d_]+")
+_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,6})?")
+
+
+def written(value: Any) -> str:
+    """Return the text of an answer: compact JSON on one line, keys in order.
+
+    >>> written({"b": 1, "a": "é"})
+    '{"b":1,"a":"é"}'
+    """
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def empty_fields(state: State, rng: np.random.Generator) -> str:
+    """Fill the schema's shape with nothing."""
+    return written(shaped(compile_schema(state.reference.schema), EMPTY))
+
+
+def guess(state: State, rng: np.random.Generator) -> str:
+    """Fill the schema's shape with words and numbers of the prompt, taken at random."""
+    told = f"{state.request.prompt}\n{state.request.context or ''}"
+    words = _WORD.findall(told) or [""]
+    numbers = [float(text) for text in _NUMBER.findall(told)] or [0.0]
+    filler = Filler(
+        text=lambda: words[int(rng.integers(len(words)))],
+        number=lambda: _plain(numbers[int(rng.integers(len(numbers)))]),
+        pick=lambda n: int(rng.integers(n)),
+        items=1,
+    )
+    return written(shaped(compile_schema(state.reference.schema), filler))
+
+
+def _plain(number: float) -> float:
+    return int(number) if number.is_integer() else number
+
+
+def gold(state: State, rng: np.random.Generator) -> str:
+    """Know the gold and write it; where there is none, fill the schema's shape."""
+    answer = right_answer(state.reference)
+    return guess(state, rng) if answer is None else written(answer)
+
+
+PLAYERS: Mapping[str, Player] = {"empty_fields": empty_fields, "guess": guess, "gold": gold}

@@ -1,0 +1,189 @@
+"""From a row of a tasks file to an item; a row that is broken is refused with its id and field, and by no other error."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urldefrag
+
+from assay.errors import TaskError
+from assay.storage.json import digest
+from assay.storage.strict_json import MAX_DEPTH, parse_strict
+from assay.tasks.protocol import Item
+from assay.tasks.structured.calls import is_call_gold
+from assay.tasks.structured.positions import translate_types
+from assay.tasks.structured.records import Reference, Request
+from assay.tasks.structured.schema import compile_schema, schema_from_functions, schema_key
+from assay.tasks.structured.settings import StructuredSettings
+from assay.tasks.structured.truncation import fitting
+
+MAX_ROW_CHARS = 8_000_000
+_MAX_ID, _MAX_SHOWN = 200, 160
+_FIX = "correct the record, or let the audit drop it (dataset.audit.unreadable: drop)"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A row as it was read: the whole request, the one the model is shown, and how many types were respelt."""
+
+    id: str
+    cluster: str
+    strata: Mapping[str, str]
+    whole: Request
+    request: Request
+    reference: Reference
+    n_spellings: int
+
+    def item(self) -> Item:
+        """Return the row as an item."""
+        return Item(self.id, self.cluster, self.strata, self.request, self.reference, self.request.chars_cut)
+
+
+def normalised(text: str) -> str:
+    r"""Return a text in compatible forms, without case, and with single spaces.
+
+    >>> normalised("\uff37ho  IS\n")
+    'who is'
+    """
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def read(row: Mapping[str, Any], settings: StructuredSettings) -> Reading:
+    """Read one row.
+
+    Raises:
+        TaskError: The row is broken; names its id and the field.
+    """
+    name = row.get("id") if isinstance(row, Mapping) else None
+    label = f"record {ascii(name)[:80]}" if name is not None else "record without id"
+    try:
+        return _read(_plain(row), settings)
+    except TaskError as error:
+        where = f"{label}, {error.where}"
+        raise TaskError(error.expected, found=error.found, where=where, fix=error.fix) from None
+    except RecursionError:
+        raise TaskError("a record of sane depth", found="one nested too deep", where=label, fix=_FIX) from None
+
+
+def _broken(field: str, expected: str, found: Any) -> TaskError:
+    shown = "nothing" if found is None else ascii(found)[:_MAX_SHOWN]
+    return TaskError(expected, found=shown, where=f"field {field}", fix=_FIX)
+
+
+def _plain(row: Any) -> dict[str, Any]:
+    """Return the row as strict JSON has it, keys in order."""
+    try:
+        text = json.dumps(dict(row), ensure_ascii=False, allow_nan=False)
+        plain: dict[str, Any] = parse_strict(text, max_chars=MAX_ROW_CHARS, max_depth=MAX_DEPTH)
+    except (ValueError, TypeError) as error:
+        raise _broken("(all)", "a strict JSON object", str(error)) from None
+    return plain
+
+
+def _read(given: dict[str, Any], settings: StructuredSettings) -> Reading:
+    row = {name: value for name, value in given.items() if value is not None}  # null is how exports write "absent"
+    prompt, context = row.get("prompt"), row.get("context")
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise _broken("prompt", "a text that is not empty", prompt)
+    if context is not None and not isinstance(context, str):
+        raise _broken("context", "a text", context)
+    schema, resources, uri, n_spellings = _schema(row)
+    key = schema_key(schema, resources, uri)
+    compile_schema(key)
+    gold = row.get("gold")
+    if gold is not None and not isinstance(gold, dict):
+        raise _broken("gold", "an object, or none", gold)
+    is_call = "functions" in row and is_call_gold(gold)
+    if gold is not None and is_call and not all(accepted for arguments in gold.values() for accepted in arguments.values()):
+        raise _broken("gold", "at least one accepted value for each argument", gold)
+    text = _schema_text(schema, resources, uri)
+    if "schema" in row and "functions" in row:
+        text = _with_functions(text, row["functions"])
+    whole = Request(prompt, context, text, 0)
+    return Reading(
+        id=_id(row),
+        cluster=f"p-{digest(normalised(prompt if context is None else f'{prompt} {context}'))[:16]}",
+        strata={name: _label(row[name]) for name in settings.strata if isinstance(row.get(name), str | int)},
+        whole=whole,
+        request=(fitting(whole, settings.max_prompt_chars) if settings.truncate_prompts else None) or whole,
+        reference=Reference(key, gold is not None, gold, is_call),
+        n_spellings=n_spellings,
+    )
+
+
+def _id(row: Mapping[str, Any]) -> str:
+    name = row.get("id")
+    if name is None:
+        # Where the schema lay is no content; what it says is.
+        content = {key: value for key, value in row.items() if key not in ("id", "schema_uri", "schema_resources")}
+        further = [document for _, document in sorted((row.get("schema_resources") or {}).items())]
+        return f"r-{digest([content, further])[:16]}"
+    if isinstance(name, int) and not isinstance(name, bool):
+        name = str(name)
+    if not isinstance(name, str) or not name.strip() or len(name) > _MAX_ID:
+        raise _broken("id", f"a text of 1 to {_MAX_ID} characters, or a whole number", name)
+    return name
+
+
+def _label(value: str | int) -> str:
+    return json.dumps(value) if isinstance(value, bool) else str(value)
+
+
+def _schema(row: Mapping[str, Any]) -> tuple[Any, dict[str, Any], str | None, int]:
+    """Return the root document, the documents by URI, where the schema stands, and how many types were respelt."""
+    if "schema_path" in row:
+        raise _broken("schema_path", "the schema itself in its place, for a task opens no file", row["schema_path"])
+    if "schema" not in row:
+        if "functions" not in row:
+            raise _broken("schema", "schema, schema_path or functions", None)
+        schema, count = _of_functions(row["functions"])
+        return schema, {}, None, count
+    schema, resources, uri = row["schema"], row.get("schema_resources") or {}, row.get("schema_uri")
+    if not isinstance(schema, dict | bool):
+        raise _broken("schema", "an object, true or false", schema)
+    if not isinstance(resources, dict):
+        raise _broken("schema_resources", "documents by URI", resources)
+    if uri is not None and not isinstance(uri, str):
+        raise _broken("schema_uri", "a text", uri)
+    schema, count = translate_types(schema)
+    translated = {}
+    for place, document in resources.items():
+        translated[place], respelt = translate_types(document)
+        # The root may be among the documents: it is one file, and its spellings count once.
+        count += respelt if uri is None or place != urldefrag(uri).url else 0
+    return schema, translated, uri, count
+
+
+def _of_functions(functions: Any) -> tuple[Any, int]:
+    schema = schema_from_functions(functions)
+    count = 0
+    for function in functions:
+        function = function.get("function") if isinstance(function.get("function"), dict) else function
+        count += translate_types(function.get("parameters"))[1]
+    return schema, count
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _schema_text(schema: Any, resources: Mapping[str, Any], uri: str | None) -> str:
+    """Return what the model is shown: the root, then each further document under its name."""
+    home, fragment = urldefrag(uri or "")
+    further = {place: document for place, document in resources.items() if place != home or fragment}
+    if fragment:
+        further.setdefault(home, schema)
+        schema = {"$ref": uri}
+    return _compact(schema) + "".join(f"\n{place}: {_compact(document)}" for place, document in sorted(further.items()))
+
+
+def _with_functions(text: str, functions: Any) -> str:
+    """Return the schema's text with the functions behind it, unless it names them all itself."""
+    wanted = schema_from_functions(functions)
+    names = [call["properties"]["name"]["const"] for call in wanted.get("anyOf", [wanted])]
+    if all(json.dumps(name, ensure_ascii=False) in text for name in names):
+        return text
+    return f"{text}\nFunctions: {_compact(functions)}"

@@ -1,0 +1,122 @@
+"""Structured output as a Task: the one class that training and evaluation hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from assay.errors import TaskError
+from assay.tasks.protocol import Baseline, Item, Message, Oddity, PartKind, Step, Verdict
+from assay.tasks.structured import rewards, shop, truncation
+from assay.tasks.structured.attacks import ATTACKS
+from assay.tasks.structured.blocklist import Blocklist
+from assay.tasks.structured.oddities import oddities
+from assay.tasks.structured.players import PLAYERS, Player
+from assay.tasks.structured.prompts import opening
+from assay.tasks.structured.reading import read
+from assay.tasks.structured.records import Reference, Request, State
+from assay.tasks.structured.settings import StructuredSettings
+
+
+class Structured:
+    """One prompt, one JSON object that must satisfy a schema and, where there is a gold, be right."""
+
+    name = "structured"
+    cluster_name = "prompt groups"
+    parts: Mapping[str, PartKind] = {
+        "parsed_strict": "format",
+        "parsed_extracted": "format",
+        "schema_valid": "outcome",
+        "fields": "outcome",
+        "exact": "outcome",
+    }
+    flags = rewards.FLAGS
+    metrics = rewards.METRICS
+    floor, ceiling = "empty_fields", "gold"
+    alarms = rewards.ALARMS
+    max_prompt_tokens: int | None
+
+    def __init__(self, settings: StructuredSettings) -> None:
+        """Hold the settings and the blocked terms; a task has no other state."""
+        self.settings = settings
+        self.max_prompt_tokens = settings.max_prompt_tokens
+        self.blocklist = Blocklist(settings.blocklist)
+
+    def item(self, row: Mapping[str, Any]) -> Item:
+        """Read one row; TaskError names its id and the field that is broken."""
+        return read(row, self.settings).item()
+
+    def oddities(self, row: Mapping[str, Any]) -> Sequence[Oddity]:
+        """Say what is odd about a row that can be read."""
+        return oddities(read(row, self.settings), self.blocklist, self.settings.max_prompt_chars)
+
+    def shortened(self, item: Item, chars: int) -> Item | None:
+        """Cut the middle of the item's context; None if the settings forbid it or the context is too short."""
+        if not self.settings.truncate_prompts:
+            return None
+        request = truncation.shortened(item.public, chars)
+        return None if request is None else replace(item, public=request, chars_cut=request.chars_cut)
+
+    def start(self, item: Item, world_seed: int) -> tuple[list[Message], State]:
+        """Open an episode: one user message. There is no chance in this world, so the seed changes nothing."""
+        if not isinstance(item.public, Request) or not isinstance(item.hidden, Reference):
+            found = f"{type(item.public).__name__} and {type(item.hidden).__name__}"
+            raise TaskError("a structured item", found=found, where=item.id, fix="make items with Structured.item")
+        return opening(item.public), State(item.id, item.public, item.hidden, None)
+
+    def step(self, state: State, completion: str) -> Step:
+        """Grade the one completion; a bad one never raises."""
+        if state.grade is not None:
+            raise TaskError(
+                "an episode that goes on", found="an answered one", where="Structured.step", fix="stop after the ending"
+            )
+        grade = rewards.grade(completion, state.reference, self.settings, self.blocklist)
+        ending = "unreadable" if grade.outcome == "failed" else "answered"
+        return Step(replace(state, grade=grade), None, ending, grade.outcome, grade.reason, grade.action, grade.parts)
+
+    def judge(self, state: State) -> Verdict:
+        """Judge an answered episode."""
+        if state.grade is None:
+            raise TaskError(
+                "a finished episode", found="one that goes on", where="Structured.judge", fix="play on to its ending"
+            )
+        return Verdict(state.grade.success, state.grade.flags, state.grade.metrics)
+
+    def baselines(self) -> Mapping[str, Baseline]:
+        """Scripted players by name, weakest first."""
+        return {name: _as_baseline(player) for name, player in PLAYERS.items()}
+
+    def attacks(self) -> Mapping[str, Baseline]:
+        """Players that try to cheat the reward, by name."""
+        return {name: _as_baseline(player) for name, player in ATTACKS.items()}
+
+    def demonstrations(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
+        """Dialogues of a weak player on jobs made on the fly."""
+        self._need_lessons()
+        return shop.demonstrations(rng, n)
+
+    def drills(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
+        """Two-message dialogues whose answer is copied from the question."""
+        self._need_lessons()
+        return shop.drills(rng, n)
+
+    def vocabulary(self) -> Sequence[str]:
+        """Every word of the lessons."""
+        self._need_lessons()
+        return shop.vocabulary()
+
+    def _need_lessons(self) -> None:
+        if self.settings.lessons is None:
+            raise TaskError(
+                "lessons", found="task.lessons: null", where="params.yaml", fix="choose a preset with a pretrained base"
+            )
+
+
+def _as_baseline(player: Player) -> Baseline:
+    def play(item: Item, state: State, rng: np.random.Generator) -> str:
+        return player(state, rng)
+
+    return play

@@ -1,0 +1,217 @@
+"""`assay evaluate`: the evaluation loop alone, for any tasks file and any policy folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from assay.config import StructuredTask
+from assay.console import complain, progress, say
+from assay.dataset.audit import audit
+from assay.dataset.refusal import refuse_unusable
+from assay.dataset.schema_files import SchemaFiles
+from assay.dataset.source import load
+from assay.errors import ConfigError, DataError
+from assay.evaluation.alarms import alarm_said, alarms
+from assay.evaluation.best_of import BestOf, best_of_items
+from assay.evaluation.cuts import cuts_said
+from assay.evaluation.latency import Latency, Stopwatch, latency
+from assay.evaluation.measure import measure
+from assay.evaluation.report import Report, is_rate
+from assay.evaluation.suite import Suite, choose
+from assay.evidence.wording import interval_text
+from assay.policy.decoding import Decoding
+from assay.records import Interval, Record, Split
+from assay.stages.inputs import blocklist_of, task_with
+from assay.stages.project import Project
+from assay.storage.files import read_bytes
+from assay.storage.json import digest, write_json, write_jsonl
+from assay.tasks.protocol import Item, Task
+from assay.tools.audit import project_for
+from assay.tools.policy_folder import open_folder
+
+SPLITS: tuple[Split, ...] = ("train", "validation", "heldout")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line says; None leaves a matter to the settings."""
+
+    tasks: Path
+    policy: Path
+    task: str | None = None
+    draws: int | None = None
+    best_of: int | None = None
+    greedy: bool = False
+    items: int | None = None
+    seed: int | None = None
+    temperature: float | None = None
+    max_new_tokens: int | None = None
+    batch_size: int | None = None
+    surface: str | None = None
+    blocklist: Path | None = None
+    out: Path | None = None
+
+
+class Evaluation(Record):
+    """What report.json holds: who was measured on what, and the numbers."""
+
+    tasks_file: str
+    tasks_sha256: str
+    policy_folder: str
+    temperature: float = Field(description="0 is greedy")
+    max_new_tokens: int
+    report: Report
+    best_of: BestOf
+
+
+def run(root: Path, asked: Asked) -> None:
+    """Play, print a table, and write episodes.jsonl, report.json and, apart from them, how long it took."""
+    project = settings(root, asked)
+    draws, k = draws_of(project, asked)
+    decoding = decoding_of(project, asked)
+    terms = blocklist_of(project) if asked.blocklist is None else read_bytes(asked.blocklist, fix="--blocklist FILE")
+    task = task_with(project, terms)
+    items, sha256 = items_of(project, task, asked.tasks)
+    suite = suite_of(project, items, asked, draws)
+    policy = open_folder(project, asked.policy)
+    with progress("evaluate: episodes", len(suite.items) * draws) as advance:
+        stopwatch = Stopwatch(advance)
+        batch_size = asked.batch_size or project.params.generation.batch_size
+        episodes, report = measure(policy, task, suite, decoding, batch_size=batch_size, progress=stopwatch)
+    evaluation = Evaluation(
+        tasks_file=str(asked.tasks), tasks_sha256=sha256, policy_folder=str(asked.policy), temperature=decoding.temperature,
+        max_new_tokens=decoding.max_new_tokens, report=report, best_of=best_of_items(episodes, k, suite.digest),
+    )  # fmt: skip
+    took = latency(episodes, stopwatch.seconds)
+    out = asked.out or root / ".scratch/evaluate" / _name(asked, task, evaluation)
+    write_jsonl(out / "episodes.jsonl", episodes)
+    write_json(out / "report.json", evaluation)
+    write_json(out / "clock.json", took)
+    for line in table(evaluation, task, took):
+        say(line)
+    for alarm in alarms(task, episodes):
+        complain(alarm_said(alarm, "episodes"))
+    if cut := cuts_said(episodes):
+        say(cut)
+    say(f"wrote episodes.jsonl, report.json and clock.json to {out}")
+
+
+def settings(root: Path, asked: Asked) -> Project:
+    """Return the project with the settings of the task that was asked for; of params.yaml if none was.
+
+    Raises:
+        ConfigError: No such preset, or settings that cannot be.
+    """
+    params = (Project.open(root) if asked.task is None else project_for(root, asked.task)).params
+    changes: dict[str, Any] = {}
+    if asked.surface is not None:
+        if asked.surface not in params.task.max_new_tokens:
+            expected = " or ".join(params.task.max_new_tokens)
+            raise ConfigError(expected, found=repr(asked.surface), where="--surface", fix="choose one that the policy speaks")
+        changes["generation"] = params.generation.model_copy(update={"surface": asked.surface})
+    if asked.blocklist is not None:
+        if not isinstance(params.task, StructuredTask):
+            fix = "leave it out, or --task structured"
+            raise ConfigError("a task with a blocklist", found=params.task.name, where="--blocklist", fix=fix)
+        changes["task"] = params.task.model_copy(update={"blocklist": str(asked.blocklist)})
+    return Project(root, params.model_copy(update=changes))
+
+
+def draws_of(project: Project, asked: Asked) -> tuple[int, int]:
+    """Return draws an item and k of best-of-k.
+
+    Raises:
+        ConfigError: Greedy draws would all be the same, or there are fewer draws than k.
+    """
+    if asked.greedy and asked.draws not in (None, 1):
+        raise ConfigError("one draw with --greedy", found=str(asked.draws), where="--draws", fix="leave one of the two out")
+    draws = 1 if asked.greedy else asked.draws or project.params.evaluation.draws
+    k = asked.best_of or draws
+    if k > draws:
+        fix = "leave --best-of out" if asked.greedy else f"--draws {k}"
+        raise ConfigError(f"at most the {draws} draws of an item", found=str(k), where="--best-of", fix=fix)
+    return draws, k
+
+
+def decoding_of(project: Project, asked: Asked) -> Decoding:
+    """Return how tokens are chosen.
+
+    Raises:
+        ConfigError: A temperature that no sampling has, or one beside --greedy.
+    """
+    generation = project.params.generation
+    if asked.temperature is not None and (asked.greedy or not 0 < asked.temperature < float("inf")):
+        expected = "no temperature beside --greedy" if asked.greedy else "a temperature above 0"
+        raise ConfigError(expected, found=str(asked.temperature), where="--temperature", fix="--greedy alone decodes at 0")
+    temperature = 0.0 if asked.greedy else asked.temperature or generation.temperature
+    return Decoding(temperature, asked.max_new_tokens or project.params.task.max_new_tokens[generation.surface])
+
+
+def items_of(project: Project, task: Task, path: Path) -> tuple[list[Item], str]:
+    """Return the items of a tasks file, with odd records treated as the task's settings say, and the file's sha256.
+
+    Raises:
+        DataError: The file cannot be read, or holds what dataset.audit refuses, or nothing.
+    """
+    schemas = SchemaFiles(path.parent, project.root)
+    source = load(path, schemas, where=str(path), fix="--tasks FILE: a JSONL file, one record a line")
+    audited = audit(task, {"tasks": source}, project.params.dataset.audit)
+    unreadable, n = audited.report.kinds["unreadable"], audited.report.n_records
+    if n and unreadable.count == n:
+        found = f"none in {n} lines (first: line {unreadable.first[0].line}: {unreadable.first[0].detail})"
+        fix = "--task NAME, the preset of configs/task/ that reads this file"
+        raise DataError(f"records of task {task.name}", found=found, where=str(path), fix=fix)
+    refuse_unusable(audited.report, str(path))
+    if dropped := len(audited.dropped["tasks"]):
+        complain(f"{path}: {dropped} records are left out (dataset.audit); ./run assay audit {path} says why")
+    kept = audited.kept["tasks"]
+    if not kept:
+        raise DataError("records", found="none", where=str(path), fix="--tasks FILE: a JSONL file, one record a line")
+    return [each.item for each in kept], source.reading.file_sha256
+
+
+def suite_of(project: Project, items: Sequence[Item], asked: Asked, draws: int) -> Suite:
+    """Return what is played. A split of the project keeps its name, so that its plays are those of the stages.
+
+    Raises:
+        ConfigError: More items are asked for than there are.
+    """
+    n, seed = asked.items or len(items), project.params.evaluation.seed if asked.seed is None else asked.seed
+    if n > len(items):
+        fix = f"--items {len(items)}, or leave it out"
+        raise ConfigError(f"at most the {len(items)} items of {asked.tasks}", found=str(n), where="--items", fix=fix)
+    own = {project.data(f"{split}.jsonl").resolve(): split for split in SPLITS}
+    return choose(items, n, split=own.get(asked.tasks.resolve(), "tasks"), draws=draws, seed=seed)
+
+
+def table(evaluation: Evaluation, task: Task, took: Latency) -> list[str]:
+    """Return the lines to print: rates in %, 95 % intervals in brackets, and what each number rests on."""
+    report, best = evaluation.report, evaluation.best_of
+    how = "greedy" if report.decoding == "greedy" else f"{report.draws} draws at temperature {evaluation.temperature:g}"
+    rows: list[tuple[str, Interval, bool]] = []
+    own = [f"{flag}_rate" for flag in task.flags] + [f"metric.{name}" for name in task.metrics]
+    for name in ("success_rate", "mean_reward", "parsed_rate", *own, "truncated_rate", "mean_tokens_per_completion"):
+        if name in report.measures:
+            rows.append((name, report.measures[name], is_rate(name)))
+        if name == "mean_reward" and best.k > 1:
+            rows.append((f"best of {best.k}: success_rate", best.success_rate, True))
+            rows.append((f"best of {best.k}: mean_reward", best.mean_reward, False))
+    width = max(len(name) for name, _, _ in rows)
+    what = f"{evaluation.policy_folder} on {evaluation.tasks_file}: {report.n_items} items, {how}"
+    lines = [f"{what}; {report.n_clusters} {task.cluster_name}", f"{'measure':{width}}  value [95 % interval], rates in %"]
+    lines += [f"{name:{width}}  {interval_text(found, rate=rate)}  n = {found.n}" for name, found, rate in rows]
+    speed = "" if took.tokens_per_second is None else f", {took.tokens_per_second:.0f} tokens a second"
+    return [*lines, f"measured: {took.seconds_per_episode:.4f} s an episode{speed}"]
+
+
+def _name(asked: Asked, task: Task, evaluation: Evaluation) -> str:
+    """Return a folder name that says what was measured and is another for every other question."""
+    report = evaluation.report
+    how = "greedy" if report.decoding == "greedy" else f"k{report.draws}"
+    question = digest([report.suite_digest, report.policy_digest, evaluation.tasks_sha256, repr(replace(asked, out=None))])
+    return f"{task.name}-{asked.tasks.stem}-{asked.policy.resolve().name}-{how}-{question[:8]}"

@@ -1,0 +1,83 @@
+"""Any folder a policy may lie in: a model, models/base with its pointer, or an adapter that names its base."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.config import PretrainedBase
+from assay.errors import PolicyError
+from assay.policy import pretrained
+from assay.policy.model import Policy, load, pin_threads
+from assay.stages.project import Project
+from assay.storage.files import read_text
+from assay.storage.json import loads
+
+ADAPTER = "adapter_config.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a policy's weights lie."""
+
+    base: Path
+    adapter: Path | None
+
+
+def open_folder(project: Project, folder: Path) -> Policy:
+    """Load the policy of a folder on the configured device, in the precision that the settings give a base.
+
+    Raises:
+        ConfigError: The device is not there.
+        PolicyError: The folder holds no policy, or one that cannot be read.
+    """
+    params, base = project.params, project.params.base
+    place = find(project.root, folder)
+    pin_threads(params.threads)
+    return load(
+        place.base,
+        adapter=place.adapter,
+        device=params.device,
+        dtype=base.dtype if isinstance(base, PretrainedBase) else "float32",
+        quantization=base.quantization if isinstance(base, PretrainedBase) else None,
+    )
+
+
+def find(root: Path, folder: Path) -> Place:
+    """Return where the weights of a policy folder lie.
+
+    Raises:
+        PolicyError: It is no folder, holds no policy, or its adapter names a base that is not there.
+    """
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "nothing there"
+        raise PolicyError("a folder with a model or an adapter", found=found, where=str(folder), fix="--policy FOLDER")
+    if (folder / ADAPTER).is_file():
+        return Place(_base_of(root, folder), folder)
+    if (folder / pretrained.POINTER).is_file() or (folder / "config.json").is_file():
+        return Place(pretrained.locate(folder), None)
+    raise PolicyError(
+        f"a model (config.json), a pinned base ({pretrained.POINTER}) or an adapter ({ADAPTER})",
+        found="none of these files",
+        where=str(folder),
+        fix="name the folder that holds them, such as models/base or models/adapter",
+    )
+
+
+def _base_of(root: Path, folder: Path) -> Path:
+    """Return the base that an adapter names: of the project the adapter lies in, else of this one, else a hub model."""
+    where = f"{folder / ADAPTER}, base_model_name_or_path"
+    fix = "put the base there, or correct the name"
+    config = loads(read_text(folder / ADAPTER, fix=fix), where=str(folder / ADAPTER), fix="train again")
+    name = config.get("base_model_name_or_path") if isinstance(config, dict) else None
+    if not isinstance(name, str) or not name:
+        raise PolicyError("the name of the base", found=repr(name), where=where, fix="train again, or add it")
+    for place in (parent / name for parent in (*folder.resolve().parents, root)):
+        if place.is_dir():
+            return pretrained.locate(place)
+    revision = config.get("revision")
+    try:
+        return pretrained.resolve(name, revision if isinstance(revision, str) else None).folder
+    except PolicyError as error:
+        found = f"{name!r}, which is neither a folder here nor in the hub cache"
+        raise PolicyError("a base that is there", found=found, where=where, fix=f"{fix}; or {error.fix}") from None

@@ -1,0 +1,139 @@
+"""Alarms are said once with their step and reach the claim; time is written beside the results and never into them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from assay.config import TinyArchitecture
+from assay.policy import tiny
+from assay.policy.dialogue import Dialogue
+from assay.policy.model import Policy
+from assay.records import Episode, TrainFacts
+from assay.stages import fingerprint, heldout, render_evidence, train
+from assay.stages.inputs import task_of, validation_suite
+from assay.stages.project import Project
+from assay.storage.json import read_record, write_json
+from assay.training.history import History, Validation
+from assay.training.watch import Watch
+from tests.evaluation.test_statistics import play
+from tests.house import ROOT
+from tests.training.toy_task import Letters
+
+TASK = Letters(alarms={"early": 0.25})
+
+
+def episodes(raised: int, n: int = 4, cut: int = 0) -> list[Episode]:
+    return [
+        play(f"item{k}", 0, False).model_copy(update={"flags": {"early": k < raised}, "prompt_chars_cut": cut})
+        for k in range(n)
+    ]
+
+
+def facts(watch: Watch) -> TrainFacts:
+    return TrainFacts(
+        seed=0, steps=9, chosen_step=0, claim_plan_sha256="", base_digest="", validation_suite="", alarms=watch.facts()
+    )  # fmt: skip
+
+
+def test_each_alarm_is_said_once_and_with_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(train, "complain", said.append)
+    watch = Watch(TASK)
+    bell = train.Bell(watch)
+    for step, raised in enumerate((1, 2, 4, 0, 3)):
+        watch.look(step, "batch", episodes(raised))
+        bell.ring()
+    watch.look(4, "validation", episodes(4))
+    bell.ring()
+    assert len(said) == 2
+    assert "early: 50.0 %" in said[0] and "batch at step 1" in said[0] and "validation at step 4" in said[1]
+    batch, validation = watch.facts()
+    assert (batch.first_step, batch.times, batch.worst_step, batch.worst.rate) == (1, 3, 2, 1.0)
+    assert (validation.source, validation.times) == ("validation", 1)
+
+
+def test_alarms_survive_train_json(tmp_path: Path) -> None:
+    watch = Watch(TASK)
+    watch.look(3, "greedy validation", episodes(4))
+    write_json(tmp_path / "train.json", facts(watch))
+    assert read_record(tmp_path / "train.json", TrainFacts, fix="") == facts(watch)
+
+
+def test_a_claim_is_noted_with_the_alarms_of_training_and_of_every_arm_and_with_cuts() -> None:
+    watch = Watch(TASK)
+    watch.look(3, "batch", episodes(4))
+    quiet, loud = episodes(0), episodes(3, cut=12)
+    notes = render_evidence._notes(TASK, facts(watch), quiet, loud, quiet, loud)
+    assert [note.split(" ")[0] for note in notes] == ["ALARM", "ALARM", "ALARM", "Held-out:"]
+    assert "in training" in notes[0] and "first at step 3" in notes[0]
+    assert "episodes after, tolerated" in notes[1] and "after (greedy)" in notes[2]
+    assert "4 of 4 prompts were cut" in notes[3]
+    assert render_evidence._notes(TASK, facts(Watch(TASK)), quiet, quiet, quiet, quiet) == []
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project with few held-out items, fingerprinted."""
+    root = tmp_path_factory.mktemp("project")
+    for name in ("configs", "data"):
+        shutil.copytree(ROOT / name, root / name)
+    shutil.copy(ROOT / "params.yaml", root)
+    params = Project.open(root).params
+    few = {name: getattr(params, name).model_copy(update={"items": 4, "draws": 2}) for name in ("evaluation", "validation")}
+    project = Project(root, params.model_copy(update=few))
+    fingerprint.run(project)
+    return project
+
+
+@pytest.fixture(scope="module")
+def policy(project: Project) -> Policy:
+    tokenizer = tiny.build_tokenizer(task_of(project).vocabulary())
+    shape = TinyArchitecture(hidden_size=16, intermediate_size=32, layers=1, heads=2, max_positions=512, initializer_range=0.05)
+    return Policy(tiny.build_model(shape, tokenizer, 3), tokenizer, Dialogue(tokenizer), "test")
+
+
+def test_how_long_a_suite_took_is_written_beside_its_results(project: Project, policy: Policy) -> None:
+    heldout.evaluate(project, policy, "pre_eval")
+    for label, n in (("pre_eval", 8), ("pre_eval_greedy", 4)):
+        clock = json.loads(project.observed(f"{label}_clock.json").read_text())
+        assert clock["episodes"] == n and clock["seconds"] > 0 and clock["seconds_per_completion"] > 0
+        assert clock["tokens_per_second"] > 0
+        for suffix in ("json", "jsonl"):
+            text = project.results(f"{label}.{suffix}").read_text()
+            assert "second" not in text and "clock" not in text
+
+
+def test_playing_again_takes_another_time_and_gives_the_same_bytes(project: Project, policy: Policy) -> None:
+    names = [f"pre_eval{greedy}.{suffix}" for greedy in ("", "_greedy") for suffix in ("json", "jsonl")]
+    heldout.evaluate(project, policy, "pre_eval")
+    first = [project.results(name).read_bytes() for name in names]
+    heldout.evaluate(project, policy, "pre_eval")
+    assert [project.results(name).read_bytes() for name in names] == first
+
+
+def test_a_validation_is_summarised_once_and_every_row_has_the_same_columns(
+    project: Project, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from assay.evaluation.rollout import play as played
+    from assay.policy.decoding import Decoding
+
+    suite, task = validation_suite(project), task_of(project)
+    sampled = [r.episode for r in played(policy, task, suite.plays(), Decoding(1.0, 8), batch_size=64)]
+    greedy = [e for e in sampled if e.draw == 0]
+    history = History(validations=[Validation(0, sampled, greedy)])
+    computed: list[int] = []
+    original = train.Tables._row
+    monkeypatch.setattr(train.Tables, "_row", lambda self, v: (computed.append(v.step), original(self, v))[1])
+    tables = train.Tables(project, history, suite, "policy")
+    tables.write()
+    history.validations.append(Validation(5, sampled, greedy))
+    tables.write()
+    tables.write()
+    assert computed == [0, 5]
+    lines = project.results("checkpoint_evals.csv").read_text().splitlines()
+    assert len(lines) == 3 and lines[0].startswith("step,fraction_done,episodes,mean_reward,success_rate,mass_acc,channel_acc,")
+    assert ",best_of,best_of_k_mean_reward,best_of_k_success_rate," in lines[0]

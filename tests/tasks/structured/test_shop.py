@@ -1,0 +1,131 @@
+"""The shipped structured data: made by the code beside them, split by template family, and in words the tiny base knows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from assay.composition import Selection, compose
+from assay.config import parse_params
+from assay.policy.dialogue import Dialogue
+from assay.policy.tiny import build_tokenizer
+from assay.seeds import rng
+from assay.tasks.catalogue import build
+from assay.tasks.structured import shop
+from assay.tasks.structured.shop import lessons, orders
+from tests import house
+
+DATA = house.ROOT / "data/structured"
+SPLITS = ("train", "validation", "heldout")
+SETTINGS = parse_params(compose(house.ROOT, Selection("tiny", "structured", 0)).values)
+
+
+def rows(split: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (DATA / f"{split}.jsonl").read_text(encoding="utf-8").split("\n") if line]
+
+
+@pytest.fixture(scope="module")
+def dialogue() -> Dialogue:
+    return Dialogue(build_tokenizer(shop.vocabulary()))
+
+
+def test_the_committed_files_are_what_the_generator_writes() -> None:
+    for name, text in orders.files(("release", 1)).items():
+        assert (DATA / name).read_text(encoding="utf-8") == text, name
+
+
+def test_no_template_family_and_no_text_is_in_two_splits() -> None:
+    families = [{row["family"] for row in rows(split)} for split in SPLITS]
+    texts = [{row["context"] for row in rows(split)} for split in SPLITS]
+    for found in (families, texts):
+        assert not found[0] & found[1] and not found[0] & found[2] and not found[1] & found[2]
+
+
+def test_every_split_holds_every_kind_of_job_in_about_the_same_share() -> None:
+    for split in SPLITS:
+        kinds = Counter((row["task_type"], row["difficulty"]) for row in rows(split))
+        shares = {kind: n / sum(kinds.values()) for kind, n in kinds.items()}
+        assert set(shares) == {("call", "medium"), *(("extraction", level) for level in ("easy", "medium", "hard"))}
+        assert all(0.1 < share < 0.45 for share in shares.values()), (split, shares)
+
+
+def test_a_job_that_asks_for_a_fact_states_the_one_it_can_be_mistaken_for() -> None:
+    draws = rng("test", "rivals")
+    for family in range(36):
+        job = orders.draw_job(draws, family)
+        for field in job.fields():
+            assert orders.RIVALS.get(field, field) in job.facts
+            assert job.facts[field] != job.facts.get(orders.RIVALS.get(field, ""))
+
+
+def test_every_value_of_a_gold_stands_in_its_text() -> None:
+    for split in SPLITS:
+        for row in rows(split):
+            for value in _leaves(row["gold"]):
+                assert str(value).removesuffix("s") in row["context"], row["id"]
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [leaf for part in value.values() for leaf in _leaves(part)]
+    return [leaf for part in value for leaf in _leaves(part)] if isinstance(value, list) else [value]
+
+
+def test_the_tiny_tokenizer_knows_every_word_and_gives_every_text_back(dialogue: Dialogue) -> None:
+    tokenizer = dialogue._tokenizer
+    for lesson in (*shop.demonstrations(rng("test", "words"), 300), *shop.drills(rng("test", "words"), 100)):
+        for message in lesson:
+            ids = tokenizer(message["content"], add_special_tokens=False)["input_ids"]
+            assert tokenizer.unk_token_id not in ids
+            assert tokenizer.decode(ids) == message["content"]
+
+
+def test_a_right_answer_fits_the_completion_limit_of_the_tiny_preset(dialogue: Dialogue) -> None:
+    draws = rng("test", "length")
+    for family in range(36):
+        job = orders.draw_job(draws, family)
+        if isinstance(job.form, orders.Form):
+            ids = dialogue._ids(json.dumps(job.form.fill(job.facts), separators=(",", ":")))
+            assert len(ids) < 24
+
+
+def test_the_weak_player_writes_json_and_is_seldom_right() -> None:
+    draws = rng("test", "weak")
+    right = []
+    for number in range(600):
+        job = orders.draw_job(draws, number % 20)
+        answer = json.loads(lessons.weak_answer(job, draws))
+        if isinstance(job.form, orders.Form):
+            right.append(answer == job.form.fill(job.facts))
+    assert 0.1 < sum(right) / len(right) < 0.5
+
+
+def test_equal_labels_make_equal_lessons() -> None:
+    assert shop.demonstrations(rng("a"), 5) == shop.demonstrations(rng("a"), 5)
+    assert shop.drills(rng("a"), 5) != shop.drills(rng("b"), 5)
+
+
+def test_the_tiny_tokenizer_knows_every_word_of_the_committed_openings(dialogue: Dialogue) -> None:
+    task = build(SETTINGS.task, SETTINGS.generation, shaping=False)
+    for split in SPLITS:
+        for row in rows(split):
+            if "schema_path" in row:
+                schema = json.loads((DATA / row.pop("schema_path")).read_text(encoding="utf-8"))
+                row["schema"] = schema
+            messages, _ = task.start(task.item(row), 0)
+            assert dialogue._tokenizer.unk_token_id not in dialogue.opening(messages), row["id"]
+
+
+def test_the_gold_of_every_committed_record_earns_full_marks_and_nothing_is_odd_about_it() -> None:
+    task = build(SETTINGS.task, SETTINGS.generation, shaping=False)
+    for row in rows("heldout"):
+        if "schema_path" in row:
+            row["schema"] = json.loads((DATA / row.pop("schema_path")).read_text(encoding="utf-8"))
+        item = task.item(row)
+        _, state = task.start(item, 0)
+        step = task.step(state, task.baselines()["gold"](item, state, rng("gold")))
+        assert sum(step.parts.values()) == pytest.approx(1.0), row["id"]
+        assert task.judge(step.state).success and not task.oddities(row), row["id"]

@@ -1,0 +1,290 @@
+"""`assay audit` on files as they come: a table, an audit.json and an exit code, and on hostile ones never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import runpy
+import shutil
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from assay import console
+from assay.cli import main
+from assay.stages import fingerprint
+from assay.stages.project import Project
+from assay.tools.audit import project_for
+from tests import own_data
+from tests.own_data import jsonl, row
+from tests.stages.test_bad_input import assay
+
+SOUND = jsonl([row(number) for number in range(60)])
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A project, and in it a folder with schema files for tasks; beside the project a secret."""
+    project = tmp_path / "project"
+    project.mkdir()
+    own_data.copy_project(project)
+    own_data.write_data(project)
+    (project / "data/mine").rename(project / "raw")
+    (tmp_path / "secret.json").write_text('{"title": "the secret"}')
+    return project
+
+
+def called(root: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str]:
+    """Return exit code and messages of a call in this process, which is quicker than one of its own."""
+    told: list[str] = []
+    monkeypatch.chdir(root)
+    monkeypatch.setattr(sys, "argv", ["assay", "audit", *arguments])
+    for place in ("assay.cli", "assay.tools.audit", "assay.tools.splits"):
+        for name in ("say", "complain"):
+            monkeypatch.setattr(f"{place}.{name}", told.append, raising=False)
+    monkeypatch.setattr("assay.tools.audit.say_table", lambda columns, rows: told.extend(map(str, rows)))
+    with pytest.raises(SystemExit) as caught:
+        main()
+    return int(caught.value.code or 0), "\n".join(told)
+
+
+def write(root: Path, content: bytes, name: str = "raw/tasks.jsonl") -> str:
+    (root / name).write_bytes(content)
+    return name
+
+
+def test_a_usable_file_is_told_with_its_oddities_and_exit_code_0(root: Path) -> None:
+    name = write(root, b"\n" + SOUND + jsonl([row(7), row(61, id=None)]))
+    done = assay(root, "audit", name, "--out", "report")
+    assert done.returncode == 0, done.stderr
+    for word in ("duplicate_record", "derived_id", "blank_line", "61 usable", "1 left out"):
+        assert word in done.stdout
+    found = json.loads((root / "report/audit.json").read_text())
+    assert found["kinds"]["duplicate_record"]["first"][0]["line"] == 62
+    assert found["kept"] == {"tasks": 61}
+
+
+def test_an_unusable_file_has_its_audit_written_and_exit_code_1(root: Path) -> None:
+    name = write(root, SOUND + b"NaN\n")
+    done = assay(root, "audit", name)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    for word in ("unreadable", "line 61", "Fix: "):
+        assert word in done.stderr
+    assert json.loads((root / "audit.json").read_text())["kinds"]["unreadable"]["count"] == 1
+
+
+HOSTILE: dict[str, bytes] = {
+    "empty": b"",
+    "blank": b"\n\n \n",
+    "nan": b'{"prompt": "x", "schema": {}, "gold": {"a": NaN}}\n',
+    "duplicate keys": b'{"prompt": "x", "prompt": "y", "schema": {}}\n',
+    "deep": b'{"prompt": "x", "schema": ' + b'{"a":' * 50_000 + b"1" + b"}" * 50_000 + b"}\n",
+    "deep gold": jsonl([row(1, gold=json.loads('{"a":' * 63 + "1" + "}" * 63))]),
+    "long line": b'{"prompt": "' + b"x" * 9_000_000 + b'"}\n',
+    "surrogate": b'{"prompt": "\\udfff", "schema": {}}\n',
+    "surrogate key": b'{"\\ud800": 1, "prompt": "x", "schema": {}}\n',
+    "mark": b"\xef\xbb\xbf" * 3 + SOUND,
+    "utf-16": "\ufeff{}".encode("utf-16-le"),
+    "binary": random.Random(0).randbytes(10_000),
+    "zeros": b"\0" * 10_000,
+    "huge number": b'{"prompt": "x", "schema": {}, "gold": {"a": ' + b"9" * 100_000 + b"}}\n",
+    "escapes of a terminal": jsonl([row(1, id="\x1b[2J\x1b]0;x\x07", gold={"name": ""})]),
+    "absolute": jsonl([row(1, schema_path="/etc/passwd")]),
+    "climbing": jsonl([row(1, schema_path="../../secret.json")]),
+    "link": jsonl([row(1, schema_path="link.json")]),
+    "pipe": jsonl([row(1, schema_path="pipe.json")]),
+    "device": jsonl([row(1, schema_path="/dev/zero")]),
+    "network": jsonl([row(1, schema_path="network.json")]),
+    "inline network": jsonl([row(1, schema_path=None, schema={"$ref": "http://localhost:1/x"})]),
+    "inline climbing": jsonl([row(1, schema_path=None, schema={"$ref": "file:../../secret.json"})]),
+    "climbing ref": jsonl([row(1, schema_path="climbing.json")]),
+    "long path": jsonl([row(1, schema_path="x/" * 3000)]),
+    "odd path": jsonl([row(1, schema_path="\x00\n\u202e")]),
+    "ring": jsonl([row(1, schema_path=None, schema={"$ref": "#"})]),
+    "bad pattern": jsonl([row(1, schema_path=None, schema={"properties": {"name": {"pattern": "("}}})]),
+    "bad id": jsonl([row(1, schema_path=None, schema={"$id": "http://["})]),
+    "types": b'{"id": [], "prompt": {}, "schema": 3, "gold": "x", "schema_path": {}, "functions": 1}\n',
+    "functions": jsonl([row(1, schema_path=None, functions=[{"name": 5}], gold={"f": {"a": [1]}})]),
+}
+
+
+@pytest.mark.parametrize("name", list(HOSTILE))
+def test_a_hostile_file_is_refused_in_words_without_a_look_outside(
+    root: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "raw/link.json").symlink_to(root.parent / "secret.json")
+    os.mkfifo(root / "raw/pipe.json")
+    (root / "raw/network.json").write_text('{"$ref": "https://example.com/x.json"}')
+    (root / "raw/climbing.json").write_text('{"$ref": "../../secret.json"}')
+    tasks = write(root, HOSTILE[name])
+    code, told = called(root, monkeypatch, tasks)
+    assert code == 1
+    assert "Fix: " in told
+    for place in (told, *(path.read_text() for path in root.glob("audit.json"))):
+        assert "the secret" not in place
+        assert "root:" not in place
+        assert str(root.parent) not in place
+
+
+@pytest.mark.parametrize("tasks", ["none.jsonl", "raw", "/dev/zero", "raw/pipe.jsonl", "\udcff"])
+def test_what_is_no_file_is_refused_in_words(root: Path, tasks: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(root / "raw/pipe.jsonl")
+    code, told = called(root, monkeypatch, tasks)
+    assert code == 1
+    assert "Fix: " in told
+
+
+def test_random_damage_to_a_sound_file_never_ends_in_a_traceback(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(1)
+    project = project_for(root, "structured")
+    monkeypatch.setattr("assay.tools.audit.project_for", lambda *_: project)
+    base = jsonl([row(n, schema_path=None, schema=own_data.TEXT | {"type": "object"}) for n in range(4)])
+    for _ in range(150):
+        content = bytearray(base)
+        for _ in range(chance.randint(1, 8)):
+            place = chance.randrange(len(content))
+            content[place : place + chance.randint(0, 3)] = chance.randbytes(chance.randint(0, 3))
+        code, _ = called(root, monkeypatch, write(root, bytes(content)))
+        assert code in (0, 1)
+
+
+@pytest.mark.parametrize("bomb", ["a: &a [1]\nb: [*a, *a]\n", "a: " + "[" * 100_000, "# " + "x" * 1_100_000])
+@pytest.mark.parametrize("name", ["task/structured", "grpo/tiny", "config"])
+def test_a_bomb_in_a_preset_is_refused_before_anything_expands_it(
+    root: Path, bomb: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = root / f"configs/{name}.yaml"
+    path.write_text(path.read_text() + bomb)
+    code, told = called(root, monkeypatch, write(root, SOUND))
+    assert code == 1
+    assert path.name in told
+
+
+def test_an_unknown_preset_lists_the_known_ones(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, told = called(root, monkeypatch, write(root, SOUND), "--task", "structurd")
+    assert code == 1
+    assert "task=structured" in told
+
+
+def test_splits_are_made_with_schemas_checksums_and_a_preset_and_pass_the_fingerprint(root: Path) -> None:
+    name = write(root, SOUND + jsonl([row(n, id=f"again{n}") for n in range(20)]))
+    done = assay(root, "audit", name, "--fix-splits")
+    assert done.returncode == 0, done.stderr
+    for word in ("./run assay config use task=tasks", "./run repro", "evaluation.items"):
+        assert word in done.stdout
+    folder = root / "data/tasks"
+    assert sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()) == [
+        "SHA256SUMS", "heldout.jsonl", "schemas/parts/text.json", "schemas/person.json", "train.jsonl", "validation.jsonl",
+    ]  # fmt: skip
+    project = project_for(root, "tasks")
+    assert project.params.dataset.root == "data/tasks"
+    assert getattr(project.params.task, "lessons", "none") is None
+    small = project.params.evaluation.model_copy(update={"items": 2})
+    fingerprint.run(Project(root, project.params.model_copy(update={"evaluation": small})))
+
+
+def split_of_each(root: Path, folder: str) -> dict[str, str]:
+    return {
+        json.loads(line)["id"]: path.stem
+        for path in (root / folder).glob("*.jsonl")
+        for line in path.read_text().split("\n")
+        if line
+    }
+
+
+def test_records_that_are_added_move_no_others(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = write(root, SOUND)
+    assert called(root, monkeypatch, tasks, "--fix-splits", "--data", "data/few")[0] == 0
+    write(root, jsonl([row(n) for n in reversed(range(100))]))
+    assert called(root, monkeypatch, tasks, "--fix-splits", "--data", "data/many")[0] == 0
+    few, many = split_of_each(root, "data/few"), split_of_each(root, "data/many")
+    assert few.items() <= many.items()
+    assert called(root, monkeypatch, tasks, "--fix-splits", "--data", "data/other", "--seed", "1")[0] == 0
+    assert split_of_each(root, "data/other") != many
+
+
+def test_data_that_are_there_are_not_overwritten_unless_told_to(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = write(root, SOUND)
+    assert called(root, monkeypatch, tasks, "--fix-splits")[0] == 0
+    preset = root / "configs/task/tasks.yaml"
+    preset.write_text(preset.read_text() + "# mine\n")
+    before = {path: path.read_bytes() for path in (root / "data/tasks").rglob("*") if path.is_file()}
+    (root / "data/tasks/README.md").write_text("mine")
+    write(root, jsonl([row(n, schema_path=None, schema={"type": "object"}) for n in range(100)]))
+    code, told = called(root, monkeypatch, tasks, "--fix-splits")
+    assert code == 1
+    assert "--force" in told
+    assert {path: path.read_bytes() for path in before} == before
+    assert called(root, monkeypatch, tasks, "--fix-splits", "--force")[0] == 0
+    names = sorted(path.name for path in (root / "data/tasks").rglob("*") if path.is_file())
+    assert names == ["README.md", "SHA256SUMS", "heldout.jsonl", "train.jsonl", "validation.jsonl"]
+    assert preset.read_text().endswith("# mine\n")
+
+
+@pytest.mark.parametrize(
+    ("more", "word"),
+    [
+        (["--data", "data/My-Tasks"], "--data data/my_tasks"),
+        (["--data", "../outside"], "--data"),
+        (["--data", "/tmp/outside"], "--data"),
+        (["--data", "raw"], "outside the folder"),
+        (["--fractions", "0.5,0.5"], "0.8,0.1,0.1"),
+        (["--fractions", "0.9,0.1,0"], "0.8,0.1,0.1"),
+        (["--fractions", "a,b,c"], "0.8,0.1,0.1"),
+        (["--fractions", "nan,nan,nan"], "0.8,0.1,0.1"),
+        (["--fractions", "0.999,0.0005,0.0005"], "--fractions"),
+    ],
+)
+def test_splits_that_cannot_be_are_refused_before_anything_is_written(
+    root: Path, more: list[str], word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, told = called(root, monkeypatch, write(root, SOUND), "--fix-splits", *more)
+    assert code == 1
+    assert word in told
+    assert not list((root / "data").iterdir())
+    assert sorted(path.name for path in (root / "configs/task").iterdir()) == ["collider.yaml", "structured.yaml"]
+
+
+def test_unusable_records_make_no_splits(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, _ = called(root, monkeypatch, write(root, SOUND + b"{}\n"), "--fix-splits")
+    assert code == 1
+    assert not list((root / "data").iterdir())
+
+
+def test_a_file_outside_the_project_may_be_named_and_brings_its_own_schemas(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(root / "raw", root.parent / "elsewhere")
+    shutil.rmtree(root / "raw")
+    tasks = root.parent / "elsewhere/tasks.jsonl"
+    tasks.write_bytes(SOUND)
+    assert called(root, monkeypatch, str(tasks), "--fix-splits")[0] == 0
+    assert (root / "data/tasks/schemas/parts/text.json").is_file()
+
+
+def test_collider_data_can_be_looked_at_too(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = own_data.ROOT / "data/collider/validation.jsonl"
+    code, told = called(root, monkeypatch, str(path), "--task", "collider")
+    assert code == 0
+    assert "256 usable" in told
+
+
+def test_what_data_say_cannot_steer_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = StringIO()
+    monkeypatch.setattr(console, "_OUT", Console(file=out, soft_wrap=True, highlight=False, markup=False))
+    console.say_table(("a", "b"), [("\x1b[2J[red]x", "\udcff\u202e\nnext")])
+    console.say("\x07\udcff[red]")
+    assert out.getvalue() == "a              b\n\\x1b[2J[red]x  \\udcff\\u202e next\n\\x07\\udcff[red]\n"
+
+
+def test_the_measurement_of_speed_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    module = runpy.run_path(str(own_data.ROOT / "benchmarks/audit_speed.py"))
+    monkeypatch.setitem(module["write_tasks"].__globals__, "N_RECORDS", 30)
+    found = module["audited"](module["write_tasks"](tmp_path), project_for(own_data.ROOT, "structured").params)
+    assert found.report.kept == {"tasks": 30}
+    assert not [name for name, kind in found.report.kinds.items() if kind.count]
