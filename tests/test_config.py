@@ -182,7 +182,7 @@ def test_a_small_number_is_a_number_however_it_is_written(tmp_path: Path, text: 
         (b"seed: 1\nseed: 2\n", "valid YAML", "params.yaml, line 2"),
         (b"- 1\n", "a mapping of settings", "params.yaml"),
         (b"", "a mapping of settings", "params.yaml"),
-        (b"name: \xff\n", "a readable YAML file", "params.yaml"),
+        (b"name: \xff\n", "UTF-8 text", "params.yaml, byte 6"),
     ],
 )
 def test_an_unreadable_file_is_refused_with_its_place(tmp_path: Path, content: bytes, expected: str, where: str) -> None:

@@ -33,6 +33,8 @@ def read_yaml(path: Path, *, fix: str) -> dict[str, Any]:
         where = f"{path.name}, line {mark.line + 1}, column {mark.column + 1}" if mark else path.name
         found = str(getattr(error, "problem", None) or error).split("\n")[0]
         raise ConfigError("valid YAML", found=found, where=where, fix=fix) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError("UTF-8 text", found=error.reason, where=f"{path.name}, byte {error.start}", fix=fix) from None
     except (ValueError, RecursionError) as error:
         raise ConfigError("valid YAML", found=str(error).split("\n")[0], where=path.name, fix=fix) from None
     if not isinstance(value, dict):
