@@ -17,7 +17,7 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from assay.config import Params
+from assay.config.settings import Params
 from assay.dataset.audit import Audited, audit
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import load

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.composition import Selection, compose
-from assay.config import Params
+from assay.config.settings import Params
 from assay.stages.project import Project
 from tests.house import ROOT
 

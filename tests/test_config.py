@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from assay.composition import Selection, compose
-from assay.config import Params, parse_params
+from assay.config.reading import parse_params
+from assay.config.settings import Params
 from assay.errors import ConfigError
 from assay.storage.yaml import read_yaml
 

@@ -114,10 +114,10 @@ def test_evidence_can_be_rendered_without_torch() -> None:
 def test_every_setting_is_read_somewhere() -> None:
     from pydantic import BaseModel
 
-    from assay import config
+    from assay.config import settings
 
     text = "\n".join(path.read_text(encoding="utf-8") for path in house.modules())
-    for name, model in vars(config).items():
+    for name, model in vars(settings).items():
         if isinstance(model, type) and issubclass(model, BaseModel) and model is not BaseModel:
             for field in model.model_fields:
                 # What is done about odd records is looked up by the name of the kind.

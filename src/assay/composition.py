@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.config import parse_params
+from assay.config.reading import parse_params
 from assay.errors import ConfigError
 from assay.storage.files import read_bytes, read_text, write_text
 from assay.storage.json import dumps

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.config import AuditSettings
+from assay.config.settings import AuditSettings
 from assay.dataset.audit import ALWAYS_REFUSED, REPORTED, Audited, audit
 from assay.dataset.drift import changes, index_of
 from assay.dataset.refusal import cure, refuse_unusable, require_records

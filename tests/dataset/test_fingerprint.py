@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.config import AuditSettings
+from assay.config.settings import AuditSettings
 from assay.dataset.audit import Audited, audit
 from assay.dataset.checksums import check_sums, covered, parse_sums, sums_text
 from assay.dataset.fingerprint import Fingerprint, dataset_sha256, enforce, fingerprint

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.config import TinyArchitecture
+from assay.config.settings import TinyArchitecture
 from assay.errors import TaskError
 from assay.evaluation.cuts import cuts_said
 from assay.evaluation.openings import open_item

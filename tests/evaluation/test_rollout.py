@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.config import TinyArchitecture
+from assay.config.settings import TinyArchitecture
 from assay.errors import ConfigError
 from assay.evaluation.rollout import Rollout, play, play_baseline
 from assay.evaluation.suite import Suite, choose

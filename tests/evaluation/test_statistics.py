@@ -11,19 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import EvidenceError
+from assay.evaluation.significance import holm, sign_flip, sign_flip_interval, sign_flip_test, smallest_detectable_effect
 from assay.evaluation.statistics import (
     ClusterSums,
     cluster_sums,
-    holm,
     mean_interval,
     median_difference_interval,
     median_interval,
     paired_cluster_differences,
     rate_interval,
-    sign_flip,
-    sign_flip_interval,
-    sign_flip_test,
-    smallest_detectable_effect,
     wilson,
 )
 from assay.records import Episode

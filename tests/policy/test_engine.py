@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from assay.config import TinyArchitecture
+from assay.config.settings import TinyArchitecture
 from assay.policy import tiny
 from assay.policy.decoding import Decoding
 from assay.policy.dialogue import Dialogue

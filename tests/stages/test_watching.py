@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.config import TinyArchitecture
+from assay.config.settings import TinyArchitecture
 from assay.policy import tiny
 from assay.policy.dialogue import Dialogue
 from assay.policy.model import Policy

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner, Result
 
 from assay.cli import app
-from assay.config import TinyArchitecture
+from assay.config.settings import TinyArchitecture
 from assay.errors import AssayError
 from assay.evaluation.measure import measure
 from assay.evaluation.suite import choose

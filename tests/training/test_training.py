@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from assay.config import Params, TinyArchitecture, parse_params
+from assay.config.reading import parse_params
+from assay.config.settings import Params, TinyArchitecture
 from assay.errors import TaskError, TrainingError
 from assay.evaluation.rollout import Rollout, play, play_baseline
 from assay.evaluation.suite import Play, Suite, choose

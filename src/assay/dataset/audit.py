@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from assay.config import AuditSettings
+from assay.config.settings import AuditSettings
 from assay.dataset.reading import SHOWN
 from assay.dataset.source import Kept, Source, reason
 from assay.errors import DataError, RecordError, TaskError

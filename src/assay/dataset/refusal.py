@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from assay.config import AuditSettings
+from assay.config.settings import AuditSettings
 from assay.dataset.audit import Audit
 from assay.errors import DataError
 

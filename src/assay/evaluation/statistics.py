@@ -1,4 +1,4 @@
-"""Intervals and tests for clustered, paired evaluations; episodes of one cluster are never treated as independent.
+"""Intervals for clustered, paired evaluations; episodes of one cluster are never treated as independent.
 
 Estimand everywhere: sum over clusters of totals, divided by the sum of sizes. One arm: the mean over episodes. Paired:
 the mean over items of (mean over draws after) - (mean over draws before); a cluster with more items weighs more.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,8 +20,6 @@ from assay.errors import EvidenceError
 from assay.records import Episode, Interval
 
 Array = NDArray[np.float64]
-EXACT_UP_TO = 16
-_CHUNK = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,104 +259,3 @@ def median_difference_interval(
     gaps = [_weighted_medians(arms[1], index[1], c) - _weighted_medians(arms[0], index[0], c) for c in parts]
     low, high = np.quantile(np.concatenate(gaps), [0.025, 0.975], method="inverted_cdf")
     return interval(value, float(low), float(high), len(arms[0]))
-
-
-def _flipped(totals: Array, sizes: Array, rng: np.random.Generator, flips: int) -> Array:
-    # Sums over the clusters whose sign is flipped, [flips (+ the identity), (total, size)].
-    # Exact: one cluster keeps its sign, because flipping all of them changes neither |sum| nor the interval.
-    n, both = len(totals), np.stack([totals, sizes], axis=1)
-    if n <= EXACT_UP_TO:
-        patterns = np.arange(2 ** max(0, n - 1))[:, None] >> np.arange(n)[None, :] & 1
-        return np.asarray(patterns.astype(np.float64) @ both, np.float64)
-    sums = [np.zeros((1, 2))]
-    for start in range(0, flips, _CHUNK):
-        rows = min(_CHUNK, flips - start)
-        bits = np.unpackbits(rng.integers(0, 256, size=(rows, (n + 7) // 8), dtype=np.uint8), axis=1)[:, :n]
-        sums.append(bits.astype(np.float64) @ both)
-    return np.concatenate(sums)
-
-
-def _p_value(totals: Array, flipped: Array) -> float:
-    slack = 1e-12 * float(np.abs(totals).sum())
-    observed = float(totals.sum())
-    return float(np.mean(np.abs(observed - 2 * flipped) >= abs(observed) - slack))
-
-
-def sign_flip(
-    sums: ClusterSums, rng: np.random.Generator, flips: int = 20_000, alpha: float = 0.05
-) -> tuple[float, Interval]:
-    """Return the two-sided p for "mean difference = 0" and the (1 - alpha) interval from the very same sign flips.
-
-    The interval holds every shift d for which the test on total - d x size has p > alpha. A flip does not contradict d
-    exactly when d lies between the mean over its flipped clusters and the mean over the others, so the ends are order
-    statistics of those means and no search is needed; zero lies outside if and only if p <= alpha. Ends are null where
-    alpha cannot be reached (under 6 clusters at 0.05) and where all clusters differ by the same amount.
-    Source: Canay, Romano, Shaikh (2017), Econometrica 85:1013, section 2; Phipson and Smyth (2010), eq. 2.
-
-    >>> p, difference = sign_flip(ClusterSums(tuple("abcdef"), np.arange(1.0, 7), np.ones(6)), np.random.default_rng(0))
-    >>> p, difference.value, difference.low
-    (0.03125, 3.5, 1.0)
-    """
-    flipped = _flipped(sums.totals, sums.sizes, rng, flips)
-    p = _p_value(sums.totals, flipped[:, 0])
-    n = int(sums.sizes.sum())
-    if not sums.has_spread:
-        return p, interval(sums.mean, math.nan, math.nan, n)
-    rest = np.array([sums.totals.sum(), sums.sizes.sum()]) - flipped
-    split = (flipped[:, 1] > 0) & (rest[:, 1] > 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        means = np.stack([flipped[:, 0] / flipped[:, 1], rest[:, 0] / rest[:, 1]])
-    lows = np.where(split, means.min(axis=0), -np.inf)
-    highs = np.where(split, means.max(axis=0), np.inf)
-    k = math.floor(alpha * len(flipped) + 1e-9)
-    return p, interval(sums.mean, float(np.partition(lows, k)[k]), float(-np.partition(-highs, k)[k]), n)
-
-
-def sign_flip_test(cluster_totals: Sequence[float] | Array, rng: np.random.Generator, flips: int = 20_000) -> float:
-    """Return the two-sided sign-flip p of the sum of paired cluster totals, in (0, 1].
-
-    Exact over all sign patterns up to 16 clusters; beyond that (b + 1) / (flips + 1) from seeded flips.
-    Source: Phipson and Smyth (2010), Stat. Appl. Genet. Mol. Biol. 9:39, eq. 2.
-
-    >>> sign_flip_test([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], np.random.default_rng(0))
-    0.03125
-    """
-    totals = np.asarray(cluster_totals, np.float64)
-    return _p_value(totals, _flipped(totals, np.ones_like(totals), rng, flips)[:, 0])
-
-
-def sign_flip_interval(sums: ClusterSums, rng: np.random.Generator, flips: int = 20_000) -> Interval:
-    """Return the mean paired difference (total difference / number of pairs) with its 95 % sign-flip interval."""
-    return sign_flip(sums, rng, flips)[1]
-
-
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """Return p-values adjusted for testing all of them, same keys, in [0, 1].
-
-    Source: Holm (1979), Scandinavian Journal of Statistics 6:65, section 3.
-
-    >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
-    {'a': 0.03, 'b': 0.06, 'c': 0.06}
-    """
-    adjusted, worst = {}, 0.0
-    for rank, name in enumerate(sorted(p_values, key=lambda key: (p_values[key], key))):
-        worst = max(worst, min(1.0, (len(p_values) - rank) * p_values[name]))
-        adjusted[name] = worst
-    return {name: adjusted[name] for name in p_values}
-
-
-def smallest_detectable_effect(
-    cluster_sd: float, n_clusters: int, power: float = 0.8, alpha: float = 0.05
-) -> float | None:
-    """Return the true mean difference found with the given power, in the unit of `cluster_sd`; None under two clusters.
-
-    `cluster_sd` is the standard deviation of cluster mean differences (standard error x sqrt(clusters)).
-    Source: Bloom (1995), Evaluation Review 19:547, eq. 1 (t quantiles with n_clusters - 1 degrees of freedom).
-
-    >>> round(smallest_detectable_effect(0.2, 40), 3)
-    0.091
-    """
-    if n_clusters < 2:
-        return None
-    reach = stats.t.ppf(1 - alpha / 2, n_clusters - 1) + stats.t.ppf(power, n_clusters - 1)
-    return float(reach * cluster_sd / math.sqrt(n_clusters))

@@ -14,15 +14,14 @@ from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
 from assay.errors import EvidenceError
 from assay.evaluation.report import value_of
+from assay.evaluation.significance import holm, sign_flip
 from assay.evaluation.statistics import (
     cluster_sums,
-    holm,
     interval,
     mean_interval,
     median_difference_interval,
     missing,
     paired_cluster_differences,
-    sign_flip,
 )
 from assay.records import Episode, Interval, Record
 from assay.seeds import rng as labelled_rng

@@ -9,7 +9,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from assay.config import TinyArchitecture
+from assay.config.settings import TinyArchitecture
 
 PAD, UNKNOWN, END, USER, ASSISTANT = "<|pad|>", "<|unk|>", "<|end|>", "<|user|>", "<|assistant|>"
 

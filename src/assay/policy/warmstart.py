@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from assay.config import PhaseSettings
+from assay.config.settings import PhaseSettings
 from assay.policy.decoding import Decoding
 from assay.policy.dialogue import Message
 from assay.policy.engine import Session, evaluating

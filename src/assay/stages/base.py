@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.config import PretrainedBase, ScratchBase
+from assay.config.settings import PretrainedBase, ScratchBase
 from assay.console import progress, say
 from assay.errors import PolicyError
 from assay.evaluation.measure import measure

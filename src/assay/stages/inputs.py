@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from assay.config import StructuredTask
+from assay.config.settings import StructuredTask
 from assay.console import complain
 from assay.dataset import cache
 from assay.dataset.fingerprint import Fingerprint

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.config import PretrainedBase
+from assay.config.settings import PretrainedBase
 from assay.policy.model import Policy, load, pin_threads
 from assay.policy.pretrained import locate
 from assay.stages.project import Project

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.config import Params, parse_params
+from assay.config.reading import parse_params
+from assay.config.settings import Params
 from assay.storage.yaml import read_yaml
 
 RESULTS = "evidence/results"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assay.config import ColliderTask, GenerationSettings, TaskSettings
+from assay.config.settings import ColliderTask, GenerationSettings, TaskSettings
 from assay.errors import ConfigError
 from assay.storage.json import dumps
 from assay.tasks.collider import SUITES, Collider, ColliderSettings, generate

@@ -7,7 +7,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from assay.composition import Selection, compose, selected
-from assay.config import Params, parse_params
+from assay.config.reading import parse_params
+from assay.config.settings import Params
 from assay.console import say, say_table
 from assay.dataset.audit import Audit, Audited, audit
 from assay.dataset.refusal import refuse_unusable, require_records

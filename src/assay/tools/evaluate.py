@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from assay.config import StructuredTask
+from assay.config.settings import StructuredTask
 from assay.console import complain, progress, say
 from assay.dataset.audit import audit
 from assay.dataset.refusal import refuse_unusable
@@ -78,6 +78,8 @@ def run(root: Path, asked: Asked) -> None:
     task = task_with(project, terms)
     items, sha256 = items_of(project, task, asked.tasks)
     suite = suite_of(project, items, asked, draws)
+    if suite.split == "heldout":
+        complain("this opens the held-out suite once more: nothing that is chosen by it may be claimed on it")
     policy = open_folder(project, asked.policy)
     with progress("evaluate: episodes", len(suite.items) * draws) as advance:
         stopwatch = Stopwatch(advance)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.config import PretrainedBase
+from assay.config.settings import PretrainedBase
 from assay.errors import PolicyError
 from assay.policy import pretrained
 from assay.policy.model import Policy, load, pin_threads

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from assay.config import Params
+from assay.config.settings import Params
 from assay.errors import ConfigError, TrainingError
 from assay.evaluation.openings import open_item
 from assay.evaluation.rollout import play

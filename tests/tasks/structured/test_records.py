@@ -10,7 +10,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.config import AuditSettings
+from assay.config.settings import AuditSettings
 from assay.errors import TaskError
 from assay.seeds import rng
 from assay.tasks.structured import Structured

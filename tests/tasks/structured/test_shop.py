@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay.composition import Selection, compose
-from assay.config import parse_params
+from assay.config.reading import parse_params
 from assay.policy.dialogue import Dialogue
 from assay.policy.tiny import build_tokenizer
 from assay.seeds import rng

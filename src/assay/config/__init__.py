@@ -1,0 +1,1 @@
+"""Settings: what params.yaml may say, and how it is read."""
