@@ -74,13 +74,20 @@ def package() -> None:
 
 @app.command()
 def verdict() -> None:
-    """Say the verdict of the last run again, and where the report is."""
+    """Say the verdict of the last run again with its warnings, what it was about, and where the report is."""
+    from assay.dataset.fingerprint import Fingerprint
     from assay.evidence.claim import Claim
-    from assay.stages.project import RESULTS
+    from assay.stages.project import RESULTS, Project
     from assay.storage.json import read_record
 
     claim = read_record(Path(RESULTS) / "claim.json", Claim, fix="./run repro")
-    say(f"{claim.verdict}: {claim.sentence}")
+    task = read_record(Path(RESULTS) / "fingerprint.json", Fingerprint, fix="./run repro").task
+    asked = Project.open(Path.cwd()).params.task.name
+    if asked != task:
+        complain(f"params.yaml asks for task {asked}; the last run was of {task}. Fix: ./run repro")
+    say(f"{task}: {claim.verdict}: {claim.sentence}")
+    for warning in claim.warnings:
+        say(f"warning: {warning}")
     say(f"report: {RESULTS}/report.html")
 
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-_OUT = Console(file=sys.stdout, soft_wrap=True, highlight=False, markup=False)
-_ERR = Console(file=sys.stderr, soft_wrap=True, highlight=False, markup=False)
+_OUT = Console(file=sys.stdout, soft_wrap=True, highlight=False, markup=False, emoji=False)
+_ERR = Console(file=sys.stderr, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 def say(line: str) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from assay.config.settings import AuditSettings
 from assay.dataset.audit import ALWAYS_REFUSED, REPORTED, Audited, audit
@@ -18,7 +21,7 @@ from assay.dataset.source import load
 from assay.errors import DataError
 from assay.stages.inputs import task_with
 from assay.storage.json import dumps
-from assay.tools.grouping import files_of, grouped, split_of
+from assay.tools.grouping import files_of, grouped, split_of_groups
 from tests import own_data
 from tests.own_data import jsonl, row
 
@@ -216,13 +219,12 @@ def test_a_detail_of_any_length_is_cut(folder: Path) -> None:
     assert len(found.first[0].detail) <= 300
 
 
-def test_the_split_of_a_prompt_does_not_change_when_records_are_added(folder: Path) -> None:
-    few = audited(folder, jsonl([row(number) for number in range(100)])).kept["tasks"]
-    many = audited(folder, jsonl([row(number) for number in reversed(range(300))])).kept["tasks"]
-    before = {m.item.id: name for name, ms in grouped(few, (0.6, 0.2, 0.2), 0, "x").items() for m in ms}
-    after = {m.item.id: name for name, ms in grouped(many, (0.6, 0.2, 0.2), 0, "x").items() for m in ms}
-    assert before.items() <= after.items()
-    assert set(before.values()) == {"train", "validation", "heldout"}
+def test_the_order_of_the_records_does_not_decide_their_split(folder: Path) -> None:
+    homes = []
+    for numbers in (range(100), reversed(range(100))):
+        members = audited(folder, jsonl([row(number) for number in numbers])).kept["tasks"]
+        homes.append({m.item.id: name for name, ms in grouped(members, (0.6, 0.2, 0.2), 0, "x").items() for m in ms})
+    assert homes[0] == homes[1]
 
 
 def test_records_of_one_prompt_go_to_one_split(folder: Path) -> None:
@@ -234,10 +236,20 @@ def test_records_of_one_prompt_go_to_one_split(folder: Path) -> None:
     assert all(len(names) == 1 for names in homes.values())
 
 
-def test_the_shares_of_the_splits_are_those_asked_for() -> None:
-    found = [split_of(str(number), (0.8, 0.1, 0.1), 0) for number in range(5000)]
-    assert 0.78 < found.count("train") / 5000 < 0.82
-    assert 0.085 < found.count("heldout") / 5000 < 0.115
+@pytest.mark.parametrize("n", [10, 59, 5000])
+def test_the_splits_have_the_sizes_asked_for_also_of_few_records(n: int) -> None:
+    found = Counter(split_of_groups({str(number): 1 for number in range(n)}, (0.8, 0.1, 0.1), 0).values())
+    for name, share in (("train", 0.8), ("validation", 0.1), ("heldout", 0.1)):
+        assert abs(found[name] - share * n) <= 1
+
+
+@given(st.lists(st.integers(1, 20), min_size=30, max_size=60), st.integers(0, 3))
+def test_groups_of_many_records_cost_at_most_a_group_of_accuracy(sizes: list[int], seed: int) -> None:
+    groups = {str(number): size for number, size in enumerate(sizes)}
+    homes = split_of_groups(groups, (0.6, 0.2, 0.2), seed)
+    for name, share in (("train", 0.6), ("validation", 0.2), ("heldout", 0.2)):
+        records = sum(size for group, size in groups.items() if homes[group] == name)
+        assert abs(records - share * sum(sizes)) <= max(sizes)
 
 
 def test_an_empty_split_is_refused(folder: Path) -> None:

@@ -116,6 +116,21 @@ def test_six_to_nine_clusters_give_a_warning() -> None:
     assert any("Only 8 scenarios" in text for text in found.warnings)
 
 
+def test_no_wide_interval_is_warned_of_where_there_is_none() -> None:
+    base = arm("base", 0.0, clusters=8, parse_rate=1.0)
+    nothing = [e.model_copy(update={"success": False}) for e in base]
+    found = make_claim(nothing, nothing)
+    assert found.difference is not None and found.difference.low is None
+    assert not any("the interval is wide" in text for text in found.warnings)
+    assert "All 8 scenarios changed by the same amount: the data hold no interval." in found.warnings
+
+
+def test_one_of_a_kind_is_said_in_the_singular() -> None:
+    found = make_claim(arm("base", 0.3, clusters=1, items_per_cluster=1), arm("t", 0.9, clusters=1, items_per_cluster=1))
+    assert "1 scenario, 1 item, K = 4" in found.sentence
+    assert "Descriptive only: 1 scenario." in found.warnings and "1 cluster," in found.reason
+
+
 def test_the_parts_of_the_gain_add_up(before: list[Episode], after: list[Episode], claim: Claim) -> None:
     split = gain_split(before, after)
     assert split.parse_part.value is not None and split.correct_part.value is not None

@@ -123,9 +123,40 @@ def test_no_two_of_many_lines_look_alike() -> None:
 
 
 def test_rates_that_stay_at_zero_are_said_and_not_drawn_on_each_other() -> None:
-    text = words(reward_components(structured_components(5)))
-    assert "blocked: always 0" in text and "full_reward_but_wrong: always 0" in text
-    assert "exact: always 0" not in text
+    figure = reward_components(structured_components(5))
+    found = cast(Any, figure.axes[1].get_legend())
+    assert found.get_title().get_text().replace("\n", " ") == "always 0: blocked, full_reward_but_wrong"
+    entries = [text.get_text() for text in found.get_texts()]
+    assert "exact" in entries and "blocked" not in entries
+
+
+@pytest.mark.parametrize("steps", [1, 60])
+def test_a_training_in_which_all_is_zero_keeps_its_panels_and_gives_no_warning(steps: int) -> None:
+    frame = structured_components(steps)
+    frame[[name for name in frame.columns if name not in ("step", "n", "mean_n_steps")]] = 0.0
+    figure = reward_components(frame)
+    text = words(figure)  # warnings are errors
+    for name in (*PARTS, *FLAGS, "cumulative", "success", "parsed"):
+        assert name in text
+    assert [axes.get_position().width > 0.15 and axes.get_position().height > 0.4 for axes in figure.axes[:2]] == [True, True]
+    assert all(list(axes.get_lines()[0].get_ydata()) == [0.0] * steps for axes in figure.axes[:2])
+
+
+def test_checkpoints_and_arms_in_which_all_is_zero_are_drawn(claim: Claim) -> None:
+    arms = [[e.model_copy(update={"success": False, "reward": 0.0, "flags": dict.fromkeys(e.flags, False)}) for e in
+             structured_arm(name, 0.0)] for name in ("base", "trained")]  # fmt: skip
+    first, second = make_report(arms[0]), make_report(arms[1])
+    figure = checkpoint_progression(checkpoints(*arms), 0)
+    assert "exact_rate: always 0" in words(figure)
+    found = make_claim(arms[0], arms[1], make_plan(secondary=(), guardrails={}))
+    gaps = deltas(arms[0], arms[1], list(first.measures), 0)
+    assert "success_rate" in words(before_after_summary(found, first, second, gaps))
+    assert {"median before 0", "median after 0"} <= set(labels(reward_distribution(*arms)))
+
+
+def labels(figure: Figure) -> list[str]:
+    """Return the legend entries of the first panel."""
+    return [text.get_text() for text in cast(Any, figure.axes[0].get_legend()).get_texts()]
 
 
 def test_mean_best_of_k_and_greedy_are_lines_of_their_own(before: list[Episode], after: list[Episode]) -> None:
@@ -179,6 +210,31 @@ def test_the_summary_shows_difference_strata_and_baselines(
     text = words(before_after_summary(claim, first, second, gaps, baselines={"random": first}))
     for word in ("tier hard", "random (success_rate)", "points", "IMPROVED", "40 items"):
         assert word in text
+
+
+def test_rates_that_are_zero_in_both_arms_are_named_and_not_drawn() -> None:
+    before, after = structured_arm("base", 0.3), structured_arm("trained", 0.8)
+    first, second = make_report(before), make_report(after)
+    found = make_claim(before, after, make_plan(secondary=(), guardrails={}))
+    figure = before_after_summary(found, first, second, deltas(before, after, list(first.measures), 0))
+    rows = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert "blocked_rate" not in rows and "full_reward_but_wrong_rate" not in rows and "exact_rate" in rows
+    said = figure.axes[0].get_xlabel()
+    assert "always 0: blocked_rate, full_reward_but_wrong_rate" in said
+
+
+def test_every_look_stands_for_one_legend_entry(before: list[Episode], after: list[Episode], claim: Claim) -> None:
+    first, second = make_report(before), make_report(after)
+    gaps = deltas(before, after, list(first.measures), 0)
+    bare = {name: gap.model_copy(update={"low": None, "high": None}) for name, gap in gaps.items()}
+    found = [text.get_text() for text in before_after_summary(claim, first, second, bare).legends[1].get_texts()]
+    assert found == ["primary", "exploratory", "under 3 points", "empty: interval missing"]
+    found = [text.get_text() for text in before_after_summary(claim, first, second, gaps).legends[1].get_texts()]
+    assert found == ["primary", "exploratory", "under 3 points"]
+
+
+def test_equal_medians_keep_an_entry_each(before: list[Episode]) -> None:
+    assert len([label for label in labels(reward_distribution(before, before)) if label.startswith("median")]) == 2
 
 
 def test_a_claim_that_is_not_evaluable_draws_no_number(before: list[Episode], after: list[Episode]) -> None:

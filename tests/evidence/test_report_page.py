@@ -46,7 +46,7 @@ class Tags(HTMLParser):
         self.attributes += attrs
 
 
-def page(claim: Claim, before: list[Episode], after: list[Episode], pairs: list[Pair]) -> str:
+def page(claim: Claim, before: list[Episode], after: list[Episode], pairs: list[Pair], *cells: str) -> str:
     """Return a page with two figures, a table and pairs."""
     first, second = make_report(before), make_report(after)
     gaps = deltas(before, after, list(first.measures), 0)
@@ -59,14 +59,18 @@ def page(claim: Claim, before: list[Episode], after: list[Episode], pairs: list[
         title="assay <test>",
         digests={"dataset": "d" * 64},
         figures=figures,
-        tables={"a table": pd.DataFrame({"x": ["<b>", None]})},
+        tables={"a table": pd.DataFrame({"x": ["<b>", None, *cells]})},
+        run=pd.DataFrame({"what": ["task"], "value": ["<collider>"]}),
         pairs=pairs,
+        prompts={"item-000": HOSTILE + "x" * 9000},
+        truths={"item-000": f"right {HOSTILE}"},
     )
 
 
 def test_the_page_starts_with_the_verdict(before: list[Episode], after: list[Episode], claim: Claim) -> None:
     text = page(claim, before, after, choose_pairs(before, after, rng(0)))
-    places = [text.index(word) for word in ("IMPROVED", "<h2>Integrity", "<h2>Before and after", "<h2>Controls")]
+    order = ("IMPROVED", "<h2>What was run", "&lt;collider&gt;", "<h2>Integrity", "<h2>Before and after", "<h2>Controls")
+    places = [text.index(word) for word in order]
     assert places == sorted(places)
     assert "assay &lt;test&gt;" in text and claim.plan_digest in text and "missing" in text
 
@@ -101,6 +105,41 @@ def test_hostile_text_does_nothing(before: list[Episode], after: list[Episode], 
     tags.feed(text)
     assert "script" not in tags.seen and "img" not in tags.seen
     assert "\u202e" not in text and "\u2028" not in text and "<!--" not in text.split("<h2>Episodes")[1]
+
+
+def test_prompt_and_truth_stand_above_the_answers_of_their_item(
+    before: list[Episode], after: list[Episode], claim: Claim
+) -> None:
+    one, other = episode(0, 0, success=False), episode(1, 0, success=False)
+    shown = page(claim, before, after, [Pair("random", one, one), Pair("best", other, other)]).split("<h2>Episodes")[1]
+    places = [shown.index(word) for word in ("Prompt:", "characters left out", "right &lt;/pre&gt;", "<h4>Before")]
+    assert places == sorted(places)
+    assert shown.count("Prompt:") == 1 and "x" * 3000 not in shown
+
+
+def test_the_digest_of_the_plan_is_not_taken_for_that_of_its_file(
+    before: list[Episode], after: list[Episode], claim: Claim
+) -> None:
+    text = page(claim, before, after, [])
+    assert f"gives another)</td><td>{claim.plan_digest}" in text
+
+
+def test_a_missing_interval_is_explained_once_and_only_where_there_is_one(
+    before: list[Episode], after: list[Episode], claim: Claim
+) -> None:
+    said = "[interval missing]: the scenarios do not differ"
+    assert page(claim, before, after, [], "0.0 [interval missing]", "1.0 [interval missing]").count(said) == 1
+    barred = make_claim(before, after, after_suite="x" * 64)
+    for cell, n in (("0.0 [0.0, 1.0]", 0), ("0.0 [interval missing]", 1)):
+        table = {"rates": pd.DataFrame({"rate": [cell]})}
+        assert report_html(barred, title="t", digests={}, figures={}, tables=table).count(said) == n
+
+
+def test_the_scope_reads_as_sentences_and_p_is_said_once(before: list[Episode], after: list[Episode], claim: Claim) -> None:
+    text = page(claim, before, after, [])
+    assert "<p>Held-out, sampled, checkpoint rule: highest validation success. Reason: the primary metric got better" in text
+    assert "<td>training seed</td><td>7</td>" in text
+    assert re.search(r"<td>p, two-sided sign flips over clusters</td><td>(&lt; )?\.\d+</td>", text)
 
 
 def test_without_episodes_the_page_stays_small(before: list[Episode], after: list[Episode], claim: Claim) -> None:

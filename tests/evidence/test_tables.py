@@ -8,7 +8,15 @@ import pytest
 from assay.errors import EvidenceError
 from assay.evidence.claim import Claim
 from assay.evidence.differences import deltas
-from assay.evidence.tables import BeforeAfter, SeedResult, before_after_metrics, ladder_frame, readme_block
+from assay.evidence.tables import (
+    BeforeAfter,
+    SeedResult,
+    before_after_metrics,
+    ladder_frame,
+    main_measures,
+    measures_frame,
+    readme_block,
+)
 from assay.records import Episode
 from assay.seeds import rng
 from conftest import make_claim, make_report
@@ -84,6 +92,26 @@ def test_the_ends_of_the_ladder_and_further_tables_are_the_tasks_own(
     frame = ladder_frame(players, first, second, floor="silent", ceiling="gold")
     scores = dict(zip(frame["player"], frame["normalised score"], strict=True))
     assert (scores["silent"], scores["gold"]) == ("0.000", "1.000")
+
+
+def test_the_readme_shows_the_main_measures_and_the_report_all(before: list[Episode], after: list[Episode]) -> None:
+    cold = [[e.model_copy(update={"flags": e.flags | {"mass_correct": False, "blocked": False}}) for e in arm] for arm in
+            (before, after)]  # fmt: skip
+    first, second = make_report(cold[0]), make_report(cold[1])
+    names = ["mean_reward", "success_rate", "mass_correct_rate", "channel_correct_rate", "discovered_rate", "parsed_rate"]
+    assert main_measures(first, second) == [*names, "mean_tokens_per_completion"]
+    text = readme_block(make_claim(*cold), first, second, deltas(cold[0], cold[1], list(first.measures), 0))
+    assert "all measures: report.html" in text and "| mass_acc | 0.0" in text
+    for name in ("blocked_rate", "median_reward", "mean_n_steps", "part."):
+        assert f"| {name}" not in text
+    assert "blocked_rate" in set(measures_frame(first, second, {})["measure"])
+
+
+def test_a_missing_interval_is_explained_once(before: list[Episode], after: list[Episode], claim: Claim) -> None:
+    first, second = make_report(before), make_report(after)
+    text = readme_block(claim, first, second, deltas(before, after, list(first.measures), 0))
+    assert text.count("[interval missing]") > 1  # every completion of an arm has as many tokens
+    assert text.count("\n[interval missing]: the scenarios") == 1
 
 
 def test_a_claim_that_is_not_evaluable_shows_no_tables(before: list[Episode], after: list[Episode]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from assay.errors import EvidenceError
 from assay.evidence.hostile_text import fenced, inline, visible
-from assay.evidence.trajectories import choose_pairs, deciding_turn, sample_trajectories
+from assay.evidence.trajectories import RIGHT, Pair, choose_pairs, deciding_turn, sample_trajectories
 from assay.records import Episode
 from assay.seeds import rng
 from synthetic_episodes import episode
@@ -38,9 +38,9 @@ def test_fixed_and_broken_are_what_they_say(before: list[Episode], after: list[E
 
 
 def test_equal_seeds_choose_equal_pairs(before: list[Episode], after: list[Episode]) -> None:
-    text = sample_trajectories(before, after, rng(5))
-    assert text == sample_trajectories(before[::-1], after[::-1], rng(5))
-    assert text != sample_trajectories(before, after, rng(6))
+    found = choose_pairs(before, after, rng(5))
+    assert found == choose_pairs(before[::-1], after[::-1], rng(5))
+    assert found != choose_pairs(before, after, rng(6))
 
 
 def test_unpaired_arms_are_refused(before: list[Episode], after: list[Episode]) -> None:
@@ -53,18 +53,26 @@ def test_the_deciding_turn_is_never_shortened_and_others_say_so() -> None:
     one = episode(0, 0, success=True, completion=long)
     first = one.turns[0].model_copy(update={"completion": "y" * 9000})
     one = one.model_copy(update={"turns": (first, one.turns[1])})
-    text = sample_trajectories([one], [one], rng(0))
+    text = sample_trajectories([Pair("random", one, one)])
     assert long in text and "characters left out" in text and "**deciding**" in text
     assert deciding_turn(one) == 1
 
 
 def test_an_episode_without_turns_says_so() -> None:
     empty = episode(0, 0, success=False).model_copy(update={"turns": ()})
-    assert "No turn was played." in sample_trajectories([empty], [empty], rng(0))
+    assert "No turn was played." in sample_trajectories([Pair("random", empty, empty)])
 
 
-def test_a_missing_prompt_is_named(before: list[Episode], after: list[Episode]) -> None:
-    assert "Prompt: not shown." in sample_trajectories(before, after, rng(0))
+def test_a_missing_prompt_or_truth_is_named(before: list[Episode], after: list[Episode]) -> None:
+    text = sample_trajectories(choose_pairs(before, after, rng(0)))
+    assert "Prompt: not shown." in text and "Right: not shown." in text
+
+
+def test_what_is_right_stands_between_prompt_and_answers_and_cannot_break_out() -> None:
+    one = episode(0, 0, success=False)
+    truth = "```\n# no heading \u202e"
+    text = sample_trajectories([Pair("random", one, one)], prompts={one.item_id: "Who?"}, truths={one.item_id: truth})
+    assert text.index("Who?") < text.index(f"{RIGHT}\n\n{fenced(truth)}") < text.index("#### Before")
 
 
 @given(st.text())
@@ -94,7 +102,7 @@ def test_a_lone_surrogate_becomes_writable() -> None:
 def test_a_cut_prompt_says_so_and_a_very_long_one_is_shortened() -> None:
     whole, cut = (episode(0, 0, success=True).model_copy(update={"prompt_chars_cut": n}) for n in (0, 120))
     name = whole.item_id
-    assert "Prompt:\n" in sample_trajectories([whole], [whole], rng(0), prompts={name: "Who?"})
-    assert "120 characters were cut to fit" in sample_trajectories([cut], [cut], rng(0), prompts={name: "Who?"})
-    long = sample_trajectories([whole], [whole], rng(0), prompts={name: "x" * 65_000})
+    assert "Prompt:\n" in sample_trajectories([Pair("random", whole, whole)], prompts={name: "Who?"})
+    assert "120 characters were cut to fit" in sample_trajectories([Pair("random", cut, cut)], prompts={name: "Who?"})
+    long = sample_trajectories([Pair("random", whole, whole)], prompts={name: "x" * 65_000})
     assert "61000 characters left out" in long and len(long) < 20_000

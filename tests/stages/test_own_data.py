@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assay.dataset.fingerprint import Fingerprint
-from assay.errors import AssayError, DataError
+from assay.errors import AssayError, ConfigError, DataError
 from assay.stages import fingerprint, inputs
 from assay.stages.project import Project
 from assay.storage.json import read_record
@@ -336,3 +336,33 @@ def test_two_projects_in_other_folders_have_the_same_evidence_of_their_data(tmp_
         assert one.results(name).read_bytes() == two.results(name).read_bytes()
     schemas = json.loads(one.results("fingerprint.json").read_text())["schemas"]
     assert set(schemas) == {f"{DATA}/{name}" for name in own_data.SCHEMAS}
+
+
+def test_a_schema_file_outside_the_data_folder_is_refused_because_nobody_would_see_it_change(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.json").write_text('{"type": "object"}')
+    rows = {name: jsonl([row(n, schema_path="elsewhere.json") for n in numbers]) for name, numbers in own_data.SPLITS.items()}
+    own_data.write_data(tmp_path, rows)
+    with pytest.raises(DataError, match=r"elsewhere\.json"):
+        fingerprint.run(own_data.project(tmp_path))
+
+
+def test_a_blocklist_without_a_checksum_is_refused(tmp_path: Path) -> None:
+    folder = own_data.write_data(tmp_path)
+    (folder / ".terms").write_bytes(TERMS)
+    with pytest.raises(DataError, match="blocklist"):
+        fingerprint.run(own_data.project(tmp_path, blocklist=".terms"))
+
+
+@pytest.mark.parametrize("cache", ["../out", "", ".", f"{DATA}/copies", "/tmp"])
+def test_a_copy_is_kept_neither_outside_the_project_nor_among_the_data(tmp_path: Path, cache: str) -> None:
+    own_data.write_data(tmp_path)
+    with pytest.raises(ConfigError, match=r"dataset\.cache"):
+        fingerprint.run(own_data.project(tmp_path, cache=cache))
+
+
+def test_a_pipe_in_place_of_the_checksums_is_refused_at_once(tmp_path: Path) -> None:
+    folder = own_data.write_data(tmp_path)
+    (folder / "SHA256SUMS").unlink()
+    os.mkfifo(folder / "SHA256SUMS")
+    with pytest.raises(AssayError, match="SHA256SUMS"):
+        fingerprint.run(own_data.project(tmp_path))

@@ -38,6 +38,9 @@ class Letters:
             return None
         return replace(item, public=item.public[chars:], chars_cut=item.chars_cut + chars)
 
+    def truth(self, item: Item) -> str:
+        return f"any of {', '.join(WORDS[:4])}"
+
     def start(self, item: Item, world_seed: int) -> tuple[list[Message], Any]:
         return [{"role": "user", "content": item.public}], ""
 

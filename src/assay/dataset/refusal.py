@@ -25,13 +25,15 @@ def refuse_unusable(checked: Audit, where: str) -> None:
         return
     kind = checked.kinds[kinds[0]]
     first = kind.first[0]
-    place = ", ".join(filter(None, (first.split, f"line {first.line}" if first.line else "", first.id)))
+    # An id is data: a line break in it must not look like a line of ours.
+    named = (first.split, f"line {first.line}" if first.line else "", ascii(first.id) if first.id else "")
+    place = ", ".join(filter(None, named))
     also = "".join(f"; {checked.kinds[name].count} {name}" for name in kinds[1:])
     raise DataError(
         f"no record of kind {kinds[0]}",
         found=f"{kind.count} (first: {place}: {first.detail}){also}",
         where=where,
-        fix=cure(kinds[0]),
+        fix="\n  and ".join(dict.fromkeys(cure(name) for name in kinds)),
     )
 
 

@@ -17,8 +17,8 @@ def cuts_in_words(cuts: Mapping[str, int], n: int) -> str | None:
     """Return how many of n prompts were cut and by how much, cuts by item id; None if none was.
 
     >>> cuts_in_words({"a": 120, "b": 7}, 10)
-    '2 of 10 prompts were cut to fit task.max_prompt_tokens, by up to 120 characters'
+    '2 of 10 prompts were cut to fit the prompt limits of the task, by up to 120 characters'
     """
     if not cuts:
         return None
-    return f"{len(cuts)} of {n} prompts were cut to fit task.max_prompt_tokens, by up to {max(cuts.values())} characters"
+    return f"{len(cuts)} of {n} prompts were cut to fit the prompt limits of the task, by up to {max(cuts.values())} characters"

@@ -26,7 +26,7 @@ def checkpoint_progression(frame: pd.DataFrame, chosen_step: int | None) -> Figu
     rates = [name for name in rates if not name.startswith(_SPECIAL)]
     split = any(name.startswith(_SPECIAL) for name in frame.columns)
     n = size_text(column(frame, "episodes"))
-    each = f"{n} draws each" if split else f"{n} each"
+    each = f"{n} {'draw' if n == 'n = 1' else 'draws'} each" if split else f"{n} each"
     panels_of = [(_ways(frame, "mean_reward"), f"Validation reward, {each}", "reward per episode, 95 % interval")]
     if split:
         rates.remove("success_rate")
@@ -65,6 +65,8 @@ def _panel(axes: Axes, frame: pd.DataFrame, names: dict[str, str], chosen_step: 
     for k, name in enumerate(shown):
         shift = (k - (len(shown) - 1) / 2) * 0.006 * spread
         _with_interval(axes, frame, name, names[name], k, shift)
+    if zero and not shown:
+        axes.plot(frame["step"], [0.0] * len(frame), color=GREY)
     for name in zero:
         axes.plot([], [], " ", label=f"{names[name]}: always 0")
     if not names:

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from assay.evaluation.report import Report, is_rate
 from assay.evidence.claim import Claim
 from assay.evidence.differences import measure_of_primary
-from assay.evidence.figures import AFTER, BEFORE, GREY, legend, new_figure, say_missing, styled
-from assay.evidence.wording import p_text, split_word
+from assay.evidence.figures import AFTER, BEFORE, GREY, always_zero_said, legend, new_figure, say_missing, styled
+from assay.evidence.wording import counted, p_text, split_word
 from assay.records import Episode, Interval
 
 MOST_VALUES = 12  # of one label; a figure with a row for each of two hundred would show none of them
@@ -24,11 +25,29 @@ def _point(axes: Axes, y: float, found: Interval | None, scale: float, colour: s
     if found is None or found.value is None:
         axes.text(0.02, y, "missing", color="#B00000", va="center", fontsize=8, transform=axes.get_yaxis_transform())
         return
+    face = "white"
     if found.low is not None and found.high is not None:
         axes.hlines(y, scale * found.low, scale * found.high, color=colour, lw=2.4, alpha=0.8)
-    else:
-        label += " (interval missing)"
-    axes.plot(scale * found.value, y, marker, color=colour, ms=6.5, label=label)
+        face = colour
+    axes.plot(scale * found.value, y, marker, color=colour, mfc=face, ms=6.5, label=label)
+
+
+def _entries(axes: Axes) -> dict[str, Any]:
+    """Return one legend entry a label, filled as where there is an interval; one more says what an empty marker means."""
+    found: dict[str, Any] = {}
+    empty = False
+    for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+        bare = isinstance(handle, Line2D) and handle.get_markerfacecolor() == "white"
+        empty = empty or bare
+        if not bare or label not in found:
+            found[label] = handle
+    if empty:
+        found["empty: interval missing"] = Line2D([], [], color=GREY, marker="o", mfc="white", ls="", ms=6.5)
+    return found
+
+
+def _is_zero(found: Interval | None) -> bool:
+    return found is not None and found.value == 0.0
 
 
 def _names(axes: Axes, names: Sequence[str]) -> None:
@@ -48,9 +67,9 @@ def before_after_summary(
 ) -> Figure:
     """Return both arms with 95 % intervals and, beside them, the paired differences: primary, its strata, other rates.
 
-    A label with more than 12 values is left to the tables, and the figure says so. `gaps` are paired differences by
-    measure. Baselines are short lines across the row of the primary metric. A claim that is not evaluable gives a figure
-    that says so and shows no number.
+    A label with more than 12 values is left to the tables, and the figure says so; rates that are 0 in both arms are named
+    in one line. `gaps` are paired differences by measure. Baselines are short lines across the row of the primary metric.
+    A claim that is not evaluable gives a figure that says so and shows no number.
     """
     measure = measure_of_primary(claim.plan.primary)
     if claim.verdict == "NOT EVALUABLE":
@@ -58,6 +77,8 @@ def before_after_summary(
         say_missing(panels[0], "NOT EVALUABLE; before against after")
         return figure
     rates = [name for name in before.measures if is_rate(name) and name != measure]
+    zero = [n for n in rates if all(_is_zero(rows.get(n)) for rows in (before.measures, after.measures, gaps))]
+    rates = [name for name in rates if name not in zero]
     counts = Counter(name.partition("=")[0] for name in claim.strata)
     strata = [name for name in claim.strata if counts[name.partition("=")[0]] <= MOST_VALUES]
     rows = [measure, *strata, *rates]
@@ -87,18 +108,19 @@ def before_after_summary(
         if count > MOST_VALUES:
             panels[0].plot([], [], " ", label=f"{label}: {count} values, see the table")
     panels[0].set_xlim(-3, 103)
-    panels[0].set_xlabel("% of episodes, 95 % interval")
-    panels[0].set_title(f"{split_word(claim.split)}, {claim.decoding}: {before.n_items} items, K = {claim.draws}")
+    said = f"\n{always_zero_said(zero, 72)}" if zero else ""
+    panels[0].set_xlabel(f"% of episodes, 95 % interval{said}")
+    items = counted(before.n_items, "items")
+    panels[0].set_title(f"{split_word(claim.split)}, {claim.decoding}: {items}, K = {claim.draws}")
     matters = claim.plan.smallest_effect_points
     panels[1].axvspan(-matters, matters, color="#EDEDED", lw=0, zorder=0, label=f"under {matters:g} points")
     panels[1].axvline(0, color="black", lw=0.9)
     panels[1].set_xlabel("after \u2212 before, points, 95 % interval")
-    panels[1].set_title(f"{claim.verdict}, {p_text(claim.p)}, {claim.n_clusters} {claim.plan.cluster_name}")
+    panels[1].set_title(f"{claim.verdict}, {p_text(claim.p)}, {counted(claim.n_clusters, claim.plan.cluster_name)}")
     places: tuple[Any, Any] = ("outside lower left", "outside lower right")
     for axes, place in zip(panels, places, strict=True):
-        handles, labels = axes.get_legend_handles_labels()
-        unique = dict(zip(labels, handles, strict=True))
-        figure.legend(list(unique.values()), list(unique), ncols=4, loc=place)
+        entries = _entries(axes)
+        figure.legend(list(entries.values()), list(entries), ncols=4, loc=place)
     return figure
 
 
@@ -119,11 +141,12 @@ def reward_distribution(before: Sequence[Episode], after: Sequence[Episode]) -> 
         return figure
     edges = np.histogram_bin_edges(np.concatenate(arms), bins=30)
     for arm, name, colour, style in zip(arms, names, (BEFORE, AFTER), ("-", "--"), strict=True):
+        short = name.partition(",")[0]
         share = np.histogram(arm, edges)[0] / len(arm)
         panels[0].stairs(share, edges, fill=True, color=colour, alpha=0.25)
         panels[0].stairs(share, edges, color=colour, lw=1.6, ls=style, label=name)
         median = float(np.median(arm))
-        panels[0].axvline(median, color=colour, ls=style, lw=1.1, label=f"median {median:.3g}")
+        panels[0].axvline(median, color=colour, ls=style, lw=1.1, label=f"median {short} {median:.3g}")
         x = np.sort(arm)
         panels[1].step(
             np.concatenate([[edges[0]], x]),

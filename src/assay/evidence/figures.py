@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import io
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec
 
@@ -133,10 +134,23 @@ def mark_gaps(axes: Axes, x: Iterable[float], y: Iterable[float]) -> None:
         )
 
 
-def legend(axes: Axes, columns: int = 1, *, below: bool = False) -> None:
-    """Draw the panel's legend, one entry per label, if there is any; under the panel where lines would hide it."""
+def legend(axes: Axes, columns: int = 1, *, below: bool = False, zero: Sequence[str] = ()) -> None:
+    """Draw the panel's legend, one entry per label, if there is any; under the panel where lines would hide it.
+
+    `zero` names what is not drawn because it is always 0: said in wrapped lines, for entries would need more room.
+    """
     handles, labels = axes.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
-    if unique:
+    if unique or zero:
         place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17)} if below else {"loc": "best"}
-        axes.legend(list(unique.values()), list(unique), ncols=columns, **place)
+        title: dict[str, Any] = {"title": always_zero_said(zero), "alignment": "left"} if zero else {}
+        axes.legend(list(unique.values()), list(unique), ncols=columns, title_fontsize=8.5, **place, **title)
+
+
+def always_zero_said(names: Sequence[str], width: int = 56) -> str:
+    r"""Return what is always 0, in lines that fit a panel.
+
+    >>> always_zero_said(["blocked", "empty"], 20)
+    'always 0: blocked,\nempty'
+    """
+    return textwrap.fill(f"always 0: {', '.join(names)}", width, break_long_words=False, break_on_hyphens=False)

@@ -10,10 +10,22 @@ import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
 from assay.evidence.claim import Claim
 from assay.evidence.hostile_text import visible
-from assay.evidence.trajectories import Pair, deciding_turn, shortened, summary_rows
-from assay.evidence.wording import MISSING, difference_text, interval_text, p_text, percent
+from assay.evidence.trajectories import RIGHT, Pair, deciding_turn, prompt_head, shortened, summary_rows
+from assay.evidence.wording import (
+    MISSING,
+    NO_INTERVAL,
+    counted,
+    difference_text,
+    interval_text,
+    missing_interval_said,
+    p_number,
+    p_text,
+    percent,
+    split_word,
+)
 from assay.records import Episode
 
+LONGEST_GIVEN = 2000  # characters of a prompt or a truth: the page has a size limit
 _STYLE = """
 :root{color-scheme:light dark;--ink:#1a1a1a;--paper:#fff;--soft:#f3f3f1;--line:#d5d5d0;--good:#00603f;--bad:#a02c00}
 @media(prefers-color-scheme:dark){
@@ -68,14 +80,16 @@ def inline_svg(svg: bytes, name: str, caption: str) -> str:
 
 
 def _claim_frame(claim: Claim) -> pd.DataFrame:
+    clusters = counted(claim.n_clusters, claim.plan.cluster_name)
+    seeds = ", ".join(map(str, claim.training_seeds))
     rows = [
         ("before, %", interval_text(claim.before, rate=True)),
         ("after, %", interval_text(claim.after, rate=True)),
         ("difference, points", difference_text(claim.difference, rate=True)),
-        ("p, two-sided sign flips over clusters", p_text(claim.p)),
+        ("p, two-sided sign flips over clusters", p_number(claim.p)),
         ("cross-check, studentised cluster bootstrap, points", difference_text(claim.cross_check, rate=True)),
-        ("counts", f"{claim.n_clusters} {claim.plan.cluster_name}, {claim.n_items} items, K = {claim.draws}"),
-        ("training seeds", ", ".join(map(str, claim.training_seeds)) or "none"),
+        ("counts", f"{clusters}, {counted(claim.n_items, 'items')}, K = {claim.draws}"),
+        ("training seeds" if len(claim.training_seeds) > 1 else "training seed", seeds or "none"),
         ("smallest effect that matters, points", f"{claim.plan.smallest_effect_points:g}"),
         ("smallest detectable effect, points", _number(claim.smallest_detectable_points)),
     ]
@@ -118,7 +132,7 @@ def _episode(name: str, episode: Episode) -> str:
     last = deciding_turn(episode)
     for k, turn in enumerate(episode.turns):
         deciding = k == last
-        words = f"Turn {k + 1} of {len(episode.turns)}, {turn.n_tokens} tokens, {turn.outcome}"
+        words = f"Turn {k + 1} of {len(episode.turns)}, {counted(turn.n_tokens, 'tokens')}, {turn.outcome}"
         words += f", failure: {turn.failure}" if turn.failure is not None else ""
         words += ", deciding" if deciding else ""
         shown = turn.completion if deciding else shortened(turn.completion)
@@ -131,12 +145,18 @@ def _episode(name: str, episode: Episode) -> str:
     return f"<div>{''.join(blocks)}<p>Ending: {_text(episode.ending)}</p></div>"
 
 
-def _pair(pair: Pair) -> str:
+def _given(pair: Pair, prompt: str | None, truth: str | None) -> str:
+    """Return what both episodes were asked and what is right, where that is known."""
+    known = ((prompt_head(pair), prompt), (RIGHT, truth))
+    return "".join(f"<p>{_text(h)}</p><pre>{_text(shortened(t, LONGEST_GIVEN))}</pre>" for h, t in known if t is not None)
+
+
+def _pair(pair: Pair, given: str) -> str:
     facts = pd.DataFrame(summary_rows(pair), columns=["fact", "before", "after"])
     head = _text(f"{pair.reason}: item {pair.before.item_id[:16]}, draw {pair.before.draw}")
     both = _episode("Before", pair.before) + _episode("After", pair.after)
     table = html_table(facts, "both episodes")
-    return f'<details><summary>{head}</summary>{table}<div class="pair">{both}</div></details>'
+    return f'<details><summary>{head}</summary>{given}{table}<div class="pair">{both}</div></details>'
 
 
 def report_html(
@@ -146,23 +166,31 @@ def report_html(
     digests: Mapping[str, str],
     figures: Mapping[str, tuple[bytes, str]],
     tables: Mapping[str, pd.DataFrame],
+    run: pd.DataFrame | None = None,
     pairs: Sequence[Pair] = (),
+    prompts: Mapping[str, str] | None = None,
+    truths: Mapping[str, str] | None = None,
     limits: Sequence[str] = (),
     verify_command: str = "assay verify ARCHIVE",
 ) -> str:
     """Return the whole page; `figures` maps a name to (SVG bytes from `render`, caption), `tables` captions to frames.
 
-    Order: verdict and scope, integrity, before and after, controls, figures, tables, episodes, limits, verification.
+    `digests` are further rows of the table of what was measured, by their labels. `prompts` and `truths` are by item id and
+    shown above the episodes of `pairs`. Order: verdict and scope, what was `run`, integrity, before and after, controls,
+    figures, tables, episodes, limits, verification.
     """
     tone = {"IMPROVED": "good", "REGRESSED": "bad", "NOT EVALUABLE": "bad"}.get(claim.verdict, "")
-    integrity = {"plan": claim.plan_digest, "suite": claim.plan.suite_digest}
-    integrity |= {"policy before": claim.before_policy, "policy after": claim.after_policy, **digests}
+    integrity = {"plan (digest of its content; sha256sum of the file gives another)": claim.plan_digest, **digests}
+    integrity["suite"] = claim.plan.suite_digest
+    integrity |= {"policy before": claim.before_policy, "policy after": claim.after_policy}
     listed = pd.DataFrame(list(integrity.items()), columns=["what", "sha256 or digest"])
     warnings = "".join(f"<li>{_text(warning)}</li>" for warning in claim.warnings)
-    scope = f"{claim.split}, {claim.decoding}, checkpoint rule: {claim.plan.checkpoint_rule}. {claim.reason}"
+    split = split_word(claim.split).capitalize()
+    scope = f"{split}, {claim.decoding}, checkpoint rule: {claim.plan.checkpoint_rule}. Reason: {claim.reason}."
     body = [
         f'<h1>{_text(title)}</h1><p class="verdict {tone}">{_text(claim.verdict)}</p><p>{_text(claim.sentence)}</p>',
         f"<p>{_text(scope)}</p>" + (f"<ul>{warnings}</ul>" if warnings else ""),
+        *([] if run is None else ["<h2>What was run</h2>" + html_table(run, "from settings and the records of the stages")]),
         "<h2>Integrity</h2>" + html_table(listed, "what these numbers were measured on"),
     ]
     if claim.difference is not None:
@@ -172,8 +200,12 @@ def report_html(
         body.append("<h2>Controls and guardrails</h2>" + html_table(_checks_frame(claim), "beside the primary metric"))
     body += [inline_svg(svg, name, caption) for name, (svg, caption) in figures.items()]
     body += [html_table(frame, caption) for caption, frame in tables.items()]
+    if any(NO_INTERVAL in block for block in body):
+        body.append(f"<p>{_text(missing_interval_said(claim.plan.cluster_name))}</p>")
     if pairs:
-        body.append("<h2>Episodes</h2>" + "".join(_pair(pair) for pair in pairs))
+        given = [_given(p, *((known or {}).get(p.before.item_id) for known in (prompts, truths))) for p in pairs]
+        shown = "".join(_pair(pair, words) for pair, words in zip(pairs, given, strict=True))
+        body.append("<h2>Episodes</h2>" + shown)
     points = "".join(f"<li>{_text(limit)}</li>" for limit in limits) or "<li>None were stated.</li>"
     body.append(f"<h2>Limits</h2><ul>{points}</ul><h2>Verify</h2><pre>{_text(verify_command)}</pre>")
     return (

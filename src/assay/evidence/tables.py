@@ -13,7 +13,18 @@ from assay.evaluation.report import Report, column_name, is_rate
 from assay.evidence.claim import Claim, Verdict
 from assay.evidence.differences import deltas
 from assay.evidence.hostile_text import markdown_table, visible
-from assay.evidence.wording import MISSING, difference_text, interval_text, p_text, signed
+from assay.evidence.wording import (
+    MISSING,
+    NO_INTERVAL,
+    counted,
+    difference_text,
+    interval_text,
+    missing_interval_said,
+    p_number,
+    p_text,
+    signed,
+    split_word,
+)
 from assay.records import Episode, Interval, Record
 
 Row = dict[str, float | int | None]
@@ -106,17 +117,38 @@ def before_after_metrics(
     )
 
 
-def measures_frame(before: Report, after: Report, gaps: Mapping[str, Interval]) -> pd.DataFrame:
-    """Return one row of text per measure: measure, before, after, difference, n (pairs in which both arms are defined)."""
+def main_measures(before: Report, after: Report) -> list[str]:
+    """Return the measures of the README: reward, success, the task's flags that are not always 0, parsing and tokens.
+
+    What the columns `<x>_acc` hold is shown in any case.
+    """
+
+    def shown(name: str) -> bool:
+        arms = [report.measures.get(name) for report in (before, after)]
+        return name.endswith("_correct_rate") or any(arm is None or arm.value != 0.0 for arm in arms)
+
+    fixed = ("mean_reward", "success_rate", "parsed_rate", "mean_tokens_per_completion")
+    flags = [name for name in _ordered(before.measures) if is_rate(name) and name not in (*fixed, "truncated_rate")]
+    names = [*fixed[:2], *filter(shown, flags), *fixed[2:]]
+    return [name for name in names if name in before.measures]
+
+
+def measures_frame(
+    before: Report, after: Report, gaps: Mapping[str, Interval], only: Sequence[str] | None = None
+) -> pd.DataFrame:
+    """Return one row of text per measure: measure, before, after, difference, n (pairs in which both arms are defined).
+
+    `only` names the measures to show, in their order; without it all are shown.
+    """
     rows = [
         {
             "measure": column_name(name),
-            "before": interval_text(found, rate=is_rate(name)),
+            "before": interval_text(before.measures[name], rate=is_rate(name)),
             "after": interval_text(after.measures.get(name), rate=is_rate(name)),
             "difference": difference_text(gaps.get(name), rate=is_rate(name)),
             "n": gaps[name].n if name in gaps else 0,
         }
-        for name, found in _ordered(before.measures).items()
+        for name in (_ordered(before.measures) if only is None else only)
     ]
     return pd.DataFrame(rows)
 
@@ -136,7 +168,7 @@ def strata_frame(claim: Claim, before: Report, after: Report) -> pd.DataFrame:
                 "before": interval_text(arms[0].measures.get(measure) if arms[0] else None, rate=True),
                 "after": interval_text(arms[1].measures.get(measure) if arms[1] else None, rate=True),
                 "difference": difference_text(found.difference, rate=True),
-                "p (Holm)": p_text(found.p_holm),
+                "p (Holm)": p_number(found.p_holm),
             }
         )
     return pd.DataFrame(rows, columns=["stratum", "items", "clusters", "before", "after", "difference", "p (Holm)"])
@@ -216,8 +248,9 @@ def readme_block(
     """Return the generated Markdown of the README: verdict, sentence, warnings, then the tables; ends with a newline.
 
     `gaps` are the paired differences by measure (see `evidence.differences.deltas`). `ends` are the baselines that score
-    0 and 1; without them no baseline is shown. `further` maps captions to tables of the task's own. Where the claim is
-    not evaluable only verdict, sentence and warnings are written.
+    0 and 1; without them no baseline is shown. `further` maps captions to tables of the task's own. The first table holds
+    only the main measures; the report holds all. Where the claim is not evaluable only verdict, sentence and warnings
+    are written.
     """
     blocks = [f"**{claim.verdict}.** {visible(claim.sentence)}"]
     if claim.warnings:
@@ -225,8 +258,9 @@ def readme_block(
     if claim.verdict == "NOT EVALUABLE":
         return "\n\n".join(blocks) + "\n"
     note = "rates in %, differences in points, 95 % intervals in brackets; a difference pairs the n items defined in both arms"
-    blocks += [f"Before and after ({claim.split}, {claim.decoding}, K = {claim.draws}; {note}):"]
-    blocks.append(markdown_table(measures_frame(before, after, gaps)))
+    how = f"{split_word(claim.split)}, {claim.decoding}, K = {claim.draws}"
+    blocks += [f"Before and after ({how}; {note}; all measures: report.html):"]
+    blocks.append(markdown_table(measures_frame(before, after, gaps, main_measures(before, after))))
     if greedy is not None:
         shown = [report.measures["success_rate"] for report in greedy]
         arms = " \u2192 ".join(interval_text(found, rate=True) for found in shown)
@@ -245,6 +279,8 @@ def readme_block(
     if seeds:
         changes = [found.difference.value for found in seeds if found.difference.value is not None]
         middle = signed(float(np.median(changes)), 100) if changes else MISSING
-        blocks += [f"Training seeds ({len(seeds)} runs, median difference {middle} points):"]
+        blocks += [f"Training seeds ({counted(len(seeds), 'runs')}, median difference {middle} points):"]
         blocks.append(markdown_table(seeds_frame(seeds)))
+    if any(NO_INTERVAL in block for block in blocks):
+        blocks.append(missing_interval_said(claim.plan.cluster_name))
     return "\n\n".join(blocks) + "\n"

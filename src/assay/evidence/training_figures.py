@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from assay.evidence.figures import (
     AFTER,
     BEFORE,
+    GREY,
     PALETTE,
     column,
     legend,
@@ -21,6 +22,7 @@ from assay.evidence.figures import (
     say_missing,
     styled,
 )
+from assay.evidence.wording import counted
 
 Values = np.ndarray[tuple[int], np.dtype[np.float64]]
 SMOOTH_FROM = 40
@@ -56,7 +58,7 @@ def training_curve(log: pd.DataFrame) -> Figure:
     `log` has the columns of training_log.csv; the reward of a step is the mean over its episodes.
     """
     figure, panels = new_figure(2, 2, width=9.0, height=6.0)
-    steps = f"{len(log)} logged steps"
+    steps = counted(len(log), "logged steps")
     _curve(panels[0], log, "reward", BEFORE, f"Training reward, {steps}", "reward per episode")
     reward, spread = column(log, "reward"), column(log, "reward_std")
     if reward is not None and spread is not None:
@@ -97,11 +99,12 @@ def _lines(axes: Axes, frame: pd.DataFrame, names: list[str], title: str, unit: 
         else:
             axes.plot(x, y, label=label, **style)
         mark_gaps(axes, x, y)
-    for name in zero:
-        axes.plot([], [], " ", label=f"{name.removeprefix('mean_').removesuffix(strip)}: always 0")
-    if not drawn and not zero:
+    if zero and not drawn:
+        axes.plot(x, np.zeros(len(x)), color=GREY, marker="o" if len(x) < 3 else None)
+        axes.set_ylim(-0.03, 1.03)
+    elif not drawn:
         say_missing(axes, unit)
-    legend(axes, columns=3, below=True)
+    legend(axes, columns=3, below=True, zero=[name.removeprefix("mean_").removesuffix(strip) for name in zero])
 
 
 def always_zero(frame: pd.DataFrame, name: str) -> bool:

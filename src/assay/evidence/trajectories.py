@@ -9,9 +9,11 @@ import numpy as np
 
 from assay.errors import EvidenceError
 from assay.evidence.hostile_text import fenced, inline
+from assay.evidence.wording import counted
 from assay.records import Episode, Turn
 
 LONGEST = 4000
+RIGHT = "Right (never shown to the model):"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def shortened(text: str, limit: int = LONGEST) -> str:
 def _turn(turn: Turn, number: int, total: int, deciding: bool) -> str:
     head = f"Turn {number} of {total}" + (", **deciding**" if deciding else "")
     parts = ", ".join(f"{name} {value:+.3g}" for name, value in sorted(turn.parts.items()) if value)
-    facts = [f"{turn.n_tokens} tokens", turn.outcome, *(["truncated"] if turn.truncated else [])]
+    facts = [counted(turn.n_tokens, "tokens"), turn.outcome, *(["truncated"] if turn.truncated else [])]
     facts += [f"failure {inline(turn.failure)}"] if turn.failure is not None else []
     facts += [f"reward {inline(parts)}"] if parts else []
     text = turn.completion if deciding else shortened(turn.completion)
@@ -123,21 +125,21 @@ def summary_rows(pair: Pair) -> list[tuple[str, str, str]]:
     return rows + [(flag, word(b.flags.get(flag)), word(a.flags.get(flag))) for flag in flags]
 
 
+def prompt_head(pair: Pair) -> str:
+    """Return what stands above the prompt of a pair."""
+    cut = pair.before.prompt_chars_cut
+    return f"Prompt (of which {counted(cut, 'characters')} {'was' if cut == 1 else 'were'} cut to fit):" if cut else "Prompt:"
+
+
 def sample_trajectories(
-    before: Sequence[Episode],
-    after: Sequence[Episode],
-    rng: np.random.Generator,
-    *,
-    prompts: Mapping[str, str] | None = None,
-    n_random: int = 3,
-    n_each: int = 1,
+    pairs: Sequence[Pair], *, prompts: Mapping[str, str] | None = None, truths: Mapping[str, str] | None = None
 ) -> str:
     """Return sample_trajectories.md: chosen pairs with a table of facts, then every turn of both episodes.
 
-    `prompts` gives the whole opening prompt by item id; where it is not given the page says that it is not shown. Only
-    prompts and turns that did not decide an episode are ever shortened, beyond 4,000 characters, and say so.
+    `prompts` and `truths` give the whole opening prompt and what is right by item id; where one is not given the page
+    says that it is not shown. Only prompts, truths and turns that did not decide an episode are ever shortened, beyond
+    4,000 characters, and say so.
     """
-    pairs = choose_pairs(before, after, rng, n_random=n_random, n_each=n_each)
     blocks = [
         "# Sample trajectories",
         "The same item and draw before and after training. Text in blocks is what the model wrote or was told; "
@@ -150,9 +152,8 @@ def sample_trajectories(
         blocks.append(f"Item {inline(pair.before.item_id)}, draw {pair.before.draw}, strata {inline(strata)}")
         rows = [f"| {inline(f)} | {inline(x)} | {inline(y)} |" for f, x, y in summary_rows(pair)]
         blocks.append("\n".join(["| | before | after |", "| --- | --- | --- |", *rows]))
-        prompt = (prompts or {}).get(pair.before.item_id)
-        cut = pair.before.prompt_chars_cut
-        head = f"Prompt (of which {cut} characters were cut to fit):" if cut else "Prompt:"
-        blocks.append("Prompt: not shown." if prompt is None else f"{head}\n\n{fenced(shortened(prompt))}")
+        prompt, truth = ((known or {}).get(pair.before.item_id) for known in (prompts, truths))
+        blocks.append("Prompt: not shown." if prompt is None else f"{prompt_head(pair)}\n\n{fenced(shortened(prompt))}")
+        blocks.append("Right: not shown." if truth is None else f"{RIGHT}\n\n{fenced(shortened(truth))}")
         blocks += [_episode("Before", pair.before), _episode("After", pair.after)]
     return "\n\n".join(blocks) + "\n"

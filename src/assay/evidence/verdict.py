@@ -10,6 +10,7 @@ from assay.evaluation.report import check_complete
 from assay.evidence.control import Control
 from assay.evidence.differences import FEW_CLUSTERS, FEWEST_CLUSTERS, Comparison
 from assay.evidence.plan import ClaimPlan
+from assay.evidence.wording import counted
 from assay.records import Episode, Interval, Record
 
 Verdict = Literal["IMPROVED", "IMPROVED WITH REGRESSIONS", "NO EVIDENCE", "REGRESSED", "NOT EVALUABLE"]
@@ -64,7 +65,7 @@ def decide(
     """Return verdict, detail and reason; a change proven too small to matter is equivalence, whatever its p."""
     if primary.p is None:
         n = primary.n_clusters
-        return "NO EVIDENCE", "descriptive only", f"descriptive only: {n} clusters, a test needs {FEWEST_CLUSTERS}"
+        return "NO EVIDENCE", "descriptive only", f"descriptive only: {counted(n, 'clusters')}, a test needs {FEWEST_CLUSTERS}"
     low, high, matters = primary.difference.low, primary.difference.high, plan.smallest_effect_points / 100
     if low is not None and high is not None and -matters < low and high < matters:
         return "NO EVIDENCE", "equivalent", f"any change is smaller than {plan.smallest_effect_points:g} points"
@@ -101,11 +102,11 @@ def warnings(
     """Return what a reader must know beside the verdict, one sentence each."""
     found = []
     if primary.n_clusters < FEWEST_CLUSTERS:
-        found.append(f"Descriptive only: {primary.n_clusters} {plan.cluster_name}.")
+        found.append(f"Descriptive only: {counted(primary.n_clusters, plan.cluster_name)}.")
+    elif primary.difference.low is None:
+        found.append(f"All {primary.n_clusters} {plan.cluster_name} changed by the same amount: the data hold no interval.")
     elif primary.n_clusters < FEW_CLUSTERS:
         found.append(f"Only {primary.n_clusters} {plan.cluster_name}: the interval is wide and rests on symmetry.")
-    elif primary.difference.low is None:
-        found.append(f"All {plan.cluster_name} changed by the same amount: the data hold no interval.")
     if detectable is not None and detectable > plan.smallest_effect_points:
         found.append(
             f"The smallest detectable effect, {detectable:.1f} points, exceeds the smallest that matters, "

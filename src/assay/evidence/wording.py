@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from assay.evidence.differences import Comparison
+from assay.evidence.differences import FEWEST_CLUSTERS, Comparison
 from assay.records import Interval
 
 MISSING = "missing"
+NO_INTERVAL = "[interval missing]"
 
 
 def percent(share: float | None, places: int = 1) -> str:
@@ -18,6 +19,15 @@ def percent(share: float | None, places: int = 1) -> str:
     ('41.2', 'missing')
     """
     return MISSING if share is None else f"{100 * share:.{places}f}"
+
+
+def counted(n: int, plural: str) -> str:
+    """Return a number with its noun, given in the plural.
+
+    >>> counted(1, "prompt groups"), counted(0, "items")
+    ('1 prompt group', '0 items')
+    """
+    return f"{n} {plural.removesuffix('s') if n == 1 else plural}"
 
 
 def signed(number: float | None, scale: float = 1.0, places: int = 1) -> str:
@@ -41,10 +51,22 @@ def p_text(p: float | None) -> str:
     """
     if p is None:
         return "no p"
+    number = p_number(p)
+    return f"p {number}" if number.startswith("<") else f"p = {number}"
+
+
+def p_number(p: float | None) -> str:
+    """Return the same for a place whose head already says p.
+
+    >>> p_number(0.0006), p_number(0.00002), p_number(1.0), p_number(None)
+    ('.0006', '< .0001', '1', 'no p')
+    """
+    if p is None:
+        return "no p"
     if p < 0.0001:
-        return "p < .0001"
+        return "< .0001"
     text = f"{p:.{3 if p >= 0.01 else 4}f}"
-    return "p = 1" if text.startswith("1") else "p = " + text.lstrip("0")
+    return "1" if text.startswith("1") else text.lstrip("0")
 
 
 def interval_text(found: Interval | None, *, rate: bool) -> str:
@@ -58,7 +80,7 @@ def interval_text(found: Interval | None, *, rate: bool) -> str:
     scale, places = (100.0, 1) if rate else (1.0, 3)
     value = f"{scale * found.value:.{places}f}"
     if found.low is None or found.high is None:
-        return f"{value} [interval missing]"
+        return f"{value} {NO_INTERVAL}"
     return f"{value} [{scale * found.low:.{places}f}, {scale * found.high:.{places}f}]"
 
 
@@ -73,8 +95,17 @@ def difference_text(found: Interval | None, *, rate: bool) -> str:
     scale, places = (100.0, 1) if rate else (1.0, 3)
     value = signed(found.value, scale, places)
     if found.low is None or found.high is None:
-        return f"{value} [interval missing]"
+        return f"{value} {NO_INTERVAL}"
     return f"{value} [{signed(found.low, scale, places)}, {signed(found.high, scale, places)}]"
+
+
+def missing_interval_said(cluster_name: str) -> str:
+    """Return why an interval may be missing, for the foot of tables that hold such a cell.
+
+    >>> missing_interval_said("scenarios")
+    '[interval missing]: the scenarios do not differ, or too little, or there are under 6 of them.'
+    """
+    return f"{NO_INTERVAL}: the {cluster_name} do not differ, or too little, or there are under {FEWEST_CLUSTERS} of them."
 
 
 def split_word(split: str) -> str:
@@ -101,7 +132,7 @@ def claim_sentence(
     found = primary.difference
     change = found.value or 0.0
     verb = "rose" if change > 0 else "fell" if change < 0 else "stayed"
-    counts = f"{primary.n_clusters} {cluster_name}, {found.n} items, K = {draws}"
+    counts = f"{counted(primary.n_clusters, cluster_name)}, {counted(found.n, 'items')}, K = {draws}"
     if primary.p is None:
         measured = "descriptive only, no interval"
     elif found.low is None:

@@ -42,7 +42,7 @@ def require_device(device: str) -> torch.device:
             "a CUDA device (device: cuda)",
             found=f"none that torch {torch.__version__} can use",
             where="params.yaml, device",
-            fix="run on a GPU box, or choose a CPU preset: ./run assay config use grpo=tiny",
+            fix="run on a GPU box, choose a CPU preset (./run assay config use grpo=tiny), or set device: cpu in your preset",
         )
     return torch.device(device)
 

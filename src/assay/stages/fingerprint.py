@@ -14,18 +14,19 @@ from assay.dataset.refusal import refuse_unusable, require_records
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import Source, load
 from assay.dataset.verified import require
-from assay.errors import RecordError
+from assay.errors import DataError, RecordError
 from assay.evaluation.suite import choose
 from assay.evidence.plan import ClaimPlan
-from assay.stages.inputs import blocklist_of, task_with
+from assay.stages.inputs import blocklist_of, cache_folder, task_with
 from assay.stages.project import RESULTS, Project
-from assay.storage.files import read_text, sha256_bytes
-from assay.storage.foreign import inside, listing, sha256_capped
+from assay.storage.files import sha256_bytes
+from assay.storage.foreign import inside, listing, read_capped, sha256_capped
 from assay.storage.json import read_record, write_json
 
 READS = ("${dataset.root}",)
 WRITES = (f"{RESULTS}/fingerprint.json", f"{RESULTS}/audit.json", f"{RESULTS}/claim_plan.json")
 INDICES = ".scratch/fingerprint"
+MAX_SUMS_BYTES = 10_000_000
 
 
 def run(project: Project) -> None:
@@ -39,8 +40,12 @@ def run(project: Project) -> None:
     audited = audit(task, sources, params.dataset.audit)
     refuse_unusable(audited.report, root)
     require_records(audited.report, ("train", params.validation.suite, "heldout"), root)
+    if blocklist is not None and getattr(params.task, "blocklist", None) not in sums:
+        fix = f"add it to {root}/{SUMS}"
+        raise DataError(f"a blocklist with a line in {SUMS}", found="none", where="task.blocklist", fix=fix)
     terms = None if blocklist is None else sha256_bytes(blocklist)
     found = fingerprint(task.name, sources, audited.kept, audited.dropped, terms)
+    _require_covered(found, sums, root)
     enforce(found, params.dataset.expected_dataset_sha256, root)
     found = found.model_copy(update={"cached": _cached(project, found, audited, blocklist)})
     chosen = params.evaluation
@@ -68,7 +73,12 @@ def checked_sums(project: Project) -> dict[str, str]:
     """
     root, folder = project.params.dataset.root, project.data("")
     fix = f"restore the data: git checkout -- {root}   (new data: ./run assay audit TASKS.jsonl --fix-splits writes it)"
-    sums = parse_sums(read_text(project.data(SUMS), fix=fix), f"{root}/{SUMS}")
+    listed = inside(project.data(SUMS), [folder, project.root], where=f"{root}/{SUMS}", fix=fix)
+    try:
+        text = read_capped(listed, max_bytes=MAX_SUMS_BYTES, fix=fix).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError("UTF-8 text", found=error.reason, where=f"{root}/{SUMS}, byte {error.start}", fix=fix) from None
+    sums = parse_sums(text, f"{root}/{SUMS}")
     found = {}
     for name in covered(listing(folder), sums):
         path = inside(folder / name, [folder, project.root], where=f"{root}/{name}", fix=fix)
@@ -95,10 +105,24 @@ def sources_of(project: Project, sums: Mapping[str, str]) -> dict[str, Source]:
     return sources
 
 
+def _require_covered(found: Fingerprint, sums: Mapping[str, str], root: str) -> None:
+    """Refuse schema files and a blocklist that SHA256SUMS does not cover: DVC would not see them change.
+
+    Raises:
+        DataError: Names the file.
+    """
+    for path in found.schemas:
+        if path.removeprefix(f"{root}/") not in sums:
+            raise DataError(
+                f"a schema file inside {root} with a line in its {SUMS}", found="another", where=path,
+                fix=f"move it into {root} and add its line   (./run assay audit TASKS.jsonl --fix-splits copies schema files)",
+            )  # fmt: skip
+
+
 def _cached(project: Project, found: Fingerprint, audited: Audited, blocklist: bytes | None) -> dict[str, str] | None:
     if project.params.dataset.cache is None:
         return None
-    folder = cache.folder_of(project.root / project.params.dataset.cache, found.dataset_sha256)
+    folder = cache_folder(project, found.dataset_sha256)
     splits = {split: [member.entry for member in members] for split, members in audited.kept.items()}
     files = cache.copies(splits, blocklist)
     say(f"copy {project.params.dataset.cache}/{folder.name}: {cache.keep(folder, files, found.dataset_sha256)}")

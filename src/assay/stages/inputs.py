@@ -12,7 +12,7 @@ from assay.dataset.fingerprint import Fingerprint
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import Entry
 from assay.dataset.verified import entries, reader, require, verify
-from assay.errors import DataError
+from assay.errors import ConfigError, DataError
 from assay.evaluation.suite import Suite, choose
 from assay.policy.decoding import Decoding
 from assay.stages.project import Project
@@ -142,11 +142,25 @@ def _verify_sources(project: Project, found: Fingerprint, split: str) -> None:
     verify(project.root, found.schemas, shown="", fix=fix)
 
 
+def cache_folder(project: Project, dataset_sha256: str) -> Path:
+    """Return where the verified copy of a dataset lies; only for projects that keep one.
+
+    Raises:
+        ConfigError: The place is outside the project, or among the data.
+    """
+    name = project.params.dataset.cache or ""
+    chosen, data = (project.root / name).resolve(), project.data("").resolve()
+    if not chosen.is_relative_to(project.root.resolve()) or chosen == project.root.resolve() or chosen.is_relative_to(data):
+        expected = "a folder of its own inside the project"
+        raise ConfigError(expected, found=repr(name), where="dataset.cache", fix="dataset.cache: .scratch/datasets, or null")
+    return cache.folder_of(project.root / name, dataset_sha256)
+
+
 def _copy_of(project: Project, found: Fingerprint) -> Path | None:
     """Return the folder of the verified copy, built again if it is gone; None if none is to be kept."""
     if project.params.dataset.cache is None:
         return None
-    folder = cache.folder_of(project.root / project.params.dataset.cache, found.dataset_sha256)
+    folder = cache_folder(project, found.dataset_sha256)
     if not folder.exists() and not folder.is_symlink():
         splits = {split: _source_entries(project, found, split) for split in found.splits}
         files = cache.copies(splits, blocklist_of(project))

@@ -13,11 +13,12 @@ from assay.evaluation.alarms import alarm_said, alarms, training_alarm_said
 from assay.evaluation.cuts import cuts_said
 from assay.evaluation.replay import discrepancies
 from assay.evaluation.report import Baselines, Report
+from assay.evidence.cautions import cut_off_said, no_gold_said, no_spread_said, untrained_said
 from assay.evidence.checkpoint_figure import checkpoint_progression
 from assay.evidence.claim import Claim, compare
 from assay.evidence.comparison_figures import before_after_summary, reward_distribution
 from assay.evidence.differences import deltas
-from assay.evidence.figures import render
+from assay.evidence.figures import column, render
 from assay.evidence.plan import ClaimPlan
 from assay.evidence.report import report_html
 from assay.evidence.tables import (
@@ -31,9 +32,11 @@ from assay.evidence.tables import (
 from assay.evidence.training_figures import reward_components, training_curve
 from assay.evidence.trajectories import choose_pairs, sample_trajectories
 from assay.evidence.validity import validity_frame
+from assay.evidence.what_was_run import BaseFacts, run_frame
+from assay.evidence.wording import counted
 from assay.records import TRAINING_LOG_COLUMNS, Episode, TrainFacts
 from assay.seeds import derive_seed, rng
-from assay.stages.inputs import fingerprint_of, heldout_suite, task_of
+from assay.stages.inputs import decoding_of, fingerprint_of, heldout_suite, task_of
 from assay.stages.project import RESULTS, Project
 from assay.storage.files import read_bytes, read_text, sha256_bytes, write_bytes, write_text
 from assay.storage.json import read_record, read_records, write_json
@@ -68,6 +71,7 @@ def run(project: Project) -> None:
     plan = read_record(project.results("claim_plan.json"), ClaimPlan, fix="./run dvc repro fingerprint")
     trained = read_record(project.results("train.json"), TrainFacts, fix="./run dvc repro train")
     blockers = _blockers(project, trained, before[0].policy_digest)
+    log = _table(project, "training_log.csv", *TRAINING_LOG_COLUMNS)
     task, suite, single = task_of(project), heldout_suite(project), heldout_suite(project, draws=1)
     for name, chosen, (report, episodes) in (
         ("pre_eval", suite, before), ("post_eval", suite, after),
@@ -78,7 +82,10 @@ def run(project: Project) -> None:
         before[1], after[1], plan, before_suite=before[0].suite_digest, after_suite=after[0].suite_digest,
         before_policy=before[0].policy_digest, after_policy=after[0].policy_digest, split="heldout",
         decoding="sampled", training_seeds=[trained.seed], rng=rng("claim", plan.suite_digest), blockers=blockers,
-        notes=_notes(task, trained, before[1], after[1], base_greedy[1], post_greedy[1]),
+        notes=[
+            *_notes(task, trained, before[1], after[1], base_greedy[1], post_greedy[1]),
+            *_cautions(task, trained, log, before, after),
+        ],
     )  # fmt: skip
     greedy = (base_greedy[0], post_greedy[0], base_greedy[1], post_greedy[1])
     metrics = before_after_metrics(
@@ -86,7 +93,6 @@ def run(project: Project) -> None:
     )
     baselines = read_record(project.results("baselines.json"), Baselines, fix="./run dvc repro pre_eval").reports
     gaps = deltas(before[1], after[1], list(before[0].measures), derive_seed("gaps", plan.suite_digest))
-    log = _table(project, "training_log.csv", *TRAINING_LOG_COLUMNS)
     components = _table(project, "reward_components.csv", "step", "n", "mean_cumulative")
     checkpoints = _table(project, "checkpoint_evals.csv", "step", "episodes", "mean_reward", "success_rate")
     figures = {
@@ -108,7 +114,11 @@ def run(project: Project) -> None:
         for kind, content in rendered.items():
             write_bytes(project.results(f"figures/{name}.{kind}"), content)
         drawn[name] = (rendered["svg"], caption)
-    prompts = _prompts(project)
+    pairs = choose_pairs(before[1], after[1], rng("pairs", plan.suite_digest))
+    shown = {
+        "prompts": {item.id: task.start(item, 0)[0][-1]["content"] for item in suite.items},
+        "truths": {item.id: task.truth(item) for item in suite.items},
+    }
     validity = validity_frame(before[0], after[0])
     own = {} if validity is None else {"Validity and field F1 by stratum": validity}
     tables = {
@@ -118,12 +128,15 @@ def run(project: Project) -> None:
         "Beside scripted players": ladder_frame(baselines, before[0], after[0], floor=task.floor, ceiling=task.ceiling),
     }
     page = report_html(
-        claim, title="assay: before and after GRPO", figures=drawn, tables=tables, limits=_limits(task),
-        digests={"dataset": fingerprint_of(project).dataset_sha256},
-        pairs=choose_pairs(before[1], after[1], rng("pairs", plan.suite_digest)),
+        claim, title=f"assay: task {task.name}, before and after GRPO", figures=drawn, tables=tables, limits=_limits(task),
+        digests={
+            "claim_plan.json (sha256 of the file, when training began)": trained.claim_plan_sha256,
+            "dataset (digest of its records, in any order)": fingerprint_of(project).dataset_sha256,
+        },
+        run=_what_was_run(project, trained, plan, before[0]), pairs=pairs, **shown,
         verify_command="./run dvc repro   # re-derives every number; then: sha256sum -c SHA256SUMS inside the package",
     )  # fmt: skip
-    samples = sample_trajectories(before[1], after[1], rng("samples", plan.suite_digest), prompts=prompts)
+    samples = sample_trajectories(pairs, **shown)
     summary = readme_block(
         claim, before[0], after[0], gaps, baselines=baselines, ends=(task.floor, task.ceiling), further=own,
         greedy=(base_greedy[0], post_greedy[0]),
@@ -165,6 +178,33 @@ def _notes(
     return found if cut is None else [*found, f"Held-out: {cut}."]
 
 
+def _cautions(
+    task: Task,
+    trained: TrainFacts,
+    log: pd.DataFrame,
+    before: tuple[Report, list[Episode]],
+    after: tuple[Report, list[Episode]],
+) -> list[str]:
+    found = (
+        untrained_said(trained.chosen_step),
+        no_spread_said(column(log, "reward_std")),
+        cut_off_said(before[0], after[0]),
+        no_gold_said([*before[1], *after[1]], task.flags),
+    )
+    return [said for said in found if said is not None]
+
+
+def _what_was_run(project: Project, trained: TrainFacts, plan: ClaimPlan, before: Report) -> pd.DataFrame:
+    params, decoding = project.params, decoding_of(project)
+    limit = counted(decoding.max_new_tokens, "tokens")
+    return run_frame(
+        task=params.task.name, data=params.dataset.root, dataset_sha256=fingerprint_of(project).dataset_sha256,
+        base=read_record(project.results("base.json"), BaseFacts, fix="./run dvc repro base"), trained=trained,
+        checkpoint_rule=plan.checkpoint_rule, before=before,
+        decoding=f"temperature {decoding.temperature:g}, at most {limit}, {params.generation.surface} surface",
+    )  # fmt: skip
+
+
 def _flat(claim: Claim, task: Task, before: Report, after: Report, baselines: dict[str, Report]) -> dict[str, Any]:
     """Return the few numbers that `dvc metrics` and `dvc exp show` put side by side; names are unique across files."""
     floor, ceiling = (baselines[name].measures["mean_reward"].value for name in (task.floor, task.ceiling))
@@ -202,8 +242,3 @@ def _table(project: Project, name: str, *needed: str) -> pd.DataFrame:
         found = f"no {', '.join(missing)}" if missing else "no rows"
         raise RecordError(f"columns {', '.join(needed)} and rows", found=found, where=name, fix="./run dvc repro train")
     return frame
-
-
-def _prompts(project: Project) -> dict[str, str]:
-    task = task_of(project)
-    return {item.id: task.start(item, 0)[0][-1]["content"] for item in heldout_suite(project).items}

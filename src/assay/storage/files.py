@@ -51,6 +51,9 @@ def read_bytes(path: Path, *, fix: str) -> bytes:
         RecordError: The file is missing or unreadable; `fix` says what to do.
     """
     try:
+        if path.exists() and not path.is_file():
+            # A pipe would keep the reader waiting for ever.
+            raise RecordError("a regular file", found="something else", where=str(path), fix=fix)
         return path.read_bytes()
     except OSError as error:
         raise RecordError("a readable file", found=error.strerror or str(error), where=str(path), fix=fix) from None

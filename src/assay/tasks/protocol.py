@@ -87,6 +87,10 @@ class Task(Protocol):
         """Return the item with at least so many characters less in its opening, counted in `chars_cut`; None if it cannot."""
         ...
 
+    def truth(self, item: Item) -> str:
+        """Say what is right for an item, in words, for readers of evidence; never shown to a policy."""
+        ...
+
     def start(self, item: Item, world_seed: int) -> tuple[list[Message], Any]:
         """Open an episode; equal (item, world_seed) give equal worlds, whoever plays."""
         ...

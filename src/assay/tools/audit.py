@@ -68,4 +68,7 @@ def _show(checked: Audit, tasks: Path) -> None:
     if rows:
         say_table(("kind", "count", "action", "line", "id", "detail"), rows)
     kept, dropped = checked.kept[tasks.stem], checked.dropped[tasks.stem]
-    say(f"{tasks}: {checked.n_records} records, {kept} usable, {dropped} left out{'' if rows else '; nothing odd'}")
+    broken = checked.n_records - kept - dropped
+    counts = {"usable": kept, "left out": dropped, "unreadable": broken}
+    told = [f"{n} {what}" for what, n in counts.items() if n or what == "usable"]
+    say(f"{tasks}: {checked.n_records} records: {', '.join(told)}{'' if rows else '; nothing odd'}")

@@ -26,12 +26,13 @@ from assay.evaluation.suite import Suite, choose
 from assay.evidence.wording import interval_text
 from assay.policy.decoding import Decoding
 from assay.records import Interval, Record, Split
-from assay.stages.inputs import blocklist_of, task_with
+from assay.stages.inputs import MAX_BLOCKLIST_BYTES, blocklist_of, task_with
 from assay.stages.project import Project
-from assay.storage.files import read_bytes
+from assay.storage.foreign import read_capped
 from assay.storage.json import digest, write_json, write_jsonl
 from assay.tasks.protocol import Item, Task
 from assay.tools.audit import project_for
+from assay.tools.cautions import cautions
 from assay.tools.policy_folder import open_folder
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "heldout")
@@ -74,13 +75,13 @@ def run(root: Path, asked: Asked) -> None:
     project = settings(root, asked)
     draws, k = draws_of(project, asked)
     decoding = decoding_of(project, asked)
-    terms = blocklist_of(project) if asked.blocklist is None else read_bytes(asked.blocklist, fix="--blocklist FILE")
+    terms = blocklist_of(project) if asked.blocklist is None else _terms(asked.blocklist)
     task = task_with(project, terms)
     items, sha256 = items_of(project, task, asked.tasks)
     suite = suite_of(project, items, asked, draws)
-    if suite.split == "heldout":
-        complain("this opens the held-out suite once more: nothing that is chosen by it may be claimed on it")
     policy = open_folder(project, asked.policy)
+    for caution in cautions(project, task, policy, suite):
+        complain(caution)
     with progress("evaluate: episodes", len(suite.items) * draws) as advance:
         stopwatch = Stopwatch(advance)
         batch_size = asked.batch_size or project.params.generation.batch_size
@@ -101,6 +102,10 @@ def run(root: Path, asked: Asked) -> None:
     if cut := cuts_said(episodes):
         say(cut)
     say(f"wrote episodes.jsonl, report.json and clock.json to {out}")
+
+
+def _terms(path: Path) -> bytes:
+    return read_capped(path, max_bytes=MAX_BLOCKLIST_BYTES, fix="--blocklist FILE")
 
 
 def settings(root: Path, asked: Asked) -> Project:

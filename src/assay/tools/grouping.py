@@ -1,8 +1,9 @@
-"""Splits by prompt group: a record's split is decided by its prompt alone, so nothing leaks and additions move nothing."""
+"""Splits by prompt group, never by row, so that a repeated prompt cannot leak; of the sizes that were asked for."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,21 +13,27 @@ from assay.seeds import derive_seed
 from assay.storage.json import as_written
 
 SPLITS = ("train", "validation", "heldout")
-_SEEDS = 2**63
 
 
-def split_of(cluster: str, fractions: Sequence[float], seed: int) -> str:
-    """Return the split of a prompt group.
+def split_of_groups(sizes: Mapping[str, int], fractions: Sequence[float], seed: int) -> dict[str, str]:
+    """Return the split of each prompt group: in an order that depends on group and seed alone, cut at the shares.
 
-    >>> split_of("a prompt", (1.0, 0.0, 0.0), 0)
+    Args:
+        sizes: Records by group.
+        fractions: Shares of the records for train, validation and heldout; their sum is 1.
+        seed: Another seed is another order.
+
+    >>> split_of_groups({"a": 8, "b": 1, "c": 1}, (0.8, 0.1, 0.1), 0)["a"]
     'train'
     """
-    place, reached = derive_seed("split", seed, cluster) / _SEEDS, 0.0
-    for name, fraction in zip(SPLITS, fractions, strict=True):
-        reached += fraction
-        if place < reached:
-            return name
-    return next(name for name, fraction in reversed([*zip(SPLITS, fractions, strict=True)]) if fraction)
+    total, before = sum(sizes.values()), 0
+    borders = [sum(fractions[: n + 1]) for n in range(len(SPLITS) - 1)]
+    found = {}
+    for group in sorted(sizes, key=lambda name: (derive_seed("split", seed, name), name)):
+        middle = (before + sizes[group] / 2) / total
+        found[group] = SPLITS[sum(middle >= border for border in borders)]
+        before += sizes[group]
+    return found
 
 
 def grouped(members: Sequence[Kept], fractions: Sequence[float], seed: int, where: str) -> dict[str, list[Kept]]:
@@ -36,8 +43,9 @@ def grouped(members: Sequence[Kept], fractions: Sequence[float], seed: int, wher
         DataError: A split would be empty.
     """
     splits: dict[str, list[Kept]] = {name: [] for name in SPLITS}
+    homes = split_of_groups(Counter(member.item.cluster for member in members), fractions, seed)
     for member in members:
-        splits[split_of(member.item.cluster, fractions, seed)].append(member)
+        splits[homes[member.item.cluster]].append(member)
     for name, chosen in splits.items():
         if not chosen:
             groups = len({member.item.cluster for member in members})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +54,15 @@ def plan(project: Project, tasks: Path, data: Path | None, fractions: str, seed:
         fix = "choose another --data, or add --force"
         raise DataError("a new folder", found=f"{len(held)} files, {held[0]} among them", where=str(folder), fix=fix)
     root = folder.relative_to(project.root).as_posix()
+    target = project.root / f"configs/task/{folder.name}.yaml"
+    if target.exists():
+        there = read_yaml(target, fix=f"rm {target}").get("dataset")
+        named = there.get("root") if isinstance(there, dict) else None
+        if named != root:
+            raise DataError(
+                f"a preset with dataset.root: {root}, or none", found=f"dataset.root: {named}",
+                where=f"configs/task/{folder.name}.yaml", fix="choose --data with another last part, or remove the preset",
+            )  # fmt: skip
     return Plan(folder.name, folder, root, _fractions(fractions), seed)
 
 
@@ -126,17 +134,14 @@ def _preset_text(root: Path, preset: str, made: Plan) -> str:
 
 
 def _next(project: Project, made: Plan, sizes: dict[str, int]) -> list[str]:
-    folder, pretrained = project.root / "configs/grpo", []
+    """Return how to go on: a preset of one's own from one with a pretrained base, and what in it these data do not allow."""
+    lines = ["next:"]
     for name in presets(project.root, "grpo"):
-        base = read_yaml(folder / f"{name}.yaml", fix="git checkout -- configs").get("base")
-        pretrained += [name] if isinstance(base, dict) and base.get("kind") == "pretrained" else []
-    lines = []
-    params = project.params
-    for setting, items, size in (
-        ("evaluation.items", params.evaluation.items, sizes["heldout"]),
-        ("validation.items", params.validation.items, sizes["validation"]),
-    ):
-        if items > size:
-            lines.append(f"the present preset has {setting} {items}, these data allow {size}: lower it in configs/grpo/")
-    names: Sequence[str] = pretrained or ["<a preset of configs/grpo/ with base.kind pretrained>"]
-    return [*lines, "next:", f"  ./run assay config use task={made.name} grpo={names[0]}", "  ./run repro"]
+        found = read_yaml(project.root / f"configs/grpo/{name}.yaml", fix="git checkout -- configs")
+        if isinstance(found.get("base"), dict) and found["base"].get("kind") == "pretrained":
+            lines.append(f"  cp configs/grpo/{name}.yaml configs/grpo/{made.name}.yaml   # then choose base.model and device")
+            for section, size in (("evaluation", sizes["heldout"]), ("validation", sizes["validation"])):
+                if found[section]["items"] > size:
+                    lines.append(f"    and lower {section}.items to {size} or less: these data have no more")
+            break
+    return [*lines, f"  ./run assay config use task={made.name} grpo={made.name}", "  ./run repro"]

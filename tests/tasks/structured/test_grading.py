@@ -121,7 +121,11 @@ def test_empty_leaves_earn_no_validity_unless_the_gold_is_empty_too() -> None:
         reward, verdict, parts = graded(empty, told)
         assert verdict.flags["empty_fields"] is flagged
         assert parts["parsed_strict"] + parts["schema_valid"] == pytest.approx(earned) and reward >= earned
-    assert not graded({"a": "", "c": 0}, row(schema=schema, gold={"a": "x"}))[1].flags["empty_fields"]
+    for nothing in ({"a": "", "c": 0}, {"a": "-", "c": False}, {"a": "\u200b"}):
+        reward, verdict, parts = graded(nothing, row(schema=schema, gold={"a": "x", "c": 0}))
+        assert verdict.flags["empty_fields"]
+        assert parts["fields"] == 0.0
+    assert not graded({"a": "y", "c": 0}, row(schema=schema, gold={"a": "x"}))[1].flags["empty_fields"]
 
 
 def test_an_empty_call_is_told_from_a_call_without_arguments() -> None:
@@ -131,10 +135,31 @@ def test_an_empty_call_is_told_from_a_call_without_arguments() -> None:
 
 
 def test_the_alarm_for_full_reward_on_wrong_answers_can_ring() -> None:
-    careless = Structured(settings(weights=Weights(0.5, 0.5, 0.0, 0.5, 0.0), extracted_share=1.0))
-    assert graded(FENCED, row(), careless)[1].flags["full_reward_but_wrong"]
-    assert not graded(GOLD, row(), careless)[1].flags["full_reward_but_wrong"]
+    # Without a weight for exactness nobody pays for the order of a list.
+    careless = Structured(settings(weights=Weights(0.1, 0.0, 0.1, 0.8, 0.0)))
+    told = row(schema={"type": "object"}, gold={"a": ["x", "y"]})
+    assert graded({"a": ["y", "x"]}, told, careless)[1].flags["full_reward_but_wrong"]
+    assert not graded({"a": ["x", "y"]}, told, careless)[1].flags["full_reward_but_wrong"]
     assert set(TASK.alarms) <= set(TASK.flags)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"weights": Weights(0.1, 0.2, 0.1, 0.3, 0.3)},
+        {"weights": Weights(0.0, 0.0, 0.0, 0.5, 0.5)},
+        {"extracted_share": 1.0},
+    ],
+)
+def test_settings_under_which_chatter_would_pay_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="task"):
+        settings(**changes)
+
+
+def test_calling_the_right_function_is_told_apart_from_its_arguments() -> None:
+    for answer, right in (({"name": "ship", "arguments": {}}, True), ({"name": "stop", "arguments": {}}, False), ("no", False)):
+        assert graded(answer, call_row())[1].flags["function_correct"] is right
+    assert graded(GOLD, row())[1].flags["function_correct"] is None
 
 
 def test_calls_are_graded_in_the_form_the_schema_wants() -> None:

@@ -120,9 +120,14 @@ def test_a_record_of_functions_is_shown_the_schema_of_their_calls() -> None:
     assert item.hidden.is_call and '"Send something."' in item.public.schema_text
     assert json.loads(item.public.schema_text)["anyOf"][0]["properties"]["arguments"]["type"] == "object"
     both = TASK.item(call_row(schema={"type": "object"})).public.schema_text
-    assert both.startswith('{"type":"object"}\nFunctions: [{"name":"ship"')
+    assert both.startswith('{"type":"object"}\nFunctions: [{"description":"Send something.","name":"ship"')
     named = {"properties": {"name": {"enum": ["ship", "stop"]}}}
     assert "Functions" not in TASK.item(call_row(schema=named)).public.schema_text
+
+
+def test_what_the_model_is_shown_does_not_depend_on_an_order_of_keys_that_the_fingerprint_does_not_see() -> None:
+    one, other = ({"type": "object", "properties": {"b": {}, "a": {}}}, {"properties": {"a": {}, "b": {}}, "type": "object"})
+    assert TASK.item(row(schema=one)).public == TASK.item(row(schema=other)).public
 
 
 def test_further_documents_of_a_schema_are_shown_and_the_root_only_once() -> None:

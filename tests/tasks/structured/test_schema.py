@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -200,8 +201,8 @@ def test_broken_functions_are_refused(functions: Any) -> None:
 )
 def test_shapes_end_and_mostly_satisfy_their_schema(schema: Any) -> None:
     chance = rng("shape")
-    random = shapes.Filler(lambda: "word", lambda: 7, lambda n: int(chance.integers(n)), 1)
-    for filler in (shapes.EMPTY, random):
+    random = shapes.Filler(lambda: "word", lambda: 7, lambda n: int(chance.integers(n)), 1, all_fields=True)
+    for filler in (shapes.EMPTY, random, replace(random, all_fields=False)):
         found = shapes.shaped(compiled(schema), filler)
         assert isinstance(found, dict)
         assert schema == {"type": "array"} or compiled(schema).problem(found) is None

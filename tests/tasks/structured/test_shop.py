@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from assay.composition import Selection, compose
 from assay.config.reading import parse_params
+from assay.dataset.schema_files import SchemaFiles
+from assay.dataset.source import load
 from assay.policy.dialogue import Dialogue
 from assay.policy.tiny import build_tokenizer
 from assay.seeds import rng
@@ -25,6 +28,12 @@ SETTINGS = parse_params(compose(house.ROOT, Selection("tiny", "structured", 0)).
 
 def rows(split: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (DATA / f"{split}.jsonl").read_text(encoding="utf-8").split("\n") if line]
+
+
+def loaded(split: str) -> list[Mapping[str, Any]]:
+    """Return the rows with their schemas in them, as a stage reads them."""
+    source = load(DATA / f"{split}.jsonl", SchemaFiles(DATA, house.ROOT), where=split, fix="")
+    return [entry.row for entry in source.entries]
 
 
 @pytest.fixture(scope="module")
@@ -111,19 +120,14 @@ def test_equal_labels_make_equal_lessons() -> None:
 def test_the_tiny_tokenizer_knows_every_word_of_the_committed_openings(dialogue: Dialogue) -> None:
     task = build(SETTINGS.task, SETTINGS.generation, shaping=False)
     for split in SPLITS:
-        for row in rows(split):
-            if "schema_path" in row:
-                schema = json.loads((DATA / row.pop("schema_path")).read_text(encoding="utf-8"))
-                row["schema"] = schema
+        for row in loaded(split):
             messages, _ = task.start(task.item(row), 0)
             assert dialogue._tokenizer.unk_token_id not in dialogue.opening(messages), row["id"]
 
 
 def test_the_gold_of_every_committed_record_earns_full_marks_and_nothing_is_odd_about_it() -> None:
     task = build(SETTINGS.task, SETTINGS.generation, shaping=False)
-    for row in rows("heldout"):
-        if "schema_path" in row:
-            row["schema"] = json.loads((DATA / row.pop("schema_path")).read_text(encoding="utf-8"))
+    for row in loaded("heldout"):
         item = task.item(row)
         _, state = task.start(item, 0)
         step = task.step(state, task.baselines()["gold"](item, state, rng("gold")))

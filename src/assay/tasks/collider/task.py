@@ -73,6 +73,13 @@ class Collider:
         """Nothing in a briefing may be cut."""
         return None
 
+    def truth(self, item: Item) -> str:
+        """Return "no particle", or the particle's channel, mass and spin."""
+        truth = item.hidden.truth
+        if truth.channel is None:
+            return "no particle"
+        return f"{truth.channel}, {truth.mass_gev:.1f} GeV, spin {truth.spin}"
+
     def start(self, item: Item, world_seed: int) -> tuple[list[Message], State]:
         """Open an episode: one user message, no system message."""
         if not isinstance(item.hidden, Scenario) or not 0 <= world_seed < 2**64:

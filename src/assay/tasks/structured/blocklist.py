@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import regex  # type: ignore[import-untyped]
 
@@ -13,10 +12,13 @@ from assay.errors import TaskError
 
 # Control and format characters, joiners, variation selectors, fillers: unseen, they would split a term.
 _INVISIBLE = regex.compile(
-    r"[\p{Cf}\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\p{Variation_Selector}\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0]"
+    r"[\p{Cf}\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\p{Variation_Selector}\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\p{Default_Ignorable_Code_Point}]"
 )
 # Scripts that put no space between words: there a term is found anywhere.
 _UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
+_MARK = regex.compile(r"\p{M}")
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([\"\\/bfnrt]))")
+_SHORT = dict.fromkeys("bfnrt", " ")
 _COMMENT = re.compile(r"(^|\s)#.*")
 
 
@@ -74,26 +76,21 @@ class Blocklist:
         shown = normalised(text)
         return next((term for term in self.terms if _stands_in(term, shown)), None)
 
-    def hit_in(self, completion: str, value: Any) -> str | None:
-        """Return the first term in a completion, or in the texts of what it was parsed into, where escapes are resolved."""
-        if not self.terms:
-            return None
-        found = self.hit(completion)
-        if found is not None or "\\" not in completion:
-            return found  # without escapes every text of the value stands in the completion as it is
-        return next((term for text in _texts(value) if (term := self.hit(text))), None)
+    def hit_in_json(self, completion: str) -> str | None:
+        """Return the first term in a text that may hold JSON, or None: escapes are resolved, whether it parses or not.
+
+        >>> Blocklist(["bad", "its"]).hit_in_json(r'{"a":"\\u0062ad"}'), Blocklist(["tits"]).hit_in_json(r'{"a":":\\tits"}')
+        ('bad', None)
+        """
+        return self.hit(_resolved(completion)) if self.terms else None
 
 
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            yield key
-            yield from _texts(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _texts(part)
+def _resolved(text: str) -> str:
+    if "\\" not in text:
+        return text
+    plain = _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else _SHORT.get(found[2], found[2]), text)
+    # What stands beyond the basic plane is escaped in two halves.
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _stands_in(term: str, text: str) -> bool:
@@ -108,4 +105,7 @@ def _stands_in(term: str, text: str) -> bool:
 
 def _joins(left: str, right: str) -> bool:
     """Return whether two neighbouring characters belong to one word; the end of the text joins nothing."""
+    # A mark (a vowel sign of Hindi, say) belongs to the letter before it, so a term never ends in the middle of one.
+    if right and _MARK.match(right):
+        return True
     return left.isalnum() and right.isalnum() and not (_UNSPACED.match(left) or _UNSPACED.match(right))

@@ -33,6 +33,21 @@ def same(one: Any, other: Any) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
+def identity(value: Any) -> Hashable:
+    """Return a hashable stand-in; stand-ins are equal if and only if the values are equal as JSON Schema compares.
+
+    >>> identity(1) == identity(1.0), identity(True) == identity(1), identity([1, 2]) == identity([2, 1])
+    (True, False, False)
+    """
+    if isinstance(value, bool):
+        return ("bool", value)
+    if isinstance(value, dict):
+        return ("object", frozenset((key, identity(part)) for key, part in value.items()))
+    if isinstance(value, list):
+        return ("list", tuple(map(identity, value)))
+    return value if value is None or isinstance(value, str) else ("number", value)
+
+
 def unordered(value: Any) -> Hashable:
     """Return a hashable stand-in; stand-ins are equal if and only if the values are the same but for the order of lists."""
     if isinstance(value, str):

@@ -8,14 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from assay.tasks.protocol import Oddity
-from assay.tasks.structured.blocklist import Blocklist
+from assay.tasks.structured.blocklist import Blocklist, normalised
 from assay.tasks.structured.calls import LEFT_OUT, written_calls
-from assay.tasks.structured.reading import Reading, normalised
+from assay.tasks.structured.reading import Reading
 from assay.tasks.structured.records import Reference
 from assay.tasks.structured.schema import compile_schema
 from assay.tasks.structured.truncation import opening_chars
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:e[+-]?\d{1,3})?")
+_MAX_SEARCH = 1_000_000_000
 _SHOWN = 80
 
 
@@ -75,6 +76,9 @@ def _unstated(reading: Reading) -> Iterator[str]:
         return abs(float(value)) in numbers
 
     gold = reading.reference.gold
+    # Each text of a gold is looked for in all that is told: beyond this much of both, the search would take minutes.
+    if len(told) * sum(1 for _ in _leaves(gold, "")) > _MAX_SEARCH:
+        return
     if not reading.reference.is_call:
         yield from (f"{place}: {ascii(value)[:_SHOWN]}" for place, value in _leaves(gold, "gold") if not stated(value))
         return

@@ -36,16 +36,20 @@ def empty_fields(state: State, rng: np.random.Generator) -> str:
 
 def guess(state: State, rng: np.random.Generator) -> str:
     """Fill the schema's shape with words and numbers of the prompt, taken at random."""
+    return written(shaped(compile_schema(state.reference.schema), _filler(state, rng, all_fields=True)))
+
+
+def _filler(state: State, rng: np.random.Generator, *, all_fields: bool) -> Filler:
     told = f"{state.request.prompt}\n{state.request.context or ''}"
     words = _WORD.findall(told) or [""]
     numbers = [float(text) for text in _NUMBER.findall(told)] or [0.0]
-    filler = Filler(
+    return Filler(
         text=lambda: words[int(rng.integers(len(words)))],
         number=lambda: _plain(numbers[int(rng.integers(len(numbers)))]),
         pick=lambda n: int(rng.integers(n)),
         items=1,
+        all_fields=all_fields,
     )
-    return written(shaped(compile_schema(state.reference.schema), filler))
 
 
 def _plain(number: float) -> float:
@@ -55,7 +59,13 @@ def _plain(number: float) -> float:
 def gold(state: State, rng: np.random.Generator) -> str:
     """Know the gold and write it; where there is none, fill the schema's shape."""
     answer = right_answer(state.reference)
-    return guess(state, rng) if answer is None else written(answer)
+    if answer is not None:
+        return written(answer)
+    schema = compile_schema(state.reference.schema)
+    # What is not required may be hard to fill (a pattern), and leaving it out is as valid.
+    tries = [shaped(schema, _filler(state, rng, all_fields=all_fields)) for all_fields in (True, False)]
+    valid = [value for value in tries if schema.problem(value) is None]
+    return written((valid or tries)[0])
 
 
 PLAYERS: Mapping[str, Player] = {"empty_fields": empty_fields, "guess": guess, "gold": gold}

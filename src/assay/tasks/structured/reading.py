@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urldefrag
 
 from assay.errors import TaskError
-from assay.storage.json import digest
+from assay.storage.json import digest, dumps
 from assay.storage.strict_json import MAX_DEPTH, parse_strict
 from assay.tasks.protocol import Item
+from assay.tasks.structured.blocklist import normalised
 from assay.tasks.structured.calls import is_call_gold
 from assay.tasks.structured.positions import translate_types
 from assay.tasks.structured.records import Reference, Request
@@ -42,15 +42,6 @@ class Reading:
         return Item(self.id, self.cluster, self.strata, self.request, self.reference, self.request.chars_cut)
 
 
-def normalised(text: str) -> str:
-    r"""Return a text in compatible forms, without case, and with single spaces.
-
-    >>> normalised("\uff37ho  IS\n")
-    'who is'
-    """
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-
-
 def read(row: Mapping[str, Any], settings: StructuredSettings) -> Reading:
     """Read one row.
 
@@ -74,12 +65,19 @@ def _broken(field: str, expected: str, found: Any) -> TaskError:
 
 
 def _plain(row: Any) -> dict[str, Any]:
-    """Return the row as strict JSON has it, keys in order."""
+    """Return the row as strict JSON has it.
+
+    A schema that stands in the row is shown to the model with its keys sorted, since the fingerprint of a record does not
+    know their order; one from a file keeps the file's, whose bytes are fingerprinted.
+    """
     try:
         text = json.dumps(dict(row), ensure_ascii=False, allow_nan=False)
         plain: dict[str, Any] = parse_strict(text, max_chars=MAX_ROW_CHARS, max_depth=MAX_DEPTH)
     except (ValueError, TypeError) as error:
         raise _broken("(all)", "a strict JSON object", str(error)) from None
+    for name in ("functions",) if plain.get("schema_uri") else ("functions", "schema"):
+        if name in plain:
+            plain[name] = json.loads(dumps(plain[name]))
     return plain
 
 
@@ -177,7 +175,9 @@ def _schema_text(schema: Any, resources: Mapping[str, Any], uri: str | None) -> 
     if fragment:
         further.setdefault(home, schema)
         schema = {"$ref": uri}
-    return _compact(schema) + "".join(f"\n{place}: {_compact(document)}" for place, document in sorted(further.items()))
+    return _compact(schema) + "".join(
+        f"\n{place.removeprefix('file:///')}: {_compact(document)}" for place, document in sorted(further.items())
+    )
 
 
 def _with_functions(text: str, functions: Any) -> str:

@@ -8,14 +8,15 @@ from typing import Any
 from assay.storage.json import dumps
 from assay.tasks.structured.blocklist import Blocklist
 from assay.tasks.structured.calls import call_score, calls_in, written_calls
-from assay.tasks.structured.matching import field_score, folded, same
+from assay.tasks.structured.matching import field_score, same
 from assay.tasks.structured.parsing import parse
 from assay.tasks.structured.records import Grade, Reference
 from assay.tasks.structured.schema import compile_schema
 from assay.tasks.structured.settings import StructuredSettings, Weights
 
 FLAGS: tuple[str, ...] = (
-    "parsed_strict", "parsed_extracted", "schema_valid", "exact", "empty_fields", "blocked", "full_reward_but_wrong",
+    "parsed_strict", "parsed_extracted", "schema_valid", "exact", "function_correct", "empty_fields", "blocked",
+    "full_reward_but_wrong",
 )  # fmt: skip
 METRICS: tuple[str, ...] = ("field_f1", "completion_chars")
 ALARMS: Mapping[str, float] = {"empty_fields": 0.05, "full_reward_but_wrong": 0.0}
@@ -34,13 +35,13 @@ def grade(completion: str, reference: Reference, settings: StructuredSettings, b
     valid = answer is not None and compile_schema(reference.schema).problem(answer) is None
     score, exact = _compared(answer, reference)
     empty = answer is not None and leaves_all_empty(answer, reference)
-    blocked = blocklist.hit_in(completion, answer) is not None
+    blocked = blocklist.hit_in_json(completion) is not None
     share = 1.0 if strict else settings.extracted_share
     parts = {
         "parsed_strict": weights.parsed_strict * strict,
         "parsed_extracted": weights.parsed_extracted * (parsed.outcome == "repaired"),
         "schema_valid": share * weights.schema_valid * (valid and not (empty and reference.has_gold)),
-        "fields": share * weights.fields * (score or 0.0),
+        "fields": share * weights.fields * (score or 0.0) * (not empty),
         "exact": share * weights.exact * bool(exact),
     }
     if blocked and settings.reject_blocklisted:
@@ -52,6 +53,7 @@ def grade(completion: str, reference: Reference, settings: StructuredSettings, b
         "parsed_extracted": parsed.outcome == "repaired",
         "schema_valid": strict and valid,
         "exact": exact if reference.has_gold else None,
+        "function_correct": _functions_correct(answer, reference),
         "empty_fields": empty,
         "blocked": blocked,
         "full_reward_but_wrong": not success and 0.0 < full <= sum(parts.values()) + _ROUNDING,
@@ -75,8 +77,15 @@ def _compared(answer: dict[str, Any] | None, reference: Reference) -> tuple[floa
     return (1.0, True) if same(answer, reference.gold) else (field_score(answer, reference.gold), False)
 
 
+def _functions_correct(answer: dict[str, Any] | None, reference: Reference) -> bool | None:
+    """Return whether exactly the right functions are called, whatever their arguments; None where no call is asked for."""
+    if not reference.is_call:
+        return None
+    return answer is not None and set(calls_in(answer)[0]) == set(reference.gold)
+
+
 def leaves_all_empty(answer: dict[str, Any], reference: Reference) -> bool:
-    """Return whether an answer says nothing, in every leaf "", [], {} or null, although the gold says something."""
+    """Return whether an answer says nothing in any leaf, although the gold says something."""
     if not reference.has_gold:
         return _all_empty(answer)
     if reference.is_call:
@@ -86,7 +95,8 @@ def leaves_all_empty(answer: dict[str, Any], reference: Reference) -> bool:
 
 
 def _all_empty(value: Any) -> bool:
-    return all(leaf is None or leaf in ([], {}) or (isinstance(leaf, str) and not folded(leaf)) for leaf in _leaves(value))
+    """Return whether nothing is said: no letter or digit in any text, and besides texts only null, false, 0, [] and {}."""
+    return not any(any(map(str.isalnum, leaf)) if isinstance(leaf, str) else bool(leaf) for leaf in _leaves(value))
 
 
 def _leaves(value: Any) -> Iterator[Any]:

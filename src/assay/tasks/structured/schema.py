@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urldefrag
 
-from jsonschema import Draft202012Validator, FormatChecker
-from jsonschema.exceptions import SchemaError, ValidationError
-from jsonschema.validators import extend
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from assay.errors import TaskError
 from assay.storage.json import dumps
+from assay.tasks.structured.bounded import FORMATS, BoundedValidator, Effort, TooMuchWork
 from assay.tasks.structured.positions import rewritten, translate_types
 from assay.tasks.structured.references import Unfounded, check_references, registry_of
 
@@ -34,26 +31,6 @@ _MAX_WORDS = 200
 _FIX = "correct the schema; it is read as JSON Schema Draft 2020-12"
 
 
-def _multiple_of(validator: Any, step: Any, value: Any, schema: Any) -> Iterator[Any]:
-    """Yield an error unless the value is a multiple, as decimals: by floats 19.99 would be none of 0.01."""
-    if validator.is_type(value, "number") and Fraction(str(value)) % Fraction(str(step)):
-        yield ValidationError(f"{value!r} is not a multiple of {step}")
-
-
-def _is_regex(value: Any) -> bool:
-    if isinstance(value, str):
-        with warnings.catch_warnings():  # of syntax that a later Python may read otherwise
-            warnings.simplefilter("ignore")
-            re.compile(value)
-    return True
-
-
-_FORMATS: Any = FormatChecker()
-_FORMATS.checkers = dict(Draft202012Validator.FORMAT_CHECKER.checkers)
-_FORMATS.checks("regex", raises=(re.error, OverflowError, RecursionError))(_is_regex)
-_Validator: Any = extend(Draft202012Validator, {"multipleOf": _multiple_of})
-
-
 class Schema:
     """A compiled schema."""
 
@@ -61,15 +38,18 @@ class Schema:
         """Hold the schema; with `uri` values are judged by what it names, else by the root."""
         start: Any = root if uri is None else {"$ref": uri}
         self._start, self._registry = start, registry
-        self._validator = _Validator(start, registry=registry, format_checker=_FORMATS)
+        self._validator = BoundedValidator(start, registry=registry, format_checker=FORMATS)
 
     def problem(self, value: Any) -> str | None:
         """Return in words, with its place, the first thing wrong with a value; None if it satisfies the schema."""
+        Effort.spent = 0
         try:
             error = next(self._validator.iter_errors(value), None)
             return None if error is None else f"{error.json_path}: {error.message}"[:_MAX_WORDS]
         except RecursionError:
             return "$: nested too deep to be checked"
+        except TooMuchWork as found:
+            return f"$: given up, {found} takes too much work"[:_MAX_WORDS]
         except (ArithmeticError, ValueError, LookupError, Unresolvable) as error:
             # A format or a number that the library trips over comes from the value: it is wrong, and nothing stops.
             return f"$: cannot be checked ({type(error).__name__})"
@@ -129,7 +109,7 @@ def _refused(expected: str, found: str) -> TaskError:
 
 def _check(schema: Any) -> None:
     try:
-        Draft202012Validator.check_schema(schema, format_checker=_FORMATS)
+        Draft202012Validator.check_schema(schema, format_checker=FORMATS)
     except SchemaError as error:
         found = f"{error.json_path}: {error.message}"[:_MAX_WORDS]
         raise _refused("a valid JSON Schema (Draft 2020-12)", found) from None

@@ -42,6 +42,10 @@ class StructuredSettings:
         checks["lessons"] = self.lessons in ("shop", None)
         checks["max_prompt_chars"] = self.max_prompt_chars >= 1
         checks["max_prompt_tokens"] = self.max_prompt_tokens >= 1
+        # Chatter around an object must never pay better than the object, nor as well.
+        checks["weights.parsed_extracted"] &= self.weights.parsed_extracted <= self.weights.parsed_strict
+        checks["extracted_share"] &= self.extracted_share < 1.0
+        checks["weights.schema_valid"] &= self.weights.parsed_strict + self.weights.schema_valid > 0.0
         for name, good in checks.items():
             if not good:
                 found = ascii(shares.get(name, getattr(self, name, None)))

@@ -21,15 +21,19 @@ _MAX_ITEMS = 5
 
 @dataclass(frozen=True, slots=True)
 class Filler:
-    """What to put where a schema leaves a choice; `pick` returns one of so many options, `items` a length."""
+    """What to put where a schema leaves a choice.
+
+    `pick` returns one of so many options, `items` is a length, and `all_fields` says whether to write what may be left out.
+    """
 
     text: Callable[[], str]
     number: Callable[[], float]
     pick: Callable[[int], int]
     items: int
+    all_fields: bool
 
 
-EMPTY = Filler(text=lambda: "", number=lambda: 0, pick=lambda n: 0, items=0)
+EMPTY = Filler(text=lambda: "", number=lambda: 0, pick=lambda n: 0, items=0, all_fields=True)
 
 
 def shaped(schema: Schema, filler: Filler) -> dict[str, Any]:
@@ -86,7 +90,7 @@ class _Writer:
                 known.setdefault(name, (part, enter(part, resolver)))
             required |= dict.fromkeys(layer.get("required", ()))
         found = {}
-        for name in required if depth > _DEEP else {**dict.fromkeys(known), **required}:
+        for name in required if depth > _DEEP or not self.filler.all_fields else {**dict.fromkeys(known), **required}:
             self.layered = 0
             found[name] = self.value(*known[name], depth + 1) if name in known else self.filler.text()
         return found

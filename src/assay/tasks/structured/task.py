@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from assay.errors import TaskError
+from assay.storage.json import as_written
 from assay.tasks.protocol import Baseline, Item, Message, Oddity, PartKind, Step, Verdict
 from assay.tasks.structured import rewards, shop, truncation
 from assay.tasks.structured.attacks import ATTACKS
@@ -59,6 +60,10 @@ class Structured:
             return None
         request = truncation.shortened(item.public, chars)
         return None if request is None else replace(item, public=request, chars_cut=request.chars_cut)
+
+    def truth(self, item: Item) -> str:
+        """Return the gold as compact JSON; a gold for calls lists the accepted values of every argument."""
+        return as_written(item.hidden.gold) if item.hidden.has_gold else "no gold: any valid object counts"
 
     def start(self, item: Item, world_seed: int) -> tuple[list[Message], State]:
         """Open an episode: one user message. There is no chance in this world, so the seed changes nothing."""

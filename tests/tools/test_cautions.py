@@ -1,0 +1,56 @@
+"""What is doubtful about an evaluation is said before its numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assay.config.settings import TinyArchitecture
+from assay.evaluation.suite import Suite
+from assay.policy import tiny
+from assay.policy.dialogue import Dialogue
+from assay.policy.model import Policy
+from assay.stages import fingerprint
+from assay.stages.inputs import items_of, task_of
+from assay.stages.project import Project
+from assay.tools.cautions import cautions
+from tests import own_data
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    own_data.write_data(tmp_path)
+    made = own_data.project(tmp_path)
+    fingerprint.run(made)
+    return made
+
+
+def speaking(words: list[str]) -> Policy:
+    tokenizer = tiny.build_tokenizer(words)
+    shape = TinyArchitecture(hidden_size=16, intermediate_size=16, layers=1, heads=2, max_positions=64, initializer_range=0.05)
+    return Policy(tiny.build_model(shape, tokenizer, 0), tokenizer, Dialogue(tokenizer), "test")
+
+
+def said(project: Project, split: str, name: str, policy: Policy) -> list[str]:
+    return cautions(project, task_of(project), policy, Suite(split, tuple(items_of(project, name)), 1, 0))  # type: ignore[arg-type]
+
+
+def test_a_fluent_policy_on_the_validation_suite_gives_no_cause_for_doubt(project: Project) -> None:
+    letters = sorted({c for item in items_of(project, "validation") for c in task_of(project).start(item, 0)[0][0]["content"]})
+    assert said(project, "validation", "validation", speaking(letters)) == []
+
+
+def test_prompts_of_the_training_file_are_counted(project: Project) -> None:
+    letters = [chr(code) for code in range(32, 127)] + ["\n"]
+    assert said(project, "tasks", "train", speaking(letters)) == ["6 of 6 items have prompts of data/mine/train.jsonl"]
+    assert said(project, "tasks", "validation", speaking(letters)) == []
+
+
+def test_opening_the_held_out_suite_again_is_said(project: Project) -> None:
+    letters = [chr(code) for code in range(32, 127)] + ["\n"]
+    assert "held-out suite once more" in said(project, "heldout", "heldout", speaking(letters))[0]
+
+
+def test_a_policy_made_for_other_texts_is_named_as_such(project: Project) -> None:
+    assert "unknown to this policy's tokenizer" in said(project, "validation", "validation", speaking(["x"]))[0]
