@@ -1,0 +1,59 @@
+"""Data of one's own with a pretrained base of one's own: every stage runs, and an untrained model is no evidence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from assay.composition import Selection, compose
+from assay.config.reading import parse_params
+from assay.config.settings import TinyArchitecture
+from assay.evidence.claim import Claim
+from assay.policy import tiny
+from assay.seeds import derive_seed
+from assay.stages import base, fingerprint, package, post_eval, pre_eval, render_evidence, train
+from assay.stages.project import Project
+from assay.storage.json import read_record
+from tests import own_data
+from tests.house import ROOT
+
+
+def pretrained(folder: Path) -> Path:
+    """Write a Hugging Face model folder with random weights and a tokenizer of letters."""
+    tokenizer = tiny.build_tokenizer([chr(code) for code in range(32, 127)] + ["\n"])
+    shape = TinyArchitecture(hidden_size=16, intermediate_size=32, layers=1, heads=2, max_positions=1024, initializer_range=0.02)
+    tiny.build_model(shape, tokenizer, derive_seed("own")).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def small(root: Path) -> Project:
+    values = json.loads(json.dumps(compose(ROOT, Selection("pretrained", "structured", 0)).values))
+    values |= {"device": "cpu", "threads": 1}
+    values["task"] |= {"lessons": None, "max_new_tokens": {"compact": 6, "json": 6}, "strata": []}
+    values["dataset"] |= {"root": own_data.DATA, "cache": ".scratch/datasets"}
+    values["base"] |= {"model": str(pretrained(root / "mine")), "dtype": "float32"}
+    values["evaluation"] |= {"items": 4, "draws": 2}
+    values["validation"] |= {"items": 3, "draws": 2, "interval": 1}
+    values["train"] |= {"steps": 2, "items_per_step": 2, "group_size": 2, "micro_batch_size": 4, "kl_probe_episodes": 2}
+    return Project(root, parse_params(values))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_an_untrained_base_goes_through_every_stage_and_is_no_evidence(tmp_path: Path) -> None:
+    own_data.write_data(tmp_path)
+    project = small(tmp_path)
+    for name in ("params.yaml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    for stage in (fingerprint, base, pre_eval, train, post_eval, render_evidence, package):
+        stage.run(project)
+    claim = read_record(project.results("claim.json"), Claim, fix="")
+    assert claim.verdict == "NO EVIDENCE"
+    assert claim.before_policy != claim.after_policy
+    assert any("cut off" in warning for warning in claim.warnings)
+    pinned = json.loads(project.results("base.json").read_text())
+    assert (pinned["kind"], len(pinned["digest"])) == ("pretrained", 64)
+    assert (tmp_path / "dist/assay-package.tar").stat().st_size > 0
