@@ -24,7 +24,7 @@ from tests.house import ROOT
 def pretrained(folder: Path) -> Path:
     """Write a Hugging Face model folder with random weights and a tokenizer of letters."""
     tokenizer = tiny.build_tokenizer([chr(code) for code in range(32, 127)] + ["\n"])
-    shape = TinyArchitecture(hidden_size=16, intermediate_size=32, layers=1, heads=2, max_positions=1024, initializer_range=0.02)
+    shape = TinyArchitecture(hidden_size=16, intermediate_size=32, layers=1, heads=2, max_positions=512, initializer_range=0.02)
     tiny.build_model(shape, tokenizer, derive_seed("own")).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
