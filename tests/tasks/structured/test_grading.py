@@ -267,3 +267,14 @@ def test_lessons_are_for_the_shipped_data_alone() -> None:
 def test_impossible_settings_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(changes))):
         settings(**changes)
+
+
+def test_the_oracle_leaves_out_what_it_cannot_fill_where_there_is_no_gold() -> None:
+    schema = {
+        "type": "object", "required": ["name"], "additionalProperties": False,
+        "properties": {"name": {"type": "string"}, "zip": {"type": "string", "pattern": "^[0-9]{5}-[A-Z]$"}},
+    }  # fmt: skip
+    item = TASK.item(row(schema=schema, gold=None))
+    _, state = TASK.start(item, 0)
+    after = TASK.step(state, TASK.baselines()["gold"](item, state, rng("oracle"))).state
+    assert TASK.judge(after).success

@@ -220,3 +220,10 @@ def test_a_cut_falls_between_graphemes_and_is_long_enough(context: str, chars: i
     assert context.startswith(head) and context.endswith(tail)
     assert len(head) in starts and len(context) - len(tail) in starts
     assert cut.chars_cut == len(context) - len(head) - len(tail)
+
+
+def test_invisible_characters_and_case_do_not_make_another_prompt_group() -> None:
+    home = TASK.item(row(prompt="Who is Ana?")).cluster
+    for prompt in ("Who is\u200b Ana?", "Who is A\u00adna?", "\ufeffWHO  IS ANA?", "Who is Ana\ufe0f?"):
+        assert TASK.item(row(prompt=prompt)).cluster == home, ascii(prompt)
+    assert TASK.item(row(prompt="Who is Eva?")).cluster != home
