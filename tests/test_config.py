@@ -199,3 +199,26 @@ def test_an_unreadable_file_is_refused_with_its_place(tmp_path: Path, content: b
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         read_yaml(tmp_path / "params.yaml", fix="make it")
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"lessons": "school"}, "task.lessons"),
+        ({"max_prompt_chars": 0}, "task.max_prompt_chars"),
+        ({"max_prompt_tokens": 0}, "task.max_prompt_tokens"),
+        ({"extracted_share": 1.5}, "task.extracted_share"),
+        ({"extracted_share": 1.0}, "task.extracted_share"),
+        ({"weights": {"exact": -0.1}}, "task.weights.exact"),
+        ({"weights": {"fields": float("nan")}}, "task.weights.fields"),
+        ({"weights": {"parsed_strict": 0.1, "parsed_extracted": 0.2}}, "task.weights"),
+        ({"weights": {"parsed_strict": 0.0, "schema_valid": 0.0}}, "task.weights"),
+    ],
+)
+def test_settings_of_the_structured_task_that_cannot_be_or_pay_for_chatter_are_refused(
+    changes: dict[str, Any], where: str
+) -> None:
+    raw = dict(compose(REPOSITORY, Selection("tiny", "structured", 0)).values)
+    weights = raw["task"]["weights"] | changes.get("weights", {})
+    raw["task"] = raw["task"] | changes | {"weights": weights}
+    assert refusal(raw).where == f"params.yaml, {where}"

@@ -123,6 +123,7 @@ def make_data(
     out: Annotated[Path | None, typer.Option(help="Folder to write; data/<task> if not given.")] = None,
 ) -> None:
     """Generate a task's shipped data and their SHA256SUMS; equal code gives equal bytes."""
+    from assay.dataset.checksums import SUMS, sums_text
     from assay.storage.files import sha256_bytes, write_text
     from assay.tasks.catalogue import shipped_data
 
@@ -130,8 +131,7 @@ def make_data(
     folder = Path("data") / task if out is None else out
     for name, text in files.items():
         write_text(folder / name, text)
-    sums = "".join(f"{sha256_bytes(files[name].encode())}  {name}\n" for name in sorted(files))
-    write_text(folder / "SHA256SUMS", sums)
+    write_text(folder / SUMS, sums_text({name: sha256_bytes(text.encode()) for name, text in files.items()}))
     say(f"wrote {len(files)} files to {folder}")
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
@@ -40,6 +40,14 @@ class RewardWeights(Settings):
     fields: Fraction = Field(description="times the share of gold fields that are right")
     exact: Fraction
 
+    @model_validator(mode="after")
+    def _chatter_does_not_pay(self) -> Self:
+        if self.parsed_extracted > self.parsed_strict:
+            raise ValueError("parsed_extracted must not exceed parsed_strict: text around an object would pay")
+        if self.parsed_strict + self.schema_valid == 0.0:
+            raise ValueError("parsed_strict and schema_valid must not both be 0: nothing would be paid where there is no gold")
+        return self
+
 
 class StructuredTask(Settings):
     """One prompt, one JSON object that must satisfy a schema and be right."""
@@ -52,7 +60,9 @@ class StructuredTask(Settings):
     max_prompt_tokens: Positive = Field(description="of the whole rendered prompt")
     truncate_prompts: bool = Field(description="cut the middle of a record's context to fit; else refuse the record")
     weights: RewardWeights
-    extracted_share: Fraction = Field(description="of the other parts, that an object dug out of other text earns")
+    extracted_share: Annotated[float, Field(ge=0, lt=1)] = Field(
+        description="of the other parts, that an object dug out of other text earns"
+    )
     blocklist: str | None = Field(description="file of terms inside dataset.root; null: none")
     reject_blocklisted: bool = Field(description="a completion with a blocked term earns 0")
 

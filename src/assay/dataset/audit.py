@@ -122,8 +122,7 @@ def _readable(task: Task, split: str, source: Source, findings: _Findings) -> It
         findings.add("unreadable", split, refused.number, None, refused.reason)
     for entry in source.entries:
         try:
-            item = task.item(entry.row)
-            oddities = task.oddities(entry.row)
+            item, oddities = task.examine(entry.row)
         except (TaskError, DataError, RecordError) as error:
             findings.add("unreadable", split, entry.line, entry.id, reason(error))
             continue

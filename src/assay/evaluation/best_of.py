@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from assay.errors import EvidenceError
-from assay.evaluation.statistics import cluster_sums, mean_interval, rate_interval
+from assay.evaluation.clusters import cluster_sums
+from assay.evaluation.statistics import mean_interval, rate_interval
 from assay.records import Episode, Interval, Record
 from assay.seeds import rng
 

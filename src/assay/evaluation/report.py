@@ -11,15 +11,8 @@ import numpy as np
 from pydantic import Field
 
 from assay.errors import EvidenceError
-from assay.evaluation.statistics import (
-    Array,
-    cluster_sums,
-    median_interval,
-    missing,
-    rate_interval,
-    resample_counts,
-    studentised_interval,
-)
+from assay.evaluation.clusters import Array, cluster_sums
+from assay.evaluation.statistics import median_interval, missing, rate_interval, resample_counts, studentised_interval
 from assay.evaluation.suite import Suite
 from assay.records import Episode, Interval, Record, Split
 from assay.seeds import rng as labelled_rng

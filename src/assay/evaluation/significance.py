@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
-from assay.evaluation.statistics import Array, ClusterSums, interval
+from assay.evaluation.clusters import Array, ClusterSums
+from assay.evaluation.statistics import interval
 from assay.records import Interval
 
 EXACT_UP_TO = 16
@@ -77,11 +78,6 @@ def sign_flip_test(cluster_totals: Sequence[float] | Array, rng: np.random.Gener
     """
     totals = np.asarray(cluster_totals, np.float64)
     return _p_value(totals, _flipped(totals, np.ones_like(totals), rng, flips)[:, 0])
-
-
-def sign_flip_interval(sums: ClusterSums, rng: np.random.Generator, flips: int = 20_000) -> Interval:
-    """Return the mean paired difference (total difference / number of pairs) with its 95 % sign-flip interval."""
-    return sign_flip(sums, rng, flips)[1]
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:

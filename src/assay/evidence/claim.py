@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from assay.evaluation.clusters import cluster_sums
 from assay.evaluation.report import Decoding, value_of
 from assay.evaluation.significance import smallest_detectable_effect
-from assay.evaluation.statistics import cluster_sums, rate_interval
+from assay.evaluation.statistics import rate_interval
 from assay.evidence.control import Control, aa_control
 from assay.evidence.differences import (
     Comparison,

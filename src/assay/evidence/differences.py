@@ -13,16 +13,10 @@ from pydantic import Field
 from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
 from assay.errors import EvidenceError
+from assay.evaluation.clusters import cluster_sums, paired_cluster_differences
 from assay.evaluation.report import value_of
 from assay.evaluation.significance import holm, sign_flip
-from assay.evaluation.statistics import (
-    cluster_sums,
-    interval,
-    mean_interval,
-    median_difference_interval,
-    missing,
-    paired_cluster_differences,
-)
+from assay.evaluation.statistics import interval, mean_interval, median_difference_interval, missing
 from assay.records import Episode, Interval, Record
 from assay.seeds import rng as labelled_rng
 

@@ -6,23 +6,19 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
-from pydantic import Field
 
 from assay.errors import EvidenceError
 from assay.evaluation.report import Report, column_name, is_rate
-from assay.evidence.claim import Claim, Verdict
+from assay.evidence.claim import Claim
 from assay.evidence.differences import deltas
 from assay.evidence.hostile_text import markdown_table, visible
 from assay.evidence.wording import (
     MISSING,
     NO_INTERVAL,
-    counted,
     difference_text,
     interval_text,
     missing_interval_said,
     p_number,
-    p_text,
-    signed,
     split_word,
 )
 from assay.records import Episode, Interval, Record
@@ -45,18 +41,6 @@ class BeforeAfter(Record):
     post: Row
     delta: Row
     greedy: Measured | None
-
-
-class SeedResult(Record):
-    """What one whole run of the recipe showed; runs differ in nothing but their training seed."""
-
-    training_seed: int = Field(ge=0)
-    chosen_step: int | None = Field(description="optimizer step of the chosen checkpoint")
-    before: Interval
-    after: Interval
-    difference: Interval
-    p: float | None
-    verdict: Verdict
 
 
 def _row(n: int, measures: Mapping[str, Interval]) -> Row:
@@ -216,23 +200,6 @@ def ladder_frame(
     return pd.DataFrame(rows)
 
 
-def seeds_frame(seeds: Sequence[SeedResult]) -> pd.DataFrame:
-    """Return one row of text per training seed: seed, chosen step, before, after, difference, p, verdict."""
-    rows = [
-        {
-            "training seed": found.training_seed,
-            "chosen step": MISSING if found.chosen_step is None else found.chosen_step,
-            "before, %": interval_text(found.before, rate=True),
-            "after, %": interval_text(found.after, rate=True),
-            "difference, points": difference_text(found.difference, rate=True),
-            "p": p_text(found.p),
-            "verdict": found.verdict,
-        }
-        for found in sorted(seeds, key=lambda seed: seed.training_seed)
-    ]
-    return pd.DataFrame(rows)
-
-
 def readme_block(
     claim: Claim,
     before: Report,
@@ -242,7 +209,6 @@ def readme_block(
     baselines: Mapping[str, Report] | None = None,
     ends: tuple[str, str] | None = None,
     further: Mapping[str, pd.DataFrame] | None = None,
-    seeds: Sequence[SeedResult] = (),
     greedy: tuple[Report, Report] | None = None,
 ) -> str:
     """Return the generated Markdown of the README: verdict, sentence, warnings, then the tables; ends with a newline.
@@ -276,11 +242,6 @@ def readme_block(
         floor, ceiling = ends
         text = f"Players on the same suite (score: 0 = {floor}, 1 = {ceiling}, by mean reward):"
         blocks += [text, markdown_table(ladder_frame(baselines, before, after, floor=floor, ceiling=ceiling))]
-    if seeds:
-        changes = [found.difference.value for found in seeds if found.difference.value is not None]
-        middle = signed(float(np.median(changes)), 100) if changes else MISSING
-        blocks += [f"Training seeds ({counted(len(seeds), 'runs')}, median difference {middle} points):"]
-        blocks.append(markdown_table(seeds_frame(seeds)))
     if any(NO_INTERVAL in block for block in blocks):
         blocks.append(missing_interval_said(claim.plan.cluster_name))
     return "\n\n".join(blocks) + "\n"

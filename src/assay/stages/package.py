@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 
 from assay.console import say
+from assay.dataset.checksums import SUMS, sums_text
 from assay.stages.project import RESULTS, Project
 from assay.storage.archive import tar_bytes
 from assay.storage.files import read_bytes, sha256_bytes, write_bytes, write_text
@@ -34,8 +35,7 @@ def run(project: Project) -> None:
             if file.name == "pointer.json":  # where a pretrained base lies on this machine; base.json has its digest
                 continue
             members[file.relative_to(project.root).as_posix()] = read_bytes(file, fix=fix)
-    sums = "".join(f"{sha256_bytes(content)}  {name}\n" for name, content in sorted(members.items()))
-    members["SHA256SUMS"] = sums.encode()
+    members[SUMS] = sums_text({name: sha256_bytes(content) for name, content in members.items()}).encode()
     content = tar_bytes(members, root=NAME)
     shutil.rmtree(project.root / "dist", ignore_errors=True)
     write_bytes(project.root / f"dist/{NAME}.tar", content)

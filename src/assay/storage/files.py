@@ -84,9 +84,3 @@ def sha256_bytes(content: bytes) -> str:
     'e3b0c442'
     """
     return hashlib.sha256(content).hexdigest()
-
-
-def sha256_file(path: Path) -> str:
-    """Return the hexadecimal sha256 of a file, read in pieces."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -9,7 +9,7 @@ from assay.errors import ConfigError
 from assay.storage.json import dumps
 from assay.tasks.collider import SUITES, Collider, ColliderSettings, generate
 from assay.tasks.protocol import Task
-from assay.tasks.structured import Structured, StructuredSettings, Weights, shop
+from assay.tasks.structured import Structured, shop
 
 RELEASE = ("release", 1)
 
@@ -32,25 +32,7 @@ def build(settings: TaskSettings, generation: GenerationSettings, *, shaping: bo
                 gamma=settings.gamma,
             )
         )
-    return Structured(
-        StructuredSettings(
-            lessons=settings.lessons,
-            strata=tuple(settings.strata),
-            max_prompt_chars=settings.max_prompt_chars,
-            max_prompt_tokens=settings.max_prompt_tokens,
-            truncate_prompts=settings.truncate_prompts,
-            weights=Weights(
-                parsed_strict=settings.weights.parsed_strict,
-                parsed_extracted=settings.weights.parsed_extracted,
-                schema_valid=settings.weights.schema_valid,
-                fields=settings.weights.fields,
-                exact=settings.weights.exact,
-            ),
-            extracted_share=settings.extracted_share,
-            blocklist=tuple(blocklist),
-            reject_blocklisted=settings.reject_blocklisted,
-        )
-    )
+    return Structured(settings, blocklist)
 
 
 def shipped_data(task: str) -> dict[str, str]:

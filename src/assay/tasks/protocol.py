@@ -79,8 +79,8 @@ class Task(Protocol):
         """Read one row of a data file; TaskError if the row is broken."""
         ...
 
-    def oddities(self, row: Mapping[str, Any]) -> Sequence[Oddity]:
-        """Say what is odd about a row that `item` can read; the dataset room counts it and acts on it."""
+    def examine(self, row: Mapping[str, Any]) -> tuple[Item, Sequence[Oddity]]:
+        """Read one row as `item` does, and say what is odd about it; the dataset room counts it and acts on it."""
         ...
 
     def shortened(self, item: Item, chars: int) -> Item | None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
 
+from assay.config.settings import RewardWeights, StructuredTask
 from assay.tasks.protocol import Verdict
-from assay.tasks.structured import Structured, StructuredSettings, Weights
+from assay.tasks.structured import Structured
 
-WEIGHTS = Weights(parsed_strict=0.05, parsed_extracted=0.0, schema_valid=0.15, fields=0.3, exact=0.5)
+WEIGHTS = RewardWeights(parsed_strict=0.05, parsed_extracted=0.0, schema_valid=0.15, fields=0.3, exact=0.5)
 LINE = {
     "type": "object",
     "properties": {"item": {"type": "string"}, "count": {"type": "integer"}},
@@ -75,12 +77,21 @@ schemas = st.recursive(
 )  # fmt: skip
 
 
-def settings(**changes: Any) -> StructuredSettings:
+def weights(**changes: float) -> RewardWeights:
+    return RewardWeights(**(WEIGHTS.model_dump() | changes))
+
+
+def settings(**changes: Any) -> StructuredTask:
     usual: dict[str, Any] = {
-        "lessons": None, "strata": (), "max_prompt_chars": 20_000, "max_prompt_tokens": 1000, "truncate_prompts": False,
-        "weights": WEIGHTS, "extracted_share": 0.25, "blocklist": (), "reject_blocklisted": False,
+        "name": "structured", "lessons": None, "strata": [], "max_prompt_chars": 20_000, "max_prompt_tokens": 1000,
+        "truncate_prompts": False, "weights": WEIGHTS, "extracted_share": 0.25, "blocklist": None,
+        "reject_blocklisted": False, "max_new_tokens": {"compact": 24, "json": 160},
     }  # fmt: skip
-    return StructuredSettings(**(usual | changes))
+    return StructuredTask(**(usual | changes))
+
+
+def built(*, blocklist: Sequence[str] = (), **changes: Any) -> Structured:
+    return Structured(settings(**changes), blocklist)
 
 
 def row(**changes: Any) -> dict[str, Any]:
@@ -94,7 +105,7 @@ def call_row(**changes: Any) -> dict[str, Any]:
 
 def graded(completion: Any, record: dict[str, Any], task: Structured | None = None) -> tuple[float, Verdict, dict[str, float]]:
     """Return reward, verdict and parts of a completion; an object is written as JSON first."""
-    task = task or Structured(settings())
+    task = task or built()
     text = completion if isinstance(completion, str) else json.dumps(completion)
     step = task.step(task.start(task.item(record), 0)[1], text)
     return sum(step.parts.values()), task.judge(step.state), dict(step.parts)

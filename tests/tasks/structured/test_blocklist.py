@@ -7,9 +7,9 @@ import json
 import pytest
 
 from assay.errors import TaskError
-from assay.tasks.structured import Structured, parse_blocklist
+from assay.tasks.structured import parse_blocklist
 from assay.tasks.structured.blocklist import Blocklist
-from tests.tasks.structured.material import GOLD, graded, row, settings
+from tests.tasks.structured.material import GOLD, built, graded, row
 
 TERMS = Blocklist(["ass", "Straße", "bad word", "café", "c++", "坏话"])
 
@@ -66,7 +66,7 @@ def test_a_term_of_which_nothing_is_left_is_refused_with_its_line(line: str) -> 
 
 def test_escapes_in_json_do_not_hide_a_term_in_values_or_keys() -> None:
     for text in ('{"a": "\\u0061ss"}', '{"\\u0061ss": 1}', '{"a": [{"b": "x\\nass"}]}', 'Sure: {"a": "a\\u200bss"}'):
-        assert graded(text, row(), Structured(settings(blocklist=("ass",))))[1].flags["blocked"], text
+        assert graded(text, row(), built(blocklist=("ass",)))[1].flags["blocked"], text
 
 
 def test_escapes_do_not_hide_a_term_where_nothing_could_be_parsed() -> None:
@@ -85,19 +85,19 @@ def test_a_vowel_sign_belongs_to_the_word_it_ends() -> None:
 
 
 def test_a_hit_in_prose_around_an_object_counts() -> None:
-    assert graded('You ass: {"a": 1}', row(), Structured(settings(blocklist=("ass",))))[1].flags["blocked"]
+    assert graded('You ass: {"a": 1}', row(), built(blocklist=("ass",)))[1].flags["blocked"]
 
 
 def test_a_hit_is_counted_and_costs_the_reward_only_where_the_settings_say_so() -> None:
     gold = GOLD | {"vendor": "Ass & Co"}
     for reject, reward in ((False, 1.0), (True, 0.0)):
-        task = Structured(settings(blocklist=("ass",), reject_blocklisted=reject))
+        task = built(blocklist=("ass",), reject_blocklisted=reject)
         earned, verdict, _ = graded(gold, row(gold=gold), task)
         assert (earned, verdict.flags["blocked"], verdict.success) == (pytest.approx(reward), True, True)
         assert not graded(GOLD, row(), task)[1].flags["blocked"]
 
 
 def test_a_term_in_the_prompt_is_reported_and_not_punished() -> None:
-    task = Structured(settings(blocklist=("acme",), reject_blocklisted=True))
-    assert [odd.kind for odd in task.oddities(row())] == ["blocked_prompt"]
+    task = built(blocklist=("acme",), reject_blocklisted=True)
+    assert [odd.kind for odd in task.examine(row())[1]] == ["blocked_prompt"]
     assert graded(json.dumps(GOLD).replace("Acme", "Ajax"), row(), task)[0] > 0.0

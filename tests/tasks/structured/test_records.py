@@ -17,9 +17,9 @@ from assay.tasks.structured import Structured
 from assay.tasks.structured.prompts import opening
 from assay.tasks.structured.records import Request
 from assay.tasks.structured.truncation import MARK, opening_chars, shortened
-from tests.tasks.structured.material import CALL_GOLD, FUNCTIONS, GOLD, INVOICE, call_row, objects, row, settings, texts, values
+from tests.tasks.structured.material import CALL_GOLD, FUNCTIONS, GOLD, INVOICE, built, call_row, objects, row, texts, values
 
-TASK = Structured(settings(strata=("difficulty", "family")))
+TASK = built(strata=["difficulty", "family"])
 NAMES = ("id", "prompt", "context", "schema", "schema_path", "schema_resources", "schema_uri", "gold", "functions", "family")
 SCHEMA_WORDS = st.sampled_from(
     ["type", "properties", "$ref", "$id", "$schema", "$anchor", "items", "anyOf", "enum", "const", "pattern"]
@@ -33,7 +33,7 @@ GRAPHEMES = ["a", "e\u0301", "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U00
 
 
 def kinds(record: dict[str, Any], task: Structured = TASK) -> dict[str, str]:
-    return {odd.kind: odd.detail for odd in task.oddities(record)}
+    return {odd.kind: odd.detail for odd in task.examine(record)[1]}
 
 
 def test_a_row_becomes_an_item_that_hides_what_is_right() -> None:
@@ -109,7 +109,7 @@ def test_a_row_is_read_or_refused_and_nothing_else_is_raised(record: dict[str, A
     except TaskError:
         return
     allowed = set(AuditSettings.model_fields)
-    assert {odd.kind for odd in TASK.oddities(record)} <= allowed
+    assert {odd.kind for odd in TASK.examine(record)[1]} <= allowed
     state = TASK.start(item, 0)[1]
     for player in TASK.baselines().values():
         TASK.step(state, player(item, state, rng("fuzz")))
@@ -164,7 +164,7 @@ def test_further_documents_of_a_schema_are_shown_and_the_root_only_once() -> Non
 )
 def test_what_is_odd_about_a_record_is_told_once_a_kind(record: dict[str, Any], expected: set[str]) -> None:
     assert set(kinds(record)) == expected
-    assert len(TASK.oddities(record)) == len(expected) and set(kinds(record)) <= set(AuditSettings.model_fields)
+    assert len(TASK.examine(record)[1]) == len(expected) and set(kinds(record)) <= set(AuditSettings.model_fields)
 
 
 def test_unstated_values_are_named_with_their_place() -> None:
@@ -177,13 +177,13 @@ def test_a_long_context_is_cut_where_the_settings_allow_it_and_instruction_and_s
     long = row(context="Acme " + "x" * 5000 + " paid")
     whole = TASK.item(long).public
     assert whole.chars_cut == 0
-    cutting = Structured(settings(truncate_prompts=True, max_prompt_chars=2000))
+    cutting = built(truncate_prompts=True, max_prompt_chars=2000)
     item = cutting.item(long)
     assert opening_chars(item.public) <= 2000 and item.public.chars_cut > 3000
     assert (item.public.prompt, item.public.schema_text) == (whole.prompt, whole.schema_text)
     assert item.public.context.startswith("Acme x") and MARK in item.public.context and item.public.context.endswith("x paid")
     assert "long_prompt" not in kinds(long, cutting)
-    refusing = Structured(settings(max_prompt_chars=2000))
+    refusing = built(max_prompt_chars=2000)
     assert refusing.item(long).public.chars_cut == 0 and "long_prompt" in kinds(long, refusing)
     assert refusing.shortened(refusing.item(long), 10) is None
     for stuck in (row(context="x", prompt="y" * 3000), row(context=None, prompt="y" * 3000)):
@@ -191,7 +191,7 @@ def test_a_long_context_is_cut_where_the_settings_allow_it_and_instruction_and_s
 
 
 def test_an_item_is_shortened_again_around_the_same_mark() -> None:
-    cutting = Structured(settings(truncate_prompts=True))
+    cutting = built(truncate_prompts=True)
     item = cutting.item(row(context="".join(f"w{n} " for n in range(500))))
     once = cutting.shortened(item, 300)
     assert once is not None

@@ -65,9 +65,9 @@ class Collider:
         strata = {"tier": scenario.tier, "kind": scenario.kind}
         return Item(scenario.id, scenario.id, strata, scenario.briefing, scenario)
 
-    def oddities(self, row: Mapping[str, Any]) -> Sequence[Oddity]:
-        """A scenario is right or refused; nothing about it is merely odd."""
-        return ()
+    def examine(self, row: Mapping[str, Any]) -> tuple[Item, Sequence[Oddity]]:
+        """Read one row: a scenario is right or refused, and nothing about it is merely odd."""
+        return self.item(row), ()
 
     def shortened(self, item: Item, chars: int) -> Item | None:
         """Nothing in a briefing may be cut."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urldefrag
 
+from assay.config.settings import StructuredTask
 from assay.errors import TaskError
 from assay.storage.json import digest, dumps
 from assay.storage.strict_json import MAX_DEPTH, parse_strict
@@ -17,7 +18,6 @@ from assay.tasks.structured.calls import is_call_gold
 from assay.tasks.structured.positions import translate_types
 from assay.tasks.structured.records import Reference, Request
 from assay.tasks.structured.schema import compile_schema, schema_from_functions, schema_key
-from assay.tasks.structured.settings import StructuredSettings
 from assay.tasks.structured.truncation import fitting
 
 MAX_ROW_CHARS = 8_000_000
@@ -42,7 +42,7 @@ class Reading:
         return Item(self.id, self.cluster, self.strata, self.request, self.reference, self.request.chars_cut)
 
 
-def read(row: Mapping[str, Any], settings: StructuredSettings) -> Reading:
+def read(row: Mapping[str, Any], settings: StructuredTask) -> Reading:
     """Read one row.
 
     Raises:
@@ -81,7 +81,7 @@ def _plain(row: Any) -> dict[str, Any]:
     return plain
 
 
-def _read(given: dict[str, Any], settings: StructuredSettings) -> Reading:
+def _read(given: dict[str, Any], settings: StructuredTask) -> Reading:
     row = {name: value for name, value in given.items() if value is not None}  # null is how exports write "absent"
     prompt, context = row.get("prompt"), row.get("context")
     if not isinstance(prompt, str) or not prompt.strip():

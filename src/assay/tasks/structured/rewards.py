@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from assay.config.settings import RewardWeights, StructuredTask
 from assay.storage.json import dumps
 from assay.tasks.structured.blocklist import Blocklist
 from assay.tasks.structured.calls import call_score, calls_in, written_calls
@@ -12,7 +13,6 @@ from assay.tasks.structured.matching import field_score, same
 from assay.tasks.structured.parsing import parse
 from assay.tasks.structured.records import Grade, Reference
 from assay.tasks.structured.schema import compile_schema
-from assay.tasks.structured.settings import StructuredSettings, Weights
 
 FLAGS: tuple[str, ...] = (
     "parsed_strict", "parsed_extracted", "schema_valid", "exact", "function_correct", "empty_fields", "blocked",
@@ -23,7 +23,7 @@ ALARMS: Mapping[str, float] = {"empty_fields": 0.05, "full_reward_but_wrong": 0.
 _ROUNDING = 1e-9
 
 
-def grade(completion: str, reference: Reference, settings: StructuredSettings, blocklist: Blocklist) -> Grade:
+def grade(completion: str, reference: Reference, settings: StructuredTask, blocklist: Blocklist) -> Grade:
     """Return what a completion amounts to; never raises, whatever the text.
 
     An object dug out of other text earns `extracted_share` of what the same object alone would, and is never reported as
@@ -63,7 +63,7 @@ def grade(completion: str, reference: Reference, settings: StructuredSettings, b
     return Grade(parsed.outcome, parsed.reason, action, parts, success, flags, metrics)
 
 
-def full_reward(weights: Weights, has_gold: bool) -> float:
+def full_reward(weights: RewardWeights, has_gold: bool) -> float:
     """Return the reward of a perfect answer."""
     return weights.parsed_strict + weights.schema_valid + has_gold * (weights.fields + weights.exact)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from assay.config.settings import StructuredTask
 from assay.errors import TaskError
 from assay.storage.json import as_written
 from assay.tasks.protocol import Baseline, Item, Message, Oddity, PartKind, Step, Verdict
@@ -19,7 +20,6 @@ from assay.tasks.structured.players import PLAYERS, Player
 from assay.tasks.structured.prompts import opening
 from assay.tasks.structured.reading import read
 from assay.tasks.structured.records import Reference, Request, State
-from assay.tasks.structured.settings import StructuredSettings
 
 
 class Structured:
@@ -40,19 +40,20 @@ class Structured:
     alarms = rewards.ALARMS
     max_prompt_tokens: int | None
 
-    def __init__(self, settings: StructuredSettings) -> None:
-        """Hold the settings and the blocked terms; a task has no other state."""
+    def __init__(self, settings: StructuredTask, blocklist: Sequence[str] = ()) -> None:
+        """Hold the settings, and the terms of the file that `settings.blocklist` names; a task has no other state."""
         self.settings = settings
         self.max_prompt_tokens = settings.max_prompt_tokens
-        self.blocklist = Blocklist(settings.blocklist)
+        self.blocklist = Blocklist(blocklist)
 
     def item(self, row: Mapping[str, Any]) -> Item:
         """Read one row; TaskError names its id and the field that is broken."""
         return read(row, self.settings).item()
 
-    def oddities(self, row: Mapping[str, Any]) -> Sequence[Oddity]:
-        """Say what is odd about a row that can be read."""
-        return oddities(read(row, self.settings), self.blocklist, self.settings.max_prompt_chars)
+    def examine(self, row: Mapping[str, Any]) -> tuple[Item, Sequence[Oddity]]:
+        """Read one row, and say what is odd about it."""
+        reading = read(row, self.settings)
+        return reading.item(), oddities(reading, self.blocklist, self.settings.max_prompt_chars)
 
     def shortened(self, item: Item, chars: int) -> Item | None:
         """Cut the middle of the item's context; None if the settings forbid it or the context is too short."""
