@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from assay.seeds import derive_seed, rng
 from assay.stages.inputs import decoding_of, items_of, task_of
 from assay.stages.project import RESULTS, Project
 from assay.storage.json import write_json
-from assay.tasks.protocol import Task
+from assay.tasks.protocol import Item, Task
 
 READS = (f"{RESULTS}/fingerprint.json", "${dataset.root}/train.jsonl")
 WRITES = ("models/base", f"{RESULTS}/base.json")
@@ -41,6 +41,7 @@ def run(project: Project) -> None:
         say(f"base {params.base.model} at {source.revision}, digest {source.digest[:12]}")
         return
     task = task_of(project)
+    items = items_of(project, "train")  # before any work, so that changed data are refused at once
     policy = warm_started(params.base, task)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -48,7 +49,7 @@ def run(project: Project) -> None:
     policy.tokenizer.save_pretrained(folder)
     facts: dict[str, Any] = {"kind": "scratch", "seed": params.base.seed, "digest": digest_folder(folder)}
     facts["parameters"] = sum(p.numel() for p in policy.model.parameters())
-    facts |= check(project, params.base, task)
+    facts |= check(project, params.base, task, items)
     write_json(project.results("base.json"), facts)
     say(
         f"base {facts['digest'][:12]}: {facts['parameters']:,} parameters, reads off {facts['copy_accuracy']:.1%}, "
@@ -86,7 +87,7 @@ def warm_started(settings: ScratchBase, task: Task) -> Policy:
     return policy
 
 
-def check(project: Project, settings: ScratchBase, task: Task) -> dict[str, float]:
+def check(project: Project, settings: ScratchBase, task: Task, items: Sequence[Item]) -> dict[str, float]:
     """Return what the saved base can do, as it will be loaded from now on.
 
     Raises:
@@ -96,7 +97,6 @@ def check(project: Project, settings: ScratchBase, task: Task) -> dict[str, floa
     policy = load(project.root / "models/base", adapter=None, device=params.device, dtype="float32", quantization=None)
     probe = task.drills(rng("base", "final probe", settings.seed), settings.warm_start.probe_items)
     copied = warmstart.copy_accuracy(policy, probe)
-    items = items_of(project, "train")
     suite = choose(items, min(gates.episodes, len(items)), split="train", draws=1, seed=0)
     _, report = measure(policy, task, suite, decoding_of(project), batch_size=params.generation.batch_size)
     facts = {"copy_accuracy": copied}
