@@ -14,17 +14,18 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
+from assay.composition import Selection, compose
+from assay.config.reading import parse_params
 from assay.seeds import rng
-from assay.tasks.structured import Structured, StructuredSettings, Weights
+from assay.tasks.catalogue import build
+from assay.tasks.protocol import Task
 from assay.tasks.structured.records import State
 
 N_COMPLETIONS, REPEATS = 2000, 9
 RESULT = Path(__file__).parent / "results" / "grader_speed.json"
-SETTINGS = StructuredSettings(
-    lessons=None, strata=(), max_prompt_chars=20_000, max_prompt_tokens=1000, truncate_prompts=False,
-    weights=Weights(parsed_strict=0.05, parsed_extracted=0.0, schema_valid=0.15, fields=0.3, exact=0.5),
-    extracted_share=0.25, blocklist=("first bad word", "second bad word"), reject_blocklisted=False,
-)  # fmt: skip
+ROOT = Path(__file__).resolve().parent.parent
+SETTINGS = parse_params(compose(ROOT, Selection("tiny", "structured", 0)).values)
+BLOCKLIST = ("first bad word", "second bad word")
 LINE = {
     "type": "object",
     "properties": {"sku": {"type": "string"}, "count": {"type": "integer", "minimum": 1}, "price": {"type": "number"}},
@@ -65,7 +66,7 @@ def completions(number: int) -> dict[str, str]:
     return {"right": text, "wrong": json.dumps(wrong, ensure_ascii=False), "in_prose": f"Here it is:\n```json\n{text}\n```"}
 
 
-def seconds(task: Structured, plays: list[tuple[State, str]]) -> float:
+def seconds(task: Task, plays: list[tuple[State, str]]) -> float:
     """Return the seconds that Task.step and judge need for all."""
     begun = time.perf_counter()
     for state, text in plays:
@@ -75,7 +76,7 @@ def seconds(task: Structured, plays: list[tuple[State, str]]) -> float:
 
 def main() -> None:
     """Measure and write the result."""
-    task = Structured(SETTINGS)
+    task = build(SETTINGS.task, SETTINGS.generation, shaping=False, blocklist=BLOCKLIST)
     plays: dict[str, list[tuple[State, str]]] = {}
     for number in range(N_COMPLETIONS):
         row = {"prompt": f"Order {number}", "schema": SCHEMA, "gold": gold(number)}
