@@ -7,12 +7,13 @@ import logging
 import os
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from assay.console import complain, say
-from assay.errors import AssayError
+from assay.errors import AssayError, EnvironmentFailure
+from assay.parent import end_with_parent
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 config_app = typer.Typer(no_args_is_help=True, help="Choose and check presets.")
@@ -21,13 +22,14 @@ app.add_typer(config_app, name="config")
 STAGES = ("fingerprint", "base", "pre_eval", "train", "post_eval", "render_evidence", "package")
 
 
-def _run_stage(name: str) -> None:
+def _run_stage(name: str, **options: Any) -> None:
     from assay.composition import check_unless_experiment
     from assay.stages.project import Project
 
+    end_with_parent()
     root = Path.cwd()
     check_unless_experiment(root)
-    importlib.import_module(f"assay.stages.{name}").run(Project.open(root))
+    importlib.import_module(f"assay.stages.{name}").run(Project.open(root), **options)
 
 
 @app.command()
@@ -49,9 +51,13 @@ def pre_eval() -> None:
 
 
 @app.command()
-def train() -> None:
-    """Train an adapter with GRPO."""
-    _run_stage("train")
+def train(
+    resume_from: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A checkpoint or run folder; the newest of this run if not given.")
+    ] = None,
+) -> None:
+    """Train an adapter with GRPO, or go on where an interrupted training stopped."""
+    _run_stage("train", resume_from=resume_from)
 
 
 @app.command()
@@ -89,6 +95,35 @@ def verdict() -> None:
     for warning in claim.warnings:
         say(f"warning: {warning}")
     say(f"report: {RESULTS}/report.html")
+
+
+@app.command()
+def health(
+    file: Annotated[Path | None, typer.Argument(metavar="health.jsonl", help="That of the last run if not given.")] = None,
+) -> None:
+    """Show the alarms of a training; exit code 0 if all stayed green, 3 for AMBER, 4 for RED."""
+    from assay.tools import health as tool
+
+    raise typer.Exit(tool.run(Path.cwd(), file))
+
+
+@app.command()
+def doctor() -> None:
+    """Look, before a training, for what would make it useless or break it hours later; exit code 1 for a fault."""
+    from assay.tools import doctor as tool
+
+    raise typer.Exit(tool.run(Path.cwd()))
+
+
+@app.command()
+def diff_runs(
+    a: Annotated[Path, typer.Argument(metavar="A", help="train_log.jsonl, or a folder that has one.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Another.")],
+) -> None:
+    """Name the first step, and the first link in it, at which two trainings part; exit code 1 if they do."""
+    from assay.tools import diff_runs as tool
+
+    raise typer.Exit(tool.run(a, b))
 
 
 @app.command()
@@ -230,6 +265,10 @@ def main() -> None:
         app()
     except AssayError as error:
         complain(f"assay: {error}")
+        raise SystemExit(error.exit_code) from None
+    except EnvironmentFailure as error:
+        complain(f"assay: the environment failed: {type(error).__name__}: {error}")
+        complain("Fix: see to the environment and call again; what is finished is kept")
         raise SystemExit(1) from None
     except OSError as error:
         where = error.filename or "the disk"

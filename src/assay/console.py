@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,11 +13,14 @@ from rich.table import Table
 
 _OUT = Console(file=sys.stdout, soft_wrap=True, highlight=False, markup=False, emoji=False)
 _ERR = Console(file=sys.stderr, soft_wrap=True, highlight=False, markup=False, emoji=False)
+# Of several processes that train together one speaks; all of them may complain.
+_SPEAKS = os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
 
 
 def say(line: str) -> None:
     """Write one line to standard output."""
-    _OUT.print(_shown(line))
+    if _SPEAKS:
+        _OUT.print(_shown(line))
 
 
 def complain(line: str) -> None:
@@ -49,11 +53,14 @@ Advance = Callable[..., None]
 
 
 @contextmanager
-def progress(label: str, total: int) -> Iterator[Advance]:
-    """Show a bar with time left while the block runs; yields advance(n, note="").
+def progress(label: str, total: int, done: int = 0) -> Iterator[Advance]:
+    """Show a bar with time left while the block runs, from `done` on; yields advance(n, note="").
 
     Without a terminal one line is written at the start and one at the end.
     """
+    if not _SPEAKS:
+        yield lambda n, note="": None
+        return
     if not _ERR.is_terminal:
         complain(f"{label} ...")
         last = [""]
@@ -69,7 +76,7 @@ def progress(label: str, total: int) -> Iterator[Advance]:
         TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[note]}"),
     )  # fmt: skip
     with Progress(*columns, console=_ERR, transient=False) as bar:
-        task = bar.add_task(label, total=total, note="")
+        task = bar.add_task(label, total=total, completed=done, note="")
 
         def advance(n: int, note: str = "") -> None:
             bar.update(task, advance=n, note=note) if note else bar.update(task, advance=n)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import resource
 import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,10 @@ def packages() -> dict[str, str | None]:
 
 
 def git_state(root: Path) -> dict[str, Any]:
-    """Return commit and whether the work tree differs from it; None for both outside a git checkout."""
+    """Return commit and whether code, data or settings differ from it; None for both outside a git checkout.
+
+    What a run itself writes (evidence/, dvc.lock) is not looked at: it always differs while a stage runs.
+    """
 
     def git(*arguments: str) -> str | None:
         try:
@@ -39,7 +44,7 @@ def git_state(root: Path) -> dict[str, Any]:
             return None
         return done.stdout.strip() if done.returncode == 0 else None
 
-    status = git("status", "--porcelain", "--untracked-files=no")
+    status = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!evidence", ":!dvc.lock")
     return {"commit": git("rev-parse", "HEAD"), "modified": None if status is None else bool(status)}
 
 
@@ -57,6 +62,11 @@ def hardware() -> dict[str, Any]:
         "system": platform.system(),
         "python": platform.python_version(),
     }
+
+
+def peak_ram_bytes() -> int:
+    """Return the most memory that this process has ever had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def environment() -> dict[str, str]:

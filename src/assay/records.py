@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -85,6 +87,66 @@ class TrainAlarm(Record):
     worst: Alarm
 
 
+HealthRule = Literal[
+    "non_finite", "reward_vs_validation", "reward_vs_success", "part_share", "zero_variance", "entropy", "kl", "truncated",
+    "length", "parsed", "top_share", "clip", "grad_norm", "infrastructure",
+]  # fmt: skip
+HealthLevel = Literal["GREEN", "AMBER", "RED"]
+HEALTH_RULES: tuple[HealthRule, ...] = get_args(HealthRule)
+HEALTH_LEVELS: tuple[HealthLevel, ...] = get_args(HealthLevel)
+
+
+class HealthEvent(Record):
+    """One rule of training health that reached another level; a line of health.jsonl."""
+
+    rule: HealthRule
+    level: HealthLevel = Field(description="the level reached; GREEN: the alarm is over")
+    stop: bool = Field(description="whether the training ends here")
+    value: float | None = Field(description="what was measured, in the signal's own unit; null if it was no number")
+    threshold: float | None = Field(description="the limit that decided, in the unit of the value")
+    baseline: float | None = Field(description="what the limit was derived from, in the same unit; null: from nothing measured")
+    step: int = Field(ge=0, description="optimizer step of the event; 0 is before the first")
+    first_step: int = Field(ge=0, description="since when the value was beyond the limit")
+    item_ids: tuple[str, ...] = Field(max_length=8, description="items concerned, the first few")
+    message: str = Field(description="one sentence: what was found and what to try")
+
+
+class RuleSummary(Record):
+    """What one rule of training health said over a whole training."""
+
+    rule: HealthRule
+    level: HealthLevel = Field(description="the worst level reached")
+    first_step: int = Field(ge=0, description="since when the first value was beyond its limit")
+    worst_step: int = Field(ge=0, description="step at which the worst level was first reached")
+    times: int = Field(ge=1, description="how often it left GREEN")
+
+
+class HealthSummary(Record):
+    """The alarms of a training in short."""
+
+    worst: HealthLevel
+    rules: tuple[RuleSummary, ...] = Field(description="those that left GREEN, in the order in which they first did")
+    unmeasured: tuple[HealthRule, ...] = Field(description="those that had nothing to read: neither ill nor known to be well")
+
+    @classmethod
+    def of(cls, events: Sequence[HealthEvent], unmeasured: Sequence[HealthRule] = ()) -> Self:
+        """Sum up the events of one training, oldest first; which rules had nothing to read, no event can say."""
+        rules: dict[HealthRule, list[HealthEvent]] = {}
+        for event in events:
+            rules.setdefault(event.rule, []).append(event)
+        found = []
+        for rule, told in rules.items():
+            levels: list[HealthLevel] = ["GREEN", *(event.level for event in told)]
+            times = sum(before == "GREEN" != after for before, after in pairwise(levels))
+            if times:
+                level = max(levels, key=HEALTH_LEVELS.index)
+                reached = next(event.step for event in told if event.level == level)
+                first = told[0].first_step
+                found.append(RuleSummary(rule=rule, level=level, first_step=first, worst_step=reached, times=times))
+        worst = max((each.level for each in found), key=HEALTH_LEVELS.index, default=HEALTH_LEVELS[0])
+        return cls(worst=worst, rules=tuple(found), unmeasured=tuple(unmeasured))
+
+
 class TrainFacts(Record):
     """What a training was, for those who compare before and after."""
 
@@ -94,7 +156,9 @@ class TrainFacts(Record):
     claim_plan_sha256: str = Field(description="of claim_plan.json as it stood when training began")
     base_digest: str
     validation_suite: str
+    chain: str = Field(description="digest over prompts, completions, rewards, gradients and weights of every step")
     alarms: tuple[TrainAlarm, ...] = Field(description="in the order in which they first rang")
+    health: HealthSummary
 
 
 class Interval(Record):

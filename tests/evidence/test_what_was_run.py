@@ -8,7 +8,7 @@ import re
 from tests.tasks.structured.material import CALL_GOLD, GOLD, call_row, row, settings
 
 from assay.evidence.what_was_run import BaseFacts, base_said, run_frame
-from assay.records import Episode, TrainFacts
+from assay.records import Episode, HealthSummary, TrainFacts
 from assay.tasks.collider import Collider, ColliderSettings, generate
 from assay.tasks.structured import Structured
 from conftest import make_report
@@ -16,7 +16,15 @@ from conftest import make_report
 
 def test_a_run_is_told_by_task_data_base_training_and_suite(before: list[Episode]) -> None:
     trained = TrainFacts(
-        seed=7, steps=200, chosen_step=150, claim_plan_sha256="c" * 64, base_digest="b" * 64, validation_suite="v", alarms=()
+        seed=7,
+        steps=200,
+        chosen_step=150,
+        claim_plan_sha256="c" * 64,
+        base_digest="b" * 64,
+        validation_suite="v",
+        chain="",
+        alarms=(),
+        health=HealthSummary.of([]),
     )
     base = BaseFacts.model_validate_json(json.dumps({"kind": "scratch", "seed": 3, "digest": "b" * 64, "parsed_rate": 0.9}))
     frame = run_frame(

@@ -38,6 +38,7 @@ def small(root: Path) -> Project:
     values["base"] |= {"model": str(pretrained(root / "mine")), "dtype": "float32"}
     values["evaluation"] |= {"items": 4, "draws": 2}
     values["validation"] |= {"items": 3, "draws": 2, "interval": 1}
+    values["health"] |= {"preflight": False}  # an untrained base that is cut off everywhere: the doctor would refuse it
     values["train"] |= {"steps": 2, "items_per_step": 2, "group_size": 2, "micro_batch_size": 4, "kl_probe_episodes": 2}
     return Project(root, parse_params(values))
 

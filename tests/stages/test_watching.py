@@ -12,8 +12,8 @@ from assay.config.settings import TinyArchitecture
 from assay.policy import tiny
 from assay.policy.dialogue import Dialogue
 from assay.policy.model import Policy
-from assay.records import Episode, TrainFacts
-from assay.stages import fingerprint, heldout, render_evidence, train
+from assay.records import Episode, HealthSummary, TrainFacts
+from assay.stages import fingerprint, heldout, live, render_evidence
 from assay.stages.inputs import task_of, validation_suite
 from assay.stages.project import Project
 from assay.storage.json import read_record, write_json
@@ -35,15 +35,16 @@ def episodes(raised: int, n: int = 4, cut: int = 0) -> list[Episode]:
 
 def facts(watch: Watch) -> TrainFacts:
     return TrainFacts(
-        seed=0, steps=9, chosen_step=0, claim_plan_sha256="", base_digest="", validation_suite="", alarms=watch.facts()
+        seed=0, steps=9, chosen_step=0, claim_plan_sha256="", base_digest="", validation_suite="", chain="",
+        alarms=watch.facts(), health=HealthSummary.of([]),
     )  # fmt: skip
 
 
 def test_each_alarm_is_said_once_and_with_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr(train, "complain", said.append)
+    monkeypatch.setattr(live, "complain", said.append)
     watch = Watch(TASK)
-    bell = train.Bell(watch)
+    bell = live.Bell(watch)
     for step, raised in enumerate((1, 2, 4, 0, 3)):
         watch.look(step, "batch", episodes(raised))
         bell.ring()
@@ -126,9 +127,9 @@ def test_a_validation_is_summarised_once_and_every_row_has_the_same_columns(
     greedy = [e for e in sampled if e.draw == 0]
     history = History(validations=[Validation(0, sampled, greedy)])
     computed: list[int] = []
-    original = train.Tables._row
-    monkeypatch.setattr(train.Tables, "_row", lambda self, v: (computed.append(v.step), original(self, v))[1])
-    tables = train.Tables(project, history, suite, "policy")
+    original = live.Tables._row
+    monkeypatch.setattr(live.Tables, "_row", lambda self, v: (computed.append(v.step), original(self, v))[1])
+    tables = live.Tables(project, history, suite, "policy")
     tables.write()
     history.validations.append(Validation(5, sampled, greedy))
     tables.write()

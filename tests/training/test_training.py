@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,12 @@ from assay.policy.dialogue import Dialogue
 from assay.policy.model import Policy
 from assay.storage.yaml import read_yaml
 from assay.tasks.collider import Collider, ColliderSettings, generate
-from assay.training import grpo
-from assay.training.grpo import Trained, chosen_step, item_order, save_adapter, train
+from assay.training import attempt
+from assay.training.adapter import Trained, save_adapter
+from assay.training.checkpoints import Checkpoints
+from assay.training.grpo import train
 from assay.training.history import History, Validation, component_row
+from assay.training.recipe import chosen_step, item_order
 from assay.training.watch import Watch
 from tests.house import ROOT
 from tests.training.toy_task import Letters, items
@@ -59,10 +63,11 @@ def validation() -> Suite:
 
 def run(settings: Params, task: Letters = TASK, watch: Watch | None = None) -> tuple[Trained, History]:
     history = History()
-    trained = train(
-        fresh_policy(), task, task, ITEMS, validation(), settings,
-        history=history, watch=watch or Watch(task), on_step=lambda _: None,
-    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        trained = train(
+            fresh_policy(), task, task, ITEMS, validation(), settings, checkpoints=Checkpoints(Path(folder), "run", 2),
+            start=None, history=history, watch=watch or Watch(task), on_step=lambda _: None,
+        )  # fmt: skip
     return trained, history
 
 
@@ -106,7 +111,7 @@ def test_the_greedy_pass_does_not_change_training(monkeypatch: pytest.MonkeyPatc
             torch.rand(7)
         return play(policy, task, plays, decoding, **rest)
 
-    monkeypatch.setattr(grpo, "play", tampered)
+    monkeypatch.setattr(attempt, "play", tampered)
     changed, second = run(settings)
     assert passes == [2, 2, 2]
     assert equal(whole, changed)
@@ -147,13 +152,8 @@ def test_prompts_are_cut_in_training_and_validation_alike() -> None:
 
 
 def test_a_prompt_that_is_too_long_is_refused_before_the_first_step() -> None:
-    history = History()
     with pytest.raises(TaskError, match="at most 3 tokens"):
-        train(
-            fresh_policy(), Letters(max_prompt_tokens=3), TASK, ITEMS, validation(), params(),
-            history=history, watch=Watch(TASK), on_step=lambda _: None,
-        )  # fmt: skip
-    assert not history.validations
+        run(params(), Letters(max_prompt_tokens=3))
 
 
 def test_the_log_has_the_promised_columns_and_a_kl_even_without_a_kl_term() -> None:

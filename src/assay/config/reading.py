@@ -69,15 +69,28 @@ def _explain(error: ValidationError, where: str) -> ConfigError:
     if first["type"] == "missing":
         return ConfigError("a value", found=f"nothing{also}", where=place, fix=f"add {path} to your preset")
     found = repr(first.get("input"))
-    return ConfigError(first["msg"], found=f"{found}{also}", where=place, fix="correct the value in configs/")
+    expected = first["msg"].removeprefix("Value error, ")
+    return ConfigError(expected, found=f"{found}{also}", where=place, fix="correct the value in configs/")
 
 
 def _cross_check(params: Params, where: str) -> None:
     train = params.train
-    episodes = train.items_per_step * train.group_size
+    processes, backend = params.distributed.processes, params.distributed.backend
+    if train.items_per_step % processes:
+        raise ConfigError(
+            f"a divisor of train.items_per_step = {train.items_per_step}, so that every group stays in one process",
+            found=str(processes),
+            where=f"{where}, distributed.processes",
+            fix="change one of the two",
+        )
+    if backend == "nccl" and params.device == "cpu" and processes > 1:
+        raise ConfigError(
+            "gloo between processes on CPUs", found=backend, where=f"{where}, distributed.backend", fix="set it to gloo"
+        )
+    episodes = train.items_per_step * train.group_size // processes
     if episodes % train.micro_batch_size:
         raise ConfigError(
-            f"a divisor of items_per_step x group_size = {episodes}",
+            f"a divisor of items_per_step x group_size / distributed.processes = {episodes}",
             found=str(train.micro_batch_size),
             where=f"{where}, train.micro_batch_size",
             fix=f"set it to {episodes} or a divisor of it",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assay.records import Alarm, Episode, TrainAlarm
+from assay.records import Alarm, Episode, RuleSummary, TrainAlarm
 from assay.tasks.protocol import Task
 
 
@@ -38,4 +38,17 @@ def training_alarm_said(found: TrainAlarm) -> str:
     return (
         f"ALARM {worst.flag} in training: raised by {found.times} x {found.source}, first at step {found.first_step}; at "
         f"worst {100 * worst.rate:.1f} % of {worst.n} at step {found.worst_step}, tolerated are {100 * worst.threshold:g} %."
+    )
+
+
+def rule_said(found: RuleSummary) -> str:
+    """Return what a rule of training health came to as one sentence.
+
+    >>> rule_said(RuleSummary(rule="entropy", level="RED", first_step=40, worst_step=90, times=2))
+    'ALARM entropy in training: RED from step 90, raised 2 times since step 40 (health.jsonl says more).'
+    """
+    times = "once" if found.times == 1 else f"{found.times} times"
+    return (
+        f"ALARM {found.rule} in training: {found.level} from step {found.worst_step}, raised {times} "
+        f"since step {found.first_step} (health.jsonl says more)."
     )

@@ -14,7 +14,8 @@ class Latency(Record):
     """Wall-clock time of playing a suite in batches on one machine; null where nothing was written."""
 
     seconds: float = Field(ge=0)
-    episodes: int = Field(ge=1)
+    episodes: int = Field(ge=1, description="that were played in this time")
+    episodes_kept: int = Field(ge=0, description="of the suite beside them: played in an earlier call that was interrupted")
     completions: int = Field(ge=0)
     tokens: int = Field(ge=0, description="that the policy wrote")
     seconds_per_episode: float
@@ -22,12 +23,19 @@ class Latency(Record):
     tokens_per_second: float | None
 
 
-def latency(episodes: Sequence[Episode], seconds: float) -> Latency:
-    """Return what a measured time comes to per episode, completion and token."""
+def latency(episodes: Sequence[Episode], seconds: float, *, kept: int = 0) -> Latency:
+    """Return what a measured time comes to per episode, completion and token.
+
+    Args:
+        episodes: Those that were played in this time, at least one.
+        seconds: The time.
+        kept: How many episodes of the suite were played before, in a time that nobody remembers.
+    """
     completions, tokens = sum(len(e.turns) for e in episodes), sum(e.n_tokens for e in episodes)
     return Latency(
         seconds=round(seconds, 6),
         episodes=len(episodes),
+        episodes_kept=kept,
         completions=completions,
         tokens=tokens,
         seconds_per_episode=round(seconds / len(episodes), 6),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.errors import TaskError
+from assay.evaluation.phases import Timed, untimed
 from assay.policy.dialogue import Dialogue
 from assay.tasks.protocol import Item, Message, Task
 
@@ -20,21 +21,23 @@ class Opening:
     chars_cut: int
 
 
-def open_item(task: Task, dialogue: Dialogue, item: Item, world_seed: int) -> Opening:
+def open_item(task: Task, dialogue: Dialogue, item: Item, world_seed: int, *, timed: Timed = untimed) -> Opening:
     """Return the opening of an item, rendered by the chat template and no longer than `task.max_prompt_tokens`.
 
     Only what is read may be cut: the state is that of the whole item, so that stored completions are graded again
-    without knowing what was cut.
+    without knowing what was cut. The task's own time is told to `timed` as environment.
 
     Raises:
         TaskError: It is too long and the task does not allow to cut so much; names item, tokens, limit and fix.
+        EnvironmentFailure: The environment crashed or timed out.
     """
-    messages, state = task.start(item, world_seed)
+    with timed("environment"):
+        messages, state = task.start(item, world_seed)
     ids = dialogue.opening(messages)
     limit = task.max_prompt_tokens
     if limit is None or len(ids) <= limit:
         return Opening(ids, state, item.chars_cut)
-    fitted = _fitted(task, dialogue, item, world_seed, excess=len(ids) - limit, chars=_chars(messages))
+    fitted = _fitted(task, dialogue, item, world_seed, excess=len(ids) - limit, chars=_chars(messages), timed=timed)
     if fitted is None:
         raise TaskError(
             f"at most {limit} tokens in the rendered prompt (task.max_prompt_tokens)",
@@ -50,7 +53,7 @@ def _chars(messages: Sequence[Message]) -> int:
 
 
 def _fitted(
-    task: Task, dialogue: Dialogue, item: Item, world_seed: int, *, excess: int, chars: int
+    task: Task, dialogue: Dialogue, item: Item, world_seed: int, *, excess: int, chars: int, timed: Timed
 ) -> tuple[list[int], int] | None:
     """Return the ids of the shortened opening that fits and what it lacks in characters; None if none fits."""
     limit = task.max_prompt_tokens or 0
@@ -66,7 +69,8 @@ def _fitted(
         if shorter is None:
             enough = cut
             continue
-        messages, _ = task.start(shorter, world_seed)
+        with timed("environment"):
+            messages, _ = task.start(shorter, world_seed)
         ids = dialogue.opening(messages)
         if len(ids) <= limit:
             best, enough = (ids, shorter.chars_cut), cut

@@ -2,94 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
 
 from assay.evaluation.openings import Opening, open_item
+from assay.evaluation.phases import Phases, Timed, untimed
+from assay.evaluation.rows import GivenUp, Lost, Rollout, Row, episode_of, tried, turn_of
 from assay.evaluation.suite import Play
 from assay.policy.decoding import Decoding
 from assay.policy.engine import Completion, Session, evaluating
 from assay.policy.model import Policy
 from assay.records import Episode, Turn
 from assay.seeds import rng
-from assay.tasks.protocol import Baseline, Step, Task
+from assay.tasks.protocol import Baseline, Task
+
+__all__ = ["Lost", "Progress", "Rollout", "attempt", "play", "play_baseline"]
 
 Progress = Callable[[int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Rollout:
-    """An episode and the exact tokens behind it.
-
-    `completion_ids` holds everything after the opening: the policy's tokens (mask 1, with log-probabilities) and the
-    environment's (mask 0, log-probability 0).
-    """
-
-    episode: Episode
-    prompt_ids: list[int]
-    completion_ids: list[int]
-    mask: list[int]
-    logprobs: list[float]
-
-
-@dataclass(slots=True)
-class _Running:
-    play: Play
-    state: Any
-    prompt_ids: list[int]
-    chars_cut: int
-    ids: list[int] = field(default_factory=list)
-    mask: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    turns: list[Turn] = field(default_factory=list)
-    ending: str | None = None
-
-    def record(self, completion: Completion, text: str, step: Step, truncated: bool) -> None:
-        context = np.asarray(self.prompt_ids + self.ids, np.int64).tobytes()
-        digest = hashlib.sha256(context).hexdigest()[:16]
-        self.turns.append(_turn(step, text, len(completion.ids), truncated, digest))
-        self.ids += completion.ids
-        self.mask += [1] * len(completion.ids)
-        self.logprobs += completion.logprobs
-        self.state, self.ending = step.state, step.ending
-
-    def hear(self, reply: Sequence[int]) -> None:
-        self.ids += reply
-        self.mask += [0] * len(reply)
-        self.logprobs += [0.0] * len(reply)
-
-    def finish(self, task: Task) -> Rollout:
-        episode = _episode(task, self.play, self.state, self.turns, str(self.ending), self.chars_cut)
-        return Rollout(episode, self.prompt_ids, self.ids, self.mask, self.logprobs)
-
-
-def _turn(step: Step, text: str, n_tokens: int, truncated: bool, prompt_digest: str) -> Turn:
-    return Turn(
-        prompt_digest=prompt_digest, completion=text, n_tokens=n_tokens, truncated=truncated, outcome=step.outcome,
-        failure=step.failure, action=step.action, observation=step.observation,
-        parts={name: float(value) for name, value in step.parts.items() if value},
-    )  # fmt: skip
-
-
-def _episode(task: Task, play: Play, state: Any, turns: Sequence[Turn], ending: str, chars_cut: int) -> Episode:
-    verdict = task.judge(state)
-    parts = {name: sum(turn.parts.get(name, 0.0) for turn in turns) for name in task.parts}
-    return Episode(
-        item_id=play.item.id, cluster=play.item.cluster, strata=dict(play.item.strata), draw=play.draw, seed=play.seed,
-        turns=tuple(turns), prompt_chars_cut=chars_cut, ending=ending, reward=sum(parts.values()), parts=parts,
-        success=verdict.success, flags=dict(verdict.flags), metrics=dict(verdict.metrics),
-    )  # fmt: skip
-
-
 def play(
     policy: Policy, task: Task, plays: Sequence[Play], decoding: Decoding,
-    *, batch_size: int, progress: Progress | None = None,
+    *, batch_size: int, progress: Progress | None = None, phases: Phases | None = None, retries: int = 0,
 ) -> list[Rollout]:  # fmt: skip
-    """Play every play once and return the rollouts in the same order.
+    """Play every play once and return the rollouts in the same order: all of them, or an error.
 
     Args:
         policy: Who plays; it is put in evaluation mode meanwhile (no dropout).
@@ -98,63 +33,150 @@ def play(
         decoding: How tokens are chosen.
         batch_size: Conversations held at once; changes speed and memory, not results.
         progress: Told how many episodes have just ended.
+        phases: Told where the time goes: encode, generate, environment, reward.
+        retries: How often a call to the environment that failed is made again.
+
+    Raises:
+        EnvironmentLost: The environment failed for good; names the item. Raised at once, since nothing may be left out.
     """
-    rollouts: list[Rollout] = []
-    with evaluating(policy.model):
-        for start in range(0, len(plays), batch_size):
-            batch = _play_batch(policy, task, plays[start : start + batch_size], decoding)
-            rollouts += batch
-            if progress is not None:
-                progress(len(batch))
+    batches = _Batches(policy, task, decoding, untimed if phases is None else phases, retries, strict=True)
+    rollouts = [one for one in batches.play(plays, batch_size, progress) if isinstance(one, Rollout)]
+    assert len(rollouts) == len(plays)
     return rollouts
 
 
-def _play_batch(policy: Policy, task: Task, plays: Sequence[Play], decoding: Decoding) -> list[Rollout]:
-    dialogue = policy.dialogue
-    running: list[_Running] = []
-    openings: dict[tuple[str, int], Opening] = {}
-    for each in plays:
-        key = (each.item.id, each.world_seed)
-        if key not in openings:
-            openings[key] = open_item(task, dialogue, each.item, each.world_seed)
-        opened = openings[key]
-        running.append(_Running(each, opened.state, opened.prompt_ids, opened.chars_cut))
-    session = Session(
-        policy.model, [r.prompt_ids for r in running], [r.play.seed for r in running], decoding,
-        eos_id=dialogue.eos_id, pad_id=policy.pad_id,
-    )  # fmt: skip
-    active = running
-    while active:
-        completions = session.complete()
-        replies: list[list[int]] = []
-        for one, completion in zip(active, completions, strict=True):
+def attempt(
+    policy: Policy, task: Task, plays: Sequence[Play], decoding: Decoding,
+    *, batch_size: int, progress: Progress | None = None, phases: Phases | None = None, retries: int = 0,
+) -> list[Rollout | Lost]:  # fmt: skip
+    """Play as `play` does, and return a `Lost` in the place of each play whose environment failed for good.
+
+    The others go on as if nothing had happened. For training, where a lost episode is masked out of its group; what is
+    measured must be complete.
+    """
+    batches = _Batches(policy, task, decoding, untimed if phases is None else phases, retries, strict=False)
+    return batches.play(plays, batch_size, progress)
+
+
+class _Batches:
+    """Plays batch after batch; when strict, the first loss is raised instead of returned."""
+
+    def __init__(self, policy: Policy, task: Task, decoding: Decoding, timed: Timed, retries: int, *, strict: bool) -> None:
+        self._policy, self._task, self._decoding = policy, task, decoding
+        self._timed, self._retries, self._strict = timed, retries, strict
+
+    def play(self, plays: Sequence[Play], batch_size: int, progress: Progress | None) -> list[Rollout | Lost]:
+        played: list[Rollout | Lost] = []
+        with evaluating(self._policy.model):
+            for start in range(0, len(plays), batch_size):
+                batch = self._play_batch(plays[start : start + batch_size])
+                played += batch
+                if progress is not None:
+                    progress(len(batch))
+        return played
+
+    def _play_batch(self, plays: Sequence[Play]) -> list[Rollout | Lost]:
+        policy, timed = self._policy, self._timed
+        rows = self._opened(plays)
+        if active := [one for one in rows if not one.over]:
+            with timed("generate"):
+                session = Session(
+                    policy.model, [r.prompt_ids for r in active], [r.play.seed for r in active], self._decoding,
+                    eos_id=policy.dialogue.eos_id, pad_id=policy.pad_id,
+                )  # fmt: skip
+        while active:
+            with timed("generate"):
+                completions = session.complete()
+            replies = [self._answered(one, completion) for one, completion in zip(active, completions, strict=True)]
+            kept = [row for row, one in enumerate(active) if not one.over]
+            active = [active[row] for row in kept]
+            if active:
+                with timed("generate"):
+                    session.keep(kept)
+                    session.tell([completions[row].ids[-1] for row in kept], [replies[row] for row in kept])
+                for one, row in zip(active, kept, strict=True):
+                    one.hear(replies[row])
+        return [self._finished(one) for one in rows]
+
+    def _opened(self, plays: Sequence[Play]) -> list[Row]:
+        rows: list[Row] = []
+        task, dialogue, timed = self._task, self._policy.dialogue, self._timed
+        # Copies of a group share an opening, and its failure; only the first of them counts what was tried again.
+        openings: dict[tuple[str, int], Opening | GivenUp] = {}
+        for each in plays:
+            key, again = (each.item.id, each.world_seed), 0
+            if key not in openings:
+                try:
+                    with timed("encode"):
+                        openings[key], again = tried(
+                            self._retries, open_item, task, dialogue, each.item, each.world_seed, timed=timed
+                        )
+                except GivenUp as gone:
+                    openings[key], again = gone, gone.attempts - 1
+            opened = openings[key]
+            if isinstance(opened, GivenUp):
+                self._refuse(each, opened)
+                rows.append(Row(each, None, [], 0, again, gone=opened))
+            else:
+                rows.append(Row(each, opened.state, opened.prompt_ids, opened.chars_cut, again))
+        return rows
+
+    def _answered(self, one: Row, completion: Completion) -> list[int]:
+        """Put a completion to the task and return the ids of what the policy reads next, none where the row is over."""
+        dialogue, timed = self._policy.dialogue, self._timed
+        with timed("encode"):
             ended = completion.ids[-1] == dialogue.eos_id
-            text = dialogue.text(completion.ids)
-            step = task.step(one.state, text)
-            one.record(completion, text, step, truncated=not ended)
-            replies.append([] if step.observation is None else dialogue.reply(step.observation, ended=ended))
-        kept = [row for row, one in enumerate(active) if one.ending is None]
-        active = [active[row] for row in kept]
-        if active:
-            session.keep(kept)
-            session.tell([completions[row].ids[-1] for row in kept], [replies[row] for row in kept])
-            for one, row in zip(active, kept, strict=True):
-                one.hear(replies[row])
-    return [one.finish(task) for one in running]
+            text, context = dialogue.text(completion.ids), one.write(completion)
+        try:
+            with timed("environment"):
+                step = one.step(self._task, text, self._retries)
+        except GivenUp as gone:
+            self._refuse(one.play, gone)
+            one.lose(gone)
+            return []
+        with timed("encode"):
+            one.record(step, turn_of(step, text, len(completion.ids), not ended, context))
+            return [] if step.observation is None else dialogue.reply(step.observation, ended=ended)
+
+    def _finished(self, one: Row) -> Rollout | Lost:
+        if one.gone is None:
+            try:
+                with self._timed("reward"):
+                    return one.finish(self._task, self._retries)
+            except GivenUp as gone:
+                self._refuse(one.play, gone)
+                one.lose(gone)
+        assert one.gone is not None
+        return one.lost(one.gone, self._policy.dialogue.eos_id)
+
+    def _refuse(self, each: Play, gone: GivenUp) -> None:
+        if self._strict:
+            raise gone.of(each) from gone
 
 
-def play_baseline(task: Task, player: Baseline, plays: Sequence[Play], name: str) -> list[Episode]:
-    """Let a scripted player play; its episodes have the same form as a policy's, with no tokens."""
+def play_baseline(task: Task, player: Baseline, plays: Sequence[Play], name: str, *, retries: int = 0) -> list[Episode]:
+    """Let a scripted player play; its episodes have the same form as a policy's, with no tokens.
+
+    Raises:
+        EnvironmentLost: The environment failed for good; names the item.
+    """
     episodes = []
     for each in plays:
-        _, state = task.start(each.item, each.world_seed)
-        generator = rng("baseline", name, each.seed)
-        turns: list[Turn] = []
-        ending: str | None = None
-        while ending is None:
-            text = player(each.item, state, generator)
-            step = task.step(state, text)
-            turns.append(_turn(step, text, 0, False, ""))
-            state, ending = step.state, step.ending
-        episodes.append(_episode(task, each, state, turns, ending, 0))
+        try:
+            episodes.append(_play_scripted(task, player, each, name, retries))
+        except GivenUp as gone:
+            raise gone.of(each) from gone
     return episodes
+
+
+def _play_scripted(task: Task, player: Baseline, each: Play, name: str, retries: int) -> Episode:
+    (_, state), _ = tried(retries, task.start, each.item, each.world_seed)
+    generator = rng("baseline", name, each.seed)
+    turns: list[Turn] = []
+    ending: str | None = None
+    while ending is None:
+        text = player(each.item, state, generator)
+        step, _ = tried(retries, task.step, state, text)
+        turns.append(turn_of(step, text, 0, False, ""))
+        state, ending = step.state, step.ending
+    return tried(retries, episode_of, task, each, state, turns, ending, 0)[0]

@@ -47,12 +47,6 @@ def require_device(device: str) -> torch.device:
     return torch.device(device)
 
 
-def pin_threads(threads: int) -> None:
-    """Fix the number of CPU threads and torch's deterministic switches for this process."""
-    torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(True)
-
-
 def digest_folder(folder: Path) -> str:
     """Return the sha256 over names and contents of the files that make a model or an adapter.
 
@@ -66,6 +60,17 @@ def digest_folder(folder: Path) -> str:
                 content.update(chunk)
         digest.update(f"{path.relative_to(folder).as_posix()}\0{content.hexdigest()}\n".encode())
     return digest.hexdigest()
+
+
+def _keep_gradients(model: Any) -> None:
+    """Keep 4-bit layers on a CPU from packing their weights anew at the first forward pass in evaluation mode.
+
+    On processors with AVX512-BF16 bitsandbytes 0.50 does so, and what is packed passes no gradient on: after a rollout
+    only some of the adapters would learn.
+    """
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
 
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -107,6 +112,8 @@ def load(
         model: Any = AutoModelForCausalLM.from_pretrained(base, **arguments)
         if quantization is None:
             model = model.to(target)
+        elif target.type == "cpu":
+            _keep_gradients(model)
         if adapter is not None:
             from peft import PeftModel
 

@@ -14,8 +14,9 @@ from assay.errors import PolicyError
 from assay.evaluation.measure import measure
 from assay.evaluation.suite import choose
 from assay.policy import pretrained, tiny, warmstart
+from assay.policy.determinism import pin
 from assay.policy.dialogue import Dialogue
-from assay.policy.model import Policy, digest_folder, load, pin_threads, require_device
+from assay.policy.model import Policy, digest_folder, load, require_device
 from assay.seeds import derive_seed, rng
 from assay.stages.inputs import decoding_of, items_of, task_of
 from assay.stages.project import RESULTS, Project
@@ -30,7 +31,7 @@ def run(project: Project) -> None:
     """Write models/base and base.json; refuse a base that does not speak the task."""
     params = project.params
     require_device(params.device)
-    pin_threads(params.threads)
+    pin(params.threads, deterministic=params.deterministic, device=params.device)
     folder = project.root / "models/base"
     if isinstance(params.base, PretrainedBase):
         source = pretrained.resolve(params.base.model, params.base.revision)

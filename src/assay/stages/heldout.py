@@ -2,42 +2,73 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Sequence
+
 from assay.console import complain, progress, say
 from assay.evaluation.alarms import alarm_said, alarms
 from assay.evaluation.cuts import cuts_said
-from assay.evaluation.latency import Stopwatch, latency
+from assay.evaluation.latency import latency
 from assay.evaluation.measure import measure
+from assay.evaluation.phases import Phases
 from assay.evaluation.report import Report
 from assay.evaluation.suite import Suite
 from assay.policy.model import Policy
+from assay.provenance import hardware
 from assay.stages.inputs import decoding_of, heldout_suite, task_of
 from assay.stages.project import Project
-from assay.storage.json import write_json, write_jsonl
+from assay.stages.scratch import KeptEpisodes, locked, run_key, scratch_root
+from assay.storage.files import remove
+from assay.storage.json import digest, write_json, write_jsonl
 
 
-def evaluate(project: Project, policy: Policy, name: str) -> None:
+def evaluate(project: Project, policy: Policy, name: str, *, reads: Sequence[str] = ()) -> None:
     """Play the held-out suite and write `<name>.jsonl`, `<name>.json` and the same under `_greedy`.
 
-    How long it took goes to evidence/observed/, since a clock never gives the same result twice.
+    An interrupted call is gone on with: batches that had ended are kept in .scratch/ until all of this is written, and
+    taken up by the next call with the same inputs, policy and machine. How long playing took goes to evidence/observed/,
+    since a clock never gives the same result twice.
+
+    Args:
+        project: Where everything lies.
+        policy: Who plays.
+        name: Of the stage.
+        reads: READS of the stage.
+
+    Raises:
+        RunningAlready: Another process is at the same evaluation.
+        EnvironmentLost: The environment failed for good.
     """
     sampled, greedy = heldout_suite(project), heldout_suite(project, draws=1)
-    for label, suite, is_greedy in ((name, sampled, False), (f"{name}_greedy", greedy, True)):
-        report = _one(project, policy, label, suite, is_greedy)
-        success = report.measures["success_rate"]
-        say(f"{label}: success {success.value:.1%} ({report.n_items} items x {report.draws} draws)")
+    # Another processor may round otherwise, and the episodes of one evaluation come from one machine.
+    key = digest([run_key(project, name, reads).digest, policy.digest, hardware()])
+    folder = scratch_root(project) / name / key[:16]
+    with locked(folder):
+        for label, suite, is_greedy in ((name, sampled, False), (f"{name}_greedy", greedy, True)):
+            kept = KeptEpisodes(folder / label, digest([key, label, suite.digest]))
+            report = _one(project, policy, label, suite, is_greedy, kept)
+            success = report.measures["success_rate"]
+            say(f"{label}: success {success.value:.1%} ({report.n_items} items x {report.draws} draws)")
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _one(project: Project, policy: Policy, label: str, suite: Suite, greedy: bool) -> Report:
-    task = task_of(project)
+def _one(project: Project, policy: Policy, label: str, suite: Suite, greedy: bool, kept: KeptEpisodes) -> Report:
+    task, phases, params = task_of(project), Phases(), project.params
     with progress(f"{label}: episodes", len(suite.items) * suite.draws) as advance:
-        stopwatch = Stopwatch(advance)
         episodes, report = measure(
-            policy, task, suite, decoding_of(project, greedy=greedy),
-            batch_size=project.params.generation.batch_size, progress=stopwatch,
+            policy, task, suite, decoding_of(project, greedy=greedy), batch_size=params.generation.batch_size,
+            progress=advance, phases=phases, retries=params.health.retries, kept=kept,
         )  # fmt: skip
     write_jsonl(project.results(f"{label}.jsonl"), episodes)
     write_json(project.results(f"{label}.json"), report)
-    write_json(project.observed(f"{label}_clock.json"), latency(episodes, stopwatch.seconds))
+    n_kept = len(episodes) - len(kept.played)
+    clock = project.observed(f"{label}_clock.json")
+    if kept.played:
+        write_json(clock, latency(kept.played, sum(phases.take().values()), kept=n_kept))
+    else:
+        remove(clock)  # nothing was measured, and an older clock is not of this
+    if n_kept:
+        say(f"{label}: {n_kept} of {len(episodes)} episodes were kept from an interrupted call")
     for alarm in alarms(task, episodes):
         complain(alarm_said(alarm, f"held-out episodes of {label}"))
     if cut := cuts_said(episodes):

@@ -13,7 +13,7 @@ from assay.storage.files import read_bytes, sha256_bytes, write_bytes, write_tex
 RESULT_FILES = (
     "fingerprint.json", "audit.json", "claim_plan.json", "base.json", "pre_eval.jsonl", "pre_eval.json",
     "pre_eval_greedy.jsonl", "pre_eval_greedy.json", "baselines.json", "training_log.csv", "reward_components.csv",
-    "checkpoint_evals.csv", "train_log.jsonl", "train.json", "post_eval.jsonl", "post_eval.json",
+    "checkpoint_evals.csv", "train_log.jsonl", "health.jsonl", "train.json", "post_eval.jsonl", "post_eval.json",
     "post_eval_greedy.jsonl", "post_eval_greedy.json", "before_after_metrics.json", "claim.json", "metrics.json", "report.html",
     "sample_trajectories.md", "summary.md",
 )  # fmt: skip

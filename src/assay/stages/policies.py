@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from assay.config.settings import PretrainedBase
-from assay.policy.model import Policy, load, pin_threads
+from assay.policy.determinism import pin
+from assay.policy.model import Policy, load, require_device
 from assay.policy.pretrained import locate
 from assay.stages.project import Project
 
@@ -16,7 +17,8 @@ def open_policy(project: Project, *, adapter: bool) -> Policy:
         PolicyError: Model or adapter cannot be read, or the base changed since it was pinned.
     """
     params, base = project.params, project.params.base
-    pin_threads(params.threads)
+    require_device(params.device)
+    pin(params.threads, deterministic=params.deterministic, device=params.device)
     return load(
         locate(project.root / "models/base"),
         adapter=project.root / "models/adapter" if adapter else None,

@@ -15,4 +15,4 @@ WRITES = (
 
 def run(project: Project) -> None:
     """Write post_eval.jsonl and post_eval.json."""
-    evaluate(project, open_policy(project, adapter=True), "post_eval")
+    evaluate(project, open_policy(project, adapter=True), "post_eval", reads=READS)

@@ -19,10 +19,12 @@ WRITES = (
 
 def run(project: Project) -> None:
     """Write pre_eval.jsonl, pre_eval.json and baselines.json."""
-    evaluate(project, open_policy(project, adapter=False), "pre_eval")
-    task, suite = task_of(project), heldout_suite(project)
+    policy = open_policy(project, adapter=False)
+    task, suite, retries = task_of(project), heldout_suite(project), project.params.health.retries
     reports = {}
     for name, player in task.baselines().items():
-        episodes = play_baseline(task, player, suite.plays(), name)
+        episodes = play_baseline(task, player, suite.plays(), name, retries=retries)
         reports[name] = report_on(episodes, suite, f"scripted:{name}", "sampled")
     write_json(project.results("baselines.json"), Baselines(reports=reports))
+    # Last, because it forgets what an interrupted call can be gone on with once it has written its files.
+    evaluate(project, policy, "pre_eval", reads=READS)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from assay.console import say
 from assay.errors import RecordError
-from assay.evaluation.alarms import alarm_said, alarms, training_alarm_said
+from assay.evaluation.alarms import alarm_said, alarms, rule_said, training_alarm_said
 from assay.evaluation.cuts import cuts_said
 from assay.evaluation.replay import discrepancies
 from assay.evaluation.report import Baselines, Report
@@ -19,6 +19,7 @@ from assay.evidence.claim import Claim, compare
 from assay.evidence.comparison_figures import before_after_summary, reward_distribution
 from assay.evidence.differences import deltas
 from assay.evidence.figures import column, render
+from assay.evidence.health_figure import health_strip
 from assay.evidence.plan import ClaimPlan
 from assay.evidence.report import report_html
 from assay.evidence.tables import (
@@ -34,7 +35,7 @@ from assay.evidence.trajectories import choose_pairs, sample_trajectories
 from assay.evidence.validity import validity_frame
 from assay.evidence.what_was_run import BaseFacts, run_frame
 from assay.evidence.wording import counted
-from assay.records import TRAINING_LOG_COLUMNS, Episode, TrainFacts
+from assay.records import TRAINING_LOG_COLUMNS, Episode, HealthEvent, TrainFacts
 from assay.seeds import derive_seed, rng
 from assay.stages.inputs import decoding_of, fingerprint_of, heldout_suite, task_of
 from assay.stages.project import RESULTS, Project
@@ -47,7 +48,7 @@ READS = "${dataset.root}/heldout.jsonl", *(
     for name in (
         "fingerprint.json", "claim_plan.json", "base.json", "pre_eval.jsonl", "pre_eval.json", "pre_eval_greedy.jsonl",
         "pre_eval_greedy.json", "baselines.json", "training_log.csv", "reward_components.csv", "checkpoint_evals.csv",
-        "train.json", "post_eval.jsonl", "post_eval.json", "post_eval_greedy.jsonl", "post_eval_greedy.json",
+        "health.jsonl", "train.json", "post_eval.jsonl", "post_eval.json", "post_eval_greedy.jsonl", "post_eval_greedy.json",
     )
 )  # fmt: skip
 WRITES = tuple(
@@ -95,8 +96,13 @@ def run(project: Project) -> None:
     gaps = deltas(before[1], after[1], list(before[0].measures), derive_seed("gaps", plan.suite_digest))
     components = _table(project, "reward_components.csv", "step", "n", "mean_cumulative")
     checkpoints = _table(project, "checkpoint_evals.csv", "step", "episodes", "mean_reward", "success_rate")
+    alarms_of_training = read_records(project.results("health.jsonl"), HealthEvent, fix="./run dvc repro train")
     figures = {
         "training_curve": (training_curve(log), "Reward and loss during training."),
+        "health": (
+            health_strip(alarms_of_training, trained.steps, trained.health.unmeasured),
+            "Alarms during training: AMBER and RED spans of each rule; what was never measured is said.",
+        ),
         "reward_components": (reward_components(components), "Reward parts and rates."),
         "checkpoint_progression": (
             checkpoint_progression(checkpoints, trained.chosen_step),
@@ -172,6 +178,7 @@ def _notes(
 ) -> list[str]:
     """Return what a reader must be warned of that no comparison shows: alarms, and prompts that were cut."""
     found = [training_alarm_said(alarm) for alarm in trained.alarms]
+    found += [rule_said(rule) for rule in trained.health.rules if rule.level == "RED"]
     for arm, episodes in zip(("before", "after", "before (greedy)", "after (greedy)"), (before, after, *greedy), strict=True):
         found += [alarm_said(alarm, f"held-out episodes {arm}") for alarm in alarms(task, episodes)]
     cut = cuts_said([*before, *after])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from assay.errors import RecordError
-from assay.storage.files import write_bytes
+from assay.storage.files import sync_folder, write_bytes
 
 
 def write_folder(path: Path, files: Mapping[str, bytes], *, check: Callable[[Path], None]) -> None:
@@ -38,5 +38,6 @@ def write_folder(path: Path, files: Mapping[str, bytes], *, check: Callable[[Pat
         if path.exists():
             os.rename(path, temporary / "old")
         os.rename(fresh, path)
+        sync_folder(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

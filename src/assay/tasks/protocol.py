@@ -63,7 +63,11 @@ class Baseline(Protocol):
 
 
 class Task(Protocol):
-    """A task is pure: no torch, no files, no clock, no global randomness."""
+    """A task is pure: no torch, no files, no clock, no global randomness.
+
+    Where an environment of someone's own stands behind it, `start`, `step` and `judge` may raise
+    `errors.EnvironmentFailure` when that crashed or timed out: the call is then made again with the same arguments.
+    """
 
     name: str
     cluster_name: str
@@ -92,15 +96,27 @@ class Task(Protocol):
         ...
 
     def start(self, item: Item, world_seed: int) -> tuple[list[Message], Any]:
-        """Open an episode; equal (item, world_seed) give equal worlds, whoever plays."""
+        """Open an episode; equal (item, world_seed) give equal worlds, whoever plays.
+
+        Raises:
+            EnvironmentFailure: The environment crashed or timed out.
+        """
         ...
 
     def step(self, state: Any, completion: str) -> Step:
-        """Play one completion. State is a value: the old one stays valid. A bad completion never raises."""
+        """Play one completion. State is a value: the old one stays valid. A bad completion never raises.
+
+        Raises:
+            EnvironmentFailure: The environment crashed or timed out; the same step can be tried again.
+        """
         ...
 
     def judge(self, state: Any) -> Verdict:
-        """Judge a state after its episode ended."""
+        """Judge a state after its episode ended.
+
+        Raises:
+            EnvironmentFailure: The environment crashed or timed out.
+        """
         ...
 
     def baselines(self) -> Mapping[str, Baseline]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from assay.config.settings import PretrainedBase
 from assay.errors import PolicyError
 from assay.policy import pretrained
-from assay.policy.model import Policy, load, pin_threads
+from assay.policy.determinism import pin
+from assay.policy.model import Policy, load, require_device
 from assay.stages.project import Project
 from assay.storage.files import read_text
 from assay.storage.json import loads
@@ -33,7 +34,8 @@ def open_folder(project: Project, folder: Path) -> Policy:
     """
     params, base = project.params, project.params.base
     place = find(project.root, folder)
-    pin_threads(params.threads)
+    require_device(params.device)
+    pin(params.threads, deterministic=params.deterministic, device=params.device)
     return load(
         place.base,
         adapter=place.adapter,

@@ -1,15 +1,19 @@
-"""What a training run leaves behind, row by row."""
+"""What a training run leaves behind, row by row, and as a value that a checkpoint can hold."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from assay.records import Episode
+from assay.records import Episode, HealthEvent
+from assay.storage.json import as_written
 from assay.tasks.protocol import Task
+
+ROWS = ("training_log", "reward_components", "train_log", "observed")
 
 
 class Validation(NamedTuple):
@@ -18,6 +22,18 @@ class Validation(NamedTuple):
     step: int
     sampled: list[Episode]
     greedy: list[Episode]
+
+    def lines(self) -> bytes:
+        """Return the episodes one a line: first the number of sampled ones, then those, then the greedy ones."""
+        rows = [as_written(len(self.sampled)), *(each.model_dump_json() for each in [*self.sampled, *self.greedy])]
+        return "".join(row + "\n" for row in rows).encode()
+
+    @classmethod
+    def of_lines(cls, step: int, content: bytes) -> Validation:
+        """Return what `lines` wrote."""
+        first, *rows = content.decode().split("\n")[:-1]
+        episodes = [Episode.model_validate_json(row) for row in rows]
+        return cls(step, episodes[: int(first)], episodes[int(first) :])
 
 
 @dataclass(slots=True)
@@ -29,6 +45,20 @@ class History:
     train_log: list[dict[str, Any]] = field(default_factory=list)
     observed: list[dict[str, Any]] = field(default_factory=list)
     validations: list[Validation] = field(default_factory=list)
+    health: list[HealthEvent] = field(default_factory=list)
+
+    def rows(self) -> dict[str, Any]:
+        """Return all but the validations' episodes as plain values."""
+        plain: dict[str, Any] = {name: getattr(self, name) for name in ROWS}
+        plain["health"] = [event.model_dump(mode="json") for event in self.health]
+        return plain | {"validated": [validation.step for validation in self.validations]}
+
+    def go_back(self, rows: Mapping[str, Any], validations: Sequence[Validation]) -> None:
+        """Become what `rows` and the validations say, in place: everybody who watches this history sees the change."""
+        for name in ROWS:
+            getattr(self, name)[:] = rows[name]
+        self.health[:] = [HealthEvent.model_validate_json(json.dumps(event)) for event in rows["health"]]
+        self.validations[:] = validations
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -42,14 +72,14 @@ def component_row(step: int, episodes: Sequence[Episode], task: Task) -> dict[st
     A rate or metric leaves out episodes in which it is undefined; where it is in all of them, it is None.
     """
     row: dict[str, Any] = {"step": step, "n": len(episodes)}
-    row["mean_cumulative"] = float(np.mean([e.reward for e in episodes]))
+    row["mean_cumulative"] = _mean([e.reward for e in episodes])
     for name in task.parts:
-        row[f"mean_{name}"] = float(np.mean([e.parts[name] for e in episodes]))
+        row[f"mean_{name}"] = _mean([e.parts[name] for e in episodes])
     rates = {f"{name}_rate": _mean([e.flags[name] for e in episodes]) for name in task.flags}
     row.update(rates)
-    row["parsed_rate"] = float(np.mean([e.parsed_rate for e in episodes]))
-    row["mean_n_steps"] = float(np.mean([len(e.turns) for e in episodes]))
-    row["success_rate"] = float(np.mean([e.success for e in episodes]))
+    row["parsed_rate"] = _mean([e.parsed_rate for e in episodes])
+    row["mean_n_steps"] = _mean([len(e.turns) for e in episodes])
+    row["success_rate"] = _mean([e.success for e in episodes])
     row |= {f"metric.{name}": _mean([e.metrics[name] for e in episodes]) for name in task.metrics}
     return _ordered(row)
 

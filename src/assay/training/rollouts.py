@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.evaluation.rollout import Rollout, play
+from assay.errors import TrainingStopped
+from assay.evaluation.phases import Phases
+from assay.evaluation.rollout import Lost, Rollout, attempt
 from assay.evaluation.suite import Play
 from assay.policy.decoding import Decoding
 from assay.policy.model import Policy
 from assay.seeds import derive_seed
 from assay.tasks.protocol import Item, Task
+from assay.training.guard import Guard
 
 
 class GroupRollouts:
@@ -26,17 +29,27 @@ class GroupRollouts:
         decoding: How tokens are chosen.
         batch_size: Conversations held at once.
         seed: The training seed.
+        retries: Of an environment step that failed.
+        max_lost_share: Of a step's episodes that the environment may lose before the training stops.
+        phases: Where the seconds go.
+        guard: Told rewards and log-probabilities.
     """
 
     def __init__(
-        self, policy: Policy, task: Task, items: Mapping[str, Item], decoding: Decoding, *, batch_size: int, seed: int
-    ) -> None:
+        self, policy: Policy, task: Task, items: Mapping[str, Item], decoding: Decoding, *, batch_size: int, seed: int,
+        retries: int, max_lost_share: float, phases: Phases, guard: Guard,
+    ) -> None:  # fmt: skip
         self._policy, self._task, self._items, self._decoding = policy, task, items, decoding
-        self._batch_size, self._seed = batch_size, seed
-        self.latest: list[Rollout] = []
+        self._batch_size, self._seed, self._retries = batch_size, seed, retries
+        self._max_lost, self._phases, self._guard = max_lost_share, phases, guard
+        self.latest: list[Rollout | Lost] = []
 
     def __call__(self, item_ids: Sequence[str], step: int) -> dict[str, list[Any]]:
-        """Play one episode for each id (repeated ids are a group) and return TRL's rollout fields."""
+        """Play one episode for each id (repeated ids are a group) and return TRL's rollout fields.
+
+        An episode that the environment lost has no reward (None): TRL leaves it out of its group's baseline, and no
+        token of it counts.
+        """
         seen: dict[str, int] = {}
         plays = []
         for item_id in item_ids:
@@ -49,11 +62,31 @@ class GroupRollouts:
                     world_seed=derive_seed("world", "train", self._seed, step, item_id),
                 )
             )
-        self.latest = play(self._policy, self._task, plays, self._decoding, batch_size=self._batch_size)
+        self.latest = attempt(
+            self._policy, self._task, plays, self._decoding,
+            batch_size=self._batch_size, phases=self._phases, retries=self._retries,
+        )  # fmt: skip
+        self._within_budget(step)
+        for each, item_id in zip(self.latest, item_ids, strict=True):
+            self._guard.note("log-probability", each.logprobs, [item_id])
+        rewards = [each.reward if isinstance(each, Lost) else each.episode.reward for each in self.latest]
+        sound = self._guard.note("reward", [0.0 if r is None else r for r in rewards], item_ids)
         return {
-            "prompt_ids": [r.prompt_ids for r in self.latest],
-            "completion_ids": [r.completion_ids for r in self.latest],
-            "logprobs": [r.logprobs for r in self.latest],
-            "env_mask": [r.mask for r in self.latest],
-            "episode_reward": [r.episode.reward for r in self.latest],
+            "prompt_ids": [each.prompt_ids for each in self.latest],
+            "completion_ids": [each.completion_ids for each in self.latest],
+            "logprobs": [each.logprobs for each in self.latest],
+            "env_mask": [[0] * len(each.mask) if isinstance(each, Lost) else each.mask for each in self.latest],
+            # A step with a poisoned reward moves nothing (the guard sees to it); TRL's own sums stay finite.
+            "episode_reward": rewards if sound else [0.0] * len(rewards),
         }
+
+    def _within_budget(self, step: int) -> None:
+        lost = [each for each in self.latest if isinstance(each, Lost) and each.reward is None]
+        if len(lost) > self._max_lost * len(self.latest):
+            raise TrainingStopped(
+                f"at most {self._max_lost:.0%} of a step's episodes lost by the environment",
+                found=f"{len(lost)} of {len(self.latest)}, the first by: {lost[0].reason}",
+                where=f"step {step}, item {lost[0].play.item.id}",
+                fix="see to the environment and call again (the newest checkpoint is gone on from), "
+                "or raise health.max_lost_share",
+            )

@@ -1,143 +1,167 @@
-"""One GRPO trainer on top of TRL's: loss, advantages and optimisation are TRL's, rollouts and records are ours."""
+"""One GRPO trainer on top of TRL's: loss, advantages and optimisation are TRL's, rollouts, guard and checkpoints are ours."""
 
 from __future__ import annotations
 
-import math
-import time
+import errno
+import io
+import os
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import TrainerCallback
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
 from trl import GRPOTrainer  # type: ignore[attr-defined,unused-ignore]
 
-from assay.errors import TrainingError
-from assay.evaluation.rollout import Rollout
-from assay.policy.model import Policy
-from assay.records import TRAINING_LOG_COLUMNS, Episode
-from assay.tasks.protocol import Task
-from assay.training.divergence import kl_to_base
-from assay.training.history import History, Validation, component_row
+from assay.errors import TrainingStopped
+from assay.evaluation.phases import Phases
+from assay.training.digests import finite, tensors_digest, trainable
+from assay.training.guard import Guard
+from assay.training.processes import Processes
 from assay.training.rollouts import GroupRollouts
-from assay.training.watch import Watch
+
+ADAPTER = "adapter.safetensors"
 
 
 class Trainer(GRPOTrainer):
-    """TRL's GRPOTrainer fed by our rollouts.
+    """TRL's GRPOTrainer fed by our rollouts, guarded at every link, and saved as a value.
 
-    TRL hands a rollout function the prompts only; the item ids are kept aside by `_generate_and_score_completions`,
-    which sees whole rows (contract test: tests/training/test_trl_contract.py).
+    Private names of TRL and transformers that are relied on each have a contract test
+    (tests/training/test_trl_contract.py).
+
+    Args:
+        rollouts: Plays the episodes of a step.
+        guard: Settles whether a step may move a weight.
+        phases: Where the seconds go.
+        processes: Everyone who trains together.
+        on_save: Given the step and the trainer's files when a checkpoint is due; called by the main process alone.
     """
 
-    def __init__(self, rollouts: GroupRollouts, **arguments: Any) -> None:
-        self._rollouts = rollouts
+    def __init__(
+        self, rollouts: GroupRollouts, *, guard: Guard, phases: Phases, processes: Processes,
+        on_save: Callable[[int, dict[str, bytes]], None], **arguments: Any,
+    ) -> None:  # fmt: skip
+        self._rollouts, self._guard, self._phases, self._processes, self._on_save = rollouts, guard, phases, processes, on_save
         self._item_ids: list[str] = []
+        self.links: dict[str, str] = {}
         rewards: list[Any] = [episode_reward]
         rollout: Any = _roll_out
         super().__init__(reward_funcs=rewards, rollout_func=rollout, **arguments)
+        for _, parameter in trainable(self.model):
+            parameter.data = parameter.data.float()  # QLoRA's adapters arrive in bfloat16, where small steps round away
+
+    @property
+    def step_at_work(self) -> int:
+        """The optimizer step that is being made, counted from 1."""
+        return int(self.state.global_step) + 1
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._item_ids = [row["item_id"] for row in inputs]
         scored: dict[str, Any] = super()._generate_and_score_completions(inputs)
         return scored
 
+    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
+        """Return the loss of one micro-batch."""
+        with self._phases("forward"):
+            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
-        """Take one forward and backward pass; refuse a loss that is not finite before it reaches a weight."""
-        loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)  # type: ignore[no-untyped-call]
-        if not torch.isfinite(loss):
-            raise TrainingError(
-                "a finite loss",
-                found=str(float(loss)),
-                where=f"step {self.state.global_step + 1}, items {sorted(set(self._item_ids))[:4]}",
-                fix="lower train.learning_rate or train.max_grad_norm; nothing was saved from this step",
+        """Take one forward and backward pass; a loss that is not finite is noted, and counts as missing."""
+        # What is neither playing nor the forward pass is the backward pass, but for TRL's bookkeeping.
+        with self._phases("backward"):
+            loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)  # type: ignore[no-untyped-call]
+        return loss if self._guard.note("loss", [float(loss)], self._item_ids) else torch.zeros_like(loss)
+
+    def _clip_grad_norm(self, model: Any) -> Any:
+        """Clip as ever, then let the guard settle: a step that must not move a weight loses its gradients here."""
+        named = trainable(self.model)
+        with self._phases("logging"):
+            self.links["gradients"] = tensors_digest((name, p.grad) for name, p in named)
+        with self._phases("optimizer"):
+            norm = super()._clip_grad_norm(model)  # type: ignore[no-untyped-call]
+        # Clipping spreads one NaN over all gradients, so the norm says of all of them whether they are finite.
+        self._guard.note("gradient", [float(norm)], self._item_ids)
+        if self._guard.settle(self.step_at_work) is not None:
+            for _, parameter in named:
+                parameter.grad = None
+        return norm
+
+    def look_at_weights(self) -> None:
+        """Take the digest of the weights after a step, and refuse a step that has poisoned them.
+
+        Raises:
+            Poisoned: A parameter is not finite.
+            TrainingStopped: The processes no longer have the same weights.
+        """
+        named = trainable(self.model)
+        self.links["weights"] = tensors_digest(named)
+        everywhere = self._processes.gather(self.links["weights"])
+        if len(set(everywhere)) > 1:
+            raise TrainingStopped(
+                "equal weights in all processes",
+                found=", ".join(digest[:12] for digest in everywhere),
+                where=f"step {int(self.state.global_step)}, by rank",
+                fix="run on equal machines with equal packages; call again to go on from the newest checkpoint",
             )
-        return loss
+        if not finite(p for _, p in named):
+            self._guard.refuse(int(self.state.global_step), "parameter", float("nan"), self._item_ids)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        with self._phases("checkpoint"):
+            random_states = self._processes.gather(self._random_state())
+            if self._processes.main:
+                self._on_save(int(self.state.global_step), self._files() | dict(random_states))
+
+    def _random_state(self) -> tuple[str, bytes]:
+        """Return the file, by name and content, in which transformers keeps every generator's state of this process."""
+        with tempfile.TemporaryDirectory(prefix="assay-rng-") as scratch:
+            try:
+                self._save_rng_state(scratch)
+            except RuntimeError as error:  # torch tells of a full disk by the line of its own source that noticed
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), scratch) from error
+            written = next(Path(scratch).iterdir())
+            return written.name, written.read_bytes()
+
+    def _files(self) -> dict[str, bytes]:
+        window = self.args.steps_per_generation * self.num_iterations  # type: ignore[attr-defined]
+        assert self._step % window == 0, "a checkpoint inside a generation window would lose the window's episodes"
+        assert self.optimizer is not None and self.lr_scheduler is not None
+        files = {
+            ADAPTER: save_tensors({name: p.detach().cpu().contiguous() for name, p in trainable(self.model)}),
+            "optimizer.pt": _saved(self.optimizer.state_dict()),
+            "scheduler.pt": _saved(self.lr_scheduler.state_dict()),
+            "trainer_state.json": _trainer_state(self.state),
+        }
+        scaler = getattr(self.accelerator, "scaler", None)
+        return files if scaler is None else files | {"scaler.pt": _saved(scaler.state_dict())}
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """Put the adapter back bit by bit; peft's own way would go through another type where the base is quantised."""
+        tensors = load_tensors((Path(resume_from_checkpoint) / ADAPTER).read_bytes())
+        with torch.no_grad():
+            for name, parameter in trainable(self.model):
+                parameter.copy_(tensors[name])
+
+
+def _saved(value: Any) -> bytes:
+    stream = io.BytesIO()
+    torch.save(value, stream)
+    return stream.getvalue()
+
+
+def _trainer_state(state: Any) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="assay-state-") as scratch:
+        path = os.path.join(scratch, "trainer_state.json")
+        state.save_to_json(path)
+        return Path(path).read_bytes()
 
 
 def _roll_out(prompts: Sequence[Any], trainer: Trainer) -> dict[str, list[Any]]:
-    return trainer._rollouts(trainer._item_ids, trainer.state.global_step + 1)
+    return trainer._rollouts(trainer._item_ids, trainer.step_at_work)
 
 
-def episode_reward(prompts: Any, completions: Any, episode_reward: Sequence[float], **_: Any) -> list[float]:
-    """Return the rewards that the environment gave; the signature is TRL's."""
+def episode_reward(prompts: Any, completions: Any, episode_reward: Sequence[float | None], **_: Any) -> list[float | None]:
+    """Return the rewards that the environment gave, None for what it lost; the signature is TRL's."""
     return list(episode_reward)
-
-
-class Recorder(TrainerCallback):
-    """Turns what the trainer logs into rows, and runs the validation suite every so many updates.
-
-    Args:
-        history: Filled in place.
-        rollouts: The source of each step's episodes.
-        task: Names the reward parts and flags.
-        policy: Validated and compared with its base.
-        probe: Episodes of the base policy for the KL.
-        probe_settings: Temperature and batch size of the KL probe.
-        validate: Plays the validation suite and returns its episodes, sampled and greedy.
-        watch: Shown the episodes of every batch and validation.
-        every: Updates between validations.
-        total_steps: The last step is always validated.
-        on_validation: Told each step that was validated, when its episodes are in the history.
-        on_step: Told each finished step.
-    """
-
-    def __init__(
-        self, *, history: History, rollouts: GroupRollouts, task: Task, policy: Policy, probe: Sequence[Rollout],
-        probe_settings: tuple[float, int], validate: Callable[[], tuple[list[Episode], list[Episode]]],
-        watch: Watch, every: int, total_steps: int, on_validation: Callable[[int], None], on_step: Callable[[int], None],
-    ) -> None:  # fmt: skip
-        self._history, self._rollouts, self._task, self._policy = history, rollouts, task, policy
-        self._probe, self._probe_settings = probe, probe_settings
-        self._validate, self._watch, self._every, self._total = validate, watch, every, total_steps
-        self._on_validation, self._on_step = on_validation, on_step
-        self._started = time.monotonic()
-
-    def _run_validation(self, step: int) -> None:
-        sampled, greedy = self._validate()
-        self._history.validations.append(Validation(step, sampled, greedy))
-        self._watch.look(step, "validation", sampled)
-        self._watch.look(step, "greedy validation", greedy)
-        self._on_validation(step)
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Validate the untrained policy: the first point of the curve."""
-        self._run_validation(0)
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
-        """Write one row a step."""
-        if not logs or "loss" not in logs:
-            return
-        step = int(state.global_step)
-        temperature, batch_size = self._probe_settings
-        kl = kl_to_base(self._policy, self._probe, temperature=temperature, batch_size=batch_size)
-        row = {"step": step, "epoch": state.epoch, "kl": kl}
-        row |= {name: _number(logs.get(name)) for name in TRAINING_LOG_COLUMNS if name not in row}
-        for name in ("loss", "grad_norm", "kl", "reward"):
-            value = row[name]
-            if value is None or not math.isfinite(value):
-                raise TrainingError(
-                    f"a finite {name}", found=str(value), where=f"step {step}",
-                    fix="lower train.learning_rate; the adapter of this step is not published",
-                )  # fmt: skip
-        self._history.training_log.append({name: row[name] for name in TRAINING_LOG_COLUMNS})
-        episodes = [r.episode for r in self._rollouts.latest]
-        self._history.reward_components.append(component_row(step, episodes, self._task))
-        self._watch.look(step, "batch", episodes)
-        clocked = {name: _number(value) for name, value in logs.items() if "time" in name or "runtime" in name}
-        wall = {"step": step, "wall_time_s": round(time.monotonic() - self._started, 3)}
-        self._history.observed.append(wall | clocked)
-        plain = {name: _number(value) for name, value in logs.items() if name not in clocked and name != "total_flos"}
-        self._history.train_log.append(
-            {"step": step, "kl_probe": kl, "item_ids": sorted({e.item_id for e in episodes})} | plain
-        )
-        self._on_step(step)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Validate every so many updates."""
-        step = int(state.global_step)
-        if step % self._every == 0 or step == self._total:
-            self._run_validation(step)
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from assay.evaluation.alarms import alarms
 from assay.records import Alarm, AlarmSource, Episode, TrainAlarm
@@ -27,6 +27,16 @@ class Watch:
         self.raised: list[Raised] = []
         self.items: set[str] = set()
         self.cuts: dict[str, int] = {}
+
+    def state(self) -> dict[str, Any]:
+        """Return what was seen so far as a plain value."""
+        raised = [[step, source, alarm.model_dump(mode="json")] for step, source, alarm in self.raised]
+        return {"raised": raised, "items": sorted(self.items), "cuts": dict(sorted(self.cuts.items()))}
+
+    def go_back(self, state: Mapping[str, Any]) -> None:
+        """Become what `state` says, in place."""
+        self.raised[:] = [Raised(step, source, Alarm.model_validate(alarm)) for step, source, alarm in state["raised"]]
+        self.items, self.cuts = set(state["items"]), dict(state["cuts"])
 
     def look(self, step: int, source: AlarmSource, episodes: Sequence[Episode]) -> None:
         """Check the episodes of one batch or validation."""

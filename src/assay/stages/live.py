@@ -1,0 +1,134 @@
+"""What a reader can see of a training while it runs: curves, events and alarms, refreshed every few seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from assay.console import complain
+from assay.evaluation.alarms import alarm_said
+from assay.evaluation.best_of import best_of_items
+from assay.evaluation.checkpoints import Row, checkpoint_row
+from assay.evaluation.report import report_on
+from assay.evaluation.suite import Suite
+from assay.provenance import now
+from assay.records import TRAINING_LOG_COLUMNS, HealthEvent
+from assay.stages.project import Project
+from assay.stages.run_folder import RunFolder
+from assay.storage.files import read_bytes, write_bytes
+from assay.storage.json import write_jsonl
+from assay.storage.tables import write_csv
+from assay.training.history import History, Validation
+from assay.training.watch import Watch
+
+# Curves are written anew as a whole; however long they get, that takes at most a two-hundredth of the time.
+SECONDS_BETWEEN_WRITES, SHARE_OF_TIME = 3.0, 0.005
+
+
+class Live:
+    """Publishes a training as it goes. Only the main process writes and speaks."""
+
+    def __init__(
+        self, project: Project, history: History, watch: Watch, suite: Suite, policy_digest: str, folder: RunFolder,
+        *, main: bool,
+    ) -> None:  # fmt: skip
+        """Publish a history, and its events in the log of a run folder."""
+        self._project, self._history, self._folder, self._main = project, history, folder, main
+        self._tables, self._bell = Tables(project, history, suite, policy_digest), Bell(watch)
+        self._next, self._said = 0.0, set[tuple[str, str]]()
+
+    def step(self, step: int, advance: Callable[..., None]) -> None:
+        """Show a finished step."""
+        if not self._main:
+            return
+        reward = self._history.training_log[-1]["reward"]
+        advance(1, f"step {step}, reward {'skipped' if reward is None else f'{reward:+.3f}'}")
+        self._bell.ring()
+        if time.monotonic() > self._next:
+            self.publish()
+
+    def tell(self, event: str, facts: Mapping[str, Any]) -> None:
+        """Write an event into the log of the run, with the time; say those that a person should know."""
+        if not self._main:
+            return
+        self._folder.log({"time": now(), "event": event} | dict(facts))
+        if event == "alarm" and facts["level"] != "GREEN" and (facts["rule"], facts["level"]) not in self._said:
+            self._said.add((facts["rule"], facts["level"]))  # those that come and go are all in health.jsonl
+            complain(f"{facts['level']} at step {facts['step']}: {facts['message']}")
+        elif event == "rolled back":
+            complain(
+                f"step {facts['step']}: {facts['what']} is not finite; back to step {facts['to']}, where this one is skipped"
+            )
+
+    def publish(self) -> None:
+        """Write everything as it stands; a reader never sees half a file."""
+        if not self._main:
+            return
+        began = time.monotonic()
+        self._tables.write()
+        write_bytes(self._project.observed("run_log.jsonl"), read_bytes(self._folder.events, fix="call again"))
+        ended = time.monotonic()
+        self._next = ended + max(SECONDS_BETWEEN_WRITES, (ended - began) / SHARE_OF_TIME)
+
+
+class Bell:
+    """Says each alarm once, when it first rings: a flag is not repeated for every batch that raises it again."""
+
+    def __init__(self, watch: Watch) -> None:
+        """Listen to a watch."""
+        self._watch = watch
+        self._said: set[tuple[str, str]] = set()
+
+    def ring(self) -> None:
+        """Say what rang since the last call and was not said before."""
+        for step, source, alarm in self._watch.raised:
+            if (alarm.flag, source) not in self._said:
+                self._said.add((alarm.flag, source))
+                complain(alarm_said(alarm, f"episodes of the {source} at step {step}"))
+
+
+class Tables:
+    """The curves of a training on disk; what was computed for one validation is kept."""
+
+    def __init__(self, project: Project, history: History, suite: Suite, policy_digest: str) -> None:
+        """Write a history's curves into a project."""
+        self._project, self._history, self._suite, self._policy = project, history, suite, policy_digest
+        self._rows: dict[int, Row] = {}
+
+    def write(self) -> None:
+        """Write the curves as they stand; a reader never sees half a file."""
+        project, history = self._project, self._history
+        write_csv(project.results("training_log.csv"), history.training_log, TRAINING_LOG_COLUMNS)
+        components = history.reward_components
+        if components:
+            write_csv(project.results("reward_components.csv"), components, list(components[0]))
+        for validation in history.validations:
+            if validation.step not in self._rows:
+                self._rows[validation.step] = self._row(validation)
+        if rows := [row for step, row in self._rows.items() if step in {v.step for v in history.validations}]:
+            write_csv(project.results("checkpoint_evals.csv"), rows, list(rows[0]))
+        if history.observed:
+            write_csv(project.observed("training_clock.csv"), history.observed, list(history.observed[0]))
+        write_jsonl(project.results("train_log.jsonl"), history.train_log)
+        # An empty file reads like a broken one, to DVC and to people.
+        write_jsonl(project.results("health.jsonl"), history.health or [_quiet(len(history.train_log))])
+
+    def _row(self, validation: Validation) -> Row:
+        suite = self._suite
+        return checkpoint_row(
+            report_on(validation.sampled, suite, self._policy, "sampled"),
+            step=validation.step,
+            fraction_done=validation.step / self._project.params.train.steps,
+            best=best_of_items(validation.sampled, suite.draws, suite.digest),
+            greedy=report_on(validation.greedy, replace(suite, draws=1), self._policy, "greedy"),
+        )
+
+
+def _quiet(steps: int) -> HealthEvent:
+    message = f"No alarm in {steps} steps."
+    return HealthEvent(
+        rule="non_finite", level="GREEN", stop=False, value=None, threshold=None, baseline=None, step=steps, first_step=0,
+        item_ids=(), message=message,
+    )  # fmt: skip

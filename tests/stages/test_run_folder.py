@@ -1,0 +1,173 @@
+"""The folder of a run: what it goes on from, what it refuses, and when it is finished business."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from assay.errors import ConfigError, RunningAlready
+from assay.stages import run_folder
+from assay.stages.project import Project
+from assay.stages.run_folder import open_run
+from assay.storage.append_log import read_complete
+from tests.house import ROOT
+
+READS = ("data.txt",)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A folder with settings, a file of data, and no dvc.yaml: the key is made of all settings and that file."""
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    (tmp_path / "data.txt").write_text("one")
+    (tmp_path / "evidence/results").mkdir(parents=True)
+    return Project.open(tmp_path)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a person is told."""
+    lines: list[str] = []
+    for name in ("say", "complain"):
+        monkeypatch.setattr(run_folder, name, lines.append)
+    return lines
+
+
+def with_lr(project: Project, rate: float) -> Project:
+    train = project.params.train.model_copy(update={"learning_rate": rate})
+    return Project(project.root, project.params.model_copy(update={"train": train}))
+
+
+def saved(project: Project, *steps: int) -> Path:
+    """Save checkpoints of a project's run, each with a validation, and return its folder."""
+    with open_run(project, READS, main=True) as folder:
+        folder.start(None)
+        for step in steps:
+            folder.checkpoints.keep_validation(step, f"validation {step}\n".encode())
+            folder.checkpoints.save(step, {"adapter": f"weights {step}".encode()}, healthy=True)
+        return folder.path
+
+
+def start_of(project: Project, resume_from: Path | None = None) -> int | None:
+    with open_run(project, READS, main=True) as folder:
+        start = folder.start(resume_from)
+        return None if start is None else start.step
+
+
+def test_a_run_goes_on_from_its_newest_checkpoint_and_begins_without_one(project: Project) -> None:
+    assert start_of(project) is None
+    saved(project, 10, 20)
+    assert start_of(project) == 20
+
+
+def test_another_setting_begins_anew_and_says_what_it_is_not(project: Project, told: list[str]) -> None:
+    saved(project, 10)
+    assert start_of(with_lr(project, 0.5)) is None
+    assert "train.learning_rate: 0.5 here, 0.001 there" in told[-1]
+    assert start_of(project) == 10
+
+
+def test_changed_data_begin_anew_and_changed_back_go_on(project: Project) -> None:
+    saved(project, 10)
+    (project.root / "data.txt").write_text("two")
+    assert start_of(project) is None
+    (project.root / "data.txt").write_text("one")
+    assert start_of(project) == 10
+
+
+@pytest.mark.parametrize("what", ["setting", "data"])
+def test_a_checkpoint_of_another_run_is_refused_by_what_differs(project: Project, what: str) -> None:
+    folder = saved(project, 10)
+    other = project
+    if what == "setting":
+        other = with_lr(project, 0.5)
+    else:
+        (project.root / "data.txt").write_text("two")
+    with pytest.raises(ConfigError) as caught:
+        start_of(other, folder)
+    assert ("train.learning_rate" if what == "setting" else "data.txt: other content") in caught.value.found
+    assert "Fix:" in str(caught.value)
+
+
+def test_an_earlier_checkpoint_of_this_run_can_be_gone_on_from_and_later_ones_go(project: Project) -> None:
+    folder = saved(project, 10, 20)
+    assert start_of(project, folder / "step-000010") == 10
+    assert not (folder / "step-000020").exists()
+
+
+def test_a_run_folder_from_elsewhere_is_brought_here_with_its_validations(project: Project, tmp_path: Path) -> None:
+    folder = saved(project, 10, 20)
+    moved = tmp_path / "elsewhere"
+    shutil.move(folder, moved)
+    assert start_of(project, moved) == 20
+    assert start_of(project) == 20
+    assert (folder / "validations/step-000010.jsonl").read_text() == "validation 10\n"
+
+
+def test_a_folder_without_a_checkpoint_is_refused(project: Project, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a checkpoint or a run folder"):
+        start_of(project, tmp_path)
+
+
+def test_a_second_trainer_on_one_run_is_refused(project: Project) -> None:
+    with (
+        open_run(project, READS, main=True),
+        pytest.raises(RunningAlready),
+        open_run(project, READS, main=True),
+    ):
+        pass
+
+
+def finish(project: Project) -> Path:
+    folder = saved(project, 10)
+    proof = project.results("train.json")
+    proof.write_text("{}")
+    with open_run(project, READS, main=True) as run:
+        run.start(None)
+        run.finish(proof)
+    return folder
+
+
+def lock(project: Project, md5: str) -> None:
+    outs = f"    outs:\n    - path: evidence/results/train.json\n      md5: {md5}\n"
+    (project.root / "dvc.lock").write_text(f"schema: '2.0'\nstages:\n  train:\n    cmd: assay train\n{outs}")
+
+
+def test_what_was_finished_but_never_recorded_is_not_trained_again(project: Project) -> None:
+    finish(project)
+    assert start_of(project) == 10
+    lock(project, "0" * 32)
+    assert start_of(project) == 10
+
+
+def test_what_was_recorded_is_trained_afresh_when_it_is_asked_for_again(project: Project) -> None:
+    folder = finish(project)
+    lock(project, hashlib.md5(b"{}", usedforsecurity=False).hexdigest())
+    assert start_of(project) is None
+    assert not (folder / "step-000010").exists()
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_told(project: Project, told: list[str]) -> None:
+    folder = saved(project, 10, 20)
+    (folder / "step-000020/adapter").write_bytes(b"other")
+    assert start_of(project) == 10
+    assert "step-000020" in told[-2]
+    events = list(read_complete(folder / "run_log.jsonl"))
+    assert events[-1]["event"] == "damaged checkpoint" and "adapter" in json.dumps(events[-1])
+
+
+def test_a_torn_last_event_is_cut_off_and_told_and_good_ones_stay(project: Project) -> None:
+    folder = saved(project, 10)
+    with open_run(project, READS, main=True) as run:
+        run.log({"event": "one"})
+    with (folder / "run_log.jsonl").open("ab") as stream:
+        stream.write(b'{"event":"tw')
+    with open_run(project, READS, main=True) as run:
+        run.log({"event": "three"})
+    events = [event["event"] for event in read_complete(folder / "run_log.jsonl")]
+    assert events == ["one", "a torn last line was cut off", "three"]

@@ -1,0 +1,564 @@
+"""Trainings in forked children that die at a chosen place, and all that a finished training leaves behind, to compare.
+
+A child is forked from a process that has everything imported, so a training costs what it computes. Which stage it is in a
+child says through memory it shares with its parent; the functions are wrapped in the child, never in src.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import io
+import json
+import math
+import mmap
+import os
+import pickle
+import random
+import resource
+import shutil
+import signal
+import struct
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+from unittest.mock import patch
+
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import torch
+
+from assay import cli, console
+from assay.config.reading import parse_params
+from assay.config.settings import Params, TinyArchitecture
+from assay.evaluation.phases import Phases
+from assay.evaluation.suite import Suite, choose
+from assay.policy import tiny
+from assay.policy.dialogue import Dialogue
+from assay.policy.model import Policy
+from assay.stages import live
+from assay.stages import train as train_stage
+from assay.stages.live import Live
+from assay.stages.project import Project
+from assay.stages.run_folder import RunFolder
+from assay.storage.json import as_written
+from assay.storage.yaml import read_yaml
+from assay.training.checkpoints import Checkpoints
+from tests.house import ROOT
+from tests.training.toy_task import Letters, items
+
+ITEMS = items(6)  # two a step: a new epoch every third step
+LAST_FILES = ("adapter.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json", "best.safetensors")
+TABLES = (
+    "training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "train_log.jsonl", "health.jsonl", "train.json",
+)  # fmt: skip
+# Of 12 steps: its save follows a validation and lets go of step 6; 10 and 8 stay, and 4, the newest healthy one.
+RETAINING_STEP = 10
+FAILED = 70
+
+
+def settings(steps: int, **changes: dict[str, Any]) -> Params:
+    """Return settings under which every state counts: dropout, epochs, accumulation, a KL term, a schedule, retention."""
+    raw = read_yaml(ROOT / "params.yaml", fix="")
+    raw["train"] |= {
+        "steps": steps, "items_per_step": 2, "group_size": 4, "micro_batch_size": 4, "kl_probe_episodes": 2,
+        "learning_rate": 0.01, "lr_scheduler": "cosine", "warmup_steps": 2, "beta": 0.05,
+        "lora": raw["train"]["lora"] | {"dropout": 0.2},
+    }  # fmt: skip
+    raw["validation"] |= {"items": 2, "draws": 2, "interval": 5}
+    raw["checkpoint"] |= {"every": 2, "keep": 2}
+    # Nothing ends early for want of something to learn: what is tested is whether it goes on.
+    raw["health"]["zero_variance"] |= {"stop_for": 10**6}
+    raw["health"]["truncated"] |= {"stop_for": 10**6}
+    # Alarms come and go, and the last checkpoints are not healthy: both are state.
+    raw["health"] |= {"preflight": False, "baseline_steps": 2}
+    raw["health"]["grad_norm"] |= {"amber": 1.05}
+    raw["health"]["kl"] |= {"amber": 0.02, "red": 0.047}
+    for section, values in changes.items():
+        raw[section] |= values
+    return parse_params(raw)
+
+
+def policy() -> Policy:
+    """Return the untrained toy policy, the same each time."""
+    tokenizer = tiny.build_tokenizer(Letters().vocabulary())
+    shape = TinyArchitecture(hidden_size=32, intermediate_size=64, layers=1, heads=2, max_positions=256, initializer_range=0.05)
+    return Policy(tiny.build_model(shape, tokenizer, 5), tokenizer, Dialogue(tokenizer), "test")
+
+
+class Toy(Letters):
+    """The toy task with a flag that rings and prompts that have to be cut: what is watched is state as well."""
+
+    def __init__(self) -> None:
+        super().__init__(alarms={"early": 0.1}, max_prompt_tokens=6)
+
+
+def suite(params: Params) -> Suite:
+    """Return the validation suite."""
+    chosen = params.validation
+    return choose(ITEMS, chosen.items, split="validation", draws=chosen.draws, seed=chosen.seed)
+
+
+class _NoFingerprint:
+    """Of no dataset: all that could be asked of it is null."""
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+
+@contextmanager
+def _without_data(params: Params, task: Letters) -> Iterator[None]:
+    """Let the stage find the toy policy and its items where it would read them from a project."""
+    given: dict[str, Any] = {
+        "open_policy": lambda project, adapter: policy(), "task_of": lambda project, shaping=False: task,
+        "items_of": lambda project, split: ITEMS, "validation_suite": lambda project: suite(params),
+        "fingerprint_of": lambda project: _NoFingerprint(), "git_state": lambda root: {},
+    }  # fmt: skip
+    # Every step is published, so that a kill can meet it.
+    with patch.multiple(train_stage, **given), patch.multiple(live, SECONDS_BETWEEN_WRITES=0.0, SHARE_OF_TIME=math.inf):
+        yield
+
+
+Left = dict[str, bytes]
+
+
+def training(root: Path, params: Params, task: Letters | None = None) -> Left:
+    """Begin a training in a folder, or go on with it, by the stage itself; return what it leaves behind."""
+    plan = root / "evidence/results/claim_plan.json"
+    plan.parent.mkdir(parents=True, exist_ok=True)
+    plan.write_bytes(b"{}\n")
+    with _without_data(params, task or Toy()):
+        train_stage.run(Project(root, params))
+    return left_behind(root, params)
+
+
+def run_folder(root: Path) -> Path:
+    """Return the folder in which the one training of a project keeps what it needs to go on."""
+    (found,) = (path.parent for path in (root / ".scratch/train").glob("*/key.json"))
+    return found
+
+
+def checkpoints(root: Path) -> Checkpoints:
+    """Return the checkpoints of the one training of a project, as a process that takes it up sees them."""
+    folder = run_folder(root)
+    return Checkpoints(folder, json.loads((folder / "key.json").read_bytes())["digest"], 2)
+
+
+def left_behind(root: Path, params: Params) -> Left:
+    """Return everything of a finished training by name, but for clocks: outputs, last checkpoint, validations."""
+    left = {f"models/adapter/{path.name}": path.read_bytes() for path in sorted((root / "models/adapter").iterdir())}
+    left |= {name: (root / "evidence/results" / name).read_bytes() for name in TABLES}
+    run = run_folder(root)
+    last = run / f"step-{params.train.steps:06d}"
+    left |= {f"last {name}": (last / name).read_bytes() for name in LAST_FILES}
+    left |= {f"last {path.name} of validation": path.read_bytes() for path in sorted((run / "validations").glob("step-*"))}
+    ledger = json.loads((last / "ledger.json").read_bytes())
+    del ledger["seconds"]
+    ledger["rows"]["observed"] = [row["step"] for row in ledger["rows"]["observed"]]
+    left |= {f"ledger {name}": as_written(value).encode() for name, value in {**ledger.pop("rows"), **ledger}.items()}
+    return left
+
+
+def differences(one: Left, other: Left) -> list[str]:
+    """Return the names of what differs."""
+    return sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+
+
+# --- children --------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def warm() -> None:
+    """Import all that a training needs, in this process, by making one."""
+    torch.set_num_threads(1)
+    quiet = (patch.object(each, "quiet", True) for each in (console._OUT, console._ERR))
+    with tempfile.TemporaryDirectory(prefix="assay-warm-") as folder, warnings.catch_warnings(), next(quiet), next(quiet):
+        warnings.simplefilter("ignore")
+        training(Path(folder), settings(1))
+
+
+def fork(work: Callable[[], Any], out: Path) -> int:
+    """Start a child and return its id; what `work` returns goes to a file `result` in `out`, what it says to `said`."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "result").unlink(missing_ok=True)
+    child = os.fork()
+    if child == 0:
+        _be_child(work, out)
+    return child
+
+
+def _be_child(work: Callable[[], Any], out: Path) -> NoReturn:
+    code = FAILED
+    try:
+        stream = os.open(out / "said", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(stream, 1)
+        os.dup2(stream, 2)
+        sys.stdout = sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), line_buffering=True)
+        console._OUT.file = console._ERR.file = sys.stdout
+        tempfile.tempdir = str(out)  # what a kill leaves goes where everything of the child goes
+        torch.set_num_threads(1)
+        gc.freeze()  # what was imported is no garbage: looking for it would take half of a child's time
+        (out / "result").write_bytes(pickle.dumps(work()))
+        code = 0
+    finally:
+        if code:
+            traceback.print_exc()
+        os._exit(code)  # nothing of the parent's is flushed or cleaned up twice
+
+
+def ended(child: int, out: Path) -> Any:
+    """Wait for a child and return its result, None if a SIGKILL ended it.
+
+    Raises:
+        AssertionError: It ended otherwise; says how.
+    """
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+        return None
+    assert os.waitstatus_to_exitcode(status) == 0, (out / "said").read_text("utf-8", "replace")[-6000:]
+    return pickle.loads((out / "result").read_bytes())
+
+
+def command(work: Callable[[], Any]) -> int:
+    """Do some work as a command of assay does, in a child, and return its exit code; what it says is said as ever."""
+
+    def app() -> None:
+        try:
+            work()
+        finally:
+            # Where a test has limited the size of files: what is said goes into one as well.
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+    cli.app = app  # type: ignore[assignment]
+    try:
+        cli.main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def before(owner: Any, name: str, act: Callable[..., None]) -> None:
+    """Do something before each call of a function, in a child."""
+    function = getattr(owner, name)
+
+    @functools.wraps(function)
+    def acted(*arguments: Any, **named: Any) -> Any:
+        act(*arguments)
+        return function(*arguments, **named)
+
+    setattr(owner, name, acted)
+
+
+# --- stages ----------------------------------------------------------------------------------------------------------
+
+STAGES = (
+    "start", "resume", "generation", "forward and backward", "optimizer", "bookkeeping", "log write", "checkpoint making",
+    "checkpoint write", "validation", "outputs write", "between",
+)  # fmt: skip
+OF_PHASE = {
+    "encode": "generation", "generate": "generation", "environment": "generation", "reward": "generation",
+    "forward": "forward and backward", "backward": "forward and backward", "optimizer": "optimizer", "logging": "bookkeeping",
+    "checkpoint": "checkpoint making", "validation": "validation",
+}  # fmt: skip
+AIMED = STAGES[:-1]
+
+
+class Stages:
+    """Where a child is, in memory that its parent can read also when the child is dead.
+
+    Args:
+        target: Stage at whose entry number `entry` (from 1) the parent is told, through a pipe.
+        entry: Which one.
+    """
+
+    def __init__(self, target: str = "", entry: int = 0) -> None:
+        self._memory = mmap.mmap(-1, mmap.PAGESIZE)
+        self._target, self._entry = target, entry
+        self._open: list[str] = []
+        self._counts = dict.fromkeys(STAGES, 0)
+        self.seconds: dict[str, list[float]] = {name: [] for name in STAGES}
+        self.reader, self._writer = os.pipe()
+
+    @property
+    def now(self) -> str:
+        """The stage the child is, or was, in."""
+        return STAGES[struct.unpack("B", self._memory[:1])[0]]
+
+    def reached(self) -> bool:
+        """Wait in the parent until the child is at the target; False if it ended before."""
+        os.close(self._writer)
+        try:
+            return bool(os.read(self.reader, 1))
+        finally:
+            os.close(self.reader)
+
+    def watch(self, *, resumed: bool) -> None:
+        """Wrap what is watched; for the child, which does not live long enough to undo it."""
+        self._since = time.perf_counter()
+        self._push("resume" if resumed else "start")
+        marks, timed = self, Phases.__call__
+
+        @contextmanager
+        def phase(phases: Phases, name: str) -> Iterator[None]:
+            if marks._open[0] in ("start", "resume"):
+                marks.seconds[marks._open[0]].append(time.perf_counter() - marks._since)
+                marks._open[0] = "between"  # the start is over with the first phase
+            with marks._within(OF_PHASE[name]), timed(phases, name):
+                yield
+
+        Phases.__call__ = phase  # type: ignore[method-assign]
+        for owner, name, told in (
+            (Live, "publish", "log write"), (RunFolder, "log", "log write"), (Checkpoints, "save", "checkpoint write"),
+            (Checkpoints, "keep_validation", "checkpoint write"), (train_stage, "_publish", "outputs write"),
+            (RunFolder, "finish", "outputs write"),
+        ):  # fmt: skip
+            setattr(owner, name, self._wrapped(getattr(owner, name), told))
+
+    def _wrapped(self, function: Callable[..., Any], stage: str) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def within(*arguments: Any, **named: Any) -> Any:
+            with self._within(stage):
+                return function(*arguments, **named)
+
+        return within
+
+    @contextmanager
+    def _within(self, stage: str) -> Iterator[None]:
+        before = time.perf_counter()
+        self._push(stage)
+        try:
+            yield
+        finally:
+            self._open.pop()
+            self._show(self._open[-1])
+            self.seconds[stage].append(time.perf_counter() - before)
+
+    def _push(self, stage: str) -> None:
+        self._open.append(stage)
+        self._show(stage)
+        self._counts[stage] += 1
+        if stage == self._target and self._counts[stage] == self._entry:
+            os.write(self._writer, b"!")
+
+    def _show(self, stage: str) -> None:
+        self._memory[0] = STAGES.index(stage)
+
+
+@dataclass
+class Tally:
+    """What a series of kills showed."""
+
+    stages: dict[str, dict[str, int]] = field(default_factory=dict)
+    chained: int = 0  # kills of a training that had been killed before
+    trainings: int = 0
+    differing: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def kills(self) -> int:
+        """Kills that were made."""
+        return sum(row["kills"] for row in self.stages.values())
+
+    @property
+    def identical(self) -> int:
+        """Kills of trainings that ended as if nothing had been."""
+        return sum(row["identical"] for row in self.stages.values())
+
+    def add(self, met: Sequence[str], odd: list[str]) -> None:
+        """Count one training that was killed in these stages and then differed in this."""
+        self.trainings += 1
+        self.chained += max(0, len(met) - 1)
+        for stage in met:
+            row = self.stages.setdefault(stage, {"kills": 0, "identical": 0})
+            row["kills"] += 1
+            row["identical"] += not odd
+        if odd:
+            self.differing.append({"killed in": list(met), "differs in": odd})
+
+
+class Killer:
+    """Kills trainings at random moments and compares how they end."""
+
+    def __init__(self, params: Params, folder: Path, seed: int) -> None:
+        """Train once, undisturbed, in `folder`."""
+        warm()
+        self.params, self._folder, self._chance = params, folder, random.Random(seed)
+        stages = Stages()
+        child = fork(lambda: (self._train(stages, folder / "whole", resumed=False), stages.seconds), folder / "whole-child")
+        os.close(stages.reader), os.close(stages._writer)
+        self.whole, self._seconds = ended(child, folder / "whole-child")
+        self._seconds["resume"] = self._seconds["start"]
+
+    def _train(self, stages: Stages, root: Path, *, resumed: bool) -> Left:
+        stages.watch(resumed=resumed)
+        return training(root, self.params)
+
+    def kill(self, kills: int, on_training: Callable[[Tally], None] = lambda tally: None) -> Tally:
+        """Make exactly so many kills, in as many trainings as it takes, and compare every training's end."""
+        tally = Tally()
+        while tally.kills < kills:
+            with tempfile.TemporaryDirectory(dir=self._folder, prefix="killed-") as folder:
+                met, left = self._one(Path(folder), tally, kills - tally.kills)
+            tally.add(met, differences(self.whole, left))
+            on_training(tally)
+        return tally
+
+    def _one(self, folder: Path, tally: Tally, most: int) -> tuple[list[str], Left]:
+        """Kill one training at least once, then again with probability 1/3 each, and return where, and what it left."""
+        met: list[str] = []
+        while True:
+            again = len(met) < most and (not met or self._chance.random() < 1 / 3)
+            hit, left = self._attempt(folder, bool(met), self._aim(tally, met) if again else None)
+            if left is None:
+                met.append(hit)
+            elif met:
+                return met, left
+            else:  # it was over before it could be killed: another one
+                folder = Path(tempfile.mkdtemp(dir=folder))
+
+    def _aim(self, tally: Tally, met: list[str]) -> str:
+        """Return the stage that has been met least so far; a first call starts, a later one resumes."""
+        possible = [name for name in AIMED if name != ("start" if met else "resume")]
+        counts = {name: tally.stages.get(name, {"kills": 0})["kills"] + met.count(name) for name in possible}
+        least = min(counts.values())
+        return self._chance.choice([name for name, count in counts.items() if count == least])
+
+    def _attempt(self, root: Path, resumed: bool, target: str | None) -> tuple[str, Left | None]:
+        entry, delay = 0, 0.0
+        if target is not None:
+            known = self._seconds[target]
+            entry = self._chance.choices(range(1, len(known) + 1), known)[0]  # any moment of the stage is as likely
+            delay = self._chance.uniform(0.0, known[entry - 1])
+            if resumed and len(known) > 1:
+                entry = max(1, round(entry * self._chance.random()))  # less is left to do
+        stages = Stages(target or "", entry)
+        child = fork(lambda: self._train(stages, root, resumed=resumed), root / "child")
+        if stages.reached():
+            time.sleep(delay)
+            os.kill(child, signal.SIGKILL)
+        left = ended(child, root / "child")
+        return stages.now, left
+
+
+# --- file operations -------------------------------------------------------------------------------------------------
+
+OPERATIONS = ("open", "mkdir", "rmdir", "unlink", "rename", "replace", "fsync", "ftruncate", "chmod", "write")
+
+
+class Operations:
+    """Counts the file operations of one save, and ends the process just before or just after one of them.
+
+    Args:
+        step: Whose save.
+        place: Operation to die at, from 0; None only counts.
+        after: Whether the operation is still made.
+    """
+
+    def __init__(self, step: int, place: int | None = None, *, after: bool = False) -> None:
+        self._step, self._place, self._after, self._on = step, place, after, False
+        self.names: list[str] = []
+
+    def watch(self) -> None:
+        """Wrap the functions of os, for the child; a file that is written is written in two halves."""
+        for name in OPERATIONS:
+            setattr(os, name, self._counted(getattr(os, name)))
+        plain = os.fdopen
+
+        def fdopen(handle: int, mode: str = "r", *rest: Any, **named: Any) -> Any:
+            return io.BufferedWriter(_Halves(handle, "wb"), 1) if mode == "wb" else plain(handle, mode, *rest, **named)
+
+        os.fdopen = fdopen  # type: ignore[assignment]
+        for name in ("keep_validation", "save"):
+            setattr(Checkpoints, name, self._saving(getattr(Checkpoints, name)))
+
+    def _saving(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def saving(checkpoints: Checkpoints, step: int, *rest: Any, **named: Any) -> Any:
+            self._on = step == self._step
+            try:
+                return function(checkpoints, step, *rest, **named)
+            finally:
+                self._on = False
+
+        return saving
+
+    def _counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def counted(*arguments: Any, **named: Any) -> Any:
+            if not self._on:
+                return function(*arguments, **named)
+            here = self._place == len(self.names)
+            self.names.append(function.__name__)
+            if here and not self._after:
+                os.kill(os.getpid(), signal.SIGKILL)
+            try:
+                return function(*arguments, **named)
+            finally:
+                if here:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        return counted
+
+
+class _Halves(io.FileIO):
+    """A file that takes half of what it is given first, then the rest."""
+
+    rest = False
+
+    def write(self, content: Any) -> int:
+        given = bytes(content)
+        self.rest = not self.rest
+        return os.write(self.fileno(), given[: max(1, len(given) // 2)] if self.rest else given)
+
+
+def kill_at_operations(params: Params, folder: Path, step: int, whole: Left, every: int = 1) -> tuple[list[str], list[str]]:
+    """Kill a training just before and just after each operation of one save, go on, and compare.
+
+    Args:
+        params: Of the training.
+        folder: To work in; what it held of an earlier call is removed.
+        step: Whose save.
+        whole: What the undisturbed training left.
+        every: Of the points, only each so-many-th.
+
+    Returns:
+        The points ("before replace 17"), and those after which something differed, with what.
+    """
+    ready, child = folder / "ready", folder / "child"
+    for left in (ready, folder / "counted"):
+        shutil.rmtree(left, ignore_errors=True)
+    counted = ended(fork(lambda: operated(Operations(step), folder / "counted", params), child), child)
+    assert counted is not None and not differences(whole, counted[0]), "counting changes something"
+    # All children start from what there is right before the save.
+    assert ended(fork(lambda: operated(Operations(step, 0), ready, params), child), child) is None
+    points = [(place, after) for place in range(len(counted[1])) for after in (False, True)][::every]
+    names, odd = [], []
+    for place, after in points:
+        names.append(f"{'after' if after else 'before'} {counted[1][place]} {place}")
+        with tempfile.TemporaryDirectory(dir=folder) as root:
+            killed = Path(root) / "killed"
+            shutil.copytree(ready, killed)
+            operations = Operations(step, place, after=after)
+            assert ended(fork(functools.partial(operated, operations, killed, params), child), child) is None
+            left = ended(fork(functools.partial(training, killed, params), child), child)
+            if found := differences(whole, left):
+                odd.append(f"{names[-1]}: {', '.join(found)}")
+    return names, odd
+
+
+def operated(operations: Operations, root: Path, params: Params) -> tuple[Left, list[str]]:
+    operations.watch()
+    return training(root, params), operations.names
+
+
+def litter(root: Path) -> list[str]:
+    """Return the hidden files that are left in a folder, which only kills can leave."""
+    return sorted(path.relative_to(root).as_posix() for path in root.rglob(".*"))

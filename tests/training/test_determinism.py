@@ -1,0 +1,98 @@
+"""Equal seeds give equal digests, whatever the hash seed, the validations and the logs; the switches are verified."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from assay.errors import ConfigError
+from assay.evaluation.run_difference import LINKS, START, chain_of, first_difference
+from assay.policy import determinism
+from assay.policy.determinism import pin
+from assay.training.attempt import Attempt
+from tests.house import ROOT, SRC
+from tests.training.test_training import params, run, with_last_checkpoint
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+ONE_RUN = """
+import logging, warnings
+warnings.simplefilter("ignore")
+logging.disable(logging.CRITICAL)
+from assay.policy.determinism import pin
+from tests.training.test_training import params, run
+pin(1, deterministic=True, device="cpu")
+print(run(params())[1].train_log[-1]["chain"])
+"""
+
+
+@pytest.fixture(autouse=True)
+def switches_as_they_were() -> Iterator[None]:
+    """Put the switches of the process back."""
+    threads, on = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    yield
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(on)
+
+
+def chain_under(hash_seed: str) -> str:
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": f"{SRC}{os.pathsep}{ROOT}"}
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_RUN], cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=120
+    )
+    return done.stdout.split()[-1]
+
+
+def test_three_hash_seeds_give_one_chain() -> None:
+    pin(1, deterministic=True, device="cpu")
+    assert {chain_under("1"), chain_under("4294967295")} == {run(params())[1].train_log[-1]["chain"]}
+
+
+def test_each_row_has_five_digests_and_a_chain_that_follows_from_them() -> None:
+    _, history = run(params())
+    previous = START
+    for row in history.train_log:
+        assert set(row["digests"]) == set(LINKS)
+        previous = chain_of(previous, row["digests"])
+        assert row["chain"] == previous
+
+
+def test_validating_seldom_and_measuring_no_kl_change_no_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, often = run(with_last_checkpoint(params(every=1)))
+    monkeypatch.setattr(Attempt, "_kl", lambda self: 0.0)
+    _, seldom = run(with_last_checkpoint(params(every=2)))
+    assert [row["digests"] for row in often.train_log] == [row["digests"] for row in seldom.train_log]
+
+
+def test_another_learning_rate_parts_the_runs_at_the_weights_and_nowhere_before() -> None:
+    _, one = run(params())
+    _, other = run(params(learning_rate=0.02))
+    found = first_difference(one.train_log, other.train_log)
+    assert found is not None
+    assert (found.step, found.link) == (1, "weights")
+
+
+def test_the_switches_are_set_and_hold() -> None:
+    pin(1, deterministic=True, device="cpu")
+    assert torch.are_deterministic_algorithms_enabled()
+    assert torch.get_num_threads() == 1
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] in (":4096:8", ":16:8")
+    pin(1, deterministic=False, device="cpu")
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_a_switch_that_does_not_hold_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", lambda _: None)
+    torch._C._set_deterministic_algorithms(False)
+    with pytest.raises(ConfigError, match=r"torch\.use_deterministic_algorithms"):
+        pin(1, deterministic=True, device="cpu")
+
+
+def test_a_product_that_does_not_repeat_itself_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(determinism, "_repeats", lambda _: False)
+    with pytest.raises(ConfigError, match="matrix product"):
+        pin(1, deterministic=True, device="cpu")

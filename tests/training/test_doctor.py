@@ -1,0 +1,207 @@
+"""The doctor names every misconfiguration of the fault library, and is silent where nothing is wrong."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from assay.errors import TrainingError
+from assay.policy.model import Policy
+from assay.stages.project import Project
+from assay.tasks.protocol import Step
+from assay.tools import doctor as tool
+from assay.training.digests import tensors_digest
+from assay.training.doctor import examine_without_model, refuse_faults, verdict_of
+from assay.training.doctor.observed import MOST_STEPS
+from tests.training.fault_library import FAULTS, Fault, with_policy
+from tests.training.faulty_tasks import NeverEnds, State
+from tests.training.healthy_setup import Setup, amiss, examined_project, healthy, settings, shipped, spoken, with_preset
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Many small passes: threads would only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_a_healthy_set_up_gives_no_cause_for_doubt() -> None:
+    findings = healthy().examined()
+    assert amiss(findings) == []
+    assert len(findings) >= 60
+    assert len({finding.check for finding in findings}) == len(findings)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_real_fault_is_named_with_the_setting_to_blame(fault: Fault) -> None:
+    findings = fault.examined()
+    named = fault.named_by(findings)
+    assert named is not None, amiss(findings)
+    assert named.expected and named.found and named.where and named.fix
+
+
+def test_the_library_holds_many_faults_of_many_kinds() -> None:
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 80
+    assert len({fault.check for fault in FAULTS}) >= 50
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_gradient_checkpointing_is_no_fault(checkpointing: bool) -> None:
+    assert amiss(settings(train__gradient_checkpointing=checkpointing)(healthy()).examined()) == []
+
+
+def state_of(setup: Setup) -> dict[str, object]:
+    """Return everything about a policy and the process that an examination could leave changed."""
+    model = setup.policy.model
+    named = list(model.named_modules())
+    return {
+        "weights": tensors_digest(model.named_parameters()),
+        "modules": [(name, id(module)) for name, module in named],
+        "modes": [module.training for _, module in named],
+        "hooks": [len(module._forward_hooks) + len(module._forward_pre_hooks) for _, module in named],
+        "gradients": [(p.requires_grad, p.grad is None) for p in model.parameters()],
+        "attributes": sorted(vars(model)),
+        "config": model.config.to_dict(),
+        "checkpointing": model.is_gradient_checkpointing,
+        "python": random.getstate(),
+        "numpy": str(np.random.get_state()),
+        "torch": torch.get_rng_state().tolist(),
+        "tokenizer": (len(setup.policy.tokenizer), setup.policy.tokenizer.padding_side),
+    }
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "mlp"]])
+def test_policy_and_random_generators_are_left_as_they_were(training: bool, checkpointing: bool, targets: object) -> None:
+    setup = settings(train__gradient_checkpointing=checkpointing, train__lora__target_modules=targets)(healthy())
+    setup.policy.model.train(training)
+    setup.policy.model.model.embed_tokens.requires_grad_(False)
+    before = state_of(setup)
+    setup.examined()
+    assert state_of(setup) == before
+
+
+def test_the_same_set_up_is_told_the_same_twice() -> None:
+    setup = healthy()
+    one, other = ([f for f in setup.examined() if "forecast" not in f.check and f.check != "probe"] for _ in range(2))
+    assert one == other
+
+
+def test_a_training_is_refused_with_all_its_faults_and_their_fixes() -> None:
+    setup = settings(train__learning_rate=0.5, train__kl_probe_episodes=64)(healthy())
+    findings = setup.examined()
+    with pytest.raises(TrainingError) as caught:
+        refuse_faults(findings)
+    for told in ("2 faults", "learning rate", "KL probe", "train.kl_probe_episodes: 40", "health.preflight"):
+        assert told in str(caught.value)
+    refuse_faults([finding for finding in findings if finding.level != "fault"])
+
+
+def test_no_training_items_are_a_finding_and_no_crash() -> None:
+    setup = healthy()
+    findings = examine_without_model(setup.task, setup.task, [], setup.validation, setup.params)
+    assert ("fault", "training items", "none") in amiss(findings)
+
+
+def test_an_endless_environment_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps, original = [0], NeverEnds.step
+
+    def counted(self: NeverEnds, state: State, completion: str) -> Step:
+        steps[0] += 1
+        return original(self, state, completion)
+
+    monkeypatch.setattr(NeverEnds, "step", counted)
+    setup = replace(healthy(), task=NeverEnds())
+    findings = examine_without_model(setup.task, setup.task, setup.items, setup.validation, setup.params)
+    assert "endings" in {check for _, check, _ in amiss(findings)}
+    assert steps[0] < MOST_STEPS + 1000
+
+
+# The shipped presets
+
+
+@pytest.fixture(scope="module", params=["collider", "structured"])
+def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A fingerprinted project with the shipped data of a task."""
+    return shipped(tmp_path_factory.mktemp(request.param), request.param)
+
+
+@pytest.fixture(scope="module")
+def policy(project: Project) -> Policy:
+    """A base that speaks the task."""
+    return spoken(project)
+
+
+@pytest.mark.parametrize("preset", ["tiny", "tiny_smoke"])
+def test_a_shipped_preset_gives_no_false_alarm(project: Project, policy: Policy, preset: str) -> None:
+    findings = examined_project(with_preset(project, preset), policy)
+    # A base of so few steps may not parse well enough; that would be true.
+    assert [told for told in amiss(findings) if told[1] != "parsing"] == []
+    assert {finding.check for finding in findings} >= {"reward spread", "log-probabilities", "gradients", "time (forecast)"}
+
+
+def test_the_pretrained_preset_has_nothing_against_it_but_the_missing_gpu(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    (project.root / tool.BASE).mkdir(parents=True)
+    findings, unseen = tool.examined(with_preset(project, "pretrained"))
+    (project.root / tool.BASE).rmdir()
+    assert [(level, check) for level, check, _ in amiss(findings)] == [("fault", "base")]
+    assert "CUDA" in findings[-1].expected and "tokenizer" in unseen[0]
+
+
+def test_without_a_base_the_tool_looks_at_the_rest_and_says_what_it_did_not_see(
+    project: Project,
+) -> None:
+    findings, unseen = tool.examined(project)
+    assert amiss(findings) == [] and verdict_of(findings) != "fault"
+    assert {finding.check for finding in findings} >= {"grader", "repetition", "validation kept apart"}
+    assert "no models/base yet" in unseen[0] and "./run dvc repro base" in unseen[0]
+
+
+def test_without_a_fingerprint_the_settings_are_looked_at_all_the_same(tmp_path: Path) -> None:
+    wrong = settings(train__learning_rate=0.5)(healthy()).params
+    findings, unseen = tool.examined(Project(tmp_path, wrong))
+    assert [check for _, check, _ in amiss(findings)] == ["learning rate", "data"]
+    assert "data" in unseen[0]
+
+
+def test_the_tool_prints_what_is_amiss_and_exits_with_1(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(tool, "say", said.append)
+    monkeypatch.setattr(tool, "say_table", lambda columns, rows: said.extend(" ".join(row) for row in rows))
+    monkeypatch.setattr(tool.Project, "open", lambda root: project)
+    other = with_policy(words=["x", "y"])(healthy()).policy
+    for part in (other.model, other.tokenizer):
+        part.save_pretrained(project.root / tool.BASE)
+    assert tool.run(project.root) == 1
+    shutil.rmtree(project.root / tool.BASE)
+    told = "\n".join(said)
+    assert "FAULT vocabulary: tokenizer.json of the base: expected" in told and "Fix: ./run dvc repro base" in told
+    assert "checks are well" in told and "a training could not work so" in told
+
+
+def test_the_tool_exits_with_0_where_nothing_is_at_fault(
+    project: Project, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(tool, "say", said.append)
+    monkeypatch.setattr(tool.Project, "open", lambda root: project)
+    for part in (policy.model, policy.tokenizer):
+        part.save_pretrained(project.root / tool.BASE)
+    assert tool.run(project.root) == 0
+    shutil.rmtree(project.root / tool.BASE)
+    assert any(line.startswith("time (forecast): about") for line in said)

@@ -1,0 +1,224 @@
+"""Episodes that the environment loses teach nothing and spoil nothing: what is learned from is exactly what was played."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from assay.config.settings import Params
+from assay.errors import EnvironmentLost, TrainingStopped
+from assay.evaluation.rollout import Lost
+from assay.seeds import derive_seed
+from assay.training.adapter import attach_adapter
+from assay.training.digests import tensors_digest, trainable
+from assay.training.recipe import item_order
+from assay.training.rollouts import GroupRollouts
+from assay.training.trainer import Trainer
+from tests.evaluation.failing_environment import Call, Failing
+from tests.training.crash_harness import ITEMS, Left, differences, policy, settings, training
+from tests.training.toy_task import Letters
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+
+TRIES = 3  # health.retries is 2
+GROUP = 4
+EPSILON = 1e-4  # TRL adds it to the deviation
+
+
+class Crash(BaseException):
+    """The end of the process."""
+
+
+class Crashing(Failing):
+    """Fails as told, and takes the process with it at one call."""
+
+    def __init__(self, failures: Mapping[Call, int], at: Call) -> None:
+        super().__init__(Letters(), failures)
+        self._at = at
+
+    def _fail(self, call: Call) -> None:
+        if call == self._at:
+            raise Crash
+        super()._fail(call)
+
+
+class Everywhere(dict[Call, int]):
+    """Every call fails once or twice before it succeeds."""
+
+    def get(self, call: Call, default: Any = None) -> int:
+        return 1 + derive_seed("failures", *call) % 2
+
+
+def met(params: Params, step: int, place: int = 0) -> tuple[str, int]:
+    """Return item and world seed of a group: the place-th one of a training step."""
+    per_step = params.train.items_per_step
+    item = item_order(ITEMS, params.train.steps * per_step, params.seed)[(step - 1) * per_step + place]
+    return item.id, derive_seed("world", "train", params.seed, step, item.id)
+
+
+def losing(params: Params, *lost: tuple[int, int, int], call: str = "step 0") -> dict[Call, int]:
+    """Return failures with which the first n members of groups are lost, for (step, place of the group, n)."""
+    return {(call, *met(params, step, place)): TRIES * n for step, place, n in lost}
+
+
+def rows(left: Left) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(left["ledger train_log"])
+    return found
+
+
+def trained(root: Path, params: Params, failures: Mapping[Call, int]) -> Left:
+    """Train in an environment that fails as told, and return all that is left."""
+    task: Any = Failing(Letters(), failures)
+    return training(root, params, task)
+
+
+class Seen:
+    """What the trainer was given and made of it in its first step."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.played: list[Any] = []
+        self.scored: dict[str, torch.Tensor] = {}
+        self.gradients: dict[str, torch.Tensor] = {}
+        play, score, clip = GroupRollouts.__call__, Trainer._generate_and_score_completions, Trainer._clip_grad_norm
+
+        def called(rollouts: GroupRollouts, *given: Any) -> Any:
+            fields = play(rollouts, *given)
+            self.played = self.played or list(rollouts.latest)
+            return fields
+
+        def scored(trainer: Trainer, inputs: Any) -> Any:
+            found = score(trainer, inputs)
+            self.scored = self.scored or {name: torch.as_tensor(value).clone() for name, value in found.items()}
+            return found
+
+        def clipped(trainer: Trainer, model: Any) -> Any:
+            named = [(name, p.grad.clone()) for name, p in trainer.model.named_parameters() if p.grad is not None]
+            self.gradients = self.gradients or dict(named)
+            return clip(trainer, model)
+
+        monkeypatch.setattr(GroupRollouts, "__call__", called)
+        monkeypatch.setattr(Trainer, "_generate_and_score_completions", scored)
+        monkeypatch.setattr(Trainer, "_clip_grad_norm", clipped)
+
+
+def by_hand(seen: Seen, params: Params) -> tuple[list[float], dict[str, torch.Tensor]]:
+    """Return advantages of all members, and the gradients of the episodes that were played out, as if no other were."""
+    advantages: list[float] = []
+    for start in range(0, len(seen.played), GROUP):
+        group = seen.played[start : start + GROUP]
+        rewards = torch.tensor([each.episode.reward for each in group if not isinstance(each, Lost)])
+        spread = rewards.std() if len(rewards) > 1 else torch.tensor(0.0)
+        advantages += [
+            0.0 if isinstance(each, Lost) else float((each.episode.reward - rewards.mean()) / (spread + EPSILON))
+            for each in group
+        ]
+    model = attach_adapter(policy(), params).model
+    loss, tokens = torch.tensor(0.0), 0
+    for each, advantage in zip(seen.played, advantages, strict=True):
+        if isinstance(each, Lost):
+            continue
+        ids = torch.tensor([each.prompt_ids + each.completion_ids])
+        logits = model(ids).logits[0, len(each.prompt_ids) - 1 : -1]
+        chosen = logits.log_softmax(-1).gather(-1, torch.tensor(each.completion_ids)[:, None])[:, 0]
+        mask = torch.tensor(each.mask)
+        loss, tokens = loss - advantage * (chosen * mask).sum(), tokens + int(mask.sum())
+    (loss / tokens).backward()
+    return advantages, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("call", ["step 0", "judge"])
+@pytest.mark.parametrize("lost", [(1, 0), (2, 1), (3, 0), (4, 0)], ids=lambda n: f"{n[0]} and {n[1]} of {GROUP} lost")
+def test_a_group_teaches_what_it_would_without_its_lost_members(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: tuple[int, int], call: str
+) -> None:
+    plain: dict[str, Any] = {"lora": {"r": 4, "alpha": 8, "dropout": 0.0, "target_modules": "all-linear"}}
+    # One micro-batch: what TRL scored is then the whole step, in the order in which it was played.
+    plain |= {"beta": 0.0, "lr_scheduler": "constant", "warmup_steps": 0, "micro_batch_size": 2 * GROUP}
+    params = settings(1, train=plain, health={"max_lost_share": 1.0})
+    failures = losing(params, (1, 0, lost[0]), (1, 1, lost[1]), call=call)
+    seen = Seen(monkeypatch)
+    trained(tmp_path, params, failures)
+    gone = [isinstance(each, Lost) for each in seen.played]
+    assert gone == [place % GROUP < lost[place // GROUP] for place in range(2 * GROUP)]
+    advantages, gradients = by_hand(seen, params)
+    assert seen.scored["advantages"].tolist() == pytest.approx(advantages, abs=1e-5)
+    assert any(advantages) and not seen.scored["advantages"][gone].any()
+    counting = seen.scored["tool_mask"] * seen.scored["completion_mask"]
+    assert not counting[gone].any() and counting[[not each for each in gone]].any(dim=1).all()
+    tokens = sum(sum(each.mask) for each in seen.played if not isinstance(each, Lost))
+    assert int(seen.scored["num_items_in_batch"]) == tokens
+    assert set(seen.gradients) == set(gradients)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(seen.gradients[name], gradient, rtol=1e-4, atol=1e-6)
+    assert any(gradient.any() for gradient in gradients.values())
+
+
+def test_a_step_of_which_nothing_is_left_moves_nothing_and_the_next_one_does(tmp_path: Path) -> None:
+    params = settings(2, health={"max_lost_share": 1.0}, train={"beta": 0.0, "lr_scheduler": "constant", "warmup_steps": 0})
+    left = trained(tmp_path, params, losing(params, (1, 0, GROUP), (1, 1, GROUP)))
+    first, second = rows(left)
+    assert (first["lost"], first["reward"], first["grad_norm"]) == (2 * GROUP, None, 0.0)
+    assert second["lost"] == 0 and second["grad_norm"] > 0.0
+    untouched = tensors_digest(trainable(attach_adapter(policy(), params).model))
+    assert first["digests"]["weights"] == untouched != second["digests"]["weights"]
+
+
+def test_what_was_lost_and_what_was_tried_again_is_in_the_log_of_each_step(tmp_path: Path) -> None:
+    params = settings(3)
+    failures = losing(params, (1, 0, 1), (1, 1, 2)) | {("judge", *met(params, 2)): 2, ("start", *met(params, 2, 1)): 1}
+    left = trained(tmp_path, params, failures)
+    again = TRIES - 1
+    assert [(row["lost"], row["retries"]) for row in rows(left)] == [(3, 3 * again), (0, 3), (0, 0)]
+    components = json.loads(left["ledger reward_components"])
+    assert [row["n"] for row in components] == [2 * GROUP - 3, 2 * GROUP, 2 * GROUP]
+
+
+def test_more_losses_than_allowed_stop_the_training_and_name_item_and_reason(tmp_path: Path) -> None:
+    params = settings(3, health={"max_lost_share": 0.25})
+    within = losing(params, (2, 0, 2))
+    trained(tmp_path / "within", params, within)
+    with pytest.raises(TrainingStopped, match="3 of 8") as stop:
+        trained(tmp_path / "beyond", params, losing(params, (2, 0, 3)))
+    assert stop.value.exit_code == 4
+    assert stop.value.where == f"step 2, item {met(params, 2)[0]}"
+    assert "Timeout: no answer to step 0 after 30 s" in stop.value.found and "long trace" not in stop.value.found
+    assert "health.max_lost_share" in stop.value.fix
+    # The environment is well again: the training goes on, and ends as one that nothing had happened to.
+    healed = training(tmp_path / "beyond", params, Letters())
+    assert not differences(training(tmp_path / "clean", params, Letters()), healed)
+
+
+def test_failures_that_a_retry_cures_change_no_bit_of_the_training(tmp_path: Path) -> None:
+    params = settings(4)
+    clean = training(tmp_path / "clean", params, Letters())
+    cured = trained(tmp_path / "cured", params, Everywhere())
+    assert all(row["retries"] > 0 and row["lost"] == 0 for row in rows(cured))
+    assert differences(clean, cured) == ["ledger train_log", "train_log.jsonl"]
+    assert [row | {"retries": 0} for row in rows(cured)] == rows(clean)
+    assert len({row["digests"]["weights"] for row in rows(clean)}) == 4
+
+
+def test_a_training_with_lost_episodes_goes_on_after_a_crash_as_if_there_had_been_none(tmp_path: Path) -> None:
+    params = settings(6)
+    failures = losing(params, (1, 0, 1), (2, 1, 2), (4, 0, 3), (5, 1, 1)) | {("judge", *met(params, 6)): 1}
+    whole = trained(tmp_path / "whole", params, failures)
+    assert [row["lost"] for row in rows(whole)] == [1, 2, 0, 3, 1, 0]
+    for step in (4, 6):  # saved every second step: what was lost in step 4 is played, lost and counted once more
+        crashing: Any = Crashing(failures, ("judge", *met(params, step, 1)))
+        with pytest.raises(Crash):
+            training(tmp_path / "crashed", params, crashing)
+    resumed = trained(tmp_path / "crashed", params, failures)
+    assert not differences(whole, resumed)
+
+
+def test_a_validation_with_a_lost_episode_ends_the_training_instead_of_being_shown_without_it(tmp_path: Path) -> None:
+    params = settings(2)
+    item_id = ITEMS[0].id
+    failures = {("judge", item_id, derive_seed("world", "validation", params.validation.seed, item_id)): TRIES}
+    with pytest.raises(EnvironmentLost, match=item_id):
+        trained(tmp_path, params, failures)
