@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from assay.config.reading import parse_params
 from assay.errors import ConfigError
@@ -76,6 +77,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """The same trainings in one process, without dropout: it draws from a generator of each process."""
+    torch.set_num_threads(1)  # as in the workers: another number rounds differently
     folder, one = tmp_path_factory.mktemp("alone"), settings(1, dropout=0.0)
     lost = failing([(2, 2), (4, 3)], RETRIES + 1)
     return {"plain": training(folder / "plain", one), "environment": training(folder / "environment", one, lost)}
