@@ -5,7 +5,8 @@ The collider's recipe is trained on models/base for STEPS steps, many times: wit
 and outlasts the retries; so a longer episode is more likely to be lost, as in real life. The hazard of a call is what loses
 the given share of the episodes that the clean trainings played. `start` does not fail, because a group shares it: that
 would be a whole group less, and nothing to compare. Validation plays in an environment that works, in every arm (a
-validation with a lost episode would end the training), and so does the probe that the KL is measured on.
+validation with a lost episode would measure nothing), and so does the probe that the KL is measured on. Nobody waits
+between two calls: no such failure would pass by waiting.
 
 * masked: what assay does. The episode has no reward, stays out of its group's mean and deviation, and none of its tokens
   counts.
@@ -79,6 +80,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from assay.config.settings import Params
 from assay.errors import EnvironmentFailure, TrainingStopped
+from assay.evaluation import rows
 from assay.evaluation.suite import Suite
 from assay.evidence.figures import GREY, legend, look, new_figure, render, styled
 from assay.evidence.wording import counted, signed
@@ -500,6 +502,7 @@ def prepared() -> Bench:
 
 def main() -> None:
     """Train all arms, one after the other, and write the result after each."""
+    rows.pause = lambda seconds: None
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--go-on", action="store_true", help="keep the runs of failures.json, make those that are missing")
     parser.add_argument("--draw", action="store_true", help="draw and tell what failures.json holds")

@@ -1,10 +1,11 @@
 """Does the default recipe work on every seed? Train on several training seeds, build several bases, show all of them.
 
-    ./run python benchmarks/seeds.py --task collider --training 0 1 2 3 4 --bases 0 1 2 3 4
+    ./run python benchmarks/seeds.py --task collider --training 0 1 2 3 4 5 --bases 0 1 2 3 4
 
 Each run happens in a copy of this project, through the same stages and the same `dvc repro`; base and measurement before
-are shared by all training seeds of a task, because none of their settings differ. Writes seeds_<task>.json and .md into
-benchmarks/results/.
+are shared by all training seeds of a task, because none of their settings differ. `assay compare` closes the table with
+what the seeds show together; with five of them only the one-sided question can be asked. Writes seeds_<task>.json and .md
+into benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -44,12 +45,16 @@ def result(project: Path, name: str) -> Any:
     return json.loads((project / "evidence/results" / name).read_text(encoding="utf-8"))
 
 
-def train(task: str, measured: Path, seed: int) -> dict[str, Any]:
-    """Return what one training seed showed on the held-out suite."""
+def train(task: str, measured: Path, kept: Path, seed: int) -> dict[str, Any]:
+    """Return what one training seed showed on the held-out suite; keep what a comparison of seeds reads."""
     with tempfile.TemporaryDirectory(prefix="assay-seed-") as folder:
         project = copied(Path(folder), measured)
         run(project, "assay", "config", "use", f"task={task}", f"seed={seed}")
         run(project, "dvc", "repro", "-q", "render_evidence")
+        for name in ("evidence/results", "params.yaml", "dvc.lock"):
+            target = kept / f"seed-{seed}" / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (shutil.copytree if (project / name).is_dir() else shutil.copy)(project / name, target)
         claim, greedy = result(project, "claim.json"), result(project, "post_eval_greedy.json")
         before_greedy, after = result(project, "pre_eval_greedy.json"), result(project, "post_eval.json")
         reward, score = after["measures"]["mean_reward"]["value"], result(project, "metrics.json")["normalised_score"]
@@ -60,7 +65,7 @@ def train(task: str, measured: Path, seed: int) -> dict[str, Any]:
             "before": claim["before"], "after": claim["after"], "difference": claim["difference"], "p": claim["p"],
             "greedy_before": before_greedy["measures"]["success_rate"], "greedy_after": greedy["measures"]["success_rate"],
             "mean_reward_after": reward, "normalised_score": score,
-            "parsed_rate_after": after["measures"]["parsed_rate"]["value"],
+            "parsed_rate_after": after["measures"]["parsed_rate"]["value"], "random_reward": claim["random_reward"],
         }  # fmt: skip
 
 
@@ -86,16 +91,31 @@ def points(interval: dict[str, Any]) -> str:
     return f"{100 * interval['value']:.1f} ({100 * interval['low']:.1f} to {100 * interval['high']:.1f})"
 
 
-def table(trained: list[dict[str, Any]], bases: list[dict[str, Any]]) -> str:
-    """Return both tables as Markdown."""
-    lines = ["| training seed | step | before, % | after, % | difference, points | p | greedy, % | score | verdict |"]
-    lines += ["|---|---|---|---|---|---|---|---|---|"]
+def together(kept: Path, seeds: list[int]) -> dict[str, Any]:
+    """Return what `assay compare` says of all training seeds as one recipe."""
+    sides = ["--one-sided"] if len(seeds) == 5 else []  # five seeds cannot say more
+    run(kept, "assay", "compare", *sides, "--out", "compared", *(f"seed-{seed}" for seed in seeds))
+    found: dict[str, Any] = json.loads((kept / "compared/compare.json").read_text(encoding="utf-8"))
+    (recipe,) = found["recipes"]
+    return recipe
+
+
+def table(trained: list[dict[str, Any]], bases: list[dict[str, Any]], recipe: dict[str, Any] | None) -> str:
+    """Return both tables as Markdown, and between them what the training seeds show together."""
+    heads = ("training seed", "step", "before, %", "after, %", "difference, points", "p", "greedy, %", "score", "verdict")
+    heads = (*heads, "random rewards, points")
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for row in trained:
+        control = row["random_reward"]
+        paid = "not run" if control is None else f"{points(control['difference'])}: {control['verdict']}"
         greedy = f"{100 * row['greedy_before']['value']:.1f} → {100 * row['greedy_after']['value']:.1f}"
         lines.append(
             f"| {row['training_seed']} | {row['chosen_step']} | {points(row['before'])} | {points(row['after'])} | "
-            f"{points(row['difference'])} | {row['p']:.2g} | {greedy} | {row['normalised_score']:.3f} | {row['verdict']} |"
+            f"{points(row['difference'])} | {row['p']:.2g} | {greedy} | {row['normalised_score']:.3f} | {row['verdict']} | "
+            f"{paid} |"
         )
+    if recipe is not None:
+        lines += ["", f"All training seeds together: **{recipe['verdict']}.** {recipe['sentence']}"]
     lines += ["", "| base seed | passed | reads off | parses | success |", "|---|---|---|---|---|"]
     for row in bases:
         if row["passed"]:
@@ -112,7 +132,7 @@ def main() -> None:
     """Run all seeds, two at a time."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", default="collider")
-    parser.add_argument("--training", type=int, nargs="*", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--training", type=int, nargs="*", default=[0, 1, 2, 3, 4, 5])
     parser.add_argument("--bases", type=int, nargs="*", default=[0, 1, 2, 3, 4])
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="assay-measured-") as folder, ThreadPoolExecutor(2) as pool:
@@ -120,12 +140,14 @@ def main() -> None:
         measured = copied(Path(folder), ROOT)
         run(measured, "assay", "config", "use", f"task={chosen.task}")
         run(measured, "dvc", "repro", "-q", "pre_eval")
-        trained = list(pool.map(partial(train, chosen.task, measured), chosen.training))
+        kept = Path(folder) / "kept"
+        trained = list(pool.map(partial(train, chosen.task, measured, kept), chosen.training))
+        recipe = together(kept, chosen.training) if chosen.training else None
         bases = list(pool.map(partial(build, chosen.task, measured), chosen.bases))
     out = ROOT / "benchmarks/results"
-    record = {"task": chosen.task, "training_seeds": trained, "base_seeds": bases}
+    record = {"task": chosen.task, "training_seeds": trained, "base_seeds": bases, "recipe": recipe}
     (out / f"seeds_{chosen.task}.json").write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    (out / f"seeds_{chosen.task}.md").write_text(table(trained, bases), encoding="utf-8")
+    (out / f"seeds_{chosen.task}.md").write_text(table(trained, bases, recipe), encoding="utf-8")
 
 
 if __name__ == "__main__":

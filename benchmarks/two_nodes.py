@@ -67,6 +67,7 @@ def prepared(folder: Path) -> Path:
     run(project, "config", "use", "grpo=tiny_smoke", "task=collider", "seed=0")
     run(project, "fingerprint")
     run(project, "base")
+    run(project, "pre-eval")
     return project
 
 

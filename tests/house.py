@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
-STAGES = ("fingerprint", "base", "pre_eval", "train", "post_eval", "render_evidence", "package")
+STAGES = ("fingerprint", "base", "pre_eval", "train", "control", "post_eval", "render_evidence", "package")
 
 
 def modules() -> list[Path]:

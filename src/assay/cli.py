@@ -12,14 +12,14 @@ from typing import Annotated, Any
 import typer
 
 from assay.console import complain, say
-from assay.errors import AssayError, EnvironmentFailure
+from assay.errors import AssayError, EnvironmentFailure, Interrupted, TrainingStopped
 from assay.parent import end_with_parent
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 config_app = typer.Typer(no_args_is_help=True, help="Choose and check presets.")
 app.add_typer(config_app, name="config")
 
-STAGES = ("fingerprint", "base", "pre_eval", "train", "post_eval", "render_evidence", "package")
+STAGES = ("fingerprint", "base", "pre_eval", "train", "control", "post_eval", "render_evidence", "package")
 
 
 def _run_stage(name: str, **options: Any) -> None:
@@ -29,7 +29,18 @@ def _run_stage(name: str, **options: Any) -> None:
     end_with_parent()
     root = Path.cwd()
     check_unless_experiment(root)
-    importlib.import_module(f"assay.stages.{name}").run(Project.open(root), **options)
+    project = Project.open(root)
+    if name in ("train", "control"):
+        _become_several(name, project.params, **options)
+    importlib.import_module(f"assay.stages.{name}").run(project, **options)
+
+
+def _become_several(stage: str, params: Any, resume_from: Path | None = None) -> None:
+    """Start all processes of a training where there are several, before one imports what each of them will."""
+    from assay.training.launching import launch, must_launch
+
+    if must_launch(params.distributed) and (stage == "train" or "random_reward" in params.claim.controls):
+        launch(params.distributed, [stage, *([] if resume_from is None else ["--resume-from", str(resume_from)])])
 
 
 @app.command()
@@ -61,6 +72,12 @@ def train(
 
 
 @app.command()
+def control() -> None:
+    """Train for random rewards and play the held-out suite with that policy, where claim.controls asks for it."""
+    _run_stage("control")
+
+
+@app.command()
 def post_eval() -> None:
     """Play the held-out suite with the trained policy."""
     _run_stage("post_eval")
@@ -83,16 +100,18 @@ def verdict() -> None:
     """Say the verdict of the last run again with its warnings, what it was about, and where the report is."""
     from assay.dataset.fingerprint import Fingerprint
     from assay.evidence.claim import Claim
+    from assay.stages.claim_inputs import opened_said
     from assay.stages.project import RESULTS, Project
     from assay.storage.json import read_record
 
+    project = Project.open(Path.cwd())
     claim = read_record(Path(RESULTS) / "claim.json", Claim, fix="./run repro")
     task = read_record(Path(RESULTS) / "fingerprint.json", Fingerprint, fix="./run repro").task
-    asked = Project.open(Path.cwd()).params.task.name
+    asked = project.params.task.name
     if asked != task:
         complain(f"params.yaml asks for task {asked}; the last run was of {task}. Fix: ./run repro")
     say(f"{task}: {claim.verdict}: {claim.sentence}")
-    for warning in claim.warnings:
+    for warning in (*claim.warnings, *filter(None, [opened_said(project, claim)])):
         say(f"warning: {warning}")
     say(f"report: {RESULTS}/report.html")
 
@@ -105,6 +124,30 @@ def health(
     from assay.tools import health as tool
 
     raise typer.Exit(tool.run(Path.cwd(), file))
+
+
+@app.command()
+def watch(
+    path: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A project, its evidence folder, or a run of .scratch/train.")
+    ] = Path(),
+    once: Annotated[bool, typer.Option("--once", help="Print where it stands and end, as without a terminal.")] = False,
+) -> None:
+    """Show how a training goes, again every second: step, reward, validation, alarms, time left. Ctrl-C leaves, with code 0."""
+    from assay.tools import watch as tool
+
+    tool.run(path, once=once)
+
+
+@app.command()
+def serve(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8765,
+    folder: Annotated[Path, typer.Option(help="What to serve.")] = Path("evidence"),
+) -> None:
+    """Serve the evidence folder and its live page to this machine, read-only. Ctrl-C ends it, with code 0."""
+    from assay.tools import serve as tool
+
+    tool.run(folder, port)
 
 
 @app.command()
@@ -124,6 +167,26 @@ def diff_runs(
     from assay.tools import diff_runs as tool
 
     raise typer.Exit(tool.run(a, b))
+
+
+@app.command()
+def compare(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN]...",
+            help="Folders, DVC experiments, git revisions; if none, all experiments of this commit and the workspace.",
+        ),
+    ] = None,
+    one_sided: Annotated[
+        bool, typer.Option("--one-sided", help="Ask only whether it improves: 5 seeds are enough; two-sided needs 6.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write record, table, text and figures there.")] = None,
+) -> None:
+    """Say whether a recipe improves, from trainings with several seeds; and which of several recipes is better."""
+    from assay.tools import compare as tool
+
+    tool.run(Path.cwd(), runs or [], one_sided=one_sided, out=out)
 
 
 @app.command()
@@ -264,7 +327,9 @@ def main() -> None:
     try:
         app()
     except AssayError as error:
-        complain(f"assay: {error}")
+        # What all processes of a training raise, one of them says.
+        if os.environ.get("RANK", "0") == "0" or not isinstance(error, Interrupted | TrainingStopped):
+            complain(f"assay: {error}")
         raise SystemExit(error.exit_code) from None
     except EnvironmentFailure as error:
         complain(f"assay: the environment failed: {type(error).__name__}: {error}")

@@ -89,7 +89,7 @@ class TrainAlarm(Record):
 
 HealthRule = Literal[
     "non_finite", "reward_vs_validation", "reward_vs_success", "part_share", "zero_variance", "entropy", "kl", "truncated",
-    "length", "parsed", "top_share", "clip", "grad_norm", "infrastructure",
+    "length", "parsed", "distinct", "top_share", "clip", "grad_norm", "infrastructure",
 ]  # fmt: skip
 HealthLevel = Literal["GREEN", "AMBER", "RED"]
 HEALTH_RULES: tuple[HealthRule, ...] = get_args(HealthRule)
@@ -159,6 +159,17 @@ class TrainFacts(Record):
     chain: str = Field(description="digest over prompts, completions, rewards, gradients and weights of every step")
     alarms: tuple[TrainAlarm, ...] = Field(description="in the order in which they first rang")
     health: HealthSummary
+
+
+class ControlFacts(Record):
+    """The control training for random rewards; null where none was asked for."""
+
+    asked: bool
+    seed: int | None = Field(default=None, ge=0)
+    steps: int | None = Field(default=None, ge=1)
+    chosen_step: int | None = Field(default=None, ge=0)
+    chain: str | None = Field(default=None, description="as in the facts of the training proper")
+    health: HealthSummary | None = None
 
 
 class Interval(Record):

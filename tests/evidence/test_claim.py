@@ -165,7 +165,7 @@ def test_a_control_that_finds_a_difference_blocks_the_claim(before: list[Episode
 
 
 def test_a_control_on_the_same_draws_is_not_a_control(before: list[Episode]) -> None:
-    settings = {"measure": "success_rate", "draws": 4, "alpha": 0.05, "rng": rng(0)}
+    settings = {"measure": "success_rate", "draws": 4, "rng": rng(0)}
     assert aa_control(before, before, **settings).verdict == "NOT RUN"
 
 

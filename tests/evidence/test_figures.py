@@ -138,7 +138,7 @@ def test_a_training_in_which_all_is_zero_keeps_its_panels_and_gives_no_warning(s
     text = words(figure)  # warnings are errors
     for name in (*PARTS, *FLAGS, "cumulative", "success", "parsed"):
         assert name in text
-    assert [axes.get_position().width > 0.15 and axes.get_position().height > 0.4 for axes in figure.axes[:2]] == [True, True]
+    assert [axes.get_position().width > 0.15 and axes.get_position().height > 0.2 for axes in figure.axes[:2]] == [True, True]
     assert all(list(axes.get_lines()[0].get_ydata()) == [0.0] * steps for axes in figure.axes[:2])
 
 

@@ -1,152 +1,197 @@
-"""The page is one offline file: verdict first, nothing from the network, no text that acts."""
+"""The page is one offline file: verdict first, every number with its table, nothing from elsewhere."""
 
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
+from itertools import pairwise
 
 import pandas as pd
 
 from assay.evidence.claim import Claim
-from assay.evidence.comparison_figures import before_after_summary, reward_distribution
-from assay.evidence.differences import deltas
-from assay.evidence.figures import render
+from assay.evidence.page.compared import item_by_item
+from assay.evidence.page.elements import few_rows
+from assay.evidence.page.episodes import pairs_that_fit
+from assay.evidence.page.script import SCRIPT
 from assay.evidence.report import report_html
-from assay.evidence.trajectories import Pair, choose_pairs
+from assay.evidence.trajectories import KINDS, Pair, choose_pairs
 from assay.records import Episode
 from assay.seeds import rng
-from conftest import make_claim, make_report
-from synthetic_episodes import episode
+from conftest import make_claim, make_plan
+from made_pages import FACTS, Tags, figures, hostile_pair, made_page, plain_claim
+from synthetic_episodes import arm, episode
 
-HOSTILE = "</pre><script>alert(1)</script><!-- \u202e\u2028 <img src=http://evil.test onerror=x>"
-
-
-class Tags(HTMLParser):
-    """Collects tags and attributes, and checks that they nest."""
-
-    VOID = ("meta", "br", "img", "link")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[str] = []
-        self.open: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
-        self.attributes += attrs
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
-        self.attributes += attrs
+ORDER = (
+    "Verdict and scope", "Integrity", "Before and after", "Controls and baselines", "Training", "Episodes", "Data", "Limits",
+    "Verify",
+)  # fmt: skip
 
 
-def page(claim: Claim, before: list[Episode], after: list[Episode], pairs: list[Pair], *cells: str) -> str:
-    """Return a page with two figures, a table and pairs."""
-    first, second = make_report(before), make_report(after)
-    gaps = deltas(before, after, list(first.measures), 0)
-    figures = {
-        "summary": (render(before_after_summary(claim, first, second, gaps))["svg"], "before and after"),
-        "rewards": (render(reward_distribution(before, after))["svg"], "rewards"),
-    }
-    return report_html(
-        claim,
-        title="assay <test>",
-        digests={"dataset": "d" * 64},
-        figures=figures,
-        tables={"a table": pd.DataFrame({"x": ["<b>", None, *cells]})},
-        run=pd.DataFrame({"what": ["task"], "value": ["<collider>"]}),
-        pairs=pairs,
-        prompts={"item-000": HOSTILE + "x" * 9000},
-        truths={"item-000": f"right {HOSTILE}"},
-    )
+def words(text: str) -> str:
+    """Return what stands on the page, without tags."""
+    return re.sub(r"\s+", " ", re.sub(r"<(style|script)>.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL))
 
 
-def test_the_page_starts_with_the_verdict(before: list[Episode], after: list[Episode], claim: Claim) -> None:
-    text = page(claim, before, after, choose_pairs(before, after, rng(0)))
-    order = ("IMPROVED", "<h2>What was run", "&lt;collider&gt;", "<h2>Integrity", "<h2>Before and after", "<h2>Controls")
-    places = [text.index(word) for word in order]
+def top(text: str) -> str:
+    """Return the words of the first section."""
+    return words(text.split('<section id="verdict"')[1].split(">", 1)[1].split("</section>")[0])
+
+
+def test_the_sections_stand_in_the_order_of_reading_and_the_links_find_them() -> None:
+    text = made_page("plain", claim=plain_claim())
+    assert tuple(re.findall(r"<h2[^>]*>([^<]*)</h2>", text)) == ORDER
+    targets = re.findall(r'<li><a href="#(\w+)">', text)
+    assert [f'<section id="{name}"' in text for name in targets] == [True] * len(ORDER)
+
+
+def test_the_verdict_comes_first_with_sentence_numbers_and_scope(claim: Claim) -> None:
+    text = top(report_html(claim, title="t", digests={}))
+    places = [text.index(word) for word in ("▲ IMPROVED", "held-out success rose", "success before, %", "[", "checkpoint rule")]
     assert places == sorted(places)
-    assert "assay &lt;test&gt;" in text and claim.plan_digest in text and "missing" in text
+    assert "20 scenarios, 40 items, K = 4" in text and "highest validation success" in text
 
 
-def test_the_page_nests_and_loads_nothing(before: list[Episode], after: list[Episode], claim: Claim) -> None:
-    text, tags = page(claim, before, after, choose_pairs(before, after, rng(0))), Tags()
-    tags.feed(text)
-    assert tags.open == []
-    assert not {"script", "img", "link", "iframe", "object"} & set(tags.seen)
-    assert "default-src 'none'" in text and "prefers-color-scheme" in text
+def test_headings_go_down_one_level_at_a_time_and_every_table_head_has_a_scope() -> None:
+    tags = Tags(made_page("plain"))
+    levels = [int(tag[1]) for tag, *_ in tags.seen if re.fullmatch(r"h\d", tag)]
+    assert levels[0] == 1 and all(b - a <= 1 or (a, b) == (2, 4) for a, b in pairwise(levels))
+    assert all(names == ["scope"] for tag, *names in tags.seen if tag == "th")
+    assert all("role" in names and "aria-label" in names for tag, *names in tags.seen if tag == "svg")
+
+
+def test_the_page_loads_nothing_and_runs_only_its_own_script() -> None:
+    text = made_page("plain")
+    tags = Tags(text)
+    assert tags.open == [] and text.count("<script>") == 1 and SCRIPT in text
+    assert not {"img", "link", "iframe", "object", "image", "comment"} & {tag for tag, *_ in tags.seen}
     for name, value in tags.attributes:
-        assert not name.startswith("on")
-        if name in ("href", "xlink:href", "src"):
-            assert value is not None and value.startswith("#")
+        assert not name.startswith("on") and name not in ("style", "src")
+        assert name != "href" or str(value).startswith("#")
+        assert name != "tabindex" or value in ("0", "-1")
 
 
-def test_ids_are_unique_and_references_resolve(before: list[Episode], after: list[Episode], claim: Claim) -> None:
-    tags = Tags()
-    tags.feed(page(claim, before, after, []))
+def test_ids_are_unique_and_references_resolve() -> None:
+    tags = Tags(made_page("plain"))
     ids = [value for name, value in tags.attributes if name == "id"]
     assert len(ids) == len(set(ids))
     for name, value in tags.attributes:
         for target in re.findall(r"url\(#([^)]+)\)", value or ""):
             assert target in ids
-        if name == "xlink:href" and value:
-            assert value[1:] in ids
+        if name in ("href", "aria-labelledby") and value:
+            assert value.removeprefix("#") in ids
 
 
-def test_hostile_text_does_nothing(before: list[Episode], after: list[Episode], claim: Claim) -> None:
-    bad = episode(0, 0, success=False, completion=HOSTILE)
-    text, tags = page(claim, before, after, [Pair("random", bad, bad)]), Tags()
-    tags.feed(text)
-    assert "script" not in tags.seen and "img" not in tags.seen
-    assert "\u202e" not in text and "\u2028" not in text and "<!--" not in text.split("<h2>Episodes")[1]
+def test_behind_every_figure_stands_its_table_and_where_all_of_it_is() -> None:
+    text = made_page("plain", compared=figures(), training_figures=[])
+    assert text.count("<figure>") == 2 == text.count("The numbers of this figure")
+    assert text.count("Every 4th of 200 rows, and the last; all of them: log.csv.</caption>") == 2
 
 
-def test_prompt_and_truth_stand_above_the_answers_of_their_item(
+def test_few_rows_keeps_short_tables_whole_and_the_last_row_of_long_ones() -> None:
+    short, said = few_rows(pd.DataFrame({"a": range(12)}), "f.csv")
+    assert len(short) == 12 and said == "12 rows; source: f.csv."
+    long, said = few_rows(pd.DataFrame({name: range(2001) for name in "abcdefghij"}), "f.csv")
+    assert len(long) <= 43 and long["a"].iloc[-1] == 2000 and "of 2001 rows" in said
+
+
+def test_items_are_counted_by_successes_before_and_after(before: list[Episode], after: list[Episode]) -> None:
+    frame = item_by_item(before, after, 4)
+    assert frame.drop(columns="items with").to_numpy().sum() == 40
+    two = [episode(0, draw, success=draw < 1) for draw in range(2)], [episode(0, draw, success=True) for draw in range(2)]
+    assert item_by_item(*two, 2).to_numpy().tolist()[1] == ["1 of 2 before", 0, 0, 1]
+
+
+def test_a_claim_that_is_not_evaluable_carries_no_number_at_the_top(before: list[Episode], after: list[Episode]) -> None:
+    barred = make_claim(before, after, blockers=["the plan of the claim was changed after training"])
+    text = report_html(barred, title="t", digests={}, arms=(before, after))
+    headline = re.findall(r'<p class="(?:verdict bad|lead)">(.*?)</p>', text)
+    assert len(headline) == 2 and not re.search(r"\d", words("".join(headline)))
+    assert "✕ NOT EVALUABLE" in top(text) and '<dl class="facts">' not in text
+    assert "They support no claim" in words(text)
+    unpaired = make_claim(before, after, after_suite="x" * 64)
+    text = report_html(unpaired, title="t", digests={})
+    assert "The arms could not be compared" in words(text) and "Controls" not in text
+
+
+def test_every_verdict_has_a_sign_beside_its_colour(before: list[Episode], after: list[Episode]) -> None:
+    equal = make_claim(before, before, make_plan(draws=4))
+    worse = make_claim(after, before)
+    shown = [top(report_html(each, title="t", digests={})) for each in (equal, worse)]
+    assert "= NO EVIDENCE" in shown[0] and "▼ REGRESSED" in shown[1]
+
+
+def test_findings_bar_a_claim_and_their_absence_is_said(claim: Claim) -> None:
+    text = words(report_html(claim, title="t", digests={}, checked=["whether it holds"], findings=[]))
+    assert "whether it holds" in text and "Nothing that bars a claim was found." in text
+    text = words(report_html(claim, title="t", digests={}, checked=["whether it holds"], findings=["it does not"]))
+    assert "Nothing that bars" not in text and "it does not" in text
+    assert "Nothing that bars" not in words(report_html(claim, title="t", digests={}))
+
+
+def test_a_control_that_was_not_asked_for_is_not_run(claim: Claim) -> None:
+    rows = words(report_html(claim.model_copy(update={"control": None}), title="t", digests={}))
+    assert "base against base control missing not run" in rows
+
+
+def test_alarms_and_the_chosen_checkpoint_are_said_in_words(claim: Claim) -> None:
+    text = words(report_html(claim, title="t", digests={}, trained=FACTS))
+    assert "step 150" in text and "Worst alarm: ● GREEN." in text and "Never measured" in text and "clip" in text
+
+
+def test_it_is_said_how_many_episodes_of_how_many_are_shown(
     before: list[Episode], after: list[Episode], claim: Claim
 ) -> None:
+    pairs = choose_pairs(before, after, rng(0), n_random=4, n_each=2)
+    text = report_html(claim, title="t", digests={}, arms=(before, after), pairs=pairs)
+    assert f"{len(pairs)} of 160 pairs" in text and text.count("<article") == len(pairs)
+    assert re.findall(r'<option value="(\w*)"( selected)?>', text)[1] == ("random", " selected")
+    assert {pair.kind for pair in pairs} == set(KINDS)
+
+
+def test_long_episodes_are_left_out_in_turn_but_one_of_each_kind_stays() -> None:
+    pairs = [hostile_pair("x" * 20_000, kind, k) for k, kind in enumerate([*KINDS, *KINDS, *KINDS])]
+    kept = pairs_that_fit(pairs, most=2_000_000)
+    assert len(KINDS) < len(kept) < len(pairs) and [pair.kind for pair in kept[:6]] == list(KINDS)
+    assert [pair.kind for pair in pairs_that_fit(pairs, most=0)] == list(KINDS)
+
+
+def test_prompt_and_truth_stand_above_the_answers_of_their_item(claim: Claim) -> None:
     one, other = episode(0, 0, success=False), episode(1, 0, success=False)
-    shown = page(claim, before, after, [Pair("random", one, one), Pair("best", other, other)]).split("<h2>Episodes")[1]
+    pairs = [Pair("random", one, one), Pair("best", other, other)]
+    given = {"prompts": {"item-000": "ask " + "x" * 9000}, "truths": {"item-000": "right </pre>"}}
+    shown = report_html(claim, title="t", digests={}, pairs=pairs, **given).split('<section id="episodes"')[1]
     places = [shown.index(word) for word in ("Prompt:", "characters left out", "right &lt;/pre&gt;", "<h4>Before")]
     assert places == sorted(places)
     assert shown.count("Prompt:") == 1 and "x" * 3000 not in shown
 
 
-def test_the_digest_of_the_plan_is_not_taken_for_that_of_its_file(
-    before: list[Episode], after: list[Episode], claim: Claim
-) -> None:
-    text = page(claim, before, after, [])
-    assert f"gives another)</td><td>{claim.plan_digest}" in text
+def test_the_digest_of_the_plan_is_not_taken_for_that_of_its_file(claim: Claim) -> None:
+    assert f"gives another)</th><td>{claim.plan_digest}" in report_html(claim, title="t", digests={})
 
 
-def test_a_missing_interval_is_explained_once_and_only_where_there_is_one(
-    before: list[Episode], after: list[Episode], claim: Claim
-) -> None:
+def test_a_missing_interval_is_explained_once_and_only_where_there_is_one(before: list[Episode], after: list[Episode]) -> None:
     said = "[interval missing]: the scenarios do not differ"
-    assert page(claim, before, after, [], "0.0 [interval missing]", "1.0 [interval missing]").count(said) == 1
     barred = make_claim(before, after, after_suite="x" * 64)
     for cell, n in (("0.0 [0.0, 1.0]", 0), ("0.0 [interval missing]", 1)):
-        table = {"rates": pd.DataFrame({"rate": [cell]})}
-        assert report_html(barred, title="t", digests={}, figures={}, tables=table).count(said) == n
+        tables = {"rates": pd.DataFrame({"name": ["a", "b"], "rate": [cell, cell]})}
+        assert report_html(barred, title="t", digests={}, tables=tables).count(said) == n
 
 
-def test_the_scope_reads_as_sentences_and_p_is_said_once(before: list[Episode], after: list[Episode], claim: Claim) -> None:
-    text = page(claim, before, after, [])
-    assert "<p>Held-out, sampled, checkpoint rule: highest validation success. Reason: the primary metric got better" in text
-    assert "<td>training seed</td><td>7</td>" in text
-    assert re.search(r"<td>p, two-sided sign flips over clusters</td><td>(&lt; )?\.\d+</td>", text)
+def test_a_missing_cell_says_so(claim: Claim) -> None:
+    frame = pd.DataFrame({"name": ["a"], "x": [None], "y": [float("nan")]})
+    assert "<td>missing</td><td>missing</td>" in report_html(claim, title="t", digests={}, tables={"t": frame})
+    assert "<p>t: none.</p>" in report_html(claim, title="t", digests={}, tables={"t": frame.iloc[:0]})
 
 
-def test_without_episodes_the_page_stays_small(before: list[Episode], after: list[Episode], claim: Claim) -> None:
-    assert len(page(claim, before, after, []).encode()) < 300_000
+def test_the_script_and_the_page_without_episodes_stay_small() -> None:
+    assert len(SCRIPT.encode()) < 30_000
+    assert len(made_page("plain", pairs=[]).encode()) < 300_000
 
 
-def test_a_claim_that_is_not_evaluable_shows_no_numbers(before: list[Episode], after: list[Episode]) -> None:
-    found = make_claim(before, after, after_suite="x" * 64)
-    text = report_html(found, title="t", digests={}, figures={}, tables={})
-    assert "NOT EVALUABLE" in text and "<h2>Before and after" not in text
+def test_equal_input_gives_equal_bytes() -> None:
+    assert made_page("plain") == made_page("plain")
+
+
+def test_few_items_in_few_clusters_still_make_a_page() -> None:
+    arms = arm("base", 0.3, clusters=3), arm("trained", 0.7, clusters=3)
+    text = report_html(make_claim(*arms), title="t", digests={}, arms=arms)
+    assert "descriptive only" in top(text) and "[interval missing]" in text

@@ -12,7 +12,7 @@ import pytest
 from assay.errors import ConfigError, RunningAlready
 from assay.stages import run_folder
 from assay.stages.project import Project
-from assay.stages.run_folder import open_run
+from assay.stages.run_folder import MANY, open_run
 from assay.storage.append_log import read_complete
 from tests.house import ROOT
 
@@ -45,7 +45,7 @@ def with_lr(project: Project, rate: float) -> Project:
 
 def saved(project: Project, *steps: int) -> Path:
     """Save checkpoints of a project's run, each with a validation, and return its folder."""
-    with open_run(project, READS, main=True) as folder:
+    with open_run(project, "train", READS, main=True) as folder:
         folder.start(None)
         for step in steps:
             folder.checkpoints.keep_validation(step, f"validation {step}\n".encode())
@@ -54,7 +54,7 @@ def saved(project: Project, *steps: int) -> Path:
 
 
 def start_of(project: Project, resume_from: Path | None = None) -> int | None:
-    with open_run(project, READS, main=True) as folder:
+    with open_run(project, "train", READS, main=True) as folder:
         start = folder.start(resume_from)
         return None if start is None else start.step
 
@@ -116,9 +116,9 @@ def test_a_folder_without_a_checkpoint_is_refused(project: Project, tmp_path: Pa
 
 def test_a_second_trainer_on_one_run_is_refused(project: Project) -> None:
     with (
-        open_run(project, READS, main=True),
+        open_run(project, "train", READS, main=True),
         pytest.raises(RunningAlready),
-        open_run(project, READS, main=True),
+        open_run(project, "train", READS, main=True),
     ):
         pass
 
@@ -127,7 +127,7 @@ def finish(project: Project) -> Path:
     folder = saved(project, 10)
     proof = project.results("train.json")
     proof.write_text("{}")
-    with open_run(project, READS, main=True) as run:
+    with open_run(project, "train", READS, main=True) as run:
         run.start(None)
         run.finish(proof)
     return folder
@@ -163,11 +163,32 @@ def test_a_damaged_checkpoint_is_passed_over_and_told(project: Project, told: li
 
 def test_a_torn_last_event_is_cut_off_and_told_and_good_ones_stay(project: Project) -> None:
     folder = saved(project, 10)
-    with open_run(project, READS, main=True) as run:
+    with open_run(project, "train", READS, main=True) as run:
         run.log({"event": "one"})
     with (folder / "run_log.jsonl").open("ab") as stream:
         stream.write(b'{"event":"tw')
-    with open_run(project, READS, main=True) as run:
+    with open_run(project, "train", READS, main=True) as run:
         run.log({"event": "three"})
     events = [event["event"] for event in read_complete(folder / "run_log.jsonl")]
     assert events == ["one", "a torn last line was cut off", "three"]
+
+
+def test_many_unfinished_trainings_of_other_settings_are_told_with_their_size_and_nothing_is_removed(
+    project: Project, told: list[str]
+) -> None:
+    for k in range(MANY + 1):
+        saved(with_lr(project, 0.1 + k), 10)
+    assert not any("unfinished trainings" in line for line in told), "five others are no cause for a word"
+    root = saved(project, 10).parent
+    (size,), (how,) = ([line for line in told if word in line] for word in ("unfinished trainings", "to remove"))
+    others = sorted(path.name for path in root.iterdir() if path.is_dir() and path != saved(project, 20))
+    assert size.startswith(f"{MANY + 1} unfinished trainings of other settings take 0.0 MiB in {root}")
+    assert how.endswith(f"&& rm -r {' '.join(others)})") and len(others) == MANY + 1
+    assert all((root / other).is_dir() for other in others)
+
+
+def test_a_finished_training_is_not_counted_among_the_unfinished(project: Project, told: list[str]) -> None:
+    for k in range(MANY + 1):
+        finish(with_lr(project, 0.1 + k))
+    saved(project, 10)
+    assert not any("unfinished trainings" in line for line in told)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 import tarfile
 from pathlib import Path
 
@@ -93,3 +95,35 @@ def test_an_archive_refuses_names_that_leave_it(name: str) -> None:
 def test_an_archive_refuses_names_that_differ_in_case_only() -> None:
     with pytest.raises(PackageError, match="case"):
         archive.tar_bytes({"A": b"", "a": b""}, root="r")
+
+
+def test_a_writer_that_is_killed_leaves_what_the_next_sweep_takes_and_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    tables.write_csv(path, [{"step": 1}], ["step"])
+    child = os.fork()
+    if child == 0:
+        files.os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[attr-defined,assignment]
+        tables.write_csv(path, [{"step": 2}], ["step"])
+        os._exit(0)
+    os.waitpid(child, 0)
+    (left,) = (name.name for name in tmp_path.iterdir() if name != path)
+    assert left.startswith(f".table.csv.{child}-") and left.endswith(".part")
+    assert files.sweep(tmp_path, tmp_path / "nowhere") == [left]
+    assert [name.name for name in tmp_path.iterdir()] == ["table.csv"] and path.read_text() == "step\n1\n"
+
+
+def test_a_sweep_takes_nothing_that_is_not_a_dead_writers(tmp_path: Path) -> None:
+    nobody, me = 2**22 + 1, os.getpid()
+    kept = [
+        f".a.json.{me}-abcdefgh.part", ".a.json.abcdefgh", f"a.json.{nobody}-abcdefgh.part", ".hidden",
+        f".a.json.{nobody}-ABCDEFGH.part", f".a.json.{nobody}-abcdefg.part", f".x.{nobody}-abcdefgh.part.txt",
+    ]  # fmt: skip
+    gone = [f".a.json.{nobody}-abcdefgh.part", f".a.json.{me}-old_old_.part"]
+    for name in kept + gone:
+        (tmp_path / name).write_bytes(b"x")
+    os.utime(tmp_path / gone[1], (1.0, 1.0))  # the number of its process is another's by now
+    (tmp_path / f"folder/.deep.{nobody}-abcdefgh.part").parent.mkdir()
+    (tmp_path / f"folder/.deep.{nobody}-abcdefgh.part").write_bytes(b"x")
+    assert files.sweep(tmp_path) == sorted(gone)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*kept, "folder"])
+    assert len(list((tmp_path / "folder").iterdir())) == 1

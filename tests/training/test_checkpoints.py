@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.errors import RecordError
+from assay.errors import RecordError, TrainingError
 from assay.training import checkpoints as module
 from assay.training.checkpoints import MANIFEST, Checkpoints, read_checkpoint
 from tests.training import crash_harness
@@ -332,3 +332,75 @@ def test_what_was_damaged_on_disk_never_counts_as_the_healthy_checkpoint_to_keep
     checkpoints.save(4, {"a": b"x"}, healthy=True)
     checkpoints.save(6, {"a": b"x"}, healthy=False)
     assert steps(tmp_path) == [4, 6]
+
+
+def test_a_damaged_checkpoint_takes_nobodys_place(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, "run", 2)
+    for step in (2, 4):
+        checkpoints.save(step, {"a": b"weights"}, healthy=True)
+    flipped(3, 2)(tmp_path / "step-000004/a")
+    checkpoints.save(6, {"a": b"weights"}, healthy=True)
+    assert steps(tmp_path) == [2, 6], "two that can be gone on from"
+
+
+def test_a_damaged_checkpoint_goes_only_when_enough_sound_ones_are_there(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, "run", 3)
+    for step in (2, 4, 6):
+        checkpoints.save(step, {"a": b"weights"}, healthy=True)
+    for step in (2, 4):
+        flipped(3, 2)(tmp_path / f"step-{step:06d}/a")
+    checkpoints.save(8, {"a": b"weights"}, healthy=True)
+    assert steps(tmp_path) == [2, 4, 6, 8], "nothing is thrown away as long as too little is sound"
+    checkpoints.save(10, {"a": b"weights"}, healthy=True)
+    assert steps(tmp_path) == [6, 8, 10]
+
+
+def test_a_damaged_healthy_checkpoint_is_not_the_healthy_one_to_keep(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, "run", 1)
+    checkpoints.save(2, {"a": b"weights"}, healthy=True)
+    checkpoints.save(3, {"a": b"weights"}, healthy=False)
+    assert steps(tmp_path) == [2, 3]
+    flipped(3, 2)(tmp_path / "step-000002/a")
+    checkpoints.save(4, {"a": b"weights"}, healthy=False)
+    assert steps(tmp_path) == [4]
+
+
+@pytest.mark.parametrize(
+    ("damaged", "told"),
+    [([], "goes on from step-000004, which was read through and is intact"),
+     ([4], "goes on from step-000002, which was read through and is intact"),
+     ([2, 4], "begins anew: none is intact")],
+)  # fmt: skip
+def test_a_full_disk_names_a_checkpoint_that_was_read_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: list[int], told: str
+) -> None:
+    checkpoints = Checkpoints(tmp_path, "run", 2)
+    for step in (2, 4):
+        checkpoints.save(step, {"a": b"weights"}, healthy=True)
+    for step in damaged:
+        flipped(1, 1)(tmp_path / f"step-{step:06d}/a")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "write_folder", full)
+    with pytest.raises(TrainingError, match="No space left") as stopped:
+        checkpoints.save(6, {"a": b"weights"}, healthy=True)
+    assert told in stopped.value.fix and steps(tmp_path) == [2, 4]
+
+
+# --- litter ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_killed_write_left_among_the_results_is_gone_with_the_next_start(tmp_path: Path) -> None:
+    results, models = tmp_path / "evidence/results", tmp_path / "models"
+    for folder in (results, models):
+        folder.mkdir(parents=True)
+    nobody = 2**22 + 1  # more than a process can have
+    (results / f".train_log.jsonl.{nobody}-ab_12xyz.part").write_bytes(b"half a li")
+    (models / f".adapter.{nobody}-ab_12xyz.part/new").mkdir(parents=True)
+    alive, mine = results / f".train_log.jsonl.{os.getpid()}-ab_12xyz.part", results / ".notes"
+    for path in (alive, mine):
+        path.write_bytes(b"kept")
+    crash_harness.training(tmp_path, crash_harness.settings(1))
+    assert crash_harness.litter(results) == sorted(path.name for path in (alive, mine)) and not crash_harness.litter(models)

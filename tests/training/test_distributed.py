@@ -21,7 +21,8 @@ import torch
 from assay.config.reading import parse_params
 from assay.errors import ConfigError
 from assay.storage.yaml import read_yaml
-from assay.training.processes import PATIENCE_S, PATIENCE_VARIABLE, Processes, must_launch
+from assay.training.launching import PATIENCE_S, PATIENCE_VARIABLE, must_launch
+from assay.training.processes import Processes
 from assay.training.recipe import item_order
 from tests.house import ROOT
 from tests.training import distributed_worker as worker
@@ -30,7 +31,7 @@ from tests.training.distributed_worker import CRASH_STEP, RETRIES, STEPS, WORLD,
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
 
-PLAIN, OURS = "torch.distributed.run", "assay.training.processes"  # torchrun, and torchrun as assay launches it
+PLAIN, OURS = "torch.distributed.run", "assay.training.launching"  # torchrun, and torchrun as assay launches it
 LAUNCHES = {
     "first": (PLAIN, ["clean", "refusals", "plain", "environment", "poison_skip", "poison_rollback", "poison_stop"]),
     "killed": (OURS, ["killed"]),
@@ -178,7 +179,6 @@ def test_a_loss_that_is_nan_in_one_process_moves_no_weight_in_any(played: Played
         assert f"step {CRASH_STEP}" in report["message"]
 
 
-@pytest.mark.xfail(strict=True, reason="guard.settle takes the note of the lowest rank, which only saw what came of it")
 def test_a_poisoned_loss_is_told_as_a_loss_of_the_items_that_had_it(played: Played) -> None:
     for report in played("poison_skip"):
         assert report["skipped"] == {str(CRASH_STEP): "loss"}
@@ -198,7 +198,6 @@ def test_episodes_lost_in_one_process_are_masked_and_both_go_on(played: Played) 
     assert one["adapter"] != played("plain")[0]["adapter"]
 
 
-@pytest.mark.xfail(strict=True, reason="rollouts._within_budget counts the episodes of its own process alone")
 def test_what_may_be_lost_is_a_share_of_the_step_not_of_a_process(played: Played) -> None:
     assert settings().health.max_lost_share == 0.5
     for report in played("environment_gone"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,13 +14,16 @@ import pytest
 import torch
 
 from assay.errors import TrainingError
+from assay.evaluation.suite import choose
 from assay.policy.model import Policy
 from assay.stages.project import Project
 from assay.tasks.protocol import Step
 from assay.tools import doctor as tool
 from assay.training.digests import tensors_digest
-from assay.training.doctor import examine_without_model, refuse_faults, verdict_of
+from assay.training.doctor import examine_without_model, passes, probe, refuse_faults, verdict_of
+from assay.training.doctor.lengths import opened
 from assay.training.doctor.observed import MOST_STEPS
+from assay.training.signals import StepSignals
 from tests.training.fault_library import FAULTS, Fault, with_policy
 from tests.training.faulty_tasks import NeverEnds, State
 from tests.training.healthy_setup import Setup, amiss, examined_project, healthy, settings, shipped, spoken, with_preset
@@ -127,6 +131,71 @@ def test_an_endless_environment_is_given_up_soon(monkeypatch: pytest.MonkeyPatch
     findings = examine_without_model(setup.task, setup.task, setup.items, setup.validation, setup.params)
     assert "endings" in {check for _, check, _ in amiss(findings)}
     assert steps[0] < MOST_STEPS + 1000
+
+
+# A large model on a slow machine: what there is no time for is said.
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the toy policy count as a large one, whose pace is measured."""
+    monkeypatch.setattr(probe, "SMALL_MODEL", 0)
+
+
+@pytest.mark.usefixtures("large")
+def test_a_large_model_that_is_fast_is_looked_at_whole() -> None:
+    findings = healthy().examined()
+    assert amiss(findings) == []
+    assert {finding.check for finding in findings} >= {"reward spread", "log-probabilities", "gradients", "time (forecast)"}
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize(
+    ("what", "words"), [("_seconds_to_read", "tokens takes some"), ("_seconds_per_token", "a token takes 1e+03 s to write")]
+)
+def test_a_model_too_slow_to_play_is_not_played_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch, what: str, words: str
+) -> None:
+    monkeypatch.setattr(probe, what, lambda *_: 1000.0)
+    told = amiss(healthy().examined())
+    ((level, check, found),) = told
+    assert (level, check) == ("warning", "probe") and words in found and found.startswith("none: ")
+
+
+@pytest.mark.usefixtures("large")
+def test_a_slow_writer_has_shorter_completions_and_no_findings_about_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_seconds_per_token", lambda *_: 0.5)
+    findings = healthy().examined()
+    ((level, check, found),) = amiss(findings)
+    assert (level, check) == ("warning", "probe") and re.match(r"completions of (\d+) instead of 48 tokens", found)
+    assert 16 <= int(found.split()[2]) < 48
+    assert {finding.check for finding in findings} >= {"log-probabilities", "gradients"}
+    assert "reward spread" not in {finding.check for finding in findings}
+
+
+@pytest.mark.usefixtures("large")
+def test_a_pass_there_is_no_time_for_is_not_made_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "LEARNING", 1e12)
+    findings = healthy().examined()
+    ((level, check, found),) = amiss(findings)
+    assert (level, check) == ("warning", "learning pass") and re.match(r"none in the \d+ s that were left", found)
+    assert "gradients" not in {finding.check for finding in findings}
+
+
+def test_openings_that_take_long_to_render_are_as_many_as_there_is_time_for() -> None:
+    setup = healthy()
+    plays = choose(setup.items, 8, split="train", draws=1, seed=0).plays()
+    assert len(opened(setup.policy, setup.task, plays).prompts) == 8
+    assert len(opened(setup.policy, setup.task, plays, until=0.0).prompts) == 1
+
+
+def test_copies_within_a_group_are_forecast_as_what_the_alarm_of_a_training_would_say() -> None:
+    setup = with_policy(words=["x", "y"])(healthy())  # two words: few texts there are, and none is long
+    found = StepSignals.of(0, [], entropy=None, kl=None, clip=None, grad_norm=None, lost=None).distinct
+    assert found is None
+    strict = settings(health__distinct=setup.params.health.distinct.model_copy(update={"amber": 1.0, "red": 0.9}))(healthy())
+    told = [each for each in amiss(strict.examined()) if each[1] == "variety"]
+    assert told == [] or "below health.distinct.amber: 1" in told[0][2]
 
 
 # The shipped presets

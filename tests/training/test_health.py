@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from assay.config.settings import HealthSettings
+from assay.config.health import HealthSettings
 from assay.records import HEALTH_RULES, Episode, HealthEvent, HealthSummary, TrainFacts, Turn
 from assay.seeds import rng
 from assay.training.health import Monitor
@@ -26,6 +26,7 @@ SETTINGS = HealthSettings.model_validate({
     "length": {"amber": 2.0, "red": 4.0},
     "parsed": {"amber": 0.9, "amber_for": 1, "red": 0.7, "red_for": 1},
     "parsed_drop": 0.05,
+    "distinct": {"amber": 0.25, "amber_for": 5, "red": 0.1, "red_for": 5},
     "top_share": {"amber": 0.05, "amber_for": 1, "red": 0.2, "red_for": 1},
     "top_share_window": 3,
     "clip": {"amber": 3.0, "amber_for": 1, "red": 10.0, "red_for": 1},
@@ -94,6 +95,8 @@ SERIES: list[tuple[str, str, list[float], list[tuple[int, str]]]] = [
     ("parsed", "parsed", [1.0, 1.0, 0.95], []),
     ("parsed", "parsed", [0.95, 0.69], [(2, R)]),
     ("parsed", "parsed", [0.95, 0.7], [(2, A)]),
+    ("distinct", "distinct", [0.5] * 3 + [0.2] * 5 + [0.05] * 5 + [0.3], [(8, A), (13, R), (14, G)]),
+    ("distinct", "distinct", [0.5, *[0.2] * 4, 0.25, *[0.09] * 4, 0.3], []),
     ("clip", "clip", [0.02, 0.02, 0.07, 0.21], [(3, A), (4, R)]),
     ("clip", "clip", [0.02, 0.02, 0.06], []),
     ("clip", "clip", [0.0, 0.0, 0.029], []),
@@ -404,7 +407,7 @@ def long_run() -> list[Callable[[Monitor], list[HealthEvent]]]:
         signals = StepSignals(
             step=n, reward=n / 60 + float(noise.normal(0.0, 0.05)), zero_variance=min(1.0, n / 40), entropy=0.5 * 0.95**n,
             kl=n / 50, truncated=0.12 * (n % 3 == 0), mean_length=20.0 * 1.04**n, parsed=1.0 - 0.006 * n, clip=0.01 * (n % 7),
-            grad_norm=0.1 + 2.0 * (n % 25 == 0), lost=0.02 * (n == 30), item_ids=(f"i{n}",),
+            distinct=max(0.0, 0.6 - n / 60), grad_norm=0.1 + 2.0 * (n % 25 == 0), lost=0.02 * (n == 30), item_ids=(f"i{n}",),
             texts={f"i{n}.{j}": ["same" if j * n > 60 else f"{n} {j}"] * 2 for j in range(4)},
             skipped="the loss" if n == 33 else None,
         )  # fmt: skip
@@ -481,8 +484,47 @@ def test_signals_of_a_step_come_from_its_episodes() -> None:
     signals = StepSignals.of(7, episodes, entropy=0.4, kl=None, clip=0.0, grad_norm=0.1, lost=None)
     assert (signals.reward, signals.zero_variance, signals.truncated, signals.parsed) == (0.5, 0.5, 0.2, 0.8)
     assert signals.mean_length == pytest.approx(21 / 5)
-    assert signals.concerned == {"zero_variance": ["a"], "truncated": ["b"]}
+    assert signals.concerned == {"zero_variance": ["a"], "truncated": ["b"], "distinct": ["b"]}
     assert signals.texts == {"a": ["x", "x"], "b": ["x", "x\x1ex"]} and signals.item_ids == ("a", "b")
+
+
+def answered(item: str, *texts: str, success: bool = False) -> list[Episode]:
+    """Return a group of episodes with these texts; with `success` all of them succeed, else the first one does."""
+    return [
+        episode(item, 0.5, success or k == 0).model_copy(update={"turns": (turn().model_copy(update={"completion": text}),)})
+        for k, text in enumerate(texts)
+    ]
+
+
+DISTINCT: list[tuple[str, list[list[Episode]], float | None, list[str]]] = [
+    ("each its own", [answered("a", "x", "y", "z")], 1.0, ["a"]),
+    ("copies of one", [answered("a", "x", "x", "x")], 0.0, ["a"]),
+    ("one of three is another", [answered("a", "x", "x", "y")], 0.5, ["a"]),
+    ("the mean over groups, not over episodes, the least varied first",
+     [answered("a", "x", "y"), answered("b", "x", "x", "x", "x", "x")], 0.5, ["b", "a"]),
+    ("a group that has solved its item is not asked",
+     [answered("a", "x", "x", success=True), answered("b", "x", "y")], 1.0, ["b"]),
+    ("all have solved theirs: nothing to say", [answered("a", "x", "x", success=True)], None, []),
+    ("one episode has nobody to differ from", [answered("a", "x")[:1]], None, []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("groups", "value", "items"), [row[1:] for row in DISTINCT], ids=[row[0] for row in DISTINCT])
+def test_how_far_the_completions_of_a_group_differ(groups: list[list[Episode]], value: float | None, items: list[str]) -> None:
+    episodes = [each for group in groups for each in group]
+    signals = StepSignals.of(1, episodes, entropy=None, kl=None, clip=None, grad_norm=None, lost=None)
+    assert signals.distinct == value and signals.concerned["distinct"] == items
+
+
+def test_a_validation_that_lost_episodes_is_amber_at_one_and_red_beyond_the_limit_and_over_with_the_next_sound_step() -> None:
+    monitor = Monitor(SETTINGS, ONE_PART)
+    assert told(monitor.step(StepSignals(step=9, lost=0.0))) == []
+    (one,) = monitor.lost_validation(10, 1, 768, ["v3"])
+    assert told([one]) == [(10, "infrastructure", A)] and one.item_ids == ("v3",)
+    assert "1 of the 768 episodes of a validation were lost" in one.message and "chooses no checkpoint" in one.message
+    assert told(monitor.step(StepSignals(step=10, lost=0.0))) == [(10, "infrastructure", G)]
+    assert told(monitor.lost_validation(20, 39, 768, ["v3"])) == [(20, "infrastructure", R)]
+    assert told(monitor.lost_validation(30, 38, 768, ["v3"])) == [(30, "infrastructure", A)]
 
 
 def test_a_step_whose_episodes_are_all_lost_measures_nothing_of_them() -> None:

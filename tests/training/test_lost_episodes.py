@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Mapping
+import logging
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from trl import GRPOTrainer  # type: ignore[attr-defined,unused-ignore]
 
 from assay.config.settings import Params
 from assay.errors import EnvironmentLost, TrainingStopped
+from assay.evaluation import rows as rows_of_play
 from assay.evaluation.rollout import Lost
+from assay.evaluation.rows import GivenUp, tried
+from assay.evaluation.suite import choose
 from assay.seeds import derive_seed
 from assay.training.adapter import attach_adapter
 from assay.training.digests import tensors_digest, trainable
+from assay.training.player import Player
 from assay.training.recipe import item_order
 from assay.training.rollouts import GroupRollouts
-from assay.training.trainer import Trainer
-from tests.evaluation.failing_environment import Call, Failing
+from assay.training.trainer import NO_REWARD, TRL_LOGGER, Trainer
+from tests.evaluation.failing_environment import Call, Failing, Timeout
 from tests.training.crash_harness import ITEMS, Left, differences, policy, settings, training
 from tests.training.toy_task import Letters
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the environments of these tests fail without a wait between two calls, but for the test of waiting."""
+    if "really_waits" not in request.node.name:
+        monkeypatch.setattr(rows_of_play, "pause", lambda seconds: None)
+
 
 TRIES = 3  # health.retries is 2
 GROUP = 4
@@ -216,9 +232,132 @@ def test_a_training_with_lost_episodes_goes_on_after_a_crash_as_if_there_had_bee
     assert not differences(whole, resumed)
 
 
-def test_a_validation_with_a_lost_episode_ends_the_training_instead_of_being_shown_without_it(tmp_path: Path) -> None:
+def of_validation(params: Params, item_id: str, times: int, call: str = "judge") -> dict[Call, int]:
+    return {(call, item_id, derive_seed("world", "validation", params.validation.seed, item_id)): times}
+
+
+def test_a_first_validation_with_a_lost_episode_ends_the_training_before_it_has_begun(tmp_path: Path) -> None:
     params = settings(2)
-    item_id = ITEMS[0].id
-    failures = {("judge", item_id, derive_seed("world", "validation", params.validation.seed, item_id)): TRIES}
-    with pytest.raises(EnvironmentLost, match=item_id):
-        trained(tmp_path, params, failures)
+    with pytest.raises(EnvironmentLost, match=ITEMS[0].id):
+        trained(tmp_path, params, of_validation(params, ITEMS[0].id, TRIES))
+
+
+def lost_in(params: Params, validations: Sequence[int], monkeypatch: pytest.MonkeyPatch, root: Path) -> Left:
+    """Train with one episode of some validations lost, as if nothing else had failed."""
+    played, made = Player.played, [0]
+
+    def losing_one(player: Player, task: Any, suite: Any, temperature: float) -> Any:
+        found = played(player, task, suite, temperature)
+        made[0] += 1
+        if (made[0] - 1) // 2 in validations and made[0] % 2:
+            play = suite.plays()[0]
+            found[0] = Lost(play, "Timeout: no answer", [0], [0], [0], [0.0], TRIES, TRIES - 1)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Player, "played", losing_one)
+        return training(root, params, Letters())
+
+
+def facts(left: Left) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(left["train.json"])
+    return found
+
+
+def test_a_validation_that_loses_an_episode_measures_nothing_and_the_training_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = settings(6, validation={"interval": 1})
+    whole = training(tmp_path / "whole", params, Letters())
+    best = facts(whole)["chosen_step"]
+    assert best > 0, "for this test, validation should choose a later step than the first"
+    left = lost_in(params, [best], monkeypatch, tmp_path / "lost")
+    assert json.loads(left["ledger validated"]) == [step for step in range(7) if step != best]
+    assert facts(left)["chosen_step"] != best, "what was measured on fewer episodes chooses nothing"
+    assert facts(left)["chain"] == facts(whole)["chain"], "and what is learned does not depend on it"
+    alarms = [event for event in json.loads(left["ledger health"]) if event["rule"] == "infrastructure"]
+    assert [(event["step"], event["level"]) for event in alarms] == [(best, "RED"), (best, "GREEN")]  # 1 of 6 is much
+    assert alarms[0]["message"].startswith("1 of the 6 episodes of a validation were lost, so that it measured nothing")
+    assert [e["rule"] for e in facts(left)["health"]["rules"]].count("infrastructure") == 1
+    assert f"\n{best}," not in left["checkpoint_evals.csv"].decode() and "\n0," in left["checkpoint_evals.csv"].decode()
+
+
+def test_the_last_checkpoint_is_published_where_the_rule_asks_for_it_whatever_its_validation_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = settings(3, validation={"interval": 1}, claim={"checkpoint_rule": "last"})
+    whole = training(tmp_path / "whole", params, Letters())
+    left = lost_in(params, [3], monkeypatch, tmp_path / "lost")
+    assert facts(left)["chosen_step"] == facts(whole)["chosen_step"] == 3
+    adapter = "models/adapter/adapter_model.safetensors"
+    assert left[adapter] == whole[adapter]
+
+
+def test_the_texts_the_kl_is_measured_on_stay_the_same_when_a_training_is_taken_up(tmp_path: Path) -> None:
+    params = settings(4, train={"kl_probe_episodes": 4})
+    suite = choose(ITEMS, 4, split="train", draws=1, seed=0)
+    gone = {("step 0", each.item.id, each.world_seed): TRIES for each in suite.plays()[:2]}
+    whole = trained(tmp_path / "whole", params, gone)
+    assert len(json.loads(whole["ledger probe"])) == 2, "half of them were lost, and left out"
+    crash = ("judge", *met(params, 4, 1))
+    with pytest.raises(Crash):
+        training(tmp_path / "crashed", params, Crashing(gone, crash))  # type: ignore[arg-type]
+    # The environment is well when it goes on: other texts would be played now, and the KL would be of another scale.
+    assert not differences(whole, training(tmp_path / "crashed", params, Letters()))
+
+
+def test_a_probe_of_which_most_is_lost_ends_the_training_before_it_has_begun(tmp_path: Path) -> None:
+    params = settings(2, train={"kl_probe_episodes": 4})
+    suite = choose(ITEMS, 4, split="train", draws=1, seed=0)
+    gone = {("step 0", each.item.id, each.world_seed): TRIES for each in suite.plays()[:3]}
+    with pytest.raises(EnvironmentLost, match="no answer to step 0"):
+        trained(tmp_path, params, gone)
+
+
+def test_a_prompt_is_looked_at_again_where_the_environment_fails_for_a_moment(tmp_path: Path) -> None:
+    params = settings(1)
+    opening = {("start", item.id, 0): TRIES - 1 for item in ITEMS}
+    task: Any = Failing(Letters(max_prompt_tokens=64), opening)
+    training(tmp_path / "well", params, task)
+    looked_at = [task.calls[call] for call in opening if call in task.calls]
+    assert looked_at == [TRIES] * len(looked_at) and len(looked_at) >= 2, "of the items that will be played"
+    gone: Any = Failing(Letters(max_prompt_tokens=64), {("start", ITEMS[0].id, 0): TRIES})
+    with pytest.raises(EnvironmentLost, match=ITEMS[0].id):
+        training(tmp_path / "gone", params, gone)
+
+
+def test_trl_says_nothing_of_an_episode_that_was_lost_and_all_else(caplog: pytest.LogCaptureFixture) -> None:
+    for line in ("All reward functions returned None for the following kwargs:\n{'prompt': 'long'}", "Something else"):
+        logging.getLogger(TRL_LOGGER).warning(line)
+    assert [record.getMessage() for record in caplog.records] == ["Something else"]
+    source = inspect.getsource(inspect.getmodule(GRPOTrainer))  # type: ignore[arg-type]
+    assert f'logger.warning(\n                f"{NO_REWARD}' in source and GRPOTrainer.__module__ == TRL_LOGGER
+
+
+# The wait before a further call.
+
+
+def test_the_wait_grows_from_call_to_call_and_only_failures_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(rows_of_play, "pause", waited.append)
+    calls = [0]
+
+    def call() -> str:
+        calls[0] += 1
+        if calls[0] <= 3:
+            raise Timeout("busy")
+        return "well"
+
+    assert tried(5, call) == ("well", 3)
+    assert waited == [0.05, 0.2, 0.8]
+    assert tried(5, call) == ("well", 0) and len(waited) == 3
+    calls[0] = -10
+    with pytest.raises(GivenUp):
+        tried(2, call)
+    assert waited[3:] == [0.05, 0.2], "there is nothing to wait for after the last"
+
+
+def test_a_wait_really_waits() -> None:
+    begun = time.monotonic()
+    rows_of_play.pause(0.02)
+    assert time.monotonic() - begun >= 0.02

@@ -21,7 +21,7 @@ from assay.policy.dialogue import Dialogue
 from assay.policy.model import Policy
 from assay.storage.yaml import read_yaml
 from assay.tasks.collider import Collider, ColliderSettings, generate
-from assay.training import attempt
+from assay.training import player
 from assay.training.adapter import Trained, save_adapter
 from assay.training.checkpoints import Checkpoints
 from assay.training.grpo import train
@@ -111,7 +111,7 @@ def test_the_greedy_pass_does_not_change_training(monkeypatch: pytest.MonkeyPatc
             torch.rand(7)
         return play(policy, task, plays, decoding, **rest)
 
-    monkeypatch.setattr(attempt, "play", tampered)
+    monkeypatch.setattr(player, "attempt", tampered)
     changed, second = run(settings)
     assert passes == [2, 2, 2]
     assert equal(whole, changed)

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-Positive = Annotated[int, Field(ge=1)]
-Natural = Annotated[int, Field(ge=0)]
-Rate = Annotated[float, Field(gt=0, lt=1)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
+from assay.config.base import Fraction, Natural, Positive, Rate, Settings
+from assay.config.claim import ClaimSettings, EvidenceSettings
+from assay.config.health import HealthSettings
+
 Surface = Literal["compact", "json"]
 # Tokens one completion may take. What a task has to say does not depend on who trains on it, but on the surface it does.
 CompletionLimits = Annotated[dict[Surface, Positive], Field(min_length=2)]
-
-
-class Settings(BaseModel):
-    """Base of all settings: frozen, strict, no unknown key, no NaN."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class ColliderTask(Settings):
@@ -220,92 +214,11 @@ class CheckpointSettings(Settings):
     keep: Positive = Field(description="newest ones that stay, and the newest healthy one beside them")
 
 
-class Levels(Settings):
-    """When one signal is an AMBER or RED alarm: beyond a value for so many steps on end."""
-
-    amber: float
-    amber_for: Positive
-    red: float
-    red_for: Positive
-
-
-class StoppingLevels(Levels):
-    """Levels of a signal that also ends a training in which nothing can be learned."""
-
-    stop: float
-    stop_for: Positive
-
-
-class LengthLevels(Settings):
-    """Completion length against its baseline, as factors either way: 2 means half or twice."""
-
-    amber: Annotated[float, Field(gt=1)]
-    red: Annotated[float, Field(gt=1)]
-
-
-class ValidationLevels(Settings):
-    """What training reward may claim that validation does not show."""
-
-    evaluations: Annotated[int, Field(ge=2)] = Field(description="validations on end that are looked at")
-    gap: Fraction = Field(description="growth of mean reward beyond success, both normalised: AMBER")
-    correlation: Annotated[float, Field(ge=-1, le=1)] = Field(description="rank correlation of reward and success below: RED")
-    part_share: Fraction = Field(description="of the gain that a single part may make: AMBER beyond")
-
-
-SHARES = ("zero_variance", "truncated", "top_share", "infrastructure", "entropy", "parsed")
-SIGNALS = (*SHARES, "kl", "length", "clip", "grad_norm")
-
-
-class HealthSettings(Settings):
-    """Preflight, what happens to a poisoned step, and the alarms of a training."""
-
-    preflight: bool = Field(description="let `assay doctor` look before the first step, and refuse what cannot work")
-    on_non_finite: Literal["stop", "skip", "rollback"] = Field(description="for a step in which something is NaN or Inf")
-    max_skipped: Natural = Field(description="steps that may be skipped or rolled back before the training stops")
-    retries: Natural = Field(description="of one environment step that crashed or timed out")
-    max_lost_share: Fraction = Field(description="of a step's episodes that the environment may lose; more stops")
-    baseline_steps: Positive = Field(description="first logged steps whose mean a signal is compared with")
-    zero_variance: StoppingLevels = Field(description="share of groups whose rewards are all equal")
-    entropy: Levels = Field(description="as a share of its baseline; below is worse")
-    kl: Levels = Field(description="to the base on the probe, nats a token")
-    truncated: StoppingLevels = Field(description="share of truncated completions")
-    length: LengthLevels
-    parsed: Levels = Field(description="share of completions that parse; below is worse")
-    parsed_drop: Rate = Field(description="AMBER when the share fell so far below its baseline")
-    top_share: Levels = Field(description="share of items answered with one and the same episode text")
-    top_share_window: Positive = Field(description="steps over which that share is taken")
-    clip: Levels = Field(description="clipped share, as a multiple of its baseline")
-    grad_norm: Levels = Field(description="before clipping, as a multiple of its baseline")
-    infrastructure: Levels = Field(description="share of episodes that the environment lost")
-    validation: ValidationLevels
-
-    @model_validator(mode="after")
-    def _levels_can_be_reached_in_order(self) -> Self:
-        for name in SIGNALS:
-            levels: Levels | LengthLevels = getattr(self, name)
-            values = [levels.amber, levels.red, *([levels.stop] if isinstance(levels, StoppingLevels) else [])]
-            below, most = name in ("entropy", "parsed"), 1.0 if name in SHARES else float("inf")
-            if values != sorted(values, reverse=below) or not all(0 < value <= most for value in values):
-                order = "amber >= red" if below else "amber <= red (<= stop)"
-                raise ValueError(f"health.{name}: {order}, each above 0" + (" and at most 1" if most == 1 else ""))
-        return self
-
-
 class DistributedSettings(Settings):
     """How many processes train together; part of what a run is, since sums over processes round differently."""
 
     processes: Annotated[int, Field(ge=1, le=1024)]
     backend: Literal["gloo", "nccl"]
-
-
-class ClaimSettings(Settings):
-    """What will be claimed, fixed before training."""
-
-    primary: Literal["success"]
-    smallest_effect_points: Annotated[float, Field(gt=0)]
-    alpha: Annotated[float, Field(ge=0.05, le=0.05)] = Field(description="all intervals are 95 %; no other level yet")
-    parsed_rate_margin: Rate = Field(description="largest tolerable loss of parsed completions, as a share")
-    checkpoint_rule: Literal["best_validation_reward", "last"]
 
 
 class Params(Settings):
@@ -327,3 +240,4 @@ class Params(Settings):
     checkpoint: CheckpointSettings
     health: HealthSettings
     claim: ClaimSettings
+    evidence: EvidenceSettings

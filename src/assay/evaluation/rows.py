@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
@@ -18,6 +19,9 @@ from assay.tasks.protocol import Step, Task
 
 P = ParamSpec("P")
 T = TypeVar("T")
+# Before a failed call is made again: 0.05 s, then four times as long each time, at most 5 s. What has restarted or was
+# overloaded for a moment is there again; an environment that is gone for good costs a batch of 256 a minute (2 retries).
+FIRST_WAIT_S, GROWTH, LONGEST_WAIT_S = 0.05, 4.0, 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,12 @@ class Lost:
     retries: int = 0
     reward: float | None = None  # what a broken grader gave instead of a number; None where the environment failed
 
+    @property
+    def error(self) -> AssayError:
+        """This as the end of what cannot do without it."""
+        gone = GivenUp(self.reason, self.attempts) if self.reward is None else NotFinite("", self.reward, self.reason)
+        return gone.of(self.play)
+
 
 class GivenUp(Exception):
     """The environment failed as often as it was allowed to."""
@@ -77,8 +87,8 @@ class GivenUp(Exception):
 class NotFinite(GivenUp):
     """A task gave NaN or Inf as a part of the reward: its own fault, and no second call would help."""
 
-    def __init__(self, part: str, reward: float) -> None:
-        super().__init__(f"reward part {part} is {reward}", 1)
+    def __init__(self, part: str, reward: float, reason: str | None = None) -> None:
+        super().__init__(reason or f"reward part {part} is {reward}", 1)
         self.reward = reward
 
     def of(self, play: Play) -> AssayError:
@@ -90,16 +100,34 @@ class NotFinite(GivenUp):
 def tried(retries: int, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> tuple[T, int]:
     """Return what a call returns and how often it was made again; states are values, so a second call is the same call.
 
+    There is a short, growing wait before each further call, since what ails an environment often passes in a moment.
+
     Raises:
         GivenUp: It failed `retries` + 1 times; the environment's fault, never the model's.
     """
     reason = ""
     for again in range(retries + 1):
+        if again:
+            pause(wait_before(again))
         try:
             return call(*args, **kwargs), again
         except EnvironmentFailure as error:
             reason = ": ".join(part for part in (type(error).__name__, str(error).split("\n")[0]) if part)
     raise GivenUp(reason, retries + 1)
+
+
+def wait_before(again: int) -> float:
+    """Return the seconds of waiting before a call is made again for the n-th time.
+
+    >>> [wait_before(again) for again in (1, 2, 3, 4, 5, 500)]
+    [0.05, 0.2, 0.8, 3.2, 5.0, 5.0]
+    """
+    return min(LONGEST_WAIT_S, FIRST_WAIT_S * GROWTH ** min(again - 1, 16))
+
+
+def pause(seconds: float) -> None:
+    """Wait; a function of its own, so that tests of failing environments take no time."""
+    time.sleep(seconds)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from assay.records import Interval, Record
 from assay.seeds import Label, rng
 
 PHASES = (
-    "encode", "generate", "environment", "reward", "forward", "backward", "optimizer", "logging", "checkpoint",
+    "encode", "generate", "environment", "reward", "forward", "backward", "optimizer", "kl_probe", "logging", "checkpoint",
     "validation", "other",
 )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -61,3 +61,26 @@ def no_gold_said(episodes: Iterable[Episode], flags: Sequence[str]) -> str | Non
         return None
     verb = "has" if without == 1 else "have"
     return f"{without} of {counted(len(has_gold), 'items')} {verb} no gold: there a valid answer counts as a success."
+
+
+def openings_said(opened: Collection[tuple[str, str]] | None, expected: Collection[str]) -> str | None:
+    """Return that other policies than the two of the claim were tried on its held-out suite.
+
+    Args:
+        opened: (stage, policy digest) of each opening of this suite; None where no note was kept.
+        expected: Digests of the base and of the chosen checkpoint.
+
+    >>> openings_said([("pre_eval", "b"), ("post_eval", "t")], ["b", "t"]) is None
+    True
+    >>> openings_said([("pre_eval", "b"), ("post_eval", "t"), ("post_eval", "u"), ("control", "r")], ["b", "t"])[:81]
+    'The held-out suite was opened for 3 policies; the protocol knows two, the base an'
+    """
+    if opened is None:
+        return "How often the held-out suite was opened is not known: no log of it was kept."
+    policies = {policy for stage, policy in opened if stage != "control"} | set(expected)
+    if len(policies) <= len(set(expected)):
+        return None
+    return (
+        f"The held-out suite was opened for {len(policies)} policies; the protocol knows two, the base and the chosen "
+        "checkpoint. If one of the others had a part in choosing this one, p and interval promise too much."
+    )

@@ -7,8 +7,8 @@ import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from assay.evidence.figures import GREY, column, legend, look, mark_gaps, new_figure, say_missing, styled
-from assay.evidence.training_figures import always_zero, size_text
+from assay.evidence.figures import GREY, bare_figure, beside, column, legend, look, mark_gaps, say_missing, step_axis, styled
+from assay.evidence.training_figures import always_zero, mark_chosen, size_text
 
 # Behind the rates of the flags; drawn beside the mean they belong to.
 _SPECIAL = ("best_of_k_", "greedy_")
@@ -27,13 +27,18 @@ def checkpoint_progression(frame: pd.DataFrame, chosen_step: int | None) -> Figu
     split = any(name.startswith(_SPECIAL) for name in frame.columns)
     n = size_text(column(frame, "episodes"))
     each = f"{n} {'draw' if n == 'n = 1' else 'draws'} each" if split else f"{n} each"
+    figure = bare_figure(height=8.0 if split else 4.4)
     panels_of = [(_ways(frame, "mean_reward"), f"Validation reward, {each}", "reward per episode, 95 % interval")]
     if split:
         rates.remove("success_rate")
         panels_of.append((_ways(frame, "success_rate"), "Validation success", "share of episodes, 95 % interval"))
+        grid = figure.add_gridspec(2, 1, height_ratios=[1, 1.1])
+        upper = grid[0, 0].subgridspec(1, 2)
+        panels = [figure.add_subplot(place) for place in (upper[0, 0], upper[0, 1], grid[1, 0])]
+    else:
+        grid = figure.add_gridspec(1, 2, width_ratios=[1, 1.25])
+        panels = [figure.add_subplot(grid[0, k]) for k in range(2)]
     panels_of.append(({name: name for name in rates}, f"Validation rates, {each}", "share of episodes, 95 % interval"))
-    ratios = [1, 1, 1.2] if split else [1, 1.25]
-    figure, panels = new_figure(1, len(panels_of), width=14.0 if split else 11.0, height=4.4, ratios=ratios)
     for axes, (names, title, unit) in zip(panels, panels_of, strict=True):
         _panel(axes, frame, names, chosen_step)
         axes.set_title(title)
@@ -41,9 +46,8 @@ def checkpoint_progression(frame: pd.DataFrame, chosen_step: int | None) -> Figu
     for axes in panels[1:]:
         axes.set_ylim(-0.03, 1.03)
     for axes in panels[:-1]:
-        legend(axes, columns=2, below=True) if split else legend(axes)
-    handles, labels = panels[-1].get_legend_handles_labels()
-    panels[-1].legend(handles, labels, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8.5)
+        legend(axes, columns=2, below=True)
+    beside(panels[-1])
     return figure
 
 
@@ -57,13 +61,18 @@ def _ways(frame: pd.DataFrame, name: str) -> dict[str, str]:
 
 
 def _panel(axes: Axes, frame: pd.DataFrame, names: dict[str, str], chosen_step: int | None) -> None:
-    spread = np.ptp(frame["step"].to_numpy(np.float64)) if len(frame) else 0.0
-    axes.set_xlabel("optimizer step")
+    steps = column(frame, "step")
+    step_axis(axes)
+    if steps is None:
+        say_missing(axes, "validations")
+        return
+    # Lines stand side by side, so that their intervals can be told apart, and within half the way to the next checkpoint.
+    apart = min(0.006 * float(np.ptp(steps)), 0.5 * float(np.diff(steps).min(initial=np.inf)) / max(1, len(names)))
     # Only flags: where nothing was ever solved, that is what the figure has to show.
     zero = [name for name, label in names.items() if name == label != "mean_reward" and always_zero(frame, name)]
     shown = [name for name in names if name not in zero]
     for k, name in enumerate(shown):
-        shift = (k - (len(shown) - 1) / 2) * 0.006 * spread
+        shift = (k - (len(shown) - 1) / 2) * apart
         _with_interval(axes, frame, name, names[name], k, shift)
     if zero and not shown:
         axes.plot(frame["step"], [0.0] * len(frame), color=GREY)
@@ -71,8 +80,7 @@ def _panel(axes: Axes, frame: pd.DataFrame, names: dict[str, str], chosen_step: 
         axes.plot([], [], " ", label=f"{names[name]}: always 0")
     if not names:
         say_missing(axes, "rates")
-    if chosen_step is not None:
-        axes.axvline(chosen_step, color="black", lw=1.2, ls=":", label=f"chosen: step {chosen_step}", zorder=1)
+    mark_chosen(axes, chosen_step)
 
 
 def _with_interval(axes: Axes, frame: pd.DataFrame, name: str, label: str, k: int, shift: float) -> None:
@@ -89,4 +97,4 @@ def _with_interval(axes: Axes, frame: pd.DataFrame, name: str, label: str, k: in
     bare = np.isfinite(y) & ~(np.isfinite(low) & np.isfinite(high))
     if bare.any():
         axes.plot(x[bare], y[bare], "o", mfc="none", mec=GREY, ms=9, label="interval missing")
-    mark_gaps(axes, x, y)
+    mark_gaps(axes, x, y, label)

@@ -25,6 +25,7 @@ from assay.evidence.differences import (
     with_holm,
 )
 from assay.evidence.plan import ClaimPlan, plan_digest
+from assay.evidence.random_reward import RandomRewardControl, random_reward_control, random_reward_warnings
 from assay.evidence.verdict import (
     Detail,
     Guardrail,
@@ -66,6 +67,7 @@ class Claim(Record):
     draws: int = Field(ge=0)
     training_seeds: tuple[int, ...]
     smallest_detectable_points: float | None = Field(description="true effect found with power 0.8, points")
+    planned_detectable_points: float | None = Field(description="the same as planned before training; null: not planned")
     items_changed: dict[str, int] | None
     gain_split: GainSplit | None
     tokens_per_completion: Comparison | None
@@ -73,6 +75,7 @@ class Claim(Record):
     guardrails: tuple[Guardrail, ...]
     strata: dict[str, Comparison] = Field(description='the primary metric by stratum, keyed "label=value"')
     control: Control | None
+    random_reward: RandomRewardControl | None = Field(description="null: such an arm was not run")
 
 
 _NOTHING: dict[str, Any] = {
@@ -94,7 +97,43 @@ _NOTHING: dict[str, Any] = {
     "guardrails": (),
     "strata": {},
     "control": None,
+    "random_reward": None,
 }
+
+
+def _head(
+    plan: ClaimPlan,
+    policies: tuple[str, str],
+    split: Split,
+    decoding: Decoding,
+    training_seeds: Sequence[int],
+    planned_points: float | None,
+) -> dict[str, Any]:
+    return {
+        "plan": plan, "plan_digest": plan_digest(plan), "before_policy": policies[0], "after_policy": policies[1],
+        "split": split, "decoding": decoding, "draws": plan.draws, "training_seeds": tuple(training_seeds),
+        "planned_detectable_points": planned_points,
+    }  # fmt: skip
+
+
+def _nothing_said(head: dict[str, Any], stops: Sequence[tuple[str, str]], notes: Sequence[str]) -> Claim:
+    reason, sentence = "; ".join(text for _, text in stops), not_evaluable_sentence(head["split"], [k for k, _ in stops])
+    return Claim(**head, **(_NOTHING | {"warnings": tuple(notes)}), reason=reason, sentence=sentence)
+
+
+def not_evaluable(
+    plan: ClaimPlan,
+    blockers: Sequence[tuple[str, str]],
+    *,
+    before_policy: str,
+    after_policy: str,
+    split: Split,
+    decoding: Decoding,
+    training_seeds: Sequence[int],
+) -> Claim:
+    """Return the claim of evidence that cannot even be read: NOT EVALUABLE with the reasons and no number at all."""
+    head = _head(plan, (before_policy, after_policy), split, decoding, training_seeds, None)
+    return _nothing_said(head, blockers, ())
 
 
 def _arm(episodes: Sequence[Episode], measure: str) -> Interval:
@@ -124,48 +163,51 @@ def compare(
     training_seeds: Sequence[int],
     rng: np.random.Generator,
     base_again: Sequence[Episode] | None = None,
-    blockers: Sequence[str] = (),
+    random_arm: Sequence[Episode] | None = None,
+    planned_points: float | None = None,
+    blockers: Sequence[str | tuple[str, str]] = (),
     notes: Sequence[str] = (),
 ) -> Claim:
     """Return the claim that the episodes support under the plan; what cannot be compared becomes NOT EVALUABLE.
 
-    `blockers` are reasons known elsewhere (a leak, an edited plan); `notes` are warnings known elsewhere (alarms, cut
-    prompts), shown whatever the verdict. `base_again` holds further base draws for the A/A control;
-    without it the base's draws are split in two halves. Episode order does not matter.
+    `blockers` are reasons known elsewhere (a leak, an edited plan), as one text or as (kind without numbers, what was
+    found); `notes` are warnings known elsewhere (alarms, cut prompts), shown whatever the verdict. `base_again` holds
+    further base draws for the A/A control; without it the base's draws are split in two halves. `random_arm` holds what a
+    policy trained for random rewards played on the same items; `planned_points` is the smallest detectable effect that was
+    said before training. Episode order does not matter.
 
     Raises:
         EvidenceError: the plan's primary metric is not a rate.
     """
     measure, seed = measure_of_primary(plan.primary), int(rng.integers(2**63))
     before, after = (sorted(arm, key=lambda e: (e.item_id, e.draw)) for arm in (before, after))
-    head: dict[str, Any] = {
-        "plan": plan,
-        "plan_digest": plan_digest(plan),
-        "before_policy": before_policy,
-        "after_policy": after_policy,
-        "split": split,
-        "decoding": decoding,
-        "draws": plan.draws,
-        "training_seeds": tuple(training_seeds),
-    }
+    head = _head(plan, (before_policy, after_policy), split, decoding, training_seeds, planned_points)
     barred = obstacles(before, after, plan, (before_suite, after_suite))
-    stops = [*((text, text) for text in blockers)]
+    stops = [(each, each) if isinstance(each, str) else each for each in blockers]
+    if random_arm is None and "random_reward" in plan.controls:
+        text = "the random-reward arm that the plan asks for was not played"
+        stops.append((text, text))
     if barred:
-        stops = [*barred, *stops]
-        reason, sentence = "; ".join(text for _, text in stops), not_evaluable_sentence(split, [k for k, _ in stops])
-        return Claim(**head, **(_NOTHING | {"warnings": tuple(notes)}), reason=reason, sentence=sentence)
+        return _nothing_said(head, [*barred, *stops], notes)
 
     def found(name: str, role: str) -> Comparison:
         return compare_measure(before, after, name, labelled_rng(seed, role, name))
 
     primary = found(measure, "primary")
-    control = aa_control(
-        before, base_again, measure=measure, draws=plan.draws, alpha=plan.alpha, rng=labelled_rng(seed, "control")
+    control = aa_control(before, base_again, measure=measure, draws=plan.draws, rng=labelled_rng(seed, "control"))
+    random_reward = (
+        None
+        if random_arm is None
+        else random_reward_control(before, random_arm, after, plan, labelled_rng(seed, "random reward"))
     )
+    secondary = with_holm({name: found(name, "secondary") for name in plan.secondary})
     guardrails = tuple(judge_guardrail(found(name, "guardrail"), m) for name, m in sorted(plan.guardrails.items()))
     strata = compare_strata(before, after, measure, seed)
     detectable = _detectable_points(primary, plan.alpha)
     verdict, detail, reason = decide(primary, plan, regressions(guardrails, strata, plan), detectable)
+    if random_reward is not None and random_reward.verdict == "NOT EVALUABLE" and "random_reward" in plan.controls:
+        text = "the random-reward arm that the plan asks for is not comparable"
+        stops.append((text, f"{text}: {random_reward.reason}"))
     if control.passed is False:
         text = "the control found a difference between base and base"
         stops.append((text, f"{text}: {control.reason}"))
@@ -174,15 +216,7 @@ def compare(
         sentence = not_evaluable_sentence(split, [kind for kind, _ in stops])
     else:
         sentence = claim_sentence(
-            primary,
-            plan.primary,
-            split,
-            plan.cluster_name,
-            plan.draws,
-            len(training_seeds),
-            verdict,
-            detail,
-            detectable,
+            primary, plan.primary, split, plan.cluster_name, plan.draws, len(training_seeds), verdict, detail, detectable
         )
     return Claim(
         **head,
@@ -190,7 +224,11 @@ def compare(
         detail=detail,
         reason=reason,
         sentence=sentence,
-        warnings=(*warnings(primary, plan, detectable, control, guardrails, (before_policy, after_policy)), *notes),
+        warnings=(
+            *warnings(primary, plan, detectable, control, guardrails, secondary, (before_policy, after_policy)),
+            *random_reward_warnings(random_reward),
+            *notes,
+        ),
         before=_arm(before, measure),
         after=_arm(after, measure),
         difference=primary.difference,
@@ -202,8 +240,9 @@ def compare(
         items_changed=success_changes(before, after),
         gain_split=gain_split(before, after),
         tokens_per_completion=found("mean_tokens_per_completion", "tokens"),
-        secondary=with_holm({name: found(name, "secondary") for name in plan.secondary}),
+        secondary=secondary,
         guardrails=guardrails,
         strata=strata,
         control=control,
+        random_reward=random_reward,
     )

@@ -4,56 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from assay.evaluation.report import Report, is_rate
 from assay.evidence.claim import Claim
 from assay.evidence.differences import measure_of_primary
-from assay.evidence.figures import AFTER, BEFORE, GREY, always_zero_said, legend, new_figure, say_missing, styled
-from assay.evidence.wording import counted, p_text, split_word
+from assay.evidence.figures import AFTER, BEFORE, GREY, always_zero_said, bare_figure, legend, new_figure, say_missing, styled
+from assay.evidence.paired_rows import PairedRow, draw_levels, draw_rows, legends_below, name_rows, point
+from assay.evidence.wording import counted, difference_text, p_text, split_word
 from assay.records import Episode, Interval
 
 MOST_VALUES = 12  # of one label; a figure with a row for each of two hundred would show none of them
 
 
-def _point(axes: Axes, y: float, found: Interval | None, scale: float, colour: str, marker: str, label: str) -> None:
-    if found is None or found.value is None:
-        axes.text(0.02, y, "missing", color="#B00000", va="center", fontsize=8, transform=axes.get_yaxis_transform())
-        return
-    face = "white"
-    if found.low is not None and found.high is not None:
-        axes.hlines(y, scale * found.low, scale * found.high, color=colour, lw=2.4, alpha=0.8)
-        face = colour
-    axes.plot(scale * found.value, y, marker, color=colour, mfc=face, ms=6.5, label=label)
-
-
-def _entries(axes: Axes) -> dict[str, Any]:
-    """Return one legend entry a label, filled as where there is an interval; one more says what an empty marker means."""
-    found: dict[str, Any] = {}
-    empty = False
-    for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-        bare = isinstance(handle, Line2D) and handle.get_markerfacecolor() == "white"
-        empty = empty or bare
-        if not bare or label not in found:
-            found[label] = handle
-    if empty:
-        found["empty: interval missing"] = Line2D([], [], color=GREY, marker="o", mfc="white", ls="", ms=6.5)
-    return found
-
-
 def _is_zero(found: Interval | None) -> bool:
     return found is not None and found.value == 0.0
-
-
-def _names(axes: Axes, names: Sequence[str]) -> None:
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.45, -0.55)
-    axes.grid(visible=False, axis="y")
 
 
 @styled
@@ -82,52 +51,66 @@ def before_after_summary(
     counts = Counter(name.partition("=")[0] for name in claim.strata)
     strata = [name for name in claim.strata if counts[name.partition("=")[0]] <= MOST_VALUES]
     rows = [measure, *strata, *rates]
-    figure, panels = new_figure(1, 2, width=11.5, height=1.9 + 0.42 * len(rows), ratios=[1.35, 1])
-    for k, name in enumerate(rows):
-        label, _, value = name.partition("=")
-        for report, shift, colour, marker, arm in (
-            (before, -0.13, BEFORE, "o", "before"),
-            (after, 0.13, AFTER, "s", "after"),
-        ):
-            home = report.strata.get(label, {}).get(value) if name in claim.strata else report
-            found = None if home is None else home.measures.get(measure if name in claim.strata else name)
-            _point(panels[0], k + shift, found, 100, colour, marker, arm)
-        gap = claim.difference if k == 0 else claim.strata[name].difference if name in claim.strata else gaps.get(name)
-        _point(panels[1], k, gap, 100, "black" if k == 0 else GREY, "D", "primary" if k == 0 else "exploratory")
-    for k, (name, report) in enumerate((baselines or {}).items()):
-        level = report.measures[measure].value if measure in report.measures else None
-        if level is None:
-            panels[0].plot([], [], " ", label=f"{name}: missing")
-        else:
-            style = (":", "--", "-.", (0, (6, 2)), (0, (1, 3)))[k % 5]
-            panels[0].vlines(100 * level, -0.5, 0.45, color="black", ls=style, lw=1.3, label=f"{name} ({measure})")
-    shown = [measure, *(f"  {name.replace('=', ' ')}" for name in strata), *rates]
-    _names(panels[0], shown)
-    _names(panels[1], [""] * len(rows))
+    figure, panels = new_figure(1, 2, height=1.9 + 0.44 * len(rows), ratios=[1.25, 1])
+    paired = [_row(name, claim, before, after, gaps, measure=measure, primary=k == 0) for k, name in enumerate(rows)]
+    draw_rows(panels[0], panels[1], paired, rate=True, words=("primary", "exploratory"))
+    players = (baselines or {}).items()
+    levels = [(name, report.measures[measure].value if measure in report.measures else None) for name, report in players]
+    draw_levels(panels[0], levels, scale=100, what=f" ({measure})")
     for label, count in counts.items():
         if count > MOST_VALUES:
             panels[0].plot([], [], " ", label=f"{label}: {count} values, see the table")
     panels[0].set_xlim(-3, 103)
-    said = f"\n{always_zero_said(zero, 72)}" if zero else ""
+    said = f"\n{always_zero_said(zero, 60)}" if zero else ""
     panels[0].set_xlabel(f"% of episodes, 95 % interval{said}")
     items = counted(before.n_items, "items")
     panels[0].set_title(f"{split_word(claim.split)}, {claim.decoding}: {items}, K = {claim.draws}")
     matters = claim.plan.smallest_effect_points
     panels[1].axvspan(-matters, matters, color="#EDEDED", lw=0, zorder=0, label=f"under {matters:g} points")
-    panels[1].axvline(0, color="black", lw=0.9)
-    panels[1].set_xlabel("after \u2212 before, points, 95 % interval")
-    panels[1].set_title(f"{claim.verdict}, {p_text(claim.p)}, {counted(claim.n_clusters, claim.plan.cluster_name)}")
-    places: tuple[Any, Any] = ("outside lower left", "outside lower right")
-    for axes, place in zip(panels, places, strict=True):
-        entries = _entries(axes)
-        figure.legend(list(entries.values()), list(entries), ncols=4, loc=place)
+    panels[1].set_title(f"{claim.verdict}, {p_text(claim.p)},\n{counted(claim.n_clusters, claim.plan.cluster_name)}")
+    legends_below(figure, panels)
     return figure
 
 
+def _row(
+    name: str, claim: Claim, before: Report, after: Report, gaps: Mapping[str, Interval], *, measure: str, primary: bool
+) -> PairedRow:
+    label, _, value = name.partition("=")
+    if name in claim.strata:
+        homes = [report.strata.get(label, {}).get(value) for report in (before, after)]
+        arms = [None if home is None else home.measures.get(measure) for home in homes]
+        return PairedRow(f"  {label} {value}", arms[0], arms[1], claim.strata[name].difference)
+    gap = claim.difference if primary else gaps.get(name)
+    return PairedRow(name, before.measures.get(name), after.measures.get(name), gap, primary)
+
+
+def reward_histogram(before: Sequence[Episode], after: Sequence[Episode], bins: int = 30) -> pd.DataFrame:
+    """Return the rewards of both arms on common bins: low, high, before, after, before_share, after_share.
+
+    The last bin holds its upper end; shares are of the episodes of an arm, missing for an arm without any.
+    """
+    arms = [np.array([e.reward for e in arm], np.float64) for arm in (before, after)]
+    edges = np.histogram_bin_edges(np.concatenate(arms), bins=bins)
+    counts = [np.histogram(arm, edges)[0] for arm in arms]
+    shares = [count / len(arm) if len(arm) else np.full(bins, np.nan) for count, arm in zip(counts, arms, strict=True)]
+    columns = {"low": edges[:-1], "high": edges[1:], "before": counts[0], "after": counts[1]}
+    return pd.DataFrame(columns | {"before_share": shares[0], "after_share": shares[1]})
+
+
 @styled
-def reward_distribution(before: Sequence[Episode], after: Sequence[Episode]) -> Figure:
-    """Return the rewards of all episodes of both arms on common bins, as shares, with medians and running shares."""
-    figure, panels = new_figure(1, 2, width=10.5, height=4.0)
+def reward_distribution(
+    before: Sequence[Episode], after: Sequence[Episode], gaps: Mapping[str, Interval] | None = None
+) -> Figure:
+    """Return the rewards of all episodes of both arms on common bins, as shares, with medians and running shares.
+
+    `gaps` are paired differences by measure; those of mean_reward and median_reward are drawn under the distributions.
+    """
+    shown = {name: (gaps or {}).get(name) for name in ("mean_reward", "median_reward")}
+    figure = bare_figure(height=4.0 if gaps is None else 5.3)
+    grid = figure.add_gridspec(1 if gaps is None else 2, 2, height_ratios=[1] if gaps is None else [1, 0.28])
+    panels = [figure.add_subplot(grid[0, k]) for k in range(2)]
+    if gaps is not None:
+        _shift(figure.add_subplot(grid[1, :]), shown)
     arms = [np.array([e.reward for e in arm], np.float64) for arm in (before, after)]
     names = [f"{name}, n = {len(arm)}" for name, arm in zip(("before", "after"), arms, strict=True)]
     panels[0].set_title("Reward per episode, common bins")
@@ -139,23 +122,26 @@ def reward_distribution(before: Sequence[Episode], after: Sequence[Episode]) -> 
         for panel in panels:
             say_missing(panel, "rewards of an arm")
         return figure
-    edges = np.histogram_bin_edges(np.concatenate(arms), bins=30)
+    table = reward_histogram(before, after)
+    edges = np.array([*table["low"], table["high"].iloc[-1]])
     for arm, name, colour, style in zip(arms, names, (BEFORE, AFTER), ("-", "--"), strict=True):
         short = name.partition(",")[0]
-        share = np.histogram(arm, edges)[0] / len(arm)
+        share = table[f"{short}_share"].to_numpy(np.float64)
         panels[0].stairs(share, edges, fill=True, color=colour, alpha=0.25)
         panels[0].stairs(share, edges, color=colour, lw=1.6, ls=style, label=name)
         median = float(np.median(arm))
         panels[0].axvline(median, color=colour, ls=style, lw=1.1, label=f"median {short} {median:.3g}")
-        x = np.sort(arm)
-        panels[1].step(
-            np.concatenate([[edges[0]], x]),
-            np.arange(len(x) + 1) / len(x),
-            where="post",
-            color=colour,
-            ls=style,
-            label=name,
-        )
+        values, counts = np.unique(arm, return_counts=True)
+        x, y = np.concatenate([[edges[0]], values]), np.concatenate([[0.0], np.cumsum(counts) / len(arm)])
+        panels[1].step(x, y, where="post", color=colour, ls=style, label=name)
     legend(panels[0])
     legend(panels[1])
     return figure
+
+
+def _shift(axes: Axes, gaps: Mapping[str, Interval | None]) -> None:
+    for k, (_, gap) in enumerate(gaps.items()):
+        point(axes, k, gap, 1.0, GREY, "D", "difference")
+    name_rows(axes, [f"{name}\n{difference_text(gap, rate=False)}" for name, gap in gaps.items()])
+    axes.axvline(0, color="black", lw=0.9)
+    axes.set_xlabel("after \u2212 before, reward per episode, 95 % interval")

@@ -14,6 +14,9 @@ from assay.evaluation.report import check_complete
 from assay.evidence.differences import FEWEST_CLUSTERS, compare_measure
 from assay.records import Episode, Interval, Record
 
+# The control guards against broken pipelines, which show at any level; at 0.05 it would bar one sound claim in twenty.
+AA_LEVEL = 0.01
+
 
 class Control(Record):
     """Base against base. `passed` is null where the control could not be run; the reason says why."""
@@ -24,6 +27,7 @@ class Control(Record):
     reason: str
     difference: Interval | None
     p: float | None
+    level: float = Field(gt=0, lt=1, description="p at or below it counts as a difference")
     draws: int = Field(ge=0, description="draws per item on each side")
 
 
@@ -35,7 +39,9 @@ def _renumbered(episodes: Sequence[Episode]) -> list[Episode]:
 
 
 def _not_run(reason: str) -> Control:
-    return Control(kind="not run", verdict="NOT RUN", passed=None, reason=reason, difference=None, p=None, draws=0)
+    return Control(
+        kind="not run", verdict="NOT RUN", passed=None, reason=reason, difference=None, p=None, level=AA_LEVEL, draws=0
+    )
 
 
 def aa_control(
@@ -44,12 +50,13 @@ def aa_control(
     *,
     measure: str,
     draws: int,
-    alpha: float,
     rng: np.random.Generator,
+    level: float = AA_LEVEL,
 ) -> Control:
     """Return the A/A control: base against `base_again`, or the first half of the base's draws against the second.
 
-    With an odd number of draws the last one is left out of the halves. A sound control rejects with probability alpha.
+    With an odd number of draws the last one is left out of the halves. A sound pipeline is flagged with probability
+    `level`; where so few clusters are there that none could ever be, the control counts as not run.
     """
     if base_again is None:
         half = draws // 2
@@ -70,13 +77,16 @@ def aa_control(
         return _not_run(f"expected {error.expected}, found {error.found}")
     if result.p is None:
         return _not_run(f"under {FEWEST_CLUSTERS} clusters nothing can be tested")
-    passed = result.p > alpha
+    if 2.0 ** (1 - result.n_clusters) > level:
+        return _not_run(f"with {result.n_clusters} clusters no p can reach {level:g}, so nothing could ever be flagged")
+    passed = result.p > level
     return Control(
         kind=kind,
         verdict="NO EVIDENCE" if passed else "EVIDENCE OF A DIFFERENCE",
         passed=passed,
-        reason=f"p {'>' if passed else '<='} {alpha:g} between two sets of draws of the same policy",
+        reason=f"p {'>' if passed else '<='} {level:g} between two sets of draws of the same policy",
         difference=result.difference,
         p=result.p,
+        level=level,
         draws=half,
     )

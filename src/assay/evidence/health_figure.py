@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from assay.evidence.figures import GREY, new_figure, styled
+from assay.evidence.figures import GREY, new_figure, step_axis, styled
 from assay.evidence.wording import counted
 from assay.records import HEALTH_RULES, HealthEvent, HealthLevel, HealthRule
 
@@ -47,10 +47,21 @@ def health_strip(events: Sequence[HealthEvent], steps: int, unmeasured: Sequence
         steps: Optimizer steps of the training.
         unmeasured: Rules that had nothing to read, said as such and not counted as green.
     """
-    found = spans(events, steps + 1)
-    figure, (axes,) = new_figure(1, 1, width=9.0, height=1.5 + 0.32 * max(1, len(found)))
+    rows = max(1, len(spans(events, steps + 1)))
+    figure, (axes,) = new_figure(1, 1, height=1.5 + 0.32 * rows)
+    said = draw_strip(axes, events, steps, unmeasured)
     axes.set_title(f"Health alarms, {counted(steps, 'optimizer steps')}")
-    axes.set_xlabel(f"optimizer step\n{_rest(found, unmeasured)}")
+    axes.set_xlabel(f"optimizer step\n{said}")
+    return figure
+
+
+def draw_strip(axes: Axes, events: Sequence[HealthEvent], steps: int, unmeasured: Sequence[HealthRule]) -> str:
+    """Draw the strip into a panel whose axis runs over the optimizer steps; return what is to be said of the other rules."""
+    found = spans(events, steps + 1)
+    said = _rest(found, unmeasured)
+    axes.set_title(f"Health alarms; {said}" if len(said) < 60 else "Health alarms")
+    step_axis(axes)
+    axes.set_xlabel("")
     axes.set_xlim(0, steps + 1)
     axes.grid(visible=False, axis="y")
     if not found:
@@ -58,7 +69,7 @@ def health_strip(events: Sequence[HealthEvent], steps: int, unmeasured: Sequence
     for row, own in enumerate(found.values()):
         for span in own:
             _draw(axes, row, span, steps + 1)
-    stops = [(event.step, list(found).index(event.rule)) for event in events if event.stop]
+    stops = [(event.step, list(found).index(event.rule)) for event in events if event.stop and event.rule in found]
     if stops:
         axes.plot(*zip(*stops, strict=True), "X", color="black", ms=9, ls="", label="training stopped", clip_on=False, zorder=5)
     axes.set_yticks(range(len(found)), list(found))
@@ -69,7 +80,7 @@ def health_strip(events: Sequence[HealthEvent], steps: int, unmeasured: Sequence
     ]
     handles += axes.get_legend_handles_labels()[0]
     axes.legend(handles=handles, ncols=len(handles), loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
-    return figure
+    return said
 
 
 def _draw(axes: Axes, row: int, span: Span, width: float) -> None:

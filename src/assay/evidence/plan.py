@@ -24,9 +24,15 @@ class ClaimPlan(Record):
     cluster_name: str = Field(description="what one cluster is, plural: scenarios, prompt groups")
     secondary: tuple[str, ...] = Field(description="further confirmatory measures, Holm-corrected together")
     guardrails: dict[str, float] = Field(description="measure: largest tolerable loss, in the measure's own unit")
+    # The one field with a default: plans that were hashed before there was a choice had the A/A control alone.
+    controls: tuple[Literal["aa", "random_reward"], ...] = Field(
+        default=("aa",), description="aa: base against base; random_reward: a training for random rewards beside it"
+    )
 
 
 def plan_digest(plan: ClaimPlan) -> str:
     """Return the sha256 of the plan's canonical JSON (sorted keys, no spaces), 64 hex digits."""
-    text = json.dumps(plan.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    # A plan with the default is the plan it was before the field existed.
+    content = plan.model_dump(mode="json", exclude_defaults=True)
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -14,6 +14,7 @@ from assay.records import Episode, Turn
 
 LONGEST = 4000
 RIGHT = "Right (never shown to the model):"
+KINDS = ("random", "worst", "median", "best", "fixed", "broken")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,11 @@ class Pair:
     reason: str
     before: Episode
     after: Episode
+
+    @property
+    def kind(self) -> str:
+        """The first word of the reason, one of KINDS."""
+        return self.reason.split(" ")[0].rstrip(",")
 
 
 def choose_pairs(

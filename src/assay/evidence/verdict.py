@@ -46,16 +46,29 @@ def obstacles(
         if suite != plan.suite_digest:
             detail = f"the {arm} arm was played on suite {suite[:12]}, the plan names {plan.suite_digest[:12]}"
             found.append(("the suite is not the one the plan names", detail))
-    for arm, episodes in (("before", before), ("after", after)):
+    return found + arm_obstacles({"before": before, "after": after}, plan)
+
+
+def arm_obstacles(arms: Mapping[str, Sequence[Episode]], plan: ClaimPlan) -> list[tuple[str, str]]:
+    """Return why arms, by name, are not whole suites of the same items with draws that differ."""
+    found = []
+    for arm, episodes in arms.items():
         try:
             check_complete(episodes, plan.draws, arm)
         except EvidenceError as error:
             detail = f"{arm} arm: expected {error.expected}, found {error.found}"
             found.append((f"the {arm} arm is not a whole suite", detail))
-    homes = [{(e.item_id, e.cluster) for e in arm} for arm in (before, after)]
-    if homes[0] != homes[1]:
-        detail = f"arms differ: {len(homes[0] ^ homes[1])} (item, cluster) pairs are in one arm only"
-        found.append(("the arms hold different items", detail))
+            continue
+        repeated = len(episodes) - len({(episode.item_id, episode.seed) for episode in episodes})
+        if repeated:
+            detail = f"{arm} arm: {repeated} of {len(episodes)} episodes repeat the sampling seed of another draw of their item"
+            found.append((f"draws of the {arm} arm share sampling seeds", detail))
+    homes = {arm: {(e.item_id, e.cluster) for e in episodes} for arm, episodes in arms.items()}
+    first = next(iter(homes))
+    for arm, home in homes.items():
+        if home != homes[first]:
+            detail = f"arms differ: {len(home ^ homes[first])} (item, cluster) pairs are in one of {first} and {arm} only"
+            found.append(("the arms hold different items", detail))
     return found
 
 
@@ -82,13 +95,17 @@ def decide(
 
 def regressions(guardrails: Sequence[Guardrail], comparisons: Mapping[str, Comparison], plan: ClaimPlan) -> list[str]:
     """Return the names of guardrails that regressed and of comparisons significantly worse after Holm's correction."""
+    return [g.measure for g in guardrails if g.outcome == "regressed"] + against_primary(comparisons, plan)
+
+
+def against_primary(comparisons: Mapping[str, Comparison], plan: ClaimPlan) -> list[str]:
+    """Return the names of comparisons that moved the way that is worse for the primary metric, p <= alpha after Holm."""
     sign = 1 if plan.direction == "higher" else -1
-    worse = [
+    return [
         name
         for name, found in comparisons.items()
         if found.p_holm is not None and found.p_holm <= plan.alpha and sign * (found.difference.value or 0.0) < 0
     ]
-    return [g.measure for g in guardrails if g.outcome == "regressed"] + worse
 
 
 def warnings(
@@ -97,6 +114,7 @@ def warnings(
     detectable: float | None,
     control: Control,
     guardrails: Sequence[Guardrail],
+    secondary: Mapping[str, Comparison],
     policies: tuple[str, str],
 ) -> tuple[str, ...]:
     """Return what a reader must know beside the verdict, one sentence each."""
@@ -114,6 +132,9 @@ def warnings(
         )
     if control.passed is None:
         found.append(f"No A/A control: {control.reason}.")
+    against = against_primary(secondary, plan)
+    if against:
+        found.append(f"Moved against the primary metric (Holm p <= {plan.alpha:g}): {', '.join(against)}.")
     open_ones = [g.measure for g in guardrails if g.outcome == "inconclusive"]
     if open_ones:
         found.append(f"Guardrails not shown to hold: {', '.join(open_ones)}.")

@@ -8,6 +8,7 @@ from assay.console import complain, say
 from assay.dataset import cache, drift
 from assay.dataset.audit import Audit, Audited, audit
 from assay.dataset.checksums import SUMS, check_sums, covered, parse_sums
+from assay.dataset.contamination import contamination, judged
 from assay.dataset.fingerprint import Fingerprint, enforce, fingerprint
 from assay.dataset.reading import MAX_FILE_BYTES
 from assay.dataset.refusal import refuse_unusable, require_records
@@ -17,14 +18,14 @@ from assay.dataset.verified import require
 from assay.errors import DataError, RecordError
 from assay.evaluation.suite import choose
 from assay.evidence.plan import ClaimPlan
-from assay.stages.inputs import blocklist_of, cache_folder, task_with
+from assay.stages.inputs import blocklist_of, cache_folder, splits_of, task_with
 from assay.stages.project import RESULTS, Project
 from assay.storage.files import sha256_bytes
 from assay.storage.foreign import inside, listing, read_capped, sha256_capped
 from assay.storage.json import read_record, write_json
 
 READS = ("${dataset.root}",)
-WRITES = (f"{RESULTS}/fingerprint.json", f"{RESULTS}/audit.json", f"{RESULTS}/claim_plan.json")
+WRITES = (f"{RESULTS}/fingerprint.json", f"{RESULTS}/audit.json", f"{RESULTS}/contamination.json", f"{RESULTS}/claim_plan.json")
 INDICES = ".scratch/fingerprint"
 MAX_SUMS_BYTES = 10_000_000
 
@@ -39,7 +40,7 @@ def run(project: Project) -> None:
     sources = sources_of(project, sums)
     audited = audit(task, sources, params.dataset.audit)
     refuse_unusable(audited.report, root)
-    require_records(audited.report, ("train", params.validation.suite, "heldout"), root)
+    require_records(audited.report, splits_of(params), root)
     if blocklist is not None and getattr(params.task, "blocklist", None) not in sums:
         fix = f"add it to {root}/{SUMS}"
         raise DataError(f"a blocklist with a line in {SUMS}", found="none", where="task.blocklist", fix=fix)
@@ -55,14 +56,20 @@ def run(project: Project) -> None:
         primary=params.claim.primary, direction="higher", smallest_effect_points=params.claim.smallest_effect_points,
         draws=chosen.draws, suite_digest=suite.digest, checkpoint_rule=params.claim.checkpoint_rule,
         alpha=params.claim.alpha, cluster_name=task.cluster_name, secondary=("mean_reward",),
-        guardrails={"parsed_rate": params.claim.parsed_rate_margin},
+        guardrails={"parsed_rate": params.claim.parsed_rate_margin}, controls=tuple(params.claim.controls),
     )  # fmt: skip
+    shared = contamination(audited.kept)
     write_json(project.results("fingerprint.json"), found)
     write_json(project.results("audit.json"), audited.report)
+    write_json(project.results("contamination.json"), shared)
     write_json(project.results("claim_plan.json"), plan)
     _tell_drift(project, drift.index_of(audited.kept, found.schemas))
     counts = ", ".join(f"{name} {split.n_records}" for name, split in found.splits.items())
-    say(f"data {found.dataset_sha256[:12]}: {counts}; no leaks between splits{_odd(audited.report)}")
+    barred, warned = judged(shared, splits_of(params))
+    for said in [*(f"the claim will be NOT EVALUABLE: {text}" for _, text in barred), *warned]:
+        complain(said)
+    leaks = "" if barred else "; no leaks between splits"
+    say(f"data {found.dataset_sha256[:12]}: {counts}{leaks}{_odd(audited.report)}")
 
 
 def checked_sums(project: Project) -> dict[str, str]:

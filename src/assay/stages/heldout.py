@@ -16,13 +16,16 @@ from assay.evaluation.suite import Suite
 from assay.policy.model import Policy
 from assay.provenance import hardware
 from assay.stages.inputs import decoding_of, heldout_suite, task_of
+from assay.stages.opened import note_opening
 from assay.stages.project import Project
 from assay.stages.scratch import KeptEpisodes, locked, run_key, scratch_root
 from assay.storage.files import remove
 from assay.storage.json import digest, write_json, write_jsonl
 
 
-def evaluate(project: Project, policy: Policy, name: str, *, reads: Sequence[str] = ()) -> None:
+def evaluate(
+    project: Project, policy: Policy, name: str, *, reads: Sequence[str] = (), stage: str | None = None, greedy: bool = True
+) -> None:
     """Play the held-out suite and write `<name>.jsonl`, `<name>.json` and the same under `_greedy`.
 
     An interrupted call is gone on with: batches that had ended are kept in .scratch/ until all of this is written, and
@@ -32,19 +35,24 @@ def evaluate(project: Project, policy: Policy, name: str, *, reads: Sequence[str
     Args:
         project: Where everything lies.
         policy: Who plays.
-        name: Of the stage.
+        name: Of the files.
         reads: READS of the stage.
+        stage: Its name in dvc.yaml; that of the files if not given.
+        greedy: Whether to play greedily as well.
 
     Raises:
         RunningAlready: Another process is at the same evaluation.
         EnvironmentLost: The environment failed for good.
     """
-    sampled, greedy = heldout_suite(project), heldout_suite(project, draws=1)
+    parts = [(name, heldout_suite(project), False)]
+    if greedy:
+        parts.append((f"{name}_greedy", heldout_suite(project, draws=1), True))
     # Another processor may round otherwise, and the episodes of one evaluation come from one machine.
-    key = digest([run_key(project, name, reads).digest, policy.digest, hardware()])
-    folder = scratch_root(project) / name / key[:16]
+    key = digest([run_key(project, stage or name, reads).digest, policy.digest, hardware()])
+    folder = scratch_root(project) / (stage or name) / key[:16]
     with locked(folder):
-        for label, suite, is_greedy in ((name, sampled, False), (f"{name}_greedy", greedy, True)):
+        note_opening(project, stage or name, parts[0][1].digest, policy.digest)
+        for label, suite, is_greedy in parts:
             kept = KeptEpisodes(folder / label, digest([key, label, suite.digest]))
             report = _one(project, policy, label, suite, is_greedy, kept)
             success = report.measures["success_rate"]

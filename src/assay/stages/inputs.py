@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from assay.config.settings import StructuredTask
+from assay.config.settings import Params, StructuredTask
 from assay.console import complain
 from assay.dataset import cache
 from assay.dataset.fingerprint import Fingerprint
@@ -110,6 +110,11 @@ def items_of(project: Project, split: str) -> list[Item]:
     if key not in _ITEMS:
         _ITEMS[key] = tuple(task.item(entry.row) for entry in _entries(project, found, split, copy))
     return list(_ITEMS[key])
+
+
+def splits_of(params: Params) -> tuple[str, str, str]:
+    """Return the data files a claim rests on: what is trained on, what chooses the checkpoint, what is reported."""
+    return "train", params.validation.suite, "heldout"
 
 
 def heldout_suite(project: Project, *, draws: int | None = None) -> Suite:

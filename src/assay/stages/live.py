@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from assay.console import complain
@@ -15,9 +16,10 @@ from assay.evaluation.report import report_on
 from assay.evaluation.suite import Suite
 from assay.provenance import now
 from assay.records import TRAINING_LOG_COLUMNS, HealthEvent
+from assay.stages.drawer import Drawer, seconds_between
 from assay.stages.project import Project
 from assay.stages.run_folder import RunFolder
-from assay.storage.files import read_bytes, write_bytes
+from assay.storage.files import read_bytes, remove, write_bytes
 from assay.storage.json import write_jsonl
 from assay.storage.tables import write_csv
 from assay.training.history import History, Validation
@@ -38,6 +40,21 @@ class Live:
         self._project, self._history, self._folder, self._main = project, history, folder, main
         self._tables, self._bell = Tables(project, history, suite, policy_digest), Bell(watch)
         self._next, self._said = 0.0, set[tuple[str, str]]()
+        self._every = seconds_between()
+        self._drawer: Drawer | None = None
+
+    def begin(self) -> None:
+        """Take away what an earlier training left, and start the process that draws the curves of this one."""
+        if not self._main:
+            return
+        self.publish()
+        if self._every is not None:
+            self._drawer = Drawer(self._project.root, self._folder.path / "drawer.log", self._every)
+
+    def end(self) -> None:
+        """Let the curves be drawn a last time; nothing is drawn after this."""
+        if self._drawer is not None:
+            self._drawer.close()
 
     def step(self, step: int, advance: Callable[..., None]) -> None:
         """Show a finished step."""
@@ -67,6 +84,8 @@ class Live:
         if not self._main:
             return
         began = time.monotonic()
+        if self._drawer is not None:
+            self._drawer.look()
         self._tables.write()
         write_bytes(self._project.observed("run_log.jsonl"), read_bytes(self._folder.events, fix="call again"))
         ended = time.monotonic()
@@ -100,18 +119,18 @@ class Tables:
     def write(self) -> None:
         """Write the curves as they stand; a reader never sees half a file."""
         project, history = self._project, self._history
-        write_csv(project.results("training_log.csv"), history.training_log, TRAINING_LOG_COLUMNS)
-        components = history.reward_components
-        if components:
-            write_csv(project.results("reward_components.csv"), components, list(components[0]))
+        _write(project.results("training_log.csv"), history.training_log, TRAINING_LOG_COLUMNS)
+        _write(project.results("reward_components.csv"), history.reward_components)
         for validation in history.validations:
             if validation.step not in self._rows:
                 self._rows[validation.step] = self._row(validation)
-        if rows := [row for step, row in self._rows.items() if step in {v.step for v in history.validations}]:
-            write_csv(project.results("checkpoint_evals.csv"), rows, list(rows[0]))
-        if history.observed:
-            write_csv(project.observed("training_clock.csv"), history.observed, list(history.observed[0]))
-        write_jsonl(project.results("train_log.jsonl"), history.train_log)
+        known = {validation.step for validation in history.validations}
+        _write(project.results("checkpoint_evals.csv"), [row for step, row in self._rows.items() if step in known])
+        _write(project.observed("training_clock.csv"), history.observed)
+        if history.train_log:
+            write_jsonl(project.results("train_log.jsonl"), history.train_log)
+        else:
+            remove(project.results("train_log.jsonl"))
         # An empty file reads like a broken one, to DVC and to people.
         write_jsonl(project.results("health.jsonl"), history.health or [_quiet(len(history.train_log))])
 
@@ -124,6 +143,14 @@ class Tables:
             best=best_of_items(validation.sampled, suite.draws, suite.digest),
             greedy=report_on(validation.greedy, replace(suite, draws=1), self._policy, "greedy"),
         )
+
+
+def _write(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> None:
+    """Write a table; one that has no rows yet has no file either, also not that of an earlier training."""
+    if rows:
+        write_csv(path, rows, columns or list(rows[0]))
+    else:
+        remove(path)
 
 
 def _quiet(steps: int) -> HealthEvent:

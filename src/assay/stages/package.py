@@ -1,4 +1,4 @@
-"""Stage 7: one archive with checksums: adapter, base, episodes, logs, claim, report and the settings behind them."""
+"""Stage 8: one archive with checksums: adapter, base, episodes, logs, claim, report and the settings behind them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from assay.storage.archive import tar_bytes
 from assay.storage.files import read_bytes, sha256_bytes, write_bytes, write_text
 
 RESULT_FILES = (
-    "fingerprint.json", "audit.json", "claim_plan.json", "base.json", "pre_eval.jsonl", "pre_eval.json",
-    "pre_eval_greedy.jsonl", "pre_eval_greedy.json", "baselines.json", "training_log.csv", "reward_components.csv",
-    "checkpoint_evals.csv", "train_log.jsonl", "health.jsonl", "train.json", "post_eval.jsonl", "post_eval.json",
-    "post_eval_greedy.jsonl", "post_eval_greedy.json", "before_after_metrics.json", "claim.json", "metrics.json", "report.html",
-    "sample_trajectories.md", "summary.md",
+    "fingerprint.json", "audit.json", "contamination.json", "claim_plan.json", "base.json", "plan_power.json",
+    "pre_eval.jsonl", "pre_eval.json", "pre_eval_greedy.jsonl", "pre_eval_greedy.json", "baselines.json",
+    "training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "train_log.jsonl", "health.jsonl", "train.json",
+    "control", "post_eval.jsonl", "post_eval.json", "post_eval_greedy.jsonl", "post_eval_greedy.json",
+    "before_after_metrics.json", "claim.json", "metrics.json", "report.html", "sample_trajectories.md", "summary.md",
+    "figures", "plots",
 )  # fmt: skip
 READS = (
-    "params.yaml", "constraints.txt", "models/base", "models/adapter", f"{RESULTS}/figures",
-    *(f"{RESULTS}/{name}" for name in RESULT_FILES),
+    "params.yaml", "constraints.txt", "models/base", "models/adapter", *(f"{RESULTS}/{name}" for name in RESULT_FILES),
 )  # fmt: skip
 WRITES = ("dist",)
 NAME = "assay-package"

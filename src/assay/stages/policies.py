@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from assay.config.settings import PretrainedBase
 from assay.policy.determinism import pin
 from assay.policy.model import Policy, load, require_device
 from assay.policy.pretrained import locate
 from assay.stages.project import Project
 
+ADAPTER = "models/adapter"
 
-def open_policy(project: Project, *, adapter: bool) -> Policy:
-    """Load the base policy, under the trained adapter where asked, on the configured device.
+
+def open_policy(project: Project, adapter: Path | None) -> Policy:
+    """Load the base policy, under a trained adapter if one is given, on the configured device.
 
     Raises:
         ConfigError: The device is not there.
@@ -21,7 +25,7 @@ def open_policy(project: Project, *, adapter: bool) -> Policy:
     pin(params.threads, deterministic=params.deterministic, device=params.device)
     return load(
         locate(project.root / "models/base"),
-        adapter=project.root / "models/adapter" if adapter else None,
+        adapter=adapter,
         device=params.device,
         dtype=base.dtype if isinstance(base, PretrainedBase) else "float32",
         quantization=base.quantization if isinstance(base, PretrainedBase) else None,

@@ -1,12 +1,12 @@
-"""Stage 5: play the same held-out suite with the trained policy."""
+"""Stage 6: play the same held-out suite with the trained policy."""
 
 from __future__ import annotations
 
 from assay.stages.heldout import evaluate
-from assay.stages.policies import open_policy
+from assay.stages.policies import ADAPTER, open_policy
 from assay.stages.project import RESULTS, Project
 
-READS = (f"{RESULTS}/fingerprint.json", "${dataset.root}/heldout.jsonl", "models/base", "models/adapter")
+READS = (f"{RESULTS}/fingerprint.json", "${dataset.root}/heldout.jsonl", "models/base", ADAPTER)
 WRITES = (
     f"{RESULTS}/post_eval.jsonl", f"{RESULTS}/post_eval.json", f"{RESULTS}/post_eval_greedy.jsonl",
     f"{RESULTS}/post_eval_greedy.json",
@@ -15,4 +15,4 @@ WRITES = (
 
 def run(project: Project) -> None:
     """Write post_eval.jsonl and post_eval.json."""
-    evaluate(project, open_policy(project, adapter=True), "post_eval", reads=READS)
+    evaluate(project, open_policy(project, project.root / ADAPTER), "post_eval", reads=READS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -26,6 +27,7 @@ NOT_IN_KEY = (
     "checkpoint", "health.preflight", "health.on_non_finite", "health.max_skipped", "health.retries", "health.max_lost_share",
 )  # fmt: skip
 PROOF = f"{RESULTS}/train.json"
+MANY = 5  # unfinished trainings of other settings, before it is said what they take
 
 
 class RunFolder:
@@ -118,7 +120,7 @@ class RunFolder:
 
 
 @contextmanager
-def open_run(project: Project, reads: Sequence[str], *, main: bool) -> Iterator[RunFolder]:
+def open_run(project: Project, stage: str, reads: Sequence[str], *, main: bool) -> Iterator[RunFolder]:
     """Open the run folder of a project's training; nobody else trains in it meanwhile.
 
     A folder whose outputs dvc.lock holds is finished business and removed: what is asked for then is a fresh training.
@@ -126,8 +128,8 @@ def open_run(project: Project, reads: Sequence[str], *, main: bool) -> Iterator[
     Raises:
         AssayError: Another process trains this very run.
     """
-    key = run_key(project, "train", reads, NOT_IN_KEY)
-    root = scratch_root(project) / "train"
+    key = run_key(project, stage, reads, NOT_IN_KEY)
+    root = scratch_root(project) / stage
     folder = root / key.digest[:16]
     with locked(folder) if main else nullcontext():
         if main:
@@ -135,6 +137,7 @@ def open_run(project: Project, reads: Sequence[str], *, main: bool) -> Iterator[
                 if _recorded(project, finished):
                     shutil.rmtree(finished.parent, ignore_errors=True)
             _say_others(root, folder, key)
+            _say_how_much(root, folder)
             folder.mkdir(parents=True, exist_ok=True)
         yield RunFolder(folder, key, project.params.checkpoint.keep, main=main)
 
@@ -164,6 +167,17 @@ def _say_others(root: Path, folder: Path, key: RunKey) -> None:
     for other in sorted(root.glob(f"*/{KEY}")):
         if any(other.parent.glob("step-*")) and not (other.parent / DONE).exists():
             say(f"not the unfinished training in {other.parent.name}: {_differs(other.parent, key)}")
+
+
+def _say_how_much(root: Path, folder: Path) -> None:
+    """Say what the unfinished trainings of other settings take once they are many; nothing is removed without being asked."""
+    runs = sorted(each.parent for each in root.glob(f"*/{KEY}"))
+    others = [run for run in runs if run != folder and not (run / DONE).exists()]
+    if len(others) > MANY:
+        size = sum(path.lstat().st_size for other in others for path in other.rglob("*") if path.is_file())
+        names = " ".join(other.name for other in others)
+        say(f"{len(others)} unfinished trainings of other settings take {size / 2**20:.1f} MiB in {root}")
+        say(f"to remove those that will not be gone on with: (cd {shlex.quote(str(root))} && rm -r {names})")
 
 
 def _differs(folder: Path, key: RunKey) -> str:

@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from assay.console import complain, progress, say
-from assay.errors import Interrupted, RecordError, TrainingStopped
+from assay.errors import Interrupted, RecordError, TrainingError, TrainingStopped
 from assay.evaluation.cuts import cuts_in_words
+from assay.evaluation.planning import PlannedPower, planned_said
 from assay.evaluation.suite import Suite
 from assay.evaluation.timing import timing_summary
 from assay.provenance import environment, git_state, hardware, now, packages
 from assay.records import HealthSummary, TrainFacts
 from assay.stages.inputs import fingerprint_of, items_of, task_of, validation_suite
 from assay.stages.live import Live
-from assay.stages.policies import open_policy
+from assay.stages.policies import ADAPTER, open_policy
 from assay.stages.project import RESULTS, Project
 from assay.stages.run_folder import RunFolder, open_run
-from assay.storage.files import read_bytes, sha256_bytes
-from assay.storage.json import write_json
+from assay.storage.files import read_bytes, sha256_bytes, sweep
+from assay.storage.json import read_record, write_json
+from assay.tasks.protocol import Task
 from assay.training.adapter import Trained, save_adapter
-from assay.training.doctor import examine, in_words, refuse_faults
+from assay.training.doctor import MOST_SECONDS, Finding, examine, in_words, refuse_faults
 from assay.training.grpo import train
 from assay.training.history import History
-from assay.training.processes import Processes, launch, must_launch
+from assay.training.processes import Processes
 from assay.training.watch import Watch
 
 READS = (
-    f"{RESULTS}/fingerprint.json", f"{RESULTS}/claim_plan.json", "${dataset.root}/train.jsonl",
+    f"{RESULTS}/fingerprint.json", f"{RESULTS}/claim_plan.json", f"{RESULTS}/plan_power.json", "${dataset.root}/train.jsonl",
     "${dataset.root}/${validation.suite}.jsonl", "models/base",
 )  # fmt: skip
 WRITES = (
-    "models/adapter", f"{RESULTS}/training_log.csv", f"{RESULTS}/reward_components.csv",
+    ADAPTER, f"{RESULTS}/training_log.csv", f"{RESULTS}/reward_components.csv",
     f"{RESULTS}/checkpoint_evals.csv", f"{RESULTS}/train_log.jsonl", f"{RESULTS}/health.jsonl", f"{RESULTS}/train.json",
 )  # fmt: skip
 
@@ -45,29 +49,30 @@ def run(project: Project, resume_from: Path | None = None) -> None:
         resume_from: A checkpoint or run folder to go on from; None: the newest checkpoint of this very run, if any.
     """
     params = project.params
-    if must_launch(params.distributed):
-        launch(params.distributed, ["train", *([] if resume_from is None else ["--resume-from", str(resume_from)])])
     processes = Processes.joined(params.distributed)
-    with open_run(project, READS, main=processes.main) as folder:
+    with open_run(project, "train", READS, main=processes.main) as folder:
+        if processes.main:
+            sweep(project.results("train.json").parent, project.observed("manifest.json").parent, project.root / "models")
         start = folder.start(resume_from) if processes.main else None
         processes.gather(None)  # what the main process brings into the folder is there before the others look
         start = start if processes.main else folder.start(None)
         processes.agree("run and checkpoint", (folder.key.digest, start and start.step))
         claim_digest = sha256_bytes(read_bytes(project.results("claim_plan.json"), fix="./run dvc repro fingerprint"))
-        policy = open_policy(project, adapter=False)
+        policy = open_policy(project, None)
         base_digest, validation = policy.digest, validation_suite(project)
         task, judged, items = task_of(project, shaping=True), task_of(project), items_of(project, "train")
-        if start is None and params.health.preflight and processes.main:
-            findings = examine(policy, task, judged, items, validation, params, folder=folder.path)
-            for finding in (each for each in findings if each.level == "warning"):
-                complain(in_words(finding))
-            refuse_faults(findings)
+        if start is None and processes.main:
+            _say_plan(project, judged)
+        if start is None and params.health.preflight:
+            look = partial(examine, policy, task, judged, items, validation, params, folder=folder.path)
+            _examined(look, processes)
         history, watch = History(), Watch(judged)
         live = Live(project, history, watch, validation, base_digest, folder, main=processes.main)
         live.tell("started" if start is None else "resumed", {"step": 0 if start is None else start.step})
         manifest = _manifest(project, folder, processes)
         if processes.main:
             write_json(project.observed("manifest.json"), manifest | {"finished": None})
+        live.begin()
         with progress("train: steps", params.train.steps, done=0 if start is None else start.step) as advance:
             try:
                 trained = train(
@@ -79,6 +84,7 @@ def run(project: Project, resume_from: Path | None = None) -> None:
                     if isinstance(error, (Interrupted, TrainingStopped)):
                         live.tell("ended early", {"why": str(error).split("\n")[0]})
                     live.publish()
+                live.end()
                 raise
             live.publish()
         if processes.main:
@@ -86,15 +92,48 @@ def run(project: Project, resume_from: Path | None = None) -> None:
             write_json(project.observed("manifest.json"), manifest | {"finished": now()})
             live.tell("finished", {"step": params.train.steps, "chosen": trained.chosen_step})
             live.publish()
+            live.end()
             folder.finish(project.results("train.json"))
     processes.leave()
+
+
+def _say_plan(project: Project, task: Task) -> None:
+    """Say what the held-out suite can show at all, before hours are spent on what it cannot."""
+    planned = read_record(project.results("plan_power.json"), PlannedPower, fix="./run dvc repro pre_eval")
+    said, enough = planned_said(planned, project.params.claim.smallest_effect_points, task.cluster_name)
+    (say if enough else complain)(f"plan: {said}")
+
+
+def _examined(look: Callable[[], list[Finding]], processes: Processes) -> None:
+    """Let the main process look at what is to be trained, while the others wait; a fault ends all of them alike.
+
+    Raises:
+        TrainingError: A training could not work so; in the main process, which tells it.
+        SystemExit: In the others.
+    """
+    fault: TrainingError | None = None
+    if processes.main:
+        if processes.world_size > 1:
+            say(f"train: looking at what is to be trained, for {MOST_SECONDS:.0f} s at most; the other processes wait")
+        findings = look()
+        for finding in (each for each in findings if each.level == "warning"):
+            complain(in_words(finding))
+        try:
+            refuse_faults(findings)
+        except TrainingError as error:
+            fault = error
+    refused = processes.any(fault is not None)
+    if fault is not None:
+        raise fault
+    if refused:
+        raise SystemExit(TrainingError.exit_code)
 
 
 def _publish(
     project: Project, trained: Trained, history: History, watch: Watch, claim_digest: str, base_digest: str, validation: Suite
 ) -> None:
     params, steps = project.params, project.params.train.steps
-    save_adapter(project.root / "models/adapter", trained)
+    save_adapter(project.root / ADAPTER, trained)
     write_json(project.observed("training_clock.json"), timing_summary(history.observed))
     facts = TrainFacts(
         seed=params.seed, steps=steps, chosen_step=trained.chosen_step, claim_plan_sha256=claim_digest,

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import shutil
 import tempfile
+import time
 from pathlib import Path
 
 from assay.errors import RecordError
+
+# What we write aside is named by what it will be and by the process that writes it: .<name>.<pid>-<8 random>.part
+ASIDE = ".part"
+_ASIDE = re.compile(r"\..+\.(\d{1,10})-[a-z0-9_]{8}\.part")
+LONGEST_WRITE_SECONDS = 3600.0  # no write of ours takes so long, whoever has the number of its process by now
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -18,7 +26,7 @@ def write_bytes(path: Path, content: bytes) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=aside(path), suffix=ASIDE)
     except OSError as error:
         fix = "make the folder writable; nothing was changed"
         raise RecordError("a folder to write in", found=str(error.strerror), where=str(path.parent), fix=fix) from None
@@ -35,6 +43,46 @@ def write_bytes(path: Path, content: bytes) -> None:
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     sync_folder(path.parent)
+
+
+def aside(path: Path) -> str:
+    """Return how the temporary name begins under which something is written before it is called `path`; ASIDE ends it."""
+    return f".{path.name}.{os.getpid()}-"
+
+
+def sweep(*folders: Path) -> list[str]:
+    """Remove what writers that were killed have left in these folders (not below them), and return the names.
+
+    Only what has a temporary name of ours is touched, and only if the process that named it is gone, or an hour is.
+    """
+    removed = []
+    for left in sorted(path for folder in folders if folder.is_dir() for path in folder.iterdir()):
+        found = _ASIDE.fullmatch(left.name)
+        if found is None or (_lives(int(found.group(1))) and not _is_old(left)):
+            continue
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
+        removed.append(left.name)
+    return removed
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
+
+
+def _is_old(path: Path) -> bool:
+    try:
+        return time.time() - path.lstat().st_mtime > LONGEST_WRITE_SECONDS
+    except FileNotFoundError:
+        return False
 
 
 def sync_folder(path: Path) -> None:

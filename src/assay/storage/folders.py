@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from assay.errors import RecordError
-from assay.storage.files import sync_folder, write_bytes
+from assay.storage.files import ASIDE, aside, sync_folder, write_bytes
 
 
 def write_folder(path: Path, files: Mapping[str, bytes], *, check: Callable[[Path], None]) -> None:
@@ -26,7 +26,7 @@ def write_folder(path: Path, files: Mapping[str, bytes], *, check: Callable[[Pat
     fix = "make the folder writable; nothing was changed"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=aside(path), suffix=ASIDE))
     except OSError as error:
         raise RecordError("a folder to write in", found=str(error.strerror), where=str(path.parent), fix=fix) from None
     try:

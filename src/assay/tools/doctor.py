@@ -51,7 +51,7 @@ def examined(project: Project) -> tuple[list[Finding], list[str]]:
         unseen = f"not looked at: tokenizer, template, weights, probe; there is no {BASE} yet. Fix: ./run dvc repro base"
         return examine_without_model(task, judged, items, validation, params), [unseen]
     try:
-        policy = open_policy(project, adapter=False)
+        policy = open_policy(project, None)
     except AssayError as error:
         found = examine_without_model(task, judged, items, validation, params)
         return [*found, error_finding("base", error)], ["not looked at: tokenizer, template, weights, probe"]

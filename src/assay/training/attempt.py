@@ -16,26 +16,25 @@ from assay.config.settings import Params
 from assay.console import complain
 from assay.errors import Interrupted, TrainingStopped
 from assay.evaluation.phases import Phases
-from assay.evaluation.rollout import Rollout, play
-from assay.evaluation.suite import Play, Suite, choose
+from assay.evaluation.rollout import Lost
+from assay.evaluation.suite import Suite
 from assay.policy.decoding import Decoding
 from assay.policy.model import Policy
-from assay.records import Episode
 from assay.storage.json import as_written
 from assay.tasks.protocol import Item, Task
 from assay.training.adapter import Tensors, Trained, adapter_config, adapter_tensors
 from assay.training.checkpoints import Checkpoint, Checkpoints
 from assay.training.digests import trainable
-from assay.training.divergence import kl_to_base
+from assay.training.divergence import Text, kl_to_base
 from assay.training.guard import Guard
 from assay.training.health import Monitor
-from assay.training.history import History, Validation
+from assay.training.history import History, LostValidation, Validation
 from assay.training.interruption import Interruption
+from assay.training.player import Player, whole
 from assay.training.processes import Processes
-from assay.training.randomness import untouched
 from assay.training.recipe import chosen_step, grpo_config
 from assay.training.recorder import Ledger, Recorder, Schedule, Tell
-from assay.training.rollouts import GroupRollouts
+from assay.training.rollouts import Credit, GroupRollouts
 from assay.training.watch import Watch
 
 REFERENCE = "ref"  # TRL's name for its copy of the adapter, kept where beta is not 0
@@ -47,7 +46,7 @@ class Attempt:
     """What a training needs, and `run`, which may be called again after a step was poisoned.
 
     Args:
-        policy: With its fresh adapter, which is the identity: it plays the probe that the KL is measured on.
+        policy: With its fresh adapter, which is the identity: it plays the probe that the KL is measured on, once a training.
         task: What is trained on.
         judged: What is validated on.
         order: Items of all steps.
@@ -60,22 +59,23 @@ class Attempt:
         watch: Filled in place.
         on_step: Told each finished step.
         tell: Told what happens.
+        credit: Pays instead of the task; None: the task pays.
     """
 
     def __init__(
         self, policy: Policy, task: Task, judged: Task, order: Sequence[Item], items: Sequence[Item], validation: Suite,
         params: Params, *, processes: Processes, checkpoints: Checkpoints, history: History, watch: Watch,
-        on_step: Callable[[int], None], tell: Tell,
+        on_step: Callable[[int], None], tell: Tell, credit: Credit | None = None,
     ) -> None:  # fmt: skip
         self._policy, self._task, self._judged, self._order, self._items = policy, task, judged, order, items
         self._validation, self._params, self._processes, self._checkpoints = validation, params, processes, checkpoints
-        self._on_step, self._tell = on_step, tell
+        self._on_step, self._tell, self._credit = on_step, tell, credit
         generation = params.generation
         self._decoding = Decoding(generation.temperature, params.task.max_new_tokens[generation.surface])
+        self._player = Player(policy, params, self._decoding, processes)
         self._ledger = Ledger(history, watch, Monitor(params.health, task))
         self._best: Tensors = {}
-        suite = choose(items, params.train.kl_probe_episodes, split="train", draws=1, seed=0)
-        self._probe = self._play(task, suite.plays(), self._decoding)
+        self._probe: list[Text] = []
         self._guard = Guard(params.health, processes, {})
         self._fresh = [(p, p.detach().clone()) for _, p in trainable(policy.model)]
 
@@ -110,11 +110,13 @@ class Attempt:
         self._reset_adapters()
         if start is not None:
             self._go_back(start)
+        self._probe = self._probe or self._player.fixed_probe(self._task, self._items, self._tell)
         phases = Phases()
         rollouts = GroupRollouts(
             self._policy, self._task, {item.id: item for item in self._items}, self._decoding,
             batch_size=generation.batch_size, seed=params.seed, retries=params.health.retries,
             max_lost_share=params.health.max_lost_share, phases=phases, guard=guard,
+            processes=self._processes, credit=self._credit,
         )  # fmt: skip
         # TRL wants a prompt column; what the policy really reads comes from Task.start.
         rows = Dataset.from_list([{"prompt": item.id, "item_id": item.id} for item in self._order])
@@ -143,9 +145,9 @@ class Attempt:
                 fix="do what it says (health.jsonl has all of it), or change the stop levels under health: either begins anew",
             )
         if step < settings.steps:
-            name = "a signal" if interruption.signal is None else interruption.signal.name
+            name = "a signal" if interruption.heard is None else interruption.heard.name
             raise Interrupted(name, where=f"after step {step} of {settings.steps}", exit_code=interruption.exit_code)
-        chosen = chosen_step(ledger.history.validations, params.claim.checkpoint_rule)
+        chosen = chosen_step(ledger.history.validations, params.claim.checkpoint_rule, step)
         return Trained(chosen, self._best, adapter_config(self._policy), ledger.monitor.unmeasured)
 
     def _reset_adapters(self) -> None:
@@ -164,37 +166,34 @@ class Attempt:
         temperature, size = self._params.generation.temperature, self._params.train.micro_batch_size
         return kl_to_base(self._policy, self._probe, temperature=temperature, batch_size=size)
 
-    def _validate(self, step: int) -> Validation:
-        sampled = self._played(self._validation, self._params.generation.temperature)
-        validation = Validation(step, sampled, self._played(replace(self._validation, draws=1), 0.0))
-        history = self._ledger.history
-        if chosen_step([*history.validations, validation], self._params.claim.checkpoint_rule) == step:
+    def _validate(self, step: int) -> Validation | LostValidation:
+        """Play the validation suite, whole or for nothing: episodes left out would choose a checkpoint by an easier suite.
+
+        Raises:
+            EnvironmentLost: The first validation is incomplete, before anything was learned that could be lost.
+            TaskError: A reward is not finite, which no other try would change.
+        """
+        sampled = self._player.played(self._judged, self._validation, self._params.generation.temperature)
+        greedy = self._player.played(self._judged, replace(self._validation, draws=1), 0.0)
+        history, rule = self._ledger.history, self._params.claim.checkpoint_rule
+        n, lost = len(sampled) + len(greedy), [each for each in (*sampled, *greedy) if isinstance(each, Lost)]
+        if lost:
+            if broken := next((each for each in lost if each.reward is not None or not history.validations), None):
+                raise broken.error
+            if rule == "last":
+                self._best = adapter_tensors(self._policy)
+            return LostValidation(step, n, len(lost), sorted({each.play.item.id for each in lost}), lost[0].reason)
+        validation = Validation(step, whole(sampled), whole(greedy))
+        if chosen_step([*history.validations, validation], rule) == step:
             self._best = adapter_tensors(self._policy)
         if self._processes.main:
             self._checkpoints.keep_validation(step, validation.lines())
         return validation
 
-    def _played(self, suite: Suite, temperature: float) -> list[Episode]:
-        """Play a suite, each process its share of the batches; everybody gets all episodes."""
-        plays, size = suite.plays(), self._params.generation.batch_size
-        batches = [plays[start : start + size] for start in range(0, len(plays), size)]
-        decoding = replace(self._decoding, temperature=temperature)
-        # Training goes on as if nobody had looked: whatever is drawn while a policy is validated is put back.
-        with untouched():
-            mine = [
-                (index, [r.episode for r in self._play(self._judged, batch, decoding)])
-                for index, batch in self._processes.share(batches)
-            ]
-        everyone = sorted((pair for part in self._processes.gather(mine) for pair in part), key=lambda pair: pair[0])
-        return [episode for _, episodes in everyone for episode in episodes]
-
-    def _play(self, task: Task, plays: Sequence[Play], decoding: Decoding) -> list[Rollout]:
-        size, retries = self._params.generation.batch_size, self._params.health.retries
-        return play(self._policy, task, plays, decoding, batch_size=size, retries=retries)
-
     def _save(self, step: int, files: dict[str, bytes]) -> None:
         ledger = self._ledger
         state = {
+            "probe": [list(text) for text in self._probe],
             "rows": ledger.history.rows(), "watch": ledger.watch.state(), "monitor": ledger.monitor.state(),
             "chain": ledger.chain, "seconds": ledger.seconds, "skipped": {str(k): v for k, v in self._guard.skipped.items()},
         }  # fmt: skip
@@ -204,6 +203,7 @@ class Attempt:
 
     def _go_back(self, start: Checkpoint) -> None:
         ledger, state = self._ledger, json.loads(start.read(LEDGER))
+        self._probe = [Text(*text) for text in state["probe"]]
         validated = state["rows"]["validated"]
         validations = [Validation.of_lines(step, self._checkpoints.validation(step)) for step in validated]
         ledger.history.go_back(state["rows"], validations)

@@ -43,7 +43,7 @@ class Checkpoints:
     Args:
         folder: Of the run.
         run: The run's key; a checkpoint of another run is never gone on from.
-        keep: Newest checkpoints that stay. The newest healthy one stays beside them.
+        keep: Newest checkpoints that stay, damaged ones not counted. The newest healthy one stays beside them.
     """
 
     def __init__(self, folder: Path, run: str, keep: int) -> None:
@@ -110,27 +110,42 @@ class Checkpoints:
 
     def _let_go(self, newest: Path) -> None:
         folders = self._folders()
-        stay = {newest, *folders[: self._keep]}
-        healthy = next((folder for folder in folders if _says_healthy(folder)), None)
+        if len(folders) <= self._keep:
+            return
+        # What is damaged can be gone on from as little as what is not there: it takes nobody's place.
+        sound = {folder: checkpoint.healthy for folder in folders if (checkpoint := self._sound(folder)) is not None}
+        if len(sound) < self._keep:
+            return
+        healthy = next((folder for folder, well in sound.items() if well), None)
+        stay = {newest, healthy, *list(sound)[: self._keep]}
         for folder in folders:
-            if folder not in stay and folder != healthy:
+            if folder not in stay:
                 # Under this name it is no checkpoint any more: a crash in between leaves nothing half-trusted.
                 gone = folder.with_name(f".{folder.name}.gone")
                 shutil.rmtree(gone, ignore_errors=True)
                 folder.rename(gone)
                 shutil.rmtree(gone, ignore_errors=True)
 
+    def _sound(self, folder: Path) -> Checkpoint | None:
+        """Return a checkpoint of this run whose every byte is what was written, None if it is not one."""
+        try:
+            checkpoint, _ = read_checkpoint(folder)
+        except RecordError:
+            return None
+        return checkpoint if checkpoint.run == self._run else None
+
     def _written(self, write: Any) -> None:
         try:
             write()
         except (OSError, RecordError) as error:
             reason = error.found if isinstance(error, RecordError) else str(error.strerror or error)
-            kept = next((folder.name for folder in self._folders()), "none yet")
+            kept = next((folder.name for folder in self._folders() if self._sound(folder) is not None), None)
+            there = f"goes on from {kept}, which was read through and is intact" if kept else "begins anew: none is intact"
             raise TrainingError(
                 "room for a checkpoint",
                 found=reason,
                 where=str(self.folder),
-                fix=f"make room and call again; the training goes on from the newest checkpoint ({kept}), which is intact",
+                fix=f"make room and call again; the training {there}",
             ) from error
 
 
@@ -191,14 +206,6 @@ def _compare(folder: Path, path: Path, expected: str) -> None:
 
 def _damage(folder: Path, found: str) -> RecordError:
     return RecordError("a whole checkpoint of this run", found=found, where=str(folder), fix="use another checkpoint")
-
-
-def _says_healthy(folder: Path) -> bool:
-    try:
-        raw = loads((folder / MANIFEST).read_text("utf-8"), where="", fix="")
-    except (OSError, UnicodeDecodeError, RecordError):
-        return False
-    return isinstance(raw, dict) and raw.get("healthy") is True
 
 
 def _facts(content: bytes) -> dict[str, Any]:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 
-from assay.evaluation.rollout import Rollout
 from assay.policy.engine import evaluating
 from assay.policy.model import Policy
 
 
-def kl_to_base(policy: Policy, probe: Sequence[Rollout], *, temperature: float, batch_size: int) -> float:
+class Text(NamedTuple):
+    """An episode as tokens: the opening, all that came after it, and which of that (1) the policy wrote."""
+
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    mask: list[int]
+
+
+def kl_to_base(policy: Policy, probe: Sequence[Text], *, temperature: float, batch_size: int) -> float:
     """Return KL(policy || base), in nats per policy token, summed exactly over the vocabulary.
 
     Args:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from assay.config.settings import Params
 from assay.errors import TrainingStopped
 from assay.evaluation.openings import open_item
-from assay.evaluation.suite import Suite
+from assay.evaluation.rows import GivenUp, tried
+from assay.evaluation.suite import Play, Suite
 from assay.policy.model import Policy
 from assay.tasks.protocol import Item, Task
 from assay.training.adapter import Trained, attach_adapter
@@ -18,6 +19,7 @@ from assay.training.history import History
 from assay.training.processes import Processes
 from assay.training.recipe import item_order
 from assay.training.recorder import Tell
+from assay.training.rollouts import Credit
 from assay.training.watch import Watch
 
 
@@ -25,6 +27,7 @@ def train(
     base: Policy, task: Task, judged: Task, items: Sequence[Item], validation: Suite, params: Params,
     *, checkpoints: Checkpoints, start: Checkpoint | None, history: History, watch: Watch,
     on_step: Callable[[int], None], tell: Tell = lambda event, facts: None,
+    credit: Credit | None = None,
 ) -> Trained:  # fmt: skip
     """Train an adapter with GRPO, or go on with it, and return the checkpoint that the rule chooses.
 
@@ -41,9 +44,11 @@ def train(
         watch: Shown every episode, for alarms and cut prompts.
         on_step: Told each finished step.
         tell: Told what happens, for the log of events.
+        credit: Pays for the episodes learned from, instead of the task; validation is always graded by the task.
 
     Raises:
         TaskError: The prompt of an item is longer than the task allows.
+        EnvironmentLost: The environment failed for good before the first step, where nothing is lost by ending.
         TrainingStopped: Something is not finite, or an alarm says that nothing can be learned.
         Interrupted: A signal asked to stop; the last finished step is saved.
         TrainingError: A checkpoint cannot be written.
@@ -51,11 +56,11 @@ def train(
     processes = Processes.joined(params.distributed)
     policy = attach_adapter(base, params)
     order = item_order(items, params.train.steps * params.train.items_per_step, params.seed)
-    _check_openings(policy, task, [*order, *validation.items])
+    _check_openings(policy, task, [*order, *validation.items], params.health.retries)
     skipped: dict[int, str] = {}
     attempt = Attempt(
         policy, task, judged, order, items, validation, params, processes=processes, checkpoints=checkpoints,
-        history=history, watch=watch, on_step=on_step, tell=tell,
+        history=history, watch=watch, on_step=on_step, tell=tell, credit=credit,
     )  # fmt: skip
     while True:
         try:
@@ -92,8 +97,11 @@ def _after_poison(
     ) from None
 
 
-def _check_openings(policy: Policy, task: Task, items: Sequence[Item]) -> None:
+def _check_openings(policy: Policy, task: Task, items: Sequence[Item], retries: int) -> None:
     """Refuse a prompt that is too long before the first step, not hours later in the middle of a run."""
     if task.max_prompt_tokens is not None:
         for item in {item.id: item for item in items}.values():
-            open_item(task, policy.dialogue, item, 0)
+            try:
+                tried(retries, open_item, task, policy.dialogue, item, 0)
+            except GivenUp as gone:
+                raise gone.of(Play(item, 0, seed=0, world_seed=0)) from gone

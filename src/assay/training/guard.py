@@ -6,8 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from assay.config.settings import HealthSettings
+from assay.config.health import HealthSettings
 from assay.training.processes import Processes
+
+# As one follows from the other: what is NaN in one process is NaN in everybody's gradients.
+CAUSES = ("log-probability", "reward", "loss", "gradient")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class Guard:
             Poisoned: The step is poisoned, and not to be skipped.
         """
         noted = [poison for poison in self._processes.gather(self._noted) if poison is not None]
+        noted.sort(key=lambda poison: CAUSES.index(poison.what))
         self._noted, self.concerned = None, noted[0].item_ids if noted else ()
         if step in self.skipped:
             return self.skipped[step]

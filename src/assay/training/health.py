@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from assay.config.settings import HealthSettings
+from assay.config.health import HealthSettings
 from assay.records import Episode, HealthEvent, HealthRule
 from assay.tasks.protocol import Task
 from assay.training.ladder import Ladder, Reading, Rung, above
@@ -72,6 +72,13 @@ class Monitor:
     def validation(self, step: int, episodes: Sequence[Episode]) -> list[HealthEvent]:
         """Take the sampled episodes of one validation in and return the alarms whose level they change."""
         return self._ladder.climb(step, self._validations.readings(episodes))
+
+    def lost_validation(self, step: int, lost: int, n: int, item_ids: Sequence[str]) -> list[HealthEvent]:
+        """Take in that a validation lost so many of its n episodes: AMBER for one, since none of them may be left out."""
+        what = f"{lost} of the {n} episodes of a validation were lost, so that it measured nothing and chooses no checkpoint"
+        share, red = lost / n, self._settings.infrastructure.red
+        rungs = (Rung(True, 1, share, 0.0, what), Rung(share > red, 1, share, red, what), None)
+        return self._ladder.climb(step, [Reading("infrastructure", rungs, item_ids=item_ids)])
 
     def non_finite(self, what: str, step: int, item_ids: Sequence[str], *, stop: bool) -> list[HealthEvent]:
         """Take in that something (a loss, a gradient, ...) is not finite; `stop` says that the training ends by it."""

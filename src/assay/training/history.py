@@ -36,6 +36,16 @@ class Validation(NamedTuple):
         return cls(step, episodes[: int(first)], episodes[int(first) :])
 
 
+class LostValidation(NamedTuple):
+    """A validation that the environment left incomplete: it measures nothing, and so its checkpoint cannot be chosen by it."""
+
+    step: int
+    n: int  # episodes that were to be played
+    lost: int
+    item_ids: list[str]
+    reason: str  # of the first
+
+
 @dataclass(slots=True)
 class History:
     """Rows of the logs, oldest first; a value that was not measured is None, never 0."""

@@ -25,6 +25,7 @@ class Interruption:
         self._told = told
         self._before: dict[signal.Signals, Any] = {}
         self.signal: signal.Signals | None = None
+        self.heard: signal.Signals | None = None  # of any process: whoever was asked, all stop for the same reason
         self._since = 0.0
 
     def __enter__(self) -> Interruption:
@@ -54,4 +55,4 @@ class Interruption:
     @property
     def exit_code(self) -> int:
         """What a shell expects of a process that a signal ended."""
-        return 128 + int(self.signal or 0)
+        return 128 + int(self.heard or self.signal or 0)

@@ -23,6 +23,7 @@ TRY: Mapping[HealthRule, str] = {
     "truncated": "raise task.max_new_tokens, or ask for less in one completion",
     "length": "look at what is written now and which reward part pays for it",
     "parsed": "read some failures, lower train.learning_rate or let the format earn more",
+    "distinct": "raise generation.temperature or train.epsilon_high, since a group of copies has nothing to compare",
     "top_share": "read that text, since one answer to many items is often a loophole of the reward",
     "clip": "lower train.learning_rate, since updates are larger than clipping allows for",
     "grad_norm": "lower train.learning_rate or train.max_grad_norm, and look at these items",

@@ -22,14 +22,15 @@ def item_order(items: Sequence[Item], n: int, seed: int) -> list[Item]:
     return order[:n]
 
 
-def chosen_step(validations: Sequence[Validation], rule: str) -> int:
+def chosen_step(validations: Sequence[Validation], rule: str, last: int | None = None) -> int:
     """Return the step whose checkpoint is published, by a rule fixed before training.
 
     best_validation_reward takes the highest mean reward over the sampled draws of the validation suite, the earlier
-    step on a tie; last takes the last.
+    step on a tie; last takes the last, which is that of the last validation unless `last` names a later one (whose
+    validation was lost: the rule does not ask what it showed).
     """
     if rule == "last":
-        return validations[-1].step
+        return validations[-1].step if last is None else last
     means = [float(np.mean([e.reward for e in validation.sampled])) for validation in validations]
     return validations[int(np.argmax(means))].step
 

@@ -21,7 +21,7 @@ from assay.tasks.protocol import Task
 from assay.training.digests import rollout_links
 from assay.training.guard import Guard
 from assay.training.health import Monitor
-from assay.training.history import History, Validation, component_row
+from assay.training.history import History, LostValidation, Validation, component_row
 from assay.training.interruption import Interruption
 from assay.training.processes import Processes
 from assay.training.signals import StepSignals
@@ -79,7 +79,7 @@ class Recorder(TrainerCallback):
         phases: Where the seconds went.
         latest: Gives the episodes of the step at work.
         kl: Measures the KL to the base, in nats a token.
-        validate: Plays the validation suite at a step.
+        validate: Plays the validation suite at a step; what is incomplete counts as no validation.
         tell: Told what happens, for the log of events.
         on_step: Told each finished step.
     """
@@ -87,7 +87,8 @@ class Recorder(TrainerCallback):
     def __init__(
         self, ledger: Ledger, trainer: Trainer, task: Task, schedule: Schedule, interruption: Interruption,
         *, processes: Processes, guard: Guard, phases: Phases, latest: Callable[[], Sequence[Rollout | Lost]],
-        kl: Callable[[], float], validate: Callable[[int], Validation], tell: Tell, on_step: Callable[[int], None],
+        kl: Callable[[], float], validate: Callable[[int], Validation | LostValidation], tell: Tell,
+        on_step: Callable[[int], None],
     ) -> None:  # fmt: skip
         self._ledger, self._trainer, self._task, self._schedule, self._interruption = (
             ledger, trainer, task, schedule, interruption
@@ -119,7 +120,9 @@ class Recorder(TrainerCallback):
             self._trainer.look_at_weights()
         if self._schedule.validates(step):
             self._run_validation(step)
-        stop = self._processes.any(self._interruption.signal is not None)
+        asked = [each for each in self._processes.gather(self._interruption.signal) if each is not None]
+        if stop := bool(asked):
+            self._interruption.heard = asked[0]
         control.should_save = stop or self._schedule.saves(step)
         control.should_training_stop = control.should_training_stop or stop
 
@@ -150,7 +153,9 @@ class Recorder(TrainerCallback):
     def _write_rows(self, step: int, epoch: float, logs: Mapping[str, Any], rollouts: Sequence[Rollout | Lost]) -> None:
         ledger, task, skipped = self._ledger, self._task, self._guard.skipped.get(step)
         episodes = [each.episode for each in rollouts if isinstance(each, Rollout)]
-        row: dict[str, Any] = {"step": step, "epoch": epoch, "kl": self._kl()}
+        with self._phases("kl_probe"):
+            kl = self._kl()
+        row: dict[str, Any] = {"step": step, "epoch": epoch, "kl": kl}
         row |= {name: _number(logs.get(name)) for name in TRAINING_LOG_COLUMNS if name not in row}
         if skipped is not None:
             row |= {name: None for name in ("loss", "grad_norm", "reward", "reward_std")}
@@ -170,8 +175,6 @@ class Recorder(TrainerCallback):
             plain |= {name: None for name in plain if name not in ("epoch", "learning_rate", "num_tokens")}
         item_ids = sorted({_item_of(each) for each in rollouts})
         facts = {"step": step, "kl_probe": row["kl"], "item_ids": item_ids, "digests": links, "chain": ledger.chain}
-        facts |= {"skipped": skipped, "lost": len(rollouts) - len(episodes), "retries": sum(r.retries for r in rollouts)}
-        ledger.history.train_log.append(facts | {name: value for name, value in plain.items() if name not in facts})
         # On policy every ratio is 1, and nothing could ever be clipped: that is no measurement.
         clip = plain.get("clip_ratio/region_mean") if self._trainer.num_iterations > 1 else None
         signals = StepSignals.of(
@@ -180,6 +183,9 @@ class Recorder(TrainerCallback):
         )  # fmt: skip
         if skipped is not None:  # an item whose episodes were all graded with NaN has none of them in the signals
             signals = replace(signals, concerned={"non_finite": self._guard.concerned or item_ids})
+        facts |= {"skipped": skipped, "lost": len(rollouts) - len(episodes), "retries": sum(r.retries for r in rollouts)}
+        facts["distinct"] = signals.distinct
+        ledger.history.train_log.append(facts | {name: value for name, value in plain.items() if name not in facts})
         self._raise(ledger.monitor.step(signals))
 
     def _raise(self, events: Sequence[HealthEvent]) -> None:
@@ -193,6 +199,11 @@ class Recorder(TrainerCallback):
         with self._phases("validation"):
             validation = self._validate(step)
         ledger = self._ledger
+        if isinstance(validation, LostValidation):
+            _, n, lost, item_ids, reason = validation
+            self._tell("validation lost", {"step": step, "episodes": n, "lost": lost, "items": item_ids[:8], "why": reason})
+            self._raise(ledger.monitor.lost_validation(step, lost, n, item_ids))
+            return
         ledger.history.validations.append(validation)
         ledger.watch.look(step, "validation", validation.sampled)
         ledger.watch.look(step, "greedy validation", validation.greedy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from assay.errors import TrainingStopped
@@ -14,6 +14,10 @@ from assay.policy.model import Policy
 from assay.seeds import derive_seed
 from assay.tasks.protocol import Item, Task
 from assay.training.guard import Guard
+from assay.training.processes import Processes
+
+# What an episode earns instead of what its task says: (step, item id, place in the group) to a reward.
+Credit = Callable[[int, str, int], float]
 
 
 class GroupRollouts:
@@ -33,15 +37,19 @@ class GroupRollouts:
         max_lost_share: Of a step's episodes that the environment may lose before the training stops.
         phases: Where the seconds go.
         guard: Told rewards and log-probabilities.
+        processes: Everyone who plays a part of the step.
+        credit: Pays instead of the task; None: the task pays.
     """
 
     def __init__(
         self, policy: Policy, task: Task, items: Mapping[str, Item], decoding: Decoding, *, batch_size: int, seed: int,
-        retries: int, max_lost_share: float, phases: Phases, guard: Guard,
+        retries: int, max_lost_share: float, phases: Phases, guard: Guard, processes: Processes,
+        credit: Credit | None = None,
     ) -> None:  # fmt: skip
         self._policy, self._task, self._items, self._decoding = policy, task, items, decoding
         self._batch_size, self._seed, self._retries = batch_size, seed, retries
-        self._max_lost, self._phases, self._guard = max_lost_share, phases, guard
+        self._max_lost, self._phases, self._guard, self._processes = max_lost_share, phases, guard, processes
+        self._credit = credit
         self.latest: list[Rollout | Lost] = []
 
     def __call__(self, item_ids: Sequence[str], step: int) -> dict[str, list[Any]]:
@@ -69,7 +77,10 @@ class GroupRollouts:
         self._within_budget(step)
         for each, item_id in zip(self.latest, item_ids, strict=True):
             self._guard.note("log-probability", each.logprobs, [item_id])
-        rewards = [each.reward if isinstance(each, Lost) else each.episode.reward for each in self.latest]
+        rewards = [
+            each.reward if isinstance(each, Lost) else self._paid(each, step, play)
+            for each, play in zip(self.latest, plays, strict=True)
+        ]
         sound = self._guard.note("reward", [0.0 if r is None else r for r in rewards], item_ids)
         return {
             "prompt_ids": [each.prompt_ids for each in self.latest],
@@ -80,13 +91,19 @@ class GroupRollouts:
             "episode_reward": rewards if sound else [0.0] * len(rewards),
         }
 
+    def _paid(self, rollout: Rollout, step: int, play: Play) -> float:
+        return rollout.episode.reward if self._credit is None else self._credit(step, play.item.id, play.draw)
+
     def _within_budget(self, step: int) -> None:
-        lost = [each for each in self.latest if isinstance(each, Lost) and each.reward is None]
-        if len(lost) > self._max_lost * len(self.latest):
+        mine = [(each.reason, each.play.item.id) for each in self.latest if isinstance(each, Lost) and each.reward is None]
+        # Of the whole step, and in every process alike: one that stops alone leaves the others waiting.
+        everywhere = self._processes.gather((len(self.latest), mine))
+        n, lost = sum(n for n, _ in everywhere), [each for _, part in everywhere for each in part]
+        if len(lost) > self._max_lost * n:
             raise TrainingStopped(
                 f"at most {self._max_lost:.0%} of a step's episodes lost by the environment",
-                found=f"{len(lost)} of {len(self.latest)}, the first by: {lost[0].reason}",
-                where=f"step {step}, item {lost[0].play.item.id}",
+                found=f"{len(lost)} of {n}, the first by: {lost[0][0]}",
+                where=f"step {step}, item {lost[0][1]}",
                 fix="see to the environment and call again (the newest checkpoint is gone on from), "
                 "or raise health.max_lost_share",
             )

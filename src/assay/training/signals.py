@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from assay.config.settings import HealthSettings, Levels, StoppingLevels
+from assay.config.health import HealthSettings, Levels, StoppingLevels
 from assay.records import Episode, HealthRule
 from assay.training.ladder import ROUNDING, Reading, Rung, above, below, reached
 
@@ -35,6 +35,7 @@ class StepSignals:
     clip: float | None = None  # share of tokens
     grad_norm: float | None = None  # before clipping
     lost: float | None = None  # share of episodes that the environment lost
+    distinct: float | None = None  # how far the episodes of a group differ, 0 (copies of one) to 1 (each its own)
     texts: Mapping[str, Sequence[str]] | None = None  # whole-episode texts by item
     item_ids: tuple[str, ...] = ()
     concerned: Mapping[HealthRule, Sequence[str]] = field(default_factory=dict)  # by rule, where it is not all items
@@ -54,6 +55,8 @@ class StepSignals:
         compared = sum(len(each) > 1 for each in rewards.values())
         turns = [turn for episode in episodes for turn in episode.turns]
         cut = sorted({episode.item_id for episode in episodes if any(turn.truncated for turn in episode.turns)})
+        unsolved = {item: group for item, group in groups.items() if not all(episode.success for episode in group)}
+        variety = {item: distinct(group) for item, group in unsolved.items() if len(group) > 1}
         return cls(
             step=step,
             reward=_mean([episode.reward for episode in episodes]),
@@ -68,7 +71,11 @@ class StepSignals:
             lost=lost,
             texts={item: [episode_text(episode) for episode in group] for item, group in groups.items()},
             item_ids=tuple(sorted(groups)),
-            concerned={"zero_variance": sorted(alike), "truncated": cut},
+            distinct=_mean(list(variety.values())),
+            concerned={
+                "zero_variance": sorted(alike), "truncated": cut,
+                "distinct": sorted(variety, key=lambda item: (variety[item], item)),
+            },
             skipped=skipped,
         )
 
@@ -76,6 +83,15 @@ class StepSignals:
 def episode_text(episode: Episode) -> str:
     """Return all that the model wrote in an episode as one text."""
     return BETWEEN_TURNS.join(turn.completion for turn in episode.turns)
+
+
+def distinct(group: Sequence[Episode]) -> float:
+    """Return how far the episodes of a group, two or more, differ in what was written: 0 copies of one, 1 each its own.
+
+    The number of distinct texts beyond the first as a share of what it could be, so that groups of all sizes reach both
+    ends. Groups that succeed throughout are not asked (`StepSignals.of`): to agree on what is right is no illness.
+    """
+    return (len({episode_text(episode) for episode in group}) - 1) / (len(group) - 1)
 
 
 def known(value: float | None) -> float | None:
@@ -191,6 +207,11 @@ def _parsed(value: float, base: float | None, settings: HealthSettings) -> Rungs
     return below(what, value, limit, levels.amber_for), below(what, value, levels.red, levels.red_for), None
 
 
+def _distinct(value: float, base: float | None, settings: HealthSettings) -> Rungs:
+    what, levels = "how far the completions of a group differ (0 all alike, 1 none alike)", settings.distinct
+    return below(what, value, levels.amber, levels.amber_for), below(what, value, levels.red, levels.red_for), None
+
+
 def _over(what: str, value: float, levels: Levels, unit: float) -> Rungs:
     amber = above(what, value, levels.amber * unit, levels.amber_for)
     return amber, above(what, value, levels.red * unit, levels.red_for), None
@@ -209,6 +230,7 @@ _RULES: tuple[tuple[HealthRule, str, Judge], ...] = (
     ("truncated", "truncated", _truncated),
     ("length", "mean_length", _length),
     ("parsed", "parsed", _parsed),
+    ("distinct", "distinct", _distinct),
     ("clip", "clip", _clip),
     ("grad_norm", "grad_norm", _grad_norm),
     ("infrastructure", "lost", _infrastructure),

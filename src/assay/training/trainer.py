@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -23,6 +24,15 @@ from assay.training.processes import Processes
 from assay.training.rollouts import GroupRollouts
 
 ADAPTER = "adapter.safetensors"
+TRL_LOGGER, NO_REWARD = "trl.trainer.grpo_trainer", "All reward functions returned None"
+
+
+def _says_something_new(record: logging.LogRecord) -> bool:
+    """Return False for TRL's warning, with a whole prompt in it, of an episode without a reward: it was lost, and counted."""
+    return not record.getMessage().startswith(NO_REWARD)
+
+
+logging.getLogger(TRL_LOGGER).addFilter(_says_something_new)
 
 
 class Trainer(GRPOTrainer):

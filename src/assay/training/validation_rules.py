@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from assay.config.settings import ValidationLevels
+from assay.config.health import ValidationLevels
 from assay.records import Episode
 from assay.tasks.protocol import PartKind
 from assay.training.ladder import ROUNDING, Reading, Rung

@@ -14,12 +14,13 @@ from assay.records import Episode
 from assay.tasks.protocol import Item, Message, Task
 from assay.training.doctor.as_it_was import as_it_was
 from assay.training.doctor.counts import counts_findings
+from assay.training.doctor.deadline import MOST_SECONDS, Deadline
 from assay.training.doctor.findings import Check, Finding
 from assay.training.doctor.forecast import disk_finding, memory_finding, time_finding
 from assay.training.doctor.lengths import length_findings, opened, turns_of
 from assay.training.doctor.observed import Observed
 from assay.training.doctor.passes import pass_findings
-from assay.training.doctor.probe import MOST_ITEMS, probed
+from assay.training.doctor.probe import MOST_ITEMS, TooSlow, probed
 from assay.training.doctor.settings import settings_findings
 from assay.training.doctor.signs import probe_findings
 from assay.training.doctor.texts import text_findings
@@ -27,6 +28,7 @@ from assay.training.doctor.weights import adapter_bytes, weight_findings
 from assay.training.doctor.worlds import Scripted, put_bad_completions, repetition, reward_size, scripted, trouble_findings
 
 N_SCRIPTED, N_OPENINGS, N_REPEATED = 32, 256, 12
+SHARE_OF_OPENINGS = 0.25  # of the time, where rendering or starting an episode is slow
 # An episode of the policy may take so many times the turns that scripted players took, or that the settings name.
 PATIENCE, LEAST_TURNS = 4, 4
 # Faults that would end the probe, or make all that it shows a consequence of what is known already.
@@ -55,12 +57,14 @@ class _Case:
 
 
 def examine(
-    policy: Policy, task: Task, judged: Task, items: Sequence[Item], validation: Suite, params: Params, *, folder: Path
-) -> list[Finding]:
+    policy: Policy, task: Task, judged: Task, items: Sequence[Item], validation: Suite, params: Params,
+    *, folder: Path, seconds: float = MOST_SECONDS,
+) -> list[Finding]:  # fmt: skip
     """Return all that was found, in the order in which it was looked at; what is well is a finding too.
 
-    The policy and all random generators are left as they were. The time is bounded: eight groups at most, and on a slow
-    machine as many of them, and completions as long, as there is time for in some two minutes.
+    The policy and all random generators are left as they were. The time is bounded: eight groups at most, and of a large
+    model on a slow machine as many of them, completions as long, and as much of a learning pass as there is time for. What
+    there was none for is a warning.
 
     Args:
         policy: The base, without an adapter.
@@ -70,18 +74,21 @@ def examine(
         validation: The suite that chooses the checkpoint.
         params: All settings.
         folder: Where checkpoints will be written.
+        seconds: That it may take.
     """
+    deadline = Deadline(seconds)
     with as_it_was(policy.model):
         findings, case, both = _without_model(task, judged, items, validation, params)
         if case is None:
             return findings
-        told, size = _with_model(policy, case, both, folder)
+        told, size = _with_model(policy, case, both, folder, deadline)
         findings += told
         if fatal := [finding.check for finding in findings if finding.level == "fault" and finding.check in FATAL]:
             check = Check("probe", "a few groups played with the base", "the examination itself")
             fix = "correct what is named there, then ./run assay doctor looks further"
             return [*findings, check.warning(f"none, because of {', '.join(fatal)}", fix)]
-        return findings + _probe(policy, case, size, {finding.check for finding in findings if finding.level == "fault"})
+        faulty = {finding.check for finding in findings if finding.level == "fault"}
+        return findings + _probe(policy, case, size, faulty, deadline)
 
 
 def examine_without_model(task: Task, judged: Task, items: Sequence[Item], validation: Suite, params: Params) -> list[Finding]:
@@ -119,7 +126,9 @@ def _repeated(case: _Case, played: Sequence[tuple[Play, Episode]], name: str) ->
     return [finding.model_copy(update={"check": name})]
 
 
-def _with_model(policy: Policy, case: _Case, both: Scripted, folder: Path) -> tuple[list[Finding], int]:
+def _with_model(
+    policy: Policy, case: _Case, both: Scripted, folder: Path, deadline: Deadline
+) -> tuple[list[Finding], int]:
     params, played = case.params, _played(case.plays, both)
     opening = case.as_task.start(case.plays[0].item, case.plays[0].world_seed)[0]
     findings = text_findings(policy, params, opening, _conversation(case.as_task, played))
@@ -130,23 +139,29 @@ def _with_model(policy: Policy, case: _Case, both: Scripted, folder: Path) -> tu
     turns = turns_of(params, [episode for _, episode in played])
     case.observed.most_steps = PATIENCE * max(turns, LEAST_TURNS)
     plays = [*case.sample(N_OPENINGS).plays(), *case.validation.plays()[: N_OPENINGS * case.validation.draws]]
-    openings = opened(policy, case.as_task, list({each.item.id: each for each in plays}.values()))
+    once = list({each.item.id: each for each in plays}.values())
+    openings = opened(policy, case.as_task, once, retries=params.health.retries, until=SHARE_OF_OPENINGS * deadline.left)
     findings += length_findings(policy, params, openings, both.ceiling, turns)
     return findings + weight_findings(policy, params, openings), size
 
 
-def _probe(policy: Policy, case: _Case, size: int, faulty: set[str]) -> list[Finding]:
+def _probe(policy: Policy, case: _Case, size: int, faulty: set[str], deadline: Deadline) -> list[Finding]:
     """Return what playing and learning show; what scripted play showed to be faulty is not told again."""
     observed, params, known = case.observed, case.params, set(case.observed.problems)
     try:
-        probe = probed(policy, observed, case.sample(MOST_ITEMS).items, params)
+        probe = probed(policy, observed, case.sample(MOST_ITEMS).items, params, deadline)
+    except TooSlow as error:
+        return [_left_out(error), memory_finding(params, None, size)]
     except (RuntimeError, IndexError, ValueError) as error:
         return [_playing_failed(error)]
     findings = _brought_to_light(observed, known) + probe_findings(probe, policy, params)
     if "repetition" not in faulty:
         findings += _repeated(case, list(zip(probe.plays, probe.episodes, strict=True)), "repetition of the probe")
     learned_from = probe.rollouts or probe.unfinished
-    passes, cost = pass_findings(policy, learned_from, params) if learned_from and "LoRA targets" not in faulty else ([], None)
+    passes: list[Finding] = []
+    cost = None
+    if learned_from and "LoRA targets" not in faulty:
+        passes, cost = pass_findings(policy, learned_from, params, reading=probe.reading, deadline=deadline)
     findings += passes
     if probe.rollouts:
         findings.append(time_finding(params, probe.seconds_per_episode, cost))
@@ -157,6 +172,12 @@ def _brought_to_light(observed: Observed, known: set[str]) -> list[Finding]:
     """Return what only the policy's own completions brought to light."""
     told = [finding for kind, finding in trouble_findings(observed).items() if kind not in known]
     return [finding.model_copy(update={"check": f"{finding.check} in the probe"}) for finding in told if finding.level != "ok"]
+
+
+def _left_out(error: TooSlow) -> Finding:
+    check = Check("probe", "a few groups played, and a pass that learns, within the time", "this machine, with this base")
+    fix = "use a faster device or a smaller base; rewards, log-probabilities, gradients, memory and time were not looked at"
+    return check.warning(f"none: {error}", fix)
 
 
 def _playing_failed(error: Exception) -> Finding:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 from assay.config.settings import ColliderTask, Params
 from assay.errors import TaskError
 from assay.evaluation.openings import open_item
+from assay.evaluation.rows import GivenUp, tried
 from assay.evaluation.suite import Play
 from assay.policy.model import Policy
 from assay.records import Episode
@@ -35,12 +38,22 @@ class Openings:
         return max((len(ids) for ids in self.prompts), default=0)
 
 
-def opened(policy: Policy, task: Task, plays: Sequence[Play]) -> Openings:
-    """Render openings as playing does."""
-    prompts, refused, cut = [], [], 0
+def opened(policy: Policy, task: Task, plays: Sequence[Play], *, retries: int = 0, until: float = math.inf) -> Openings:
+    """Render openings as playing does, for so many seconds; of those not rendered nothing is known.
+
+    Raises:
+        EnvironmentLost: The environment failed for good.
+    """
+    prompts: list[list[int]] = []
+    refused: list[str] = []
+    cut, begun = 0, time.monotonic()
     for each in plays:
+        if prompts and time.monotonic() - begun > until:
+            break
         try:
-            opening = open_item(task, policy.dialogue, each.item, each.world_seed)
+            opening, _ = tried(retries, open_item, task, policy.dialogue, each.item, each.world_seed)
+        except GivenUp as gone:
+            raise gone.of(each) from gone
         except TaskError:
             refused.append(each.item.id)
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -16,10 +17,12 @@ from assay.evaluation.rollout import Rollout
 from assay.policy.model import Policy
 from assay.provenance import peak_ram_bytes
 from assay.training.adapter import attach_adapter
+from assay.training.doctor.deadline import Deadline
 from assay.training.doctor.findings import Check, Finding
 
 # What a pass may cost, in floating-point operations: some ten seconds on the device.
 MOST_OPERATIONS = {"cpu": 1e12, "cuda": 1e15}
+LEARNING = 5.0  # seconds of a pass that learns against one that reads: forward, backward, checkpointing, and some room
 # Between playing (a cache, one token at a time) and learning (all at once): nats a token. In float32 the largest,
 # elsewhere the mean; engine.md measured 3e-6 in float32.
 FLOAT32_TOLERANCE, HALF_WARNING, HALF_FAULT = 1e-2, 0.03, 0.1
@@ -45,12 +48,20 @@ class _Batch:
     width: int
 
 
-def pass_findings(policy: Policy, rollouts: Sequence[Rollout], params: Params) -> tuple[list[Finding], Cost | None]:
+def pass_findings(
+    policy: Policy, rollouts: Sequence[Rollout], params: Params, *, reading: float | None, deadline: Deadline
+) -> tuple[list[Finding], Cost | None]:
     """Attach an adapter, make one pass over a micro-batch, and return what it shows and what it cost.
+
+    A model whose seconds to read a token are known (`reading`) gets as many episodes as there is time for, perhaps none.
 
     The caller puts the model back as it was.
     """
-    chosen = _chosen(policy, rollouts, params)
+    chosen = _chosen(policy, rollouts, params, math.inf if reading is None else deadline.left / (LEARNING * reading))
+    if not chosen:
+        check = Check("learning pass", "time for a pass over one episode", "this machine, with this base")
+        fix = "use a faster device or a smaller base; log-probabilities, gradients and memory were not looked at"
+        return [check.warning(f"none in the {deadline.left:.0f} s that were left", fix)], None
     try:
         adapted = attach_adapter(policy, params)
     except ConfigError as error:
@@ -85,13 +96,19 @@ def pass_findings(policy: Policy, rollouts: Sequence[Rollout], params: Params) -
     return [_agreement(logprobs.detach(), batch, exact=_is_float32(params)), _gradients(model, params)], cost
 
 
-def _chosen(policy: Policy, rollouts: Sequence[Rollout], params: Params) -> list[Rollout]:
-    """Return a micro-batch, or as much of it as may be afforded: the longest, and the shortest for its padding."""
+def _chosen(policy: Policy, rollouts: Sequence[Rollout], params: Params, most_tokens: float) -> list[Rollout]:
+    """Return a micro-batch, or as much of it as may be afforded: the longest, and the shortest for its padding.
+
+    Where there is not even time for the longest, it is the shortest alone, or nothing.
+    """
     by_length = sorted(rollouts, key=lambda one: len(one.prompt_ids) + len(one.completion_ids), reverse=True)
     longest = len(by_length[0].prompt_ids) + len(by_length[0].completion_ids)
     parameters = sum(parameter.numel() for parameter in policy.model.parameters())
     afforded = int(MOST_OPERATIONS[params.device] / (6.0 * parameters * longest))
-    n = max(1, min(params.train.micro_batch_size, len(by_length), afforded))
+    n = min(params.train.micro_batch_size, len(by_length), max(1, afforded), int(min(most_tokens, 1e12) / longest))
+    if n < 1:
+        shortest = by_length[-1]
+        return [shortest] if len(shortest.prompt_ids) + len(shortest.completion_ids) <= most_tokens else []
     return by_length if n == len(by_length) else [*by_length[: n - 1], by_length[-1]] if n > 1 else by_length[:1]
 
 

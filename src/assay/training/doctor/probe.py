@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
+import torch
+
 from assay.config.settings import Params
 from assay.evaluation.openings import open_item
 from assay.evaluation.rollout import Lost, Rollout, attempt
@@ -17,12 +19,20 @@ from assay.policy.model import Policy
 from assay.records import Episode
 from assay.seeds import derive_seed
 from assay.tasks.protocol import Item, Task
+from assay.training.doctor.deadline import Deadline
 from assay.training.doctor.observed import BROKEN, UNDER_WAY, Observed
 
 MOST_ITEMS, MOST_MEMBERS = 8, 16
 SMALL_MODEL = 20_000_000  # parameters; of a larger one it is measured first how long a token takes
 SECONDS = 30.0  # for a completion at its longest, and then for more groups
 LEAST_ROOM = 16  # tokens
+# Of the time that is left: for the probe, the rest being for the pass that learns; of that for reading prompts once.
+PROBING, READING = 0.6, 0.4
+SAMPLE = 128  # tokens that are read to see how fast a model reads; with fewer it reads slower than it will
+
+
+class TooSlow(Exception):
+    """Not even the least can be played within the time; says what it would take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +46,7 @@ class Probe:
         unfinished: Episodes under way when the time was over; their tokens are as good as any.
         seconds: Wall seconds of playing.
         room: Tokens a completion had; fewer than in training where a token takes too long.
+        reading: Wall seconds that one token of a prompt takes to read; None for a small model, of which it is not measured.
     """
 
     plays: list[Play]
@@ -44,6 +55,7 @@ class Probe:
     unfinished: list[Rollout]
     seconds: float
     room: int
+    reading: float | None
 
     @property
     def episodes(self) -> list[Episode]:
@@ -56,24 +68,36 @@ class Probe:
         return self.seconds / max(1, len(self.rollouts) + self.lost + len(self.unfinished))
 
 
-def probed(policy: Policy, observed: Observed, items: Sequence[Item], params: Params) -> Probe:
-    """Play groups of a few items as training does: same temperature, same limits, one world a group."""
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """What there is time for: tokens of a completion, seconds for its longest; and how long a prompt's token takes to read."""
+
+    room: int
+    seconds: float
+    reading: float | None
+
+
+def probed(policy: Policy, observed: Observed, items: Sequence[Item], params: Params, deadline: Deadline) -> Probe:
+    """Play groups of a few items as training does: same temperature, same limits, one world a group.
+
+    Raises:
+        TooSlow: There is no time for one prompt and the shortest completions.
+    """
     task, retries, size = cast(Task, observed), params.health.retries, params.generation.batch_size
     members = min(params.train.group_size, MOST_MEMBERS)
     groups = [_group(item, members, params.seed) for item in items[:MOST_ITEMS]]
-    room = params.task.max_new_tokens[params.generation.surface]
+    pace = _Pace(params.task.max_new_tokens[params.generation.surface], SECONDS, None)
     large = sum(parameter.numel() for parameter in policy.model.parameters()) > SMALL_MODEL
     if large:
-        per_token = _seconds_per_token(policy, task, groups[0], params)
-        room = max(min(room, LEAST_ROOM), min(room, int(SECONDS / per_token)))
-    decoding = Decoding(params.generation.temperature, room)
+        pace = _pace(policy, task, groups[0], params, deadline)
+    decoding = Decoding(params.generation.temperature, pace.room)
     played: list[tuple[Play, Rollout | Lost]] = []
     first = 1 if large and params.device == "cpu" else len(groups)
     begun, seconds = time.monotonic(), 0.0
-    observed.until = begun + 1.5 * SECONDS
+    observed.until = begun + 1.5 * pace.seconds
     for part in (groups[:first], groups[first:]):
         # What one group took says how many more there is time for.
-        allowed = part if not seconds else part[: max(0, int((SECONDS - seconds) / seconds))]
+        allowed = part if not seconds else part[: max(0, int((pace.seconds - seconds) / seconds))]
         plays = [each for group in allowed for each in group]
         if plays:
             found = attempt(policy, task, plays, decoding, batch_size=size, retries=retries)
@@ -83,7 +107,32 @@ def probed(policy: Policy, observed: Observed, items: Sequence[Item], params: Pa
     ended = [(each, one) for each, one in played if isinstance(one, Rollout)]
     whole = [(each, one) for each, one in ended if one.episode.ending not in (BROKEN, UNDER_WAY)]
     unfinished = [one for _, one in ended if one.episode.ending == UNDER_WAY]
-    return Probe([each for each, _ in whole], [one for _, one in whole], len(played) - len(ended), unfinished, seconds, room)
+    return Probe(
+        [each for each, _ in whole], [one for _, one in whole], len(played) - len(ended), unfinished, seconds, pace.room,
+        pace.reading,
+    )  # fmt: skip
+
+
+def _pace(policy: Policy, task: Task, group: Sequence[Play], params: Params, deadline: Deadline) -> _Pace:
+    """Return what there is time for, from how long a large model takes to read and to write a few tokens.
+
+    Raises:
+        TooSlow: Not for the prompt, or not for the shortest completions.
+    """
+    ids = open_item(task, policy.dialogue, group[0].item, group[0].world_seed).prompt_ids
+    reading = _seconds_to_read(policy, ids[:SAMPLE]) / max(1, len(ids[:SAMPLE]))
+    prompt, budget = reading * len(ids), PROBING * deadline.left
+    if prompt > READING * budget:
+        raise TooSlow(f"a prompt of {len(ids)} tokens takes some {prompt:.0f} s to read, with {deadline.left:.0f} s left")
+    begun = time.monotonic()
+    per_token = _seconds_per_token(policy, ids[:SAMPLE], group, params)
+    # The last completions may begin just before the others are broken off, at 1.5 times these seconds.
+    seconds = min(SECONDS, max(0.0, budget - prompt - (time.monotonic() - begun)) / 2.5)
+    wanted = params.task.max_new_tokens[params.generation.surface]
+    room = min(wanted, int(seconds / max(per_token, 1e-9)))
+    if room < min(wanted, LEAST_ROOM):
+        raise TooSlow(f"a token takes {per_token:.2g} s to write, with {deadline.left:.0f} s left")
+    return _Pace(room, seconds, reading)
 
 
 def _group(item: Item, members: int, seed: int) -> list[Play]:
@@ -91,13 +140,24 @@ def _group(item: Item, members: int, seed: int) -> list[Play]:
     return [Play(item, k, derive_seed("sampling", "doctor", seed, item.id, k), world) for k in range(members)]
 
 
-def _seconds_per_token(policy: Policy, task: Task, group: Sequence[Play], params: Params) -> float:
-    """Return the wall seconds that one more token takes a group, from the first few of an opening."""
-    opening = open_item(task, policy.dialogue, group[0].item, group[0].world_seed)
+def _seconds_to_read(policy: Policy, ids: Sequence[int]) -> float:
+    """Return the wall seconds of one forward pass; the first of two also allocates, and does not count."""
+    given = torch.as_tensor(ids)[None].to(next(policy.model.parameters()).device)
+    taken = 0.0
+    with evaluating(policy.model):
+        for _ in range(2):
+            begun = time.monotonic()
+            float(policy.model(input_ids=given, use_cache=False, logits_to_keep=1).logits.sum())  # waits for a GPU
+            taken = time.monotonic() - begun
+    return taken
+
+
+def _seconds_per_token(policy: Policy, ids: Sequence[int], group: Sequence[Play], params: Params) -> float:
+    """Return the wall seconds that one more token takes a group, from a few behind the first of a prompt."""
     n = 4
     with evaluating(policy.model):
         session = Session(
-            policy.model, [opening.prompt_ids] * len(group), [each.seed for each in group],
+            policy.model, [list(ids)] * len(group), [each.seed for each in group],
             Decoding(params.generation.temperature, n), eos_id=policy.dialogue.eos_id, pad_id=policy.pad_id,
         )  # fmt: skip
         begun = time.monotonic()

@@ -30,7 +30,7 @@ def probe_findings(probe: Probe, policy: Policy, params: Params) -> list[Finding
     signals = StepSignals.of(0, episodes, entropy=None, kl=None, clip=None, grad_norm=None, lost=None)
     return [
         *findings,
-        _variety(episodes),
+        _variety(episodes, signals.distinct, params),
         _spread(episodes, signals.zero_variance, params),
         _truncated(signals.truncated or 0.0, params),
         _parsed(signals.parsed or 0.0, params),
@@ -66,7 +66,7 @@ def _whole(probe: Probe, params: Params) -> Finding:
     return check.ok(f"{len(probe.rollouts)} episodes in {probe.seconds:.1f} s")
 
 
-def _variety(episodes: Sequence[Episode]) -> Finding:
+def _variety(episodes: Sequence[Episode], differ: float | None, params: Params) -> Finding:
     check = Check("variety", "other completions within a group", "params.yaml, generation.temperature")
     texts = Counter(episode_text(episode) for episode in episodes)
     if set(texts) == {""}:
@@ -78,6 +78,9 @@ def _variety(episodes: Sequence[Episode]) -> Finding:
         return check.fault(f"one and the same completion in each of {len(groups)} groups", fix)
     if alike > len(groups) / 2:
         return check.warning(f"one and the same completion in {alike} of {len(groups)} groups", fix)
+    if differ is not None and differ < params.health.distinct.amber:
+        told = f"groups whose completions differ by {differ:.2g} (0 all alike, 1 none alike)"
+        return check.warning(f"{told}, below health.distinct.amber: {params.health.distinct.amber:g}", fix)
     return check.ok(f"{len(texts)} different episodes of {len(episodes)}")
 
 

@@ -1,0 +1,212 @@
+"""Does on a GPU hold what tests show on a CPU? Determinism, kill and resume, two processes, memory, and the doctor.
+
+    ./run bench gpu_check
+    ./run python benchmarks/gpu_check.py --device cpu --tiny --out FILE    (tries this very script where there is no GPU)
+
+Each part makes a copy of the project in a temporary folder and runs the commands of assay there, as a user does.
+determinism: the same training twice gives the same bytes. resume: a training killed with SIGKILL and called again gives them
+too. processes: with two GPUs, two processes (nccl; gloo on a CPU) end with equal weights, twice the same. large: for a
+Qwen3-shaped model of some 0.6 B parameters with random weights, in bfloat16 and, where bitsandbytes is, in nf4, what the
+doctor says and takes, and two steps of training with their peak of memory; what random weights do badly is no failure.
+
+Writes results/gpu_check_<device>.json. Exits with 1 if a part failed, with 2 if there is no such device (nothing is written).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import platform
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import torch
+from tests.training.whole_project import (
+    base_folder,
+    copied_project,
+    copy_of,
+    facts,
+    killed_when,
+    left_by_training,
+    run,
+    steps_saved,
+)
+
+from assay.config.settings import TinyArchitecture
+
+RESULTS = Path(__file__).parent / "results"
+BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
+NO_DEVICE, FAILED = 2, 1
+BROKEN = re.compile(r"FAULT (playing|learning pass|log-probabilities|gradients|memory|base)\b")  # not what a model says
+STEPS, KILL_AT = 20, 8
+DOCTOR_SECONDS = 120.0
+# Qwen3-0.6B has hidden 1024, 28 layers; its embedding of 150 thousand words is made up for by more layers here.
+SHAPES = {
+    False: TinyArchitecture(
+        hidden_size=1024, intermediate_size=3072, layers=44, heads=16, max_positions=8192, initializer_range=0.02
+    ),
+    True: TinyArchitecture(hidden_size=32, intermediate_size=64, layers=1, heads=2, max_positions=8192, initializer_range=0.02),
+}
+
+
+def name_of(device: str) -> str:
+    """Return what the device calls itself."""
+    return torch.cuda.get_device_name(0) if device == "cuda" else f"cpu {platform.machine()}"
+
+
+def small(folder: Path, device: str, *, processes: int = 1) -> Path:
+    """Return a project with the smoke preset, longer, on the device, with its base."""
+    changes = {
+        "device": device, "train.steps": STEPS, "checkpoint.every": 2, "train.micro_batch_size": 16 // processes,
+        "distributed.processes": processes, "distributed.backend": BACKENDS[device],
+        "deterministic": True,
+    }  # fmt: skip
+    project = copied_project(folder, "tiny_smoke", "collider", changes)
+    run(project, "base")
+    run(project, "pre-eval")
+    return project
+
+
+def determinism(folder: Path, device: str, tiny: bool) -> dict[str, Any]:
+    """Train twice."""
+    source = small(folder / "source", device)
+    one, other = copy_of(source, "one"), copy_of(source, "other")
+    for project in (one, other):
+        run(project, "train")
+    found, again = left_by_training(one), left_by_training(other)
+    return {
+        "ok": found == again, "deterministic": True, "steps": STEPS, "chain": facts(one)["chain"],
+        "differing": sorted(name for name in found if found[name] != again.get(name)), "peak": peak(one),
+    }  # fmt: skip
+
+
+def resume(folder: Path, device: str, tiny: bool) -> dict[str, Any]:
+    """Kill a training twice, and go on."""
+    source = small(folder / "source", device)
+    whole, killed = copy_of(source, "whole"), copy_of(source, "killed")
+    run(whole, "train")
+    codes, after = [], []
+    for step in (KILL_AT, 2 * KILL_AT):
+        codes.append(killed_when(killed, "train", when=lambda step=step: max(steps_saved(killed), default=0) >= step))
+        after.append(max(steps_saved(killed)))
+    said = run(killed, "train").stdout
+    found, again = left_by_training(whole), left_by_training(killed)
+    return {
+        "ok": found == again and codes == [-9, -9] and "going on after step" in said, "exit_codes": codes,
+        "killed_after_steps": after, "chain": facts(killed)["chain"],
+        "differing": sorted(name for name in found if found[name] != again.get(name)),
+    }  # fmt: skip
+
+
+def processes(folder: Path, device: str, tiny: bool) -> dict[str, Any]:
+    """Train with two processes, twice; the trainer itself refuses to go on where their weights differ."""
+    devices = torch.cuda.device_count() if device == "cuda" else os.cpu_count() or 1
+    if devices < 2:
+        return {"ok": None, "why": f"{devices} device: two processes need two"}
+    source = small(folder / "source", device, processes=2)
+    one, other = copy_of(source, "one"), copy_of(source, "other")
+    for project in (one, other):
+        run(project, "train")
+    equal = left_by_training(one) == left_by_training(other)
+    return {"ok": equal, "backend": BACKENDS[device], "chain": facts(one)["chain"], "peak": peak(one)}
+
+
+def large(folder: Path, device: str, tiny: bool, *, quantization: str | None) -> dict[str, Any]:
+    """Ask the doctor about a large model, then train it for two steps."""
+    if quantization and importlib.util.find_spec("bitsandbytes") is None:
+        return {"ok": None, "why": "bitsandbytes is not installed"}
+    if quantization and device == "cpu":
+        return {"ok": None, "why": "on a CPU, bitsandbytes lets no gradient through"}
+    parameters = base_folder(folder / "model", SHAPES[tiny])
+    changes = {
+        "device": device, "base.model": str(folder / "model"), "base.quantization": quantization, "train.steps": 2,
+        "base.dtype": "float32" if device == "cpu" else "bfloat16", "distributed.backend": BACKENDS[device],
+        "train.items_per_step": 2, "train.micro_batch_size": 4, "train.kl_probe_episodes": 2, "validation.items": 2,
+        "task.max_new_tokens": {"compact": 8, "json": 32}, "task.max_turns": 2, "validation.interval": 2,
+        "evaluation.items": 6, "evaluation.draws": 2,
+    }  # fmt: skip
+    project = copied_project(folder / "project", "pretrained", "collider", changes)
+    run(project, "base")
+    run(project, "pre-eval")
+    begun = time.monotonic()
+    said = run(project, "doctor", codes=(0, 1)).stdout
+    seconds = time.monotonic() - begun
+    told = [line for line in said.splitlines() if line.startswith(("WARNING", "FAULT"))]
+    broken = [line for line in told if BROKEN.match(line)]
+    preset = project / "configs/grpo/pretrained.yaml"  # a model of random weights would be refused, and rightly
+    preset.write_text(preset.read_text().replace('"preflight": true', '"preflight": false'), encoding="utf-8")
+    run(project, "config", "use")
+    trained = run(project, "train", codes=(0, 4))
+    return {
+        "ok": seconds <= DOCTOR_SECONDS and not broken, "parameters": parameters, "quantization": quantization,
+        "doctor_seconds": round(seconds, 1), "doctor_said": told, "exit_code_of_two_steps": trained.returncode,
+        "peak": peak(project),
+    }  # fmt: skip
+
+
+def peak(project: Path) -> dict[str, float | None]:
+    """Return the most memory that a training took, of the process and of the GPU, in MiB."""
+    clock = json.loads((project / "evidence/observed/training_clock.json").read_text(encoding="utf-8"))
+    return {name: clock[name] for name in ("peak_ram_mib", "peak_gpu_mib")}
+
+
+PARTS: dict[str, Callable[[Path, str, bool], dict[str, Any]]] = {
+    "determinism": determinism,
+    "resume": resume,
+    "processes": processes,
+    "large": lambda folder, device, tiny: large(folder, device, tiny, quantization=None),
+    "large_nf4": lambda folder, device, tiny: large(folder, device, tiny, quantization="nf4"),
+}
+
+
+def main() -> int:
+    """Check every part, say how it went, write the result, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--tiny", action="store_true", help="a tiny model in the place of the large one")
+    parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=tuple(PARTS))
+    parser.add_argument("--out", type=Path, help="instead of results/gpu_check_<device>.json")
+    chosen = parser.parse_args()
+    if chosen.device == "cuda" and not torch.cuda.is_available():
+        print("gpu_check: torch sees no CUDA device here, so nothing was checked", file=sys.stderr)
+        return NO_DEVICE
+    name = name_of(chosen.device)
+    slug = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+    out = chosen.out or RESULTS / f"gpu_check_{slug}.json"
+    parts: dict[str, dict[str, Any]] = {}
+    for part in chosen.parts:
+        begun = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix=f"assay-{part}-") as folder:
+            try:
+                parts[part] = PARTS[part](Path(folder), chosen.device, chosen.tiny)
+            except (RuntimeError, OSError, ValueError, KeyError, AssertionError) as error:
+                parts[part] = {"ok": False, "why": f"{type(error).__name__}: {error}"}
+        parts[part]["seconds"] = round(time.monotonic() - begun, 1)
+        print(f"{part}: {parts[part]}", file=sys.stderr, flush=True)
+    ok = all(found["ok"] is not False for found in parts.values())
+    result = {
+        "device": name, "devices": torch.cuda.device_count() if chosen.device == "cuda" else os.cpu_count(), "ok": ok,
+        "tiny": chosen.tiny, "parts": parts, "cuda": torch.version.cuda,
+        "versions": {
+            "python": platform.python_version(),
+            **{each: version(each) for each in ("torch", "trl", "transformers", "peft")},
+        },
+    }  # fmt: skip
+    out.parent.mkdir(exist_ok=True)
+    out.write_text(json.dumps(result, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+    return 0 if ok else FAILED
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,93 @@
+"""evidence/README.md: what a reader of a git host meets first: verdict, one figure, what every file is, how to check it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assay.evidence.claim import Claim
+from assay.evidence.hostile_text import visible
+
+# (file of evidence/results, meaning). The files are a contract; tests check that every stage's files stand here.
+RESULT_FILES: tuple[tuple[str, str], ...] = (
+    ("report.html", "the whole report as one page without a network: download it and open it in a browser"),
+    ("summary.md", "verdict and main tables as Markdown"),
+    ("sample_trajectories.md", "episodes before and after, side by side, chosen by rule"),
+    ("figures", "every figure, PNG and SVG"),
+    ("claim.json", "the claim: verdict, numbers, intervals, p, controls, warnings"),
+    ("claim_plan.json", "what was to be called an improvement, fixed before training"),
+    ("plan_power.json", "the smallest gain that could be found, planned before training from the base's own draws"),
+    ("before_after_metrics.json", "every measure before and after, and the paired difference, each with its interval"),
+    ("metrics.json", "the few numbers that `dvc metrics` shows"),
+    ("plots/rates.csv", "what `dvc plots` draws: rates before and after"),
+    ("plots/differences.csv", "the same: paired differences"),
+    ("plots/rewards.csv", "the same: rewards per episode"),
+    ("pre_eval.jsonl", "every held-out episode of the base, sampled, one a line"),
+    ("pre_eval.json", "the report on them"),
+    ("pre_eval_greedy.jsonl", "the same with greedy decoding"),
+    ("pre_eval_greedy.json", "the report on them"),
+    ("post_eval.jsonl", "every held-out episode of the chosen checkpoint, sampled, one a line"),
+    ("post_eval.json", "the report on them"),
+    ("post_eval_greedy.jsonl", "the same with greedy decoding"),
+    ("post_eval_greedy.json", "the report on them"),
+    ("baselines.json", "scripted players on the same suite"),
+    ("control", "the control training for random rewards, where the plan asks for one"),
+    ("training_log.csv", "reward, loss, KL and more of every optimizer step"),
+    ("reward_components.csv", "reward parts and rates of every step"),
+    ("checkpoint_evals.csv", "the validation suite at every checkpoint"),
+    ("train_log.jsonl", "all the trainer knows of every step (not in git: `./run repro` makes it, the package holds it)"),
+    ("health.jsonl", "alarms of the training (not in git: `./run repro` makes it, the package holds it)"),
+    ("train.json", "the training in short: seed, steps, chosen checkpoint, alarms, digest of every step"),
+    ("base.json", "which base: how it was built, or which revision of which model; its digest"),
+    ("fingerprint.json", "digests and counts of the data"),
+    ("audit.json", "what the audit found in the data"),
+    ("contamination.json", "what the splits share that they should not"),
+)
+VERIFY: tuple[tuple[str, str], ...] = (
+    (
+        "From the data on: build the base, measure, train, measure again, and compare with what was published. No difference "
+        "means that all bytes are the same:",
+        "./run repro && git diff --exit-code evidence/results evidence/README.md",
+    ),
+    (
+        "Where the training has been run: only grade every stored completion again, compute every number, figure and page "
+        "again from the episodes, and compare:",
+        "./run assay render-evidence && git diff --exit-code evidence/results evidence/README.md",
+    ),
+    ("Check the files of an unpacked package:", "sha256sum -c SHA256SUMS"),
+)
+_OWN_STORE = ("train_log.jsonl", "health.jsonl")
+
+
+def landing_page(claim: Claim, key_figure: tuple[str, str] | None, limits: Sequence[str]) -> str:
+    """Return evidence/README.md; `key_figure` is (name, caption) of the figure that tells most. Links are relative.
+
+    A claim that is not evaluable shows no figure: a figure is numbers too.
+    """
+    split = "Measurements are in `results/`: a function of data, settings and code, the same bytes each time. Clocks and "
+    split += "hardware are in `observed/` and enter no number."
+    blocks = ["# Evidence", f"**{claim.verdict}.** {visible(claim.sentence)}"]
+    if claim.verdict == "NOT EVALUABLE":
+        blocks.append(f"Reason: {_plain(claim.reason)}.")
+    if claim.warnings:
+        blocks += ["Warnings:", "\n".join(f"- {_plain(text)}" for text in claim.warnings)]
+    if key_figure is not None and claim.verdict != "NOT EVALUABLE":
+        name, caption = key_figure
+        blocks += [f"![{_plain(caption)}](results/figures/{name}.png)", _plain(caption)]
+    rows = [f"| {_link(name)} | {meaning} |" for name, meaning in RESULT_FILES]
+    blocks += ["## Files", split, "\n".join(["| file of `results/` | what it is |", "| --- | --- |", *rows])]
+    blocks += ["## Check it", *(f"{said}\n\n```sh\n{command}\n```" for said, command in VERIFY)]
+    blocks += ["## Limits", "\n".join(f"- {_plain(text)}" for text in limits)]
+    blocks.append("This page is written by `assay render-evidence`; an edit by hand would not last.")
+    return "\n\n".join(blocks) + "\n"
+
+
+def _link(name: str) -> str:
+    return f"`{name}`" if name in _OWN_STORE else f"[{name}](results/{name})"
+
+
+def _plain(text: str) -> str:
+    """Return text on one line in which Markdown and HTML mean nothing."""
+    flat = visible(text).replace("\n", " ").replace("\t", " ").replace("\\", "\\\\")
+    for sign in "<>[]`*_|":
+        flat = flat.replace(sign, {"<": "&lt;", ">": "&gt;"}.get(sign, f"\\{sign}"))
+    return flat

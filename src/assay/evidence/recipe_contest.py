@@ -1,0 +1,96 @@
+"""Two recipes against each other: paired by training seed, on the items that all runs share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from assay.evaluation.aggregates import probability_of_improvement, wins
+from assay.evaluation.clusters import Array
+from assay.evaluation.seeds_and_items import crossed_mean, expanded_percentiles, fewest_runs, resampled, sign_flip_runs
+from assay.evaluation.significance import holm
+from assay.evaluation.statistics import interval
+from assay.evidence.differences import measure_of_primary
+from assay.evidence.recipe_runs import Run, Scores, scores
+from assay.evidence.recipe_wording import interval_words
+from assay.evidence.wording import counted, p_text, signed
+from assay.records import Interval, Record
+from assay.seeds import rng as labelled_rng
+
+
+class Contest(Record):
+    """One recipe against another; always two-sided. Differences are A less B, in shares; null: not measured."""
+
+    a: str
+    b: str
+    verdict: Literal["A IS BETTER", "B IS BETTER", "NO EVIDENCE", "NOT EVALUABLE"]
+    sentence: str
+    seeds: tuple[int, ...] = Field(description="in common: these are paired")
+    difference: Interval | None = Field(description="over the seeds in common; interval for other seeds and other items")
+    p: float | None = Field(description="the larger of sign flips of seed pairs and t over seeds and items")
+    p_holm: float | None = Field(description="p corrected for all pairs of recipes compared beside it; decides")
+    probability_a_beats_b: Interval | None = Field(description="a run of A scores above one of B on an item; ties one half")
+
+
+def contests(recipes: Mapping[str, Sequence[Run]]) -> tuple[Contest, ...]:
+    """Return every pair of recipes, p-values corrected together by Holm's rule; none for a single recipe."""
+    drafts = [_draft(a, b, recipes[a], recipes[b]) for a, b in combinations(recipes, 2)]
+    adjusted = holm({str(k): draft["p"] for k, draft in enumerate(drafts) if draft["p"] is not None})
+    return tuple(_judged(draft, adjusted.get(str(k)), recipes) for k, draft in enumerate(drafts))
+
+
+def _draft(a: str, b: str, runs_a: Sequence[Run], runs_b: Sequence[Run]) -> dict[str, Any]:
+    plan = runs_a[0].claim.plan
+    seeds = sorted({run.trained.seed for run in runs_a} & {run.trained.seed for run in runs_b})
+    draft: dict[str, Any] = {
+        "a": a, "b": b, "seeds": tuple(seeds), "difference": None, "p": None, "probability_a_beats_b": None,
+    }  # fmt: skip
+    both = scores([*runs_a, *runs_b], measure_of_primary(plan.primary))
+    if both is None or len(seeds) < fewest_runs(plan.alpha, one_sided=False) or len(set(both.clusters)) < 2:
+        return draft
+    rows = [{run.trained.seed: k for k, run in enumerate(runs)} for runs in (runs_a, runs_b)]
+    ours, theirs = both.gains[: len(runs_a)], both.gains[len(runs_a) :]
+    apart = np.stack([ours[rows[0][seed]] - theirs[rows[1][seed]] for seed in seeds])
+    mean = crossed_mean(apart, both.clusters)
+    flips = labelled_rng("contest flips", plan.suite_digest, len(seeds))
+    p = max(mean.p(one_sided=False), sign_flip_runs(apart.mean(axis=1), flips, one_sided=False))
+    chance = _probability(both, len(runs_a), plan.direction, plan.suite_digest, mean.df)
+    return draft | {"difference": mean.interval, "p": round(p, 10), "probability_a_beats_b": chance}
+
+
+def _probability(both: Scores, n_a: int, direction: str, label: str, df: float) -> Interval:
+    """Return the probability that a run of A beats one of B on an item; seeds of A and of B are resampled apart."""
+    better = both.after if direction == "higher" else -both.after
+    a, b = better[:n_a], better[n_a:]
+    pairs = wins(a[:, None, :], b[None, :, :])
+    of_b = resampled(len(b), ["all"], ["all"], labelled_rng("contest seeds of b", label, len(b)))
+    of_a = resampled(n_a, both.clusters, both.strata, labelled_rng("contest", label, n_a))
+    drawn: list[Array] = []
+    for (runs_a, items), (runs_b, _) in zip(of_a, of_b, strict=True):
+        total = np.einsum("ri,rj,rk,ijk->r", runs_a, runs_b, items, pairs, optimize=True)
+        drawn.append(total / (runs_a.sum(axis=1) * runs_b.sum(axis=1) * items.sum(axis=1)))
+    low, high = expanded_percentiles(np.concatenate(drawn), df)
+    return interval(probability_of_improvement(a, b), float(low), float(high), len(both.items))
+
+
+def _judged(draft: dict[str, Any], p_holm: float | None, recipes: Mapping[str, Sequence[Run]]) -> Contest:
+    plan = recipes[draft["a"]][0].claim.plan
+    found: Interval | None = draft["difference"]
+    said = f"{draft['a']} against {draft['b']}"
+    if found is None or p_holm is None:
+        needed = fewest_runs(plan.alpha, one_sided=False)
+        text = f"{said} is not evaluable: {counted(len(draft['seeds']), 'seeds')} in common, at least {needed} are needed."
+        return Contest(**draft, p_holm=None, verdict="NOT EVALUABLE", sentence=text)
+    numbers = f"{signed(found.value, 100)} points ({interval_words(found)}; {p_text(p_holm)}; "
+    numbers += f"{counted(len(draft['seeds']), 'seeds')} in common)"
+    if p_holm > plan.alpha:
+        text = f"{said}: no evidence of a difference: {numbers}."
+        return Contest(**draft, p_holm=p_holm, verdict="NO EVIDENCE", sentence=text)
+    ahead = (found.value or 0.0) * (1 if plan.direction == "higher" else -1) > 0
+    winner = draft["a"] if ahead else draft["b"]
+    verdict: Literal["A IS BETTER", "B IS BETTER"] = "A IS BETTER" if ahead else "B IS BETTER"
+    return Contest(**draft, p_holm=p_holm, verdict=verdict, sentence=f"{said}: {winner} is better: {numbers}.")

@@ -1,0 +1,89 @@
+"""Stage 5: the same training for rewards that mean nothing, where the claim asks for it: what that gains is not learning."""
+
+from __future__ import annotations
+
+import shutil
+
+from assay.config.settings import Params
+from assay.console import progress, say
+from assay.records import ControlFacts, HealthSummary
+from assay.stages.project import RESULTS, Project
+from assay.storage.json import write_json
+
+RANDOM_REWARD, FOLDER = "random_reward", f"{RESULTS}/control"
+READS = (
+    f"{RESULTS}/fingerprint.json", "${dataset.root}/train.jsonl", "${dataset.root}/${validation.suite}.jsonl",
+    "${dataset.root}/heldout.jsonl", "models/base",
+)  # fmt: skip
+WRITES = (FOLDER,)
+
+
+def run(project: Project) -> None:
+    """Write control.json, and what the held-out suite says of a policy that was paid by the toss of a coin.
+
+    Everything but the pay is as in the training that the claim is about: items, order, seed, settings, and the choice of
+    the checkpoint, which is by true rewards on the validation suite. Nothing is trained unless claim.controls has
+    random_reward. An interrupted call is gone on with.
+
+    Source: Shao et al. (2025), Spurious Rewards, arXiv 2506.10947: such rewards alone can raise a score.
+    """
+    if RANDOM_REWARD in project.params.claim.controls:
+        _train_and_measure(project)
+    else:
+        write_json(project.results("control/control.json"), ControlFacts(asked=False))
+        say("control: none was asked for (claim.controls)")
+
+
+def _never_stopping(params: Params) -> Params:
+    """Return the settings without the alarms that end a training: what becomes of this one is what is asked."""
+    endless = {
+        name: getattr(params.health, name).model_copy(update={"stop_for": params.train.steps + 1})
+        for name in ("zero_variance", "truncated")
+    }
+    return params.model_copy(update={"health": params.health.model_copy(update=endless)})
+
+
+def _train_and_measure(project: Project) -> None:
+    # Heavy, and not needed where nothing was asked for.
+    from assay.stages.heldout import evaluate
+    from assay.stages.inputs import items_of, task_of, validation_suite
+    from assay.stages.policies import open_policy
+    from assay.stages.run_folder import open_run
+    from assay.training.adapter import save_adapter
+    from assay.training.coins import coin
+    from assay.training.grpo import train
+    from assay.training.history import History
+    from assay.training.processes import Processes
+    from assay.training.watch import Watch
+
+    params = project.params
+    processes = Processes.joined(params.distributed)
+    with open_run(project, "control", READS, main=processes.main) as folder:
+        start = folder.start(None) if processes.main else None
+        processes.gather(None)
+        start = start if processes.main else folder.start(None)
+        policy, judged = open_policy(project, None), task_of(project)
+        history = History()
+        with progress("control: steps", params.train.steps, done=0 if start is None else start.step) as advance:
+            trained = train(
+                policy, task_of(project, shaping=True), judged, items_of(project, "train"), validation_suite(project),
+                _never_stopping(params),
+                checkpoints=folder.checkpoints, start=start, history=history, watch=Watch(judged),
+                on_step=lambda step: advance(1, f"step {step}") if processes.main else None,
+                credit=lambda step, item, member: coin(params.seed, step, item, member),
+            )  # fmt: skip
+        if processes.main:
+            adapter = folder.path / "adapter"
+            save_adapter(adapter, trained)
+            del policy
+            evaluate(
+                project, open_policy(project, adapter), "control/post_eval", reads=READS, stage="control", greedy=False
+            )
+            facts = ControlFacts(
+                asked=True, seed=params.seed, steps=params.train.steps, chosen_step=trained.chosen_step,
+                chain=str(history.train_log[-1]["chain"]), health=HealthSummary.of(history.health, trained.unmeasured),
+            )  # fmt: skip
+            write_json(project.results("control/control.json"), facts)
+            say(f"control: {params.train.steps} steps for random rewards; validation chose step {trained.chosen_step}")
+            shutil.rmtree(folder.path, ignore_errors=True)
+    processes.leave()

@@ -1,0 +1,43 @@
+"""Finished runs made up for tests: one base, one suite, and a training for each seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from assay.evidence.recipe_runs import KnownClaim, KnownTraining, Run
+from assay.records import Episode, HealthSummary, TrainFacts
+from assay.seeds import rng
+from conftest import make_claim, make_plan
+from synthetic_episodes import SUITE, arm
+
+BASE = "b" * 64
+BEFORE = arm("base", 0.35)
+
+
+def facts(seed: int) -> KnownTraining:
+    """Return what a training was."""
+    settings: dict[str, Any] = {
+        "seed": seed, "steps": 200, "chosen_step": 150, "claim_plan_sha256": "c" * 64, "base_digest": BASE,
+        "validation_suite": SUITE, "chain": f"{seed:064d}", "alarms": (), "health": HealthSummary.of([]),
+    }  # fmt: skip
+    return KnownTraining.model_validate_json(TrainFacts(**settings).model_dump_json())
+
+
+def run(
+    seed: int, rate: float, *, recipe: str = "a", name: str | None = None, before: Sequence[Episode] = BEFORE, **plan: Any
+) -> Run:
+    """Return a run whose trained policy succeeds at about `rate`, a little better or worse by seed."""
+    luck = 0.06 * (rng("seed", recipe, seed).random() - 0.5)
+    after = arm(f"{recipe}{seed}", rate + luck)
+    claim = make_claim(
+        list(before), after, make_plan(**plan), training_seeds=(seed,), after_policy=f"{recipe}{seed}".rjust(64, "0")
+    )
+    settings = {"train.steps": "200", "train.learning_rate": recipe}
+    known = KnownClaim.model_validate_json(claim.model_dump_json())
+    return Run(name or f"{recipe}{seed}", settings, known, facts(seed), list(before), after)
+
+
+def runs(n: int, rate: float, **options: Any) -> list[Run]:
+    """Return n runs with the seeds 0 to n - 1."""
+    return [run(seed, rate, **options) for seed in range(n)]

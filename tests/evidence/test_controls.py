@@ -1,0 +1,107 @@
+"""The controls of a claim: base against base flags broken pipelines and no others; random rewards are told from learning."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from assay.evidence.claim import Claim
+from assay.evidence.control import AA_LEVEL, Control, aa_control
+from assay.evidence.random_reward import random_reward_control, random_reward_said
+from assay.records import Episode
+from assay.seeds import rng
+from conftest import make_claim, make_plan
+from synthetic_episodes import arm
+
+PIPELINES = 240
+
+
+def control_of(base: list[Episode], again: list[Episode] | None, draws: int = 4) -> Control:
+    return aa_control(base, again, measure="success_rate", draws=draws, rng=rng("aa"))
+
+
+def test_at_most_one_sound_pipeline_in_twenty_is_flagged() -> None:
+    flagged = tested = 0
+    for k in range(PIPELINES):
+        n, rate = (8, 12, 20, 30)[k % 4], (0.1, 0.35, 0.6)[k % 3]
+        found = control_of(arm(f"pipeline {k}", rate, clusters=n, items_per_cluster=1), None)
+        tested += found.passed is not None
+        flagged += found.passed is False
+    assert tested == PIPELINES and flagged / PIPELINES <= 0.05
+
+
+def mixed_up(seed: int) -> list[Episode]:
+    """Return a base whose second half of draws was played by another policy: an adapter that was left on."""
+    first, second = arm(f"b{seed}", 0.3, clusters=30), arm(f"t{seed}", 0.8, clusters=30)
+    return [b if b.draw < 2 else t for b, t in zip(first, second, strict=True)]
+
+
+def test_a_pipeline_that_mixes_up_policies_is_flagged() -> None:
+    assert all(control_of(mixed_up(k), None).passed is False for k in range(20))
+    found = make_claim(mixed_up(0), arm("after", 0.9, clusters=30))
+    assert found.verdict == "NOT EVALUABLE" and "base and base" in found.sentence
+    assert not re.search(r"\d", found.sentence)
+
+
+def test_draws_that_share_their_seed_are_no_draws(before: list[Episode], after: list[Episode]) -> None:
+    leaked = [e.model_copy(update={"seed": 7}) for e in before]
+    found = make_claim(leaked, after)
+    assert found.verdict == "NOT EVALUABLE" and "repeat the sampling seed" in found.reason
+    assert "share sampling seeds" in found.sentence
+
+
+def test_p_and_level_of_the_control_are_shown(claim: Claim) -> None:
+    assert claim.control is not None and claim.control.p is not None
+    assert claim.control.level == AA_LEVEL < claim.plan.alpha
+
+
+@pytest.mark.parametrize("n", [6, 7])
+def test_a_control_that_could_not_flag_anything_counts_as_not_run(n: int) -> None:
+    found = control_of(arm("base", 0.3, clusters=n), arm("not the base", 1.0, clusters=n, first_draw=4))
+    assert (found.verdict, found.passed) == ("NOT RUN", None) and "could ever be flagged" in found.reason
+    assert control_of(arm("base", 0.3, clusters=8), None).passed is not None
+
+
+ASKED = make_plan(controls=("aa", "random_reward"))
+
+
+def random_arm(rate: float) -> list[Episode]:
+    return arm(f"paid by the toss of a coin {rate}", rate)
+
+
+def test_random_rewards_that_change_nothing_leave_the_claim_as_it_is(before: list[Episode], after: list[Episode]) -> None:
+    found = make_claim(before, after, ASKED, random_arm=random_arm(0.35))
+    assert found.verdict == "IMPROVED" and found.random_reward is not None
+    control = found.random_reward
+    assert (control.verdict, control.trained_is_ahead) == ("NO EVIDENCE", True)
+    assert control.ahead is not None and control.ahead.low is not None and control.ahead.low > 0
+    assert not any("andom rewards" in text for text in found.warnings)
+    assert "ahead by +" in random_reward_said(control)
+    assert Claim.model_validate_json(found.model_dump_json()) == found
+
+
+def test_random_rewards_that_improve_too_are_said_plainly(before: list[Episode], after: list[Episode]) -> None:
+    found = make_claim(before, after, ASKED, random_arm=random_arm(0.66))
+    assert found.random_reward is not None and found.random_reward.verdict == "IMPROVED"
+    assert any(text.startswith("Random rewards improved the primary metric too: +") for text in found.warnings)
+    assert any("not shown to beat one for random rewards" in text for text in found.warnings)
+
+
+def test_the_same_numbers_come_from_the_function_alone(before: list[Episode], after: list[Episode]) -> None:
+    one = random_reward_control(before, random_arm(0.5), after, ASKED, rng(1))
+    other = random_reward_control(before[::-1], random_arm(0.5)[::-1], after[::-1], ASKED, rng(1))
+    assert one == other and one.n_items == 40
+
+
+def test_an_arm_that_was_not_asked_for_is_said_not_to_have_run(claim: Claim) -> None:
+    assert claim.random_reward is None and random_reward_said(claim.random_reward) == "Random-reward arm: not run."
+
+
+def test_a_control_that_the_plan_asks_for_must_be_there_and_be_whole(before: list[Episode], after: list[Episode]) -> None:
+    absent = make_claim(before, after, ASKED)
+    assert absent.verdict == "NOT EVALUABLE" and "random-reward arm that the plan asks for was not played" in absent.reason
+    torn = make_claim(before, after, ASKED, random_arm=random_arm(0.35)[:-1])
+    assert torn.verdict == "NOT EVALUABLE" and "missing" in torn.reason
+    volunteered = make_claim(before, after, random_arm=random_arm(0.35)[:-1])
+    assert volunteered.verdict == "IMPROVED" and any("NOT EVALUABLE" in text for text in volunteered.warnings)

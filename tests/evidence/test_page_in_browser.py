@@ -1,0 +1,126 @@
+"""The page in a real browser with the network off: it asks for nothing, the console stays empty, and keys are enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from assay.evidence.page.shell import shell
+from browser import CHROMIUM, Browser, browser
+from hostile import PAYLOADS
+from made_pages import KINDS, made_page
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium, which is not installed")
+ELEMENTS = """[...document.querySelectorAll('*')]
+    .map(e => e.tagName + ' ' + e.getAttributeNames().filter(name => name !== 'open')).join('\\n')"""
+SHOWN = "[...document.querySelectorAll('article')].filter(a => a.checkVisibility()).map(a => a.dataset.kind)"
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """Give one browser to all tests."""
+    with browser(tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+def written(folder: Path, text: str) -> Path:
+    """Return the page on disk."""
+    (folder / "page.html").write_text(text, encoding="utf-8")
+    return folder / "page.html"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_asks_for_nothing_and_fits_the_window(chromium: Browser, tmp_path: Path, width: int, dark: bool) -> None:
+    chromium.open(written(tmp_path, made_page(["plain"] * 12)), width=width, dark=dark)
+    assert chromium.requested() == [] and chromium.complaints() == []
+    assert chromium.value("document.documentElement.scrollWidth") == width
+    paper = chromium.value("getComputedStyle(document.body).backgroundColor")
+    figure = chromium.value("getComputedStyle(document.querySelector('figure svg path')).fill")
+    assert paper == figure == ("rgb(22, 22, 22)" if dark else "rgb(255, 255, 255)")
+
+
+def test_nothing_hostile_runs_loads_or_becomes_an_element(chromium: Browser, tmp_path: Path) -> None:
+    chromium.open(written(tmp_path, made_page([f"plain{k}" for k in range(len(PAYLOADS))])))
+    harmless = chromium.value(ELEMENTS)
+    chromium.open(written(tmp_path, made_page(PAYLOADS)))
+    chromium.value("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    assert chromium.value("window.__ran") is None
+    assert chromium.requested() == [] and chromium.complaints() == []
+    assert chromium.value(ELEMENTS) == harmless
+
+
+def test_the_browser_of_these_tests_sees_a_request_and_a_breach_of_the_policy(chromium: Browser, tmp_path: Path) -> None:
+    body = '<main id="main"><img src="http://evil.invalid/x.png" onerror="window.__ran=1"></main>'
+    chromium.open(written(tmp_path, shell(title="t", body=body)))
+    assert chromium.value("window.__ran") is None
+    assert "Content Security Policy" in "".join(chromium.complaints())
+    bare = "<!DOCTYPE html><img src='http://evil.invalid/x.png' onerror='window.__ran=1'><script>console.log(1)</script>"
+    chromium.open(written(tmp_path, bare))
+    assert chromium.requested() == ["http://evil.invalid/x.png"]
+    assert chromium.value("window.__ran") == 1 and "consoleAPICalled" in "".join(chromium.complaints())
+
+
+def test_random_pairs_are_shown_first_and_the_filter_finds_others(chromium: Browser, tmp_path: Path) -> None:
+    chromium.open(written(tmp_path, made_page([f"word{k}" for k in range(12)])))
+    assert chromium.value(SHOWN) == ["random", "random"]
+    assert chromium.value("document.getElementById('filtered').textContent") == "2 of 12 pairs on this page are shown."
+    change = "(() => {{ const f = document.getElementById('filter').elements; f.{0}.value = {1}; \
+        f.{0}.dispatchEvent(new Event('input', {{bubbles: true}})); }})()"
+    for kind in KINDS:
+        chromium.value(change.format("kind", f"'{kind}'"))
+        assert chromium.value(SHOWN) == [kind, kind]
+    chromium.value(change.format("kind", "''"))
+    assert len(chromium.value(SHOWN)) == 12
+    chromium.value(change.format("words", "'WORD7'"))
+    assert chromium.value(SHOWN) == [KINDS[7 % 6]]
+    chromium.value(change.format("words", "''"))
+    option = "document.getElementById('filter').elements.stratum.options[1].value"
+    chromium.value(change.format("stratum", option))
+    assert 0 < len(chromium.value(SHOWN)) < 12
+
+
+def test_a_table_is_sorted_by_the_head_of_a_column(chromium: Browser, tmp_path: Path) -> None:
+    chromium.open(written(tmp_path, made_page(["10.5 [9, 12]", "9", "\u2212300", "missing words", "< .0001"])))
+    chromium.value("document.querySelector('#data thead button').click()")
+    cells = "[...document.querySelectorAll('#data tbody tr')].map(r => r.cells[0].textContent)"
+    assert chromium.value(cells) == ["\u2212300", "< .0001", "9", "10.5 [9, 12]", "last", "missing words"]
+    assert chromium.value("document.querySelector('#data th').getAttribute('aria-sort')") == "ascending"
+    chromium.value("document.querySelector('#data thead button').click()")
+    assert chromium.value(cells)[0] == "10.5 [9, 12]"
+
+
+def test_without_script_everything_is_there_and_no_dead_control(chromium: Browser, tmp_path: Path) -> None:
+    chromium.open(written(tmp_path, made_page(["plain"] * 12)), script=False)
+    chromium.call("Emulation.setScriptExecutionDisabled", value=False)
+    assert len(chromium.value(SHOWN)) == 12
+    assert chromium.value("[...document.querySelectorAll('form, th button')].filter(e => e.checkVisibility()).length") == 0
+
+
+def test_the_tab_key_reaches_everything_in_the_order_of_reading(chromium: Browser, tmp_path: Path) -> None:
+    chromium.open(written(tmp_path, made_page("plain")))
+    places, names = [], set()
+    for _ in range(400):
+        chromium.key("Tab", 9)
+        at = chromium.value(
+            "(() => { const e = document.activeElement; return e === document.body ? null : [e.tagName, "
+            "[...document.querySelectorAll('*')].indexOf(e), getComputedStyle(e).outlineStyle]; })()"
+        )
+        if at is None or (places and at[1] <= places[-1]):
+            break
+        places.append(at[1])
+        names.add(at[0])
+        assert at[2] != "none"
+    assert {"A", "DIV", "SUMMARY", "SELECT", "INPUT", "BUTTON"} <= names
+    reachable = "document.querySelectorAll('a[href], summary, select, input, button, [tabindex=\"0\"]')"
+    visible = f"[...{reachable}].filter(e => e.checkVisibility()).length"
+    assert len(places) == chromium.value(visible)
+
+
+def test_the_first_key_skips_to_the_content(chromium: Browser, tmp_path: Path) -> None:
+    chromium.open(written(tmp_path, made_page("plain")))
+    chromium.key("Tab", 9)
+    chromium.key("Enter", 13, "\r")
+    assert chromium.value("document.activeElement.id") == "main"

@@ -1,0 +1,211 @@
+"""A recipe is called better only by enough trainings of its own on one suite; everything else is refused by name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from assay.errors import EvidenceError
+from assay.evaluation.aggregates import iqm
+from assay.evidence.recipe_records import RecipeClaim
+from assay.evidence.recipe_tables import RecipeComparison, compare_runs, comparison_markdown, csv_rows
+from recipe_material import BASE, BEFORE, facts, run, runs
+from synthetic_episodes import arm
+
+SIX = runs(6, 0.6)
+
+
+def only(found: RecipeComparison) -> RecipeClaim:
+    (claim,) = found.recipes
+    return claim
+
+
+def test_six_seeds_that_all_gain_improve_and_the_sentence_has_its_form() -> None:
+    found = only(compare_runs(SIX, one_sided=False))
+    assert (found.verdict, found.p_seeds, found.seeds) == ("IMPROVED", 0.03125, (0, 1, 2, 3, 4, 5))
+    form = (
+        r"The recipe improves held-out success: \+\d+\.\d points \(95 % interval \+\d+\.\d…\+\d+\.\d; IQM \+\d+\.\d; "
+        r"p = \.031; 6 seeds, 20 scenarios, K = 4\)\. One base, one held-out suite\."
+    )
+    assert re.fullmatch(form, found.sentence)
+
+
+def test_the_numbers_are_those_of_the_episodes() -> None:
+    found = only(compare_runs(SIX, one_sided=False))
+    base = np.mean([e.success for e in BEFORE])
+    after = [np.mean([e.success for e in r.after]) for r in SIX]
+    assert found.difference is not None and found.iqm is not None and found.probability_of_improvement is not None
+    assert (found.before, found.after) == pytest.approx((base, np.mean(after)))
+    assert found.difference.value == pytest.approx(np.mean(after) - base)
+    assert [row.gain.value for row in found.runs] == pytest.approx([a - base for a in after])
+    items = sorted({e.item_id for e in BEFORE})
+    cells = {(k, item): np.mean([e.success for e in r.after if e.item_id == item]) for k, r in enumerate(SIX) for item in items}
+    before = np.array([np.mean([e.success for e in BEFORE if e.item_id == item]) for item in items])
+    gains = np.array([[cells[k, item] for item in items] for k in range(6)]) - before
+    assert found.iqm.value == pytest.approx(iqm(gains)[0])
+    assert found.probability_of_improvement.value == pytest.approx(np.mean((gains > 0) + 0.5 * (gains == 0)))
+    for each in (found.difference, found.iqm, found.probability_of_improvement):
+        assert each.low is not None and each.high is not None and each.value is not None
+        assert each.low < each.value < each.high
+    assert [point.after.value for point in found.profile] == sorted((p.after.value for p in found.profile), reverse=True)
+
+
+@pytest.mark.parametrize(("n", "one_sided"), [(1, False), (4, True), (5, False)])
+def test_too_few_seeds_are_refused_without_a_number(n: int, one_sided: bool) -> None:
+    found = only(compare_runs(SIX[:n], one_sided=one_sided))
+    assert found.verdict == "NOT EVALUABLE"
+    plural, asked = "1 seed" if n == 1 else f"{n} seeds", "one-sided" if one_sided else "two-sided"
+    assert found.sentence == f"{plural}, at least 5 one-sided / 6 two-sided ({asked} was asked)."
+    assert found.difference is found.p is found.iqm is None and found.profile == ()
+    assert len(found.runs) == n  # what each run shows by itself is still told
+
+
+def test_five_seeds_are_enough_for_a_one_sided_statement_that_says_so() -> None:
+    found = only(compare_runs(SIX[:5], one_sided=True))
+    assert (found.verdict, found.sided, found.p_seeds) == ("IMPROVED", "one-sided", 0.03125)
+    assert "one-sided p = .031; 5 seeds" in found.sentence
+
+
+def test_seeds_that_gain_and_lose_alike_give_no_evidence_with_the_detectable_effect() -> None:
+    found = only(compare_runs(runs(6, 0.35), one_sided=False))
+    assert (found.verdict, found.detail) == ("NO EVIDENCE", "inconclusive")
+    assert found.sentence.startswith("No evidence that the recipe changes held-out success (inconclusive; smallest detectable")
+    assert any("got worse" in text for text in found.warnings)
+
+
+def test_a_change_too_small_to_matter_is_equivalent() -> None:
+    found = only(compare_runs(runs(6, 0.35, smallest_effect_points=30.0), one_sided=False))
+    assert (found.verdict, found.detail) == ("NO EVIDENCE", "equivalent")
+
+
+def test_a_recipe_that_loses_is_regressed_two_sided_and_never_improved_one_sided() -> None:
+    worse = runs(6, 0.1)
+    assert only(compare_runs(worse, one_sided=False)).verdict == "REGRESSED"
+    assert only(compare_runs(worse, one_sided=True)).verdict == "NO EVIDENCE"
+
+
+def test_where_lower_is_better_a_fall_improves() -> None:
+    found = only(compare_runs(runs(6, 0.1, direction="lower", guardrails={}), one_sided=True))
+    assert found.verdict == "IMPROVED"
+    assert found.probability_of_improvement is not None and (found.probability_of_improvement.value or 0) > 0.5
+
+
+def test_a_guardrail_that_every_seed_breaks_is_a_regression() -> None:
+    broken = [replace(r, after=arm(f"rash{k}", 0.95, parse_rate=0.7)) for k, r in enumerate(SIX)]
+    found = only(compare_runs(broken, one_sided=False))
+    assert found.verdict == "IMPROVED WITH REGRESSIONS" and "parsed_rate" in found.reason
+
+
+def test_luck_in_the_one_measurement_of_the_base_is_not_taken_for_a_recipe() -> None:
+    # All seeds gain by the same few points, because the base was measured that much too low on three scenarios.
+    unlucky = {f"scenario-{k:03d}" for k in (3, 7, 11)}
+    base = [e.model_copy(update={"success": e.success and e.cluster not in unlucky}) for e in BEFORE]
+    six = [run(seed, 0.37, recipe="luck", before=base) for seed in range(6)]
+    found = only(compare_runs(six, one_sided=False))
+    assert found.p_seeds == 0.03125 and found.p is not None and found.p > 0.05
+    assert found.verdict == "NO EVIDENCE"
+
+
+def test_trainings_that_change_nothing_give_no_evidence_and_no_interval() -> None:
+    idle = [replace(r, after=BEFORE, claim=r.claim.model_copy(update={"after_policy": BASE})) for r in SIX]
+    found = only(compare_runs(idle, one_sided=False))
+    assert found.verdict == "NO EVIDENCE" and found.p == 1.0
+    assert found.difference is not None and found.difference.low is None
+    assert any("checkpoint is the base" in text for text in found.warnings)
+
+
+def test_having_seen_almost_nothing_is_not_called_equivalent() -> None:
+    never = [e.model_copy(update={"success": False}) for e in BEFORE]
+    once = [e.model_copy(update={"success": e.item_id == "item-003"}) for e in never]
+    idle = [replace(run(k, 0.5, smallest_effect_points=10.0), before=never, after=once if k == 2 else never) for k in range(6)]
+    found = only(compare_runs(idle, one_sided=False))
+    assert found.difference is not None and found.difference.high is not None and found.difference.high < 0.1
+    assert (found.verdict, found.detail, found.reason) == ("NO EVIDENCE", "inconclusive", "1 scenario changed in any run")
+    assert any("the interval is too short" in text for text in found.warnings)
+    assert found.smallest_detectable_points is None and "detectable" not in found.sentence
+
+
+def test_the_order_of_the_runs_does_not_matter_and_the_record_survives_json() -> None:
+    found = compare_runs(SIX, one_sided=False)
+    assert compare_runs(SIX[::-1], one_sided=False) == found
+    assert RecipeComparison.model_validate_json(found.model_dump_json()) == found
+
+
+def test_recipes_are_told_apart_by_their_settings_and_compared_by_seed() -> None:
+    found = compare_runs([*SIX, *runs(6, 0.42, recipe="b")], one_sided=False)
+    assert [r.recipe for r in found.recipes] == ["train.learning_rate=a", "train.learning_rate=b"]
+    assert [r.settings for r in found.recipes] == [{"train.learning_rate": "a"}, {"train.learning_rate": "b"}]
+    (contest,) = found.contests
+    assert (contest.verdict, contest.seeds) == ("A IS BETTER", (0, 1, 2, 3, 4, 5))
+    assert contest.difference is not None and contest.difference.value == pytest.approx(
+        (found.recipes[0].after or 0) - (found.recipes[1].after or 0)
+    )
+    assert contest.probability_a_beats_b is not None and (contest.probability_a_beats_b.low or 0) > 0.5
+
+
+def test_recipes_without_enough_seeds_in_common_are_not_compared() -> None:
+    others = [run(seed, 0.4, recipe="b") for seed in range(3, 9)]
+    (contest,) = compare_runs([*SIX, *others], one_sided=True).contests
+    assert contest.verdict == "NOT EVALUABLE" and contest.difference is contest.p is None
+    assert "3 seeds in common, at least 6 are needed" in contest.sentence
+
+
+def test_equal_recipes_are_not_told_apart() -> None:
+    (contest,) = compare_runs([*SIX, *runs(6, 0.6, recipe="b")], one_sided=False).contests
+    assert contest.verdict == "NO EVIDENCE"
+
+
+def test_several_pairs_are_corrected_together() -> None:
+    found = compare_runs([*SIX, *runs(6, 0.42, recipe="b"), *runs(6, 0.41, recipe="c")], one_sided=False)
+    assert len(found.contests) == 3
+    assert all(c.p is not None and c.p_holm is not None and c.p_holm >= c.p for c in found.contests)
+    # The smallest two-sided p of six seeds is .031: with three pairs no verdict is possible, and none is given.
+    assert {c.verdict for c in found.contests} == {"NO EVIDENCE"}
+
+
+def test_many_differing_settings_make_no_endless_name_and_no_recipe_is_lost() -> None:
+    odd = [replace(r, settings={f"s{k}": "x" for k in range(5)} | {"s9": str(i // 3)}) for i, r in enumerate(SIX)]
+    plain = [replace(r, settings={"s0": "y"}) for r in runs(2, 0.5, recipe="b")]
+    found = compare_runs([*odd, *plain], one_sided=False)
+    assert [len(r.seeds) for r in found.recipes] == [3, 3, 2]
+    assert len({r.recipe for r in found.recipes}) == 3 and all(len(r.recipe) < 60 for r in found.recipes)
+
+
+REFUSED = {
+    "suite": lambda r: replace(r, claim=r.claim.model_copy(
+        update={"plan": r.claim.plan.model_copy(update={"suite_digest": "6" * 64})})),
+    "plan of the claim": lambda r: replace(r, claim=r.claim.model_copy(update={"plan_digest": "d" * 64})),
+    "base policy": lambda r: replace(r, claim=r.claim.model_copy(update={"before_policy": "e" * 64})),
+    "NOT EVALUABLE": lambda r: replace(r, claim=r.claim.model_copy(update={"verdict": "NOT EVALUABLE", "reason": "a leak"})),
+    "seed 0 in": lambda r: replace(r, trained=facts(0)),
+    "same trained policy": lambda r: replace(r, claim=r.claim.model_copy(update={"after_policy": SIX[0].claim.after_policy})),
+    "draws 0..3 of every item": lambda r: replace(r, after=r.after[1:]),
+    "each draw of each item once": lambda r: replace(r, after=[*r.after, r.after[0]]),
+    "same items": lambda r: replace(r, after=[
+        e.model_copy(update={"item_id": "other"}) if e.item_id == "item-000" else e for e in r.after]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_runs_that_do_not_belong_together_are_refused_by_what_differs(words: str) -> None:
+    spoiled = REFUSED[words](replace(SIX[5], name="the odd one"))
+    with pytest.raises(EvidenceError) as caught:
+        compare_runs([*SIX[:5], spoiled], one_sided=False)
+    assert words in str(caught.value) and "the odd one" in str(caught.value)
+
+
+def test_nothing_to_compare_is_refused() -> None:
+    with pytest.raises(EvidenceError, match="at least one finished run"):
+        compare_runs([], one_sided=False)
+
+
+def test_the_text_and_the_table_hold_every_run_and_say_what_the_interval_is_for() -> None:
+    found = compare_runs([*SIX, *runs(2, 0.5, recipe="<b>|b", name=None)], one_sided=False)
+    text = comparison_markdown(found)
+    assert text.startswith("# Recipes over training seeds\n\n**NOT EVALUABLE.**") and "**IMPROVED.**" in text
+    assert "one measurement of the base" in text and "<b>" not in text.split("## Recipes")[1]
+    rows = csv_rows(found)
+    assert len(rows) == 8 and all(f"| {row['seed']} |" in text for row in rows)

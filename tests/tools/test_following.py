@@ -1,0 +1,252 @@
+"""A training is read as it stands on disk: torn ends are not there yet, damage is said, and nothing steers a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from assay.errors import RecordError
+from assay.storage.files import write_text
+from assay.tools import watch
+from assay.tools.following import Follower, Snapshot, locate
+from assay.tools.standing import alarm_rows, facts_of
+from tests.house import ROOT
+
+HOSTILE = "\x1b[2J\x07\u202eevil\u200b\r\n\x9b31m"
+
+
+def training(root: Path, *, steps: int = 10, done: int = 4, **manifest: Any) -> Path:
+    """Write what a training of so many steps leaves after some of them."""
+    results, observed = root / "evidence/results", root / "evidence/observed"
+    rows = "".join(f"{k},{k / steps},0.1,{k / 10 - 0.5},0.2,0.0,1.0,0.001\n" for k in range(1, done + 1))
+    write_text(results / "training_log.csv", "step,epoch,loss,reward,reward_std,kl,grad_norm,learning_rate\n" + rows)
+    write_text(observed / "training_clock.csv", "step,wall_time_s,tokens_per_second\n" + "".join(
+        f"{k},{2.0 * k},{1000.0 + k}\n" for k in range(1, done + 1)
+    ))  # fmt: skip
+    write_text(
+        results / "checkpoint_evals.csv",
+        "step,fraction_done,episodes,mean_reward,success_rate,success_rate_low,success_rate_high\n0,0.0,16,0.1,0.25,0.1,0.5\n",
+    )
+    known = {"run": "a" * 64, "finished": None, "params": {"train": {"steps": steps}}} | manifest
+    write_text(observed / "manifest.json", json.dumps(known))
+    write_text(observed / "run_log.jsonl", '{"event":"started","step":0,"time":"2026-01-01T00:00:00Z"}\n')
+    write_text(results / "health.jsonl", json.dumps(alarm("kl", "AMBER", 2)) + "\n")
+    return root
+
+
+def alarm(rule: str, level: str, step: int, **more: Any) -> dict[str, Any]:
+    return {
+        "rule": rule, "level": level, "stop": False, "value": 0.2, "threshold": 0.1, "baseline": None, "step": step,
+        "first_step": step, "item_ids": [], "message": "too far from the base",
+    } | more  # fmt: skip
+
+
+def look(root: Path) -> Snapshot:
+    return Follower(locate(root)).look()
+
+
+def test_a_running_training_is_told_with_its_speed_and_time_left(tmp_path: Path) -> None:
+    snapshot = look(training(tmp_path))
+    assert (snapshot.state, snapshot.step, snapshot.steps, snapshot.left_s) == ("running", 4, 10, 12.0)
+    facts = dict(facts_of(snapshot, width=20))
+    assert facts["reward"].startswith("-0.100  ▁")
+    assert "success 25.0 % (95 % interval 10.0 to 50.0, n = 16)" in facts["validation"]
+    assert facts["alarms"] == "AMBER kl since step 2"
+    assert facts["time left"] == "12 s" and facts["tokens/s"].startswith("1,002 over")
+    assert snapshot.faults == [] and alarm_rows(snapshot) == [("AMBER", "kl", "2", "too far from the base")]
+
+
+def test_an_alarm_that_is_over_is_not_told_as_standing(tmp_path: Path) -> None:
+    root = training(tmp_path)
+    lines = [alarm("kl", "AMBER", 2), alarm("entropy", "AMBER", 3), alarm("kl", "GREEN", 4), alarm("entropy", "RED", 4)]
+    write_text(root / "evidence/results/health.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    assert [(event.rule, event.level) for event in look(root).standing] == [("entropy", "RED")]
+
+
+def test_before_the_first_step_everything_is_missing_and_nothing_is_zero(tmp_path: Path) -> None:
+    write_text(tmp_path / "params.yaml", "")
+    snapshot = look(tmp_path)
+    assert snapshot.state == "none yet"
+    facts = dict(facts_of(snapshot, width=20))
+    assert facts["step"] == "missing of missing" and facts["reward"] == "missing" and facts["tokens/s"] == "missing"
+    assert facts["validation"] == "success missing" and facts["alarms"] == "missing"
+
+
+def test_states_follow_what_was_written(tmp_path: Path) -> None:
+    root = training(tmp_path)
+    log = root / "evidence/observed/run_log.jsonl"
+    for name in root.glob("evidence/*/*"):
+        os.utime(name, (time.time() - 300, time.time() - 300))
+    assert look(root).state == "silent"
+    write_text(log, log.read_text() + '{"event":"ended early","why":"stopped by SIGTERM"}\n')
+    assert look(root).state == "ended early" and "stopped by SIGTERM" in dict(facts_of(look(root), width=9))["state"]
+    write_text(log, log.read_text() + '{"event":"resumed","step":4}\n')
+    assert look(root).state == "running"
+    training(root, finished="2026-01-01T00:10:00Z")
+    assert look(root).state == "finished" and "time left" not in dict(facts_of(look(root), width=9))
+
+
+def test_a_torn_last_line_is_not_there_yet_and_a_damaged_one_is_said(tmp_path: Path) -> None:
+    root = training(tmp_path)
+    results, observed = root / "evidence/results", root / "evidence/observed"
+    log, events, health = results / "training_log.csv", observed / "run_log.jsonl", results / "health.jsonl"
+    for path in (log, events, health):
+        content = path.read_bytes()
+        for cut in range(1, len(content.rstrip(b"\n").split(b"\n")[-1]) + 1):
+            path.write_bytes(content[:-cut])
+            assert look(root).faults == [], f"{path.name} less {cut} bytes"
+        path.write_bytes(content)
+    log.write_text(log.read_text() + "5,0.5,0.1\n6,0.6,0.1,what,0.2,0.0,1.0,0.001\n7,0.7,0.1,inf,0.2,0.0,1.0,0.001\n")
+    events.write_text('{"event":"started"}\nnot json\n[1]\n{"event":"validation","step":5}\n')
+    health.write_text(json.dumps(alarm("no_such_rule", "RED", 1)) + "\n" + json.dumps(alarm("kl", "RED", 3)) + "\n")
+    snapshot = look(root)
+    said = " | ".join(snapshot.faults)
+    for part in ("training_log.csv: line 6: 3 cells, not 8", "line 7: reward is 'what'", "line 8: reward is 'inf'",
+                 "run_log.jsonl: line 2", "line 3: not an object", "health.jsonl: line 1"):  # fmt: skip
+        assert part in said, said
+    assert snapshot.log["reward"][-2:] == [None, None] and snapshot.step == 7
+    assert [event.level for event in snapshot.standing] == ["RED"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"\0\xff\xfe", b"[" * 100_000, b"null", b'{"params": 3}', b'{"params": {"train": {"steps": "x"}}}',
+        b'{"event": {"a": 1}, "step": []}\n', b"step\n\n\n", b",,,\n,,\n", b'"step\n1\n',
+        b'{"event":"finished","step":1e300}\n',
+        b'{"event":["ended early"]}\n',
+        b"step,wall_time_s,tokens_per_second,reward\n1e308,1e308,1e308,1e308\n2,-1e308,1e308,1e308\n",
+    ],
+)  # fmt: skip
+def test_no_content_of_any_file_makes_looking_fail(tmp_path: Path, content: bytes) -> None:
+    root = training(tmp_path)
+    for path in sorted(root.glob("evidence/*/*")):
+        kept = path.read_bytes()
+        path.write_bytes(content)
+        for line in [*facts_of(look(root), width=20), *alarm_rows(look(root))]:
+            assert all(part.isprintable() for part in line)
+        watch.plain(look(root))
+        path.write_bytes(kept)
+
+
+def test_a_folder_or_a_pipe_or_a_huge_file_in_place_of_a_table_is_said(tmp_path: Path) -> None:
+    root = training(tmp_path)
+    results = root / "evidence/results"
+    for name in ("training_log.csv", "checkpoint_evals.csv", "health.jsonl"):
+        (results / name).unlink()
+    (results / "training_log.csv").mkdir()
+    os.mkfifo(results / "checkpoint_evals.csv")
+    with (results / "health.jsonl").open("wb") as stream:
+        stream.truncate(10**9)
+    said = " | ".join(look(root).faults)
+    assert said.count("regular file") == 2 and "at most 67,108,864 bytes" in said
+
+
+def test_nothing_that_is_told_can_steer_a_terminal(tmp_path: Path) -> None:
+    root = training(tmp_path / HOSTILE.replace("\r\n", ""))
+    write_text(root / "evidence/observed/run_log.jsonl", json.dumps({"event": HOSTILE, HOSTILE: HOSTILE}) + "\n")
+    write_text(root / "evidence/results/health.jsonl", json.dumps(alarm("kl", "RED", 1, message=HOSTILE + "x" * 9999)) + "\n")
+    snapshot = look(root)
+    lines = watch.plain(snapshot)
+    assert all(line.isprintable() for line in lines) and max(map(len, lines)) < 400
+    console = Console(width=80, force_terminal=True, file=io.StringIO(), record=True)
+    console.print(watch.view(snapshot, 80))
+    text = console.export_text(styles=False)
+    assert "evil" in text and not set(text) & set("\x1b\x07\u202e\u200b\r\x9b")
+
+
+@pytest.mark.parametrize("width", [1, 10, 20, 40, 80, 300])
+def test_the_view_fits_any_width(tmp_path: Path, width: int) -> None:
+    console = Console(width=width, file=io.StringIO(), record=True)
+    console.print(watch.view(look(training(tmp_path)), width))
+    assert max(map(len, console.export_text().split("\n"))) <= max(width, 4)
+
+
+def test_a_project_its_evidence_and_its_run_folder_are_places_and_others_are_refused(tmp_path: Path) -> None:
+    root = training(tmp_path / "project")
+    run = root / ".scratch/train" / ("a" * 16)
+    for folder, steps in ((root, 10), (root / "evidence", 10), (run, 10), (run.with_name("b" * 16), None)):
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder.parent.name == "train":
+            write_text(folder / "key.json", "{}")
+            write_text(folder / "run_log.jsonl", '{"event":"checkpoint","step":3}\n')
+        assert look(folder).steps == steps
+    other = look(run.with_name("b" * 16))
+    assert other.step == 3 and other.log == {} and other.state == "running"
+    for nowhere in (tmp_path, tmp_path / "none", root / "evidence/results"):
+        with pytest.raises(RecordError, match="expected a folder of a training"):
+            locate(nowhere)
+
+
+def test_a_file_that_did_not_change_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from assay.tools import following
+
+    read: list[str] = []
+    plain = following.read_bytes
+    monkeypatch.setattr(following, "read_bytes", lambda path, fix: (read.append(path.name), plain(path, fix=fix))[1])
+    follower = Follower(locate(training(tmp_path)))
+    follower.look()
+    first = len(read)
+    follower.look()
+    assert len(read) == first > 3
+    write_text(tmp_path / "evidence/results/training_log.csv", "step,reward\n1,0.5\n")
+    assert follower.look().log["reward"] == [0.5] and read[first:] == ["training_log.csv"]
+
+
+COMMAND = [sys.executable, "-m", "assay.cli", "watch"]
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "src"), "TERM": "xterm", "COLUMNS": "90", "LINES": "40"}
+
+
+def test_without_a_terminal_one_snapshot_is_printed_and_nothing_is_written(tmp_path: Path) -> None:
+    root = training(tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    done = subprocess.run([*COMMAND, str(root)], env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "step          4 of 10" in done.stdout and "\x1b" not in done.stdout
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
+
+
+def test_on_a_terminal_it_follows_until_ctrl_c_and_gives_the_cursor_back(tmp_path: Path) -> None:
+    root = training(tmp_path)
+    master, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, str(root)], env=ENVIRONMENT, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    os.close(terminal)
+    seen = b""
+
+    def until(text: bytes) -> None:
+        nonlocal seen
+        deadline = time.monotonic() + 60
+        while text not in seen:
+            assert time.monotonic() < deadline, seen.decode(errors="replace")
+            if select.select([master], [], [], 0.2)[0]:
+                seen += os.read(master, 65536)
+
+    try:
+        until(b"4 of 10")
+        training(root, done=7)
+        until(b"7 of 10")
+        shutil.rmtree(root / "evidence/results")  # as DVC does before a stage runs
+        until(b"success missing")
+        process.send_signal(signal.SIGINT)
+        until(b"\x1b[?25h")
+        assert process.wait(timeout=60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
