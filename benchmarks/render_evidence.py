@@ -24,10 +24,11 @@ from pathlib import Path
 import pandas as pd
 
 from assay.composition import Selection, compose
+from assay.evaluation.planning import planned_power
 from assay.evaluation.report import Baselines, report_on
 from assay.evaluation.rollout import play_baseline
 from assay.evidence.what_was_run import BaseFacts
-from assay.records import HealthEvent, TrainFacts
+from assay.records import ControlFacts, Episode, HealthEvent, HealthSummary, TrainFacts
 from assay.stages import fingerprint
 from assay.stages.inputs import heldout_suite, task_of
 from assay.stages.project import Project
@@ -47,7 +48,8 @@ def make_project(root: Path) -> Project:
         source, target = ROOT / name, root / name
         shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
     for line, value in (("items", ITEMS), ("draws", DRAWS)):
-        _set(root / "configs", line, value)
+        _set(root / "configs", "evaluation", line, value)
+    _set(root / "configs", "claim", "controls", "[aa]")  # two arms of so many episodes, and no third
     composed = compose(root, Selection("tiny", "collider", 0))
     write_text(root / "params.yaml", composed.text)
     project = Project.open(root)
@@ -55,12 +57,12 @@ def make_project(root: Path) -> Project:
     return project
 
 
-def _set(configs: Path, name: str, value: int) -> None:
-    """Change one setting of `evaluation` in the preset."""
+def _set(configs: Path, section: str, name: str, value: object) -> None:
+    """Change one setting of a section in the preset."""
     path = configs / "grpo" / "tiny.yaml"
     lines, inside = path.read_text().split("\n"), False
     for k, line in enumerate(lines):
-        inside = line.startswith("evaluation:") or (inside and line.startswith(" "))
+        inside = line.startswith(f"{section}:") or (inside and line.startswith(" "))
         if inside and line.strip().startswith(f"{name}:"):
             lines[k] = f"  {name}: {value}"
     path.write_text("\n".join(lines))
@@ -81,6 +83,13 @@ def play(project: Project) -> int:
     for name, baseline in task.baselines().items():
         reports[name] = report_on(play_baseline(task, baseline, suite.plays(), name), suite, f"scripted:{name}", "sampled")
     write_json(project.results("baselines.json"), Baselines(reports=reports))
+    write_json(project.results("control/control.json"), ControlFacts(asked=False))
+    base = read_records(project.results("pre_eval.jsonl"), Episode, fix="-")
+    sampled = heldout_suite(project)
+    planned = planned_power(
+        base, measure="success_rate", suite_digest=sampled.digest, policy_digest=_digest(BEFORE), draws=DRAWS, alpha=0.05
+    )
+    write_json(project.results("plan_power.json"), planned)
     return played
 
 
@@ -104,7 +113,10 @@ def train(project: Project) -> int:
     copies = [e.model_copy(update={"step": e.step + k * facts.steps}) for k in range(TIMES_OVER) for e in events]
     write_jsonl(project.results("health.jsonl"), copies)
     plan = sha256_bytes(read_bytes(project.results("claim_plan.json"), fix="-"))
-    changed = {"steps": steps, "claim_plan_sha256": plan, "base_digest": _digest(BEFORE)}
+    changed = {
+        "steps": steps, "claim_plan_sha256": plan, "base_digest": _digest(BEFORE), "policy_digest": _digest(AFTER),
+        "health": HealthSummary.of(copies, facts.health.unmeasured),
+    }  # fmt: skip
     write_json(project.results("train.json"), facts.model_copy(update=changed))
     write_json(project.results("base.json"), read_record(committed / "base.json", BaseFacts, fix="./run dvc repro base"))
     return steps

@@ -97,7 +97,7 @@ def package() -> None:
 
 @app.command()
 def verdict() -> None:
-    """Say the verdict of the last run again with its warnings, what it was about, and where the report is."""
+    """Say the last verdict again, its warnings, its task, and where the report is; exit code 5 for NOT EVALUABLE."""
     from assay.dataset.fingerprint import Fingerprint
     from assay.evidence.claim import Claim
     from assay.stages.claim_inputs import opened_said
@@ -114,6 +114,8 @@ def verdict() -> None:
     for warning in (*claim.warnings, *filter(None, [opened_said(project, claim)])):
         say(f"warning: {warning}")
     say(f"report: {RESULTS}/report.html")
+    if claim.verdict == "NOT EVALUABLE":
+        raise typer.Exit(5)
 
 
 @app.command()

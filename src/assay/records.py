@@ -155,6 +155,7 @@ class TrainFacts(Record):
     chosen_step: int = Field(ge=0)
     claim_plan_sha256: str = Field(description="of claim_plan.json as it stood when training began")
     base_digest: str
+    policy_digest: str = Field(description="of the base under the chosen adapter")
     validation_suite: str
     chain: str = Field(description="digest over prompts, completions, rewards, gradients and weights of every step")
     alarms: tuple[TrainAlarm, ...] = Field(description="in the order in which they first rang")
@@ -165,9 +166,12 @@ class ControlFacts(Record):
     """The control training for random rewards; null where none was asked for."""
 
     asked: bool
+    base_digest: str | None = None
     seed: int | None = Field(default=None, ge=0)
     steps: int | None = Field(default=None, ge=1)
     chosen_step: int | None = Field(default=None, ge=0)
+    policy_digest: str | None = None
+    stopped: str | None = Field(default=None, description="why it ended before its last step, and nothing was played")
     chain: str | None = Field(default=None, description="as in the facts of the training proper")
     health: HealthSummary | None = None
 

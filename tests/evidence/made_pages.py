@@ -23,7 +23,8 @@ from synthetic_episodes import arm, episode
 # The rest of these elements is text until their end, so no tag inside of them counts.
 VOID = ("meta", "br", "img", "link", "input", "path", "use", "rect")
 FACTS = TrainFacts(
-    seed=7, steps=200, chosen_step=150, claim_plan_sha256="c" * 64, base_digest="b" * 64, validation_suite="v", chain="",
+    seed=7, steps=200, chosen_step=150, claim_plan_sha256="c" * 64, base_digest="b" * 64, policy_digest="a" * 64,
+    validation_suite="v", chain="",
     alarms=(), health=HealthSummary(worst="GREEN", rules=(), unmeasured=("clip",)),
 )  # fmt: skip
 

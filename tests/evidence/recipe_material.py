@@ -19,6 +19,7 @@ def facts(seed: int) -> KnownTraining:
     """Return what a training was."""
     settings: dict[str, Any] = {
         "seed": seed, "steps": 200, "chosen_step": 150, "claim_plan_sha256": "c" * 64, "base_digest": BASE,
+        "policy_digest": f"{seed:064d}",
         "validation_suite": SUITE, "chain": f"{seed:064d}", "alarms": (), "health": HealthSummary.of([]),
     }  # fmt: skip
     return KnownTraining.model_validate_json(TrainFacts(**settings).model_dump_json())

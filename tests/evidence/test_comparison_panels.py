@@ -20,6 +20,7 @@ from assay.evidence.paired_rows import PairedRow
 from assay.evidence.plot_tables import plot_tables
 from assay.evidence.strata_rows import strata_rows
 from assay.evidence.verdict_figures import calibration, calibration_frame, false_claims, verdict_right
+from assay.evidence.wording import difference_text
 from assay.records import Episode, Interval
 from assay.seeds import rng
 from conftest import make_claim, make_plan, make_report
@@ -77,6 +78,17 @@ def test_every_table_is_small_enough_to_stand_behind_its_figure() -> None:
     for arms in (HUNT, ANSWERS):
         for each in drawn(*arms).values():
             assert 0 < len(each.table) <= 60, each.name
+
+
+def test_the_tables_behind_the_figures_hold_the_rows_that_are_drawn() -> None:
+    found = drawn(*HUNT)
+    for name in ("before_after_summary", "false_claims"):
+        labels = [text.get_text().strip() for text in found[name].figure.axes[0].get_yticklabels()]
+        assert list(found[name].table["measure"]) == labels and len(labels) == len(set(labels)), name
+    assert {"null worlds, tier easy", "signal worlds, tier easy"} <= set(found["false_claims"].table["measure"])
+    claim = make_claim(*HUNT, make_plan(secondary=(), guardrails={}))
+    row = found["before_after_summary"].table.iloc[0]
+    assert row["measure"] == "success_rate" and row["difference"] == difference_text(claim.difference, rate=True)
 
 
 def test_every_figure_of_a_comparison_is_the_same_twice() -> None:

@@ -15,9 +15,10 @@ from assay.evaluation.best_of import best_of_items
 from assay.evaluation.checkpoints import checkpoint_row
 from assay.evidence.checkpoint_figure import checkpoint_progression
 from assay.evidence.claim import Claim
-from assay.evidence.comparison_figures import before_after_summary, reward_distribution
+from assay.evidence.comparison_figures import before_after_summary, reward_distribution, summary_rows
 from assay.evidence.differences import deltas
-from assay.evidence.figures import look, render
+from assay.evidence.figures import look, new_figure, render
+from assay.evidence.paired_rows import PairedRow, draw_levels, draw_rows, level_room, row_places
 from assay.evidence.training_figures import reward_components, training_curve
 from assay.records import Episode
 from assay.seeds import rng
@@ -228,9 +229,64 @@ def test_every_look_stands_for_one_legend_entry(before: list[Episode], after: li
     gaps = deltas(before, after, list(first.measures), 0)
     bare = {name: gap.model_copy(update={"low": None, "high": None}) for name, gap in gaps.items()}
     found = [text.get_text() for text in before_after_summary(claim, first, second, bare).legends[1].get_texts()]
-    assert found == ["primary", "exploratory", "under 3 points", "empty: interval missing"]
+    assert found == ["primary", "exploratory", "confirmatory", "guardrail", "under 3 points", "empty: interval missing"]
     found = [text.get_text() for text in before_after_summary(claim, first, second, gaps).legends[1].get_texts()]
-    assert found == ["primary", "exploratory", "under 3 points"]
+    assert found == ["primary", "exploratory", "confirmatory", "guardrail", "under 3 points"]
+
+
+def test_what_the_claim_judged_is_drawn_with_its_own_difference_and_role(
+    before: list[Episode], after: list[Episode], claim: Claim
+) -> None:
+    first, second = make_report(before), make_report(after)
+    rows = {row.name.strip(): row for row in summary_rows(claim, first, second, deltas(before, after, list(first.measures), 0))}
+    assert rows["success_rate"].primary and rows["success_rate"].difference == claim.difference
+    assert rows["tier hard"].difference == claim.strata["tier=hard"].difference
+    assert rows["mass_correct_rate"].role == "confirmatory" and rows["parsed_rate"].role == "guardrail"
+    assert rows["parsed_rate"].difference in [each.difference for each in claim.guardrails]
+    assert rows["discovered_rate"].role == rows["tier hard"].role == ""
+
+
+def test_names_of_reference_lines_share_a_text_or_stand_clear_of_each_other_and_of_the_rows() -> None:
+    levels = {"adaptive": 0.0, "silent": 0.001, "uniform": 0.03, "random": 0.05, "oracle": 0.98, "other": 0.95}
+    room = level_room(list(levels.items()))
+    figure, (axes, gaps) = new_figure(1, 2, height=4.0)
+    places = row_places(2, {1: room})
+    draw_rows(axes, gaps, [PairedRow("one", None, None, None), PairedRow("two", None, None, None)], rate=True, places=places)
+    draw_levels(axes, list(levels.items()), scale=100, row=places[1], named=True)
+    axes.set_xlim(-3, 103)
+    render(figure)
+    texts = [text for text in axes.texts if text.get_text() != "missing"]
+    assert sorted(text.get_text() for text in texts) == ["adaptive, silent", "oracle", "other", "random", "uniform"]
+    boxes = [text.get_window_extent() for text in texts]
+    assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
+    panel, first_row = axes.get_window_extent(), axes.transData.transform((0, 0.3))[1]
+    assert all(panel.x0 <= box.x0 and box.x1 <= panel.x1 and box.y1 < first_row for box in boxes)
+
+
+def test_titles_claim_no_more_observations_than_every_line_has(before: list[Episode], after: list[Episode]) -> None:
+    plain = checkpoint_progression(checkpoints(before, after), 10)
+    assert [axes.get_title("left") for axes in plain.axes] == [
+        "Validation reward, n = 160 each", "Validation rates, n up to 160 each",
+    ]  # fmt: skip
+    parts = reward_components(pd.DataFrame({"step": [1, 2], "n": [8, 9], "mean_exact": [0.1, 0.2], "valid_rate": [0.5, 0.5]}))
+    assert [axes.get_title("left") for axes in parts.axes[:2]] == ["Reward parts, n = 8 to 9 a step", "Rates, n up to 9 a step"]
+
+
+@pytest.mark.parametrize(("steps", "end"), [(200, 200), (None, 1)])
+def test_the_first_checkpoint_stands_at_the_left_of_the_whole_training(
+    before: list[Episode], steps: int | None, end: int
+) -> None:
+    first = pd.DataFrame([checkpoint_row(make_report(before), step=0, fraction_done=0.0)])
+    for axes in checkpoint_progression(first, None, steps=steps).axes:
+        low, high = axes.get_xlim()
+        assert -0.05 * end < low < 0 and end < high < 1.05 * end
+
+
+def test_the_shift_of_medians_is_no_paired_difference_and_counts_episodes(before: list[Episode], after: list[Episode]) -> None:
+    gaps = deltas(before, after, ["mean_reward", "median_reward"], 0)
+    names = [text.get_text() for text in reward_distribution(before, after, gaps).axes[2].get_yticklabels()]
+    assert names[0].startswith("difference of means,\nn = 40 paired items")
+    assert names[1].startswith("difference of medians,\nn = 160 episodes an arm")
 
 
 def test_equal_medians_keep_an_entry_each(before: list[Episode]) -> None:

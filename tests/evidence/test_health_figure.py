@@ -51,6 +51,16 @@ def test_rules_without_a_measurement_are_named_and_not_called_green() -> None:
     assert f"all others green ({len(HEALTH_RULES) - 5} rules); not measured: entropy, part_share" in shown
 
 
+def test_a_training_that_runs_claims_no_step_it_has_not_made_and_calls_no_rule_green() -> None:
+    shown = render(health_strip([], 200, reached=14))["svg"].decode()
+    assert "14 of 200 optimizer steps" in shown and "no alarm so far" in shown and "green" not in shown
+    figure = health_strip(SOME, 200, reached=95)
+    shown = render(figure)["svg"].decode()
+    assert f"others: no alarm so far ({len(HEALTH_RULES) - 3} rules)" in shown and "green" not in shown
+    bars = [patch for patch in figure.axes[0].patches if patch.get_label() != "not made yet"]
+    assert max(bar.get_x() + bar.get_width() for bar in bars) == 95  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("steps", [1, 7, 100_000])
 def test_a_span_of_one_step_is_drawn_however_long_the_training(steps: int) -> None:
     short = [event("kl", "RED", 0), event("kl", "GREEN", 1)]

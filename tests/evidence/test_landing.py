@@ -27,7 +27,7 @@ def test_the_page_says_verdict_figure_files_checks_and_limits(claim: Claim) -> N
     words = ("**IMPROVED.** " + claim.sentence, "](results/figures/before_after_summary.png)", "(results/claim.json)")
     places = [text.index(word) for word in (*words, "## Check it", VERIFY[0][1], "## Limits", "One run.")]
     assert places == sorted(places)
-    assert all(target.startswith("results/") for target in re.findall(r"\]\(([^)]*)\)", text))
+    assert all(target.startswith(("results/", "observed/")) for target in re.findall(r"\]\(([^)]*)\)", text))
 
 
 def test_what_is_not_evaluable_shows_its_reason_and_no_figure(before: list[Episode], after: list[Episode]) -> None:

@@ -27,8 +27,8 @@ def test_six_seeds_that_all_gain_improve_and_the_sentence_has_its_form() -> None
     found = only(compare_runs(SIX, one_sided=False))
     assert (found.verdict, found.p_seeds, found.seeds) == ("IMPROVED", 0.03125, (0, 1, 2, 3, 4, 5))
     form = (
-        r"The recipe improves held-out success: \+\d+\.\d points \(95 % interval \+\d+\.\d…\+\d+\.\d; IQM \+\d+\.\d; "
-        r"p = \.031; 6 seeds, 20 scenarios, K = 4\)\. One base, one held-out suite\."
+        r"The recipe improves held-out success: \+\d+\.\d points \(95 % interval \+\d+\.\d…\+\d+\.\d; IQM \+\d+\.\d, "
+        r"95 % interval \+\d+\.\d…\+\d+\.\d; p = \.031; 6 seeds, 20 scenarios, K = 4\)\. One base, one held-out suite\."
     )
     assert re.fullmatch(form, found.sentence)
 
@@ -66,7 +66,7 @@ def test_too_few_seeds_are_refused_without_a_number(n: int, one_sided: bool) -> 
 def test_five_seeds_are_enough_for_a_one_sided_statement_that_says_so() -> None:
     found = only(compare_runs(SIX[:5], one_sided=True))
     assert (found.verdict, found.sided, found.p_seeds) == ("IMPROVED", "one-sided", 0.03125)
-    assert "one-sided p = .031; 5 seeds" in found.sentence
+    assert "one-sided p = .031; 5 seeds" in found.sentence and "points (two-sided 95 % interval" in found.sentence
 
 
 def test_seeds_that_gain_and_lose_alike_give_no_evidence_with_the_detectable_effect() -> None:
@@ -159,11 +159,23 @@ def test_equal_recipes_are_not_told_apart() -> None:
 
 
 def test_several_pairs_are_corrected_together() -> None:
-    found = compare_runs([*SIX, *runs(6, 0.42, recipe="b"), *runs(6, 0.41, recipe="c")], one_sided=False)
-    assert len(found.contests) == 3
+    found = compare_runs([*runs(7, 0.6), *runs(7, 0.42, recipe="b"), *runs(7, 0.41, recipe="c")], one_sided=False)
     assert all(c.p is not None and c.p_holm is not None and c.p_holm >= c.p for c in found.contests)
-    # The smallest two-sided p of six seeds is .031: with three pairs no verdict is possible, and none is given.
-    assert {c.verdict for c in found.contests} == {"NO EVIDENCE"}
+    assert [c.verdict for c in found.contests] == ["A IS BETTER", "A IS BETTER", "NO EVIDENCE"]
+    assert all("; Holm p = " in c.sentence for c in found.contests)
+
+
+def test_pairs_that_could_never_reach_the_level_together_are_not_evaluable() -> None:
+    # The smallest two-sided p of six seeds is .031: three times that is above .05 whatever was seen; seven seeds reach .047.
+    found = compare_runs([*SIX, *runs(6, 0.42, recipe="b"), *runs(6, 0.41, recipe="c")], one_sided=False)
+    assert [(c.verdict, c.difference, c.p, c.p_holm) for c in found.contests] == [("NOT EVALUABLE", None, None, None)] * 3
+    assert "6 seeds in common, at least 7 are needed for 3 pairs corrected together (Holm)" in found.contests[0].sentence
+
+
+def test_a_pair_with_enough_seeds_is_tested_beside_pairs_that_have_too_few() -> None:
+    found = compare_runs([*SIX, *runs(6, 0.42, recipe="b"), *runs(2, 0.41, recipe="c")], one_sided=False)
+    assert [c.verdict for c in found.contests] == ["A IS BETTER", "NOT EVALUABLE", "NOT EVALUABLE"]
+    assert "Holm" not in found.contests[0].sentence and found.contests[0].p_holm == found.contests[0].p
 
 
 def test_many_differing_settings_make_no_endless_name_and_no_recipe_is_lost() -> None:
@@ -181,6 +193,7 @@ REFUSED = {
     "base policy": lambda r: replace(r, claim=r.claim.model_copy(update={"before_policy": "e" * 64})),
     "NOT EVALUABLE": lambda r: replace(r, claim=r.claim.model_copy(update={"verdict": "NOT EVALUABLE", "reason": "a leak"})),
     "seed 0 in": lambda r: replace(r, trained=facts(0)),
+    "same digests of every step": lambda r: replace(r, trained=r.trained.model_copy(update={"chain": SIX[0].trained.chain})),
     "same trained policy": lambda r: replace(r, claim=r.claim.model_copy(update={"after_policy": SIX[0].claim.after_policy})),
     "draws 0..3 of every item": lambda r: replace(r, after=r.after[1:]),
     "each draw of each item once": lambda r: replace(r, after=[*r.after, r.after[0]]),

@@ -16,14 +16,18 @@ from assay.evidence.tables import (
     measures_frame,
     readme_block,
 )
-from assay.records import Episode
-from assay.seeds import rng
+from assay.records import Episode, Interval
 from conftest import make_claim, make_report
 from synthetic_episodes import arm
 
 
+def gaps_of(before: list[Episode], after: list[Episode]) -> dict[str, Interval]:
+    report = make_report(before, draws=len({episode.draw for episode in before}))
+    return deltas(before, after, list(report.measures), 0)
+
+
 def test_before_after_metrics_start_with_the_contracted_keys(before: list[Episode], after: list[Episode]) -> None:
-    found = before_after_metrics(make_report(before), make_report(after, "a" * 64), before, after, rng=rng(0))
+    found = before_after_metrics(make_report(before), make_report(after, "a" * 64), gaps_of(before, after))
     keys = ["n", "mean_reward", "median_reward", "success_rate", "mass_acc", "channel_acc"]
     for row in (found.pre, found.post, found.delta):
         assert list(row)[:6] == keys
@@ -33,7 +37,7 @@ def test_before_after_metrics_start_with_the_contracted_keys(before: list[Episod
 
 
 def test_the_delta_is_after_minus_before(before: list[Episode], after: list[Episode]) -> None:
-    found = before_after_metrics(make_report(before), make_report(after), before, after, rng=rng(0))
+    found = before_after_metrics(make_report(before), make_report(after), gaps_of(before, after))
     for name in ("mean_reward", "success_rate", "median_reward"):
         pre, post = found.pre[name], found.post[name]
         assert pre is not None and post is not None
@@ -43,15 +47,15 @@ def test_the_delta_is_after_minus_before(before: list[Episode], after: list[Epis
 def test_greedy_stands_beside_sampled(before: list[Episode], after: list[Episode]) -> None:
     one = [[e for e in episodes if e.draw == 0] for episodes in (before, after)]
     reports = [make_report(episodes, decoding="greedy", draws=1) for episodes in one]
-    greedy = (reports[0], reports[1], one[0], one[1])
-    found = before_after_metrics(make_report(before), make_report(after), before, after, rng=rng(0), greedy=greedy)
+    greedy = (reports[0], reports[1], gaps_of(*one))
+    found = before_after_metrics(make_report(before), make_report(after), gaps_of(before, after), greedy)
     assert found.greedy is not None and found.greedy.pre["n"] == 40
 
 
 def test_reports_on_different_suites_are_refused(before: list[Episode], after: list[Episode]) -> None:
     other = make_report(after, suite_digest="x" * 64)
     with pytest.raises(EvidenceError, match="one suite"):
-        before_after_metrics(make_report(before), other, before, after, rng=rng(0))
+        before_after_metrics(make_report(before), other, gaps_of(before, after))
 
 
 def test_the_readme_block_holds_claim_strata_and_ladder(

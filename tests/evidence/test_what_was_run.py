@@ -21,6 +21,7 @@ def test_a_run_is_told_by_task_data_base_training_and_suite(before: list[Episode
         chosen_step=150,
         claim_plan_sha256="c" * 64,
         base_digest="b" * 64,
+        policy_digest="a" * 64,
         validation_suite="v",
         chain="",
         alarms=(),

@@ -19,9 +19,11 @@ from assay.evaluation.report import Report
 from assay.evidence.claim import Claim
 from assay.evidence.plan import ClaimPlan
 from assay.records import ControlFacts, HealthSummary, RuleSummary, TrainFacts
-from assay.stages.claim_inputs import ClaimInputs, claim_inputs
+from assay.stages.claim_inputs import Arms, ClaimInputs, claim_inputs, opened_said
+from assay.stages.log_tables import log_table
 from assay.stages.opened import note_opening, openings
 from assay.stages.project import Project
+from assay.storage.files import sha256_bytes
 from assay.storage.json import read_record, write_json
 from tests.house import ROOT
 from tests.stages.test_bad_input import assay
@@ -29,27 +31,33 @@ from tests.stages.test_bad_input import assay
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """Return a copy of the committed project, with whatever its runs noted beside the results left out."""
+    """Return a copy of the committed project, with what its runs noted beside the results left out."""
     for name in ("configs", "data"):
         (tmp_path / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "evidence/results", tmp_path / "evidence/results")
-    for name in ("contamination.json", "plan_power.json"):
-        (tmp_path / "evidence/results" / name).unlink(missing_ok=True)
-    shutil.rmtree(tmp_path / "evidence/results/control", ignore_errors=True)
-    (tmp_path / "evidence/results/health.jsonl").touch()
     shutil.copy(ROOT / "params.yaml", tmp_path)
     return Project.open(tmp_path)
 
 
-def arms(project: Project) -> tuple[Report, Report]:
-    one, other = (read_record(project.results(f"{name}.json"), Report, fix="") for name in ("pre_eval", "post_eval"))
-    return one, other
+def arms(project: Project) -> Arms:
+    names = ("pre_eval", "post_eval", "pre_eval_greedy", "post_eval_greedy")
+    one, two, three, four = (read_record(project.results(f"{name}.json"), Report, fix="") for name in names)
+    return one, two, three, four
 
 
 def read(project: Project, **changes: Any) -> ClaimInputs:
     plan = read_record(project.results("claim_plan.json"), ClaimPlan, fix="")
     facts = read_record(project.results("train.json"), TrainFacts, fix="")
     return claim_inputs(project, plan, facts.model_copy(update=changes), arms(project))
+
+
+def kinds(found: ClaimInputs) -> list[str]:
+    return [kind for kind, _ in found.blockers]
+
+
+def edited(project: Project, name: str, **changes: Any) -> None:
+    path = project.results(name)
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
 def planned(project: Project, points: float | None, **changes: Any) -> None:
@@ -62,34 +70,74 @@ def planned(project: Project, points: float | None, **changes: Any) -> None:
     write_json(project.results("plan_power.json"), PlannedPower.model_validate(settings | changes))
 
 
-def test_what_was_never_looked_at_is_said(project: Project) -> None:
+def test_nothing_is_held_against_the_committed_run(project: Project) -> None:
     found = read(project)
-    assert not found.blockers and found.planned_points is None and found.random_arm is None
-    begin = ("Whether held-out work stands", "The smallest detectable effect was not", "How often the held-out suite")
-    assert len(found.notes) == 3 and all(note.startswith(text) for note, text in zip(found.notes, begin, strict=True))
+    assert not found.blockers and not found.notes
+    assert found.planned_points is not None and found.random_arm is not None
+
+
+@pytest.mark.parametrize("name", ["contamination.json", "plan_power.json", "health.jsonl", "control/control.json"])
+def test_what_every_run_writes_has_to_be_there(project: Project, name: str) -> None:
+    project.results(name).unlink()
+    with pytest.raises(RecordError, match=re.escape(name)):
+        read(project)
 
 
 def test_contamination_and_an_edited_plan_bar_the_claim(project: Project) -> None:
+    known = read_record(project.results("contamination.json"), Contamination, fix="")
     leak = Overlap(kind="prompt", splits=("heldout", "train"), count=2, first=("a",))
     near = Overlap(kind="ngram", splits=("heldout", "train"), count=5, first=("b",))
-    write_json(project.results("contamination.json"), Contamination(n_records={}, compared={}, overlaps=(leak, near)))
+    write_json(project.results("contamination.json"), known.model_copy(update={"overlaps": (leak, near)}))
     found = read(project, claim_plan_sha256="0" * 64)
-    assert [kind for kind, _ in found.blockers] == [
+    assert kinds(found) == [
         "the plan of the claim was changed after training",
         "a leak between splits: prompts with the same words in common",
     ]
     assert any("13 words on end" in note for note in found.notes)
 
 
+def test_a_check_of_other_records_is_no_check_of_these(project: Project) -> None:
+    edited(project, "contamination.json", n_records={})
+    assert kinds(read(project)) == ["contamination.json is about other records than fingerprint.json"]
+
+
+def test_a_plan_and_its_digest_edited_together_are_not_what_the_settings_ask_for(project: Project) -> None:
+    edited(project, "claim_plan.json", alpha=0.2)
+    written = sha256_bytes(project.results("claim_plan.json").read_bytes())
+    assert kinds(read(project, claim_plan_sha256=written)) == ["the plan of the claim is not what the settings ask for"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("pre_eval", "the adapter was trained on another base than the one measured before"),
+        ("post_eval", "the policy measured after is not the one that was trained"),
+        ("pre_eval_greedy", "another policy played greedily before"),
+        ("post_eval_greedy", "another policy played greedily after"),
+    ],
+)
+def test_each_arm_has_to_be_the_policy_it_is_said_to_be(project: Project, name: str, reason: str) -> None:
+    edited(project, f"{name}.json", policy_digest="f" * 64)
+    assert reason in kinds(read(project))
+
+
+def test_alarms_are_those_of_the_log(project: Project) -> None:
+    lines = project.results("health.jsonl").read_text()
+    project.results("health.jsonl").write_text(lines.replace('"AMBER"', '"RED"'))
+    assert kinds(read(project)) == ["health.jsonl does not tell the alarms that train.json sums up"]
+    project.results("health.jsonl").write_text("")
+    assert kinds(read(project)) == ["health.jsonl does not tell the alarms that train.json sums up"]
+
+
 def test_a_red_alarm_bars_until_it_is_acknowledged_and_the_plan_stays_as_it_was(project: Project) -> None:
     rule = RuleSummary(rule="kl", level="RED", first_step=3, worst_step=9, times=1)
     ill = HealthSummary(worst="RED", rules=(rule,), unmeasured=())
-    barred = read(project, health=ill)
-    assert [kind for kind, _ in barred.blockers] == ["a red alarm of the training is not acknowledged"]
+    unanswered = "a red alarm of the training is not acknowledged"
+    assert unanswered in kinds(read(project, health=ill))
     answered = EvidenceSettings(acknowledged_alarms=[AcknowledgedAlarm(rule="kl", reason="the probe is tiny")])
     calm = Project(project.root, project.params.model_copy(update={"evidence": answered}))
     free = read(calm, health=ill)
-    assert not free.blockers and "\u201cthe probe is tiny\u201d" in free.notes[0]
+    assert unanswered not in kinds(free) and "\u201cthe probe is tiny\u201d" in free.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -111,30 +159,87 @@ def test_a_plan_for_another_suite_is_not_shown(project: Project) -> None:
     assert found.planned_points is None and any("another suite or base" in note for note in found.notes)
 
 
-def test_every_opening_is_noted_and_more_than_two_policies_are_a_warning(project: Project) -> None:
-    base, trained = arms(project)
-    note_opening(project, "pre_eval", base.suite_digest, base.policy_digest)
-    note_opening(project, "control", base.suite_digest, "random rewards")
-    note_opening(project, "post_eval", base.suite_digest, trained.policy_digest)
-    note_opening(project, "post_eval", base.suite_digest, trained.policy_digest)
+def test_every_opening_is_noted_and_more_than_two_policies_are_said(project: Project) -> None:
+    claim = read_record(project.results("claim.json"), Claim, fix="")
+    suite, base, trained = claim.plan.suite_digest, claim.before_policy, claim.after_policy
+    note_opening(project, "pre_eval", suite, base)
+    note_opening(project, "control", suite, "random rewards")
+    note_opening(project, "post_eval", suite, trained)
+    note_opening(project, "post_eval", suite, trained)
     note_opening(project, "post_eval", "another suite", "another policy")
     noted = openings(project)
     assert noted is not None and [each.times for each in noted] == [1, 1, 2, 1]
-    assert not any("opened" in note for note in read(project).notes)
-    note_opening(project, "post_eval", base.suite_digest, "an earlier checkpoint")
-    assert any("opened for 3 policies" in note for note in read(project).notes)
+    assert opened_said(project, claim) is None
+    note_opening(project, "post_eval", suite, "an earlier checkpoint")
+    assert "opened for 3 policies" in (opened_said(project, claim) or "")
 
 
 def test_the_random_reward_arm_is_read_where_one_was_asked_for(project: Project) -> None:
-    folder = project.results("control")
-    write_json(folder / "control.json", ControlFacts(asked=False))
-    assert read(project).random_arm is None
-    write_json(folder / "control.json", ControlFacts(asked=True))
-    with pytest.raises(RecordError, match=r"post_eval\.jsonl"):
-        read(project)
-    shutil.copy(project.results("post_eval.jsonl"), folder)
     found = read(project).random_arm
-    assert found is not None and len(found) == arms(project)[1].n_episodes
+    assert found is not None and len(found[1]) == arms(project)[1].n_episodes
+    write_json(project.results("control/control.json"), ControlFacts(asked=False))
+    assert read(project).random_arm is None
+
+
+OTHER = "the random-reward arm is not the control of this training"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"seed": 99}, OTHER),
+        ({"steps": 7}, OTHER),
+        ({"base_digest": None}, OTHER),
+        ({"policy_digest": "e" * 64}, OTHER),
+        ({"stopped": "step 3"}, "the random-reward training ended before its last step"),
+    ],
+)
+def test_a_control_of_something_else_bars_the_claim(project: Project, changes: dict[str, Any], reason: str) -> None:
+    edited(project, "control/control.json", **changes)
+    assert kinds(read(project)) == [reason]
+
+
+def test_the_base_itself_is_no_random_reward_arm(project: Project) -> None:
+    for name in ("json", "jsonl"):
+        shutil.copy(project.results(f"pre_eval.{name}"), project.results(f"control/post_eval.{name}"))
+    edited(project, "control/control.json", policy_digest=arms(project)[0].policy_digest, chosen_step=0)
+    found = read(project)
+    assert kinds(found) == [OTHER] and any("chose step 0" in note for note in found.notes)
+
+
+def test_random_rewards_taught_the_tiny_policy_nothing(project: Project) -> None:
+    claim = read_record(project.results("claim.json"), Claim, fix="")
+    assert claim.random_reward is not None
+    assert claim.random_reward.verdict == "NO EVIDENCE" and claim.random_reward.trained_is_ahead
+
+
+@pytest.mark.parametrize("name", ["training_log.csv", "reward_components.csv", "checkpoint_evals.csv"])
+@pytest.mark.parametrize("cell", ["oops", "nan", "inf", "1e308", '"'])
+def test_a_bad_cell_of_a_log_fails_its_reader(project: Project, name: str, cell: str) -> None:
+    lines = project.results(name).read_text().split("\n")
+    fields = lines[3].split(",")
+    lines[3] = ",".join([*fields[:2], cell, *fields[3:]])
+    project.results(name).write_text("\n".join(lines))
+    with pytest.raises(RecordError, match=re.escape(name)):
+        log_table(project, name, "step")
+
+
+def test_a_log_that_is_cut_or_repeats_a_row_fails_its_reader(project: Project) -> None:
+    path = project.results("training_log.csv")
+    whole = path.read_text()
+    for broken in (whole[:-9], whole[: len(whole) * 2 // 3], whole + whole.split("\n")[-2] + "\n", "", "step\n"):
+        path.write_text(broken)
+        with pytest.raises(RecordError, match=r"training_log\.csv"):
+            log_table(project, "training_log.csv", "step")
+
+
+def test_a_report_without_its_measures_is_refused_and_leaves_no_older_claim(project: Project) -> None:
+    report = json.loads(project.results("post_eval.json").read_text())
+    del report["measures"]["mean_reward"]
+    project.results("post_eval.json").write_text(json.dumps(report))
+    done = assay(project.root, "render-evidence")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert read_record(project.results("claim.json"), Claim, fix="").verdict == "NOT EVALUABLE"
 
 
 def cut_the_last_line(results: Path) -> None:

@@ -35,7 +35,7 @@ def episodes(raised: int, n: int = 4, cut: int = 0) -> list[Episode]:
 
 def facts(watch: Watch) -> TrainFacts:
     return TrainFacts(
-        seed=0, steps=9, chosen_step=0, claim_plan_sha256="", base_digest="", validation_suite="", chain="",
+        seed=0, steps=9, chosen_step=0, claim_plan_sha256="", base_digest="", policy_digest="", validation_suite="", chain="",
         alarms=watch.facts(), health=HealthSummary.of([]),
     )  # fmt: skip
 

@@ -30,7 +30,8 @@ def write_run(project: Path, seed: int, rate: float = 0.7, *, rate_of_learning: 
     policy = hashlib.sha256(f"{seed} {rate_of_learning} {rate}".encode()).hexdigest()
     claim = make_claim(BEFORE, after, training_seeds=(seed,), after_policy=policy)
     facts = TrainFacts(
-        seed=seed, steps=200, chosen_step=150, claim_plan_sha256="c" * 64, base_digest="b" * 64, validation_suite=SUITE,
+        seed=seed, steps=200, chosen_step=150, claim_plan_sha256="c" * 64, base_digest="b" * 64, policy_digest=f"{seed}" * 64,
+        validation_suite=SUITE,
         chain=policy, alarms=(), health=HealthSummary.of([]),
     )  # fmt: skip
     results = project / RESULTS

@@ -47,6 +47,8 @@ def test_every_curve_is_drawn_however_few_steps_there_are(tmp_path: Path, rows: 
     for name in names:
         assert f'src="{name}.svg"' in page and (folder / f"{name}.svg").read_bytes().rstrip().endswith(b"</svg>")
     assert "could not be drawn" not in page and f"<dd>{rows} of 200</dd>" in page
+    strip = (folder / "health.svg").read_text()
+    assert f"Health alarms, {rows} of 200 optimizer steps" in strip and "green" not in strip
 
 
 def test_before_the_first_step_the_page_says_so_and_has_no_curve(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
 from assay.evaluation.clusters import Array, ClusterSums
@@ -23,16 +24,30 @@ def _patterns(n: int, rng: np.random.Generator, flips: int) -> Iterator[Array]:
         yield (np.arange(2 ** max(0, n - 1))[:, None] >> np.arange(n)[None, :] & 1).astype(np.float64)
         return
     yield np.zeros((1, n))
+    for packed in _packed(n, rng, flips):
+        yield np.unpackbits(packed, axis=1)[:, :n].astype(np.float64)
+
+
+def _packed(n: int, rng: np.random.Generator, flips: int) -> Iterator[NDArray[np.uint8]]:
+    # Seeded choices among n clusters, eight of them a byte, in blocks of [flips, bytes].
     for start in range(0, flips, _CHUNK):
-        rows = min(_CHUNK, flips - start)
-        bits = np.unpackbits(rng.integers(0, 256, size=(rows, (n + 7) // 8), dtype=np.uint8), axis=1)[:, :n]
-        yield bits.astype(np.float64)
+        yield rng.integers(0, 256, size=(min(_CHUNK, flips - start), (n + 7) // 8), dtype=np.uint8)
 
 
 def _flipped(totals: Array, sizes: Array, rng: np.random.Generator, flips: int) -> Array:
     # Sums over the clusters whose sign is flipped, [flips (+ the identity), (total, size)].
-    both = np.stack([totals, sizes], axis=1)
-    return np.concatenate([block @ both for block in _patterns(len(totals), rng, flips)])
+    both, n = np.stack([totals, sizes], axis=1), len(totals)
+    if n <= EXACT_UP_TO:
+        return np.concatenate([block @ both for block in _patterns(n, rng, flips)])
+    # What each byte of choices adds is looked up: a few additions a flip, in the same order on every machine.
+    padded = np.zeros((-(-n // 8) * 8, 2))
+    padded[:n] = both
+    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)
+    tables = [bits @ eight for eight in padded.reshape(-1, 8, 2)]
+    sums = [np.zeros((1, 2))]
+    for packed in _packed(n, rng, flips):
+        sums.append(sum((table[packed[:, k]] for k, table in enumerate(tables)), start=np.zeros((len(packed), 2))))
+    return np.concatenate(sums)
 
 
 def _p_value(totals: Array, flipped: Array) -> float:

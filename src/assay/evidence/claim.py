@@ -13,7 +13,7 @@ from assay.evaluation.clusters import cluster_sums
 from assay.evaluation.report import Decoding, value_of
 from assay.evaluation.significance import smallest_detectable_effect
 from assay.evaluation.statistics import rate_interval
-from assay.evidence.control import Control, aa_control
+from assay.evidence.control import Control, aa_control, control_said
 from assay.evidence.differences import (
     Comparison,
     GainSplit,
@@ -25,7 +25,12 @@ from assay.evidence.differences import (
     with_holm,
 )
 from assay.evidence.plan import ClaimPlan, plan_digest
-from assay.evidence.random_reward import RandomRewardControl, random_reward_control, random_reward_warnings
+from assay.evidence.random_reward import (
+    RandomRewardControl,
+    random_reward_control,
+    random_reward_said,
+    random_reward_warnings,
+)
 from assay.evidence.verdict import (
     Detail,
     Guardrail,
@@ -99,6 +104,22 @@ _NOTHING: dict[str, Any] = {
     "control": None,
     "random_reward": None,
 }
+
+
+def differences_of(claim: Claim) -> dict[str, Interval]:
+    """Return the paired differences that a claim holds, by measure, so that nothing beside it says another number."""
+    found = {name: each.difference for name, each in claim.secondary.items()}
+    found |= {guard.measure: guard.difference for guard in claim.guardrails}
+    if claim.tokens_per_completion is not None:
+        found[claim.tokens_per_completion.measure] = claim.tokens_per_completion.difference
+    if claim.difference is not None:
+        found[measure_of_primary(claim.plan.primary)] = claim.difference
+    return found
+
+
+def controls_said(claim: Claim) -> str:
+    """Return what the controls showed, a sentence each."""
+    return f"Controls. {control_said(claim.control)} {random_reward_said(claim.random_reward)}"
 
 
 def _head(
@@ -204,7 +225,7 @@ def compare(
     guardrails = tuple(judge_guardrail(found(name, "guardrail"), m) for name, m in sorted(plan.guardrails.items()))
     strata = compare_strata(before, after, measure, seed)
     detectable = _detectable_points(primary, plan.alpha)
-    verdict, detail, reason = decide(primary, plan, regressions(guardrails, strata, plan), detectable)
+    verdict, detail, reason = decide(primary, plan, regressions(guardrails, secondary, plan), detectable)
     if random_reward is not None and random_reward.verdict == "NOT EVALUABLE" and "random_reward" in plan.controls:
         text = "the random-reward arm that the plan asks for is not comparable"
         stops.append((text, f"{text}: {random_reward.reason}"))
@@ -225,7 +246,7 @@ def compare(
         reason=reason,
         sentence=sentence,
         warnings=(
-            *warnings(primary, plan, detectable, control, guardrails, secondary, (before_policy, after_policy)),
+            *warnings(primary, plan, detectable, control, guardrails, strata, (before_policy, after_policy)),
             *random_reward_warnings(random_reward),
             *notes,
         ),

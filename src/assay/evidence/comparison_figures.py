@@ -14,15 +14,48 @@ from assay.evaluation.report import Report, is_rate
 from assay.evidence.claim import Claim
 from assay.evidence.differences import measure_of_primary
 from assay.evidence.figures import AFTER, BEFORE, GREY, always_zero_said, bare_figure, legend, new_figure, say_missing, styled
-from assay.evidence.paired_rows import PairedRow, draw_levels, draw_rows, legends_below, name_rows, point
+from assay.evidence.paired_rows import (
+    PairedRow,
+    draw_levels,
+    draw_rows,
+    legends_below,
+    level_room,
+    name_rows,
+    point,
+    row_places,
+)
+from assay.evidence.strata_rows import MOST_VALUES
 from assay.evidence.wording import counted, difference_text, p_text, split_word
 from assay.records import Episode, Interval
-
-MOST_VALUES = 12  # of one label; a figure with a row for each of two hundred would show none of them
 
 
 def _is_zero(found: Interval | None) -> bool:
     return found is not None and found.value == 0.0
+
+
+def summary_rows(claim: Claim, before: Report, after: Report, gaps: Mapping[str, Interval]) -> list[PairedRow]:
+    """Return the rows of `before_after_summary`: the primary metric, its strata, then the other rates that are not always 0.
+
+    What the claim judged has the claim's own difference and role; the others are differences of `gaps`. None if the claim
+    is not evaluable.
+    """
+    if claim.verdict == "NOT EVALUABLE":
+        return []
+    measure = measure_of_primary(claim.plan.primary)
+    counts = _values_by_label(claim)
+    strata = [name for name in claim.strata if counts[name.partition("=")[0]] <= MOST_VALUES]
+    zero = _always_zero(measure, before, after, gaps)
+    rates = [name for name in before.measures if is_rate(name) and name != measure and name not in zero]
+    return [_row(name, claim, before, after, gaps, measure=measure) for name in (measure, *strata, *rates)]
+
+
+def _values_by_label(claim: Claim) -> Counter[str]:
+    return Counter(name.partition("=")[0] for name in claim.strata)
+
+
+def _always_zero(measure: str, before: Report, after: Report, gaps: Mapping[str, Interval]) -> list[str]:
+    rates = [name for name in before.measures if is_rate(name) and name != measure]
+    return [n for n in rates if all(_is_zero(rows.get(n)) for rows in (before.measures, after.measures, gaps))]
 
 
 @styled
@@ -37,7 +70,8 @@ def before_after_summary(
     """Return both arms with 95 % intervals and, beside them, the paired differences: primary, its strata, other rates.
 
     A label with more than 12 values is left to the tables, and the figure says so; rates that are 0 in both arms are named
-    in one line. `gaps` are paired differences by measure. Baselines are short lines across the row of the primary metric.
+    in one line. `gaps` are paired differences by measure. Baselines are short lines across the row of the primary metric,
+    with their names above it. Rates that the plan names as secondary or as guardrails are marked as such.
     A claim that is not evaluable gives a figure that says so and shows no number.
     """
     measure = measure_of_primary(claim.plan.primary)
@@ -45,19 +79,15 @@ def before_after_summary(
         figure, panels = new_figure(1, 1, width=9.0, height=2.2)
         say_missing(panels[0], "NOT EVALUABLE; before against after")
         return figure
-    rates = [name for name in before.measures if is_rate(name) and name != measure]
-    zero = [n for n in rates if all(_is_zero(rows.get(n)) for rows in (before.measures, after.measures, gaps))]
-    rates = [name for name in rates if name not in zero]
-    counts = Counter(name.partition("=")[0] for name in claim.strata)
-    strata = [name for name in claim.strata if counts[name.partition("=")[0]] <= MOST_VALUES]
-    rows = [measure, *strata, *rates]
-    figure, panels = new_figure(1, 2, height=1.9 + 0.44 * len(rows), ratios=[1.25, 1])
-    paired = [_row(name, claim, before, after, gaps, measure=measure, primary=k == 0) for k, name in enumerate(rows)]
-    draw_rows(panels[0], panels[1], paired, rate=True, words=("primary", "exploratory"))
+    zero = _always_zero(measure, before, after, gaps)
+    paired = summary_rows(claim, before, after, gaps)
     players = (baselines or {}).items()
     levels = [(name, report.measures[measure].value if measure in report.measures else None) for name, report in players]
-    draw_levels(panels[0], levels, scale=100, what=f" ({measure})")
-    for label, count in counts.items():
+    places = row_places(len(paired), {0: level_room(levels)})
+    figure, panels = new_figure(1, 2, height=2.34 + 0.44 * places[-1], ratios=[1.25, 1])
+    draw_rows(panels[0], panels[1], paired, rate=True, words=("primary", "exploratory"), places=places)
+    draw_levels(panels[0], levels, scale=100, row=places[0], what=f" ({measure})", named=True)
+    for label, count in _values_by_label(claim).items():
         if count > MOST_VALUES:
             panels[0].plot([], [], " ", label=f"{label}: {count} values, see the table")
     panels[0].set_xlim(-3, 103)
@@ -73,15 +103,23 @@ def before_after_summary(
 
 
 def _row(
-    name: str, claim: Claim, before: Report, after: Report, gaps: Mapping[str, Interval], *, measure: str, primary: bool
+    name: str, claim: Claim, before: Report, after: Report, gaps: Mapping[str, Interval], *, measure: str
 ) -> PairedRow:
     label, _, value = name.partition("=")
     if name in claim.strata:
         homes = [report.strata.get(label, {}).get(value) for report in (before, after)]
         arms = [None if home is None else home.measures.get(measure) for home in homes]
         return PairedRow(f"  {label} {value}", arms[0], arms[1], claim.strata[name].difference)
-    gap = claim.difference if primary else gaps.get(name)
-    return PairedRow(name, before.measures.get(name), after.measures.get(name), gap, primary)
+    gap, role = gaps.get(name), ""
+    if name == measure:
+        gap = claim.difference
+    elif name in claim.secondary:
+        gap, role = claim.secondary[name].difference, "confirmatory"
+    else:
+        for guardrail in claim.guardrails:
+            if guardrail.measure == name:
+                gap, role = guardrail.difference, "guardrail"
+    return PairedRow(name, before.measures.get(name), after.measures.get(name), gap, name == measure, role)
 
 
 def reward_histogram(before: Sequence[Episode], after: Sequence[Episode], bins: int = 30) -> pd.DataFrame:
@@ -103,11 +141,12 @@ def reward_distribution(
 ) -> Figure:
     """Return the rewards of all episodes of both arms on common bins, as shares, with medians and running shares.
 
-    `gaps` are paired differences by measure; those of mean_reward and median_reward are drawn under the distributions.
+    `gaps` are differences by measure; those of mean_reward (the mean over paired items) and of median_reward (after - before
+    of the medians of all episodes) are drawn under the distributions.
     """
     shown = {name: (gaps or {}).get(name) for name in ("mean_reward", "median_reward")}
-    figure = bare_figure(height=4.0 if gaps is None else 5.3)
-    grid = figure.add_gridspec(1 if gaps is None else 2, 2, height_ratios=[1] if gaps is None else [1, 0.28])
+    figure = bare_figure(height=4.0 if gaps is None else 5.7)
+    grid = figure.add_gridspec(1 if gaps is None else 2, 2, height_ratios=[1] if gaps is None else [1, 0.4])
     panels = [figure.add_subplot(grid[0, k]) for k in range(2)]
     if gaps is not None:
         _shift(figure.add_subplot(grid[1, :]), shown)
@@ -140,8 +179,13 @@ def reward_distribution(
 
 
 def _shift(axes: Axes, gaps: Mapping[str, Interval | None]) -> None:
-    for k, (_, gap) in enumerate(gaps.items()):
+    names = []
+    for k, (name, gap) in enumerate(gaps.items()):
         point(axes, k, gap, 1.0, GREY, "D", "difference")
-    name_rows(axes, [f"{name}\n{difference_text(gap, rate=False)}" for name, gap in gaps.items()])
+        # Medians cannot be paired item by item, so theirs counts episodes of an arm and the other counts items.
+        what, unit = ("medians", "episodes an arm") if name == "median_reward" else ("means", "paired items")
+        n = "n missing" if gap is None else f"n = {gap.n} {unit}"
+        names.append(f"difference of {what},\n{n}\n{difference_text(gap, rate=False)}")
+    name_rows(axes, names)
     axes.axvline(0, color="black", lw=0.9)
     axes.set_xlabel("after \u2212 before, reward per episode, 95 % interval")

@@ -12,6 +12,7 @@ from pydantic import Field
 from assay.errors import EvidenceError
 from assay.evaluation.report import check_complete
 from assay.evidence.differences import FEWEST_CLUSTERS, compare_measure
+from assay.evidence.wording import counted, difference_text, p_text
 from assay.records import Episode, Interval, Record
 
 # The control guards against broken pipelines, which show at any level; at 0.05 it would bar one sound claim in twenty.
@@ -29,6 +30,22 @@ class Control(Record):
     p: float | None
     level: float = Field(gt=0, lt=1, description="p at or below it counts as a difference")
     draws: int = Field(ge=0, description="draws per item on each side")
+
+
+def control_said(control: Control | None) -> str:
+    """Return the control as one sentence.
+
+    >>> control_said(None)
+    'Base against base: not run.'
+    """
+    if control is None or control.passed is None:
+        return "Base against base: not run." if control is None else f"Base against base: not run ({control.reason})."
+    gap = difference_text(control.difference, rate=True)
+    items = "" if control.difference is None else f", {counted(control.difference.n, 'items')}"
+    return (
+        f"Base against base: {control.verdict}, {gap} points, {p_text(control.p)} ({control.kind}, K = {control.draws} a side"
+        f"{items}; a difference at p <= {control.level:g} would bar the claim)."
+    )
 
 
 def _renumbered(episodes: Sequence[Episode]) -> list[Episode]:

@@ -13,7 +13,7 @@ from pydantic import Field
 from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
 from assay.errors import EvidenceError
-from assay.evaluation.clusters import cluster_sums, paired_cluster_differences
+from assay.evaluation.clusters import ClusterSums, cluster_sums, paired_cluster_differences
 from assay.evaluation.report import value_of
 from assay.evaluation.significance import holm, sign_flip
 from assay.evaluation.statistics import interval, mean_interval, median_difference_interval, missing
@@ -61,17 +61,16 @@ def compare_measure(
     Raises:
         EvidenceError: the arms do not hold the same items.
     """
-    sums = paired_cluster_differences(before, after, lambda episode: value_of(episode, measure))
+    sums = _paired(before, after, measure)
     means = (_mean(before, measure), _mean(after, measure))
     nothing: dict[str, Any] = {"measure": measure, "before": means[0], "after": means[1], "p": None, "p_holm": None}
     if sums is None:
         return Comparison(**nothing, difference=missing(), cross_check=missing(), standard_error=None, n_clusters=0)
     n = len(sums.names)
     error = round(sums.standard_error, 10) if n > 1 else None
-    if n < FEWEST_CLUSTERS:
-        bare = interval(sums.mean, math.nan, math.nan, int(sums.sizes.sum()))
-        return Comparison(**nothing, difference=bare, cross_check=bare, standard_error=error, n_clusters=n)
-    p, difference = sign_flip(sums, rng)
+    p, difference = _difference(sums, rng)
+    if p is None:
+        return Comparison(**nothing, difference=difference, cross_check=difference, standard_error=error, n_clusters=n)
     return Comparison(
         **(nothing | {"p": p}),
         difference=difference,
@@ -116,8 +115,21 @@ def deltas(before: Sequence[Episode], after: Sequence[Episode], names: Sequence[
                 labelled_rng(seed, "delta", name),
             )
         else:
-            found[name] = compare_measure(before, after, name, labelled_rng(seed, "delta", name)).difference
+            found[name] = _difference(_paired(before, after, name), labelled_rng(seed, "delta", name))[1]
     return found
+
+
+def _paired(before: Sequence[Episode], after: Sequence[Episode], measure: str) -> ClusterSums | None:
+    return paired_cluster_differences(before, after, lambda episode: value_of(episode, measure))
+
+
+def _difference(sums: ClusterSums | None, rng: np.random.Generator) -> tuple[float | None, Interval]:
+    """Return p and the mean difference; under 6 clusters without p and without interval."""
+    if sums is None:
+        return None, missing()
+    if len(sums.names) < FEWEST_CLUSTERS:
+        return None, interval(sums.mean, math.nan, math.nan, int(sums.sizes.sum()))
+    return sign_flip(sums, rng)
 
 
 def _counts(episodes: Sequence[Episode], names: Sequence[str]) -> NDArray[np.float64]:

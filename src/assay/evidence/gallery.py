@@ -11,13 +11,13 @@ from matplotlib.figure import Figure
 from assay.evaluation.report import Report
 from assay.evidence.checkpoint_figure import checkpoint_progression
 from assay.evidence.claim import Claim
-from assay.evidence.comparison_figures import before_after_summary, reward_distribution, reward_histogram
+from assay.evidence.comparison_figures import before_after_summary, reward_distribution, reward_histogram, summary_rows
 from assay.evidence.differences import measure_of_primary
+from assay.evidence.figures import column
 from assay.evidence.forest_figure import cluster_gains, forest, forest_frame
 from assay.evidence.health_figure import health_strip
 from assay.evidence.paired_rows import PairedRow
 from assay.evidence.strata_rows import rows_frame, strata_rows
-from assay.evidence.tables import measures_frame
 from assay.evidence.training_figures import reward_components, training_curve
 from assay.evidence.validity import FIELD_F1, VALID, validity_by_stratum, validity_frame
 from assay.evidence.verdict_figures import (
@@ -44,34 +44,39 @@ class Drawn:
 
 def of_training(
     log: pd.DataFrame, components: pd.DataFrame, checkpoints: pd.DataFrame, alarms: Sequence[HealthEvent], *,
-    steps: int, unmeasured: Sequence[HealthRule], chosen_step: int | None,
+    steps: int, unmeasured: Sequence[HealthRule], chosen_step: int | None, reached: int | None = None,
 ) -> list[Drawn]:  # fmt: skip
-    """Return the figures of a training; `chosen_step` is None while it runs."""
+    """Return the figures of a training; while it runs `chosen_step` is None and `reached` its newest of `steps` steps."""
     columns = ["step", "rule", "level", "value", "threshold"]
     events = pd.DataFrame([(e.step, e.rule, e.level, e.value, e.threshold) for e in alarms], columns=columns)
     return [
         Drawn(
             "training_curve",
-            training_curve(log, alarms, steps=steps, unmeasured=unmeasured, chosen_step=chosen_step),
+            training_curve(
+                log, alarms, steps=steps, unmeasured=unmeasured, chosen_step=chosen_step, episodes=column(components, "n"),
+                reached=reached,
+            ),
             "Alarms, then reward with a band of one standard deviation, loss, KL and gradient norm over the same steps.",
             log,
         ),
         Drawn(
             "health",
-            health_strip(alarms, steps, unmeasured),
-            "Alarms during training: AMBER and RED spans of each rule; what was never measured is said.",
+            health_strip(alarms, steps, unmeasured, reached=reached),
+            "Alarms during training: AMBER and RED spans of each rule; "
+            + ("what was never measured is said." if reached is None else f"the training runs and is at step {reached}."),
             events,
         ),
         Drawn(
             "reward_components",
             reward_components(components, chosen_step),
-            "Reward parts and rates of the training episodes.",
+            "Reward parts and rates of the training episodes; a rate counts only those for which it is defined.",
             components,
         ),
         Drawn(
             "checkpoint_progression",
-            checkpoint_progression(checkpoints, chosen_step),
-            "The validation suite over checkpoints; the chosen one is marked.",
+            checkpoint_progression(checkpoints, chosen_step, steps=steps),
+            "The validation suite over checkpoints; the chosen one is marked. Rates that are not defined for every episode, "
+            "and what is played once an item, have fewer than the n of the title.",
             checkpoints,
         ),
     ]
@@ -91,12 +96,13 @@ def of_comparison(
             "before_after_summary",
             before_after_summary(claim, before, after, gaps, baselines=baselines),
             f"Held-out {cluster_name} before and after, and the paired difference with its 95 % interval.",
-            measures_frame(before, after, gaps),
+            rows_frame(summary_rows(claim, before, after, gaps), rate=True),
         ),
         Drawn(
             "reward_distribution",
             reward_distribution(*arms, gaps if paired else None),
-            "Rewards of held-out episodes on common bins, and the paired difference of their mean and median.",
+            "Rewards of held-out episodes on common bins"
+            + (", the mean difference of paired items, and the difference of the medians of all episodes." if paired else "."),
             reward_histogram(*arms),
         ),
     ]
@@ -120,15 +126,16 @@ def _of_one_task(
 ) -> list[Drawn]:  # fmt: skip
     drawn, reports = [], (before, after)
 
-    def rows(measure: str, name: str) -> list[PairedRow]:
-        return strata_rows(reports, arms, measure, name=name, seed=seed)
+    def rows(measure: str, name: str, within: str = "") -> list[PairedRow]:
+        return strata_rows(reports, arms, measure, name=name, seed=seed, within=within)
 
     if has_verdicts(arms[0]):
         frame = calibration_frame(*arms)
         caption = "How often verdicts were right, by stated confidence and by significance; n episodes under each."
         drawn.append(Drawn("calibration", calibration(frame, gaps, reports), caption, frame))
     if FALSE_CLAIM in before.measures:
-        false, power = rows(FALSE_CLAIM, "false claims, null worlds"), rows(POWER, "discoveries, signal worlds")
+        false = rows(FALSE_CLAIM, "false claims, null worlds", "null worlds, ")
+        power = rows(POWER, "discoveries, signal worlds", "signal worlds, ")
         caption = "False claims on worlds that hold nothing and discoveries on those that do, with paired differences."
         table = rows_frame([*false, *power], rate=True)
         drawn.append(Drawn("false_claims", false_claims(false, power, baselines), caption, table))

@@ -39,36 +39,49 @@ def spans(events: Sequence[HealthEvent], end: float) -> dict[HealthRule, list[Sp
 
 
 @styled
-def health_strip(events: Sequence[HealthEvent], steps: int, unmeasured: Sequence[HealthRule] = ()) -> Figure:
+def health_strip(
+    events: Sequence[HealthEvent], steps: int, unmeasured: Sequence[HealthRule] = (), *, reached: int | None = None
+) -> Figure:
     """Return the strip: a row for each rule that left GREEN, in the order in which they first did.
 
     Args:
         events: The lines of health.jsonl, oldest first.
-        steps: Optimizer steps of the training.
+        steps: Optimizer steps of the training, planned ones while it runs.
         unmeasured: Rules that had nothing to read, said as such and not counted as green.
+        reached: The newest step while the training runs: spans end there, and no rule is called green, because what was
+            never measured is only known at the end. None: it has ended.
     """
     rows = max(1, len(spans(events, steps + 1)))
     figure, (axes,) = new_figure(1, 1, height=1.5 + 0.32 * rows)
-    said = draw_strip(axes, events, steps, unmeasured)
-    axes.set_title(f"Health alarms, {counted(steps, 'optimizer steps')}")
+    said = draw_strip(axes, events, steps, unmeasured, reached=reached)
+    made = counted(steps, "optimizer steps") if reached is None else f"{reached} of {counted(steps, 'optimizer steps')}"
+    axes.set_title(f"Health alarms, {made}")
     axes.set_xlabel(f"optimizer step\n{said}")
     return figure
 
 
-def draw_strip(axes: Axes, events: Sequence[HealthEvent], steps: int, unmeasured: Sequence[HealthRule]) -> str:
-    """Draw the strip into a panel whose axis runs over the optimizer steps; return what is to be said of the other rules."""
-    found = spans(events, steps + 1)
-    said = _rest(found, unmeasured)
+def draw_strip(
+    axes: Axes, events: Sequence[HealthEvent], steps: int, unmeasured: Sequence[HealthRule], *, reached: int | None = None
+) -> str:
+    """Draw the strip into a panel whose axis runs over the optimizer steps; return what is to be said of the other rules.
+
+    `reached` as in `health_strip`; the steps after it are shaded as not made yet.
+    """
+    found = spans(events, steps + 1 if reached is None else reached)
+    said = _rest(found, unmeasured, running=reached is not None)
     axes.set_title(f"Health alarms; {said}" if len(said) < 60 else "Health alarms")
     step_axis(axes)
     axes.set_xlabel("")
     axes.set_xlim(0, steps + 1)
     axes.grid(visible=False, axis="y")
     if not found:
-        axes.text(0.5, 0.5, "no alarm", transform=axes.transAxes, ha="center", va="center", color=GREY)
+        none = "no alarm" if reached is None else "no alarm so far"
+        axes.text(0.5, 0.5, none, transform=axes.transAxes, ha="center", va="center", color=GREY)
     for row, own in enumerate(found.values()):
         for span in own:
             _draw(axes, row, span, steps + 1)
+    if reached is not None and reached < steps:
+        axes.axvspan(reached, steps + 1, color="#EDEDED", lw=0, zorder=0, label="not made yet")
     stops = [(event.step, list(found).index(event.rule)) for event in events if event.stop and event.rule in found]
     if stops:
         axes.plot(*zip(*stops, strict=True), "X", color="black", ms=9, ls="", label="training stopped", clip_on=False, zorder=5)
@@ -96,8 +109,11 @@ def _draw(axes: Axes, row: int, span: Span, width: float) -> None:
         )  # fmt: skip
 
 
-def _rest(found: dict[HealthRule, list[Span]], unmeasured: Sequence[HealthRule]) -> str:
+def _rest(found: dict[HealthRule, list[Span]], unmeasured: Sequence[HealthRule], *, running: bool) -> str:
     missing = [rule for rule in unmeasured if rule not in found]
     green = len(HEALTH_RULES) - len(found) - len(missing)
-    said = f"all {'others ' if found else ''}green ({counted(green, 'rules')})"
+    if running:
+        said = f"{'others: ' if found else ''}no alarm so far ({counted(green, 'rules')})"
+    else:
+        said = f"all {'others ' if found else ''}green ({counted(green, 'rules')})"
     return textwrap.fill(said + (f"; not measured: {', '.join(missing)}" if missing else ""), 110)

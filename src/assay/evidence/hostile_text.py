@@ -73,3 +73,15 @@ def markdown_table(frame: pd.DataFrame) -> str:
 
     lines = [line(list(frame.columns)), line(["---"] * len(frame.columns))]
     return "\n".join([*lines, *(line(list(row)) for row in frame.itertuples(index=False, name=None))])
+
+
+def one_line(text: str) -> str:
+    r"""Return text on one line in which Markdown and HTML mean nothing.
+
+    >>> print(one_line("<b>a</b>\n*b*"))
+    &lt;b&gt;a&lt;/b&gt; \*b\*
+    """
+    flat = visible(text).replace("\n", " ").replace("\t", " ").replace("\\", "\\\\")
+    for sign in "<>[]`*_|":
+        flat = flat.replace(sign, {"<": "&lt;", ">": "&gt;"}.get(sign, f"\\{sign}"))
+    return flat

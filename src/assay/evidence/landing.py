@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assay.evidence.claim import Claim
-from assay.evidence.hostile_text import visible
+from assay.evidence.claim import Claim, controls_said
+from assay.evidence.hostile_text import one_line, visible
 
 # (file of evidence/results, meaning). The files are a contract; tests check that every stage's files stand here.
 RESULT_FILES: tuple[tuple[str, str], ...] = (
@@ -35,12 +35,19 @@ RESULT_FILES: tuple[tuple[str, str], ...] = (
     ("reward_components.csv", "reward parts and rates of every step"),
     ("checkpoint_evals.csv", "the validation suite at every checkpoint"),
     ("train_log.jsonl", "all the trainer knows of every step (not in git: `./run repro` makes it, the package holds it)"),
-    ("health.jsonl", "alarms of the training (not in git: `./run repro` makes it, the package holds it)"),
+    ("health.jsonl", "alarms of the training"),
     ("train.json", "the training in short: seed, steps, chosen checkpoint, alarms, digest of every step"),
     ("base.json", "which base: how it was built, or which revision of which model; its digest"),
     ("fingerprint.json", "digests and counts of the data"),
     ("audit.json", "what the audit found in the data"),
     ("contamination.json", "what the splits share that they should not"),
+)
+OBSERVED_FILES: tuple[tuple[str, str], ...] = (
+    ("manifest.json", "who trained what on what: commit, packages, hardware, allowed environment"),
+    ("heldout_openings.json", "every policy that was let loose on a held-out suite here, and how often"),
+    ("run_log.jsonl", "events of the training with their times"),
+    ("training_clock.csv", "where the seconds of every step went, tokens a second, memory"),
+    ("training_clock.json", "the same in short, with intervals"),
 )
 VERIFY: tuple[tuple[str, str], ...] = (
     (
@@ -49,13 +56,13 @@ VERIFY: tuple[tuple[str, str], ...] = (
         "./run repro && git diff --exit-code evidence/results evidence/README.md",
     ),
     (
-        "Where the training has been run: only grade every stored completion again, compute every number, figure and page "
-        "again from the episodes, and compare:",
+        "Without training: grade every stored completion again, compute every number, figure and page again from the "
+        "episodes, and compare:",
         "./run assay render-evidence && git diff --exit-code evidence/results evidence/README.md",
     ),
     ("Check the files of an unpacked package:", "sha256sum -c SHA256SUMS"),
 )
-_OWN_STORE = ("train_log.jsonl", "health.jsonl")
+_OWN_STORE = ("train_log.jsonl",)
 
 
 def landing_page(claim: Claim, key_figure: tuple[str, str] | None, limits: Sequence[str]) -> str:
@@ -67,27 +74,23 @@ def landing_page(claim: Claim, key_figure: tuple[str, str] | None, limits: Seque
     split += "hardware are in `observed/` and enter no number."
     blocks = ["# Evidence", f"**{claim.verdict}.** {visible(claim.sentence)}"]
     if claim.verdict == "NOT EVALUABLE":
-        blocks.append(f"Reason: {_plain(claim.reason)}.")
+        blocks.append(f"Reason: {one_line(claim.reason)}.")
+    else:
+        blocks.append(controls_said(claim))
     if claim.warnings:
-        blocks += ["Warnings:", "\n".join(f"- {_plain(text)}" for text in claim.warnings)]
+        blocks += ["Warnings:", "\n".join(f"- {one_line(text)}" for text in claim.warnings)]
     if key_figure is not None and claim.verdict != "NOT EVALUABLE":
         name, caption = key_figure
-        blocks += [f"![{_plain(caption)}](results/figures/{name}.png)", _plain(caption)]
+        blocks += [f"![{one_line(caption)}](results/figures/{name}.png)", one_line(caption)]
     rows = [f"| {_link(name)} | {meaning} |" for name, meaning in RESULT_FILES]
     blocks += ["## Files", split, "\n".join(["| file of `results/` | what it is |", "| --- | --- |", *rows])]
+    rows = [f"| [{name}](observed/{name}) | {meaning} |" for name, meaning in OBSERVED_FILES]
+    blocks.append("\n".join(["| file of `observed/` | what it is |", "| --- | --- |", *rows]))
     blocks += ["## Check it", *(f"{said}\n\n```sh\n{command}\n```" for said, command in VERIFY)]
-    blocks += ["## Limits", "\n".join(f"- {_plain(text)}" for text in limits)]
+    blocks += ["## Limits", "\n".join(f"- {one_line(text)}" for text in limits)]
     blocks.append("This page is written by `assay render-evidence`; an edit by hand would not last.")
     return "\n\n".join(blocks) + "\n"
 
 
 def _link(name: str) -> str:
     return f"`{name}`" if name in _OWN_STORE else f"[{name}](results/{name})"
-
-
-def _plain(text: str) -> str:
-    """Return text on one line in which Markdown and HTML mean nothing."""
-    flat = visible(text).replace("\n", " ").replace("\t", " ").replace("\\", "\\\\")
-    for sign in "<>[]`*_|":
-        flat = flat.replace(sign, {"<": "&lt;", ">": "&gt;"}.get(sign, f"\\{sign}"))
-    return flat

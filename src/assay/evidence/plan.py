@@ -8,6 +8,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from assay.config.claim import ClaimSettings
+from assay.evaluation.suite import Suite
 from assay.records import Record
 
 
@@ -28,6 +30,15 @@ class ClaimPlan(Record):
     controls: tuple[Literal["aa", "random_reward"], ...] = Field(
         default=("aa",), description="aa: base against base; random_reward: a training for random rewards beside it"
     )
+
+
+def plan_of(claim: ClaimSettings, suite: Suite, cluster_name: str) -> ClaimPlan:
+    """Return the plan that the settings ask for on a suite."""
+    return ClaimPlan(
+        primary=claim.primary, direction="higher", smallest_effect_points=claim.smallest_effect_points, draws=suite.draws,
+        suite_digest=suite.digest, checkpoint_rule=claim.checkpoint_rule, alpha=claim.alpha, cluster_name=cluster_name,
+        secondary=("mean_reward",), guardrails={"parsed_rate": claim.parsed_rate_margin}, controls=tuple(claim.controls),
+    )  # fmt: skip
 
 
 def plan_digest(plan: ClaimPlan) -> str:

@@ -37,10 +37,29 @@ class Contest(Record):
 
 
 def contests(recipes: Mapping[str, Sequence[Run]]) -> tuple[Contest, ...]:
-    """Return every pair of recipes, p-values corrected together by Holm's rule; none for a single recipe."""
+    """Return every pair of recipes, p-values corrected together by Holm's rule; none for a single recipe.
+
+    A pair without the seeds to reach the level beside the others that are tested is not evaluable; this goes by the number
+    of seeds alone, before any result is looked at.
+    """
     drafts = [_draft(a, b, recipes[a], recipes[b]) for a, b in combinations(recipes, 2)]
+    alpha = next(iter(recipes.values()))[0].claim.plan.alpha
+    least = _fewest_seeds([len(draft["seeds"]) for draft in drafts if draft["p"] is not None], alpha)
+    for draft in drafts:
+        if len(draft["seeds"]) < least:
+            draft |= {"difference": None, "p": None, "probability_a_beats_b": None}
     adjusted = holm({str(k): draft["p"] for k, draft in enumerate(drafts) if draft["p"] is not None})
-    return tuple(_judged(draft, adjusted.get(str(k)), recipes) for k, draft in enumerate(drafts))
+    return tuple(_judged(draft, adjusted.get(str(k)), recipes, len(drafts), len(adjusted)) for k, draft in enumerate(drafts))
+
+
+def _fewest_seeds(seeds: Sequence[int], alpha: float) -> int:
+    """Return from how many seeds in common on a pair is tested: each that is tested can reach the level after Holm's rule.
+
+    >>> _fewest_seeds([6], 0.05), _fewest_seeds([6, 6, 6], 0.05), _fewest_seeds([8, 8, 8], 0.05), _fewest_seeds([7, 7, 6], 0.05)
+    (6, 7, 8, 7)
+    """
+    fits = (n for n in sorted(set(seeds)) if n >= fewest_runs(alpha / sum(m >= n for m in seeds), one_sided=False))
+    return next(fits, max(seeds, default=0) + 1)
 
 
 def _draft(a: str, b: str, runs_a: Sequence[Run], runs_b: Sequence[Run]) -> dict[str, Any]:
@@ -77,15 +96,21 @@ def _probability(both: Scores, n_a: int, direction: str, label: str, df: float) 
     return interval(probability_of_improvement(a, b), float(low), float(high), len(both.items))
 
 
-def _judged(draft: dict[str, Any], p_holm: float | None, recipes: Mapping[str, Sequence[Run]]) -> Contest:
+def _judged(
+    draft: dict[str, Any], p_holm: float | None, recipes: Mapping[str, Sequence[Run]], n_pairs: int, n_tested: int
+) -> Contest:
     plan = recipes[draft["a"]][0].claim.plan
     found: Interval | None = draft["difference"]
     said = f"{draft['a']} against {draft['b']}"
     if found is None or p_holm is None:
-        needed = fewest_runs(plan.alpha, one_sided=False)
-        text = f"{said} is not evaluable: {counted(len(draft['seeds']), 'seeds')} in common, at least {needed} are needed."
+        needed = fewest_runs(plan.alpha / n_pairs, one_sided=False)
+        together = f" for {n_pairs} pairs corrected together (Holm)" if n_pairs > 1 else ""
+        why = f"{counted(len(draft['seeds']), 'seeds')} in common, at least {needed} are needed{together}"
+        if len(draft["seeds"]) >= needed:
+            why = f"fewer than 2 {plan.cluster_name} where {plan.primary} is defined in every run"
+        text = f"{said} is not evaluable: {why}."
         return Contest(**draft, p_holm=None, verdict="NOT EVALUABLE", sentence=text)
-    numbers = f"{signed(found.value, 100)} points ({interval_words(found)}; {p_text(p_holm)}; "
+    numbers = f"{signed(found.value, 100)} points ({interval_words(found)}; {'Holm ' if n_tested > 1 else ''}{p_text(p_holm)}; "
     numbers += f"{counted(len(draft['seeds']), 'seeds')} in common)"
     if p_holm > plan.alpha:
         text = f"{said}: no evidence of a difference: {numbers}."

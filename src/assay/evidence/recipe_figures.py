@@ -33,8 +33,11 @@ def _short(name: str) -> str:
 
 
 @styled
-def seeds_forest(recipes: Sequence[RecipeClaim], smallest_effect_points: float) -> Figure:
-    """Return the gain of every seed with its own interval, over items alone, and below them the recipe's, over both."""
+def seeds_forest(recipes: Sequence[RecipeClaim], smallest_effect_points: float, primary: str) -> Figure:
+    """Return the gain of every seed with its own interval, over items alone, and below them the recipe's, over both.
+
+    `primary` is the plan's measure, by its name.
+    """
     rows = sum(len(recipe.runs) + 2 for recipe in recipes)
     figure, (axes,) = new_figure(1, 1, width=9.0, height=1.9 + 0.3 * rows)
     places, names, y = [], [], 0.0
@@ -58,7 +61,7 @@ def seeds_forest(recipes: Sequence[RecipeClaim], smallest_effect_points: float) 
     axes.set_yticks(places, names)
     axes.set_ylim(y - 1.4, -1.1)
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel("gain in held-out success, points, 95 % intervals")
+    axes.set_xlabel(f"gain in held-out {primary}, points, 95 % intervals")
     first = recipes[0]
     said = f"{first.verdict}, {first.sided} {p_text(first.p)}" if len(recipes) == 1 else counted(len(recipes), "recipes")
     axes.set_title(f"{said}; {counted(first.n_items, 'items')}, K = {first.draws}")
@@ -72,7 +75,7 @@ def seeds_forest(recipes: Sequence[RecipeClaim], smallest_effect_points: float) 
 
 
 @styled
-def performance_profile(recipes: Sequence[RecipeClaim]) -> Figure:
+def performance_profile(recipes: Sequence[RecipeClaim], primary: str) -> Figure:
     """Return, a panel for each recipe, the share of runs x items that score above each threshold, before and after.
 
     The bands are pointwise: 95 % for one threshold at a time. A recipe that is not evaluable has an empty panel that says so.
@@ -82,7 +85,7 @@ def performance_profile(recipes: Sequence[RecipeClaim]) -> Figure:
         title = "Performance profile" if len(recipes) == 1 else _short(recipe.recipe)
         cells = f"{counted(len(recipe.seeds), 'seeds')} x {counted(recipe.n_items, 'items')}, K = {recipe.draws}"
         axes.set_title(f"{title}\n{cells}")
-        axes.set_xlabel("score \u03c4 (share of an item's draws that succeed)\nbands: 95 %, for one \u03c4 at a time")
+        axes.set_xlabel(f"score \u03c4 (mean {primary} of an item's draws)\nbands: 95 %, for one \u03c4 at a time")
         axes.set_ylabel("share of runs x items above \u03c4")
         if not recipe.profile:
             say_missing(axes, "NOT EVALUABLE; profile")

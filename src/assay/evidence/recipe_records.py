@@ -58,7 +58,7 @@ class RecipeClaim(Record):
     p_seeds_items: float | None = Field(description="t of the mean gain, seeds and clusters both being samples")
     error_of_seeds_points: float | None = Field(description="standard error from seeds alone")
     error_of_items_points: float | None = Field(description="standard error from items and the measurement of the base")
-    smallest_detectable_points: float | None = Field(description="true effect found with power 0.8 by the t test")
+    smallest_detectable_points: float | None = Field(description="true effect that both tests find with power 0.8; simulated")
     iqm: Interval | None = Field(description="mean of the middle half of the gains of runs x items")
     iqm_before: float | None
     iqm_after: float | None

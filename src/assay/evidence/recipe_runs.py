@@ -147,6 +147,9 @@ def by_recipe(runs: Sequence[Run]) -> dict[str, list[Run]]:
             if policy == other.claim.after_policy != run.claim.before_policy:
                 text = f"{other.name} and {run.name} with the same trained policy"
                 raise _refuse("trainings of their own", text, "name one of the two; a copy is no further seed")
+            if run.trained.chain == other.trained.chain:
+                text = f"{other.name} and {run.name} with the same digests of every step"
+                raise _refuse("trainings of their own", text, "name one of the two; a copy is no further seed")
         own.append(run)
     found: dict[str, list[Run]] = {}
     for values, own in sorted(groups.items()):

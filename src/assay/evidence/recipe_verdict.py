@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
 from assay.evaluation.aggregates import iqm, optimality_gap, profile, weighted_mean, wins
 from assay.evaluation.clusters import Array
@@ -14,6 +13,7 @@ from assay.evaluation.seeds_and_items import (
     CrossedMean,
     bootstrap,
     crossed_mean,
+    detectable_effect,
     expanded_percentiles,
     fewest_runs,
     resampled,
@@ -69,7 +69,9 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
     p_both = crossed_mean(sign * found.gains, found.clusters).p(one_sided=one_sided)
     guardrails = tuple(_guardrail(runs, name, margin) for name, margin in sorted(plan.guardrails.items()))
     moved = len({cluster for cluster, own in zip(found.clusters, found.gains.T, strict=True) if own.any()})
-    detectable = _detectable_points(mean, plan.alpha) if moved >= FEWEST_CLUSTERS else None
+    luck = labelled_rng("recipe power", plan.suite_digest, len(runs))
+    reach = detectable_effect(mean, len(runs), head["n_clusters"], plan.alpha, luck, one_sided=one_sided)
+    detectable = None if reach is None or moved < FEWEST_CLUSTERS else round(100 * reach, 6)
     p = max(p_seeds, p_both)
     verdict, detail, reason = _decide(plan, mean.interval, p, one_sided, guardrails, detectable)
     if moved < FEWEST_CLUSTERS:
@@ -121,13 +123,6 @@ def _numbers(found: Scores, mean: CrossedMean, plan: KnownPlan) -> dict[str, Any
             ProfilePoint(threshold=float(t), before=b, after=a) for t, b, a in zip(thresholds, *bands, strict=True)
         ),
     }
-
-
-def _detectable_points(mean: CrossedMean, alpha: float) -> float | None:
-    if mean.standard_error == 0.0:
-        return None
-    reach = stats.t.ppf(1 - alpha / 2, mean.df) + stats.t.ppf(0.8, mean.df)
-    return round(float(100 * reach * mean.standard_error), 6)
 
 
 def _decide(

@@ -17,9 +17,13 @@ MOST_VALUES = 12  # of one label; a figure with a row for each of two hundred wo
 
 
 def strata_rows(
-    reports: tuple[Report, Report], arms: tuple[Sequence[Episode], Sequence[Episode]], measure: str, *, name: str, seed: int
-) -> list[PairedRow]:
-    """Return the overall row, called `name`, then one a stratum; what holds no value, or all values, is left out."""
+    reports: tuple[Report, Report], arms: tuple[Sequence[Episode], Sequence[Episode]], measure: str, *, name: str, seed: int,
+    within: str = "",
+) -> list[PairedRow]:  # fmt: skip
+    """Return the overall row, called `name`, then one a stratum; what holds no value, or all values, is left out.
+
+    `within` is said before each stratum: where rows of two measures stand together, it says of which these are.
+    """
     before, after = reports
     whole = compare_measure(*arms, measure, rng(seed, measure)).difference
     rows = [PairedRow(name, before.measures.get(measure), after.measures.get(measure), whole, primary=True)]
@@ -33,7 +37,7 @@ def strata_rows(
                 continue
             inside = [[e for e in arm if e.strata.get(label) == value] for arm in arms]
             gap = compare_measure(inside[0], inside[1], measure, rng(seed, measure, label, value)).difference
-            rows.append(PairedRow(f"  {label} {value}", *found, gap))
+            rows.append(PairedRow(f"  {within}{label} {value}", *found, gap))
     return rows
 
 

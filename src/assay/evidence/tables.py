@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
 from assay.errors import EvidenceError
 from assay.evaluation.report import Report, column_name, is_rate
-from assay.evidence.claim import Claim
-from assay.evidence.differences import deltas
-from assay.evidence.hostile_text import markdown_table, visible
+from assay.evidence.claim import Claim, controls_said
+from assay.evidence.hostile_text import markdown_table, one_line, visible
 from assay.evidence.wording import (
     MISSING,
     NO_INTERVAL,
@@ -21,7 +19,7 @@ from assay.evidence.wording import (
     p_number,
     split_word,
 )
-from assay.records import Episode, Interval, Record
+from assay.records import Interval, Record
 
 Row = dict[str, float | int | None]
 
@@ -58,9 +56,9 @@ def _ordered(measures: Mapping[str, Interval]) -> dict[str, Interval]:
 
 
 def measure_both(
-    before: Report, after: Report, before_episodes: Sequence[Episode], after_episodes: Sequence[Episode], seed: int
+    before: Report, after: Report, gaps: Mapping[str, Interval]
 ) -> Measured:
-    """Return both reports and their paired differences as flat rows; n is episodes, in `delta` paired items.
+    """Return both reports and their paired differences `gaps` as flat rows; n is episodes, in `delta` paired items.
 
     Raises:
         EvidenceError: the reports are about different suites, or the episodes are not paired.
@@ -73,31 +71,26 @@ def measure_both(
             fix="evaluate both policies on the same suite",
         )
     names = [name for name in _ordered(before.measures) if name in after.measures]
-    gaps = deltas(before_episodes, after_episodes, names, seed)
     return Measured(
         pre=_row(before.n_episodes, _ordered(before.measures)),
         post=_row(after.n_episodes, _ordered(after.measures)),
-        delta=_row(before.n_items, gaps),
+        delta=_row(before.n_items, {name: gaps[name] for name in names}),
     )
 
 
 def before_after_metrics(
     before: Report,
     after: Report,
-    before_episodes: Sequence[Episode],
-    after_episodes: Sequence[Episode],
-    *,
-    rng: np.random.Generator,
-    greedy: tuple[Report, Report, Sequence[Episode], Sequence[Episode]] | None = None,
+    gaps: Mapping[str, Interval],
+    greedy: tuple[Report, Report, Mapping[str, Interval]] | None = None,
 ) -> BeforeAfter:
-    """Return before_after_metrics.json; `greedy` is (before, after, episodes before, episodes after) or None."""
-    seed = int(rng.integers(2**63))
-    sampled = measure_both(before, after, before_episodes, after_episodes, seed)
+    """Return before_after_metrics.json; `gaps` are paired differences by measure, `greedy` is the same three or None."""
+    sampled = measure_both(before, after, gaps)
     return BeforeAfter(
         pre=sampled.pre,
         post=sampled.post,
         delta=sampled.delta,
-        greedy=None if greedy is None else measure_both(*greedy, seed),
+        greedy=None if greedy is None else measure_both(*greedy),
     )
 
 
@@ -220,9 +213,10 @@ def readme_block(
     """
     blocks = [f"**{claim.verdict}.** {visible(claim.sentence)}"]
     if claim.warnings:
-        blocks.append("\n".join(f"- {visible(text)}" for text in claim.warnings))
+        blocks.append("\n".join(f"- {one_line(text)}" for text in claim.warnings))
     if claim.verdict == "NOT EVALUABLE":
         return "\n\n".join(blocks) + "\n"
+    blocks.append(controls_said(claim))
     note = "rates in %, differences in points, 95 % intervals in brackets; a difference pairs the n items defined in both arms"
     how = f"{split_word(claim.split)}, {claim.decoding}, K = {claim.draws}"
     blocks += [f"Before and after ({how}; {note}; all measures: report.html):"]

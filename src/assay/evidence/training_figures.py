@@ -71,6 +71,8 @@ def training_curve(
     steps: int | None = None,
     unmeasured: Sequence[HealthRule] = (),
     chosen_step: int | None = None,
+    episodes: Values | None = None,
+    reached: int | None = None,
 ) -> Figure:
     """Return reward with a band of one reward_std, loss, KL and gradient norm over optimizer steps, alarms above them.
 
@@ -80,6 +82,8 @@ def training_curve(
         steps: Where the axis ends; None: at the last logged step.
         unmeasured: Rules of health that had nothing to read.
         chosen_step: The chosen checkpoint; None: none is yet.
+        episodes: How many episodes each step was rewarded on; None: not known, and not said.
+        reached: The newest step while the training runs; None: it has ended.
     """
     rows = None if alarms is None else max(1, len(spans(alarms, 1)))
     heights = [2.7, 1.5, 1.5, 1.5] if rows is None else [0.75 + 0.28 * rows, 2.7, 1.5, 1.5, 1.5]
@@ -88,7 +92,8 @@ def training_curve(
     first = figure.add_subplot(grid[-4, 0])
     panels = [first, *(figure.add_subplot(grid[k, 0], sharex=first) for k in (-3, -2, -1))]
     logged = column(log, "step")
-    _curve(first, log, "reward", BEFORE, f"Training reward, {counted(len(log), 'logged steps')}", "reward per episode")
+    each = "" if episodes is None else f", {size_text(episodes)} episodes a step"
+    _curve(first, log, "reward", BEFORE, f"Training reward, {counted(len(log), 'logged steps')}{each}", "reward per episode")
     reward, spread = column(log, "reward"), column(log, "reward_std")
     if reward is not None and logged is not None:
         _band(first, logged, reward, spread)
@@ -101,7 +106,7 @@ def training_curve(
     end = steps or (1 if logged is None else int(np.nanmax(logged)))
     if alarms is not None:
         strip = figure.add_subplot(grid[0, 0], sharex=first)
-        draw_strip(strip, alarms, end, unmeasured)
+        draw_strip(strip, alarms, end, unmeasured, reached=reached)
         strip.tick_params(labelbottom=False)
     first.set_xlim(0, end + 1)
     step_axis(panels[-1])
@@ -166,10 +171,15 @@ def always_zero(frame: pd.DataFrame, name: str) -> bool:
     return y is not None and bool((y == 0).all())
 
 
-def size_text(n: Values | None) -> str:
-    """Return how many observations stand behind each point, in words."""
+def size_text(n: Values | None, *, most: bool = False) -> str:
+    """Return how many observations stand behind each point, in words.
+
+    `most` is for several measures of which some are defined on fewer of them: then only the most is said.
+    """
     if n is None:
         return "n missing"
+    if most:
+        return f"n up to {np.nanmax(n):.0f}"
     low, high = f"{np.nanmin(n):.0f}", f"{np.nanmax(n):.0f}"
     return f"n = {low}" if low == high else f"n = {low} to {high}"
 
@@ -193,7 +203,7 @@ def reward_components(frame: pd.DataFrame, chosen_step: int | None = None) -> Fi
     mark_chosen(panels[0], chosen_step)
     legend(panels[0], columns=3, below=True, zero=zero)
     smooth = smooth.replace("bold: ", "")
-    zero = _lines(panels[1], frame, rates, f"Rates, {size_text(n)} a step{smooth}", "share of episodes", "_rate")
+    zero = _lines(panels[1], frame, rates, f"Rates, {size_text(n, most=True)} a step{smooth}", "share of episodes", "_rate")
     panels[1].set_ylim(-0.03, 1.03)
     mark_chosen(panels[1], chosen_step)
     beside(panels[1], zero)

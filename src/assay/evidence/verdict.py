@@ -94,7 +94,7 @@ def decide(
 
 
 def regressions(guardrails: Sequence[Guardrail], comparisons: Mapping[str, Comparison], plan: ClaimPlan) -> list[str]:
-    """Return the names of guardrails that regressed and of comparisons significantly worse after Holm's correction."""
+    """Return the names of guardrails that regressed and of confirmatory metrics that fell, p <= alpha after Holm."""
     return [g.measure for g in guardrails if g.outcome == "regressed"] + against_primary(comparisons, plan)
 
 
@@ -114,7 +114,7 @@ def warnings(
     detectable: float | None,
     control: Control,
     guardrails: Sequence[Guardrail],
-    secondary: Mapping[str, Comparison],
+    strata: Mapping[str, Comparison],
     policies: tuple[str, str],
 ) -> tuple[str, ...]:
     """Return what a reader must know beside the verdict, one sentence each."""
@@ -132,9 +132,9 @@ def warnings(
         )
     if control.passed is None:
         found.append(f"No A/A control: {control.reason}.")
-    against = against_primary(secondary, plan)
-    if against:
-        found.append(f"Moved against the primary metric (Holm p <= {plan.alpha:g}): {', '.join(against)}.")
+    worse = against_primary(strata, plan)
+    if worse:
+        found.append(f"Got worse within strata, which is exploratory (Holm p <= {plan.alpha:g}): {', '.join(worse)}.")
     open_ones = [g.measure for g in guardrails if g.outcome == "inconclusive"]
     if open_ones:
         found.append(f"Guardrails not shown to hold: {', '.join(open_ones)}.")

@@ -16,7 +16,7 @@ from assay.evaluation.clusters import cluster_sums
 from assay.evaluation.report import Report
 from assay.evaluation.statistics import rate_interval
 from assay.evidence.figures import AFTER, BEFORE, GREY, bare_figure, new_figure, say_missing, styled
-from assay.evidence.paired_rows import PairedRow, draw_levels, draw_rows, legends_below
+from assay.evidence.paired_rows import PairedRow, draw_levels, draw_rows, legends_below, level_room, row_places
 from assay.evidence.wording import difference_text, interval_text
 from assay.records import Episode, Interval
 
@@ -133,22 +133,28 @@ def false_claims(
 ) -> Figure:
     """Return false claims on null worlds and power on signal worlds, overall and by stratum, with paired differences.
 
-    Scripted players stand as lines in the overall rows. Either list of rows may be empty: then that part is missing.
+    Scripted players stand as lines in the overall rows, with their names above. Either list of rows may be empty: then
+    that part is missing.
     """
     rows = [*null_rows, *signal_rows]
-    figure, panels = new_figure(1, 2, height=2.2 + 0.44 * max(1, len(rows)), ratios=[1.25, 1])
+    parts = ((null_rows, FALSE_CLAIM, 0), (signal_rows, POWER, len(null_rows)))
+    levels = {
+        row: [(name, r.measures[measure].value if measure in r.measures else None) for name, r in baselines.items()]
+        for part, measure, row in parts
+        if part
+    }
+    places = row_places(len(rows), {row: level_room(each) for row, each in levels.items()})
+    figure, panels = new_figure(1, 2, height=2.64 + 0.44 * (places[-1] if places else 0), ratios=[1.25, 1])
     panels[0].set_title("Claims on null worlds, discoveries on signal worlds")
     panels[0].set_xlabel("% of episodes, 95 % interval")
     if not rows:
         for panel in panels:
             say_missing(panel, "null and signal worlds")
         return figure
-    draw_rows(panels[0], panels[1], rows, rate=True)
+    draw_rows(panels[0], panels[1], rows, rate=True, places=places)
     panels[1].set_title("Difference")
-    for part, measure, place in ((null_rows, FALSE_CLAIM, 0), (signal_rows, POWER, len(null_rows))):
-        if part:
-            levels = [(name, r.measures[measure].value if measure in r.measures else None) for name, r in baselines.items()]
-            draw_levels(panels[0], [each for each in levels if place == 0 or each[1] is not None], scale=100, row=place)
+    for row, each in levels.items():
+        draw_levels(panels[0], each, scale=100, row=places[row], named=True)
     panels[0].set_xlim(-3, 103)
     legends_below(figure, panels)
     return figure

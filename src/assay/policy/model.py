@@ -47,6 +47,11 @@ def require_device(device: str) -> torch.device:
     return torch.device(device)
 
 
+def adapted_digest(base: str, adapter: Path) -> str:
+    """Return what identifies a base under an adapter."""
+    return hashlib.sha256(f"{base}+{digest_folder(adapter)}".encode()).hexdigest()
+
+
 def digest_folder(folder: Path) -> str:
     """Return the sha256 over names and contents of the files that make a model or an adapter.
 
@@ -125,5 +130,5 @@ def load(
     model.config.use_cache = True
     digest = digest_folder(base)
     if adapter is not None:
-        digest = hashlib.sha256(f"{digest}+{digest_folder(adapter)}".encode()).hexdigest()
+        digest = adapted_digest(digest, adapter)
     return Policy(model, tokenizer, Dialogue(tokenizer), digest)

@@ -13,9 +13,9 @@ from assay.evaluation.report import Report
 from assay.evidence.acknowledged import answer_for
 from assay.evidence.cautions import openings_said
 from assay.evidence.claim import Claim
-from assay.evidence.plan import ClaimPlan
-from assay.records import ControlFacts, Episode, TrainFacts
-from assay.stages.inputs import splits_of
+from assay.evidence.plan import ClaimPlan, plan_of
+from assay.records import ControlFacts, Episode, HealthEvent, HealthSummary, TrainFacts
+from assay.stages.inputs import fingerprint_of, heldout_suite, splits_of
 from assay.stages.opened import openings
 from assay.stages.project import RESULTS, Project
 from assay.storage.files import read_bytes, sha256_bytes
@@ -24,6 +24,10 @@ from assay.storage.json import read_record, read_records
 R = TypeVar("R", bound=BaseModel)
 CONTROL = "control"
 READS = (f"{RESULTS}/contamination.json", f"{RESULTS}/plan_power.json", f"{RESULTS}/{CONTROL}")
+
+
+# Of the held-out suite: base, chosen checkpoint, and both again with greedy decoding.
+Arms = tuple[Report, Report, Report, Report]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +40,26 @@ class ClaimInputs:
     random_arm: tuple[Report, list[Episode]] | None
 
 
-def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: tuple[Report, Report]) -> ClaimInputs:
-    """Read them all; what is missing because it was never measured is warned of, what is damaged is refused.
+def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: Arms) -> ClaimInputs:
+    """Read them all; what does not hold together bars the claim, what is missing or damaged is refused.
 
     Raises:
-        RecordError: A file is damaged.
+        RecordError: A file is missing or damaged.
     """
     red, notes = answer_for(
         trained.health.rules, {each.rule: each.reason for each in project.params.evidence.acknowledged_alarms}
     )
-    blockers = [*_changed_since(project, trained, arms[0].policy_digest), *red]
-    found = _maybe(project, "contamination.json", Contamination, "fingerprint")
-    if found is None:
-        notes.append("Whether held-out work stands in the training data was not checked: no contamination.json.")
-    else:
-        bars, warned = judged(found, splits_of(project.params))
-        blockers, notes = [*blockers, *bars], [*notes, *warned]
-    planned = _maybe(project, "plan_power.json", PlannedPower, "pre_eval")
+    blockers = [*_changed_since(project, plan, trained, arms), *_other_alarms(project, trained), *red]
+    found = read_record(project.results("contamination.json"), Contamination, fix="./run dvc repro fingerprint")
+    splits = fingerprint_of(project).splits
+    if found.n_records != {name: split.n_records for name, split in splits.items()}:
+        text = "contamination.json is about other records than fingerprint.json"
+        blockers.append((text, text))
+    bars, warned = judged(found, splits_of(project.params))
+    blockers, notes = [*blockers, *bars], [*notes, *warned]
+    planned = read_record(project.results("plan_power.json"), PlannedPower, fix="./run dvc repro pre_eval")
     points = None
-    if planned is None:
-        notes.append("The smallest detectable effect was not planned before training: no plan_power.json.")
-    elif (planned.suite_digest, planned.policy_digest) != (arms[0].suite_digest, arms[0].policy_digest):
+    if (planned.suite_digest, planned.policy_digest) != (arms[0].suite_digest, arms[0].policy_digest):
         notes.append("The smallest detectable effect was planned for another suite or base, so it is not shown.")
     else:
         points = planned.smallest_detectable_points
@@ -66,23 +69,33 @@ def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: t
                 f"Before training, {reach} would have been found with power {planned.power:g}; the smallest that matters is "
                 f"{plan.smallest_effect_points:g} points."
             )
-    return ClaimInputs(blockers, notes, points, _random_arm(project))
+    arm, bars, warned = _random_arm(project, trained)
+    return ClaimInputs([*blockers, *bars], [*notes, *warned], points, arm)
 
 
-def _maybe(project: Project, name: str, kind: type[R], stage: str) -> R | None:
-    path = project.results(name)
-    return read_record(path, kind, fix=f"./run dvc repro {stage}") if path.exists() else None
+def _changed_since(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: Arms) -> list[tuple[str, str]]:
+    """Return why no claim may be made whatever the episodes say: what was trained is not what was measured or planned."""
+    written = sha256_bytes(read_bytes(project.results("claim_plan.json"), fix="./run dvc repro fingerprint"))
+    asked = plan_of(project.params.claim, heldout_suite(project), plan.cluster_name)
+    before, after, base_greedy, after_greedy = arms
+    checks = (
+        (written == trained.claim_plan_sha256, "the plan of the claim was changed after training"),
+        (plan == asked, "the plan of the claim is not what the settings ask for"),
+        (before.policy_digest == trained.base_digest, "the adapter was trained on another base than the one measured before"),
+        (after.policy_digest == trained.policy_digest, "the policy measured after is not the one that was trained"),
+        (base_greedy.policy_digest == before.policy_digest, "another policy played greedily before"),
+        (after_greedy.policy_digest == after.policy_digest, "another policy played greedily after"),
+    )
+    return [(text, text) for holds, text in checks if not holds]
 
 
-def _changed_since(project: Project, trained: TrainFacts, base_digest: str) -> list[tuple[str, str]]:
-    """Return why no claim may be made whatever the episodes say: the plan or the base changed after training began."""
-    plan = sha256_bytes(read_bytes(project.results("claim_plan.json"), fix="./run dvc repro fingerprint"))
-    found = []
-    if plan != trained.claim_plan_sha256:
-        found.append("the plan of the claim was changed after training")
-    if base_digest != trained.base_digest:
-        found.append("the adapter was trained on another base than the one measured before")
-    return [(text, text) for text in found]
+def _other_alarms(project: Project, trained: TrainFacts) -> list[tuple[str, str]]:
+    events = read_records(project.results("health.jsonl"), HealthEvent, fix="./run dvc repro train")
+    told = HealthSummary.of(events, trained.health.unmeasured) if events else None
+    if told == trained.health and all(event.step <= trained.steps for event in events):
+        return []
+    text = "health.jsonl does not tell the alarms that train.json sums up"
+    return [(text, text)]
 
 
 def opened_said(project: Project, claim: Claim) -> str | None:
@@ -94,10 +107,27 @@ def opened_said(project: Project, claim: Claim) -> str | None:
     return openings_said(opened, {claim.before_policy, claim.after_policy})
 
 
-def _random_arm(project: Project) -> tuple[Report, list[Episode]] | None:
-    facts = _maybe(project, f"{CONTROL}/control.json", ControlFacts, CONTROL)
-    if facts is None or not facts.asked:
-        return None
+def _random_arm(
+    project: Project, trained: TrainFacts
+) -> tuple[tuple[Report, list[Episode]] | None, list[tuple[str, str]], list[str]]:
+    """Return the arm that was paid by a coin, why it is no control of this training, and what weakens it."""
     fix = f"./run dvc repro {CONTROL}"
+    facts = read_record(project.results(f"{CONTROL}/control.json"), ControlFacts, fix=fix)
+    if not facts.asked:
+        return None, [], []
+    if facts.stopped is not None:
+        text = "the random-reward training ended before its last step"
+        return None, [(text, f"{text}: {facts.stopped}")], []
     report = read_record(project.results(f"{CONTROL}/post_eval.json"), Report, fix=fix)
-    return report, read_records(project.results(f"{CONTROL}/post_eval.jsonl"), Episode, fix=fix)
+    episodes = read_records(project.results(f"{CONTROL}/post_eval.jsonl"), Episode, fix=fix)
+    kind, bars = "the random-reward arm is not the control of this training", []
+    if (facts.seed, facts.steps, facts.base_digest) != (trained.seed, trained.steps, trained.base_digest):
+        bars.append((kind, f"{kind}: seed, steps or base of control.json are not those of train.json"))
+    if facts.policy_digest != report.policy_digest or report.policy_digest in (trained.base_digest, trained.policy_digest):
+        bars.append((kind, f"{kind}: it was played by another policy than the one paid at random"))
+    notes = []
+    if facts.chosen_step == 0:
+        notes.append("Validation chose step 0 of the random-reward training, which is the base itself: the arm shows nothing.")
+    if facts.health is None or facts.health.worst == "RED":
+        notes.append("An alarm of the random-reward training was RED.")
+    return (report, episodes), bars, notes

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 
 from assay.config.settings import Params
-from assay.console import progress, say
+from assay.console import complain, progress, say
+from assay.errors import TrainingStopped
 from assay.records import ControlFacts, HealthSummary
 from assay.stages.project import RESULTS, Project
 from assay.storage.json import write_json
@@ -30,6 +31,7 @@ def run(project: Project) -> None:
     if RANDOM_REWARD in project.params.claim.controls:
         _train_and_measure(project)
     else:
+        shutil.rmtree(project.root / FOLDER, ignore_errors=True)
         write_json(project.results("control/control.json"), ControlFacts(asked=False))
         say("control: none was asked for (claim.controls)")
 
@@ -64,26 +66,35 @@ def _train_and_measure(project: Project) -> None:
         start = start if processes.main else folder.start(None)
         policy, judged = open_policy(project, None), task_of(project)
         history = History()
+        own = ControlFacts(asked=True, base_digest=policy.digest, seed=params.seed, steps=params.train.steps)
+        shutil.rmtree(project.root / FOLDER, ignore_errors=True)
         with progress("control: steps", params.train.steps, done=0 if start is None else start.step) as advance:
-            trained = train(
-                policy, task_of(project, shaping=True), judged, items_of(project, "train"), validation_suite(project),
-                _never_stopping(params),
-                checkpoints=folder.checkpoints, start=start, history=history, watch=Watch(judged),
-                on_step=lambda step: advance(1, f"step {step}") if processes.main else None,
-                credit=lambda step, item, member: coin(params.seed, step, item, member),
-            )  # fmt: skip
-        if processes.main:
+            try:
+                trained = train(
+                    policy, task_of(project, shaping=True), judged, items_of(project, "train"), validation_suite(project),
+                    _never_stopping(params),
+                    checkpoints=folder.checkpoints, start=start, history=history, watch=Watch(judged),
+                    on_step=lambda step: advance(1, f"step {step}") if processes.main else None,
+                    credit=lambda step, item, member: coin(params.seed, step, item, member),
+                )  # fmt: skip
+            except TrainingStopped as error:
+                # Poisoned: the training proper is not to blame, so the pipeline goes on, to a claim that says so.
+                trained = None
+                if processes.main:
+                    why = f"{error.where}: expected {error.expected}, found {error.found}"
+                    write_json(project.results("control/control.json"), own.model_copy(update={"stopped": why}))
+                    complain(f"control: {why}")
+        if processes.main and trained is not None:
             adapter = folder.path / "adapter"
             save_adapter(adapter, trained)
             del policy
-            evaluate(
-                project, open_policy(project, adapter), "control/post_eval", reads=READS, stage="control", greedy=False
-            )
-            facts = ControlFacts(
-                asked=True, seed=params.seed, steps=params.train.steps, chosen_step=trained.chosen_step,
-                chain=str(history.train_log[-1]["chain"]), health=HealthSummary.of(history.health, trained.unmeasured),
-            )  # fmt: skip
-            write_json(project.results("control/control.json"), facts)
+            played = open_policy(project, adapter)
+            evaluate(project, played, "control/post_eval", reads=READS, stage="control", greedy=False)
+            facts = {
+                "policy_digest": played.digest, "chosen_step": trained.chosen_step,
+                "chain": str(history.train_log[-1]["chain"]), "health": HealthSummary.of(history.health, trained.unmeasured),
+            }  # fmt: skip
+            write_json(project.results("control/control.json"), own.model_copy(update=facts))
             say(f"control: {params.train.steps} steps for random rewards; validation chose step {trained.chosen_step}")
             shutil.rmtree(folder.path, ignore_errors=True)
     processes.leave()

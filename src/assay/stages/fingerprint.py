@@ -17,7 +17,7 @@ from assay.dataset.source import Source, load
 from assay.dataset.verified import require
 from assay.errors import DataError, RecordError
 from assay.evaluation.suite import choose
-from assay.evidence.plan import ClaimPlan
+from assay.evidence.plan import plan_of
 from assay.stages.inputs import blocklist_of, cache_folder, splits_of, task_with
 from assay.stages.project import RESULTS, Project
 from assay.storage.files import sha256_bytes
@@ -52,12 +52,7 @@ def run(project: Project) -> None:
     chosen = params.evaluation
     items = [member.item for member in audited.kept["heldout"]]
     suite = choose(items, chosen.items, split="heldout", draws=chosen.draws, seed=chosen.seed)
-    plan = ClaimPlan(
-        primary=params.claim.primary, direction="higher", smallest_effect_points=params.claim.smallest_effect_points,
-        draws=chosen.draws, suite_digest=suite.digest, checkpoint_rule=params.claim.checkpoint_rule,
-        alpha=params.claim.alpha, cluster_name=task.cluster_name, secondary=("mean_reward",),
-        guardrails={"parsed_rate": params.claim.parsed_rate_margin}, controls=tuple(params.claim.controls),
-    )  # fmt: skip
+    plan = plan_of(params.claim, suite, task.cluster_name)
     shared = contamination(audited.kept)
     write_json(project.results("fingerprint.json"), found)
     write_json(project.results("audit.json"), audited.report)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from assay.dataset.audit import Audit
-from assay.dataset.contamination import Contamination
+from assay.dataset.contamination import BLOCKING, SAID, Contamination
 from assay.evaluation.report import Report
 from assay.evidence.claim import Claim
 from assay.evidence.landing import VERIFY, landing_page
@@ -45,7 +45,7 @@ CHECKS = (
     "whether the base that was trained is the base that was measured;",
     "whether every red alarm of the training was answered for;",
 )
-SPLITS_CHECKED = "whether splits share what they must not: equal prompts, scenarios, worlds or generator seeds;"
+OPENINGS = "not checked here: how often the held-out suite was opened; observed/heldout_openings.json has every policy."
 SPLITS_UNCHECKED = "not checked: whether splits share what they must not, for contamination.json is missing."
 
 
@@ -79,14 +79,14 @@ def write_pages(project: Project, task: Task, material: Material) -> None:
     audit = read_record(project.results("audit.json"), Audit, fix="./run dvc repro fingerprint")
     path = project.results("contamination.json")
     shared = read_record(path, Contamination, fix="./run dvc repro fingerprint") if path.exists() else None
-    splits = SPLITS_UNCHECKED if shared is None else SPLITS_CHECKED
     page = report_html(
         claim, title=f"assay: task {task.name}, before and after GRPO",
         digests={
             "claim_plan.json (sha256 of the file, when training began)": material.trained.claim_plan_sha256,
             "dataset (digest of its records, in any order)": fingerprint.dataset_sha256,
         },
-        run=_what_was_run(project, material), checked=(*CHECKS, splits), findings=material.findings, arms=(before[1], after[1]),
+        run=_what_was_run(project, material), checked=(*CHECKS, _splits_said(shared), OPENINGS),
+        findings=material.findings, arms=(before[1], after[1]),
         compared=material.compared, tables=material.tables, baselines=material.baselines, trained=material.trained,
         training_figures=material.training_figures, pairs=many, **given,
         data={
@@ -100,6 +100,16 @@ def write_pages(project: Project, task: Task, material: Material) -> None:
     write_text(project.results("report.html"), page)
     write_text(project.results("sample_trajectories.md"), sample_trajectories(few, **given))
     write_text(project.root / README, landing_page(claim, key, limits(task)))
+
+
+def _splits_said(found: Contamination | None) -> str:
+    """Return what splits were compared for; a check that had nothing to read is named as such."""
+    if found is None:
+        return SPLITS_UNCHECKED
+    read = [SAID[kind] for kind in BLOCKING if found.compared.get(kind)]
+    idle = [SAID[kind] for kind in BLOCKING if not found.compared.get(kind)]
+    said = f"whether splits share {', '.join(read) or 'anything'}"
+    return f"{said}; the records hold nothing to compare for: {', '.join(idle)}." if idle else f"{said}."
 
 
 def limits(task: Task) -> tuple[str, ...]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -15,7 +14,7 @@ from assay.evaluation.cuts import cuts_said
 from assay.evaluation.replay import discrepancies
 from assay.evaluation.report import Baselines, Report
 from assay.evidence.cautions import cut_off_said, no_gold_said, no_spread_said, untrained_said
-from assay.evidence.claim import Claim, compare
+from assay.evidence.claim import Claim, compare, differences_of
 from assay.evidence.differences import deltas
 from assay.evidence.figures import column, render
 from assay.evidence.gallery import Drawn, of_comparison, of_training
@@ -31,15 +30,16 @@ from assay.evidence.tables import (
     strata_frame,
 )
 from assay.evidence.validity import validity_frame
-from assay.records import TRAINING_LOG_COLUMNS, Episode, HealthEvent, TrainFacts
+from assay.records import TRAINING_LOG_COLUMNS, Episode, HealthEvent, Interval, TrainFacts
 from assay.seeds import derive_seed, rng
 from assay.stages.claim_inputs import READS as BESIDE
 from assay.stages.claim_inputs import claim_inputs, opened_said
 from assay.stages.inputs import heldout_suite, task_of
+from assay.stages.log_tables import log_table
 from assay.stages.project import RESULTS, Project
 from assay.stages.reader_pages import EPISODES, README, SOURCES, Material, write_pages
 from assay.stages.refused import refuse
-from assay.storage.files import read_text, write_bytes, write_text
+from assay.storage.files import write_bytes, write_text
 from assay.storage.json import read_record, read_records, write_json
 from assay.tasks.protocol import Task
 
@@ -72,6 +72,13 @@ def run(project: Project) -> None:
     except (DataError, EvidenceError, RecordError, TaskError) as error:
         refuse(project, error, WRITES)
         raise
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # A file that is well-formed and yet makes no sense: what is known of it is only where it broke.
+        found = f"{type(error).__name__}: {error}"[:200]
+        fix = "restore evidence/results (git checkout, or ./run dvc repro -f), or report a fault of assay"
+        unusable = EvidenceError("files that can be evaluated", found=found, where=RESULTS, fix=fix)
+        refuse(project, unusable, WRITES)
+        raise unusable from error
 
 
 def _render(project: Project) -> None:
@@ -79,9 +86,16 @@ def _render(project: Project) -> None:
     base_greedy, post_greedy = _arm(project, "pre_eval_greedy"), _arm(project, "post_eval_greedy")
     plan = read_record(project.results("claim_plan.json"), ClaimPlan, fix="./run dvc repro fingerprint")
     trained = read_record(project.results("train.json"), TrainFacts, fix="./run dvc repro train")
-    beside = claim_inputs(project, plan, trained, (before[0], after[0]))
+    beside = claim_inputs(project, plan, trained, (before[0], after[0], base_greedy[0], post_greedy[0]))
     blockers: list[str | tuple[str, str]] = [*beside.blockers]
-    log = _table(project, "training_log.csv", *TRAINING_LOG_COLUMNS)
+    log = log_table(project, "training_log.csv", *TRAINING_LOG_COLUMNS)
+    if list(log["step"]) != list(range(1, trained.steps + 1)):
+        text = "training_log.csv does not hold every step of the training"
+        blockers.append((text, text))
+    checkpoints = log_table(project, "checkpoint_evals.csv", "step", "episodes", "mean_reward", "success_rate")
+    if trained.chosen_step not in set(checkpoints["step"]):
+        text = "the chosen step was never validated"
+        blockers.append((text, text))
     task, suite, single = task_of(project), heldout_suite(project), heldout_suite(project, draws=1)
     for name, chosen, (report, episodes) in (
         ("pre_eval", suite, before), ("post_eval", suite, after),
@@ -101,14 +115,12 @@ def _render(project: Project) -> None:
         ],
     )  # fmt: skip
     findings = [each if isinstance(each, str) else each[1] for each in blockers]
-    greedy = (base_greedy[0], post_greedy[0], base_greedy[1], post_greedy[1])
-    metrics = before_after_metrics(
-        before[0], after[0], before[1], after[1], rng=rng("metrics", plan.suite_digest), greedy=greedy
-    )
     baselines = read_record(project.results("baselines.json"), Baselines, fix="./run dvc repro pre_eval").reports
-    gaps = deltas(before[1], after[1], list(before[0].measures), derive_seed("gaps", plan.suite_digest))
-    components = _table(project, "reward_components.csv", "step", "n", "mean_cumulative")
-    checkpoints = _table(project, "checkpoint_evals.csv", "step", "episodes", "mean_reward", "success_rate")
+    gaps = _gaps(before, after, plan, differences_of(claim))
+    metrics = before_after_metrics(
+        before[0], after[0], gaps, (base_greedy[0], post_greedy[0], _gaps(base_greedy, post_greedy, plan, {}))
+    )
+    components = log_table(project, "reward_components.csv", "step", "n", "mean_cumulative")
     alarms_of_training = read_records(project.results("health.jsonl"), HealthEvent, fix="./run dvc repro train")
     training = of_training(
         log, components, checkpoints, alarms_of_training, steps=trained.steps, unmeasured=trained.health.unmeasured,
@@ -148,6 +160,14 @@ def tell(claim: Claim, *further: str | None) -> None:
     for warning in (*claim.warnings, *(said for said in further if said is not None)):
         say(f"warning: {warning}")
     say(f"report: {RESULTS}/report.html")
+
+
+def _gaps(
+    before: tuple[Report, list[Episode]], after: tuple[Report, list[Episode]], plan: ClaimPlan, known: Mapping[str, Interval]
+) -> dict[str, Interval]:
+    """Return the paired difference of every measure; those that are known already are what they are."""
+    names = [name for name in before[0].measures if name in after[0].measures and name not in known]
+    return deltas(before[1], after[1], names, derive_seed("gaps", plan.suite_digest)) | dict(known)
 
 
 def _drawn(project: Project, gallery: Sequence[Drawn]) -> list[Shown]:
@@ -192,6 +212,8 @@ def _flat(claim: Claim, task: Task, before: Report, after: Report, baselines: di
     """Return the few numbers that `dvc metrics` and `dvc exp show` put side by side; names are unique across files."""
     floor, ceiling = (baselines[name].measures["mean_reward"].value for name in (task.floor, task.ceiling))
     numbers: dict[str, Any] = {"verdict": claim.verdict, "p": claim.p}
+    if claim.verdict == "NOT EVALUABLE":
+        return numbers | {"p": None}
     for name in ("success_rate", "mean_reward", "parsed_rate"):
         numbers |= {f"pre_{name}": before.measures[name].value, f"post_{name}": after.measures[name].value}
     if claim.difference is not None:
@@ -204,13 +226,3 @@ def _arm(project: Project, name: str) -> tuple[Report, list[Episode]]:
     fix = f"./run dvc repro {name.removesuffix('_greedy')}"
     report = read_record(project.results(f"{name}.json"), Report, fix=fix)
     return report, read_records(project.results(f"{name}.jsonl"), Episode, fix=fix)
-
-
-def _table(project: Project, name: str, *needed: str) -> pd.DataFrame:
-    text = read_text(project.results(name), fix="./run dvc repro train")
-    frame = pd.read_csv(io.StringIO(text)) if text.strip() else pd.DataFrame()
-    missing = [column for column in needed if column not in frame.columns]
-    if missing or frame.empty:
-        found = f"no {', '.join(missing)}" if missing else "no rows"
-        raise RecordError(f"columns {', '.join(needed)} and rows", found=found, where=name, fix="./run dvc repro train")
-    return frame

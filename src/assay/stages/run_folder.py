@@ -42,7 +42,7 @@ class RunFolder:
 
     def __init__(self, folder: Path, key: RunKey, keep: int, *, main: bool) -> None:
         self.path, self.key, self._main = folder, key, main
-        self.checkpoints = Checkpoints(folder, key.digest, keep)
+        self.checkpoints = Checkpoints(folder, key.digest, keep, main=main)
         self.events = folder / EVENTS
         self._log: AppendLog | None = None
 

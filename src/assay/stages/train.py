@@ -14,6 +14,7 @@ from assay.evaluation.cuts import cuts_in_words
 from assay.evaluation.planning import PlannedPower, planned_said
 from assay.evaluation.suite import Suite
 from assay.evaluation.timing import timing_summary
+from assay.policy.model import adapted_digest
 from assay.provenance import environment, git_state, hardware, now, packages
 from assay.records import HealthSummary, TrainFacts
 from assay.stages.inputs import fingerprint_of, items_of, task_of, validation_suite
@@ -137,7 +138,8 @@ def _publish(
     write_json(project.observed("training_clock.json"), timing_summary(history.observed))
     facts = TrainFacts(
         seed=params.seed, steps=steps, chosen_step=trained.chosen_step, claim_plan_sha256=claim_digest,
-        base_digest=base_digest, validation_suite=validation.digest, chain=str(history.train_log[-1]["chain"]),
+        base_digest=base_digest, policy_digest=adapted_digest(base_digest, project.root / ADAPTER),
+        validation_suite=validation.digest, chain=str(history.train_log[-1]["chain"]),
         alarms=watch.facts(), health=HealthSummary.of(history.health, trained.unmeasured),
     )  # fmt: skip
     write_json(project.results("train.json"), facts)

@@ -52,7 +52,7 @@ def run(root: Path, names: Sequence[str], *, one_sided: bool, out: Path | None) 
     found = compare_runs(runs, one_sided=one_sided, notes=[*notes, *unknown])
     tell(found)
     if out is not None:
-        write(out, found, runs[0].claim.plan.smallest_effect_points)
+        write(out, found, runs[0].claim.plan.smallest_effect_points, runs[0].claim.plan.primary)
         say(f"wrote compare.json, compare.csv, compare.md and figures to {out}")
 
 
@@ -132,14 +132,14 @@ def _table(frame: pd.DataFrame) -> None:
     say_table(list(frame.columns), [[str(cell) for cell in row] for row in frame.itertuples(index=False)])
 
 
-def write(out: Path, found: RecipeComparison, smallest_effect_points: float) -> None:
+def write(out: Path, found: RecipeComparison, smallest_effect_points: float, primary: str) -> None:
     """Write the comparison as record, table, text and figures; equal runs give equal bytes."""
     write_json(out / "compare.json", found)
     write_csv(out / "compare.csv", csv_rows(found), CSV_COLUMNS)
     write_text(out / "compare.md", comparison_markdown(found))
     figures = {
-        "seeds_forest": seeds_forest(found.recipes, smallest_effect_points),
-        "performance_profile": performance_profile(found.recipes),
+        "seeds_forest": seeds_forest(found.recipes, smallest_effect_points, primary),
+        "performance_profile": performance_profile(found.recipes, primary),
     }
     for name, figure in figures.items():
         for kind, content in render(figure).items():

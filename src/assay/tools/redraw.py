@@ -102,6 +102,7 @@ def figures(snapshot: Snapshot) -> dict[str, tuple[bytes, str]]:
         log, components, checkpoints, snapshot.alarms, steps=snapshot.steps or snapshot.step or 1,
         unmeasured=[rule for rule in HEALTH_RULES if done is not None and rule in done.health.unmeasured],
         chosen_step=None if done is None else done.chosen_step,
+        reached=snapshot.step or 0 if done is None else None,
     )  # fmt: skip
     return {each.name: (svg_of(each.figure), each.caption) for each in gallery}
 

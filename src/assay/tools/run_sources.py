@@ -54,7 +54,7 @@ def read_run(root: Path, name: str, scratch: Path) -> Run:
         AssayError: There is no such run, a file of it is missing or damaged, or they are not of one run.
     """
     folder = root if name == WORKSPACE else Path(name)
-    if os.path.lexists(folder):
+    if name and os.path.lexists(folder):  # an empty name is not the folder one stands in
         return _read(*_places(folder), name)
     take_out(root, _commit(root, name), scratch, name)
     try:

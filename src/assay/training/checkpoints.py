@@ -44,16 +44,18 @@ class Checkpoints:
         folder: Of the run.
         run: The run's key; a checkpoint of another run is never gone on from.
         keep: Newest checkpoints that stay, damaged ones not counted. The newest healthy one stays beside them.
+        main: Whether this process is the one that writes.
     """
 
-    def __init__(self, folder: Path, run: str, keep: int) -> None:
+    def __init__(self, folder: Path, run: str, keep: int, *, main: bool = True) -> None:
         self.folder, self._run, self._keep = folder, run, keep
         self._validations: dict[str, str] = {}
         self.damaged: list[str] = []
-        for left in folder.glob(".step-*"):  # a save that was killed; nobody else holds this folder
-            shutil.rmtree(left, ignore_errors=True)
-        for left in folder.glob("validations/.step-*"):
-            remove(left)
+        if main:  # which alone holds this folder: what it finds is of a save that was killed
+            for left in folder.glob(".step-*"):
+                shutil.rmtree(left, ignore_errors=True)
+            for left in folder.glob("validations/.step-*"):
+                remove(left)
 
     def keep_validation(self, step: int, content: bytes) -> None:
         """Keep the episodes of a validation; checkpoints from now on name them."""

@@ -9,6 +9,7 @@ import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
 from assay.evaluation.report import is_rate
 from assay.evidence.claim import Claim
+from assay.evidence.control import control_said
 from assay.evidence.page.elements import html_table, paragraph, rows_table
 from assay.evidence.page.top import points
 from assay.evidence.wording import MISSING, counted, difference_text, interval_text, p_number, p_text, percent
@@ -82,7 +83,7 @@ def checks(claim: Claim) -> str:
         rows.append(("base against base", "control", MISSING, "not run"))
     else:
         gap = difference_text(claim.control.difference, rate=True) if claim.control.passed is not None else "not run"
-        rows.append(("base against base", claim.control.kind, gap, f"{claim.control.verdict}: {claim.control.reason}"))
+        rows.append(("base against base", claim.control.kind, gap, control_said(claim.control)))
     rows += _random_rewards(claim)
     for guard in claim.guardrails:
         gap = difference_text(guard.difference, rate=is_rate(guard.measure))
