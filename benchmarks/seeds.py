@@ -4,8 +4,8 @@
 
 Each run happens in a copy of this project, through the same stages and the same `dvc repro`; base and measurement before
 are shared by all training seeds of a task, because none of their settings differ. `assay compare` closes the table with
-what the seeds show together; with five of them only the one-sided question can be asked. Writes seeds_<task>.json and .md
-into benchmarks/results/.
+what the seeds show together; with five of them only the one-sided question can be asked. `--bases` with none after it
+keeps the bases of the last table. Writes seeds_<task>.json and .md into benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -145,6 +145,9 @@ def main() -> None:
         recipe = together(kept, chosen.training) if chosen.training else None
         bases = list(pool.map(partial(build, chosen.task, measured), chosen.bases))
     out = ROOT / "benchmarks/results"
+    known = out / f"seeds_{chosen.task}.json"
+    if not chosen.bases and known.is_file():
+        bases = json.loads(known.read_text(encoding="utf-8"))["base_seeds"]
     record = {"task": chosen.task, "training_seeds": trained, "base_seeds": bases, "recipe": recipe}
     (out / f"seeds_{chosen.task}.json").write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     (out / f"seeds_{chosen.task}.md").write_text(table(trained, bases, recipe), encoding="utf-8")

@@ -14,7 +14,7 @@ from assay.config.settings import TinyArchitecture
 from assay.evidence.claim import Claim
 from assay.policy import tiny
 from assay.seeds import derive_seed
-from assay.stages import base, fingerprint, package, post_eval, pre_eval, render_evidence, train
+from assay.stages import base, control, fingerprint, package, post_eval, pre_eval, render_evidence, train
 from assay.stages.project import Project
 from assay.storage.json import read_record
 from tests import own_data
@@ -38,6 +38,7 @@ def small(root: Path) -> Project:
     values["base"] |= {"model": str(pretrained(root / "mine")), "dtype": "float32"}
     values["evaluation"] |= {"items": 4, "draws": 2}
     values["validation"] |= {"items": 3, "draws": 2, "interval": 1}
+    values["evidence"] = {"acknowledged_alarms": [{"rule": "parsed", "reason": "the base never learned to write"}]}
     values["health"] |= {"preflight": False}  # an untrained base that is cut off everywhere: the doctor would refuse it
     values["train"] |= {"steps": 2, "items_per_step": 2, "group_size": 2, "micro_batch_size": 4, "kl_probe_episodes": 2}
     return Project(root, parse_params(values))
@@ -49,12 +50,13 @@ def test_an_untrained_base_goes_through_every_stage_and_is_no_evidence(tmp_path:
     project = small(tmp_path)
     for name in ("params.yaml", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
-    for stage in (fingerprint, base, pre_eval, train, post_eval, render_evidence, package):
+    for stage in (fingerprint, base, pre_eval, train, control, post_eval, render_evidence, package):
         stage.run(project)
     claim = read_record(project.results("claim.json"), Claim, fix="")
-    assert claim.verdict == "NO EVIDENCE"
+    assert claim.verdict == "NO EVIDENCE", claim.reason
     assert claim.before_policy != claim.after_policy
     assert any("cut off" in warning for warning in claim.warnings)
+    assert any("never learned to write" in warning for warning in claim.warnings)
     pinned = json.loads(project.results("base.json").read_text())
     assert (pinned["kind"], len(pinned["digest"])) == ("pretrained", 64)
     assert (tmp_path / "dist/assay-package.tar").stat().st_size > 0

@@ -89,7 +89,7 @@ def project(prepared: Project) -> Project:
 
 @pytest.fixture(scope="module")
 def policy(prepared: Project) -> Policy:
-    return open_policy(prepared, adapter=False)
+    return open_policy(prepared, None)
 
 
 @pytest.fixture

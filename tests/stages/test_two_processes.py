@@ -155,7 +155,7 @@ def test_one_command_starts_two_processes_and_a_killed_parent_ends_them_all_with
     assert "Traceback" not in err and "torch" not in err, err
     assert err.count("train: steps ...") == err.count("SIGTERM: the step at work will be finished and saved first") == 1
     assert re.search(rf"after step {calls.saved}( of {STEPS})?, which is saved", err), err
-    assert out == ""
+    assert out.startswith("plan: ") and out.count("\n") == 1  # said by one of them
 
 
 def test_what_all_processes_know_is_said_once(calls: Calls) -> None:
