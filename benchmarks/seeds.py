@@ -55,18 +55,23 @@ def train(task: str, measured: Path, kept: Path, seed: int) -> dict[str, Any]:
             target = kept / f"seed-{seed}" / name
             target.parent.mkdir(parents=True, exist_ok=True)
             (shutil.copytree if (project / name).is_dir() else shutil.copy)(project / name, target)
-        claim, greedy = result(project, "claim.json"), result(project, "post_eval_greedy.json")
-        before_greedy, after = result(project, "pre_eval_greedy.json"), result(project, "post_eval.json")
-        reward, score = after["measures"]["mean_reward"]["value"], result(project, "metrics.json")["normalised_score"]
-        return {
-            "training_seed": seed,
-            "chosen_step": result(project, "train.json")["chosen_step"],
-            "verdict": claim["verdict"],
-            "before": claim["before"], "after": claim["after"], "difference": claim["difference"], "p": claim["p"],
-            "greedy_before": before_greedy["measures"]["success_rate"], "greedy_after": greedy["measures"]["success_rate"],
-            "mean_reward_after": reward, "normalised_score": score,
-            "parsed_rate_after": after["measures"]["parsed_rate"]["value"], "random_reward": claim["random_reward"],
-        }  # fmt: skip
+        return row(kept / f"seed-{seed}", seed)
+
+
+def row(project: Path, seed: int) -> dict[str, Any]:
+    """Return the line of the table that a finished run gives."""
+    claim, greedy = result(project, "claim.json"), result(project, "post_eval_greedy.json")
+    before_greedy, after = result(project, "pre_eval_greedy.json"), result(project, "post_eval.json")
+    reward, score = after["measures"]["mean_reward"]["value"], result(project, "metrics.json")["normalised_score"]
+    return {
+        "training_seed": seed,
+        "chosen_step": result(project, "train.json")["chosen_step"],
+        "verdict": claim["verdict"],
+        "before": claim["before"], "after": claim["after"], "difference": claim["difference"], "p": claim["p"],
+        "greedy_before": before_greedy["measures"]["success_rate"], "greedy_after": greedy["measures"]["success_rate"],
+        "mean_reward_after": reward, "normalised_score": score,
+        "parsed_rate_after": after["measures"]["parsed_rate"]["value"], "random_reward": claim["random_reward"],
+    }  # fmt: skip
 
 
 def build(task: str, source: Path, seed: int) -> dict[str, Any]:

@@ -97,10 +97,9 @@ def render(figure: Figure) -> dict[str, bytes]:
                 figure.draw_without_rendering()  # type: ignore[no-untyped-call,unused-ignore]
             figure.set_layout_engine("none")
             _snap(figure)
-        FigureCanvasAgg(figure)
-        figure.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
-        FigureCanvasSVG(figure)
-        figure.savefig(svg, format="svg", dpi=DPI, metadata={"Date": None, "Creator": None})
+        # Figure.savefig would draw each once more, only to let a layout settle.
+        FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})  # type: ignore[no-untyped-call,unused-ignore]
+        FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call,unused-ignore]
     return {"png": png.getvalue(), "svg": _smaller(svg.getvalue())}
 
 
