@@ -97,7 +97,8 @@ def render(figure: Figure) -> dict[str, bytes]:
                 figure.draw_without_rendering()  # type: ignore[no-untyped-call,unused-ignore]
             figure.set_layout_engine("none")
             _snap(figure)
-        # Figure.savefig would draw each once more, only to let a layout settle.
+        # Figure.savefig would draw each once more, only to let a layout settle. An SVG leaves the figure at 72 dpi.
+        figure.set_dpi(DPI)
         FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})  # type: ignore[no-untyped-call,unused-ignore]
         FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call,unused-ignore]
     return {"png": png.getvalue(), "svg": _smaller(svg.getvalue())}
