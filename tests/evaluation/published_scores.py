@@ -1,7 +1,7 @@
 """Scores of single runs that somebody published together with what rliable makes of them.
 
 DIAMOND on Atari 100k, five training seeds a game: results/data/DIAMOND.json of github.com/eloialonso/diamond at commit
-a1311e9 (MIT licence), the runs behind Table 1 of Alonso et al. (2024), Diffusion for World Modeling, arXiv 2405.12399.
+a1311e9 (MIT licence), the runs of Alonso et al. (2024), Diffusion for World Modeling, arXiv 2405.12399.
 Scores of a random player and of a human are the usual ones of the benchmark (Wang et al. 2016, Dueling Network
 Architectures, table 2; also in github.com/eloialonso/iris, results/data). Each row: game, random, human, five runs.
 """
