@@ -5,12 +5,14 @@
 Each run happens in a copy of this project, through the same stages and the same `dvc repro`; base and measurement before
 are shared by all training seeds of a task, because none of their settings differ. `assay compare` closes the table with
 what the seeds show together; with five of them only the one-sided question can be asked. `--bases` with none after it
-keeps the bases of the last table. Writes seeds_<task>.json and .md into benchmarks/results/.
+keeps the bases of the last table. What a seed showed is kept in .scratch/seeds/, so a call that was stopped is gone on with
+as long as neither code nor settings changed. Writes seeds_<task>.json and .md into benchmarks/results/.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import re
 import shutil
@@ -22,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-LEFT_BEHIND = shutil.ignore_patterns(".venv", ".git", "*cache__", ".*_cache", ".hypothesis", "tmp", "dvc_plots")
+LEFT_BEHIND = shutil.ignore_patterns(".venv", ".git", "*cache__", ".*_cache", ".hypothesis", ".scratch", "tmp", "dvc_plots")
 
 
 def run(project: Path, *command: str) -> None:
@@ -47,6 +49,8 @@ def result(project: Path, name: str) -> Any:
 
 def train(task: str, measured: Path, kept: Path, seed: int) -> dict[str, Any]:
     """Return what one training seed showed on the held-out suite; keep what a comparison of seeds reads."""
+    if (kept / f"seed-{seed}/dvc.lock").is_file():  # written last
+        return row(kept / f"seed-{seed}", seed)
     with tempfile.TemporaryDirectory(prefix="assay-seed-") as folder:
         project = copied(Path(folder), measured)
         run(project, "assay", "config", "use", f"task={task}", f"seed={seed}")
@@ -62,11 +66,11 @@ def row(project: Path, seed: int) -> dict[str, Any]:
     """Return the line of the table that a finished run gives."""
     claim, greedy = result(project, "claim.json"), result(project, "post_eval_greedy.json")
     before_greedy, after = result(project, "pre_eval_greedy.json"), result(project, "post_eval.json")
-    reward, score = after["measures"]["mean_reward"]["value"], result(project, "metrics.json")["normalised_score"]
+    reward, score = after["measures"]["mean_reward"]["value"], result(project, "metrics.json").get("normalised_score")
     return {
         "training_seed": seed,
         "chosen_step": result(project, "train.json")["chosen_step"],
-        "verdict": claim["verdict"],
+        "verdict": claim["verdict"], "reason": claim["reason"],
         "before": claim["before"], "after": claim["after"], "difference": claim["difference"], "p": claim["p"],
         "greedy_before": before_greedy["measures"]["success_rate"], "greedy_after": greedy["measures"]["success_rate"],
         "mean_reward_after": reward, "normalised_score": score,
@@ -91,9 +95,15 @@ def build(task: str, source: Path, seed: int) -> dict[str, Any]:
         return {"base_seed": seed, "passed": True} | result(project, "base.json")
 
 
-def points(interval: dict[str, Any]) -> str:
-    """Return an interval in per cent."""
+def points(interval: dict[str, Any] | None) -> str:
+    """Return an interval in per cent; a run that is not evaluable has none."""
+    if interval is None or interval["value"] is None:
+        return "missing"
     return f"{100 * interval['value']:.1f} ({100 * interval['low']:.1f} to {100 * interval['high']:.1f})"
+
+
+def _said(number: float | None, form: str) -> str:
+    return "missing" if number is None else format(number, form)
 
 
 def together(kept: Path, seeds: list[int]) -> dict[str, Any]:
@@ -116,17 +126,15 @@ def table(trained: list[dict[str, Any]], bases: list[dict[str, Any]], recipe: di
         greedy = f"{100 * row['greedy_before']['value']:.1f} → {100 * row['greedy_after']['value']:.1f}"
         lines.append(
             f"| {row['training_seed']} | {row['chosen_step']} | {points(row['before'])} | {points(row['after'])} | "
-            f"{points(row['difference'])} | {row['p']:.2g} | {greedy} | {row['normalised_score']:.3f} | {row['verdict']} | "
-            f"{paid} |"
+            f"{points(row['difference'])} | {_said(row['p'], '.2g')} | {greedy} | {_said(row['normalised_score'], '.3f')} | "
+            f"{row['verdict']}{': ' + row['reason'] if row['verdict'] == 'NOT EVALUABLE' else ''} | {paid} |"
         )
     if recipe is not None:
         lines += ["", f"All training seeds together: **{recipe['verdict']}.** {recipe['sentence']}"]
     lines += ["", "| base seed | passed | reads off | parses | success |", "|---|---|---|---|---|"]
     for row in bases:
         if row["passed"]:
-            numbers = " | ".join(
-                f"{100 * row[name]:.1f} %" for name in ("copy_accuracy", "parsed_rate", "success_rate")
-            )
+            numbers = " | ".join(f"{100 * row[name]:.1f} %" for name in ("copy_accuracy", "parsed_rate", "success_rate"))
             lines.append(f"| {row['base_seed']} | yes | {numbers} |")
         else:
             lines.append(f"| {row['base_seed']} | no: {row['reason']} | | | |")
@@ -145,7 +153,8 @@ def main() -> None:
         measured = copied(Path(folder), ROOT)
         run(measured, "assay", "config", "use", f"task={chosen.task}")
         run(measured, "dvc", "repro", "-q", "pre_eval")
-        kept = Path(folder) / "kept"
+        known = hashlib.sha256((measured / "dvc.lock").read_bytes()).hexdigest()[:16]
+        kept = ROOT / f".scratch/seeds/{chosen.task}-{known}"
         trained = list(pool.map(partial(train, chosen.task, measured, kept), chosen.training))
         recipe = together(kept, chosen.training) if chosen.training else None
         bases = list(pool.map(partial(build, chosen.task, measured), chosen.bases))

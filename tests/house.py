@@ -8,6 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
+SOURCE = "src/assay"
 STAGES = ("fingerprint", "base", "pre_eval", "train", "control", "post_eval", "render_evidence", "package")
 
 
@@ -50,7 +51,12 @@ def code_of(stage: str) -> set[Path]:
 
 
 def code_deps(stage: str) -> list[str]:
-    """Return a stage's code as the shortest list for dvc.yaml: a folder where it runs every file of it."""
+    """Return a stage's code as the shortest list for dvc.yaml: a folder where it runs every file of it.
+
+    A stage that reads the source as data, whole, names the whole of it.
+    """
+    if SOURCE in reads_and_writes(stage)[0]:
+        return [SOURCE]
     code = code_of(stage)
     names: set[str] = set()
     for path in code:

@@ -12,23 +12,25 @@ from typing import Annotated, Any
 import typer
 
 from assay.console import complain, say
-from assay.errors import AssayError, EnvironmentFailure, Interrupted, TrainingStopped
+from assay.errors import AssayError, ConfigError, EnvironmentFailure, Interrupted, TrainingStopped
 from assay.parent import end_with_parent
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 config_app = typer.Typer(no_args_is_help=True, help="Choose and check presets.")
 app.add_typer(config_app, name="config")
 
-STAGES = ("fingerprint", "base", "pre_eval", "train", "control", "post_eval", "render_evidence", "package")
 
-
-def _run_stage(name: str, **options: Any) -> None:
+def _run_stage(name: str, root: Path | None = None, **options: Any) -> None:
     from assay.composition import check_unless_experiment
     from assay.stages.project import Project
 
     end_with_parent()
-    root = Path.cwd()
-    check_unless_experiment(root)
+    if root is None:
+        root = Path.cwd()
+        check_unless_experiment(root)
+    elif not (root / "params.yaml").is_file():
+        fix = "name the folder of a project that was run"
+        raise ConfigError("the folder of a finished run", found="no params.yaml in it", where=f"--run {root}", fix=fix)
     project = Project.open(root)
     if name in ("train", "control"):
         _become_several(name, project.params, **options)
@@ -90,9 +92,39 @@ def render_evidence() -> None:
 
 
 @app.command()
-def package() -> None:
-    """Write one archive with checksums."""
-    _run_stage("package")
+def package(
+    folder: Annotated[
+        Path | None, typer.Option("--run", metavar="DIR", help="Folder of another finished run; its package goes to DIR/dist.")
+    ] = None,
+) -> None:
+    """Write one archive that anyone can verify, after a search for secrets."""
+    _run_stage("package", folder)
+
+
+@app.command()
+def verify(
+    package: Annotated[Path, typer.Argument(metavar="PACKAGE", help="A .tar, a .tar.gz or an unpacked folder.")],
+    sha256: Annotated[str | None, typer.Option(metavar="HEX", help="Of the tar, as it was published.")] = None,
+    other_code: Annotated[
+        bool, typer.Option("--other-code", help="Accept that another version made it; agreement to 9 digits will do.")
+    ] = False,
+    regenerate: Annotated[int | None, typer.Option(min=1, metavar="N", help="V4: play N batches of each file again.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="WORD", help="What they are drawn by; a word of your own.")] = None,
+    retrain: Annotated[bool, typer.Option("--retrain", help="V5: do the training again.")] = False,
+    base: Annotated[Path | None, typer.Option(metavar="DIR", help="A pretrained base, which is in no package.")] = None,
+    allow: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Leave this out of an unpacked folder.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all checks there, as JSON.")] = None,
+    signature: Annotated[Path | None, typer.Option(metavar="FILE", help="Of assay sign; needs --public-key.")] = None,
+    public_key: Annotated[Path | None, typer.Option(metavar="PUB.pem", help="Whose the signature has to be.")] = None,
+) -> None:
+    """Check a package from itself alone: files, every number, every grade, consistency; exit code 0 if nothing failed."""
+    from assay.tools import verify as tool
+
+    asked = tool.Asked(
+        sha256=sha256, other_code=other_code, regenerate=regenerate, key=key, retrain=retrain, base=base, allow=allow or (),
+        signature=signature, public_key=public_key,
+    )  # fmt: skip
+    raise typer.Exit(tool.run(package, asked, out))
 
 
 @app.command()
@@ -153,6 +185,54 @@ def serve(
 
 
 @app.command()
+def merge(
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="In .scratch/merged if not given.")] = None,
+    run: Annotated[Path | None, typer.Option(metavar="DIR", help="Another project's folder, or an unpacked package.")] = None,
+) -> None:
+    """Write base and adapter as one plain model, if it says what they say: logits and greedy tokens within package.parity."""
+    from assay.tools import merge as tool
+
+    tool.run(Path.cwd(), out=out, run=run)
+
+
+@app.command()
+def push(
+    repo_id: Annotated[str, typer.Argument(metavar="REPO_ID", help="owner/name of a model repository on the hub.")],
+    package: Annotated[Path, typer.Option(metavar="FILE", help="The archive.")] = Path("dist/assay-package.tar"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be sent; ask no network.")] = False,
+    private: Annotated[bool | None, typer.Option("--private/--public", help="If not given, a new one is private.")] = None,
+    revision: Annotated[str, typer.Option(help="Branch to commit to; made if it is not there.")] = "main",
+    replace: Annotated[bool, typer.Option("--replace", help="Remove what else lies in the repository.")] = False,
+) -> None:
+    """Send a verified package to a Hugging Face repository in one commit, and look at what arrived."""
+    from assay.tools import push as tool
+
+    tool.run(package, repo_id, dry_run=dry_run, private=private, revision=revision, replace=replace)
+
+
+@app.command()
+def push_wandb(
+    package: Annotated[Path, typer.Option(metavar="FILE", help="The .tar.")] = Path("dist/assay-package.tar"),
+) -> None:
+    """Log a verified package as an artifact of Weights & Biases; only if WANDB_PROJECT is set."""
+    from assay.tools import push_wandb as tool
+
+    tool.run(package)
+
+
+@app.command()
+def sign(
+    package: Annotated[Path, typer.Argument(metavar="PACKAGE", help="A .tar or .tar.gz.")],
+    key: Annotated[Path, typer.Option(metavar="KEY.pem", help="Private elliptic-curve key.")],
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="<package>.sig in this folder if not given.")] = None,
+) -> None:
+    """Sign a package with a key of your own; the signature lies beside it, and verify --signature checks it."""
+    from assay.tools import sign as tool
+
+    tool.run(package, key, out)
+
+
+@app.command()
 def doctor() -> None:
     """Look, before a training, for what would make it useless or break it hours later; exit code 1 for a fault."""
     from assay.tools import doctor as tool
@@ -189,6 +269,26 @@ def compare(
     from assay.tools import compare as tool
 
     tool.run(Path.cwd(), runs or [], one_sided=one_sided, out=out)
+
+
+@app.command()
+def summarize(
+    logs: Annotated[
+        list[Path],
+        typer.Argument(metavar="LOG...", help="Train logs, files of episodes, any mix; health.jsonl beside one is read too."),
+    ],
+    form: Annotated[
+        str | None, typer.Option("--format", metavar="table|csv|markdown", help="By the name of --out if not given.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write there instead: .csv or .md.")] = None,
+    skip_damaged: Annotated[
+        bool, typer.Option("--skip-damaged", help="Leave damaged lines out and count them, instead of refusing the file.")
+    ] = False,
+) -> None:
+    """Show logs in short: means with intervals, percentiles of timings, rates, endings, alarms."""
+    from assay.tools import summarize as tool
+
+    tool.run(logs, form=tool.format_of(form), out=out, skip_damaged=skip_damaged)
 
 
 @app.command()
@@ -286,6 +386,31 @@ def evaluate(
             blocklist=blocklist, out=out,
         ),
     )  # fmt: skip
+
+
+@app.command()
+def sweep(
+    path: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A run of .scratch/train, a project, or a folder of adapters checkpoint-N.")
+    ],
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="In .scratch/sweep/ if not given.")] = None,
+    held_out: Annotated[
+        bool, typer.Option("--held-out", help="On the held-out suite: logged as an opening, and never a claim.")
+    ] = False,
+    draws: Annotated[int | None, typer.Option(min=1, help="Episodes an item; as in the settings if not given.")] = None,
+    items: Annotated[int | None, typer.Option(min=1, help="So many of the suite's file, strata in proportion.")] = None,
+    skip_damaged: Annotated[
+        bool, typer.Option("--skip-damaged", help="Go on without damaged checkpoints, and say in the table which.")
+    ] = False,
+) -> None:
+    """Measure every checkpoint of a run on the validation suite, each beside step 0: a table and a figure."""
+    from assay.tools import sweep as tool
+    from assay.tools.sweep_settings import Asked
+
+    tool.run(
+        Path.cwd(),
+        Asked(path=path, out=out, heldout=held_out, draws=draws, items=items, skip_damaged=skip_damaged),
+    )
 
 
 @config_app.command("use")

@@ -28,6 +28,17 @@ def complain(line: str) -> None:
     _ERR.print(_shown(line))
 
 
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Say nothing while the block runs, neither lines nor bars: for who calls a stage and speaks for itself."""
+    before = _OUT.quiet, _ERR.quiet
+    _OUT.quiet = _ERR.quiet = True
+    try:
+        yield
+    finally:
+        _OUT.quiet, _ERR.quiet = before
+
+
 def say_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Write a table to standard output; without a terminal as plain columns, each row a line."""
     cells = [[_shown(cell).replace("\n", " ") for cell in row] for row in (columns, *rows)]

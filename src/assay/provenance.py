@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import re
 import resource
 import subprocess
 import sys
@@ -37,15 +38,53 @@ def git_state(root: Path) -> dict[str, Any]:
     What a run itself writes (evidence/, dvc.lock) is not looked at: it always differs while a stage runs.
     """
 
-    def git(*arguments: str) -> str | None:
-        try:
-            done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, timeout=20, check=False)
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return done.stdout.strip() if done.returncode == 0 else None
+    status = _git(root, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!evidence", ":!dvc.lock")
+    return {"commit": _git(root, "rev-parse", "HEAD"), "modified": None if status is None else bool(status)}
 
-    status = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!evidence", ":!dvc.lock")
-    return {"commit": git("rev-parse", "HEAD"), "modified": None if status is None else bool(status)}
+
+def remotes(root: Path) -> list[str] | None:
+    """Return where git's remotes lie, as host/path, sorted; None outside a git checkout.
+
+    Scheme, user, password, port, query and fragment stay out, and so does what a remote is called here. A folder of this
+    machine is `local`; an address whose host cannot be told from a password for certain is `unclear`.
+    """
+    if _git(root, "rev-parse", "--git-dir") is None:
+        return None
+    listed = _git(root, "config", "--get-regexp", r"^remote\..*\.(url|pushurl)$") or ""
+    return sorted({host_and_path(line.partition(" ")[2]) for line in listed.split("\n") if line})
+
+
+def host_and_path(address: str) -> str:
+    """Return host/path of a git address, `local` for a folder, `unclear` where parts cannot be told apart.
+
+    >>> [host_and_path(each) for each in ("git@host.org:team/code.git", "https://me@host.org:443/team/code?x#y", "../code")]
+    ['host.org/team/code.git', 'host.org/team/code', 'local']
+    """
+    address = address.strip()
+    scheme, sign, rest = address.partition("://")
+    if not sign:
+        before, colon, path = address.partition(":")
+        if not colon or "/" in before or "\\" in address or len(before) < 2:  # C:/code
+            return "local"
+        rest = f"{before}/{path.lstrip('/')}"
+    elif scheme.lower() == "file":
+        return "local"
+    # A password may hold the very signs that end it: what stands before the last @ is never taken for a host.
+    authority, _, path = rest.partition("/")
+    host = re.sub(r":\d*$", "", authority.rpartition("@")[2])
+    path = re.split(r"[?#]", path)[0].strip("/")
+    plain = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.\-]*|\[[0-9A-Fa-f:.]+\]", host) and re.fullmatch(r"[\w.~+/-]*", path)
+    if not plain or "@" in rest.removeprefix(authority):
+        return "unclear"
+    return f"{host.lower()}/{path}" if path else host.lower()
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def hardware() -> dict[str, Any]:

@@ -176,6 +176,14 @@ class ControlFacts(Record):
     health: HealthSummary | None = None
 
 
+class ValidationEpisode(Record):
+    """One episode of a validation; a line of validation.jsonl."""
+
+    step: int = Field(ge=0, description="optimizer step whose policy played it; 0 is the base")
+    greedy: bool
+    episode: Episode
+
+
 class Interval(Record):
     """A point value with its 95 % interval and the number of observations behind it; null where undefined."""
 

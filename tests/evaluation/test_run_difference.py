@@ -19,7 +19,7 @@ def chained(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows with chains that follow from each other."""
     chain, made = START, []
     for row in rows:
-        chain = chain_of(chain, row["digests"])
+        chain = chain_of(chain, row)
         made.append(row | {"chain": chain})
     return made
 
@@ -34,10 +34,20 @@ def log(n: int, changed: Container[tuple[int, str]] = ()) -> list[dict[str, Any]
     return chained(rows)
 
 
-def test_a_chain_is_the_sha256_of_the_one_before_and_the_five_links_in_causal_order() -> None:
-    digests = {link: hashlib.sha256(link.encode()).hexdigest() for link in reversed(LINKS)}
-    text = "\n".join([START] + [digests[link] for link in ("prompts", "completions", "rewards", "gradients", "weights")])
-    assert chain_of(START, digests) == hashlib.sha256(text.encode()).hexdigest()
+def test_a_chain_is_the_sha256_of_the_one_before_and_the_row_as_canonical_json() -> None:
+    row = {"step": 1, "loss": 0.5, "digests": {"b": "x", "a": "y"}, "retries": 3, "chain": "old"}
+    text = f'["{START}",{{"digests":{{"a":"y","b":"x"}},"loss":0.5,"step":1}}]'
+    assert chain_of(START, row) == hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.mark.parametrize("name", ["loss", "item_ids", "step"])
+def test_a_number_that_was_changed_by_hand_breaks_the_chain(name: str) -> None:
+    edited = log(5)
+    edited[2][name] = 3 if name == "step" else 0.125
+    if name == "step":
+        edited[2] |= {"components": {"reward": 1.0}}
+    with pytest.raises(RecordError, match="row 3 of A does not follow from row 2"):
+        check_chain(edited, "A")
 
 
 def test_equal_runs_have_no_difference() -> None:
@@ -73,7 +83,7 @@ def test_a_run_that_ends_earlier_is_told_with_the_first_step_it_lacks() -> None:
 def test_the_first_other_number_that_differs_is_told_wherever_it_is(at: int, expected: int) -> None:
     b = log(6, {(4, "rewards")})
     b[at - 1] |= {"loss": 9.0, "kl_probe": 0.5}
-    found = first_difference(log(6), b)
+    found = first_difference(log(6), chained(b))
     assert found is not None and found.numbers is not None
     assert (found.step, found.link) == (4, "rewards")
     assert (found.numbers.step, found.numbers.name, found.numbers.values) == (expected, "kl_probe", (None, 0.5))
@@ -83,7 +93,7 @@ def test_the_first_other_number_that_differs_is_told_wherever_it_is(at: int, exp
 def test_equal_runs_with_another_number_are_equal_runs_with_another_number() -> None:
     a, b = log(3), log(3)
     b[1]["loss"] = 7.5
-    assert first_difference(a, b) is None
+    assert first_difference(a, chained(b)) is None
     found = first_numbers(a, b)
     assert found is not None
     assert (found.step, found.name, found.values) == (2, "loss", (a[1]["loss"], 7.5))
@@ -104,7 +114,7 @@ def test_a_digest_that_was_changed_by_hand_is_named_with_its_row(link: str, numb
 def test_a_row_that_was_changed_together_with_its_chain_shows_in_the_next_row() -> None:
     edited = log(20)
     edited[15]["digests"] |= {"rewards": "f" * 64}
-    edited[15]["chain"] = chain_of(edited[14]["chain"], edited[15]["digests"])
+    edited[15]["chain"] = chain_of(edited[14]["chain"], edited[15])
     with pytest.raises(RecordError, match="row 17 of A does not follow from row 16"):
         check_chain(edited, "A")
 

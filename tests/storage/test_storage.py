@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
-import tarfile
 from pathlib import Path
 
 import pytest
 
-from assay.errors import PackageError, RecordError
+from assay.errors import RecordError
 from assay.records import Interval
-from assay.storage import archive, files, json, tables
+from assay.storage import files, json, tables
 from assay.storage.yaml import read_yaml
 
 
@@ -76,25 +74,6 @@ def test_a_float_in_a_table_reads_back_to_the_same_bits() -> None:
 def test_yaml_reads_1e_minus_6_as_a_number(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("lr: 1e-6\n")
     assert read_yaml(tmp_path / "p.yaml", fix="") == {"lr": 1e-6}
-
-
-def test_an_archive_has_sorted_members_without_owner_or_clock() -> None:
-    content = archive.tar_bytes({"b": b"2", "a/c": b"1"}, root="r")
-    with tarfile.open(fileobj=io.BytesIO(content)) as opened:
-        members = opened.getmembers()
-    assert [m.name for m in members] == ["r/a/c", "r/b"]
-    assert {(m.mtime, m.uid, m.gid, m.uname, m.mode) for m in members} == {(0, 0, 0, "", 0o644)}
-
-
-@pytest.mark.parametrize("name", ["/etc/passwd", "../up", "a\\b", ""])
-def test_an_archive_refuses_names_that_leave_it(name: str) -> None:
-    with pytest.raises(PackageError):
-        archive.tar_bytes({name: b""}, root="r")
-
-
-def test_an_archive_refuses_names_that_differ_in_case_only() -> None:
-    with pytest.raises(PackageError, match="case"):
-        archive.tar_bytes({"A": b"", "a": b""}, root="r")
 
 
 def test_a_writer_that_is_killed_leaves_what_the_next_sweep_takes_and_the_old_file(tmp_path: Path) -> None:

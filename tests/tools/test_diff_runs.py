@@ -11,7 +11,7 @@ from assay.errors import RecordError
 from assay.evaluation.run_difference import LINKS
 from assay.storage.json import write_jsonl
 from assay.tools import diff_runs
-from tests.evaluation.test_run_difference import log
+from tests.evaluation.test_run_difference import chained, log
 
 
 @pytest.fixture
@@ -35,16 +35,24 @@ def test_equal_runs_are_told_so_wherever_the_log_lies(tmp_path: Path, said: list
     written(tmp_path / "other/train_log.jsonl", log(200))
     assert diff_runs.run(tmp_path / place, tmp_path / "other") == 0
     chain = log(200)[-1]["chain"][:12]
-    assert said == [f"the runs are identical over 200 steps (chain {chain}…); all other logged numbers are equal too"]
+    assert said == [f"the runs are identical over 200 steps (chain {chain}…); all logged numbers are equal too"]
 
 
 def test_equal_runs_with_another_number_are_told_with_both_values(tmp_path: Path, said: list[str]) -> None:
     rows = log(20)
     rows[11] |= {"kl_probe": 0.25}
-    a, b = written(tmp_path / "a.jsonl", log(20)), written(tmp_path / "b.jsonl", rows)
+    a, b = written(tmp_path / "a.jsonl", log(20)), written(tmp_path / "b.jsonl", chained(rows))
     assert diff_runs.run(a, b) == 0
-    assert "identical over 20 steps" in said[0]
-    assert said[0].endswith("but kl_probe differs first at step 12: nothing in A, 0.25 in B")
+    assert said[0].startswith("the runs took the same 20 steps, but logged other numbers of them: ")
+    assert said[0].endswith("kl_probe differs first at step 12: nothing in A, 0.25 in B")
+
+
+def test_equal_runs_with_another_signal_are_not_called_identical(tmp_path: Path, said: list[str]) -> None:
+    rows = log(20)
+    rows[11] |= {"signals": {"lost": 0.25}}
+    a, b = written(tmp_path / "a.jsonl", log(20)), written(tmp_path / "b.jsonl", chained(rows))
+    assert diff_runs.run(a, b) == 0
+    assert said == ["the runs took the same 20 steps, but logged other signals or reward parts of them"]
 
 
 @pytest.mark.parametrize("link", LINKS)
@@ -53,7 +61,7 @@ def test_the_first_difference_is_told_with_its_meaning_its_items_and_exit_code_1
 ) -> None:
     rows = log(20, {(17, name) for name in LINKS[LINKS.index(link) :]})
     rows[18]["loss"] = 5.0
-    a, b = written(tmp_path / "a.jsonl", log(20)), written(tmp_path / "b.jsonl", rows)
+    a, b = written(tmp_path / "a.jsonl", log(20)), written(tmp_path / "b.jsonl", chained(rows))
     assert diff_runs.run(a, b) == 1
     assert said[0].startswith(f"first difference: step 17, link {link} (")
     assert ("prompts" in said[0] and "are still equal" in said[0]) or link == "prompts"
@@ -82,7 +90,7 @@ def test_a_run_that_ends_earlier_is_told_with_both_last_steps(tmp_path: Path, sa
 def test_items_that_differ_are_told_of_both_and_long_lists_are_cut(tmp_path: Path, said: list[str]) -> None:
     rows = log(3, {(2, link) for link in LINKS})
     rows[1]["item_ids"] = [f"x{k}" for k in range(40)]
-    diff_runs.run(written(tmp_path / "a.jsonl", log(3)), written(tmp_path / "b.jsonl", rows))
+    diff_runs.run(written(tmp_path / "a.jsonl", log(3)), written(tmp_path / "b.jsonl", chained(rows)))
     assert "items of step 2 in A: item2" in said
     assert "items of step 2 in B: x0, x1, x2, x3, x4, x5, x6, x7 and 32 more" in said
     assert said[-1] == "no other logged number differs in the steps of both"

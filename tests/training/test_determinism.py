@@ -57,7 +57,7 @@ def test_each_row_has_five_digests_and_a_chain_that_follows_from_them() -> None:
     previous = START
     for row in history.train_log:
         assert set(row["digests"]) == set(LINKS)
-        previous = chain_of(previous, row["digests"])
+        previous = chain_of(previous, row)
         assert row["chain"] == previous
 
 

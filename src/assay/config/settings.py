@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from assay.config.base import Fraction, Natural, Positive, Rate, Settings
 from assay.config.claim import ClaimSettings, EvidenceSettings
 from assay.config.health import HealthSettings
+from assay.config.package import PackageSettings
 
 Surface = Literal["compact", "json"]
 # Tokens one completion may take. What a task has to say does not depend on who trains on it, but on the surface it does.
@@ -241,3 +242,4 @@ class Params(Settings):
     health: HealthSettings
     claim: ClaimSettings
     evidence: EvidenceSettings
+    package: PackageSettings

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from assay.evaluation.report import Report, report_on
@@ -18,18 +19,34 @@ def discrepancies(task: Task, suite: Suite, episodes: Sequence[Episode], report:
     Every stored completion is played again through the task, so an edited flag, reward or observation shows. Then the
     report is computed again from the episodes. Numbers may differ in the last bits, where another processor rounds.
     """
+    if found := graded_again(task, suite, episodes, name):
+        return found
+    again = report_on(episodes, suite, report.policy_digest, report.decoding)
+    if not _same(again.model_dump(mode="json"), report.model_dump(mode="json")):
+        return [f"{name}: the report is not what its episodes give"]
+    return []
+
+
+def graded_again(task: Task, suite: Suite, episodes: Sequence[Episode], name: str, *, exact: bool = False) -> list[str]:
+    """Return what episodes say of themselves that the suite or the task does not; empty if they are its plays, well graded.
+
+    Args:
+        task: Grades.
+        suite: Whose plays they should be.
+        episodes: As stored, in any order.
+        name: What to call them.
+        exact: Whether numbers have to be equal to the last bit.
+    """
     plays = {(play.item.id, play.draw): play for play in suite.plays()}
     found = {(episode.item_id, episode.draw) for episode in episodes}
     if found != set(plays) or len(episodes) != len(plays):
         return [f"{name}: the episodes are not the {len(plays)} plays of the suite"]
     starts: dict[tuple[str, int], Any] = {}
-    wrong = [e for e in episodes if not _agrees(task, plays[e.item_id, e.draw], e, starts)]
+    same = operator.eq if exact else _same
+    wrong = [e for e in episodes if not _agrees(task, plays[e.item_id, e.draw], e, starts, same)]
     if wrong:
         first = wrong[0]
         return [f"{name}: {len(wrong)} episodes differ when graded again (first: item {first.item_id}, draw {first.draw})"]
-    again = report_on(episodes, suite, report.policy_digest, report.decoding)
-    if not _same(again.model_dump(mode="json"), report.model_dump(mode="json")):
-        return [f"{name}: the report is not what its episodes give"]
     return []
 
 
@@ -41,7 +58,9 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _agrees(task: Task, play: Play, episode: Episode, starts: dict[tuple[str, int], Any]) -> bool:
+def _agrees(
+    task: Task, play: Play, episode: Episode, starts: dict[tuple[str, int], Any], same: Callable[[Any, Any], bool]
+) -> bool:
     # A state is a value, so all draws of an item can begin at the same one.
     world = (play.item.id, play.world_seed)
     if world not in starts:
@@ -55,7 +74,7 @@ def _agrees(task: Task, play: Play, episode: Episode, starts: dict[tuple[str, in
         step = task.step(state, turn.completion)
         earned = {name: float(value) for name, value in step.parts.items() if value}
         told = (step.observation, step.outcome, step.failure, step.action)
-        if told != (turn.observation, turn.outcome, turn.failure, turn.action) or not _same(earned, turn.parts):
+        if told != (turn.observation, turn.outcome, turn.failure, turn.action) or not same(earned, turn.parts):
             return False
         for name, value in earned.items():
             parts[name] += value
@@ -67,4 +86,4 @@ def _agrees(task: Task, play: Play, episode: Episode, starts: dict[tuple[str, in
     if facts != (episode.ending, episode.success, episode.flags, episode.seed, episode.strata, episode.cluster):
         return False
     numbers = {"reward": sum(parts.values()), "parts": parts, "metrics": dict(verdict.metrics)}
-    return _same(numbers, {"reward": episode.reward, "parts": episode.parts, "metrics": episode.metrics})
+    return same(numbers, {"reward": episode.reward, "parts": episode.parts, "metrics": episode.metrics})

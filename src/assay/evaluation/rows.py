@@ -7,15 +7,17 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from assay.errors import AssayError, EnvironmentFailure, EnvironmentLost, TaskError
 from assay.evaluation.suite import Play
-from assay.policy.engine import Completion
 from assay.records import Episode, Turn
 from assay.tasks.protocol import Step, Task
+
+if TYPE_CHECKING:  # it brings torch, which who only grades does without
+    from assay.policy.engine import Completion
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,40 +1,45 @@
 """Where two trainings part: the first step, and in it the first link of cause and effect, that is not the same.
 
 Each row of train_log.jsonl carries the sha256 of what its step went through, in causal order, and a chain over all rows so
-far. So two runs with equal last chains were equal throughout, and the first unequal link is where the cause has to be.
+far, their logged numbers included. So two runs with equal last chains were equal throughout, and the first unequal link is
+where the cause has to be.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from assay.errors import RecordError
+from assay.storage.json import digest
 
 LINKS = ("prompts", "completions", "rewards", "gradients", "weights")
 START = "0" * 64
 _HEX = re.compile(r"[0-9a-f]{64}")
 _FIX = "compare logs as the training wrote them; one that was edited or cut says nothing about its run"
-_NO_NUMBERS = frozenset({"step", "digests", "chain", "item_ids"})
+_NO_NUMBERS = frozenset({"step", "digests", "chain", "item_ids", "components", "signals"})
+# A call to an environment that had to be made again is an accident: it changes nothing that a step is made of.
+NOT_CHAINED = ("chain", "retries")
 
 Row = Mapping[str, Any]
 
 
-def chain_of(previous: str, digests: Mapping[str, str]) -> str:
-    """Return the chain of a step: one hexadecimal sha256 that depends on all five links of this and every earlier step.
+def chain_of(previous: str, row: Row) -> str:
+    """Return the chain of a step: one hexadecimal sha256 that depends on every value of this and every earlier row.
 
     Args:
         previous: The chain of the step before, START for the first.
-        digests: Hexadecimal sha256 of each of LINKS.
+        row: What was logged of the step; NOT_CHAINED is left out, so the row may hold its chain already.
 
-    >>> first = chain_of(START, dict.fromkeys(LINKS, "0" * 64))
-    >>> first[:8], chain_of(first, dict.fromkeys(LINKS, "0" * 64))[:8]
-    ('0a60eeec', '5c084f32')
+    >>> first = chain_of(START, {"step": 1, "loss": 0.5})
+    >>> first == chain_of(START, {"step": 1, "loss": 0.5, "chain": first, "retries": 2})
+    True
+    >>> first == chain_of(START, {"step": 1, "loss": 0.25})
+    False
     """
-    return hashlib.sha256("\n".join([previous, *(digests[link] for link in LINKS)]).encode("ascii")).hexdigest()
+    return digest([previous, {name: value for name, value in row.items() if name not in NOT_CHAINED}])
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +132,7 @@ def check_chain(rows: Sequence[Row], name: str) -> None:
         if not (isinstance(digests, Mapping) and set(digests) == set(LINKS) and all(map(_is_digest, digests.values()))):
             found = repr(digests)[:80]
             raise RecordError(f"one sha256 each of {', '.join(LINKS)}", found=found, where=f"{where}, digests", fix=_FIX)
-        expected = chain_of(previous, digests)
+        expected = chain_of(previous, row)
         if chain != expected:
             before = f"row {number - 1}" if number > 1 else "the start"
             told = f"{where} does not follow from {before}"

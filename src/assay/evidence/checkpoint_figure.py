@@ -43,7 +43,7 @@ def checkpoint_progression(frame: pd.DataFrame, chosen_step: int | None, *, step
         panels = [figure.add_subplot(grid[0, k]) for k in range(2)]
     panels_of.append(({name: name for name in rates}, f"Validation rates, {most}", "share of episodes, 95 % interval"))
     for axes, (names, title, unit) in zip(panels, panels_of, strict=True):
-        _panel(axes, frame, names, chosen_step, steps)
+        checkpoint_panel(axes, frame, names, chosen_step, steps)
         axes.set_title(title)
         axes.set_ylabel(unit)
     for axes in panels[1:]:
@@ -63,7 +63,13 @@ def _ways(frame: pd.DataFrame, name: str) -> dict[str, str]:
     return found if len(found) == 1 else found | {name: "mean of the draws"}
 
 
-def _panel(axes: Axes, frame: pd.DataFrame, names: dict[str, str], chosen_step: int | None, last: int | None) -> None:
+def checkpoint_panel(
+    axes: Axes, frame: pd.DataFrame, names: dict[str, str], chosen_step: int | None, last: int | None = None
+) -> None:
+    """Draw columns of a table over its steps, with what `<column>_low` and `_high` say as their 95 % intervals.
+
+    `names` holds column → label. The axis ends at `last`, None: at the last step of the table.
+    """
     steps = column(frame, "step")
     step_axis(axes)
     if steps is None:

@@ -35,6 +35,7 @@ RESULT_FILES: tuple[tuple[str, str], ...] = (
     ("reward_components.csv", "reward parts and rates of every step"),
     ("checkpoint_evals.csv", "the validation suite at every checkpoint"),
     ("train_log.jsonl", "all the trainer knows of every step (not in git: `./run repro` makes it, the package holds it)"),
+    ("validation.jsonl", "every episode of every validation (not in git, as the last one)"),
     ("health.jsonl", "alarms of the training"),
     ("train.json", "the training in short: seed, steps, chosen checkpoint, alarms, digest of every step"),
     ("base.json", "which base: how it was built, or which revision of which model; its digest"),
@@ -48,21 +49,31 @@ OBSERVED_FILES: tuple[tuple[str, str], ...] = (
     ("run_log.jsonl", "events of the training with their times"),
     ("training_clock.csv", "where the seconds of every step went, tokens a second, memory"),
     ("training_clock.json", "the same in short, with intervals"),
+    ("provenance.json", "who packaged what when, at which commit, on what: a statement about the archive"),
 )
 VERIFY: tuple[tuple[str, str], ...] = (
     (
-        "From the data on: build the base, measure, train, measure again, and compare with what was published. No difference "
-        "means that all bytes are the same:",
+        "In a checkout, from the data on: build the base, measure, train, measure again, and compare with what was published. "
+        "No difference means that all bytes are the same:",
         "./run repro && git diff --exit-code evidence/results evidence/README.md",
     ),
     (
-        "Without training: grade every stored completion again, compute every number, figure and page again from the "
-        "episodes, and compare:",
+        "In a checkout, without training: grade every stored completion again, compute every number, figure and page again "
+        "from the episodes, and compare:",
         "./run assay render-evidence && git diff --exit-code evidence/results evidence/README.md",
     ),
-    ("Check the files of an unpacked package:", "sha256sum -c SHA256SUMS"),
+    (
+        "From the package alone, wherever it is: every file, every number from the raw episodes, every completion graded "
+        "again, and whether all of it holds together. With --regenerate 1 the model plays again, with --retrain it is trained "
+        "again:",
+        "./run assay verify dist/assay-package.tar",
+    ),
+    (
+        "With Python and nothing else, in an unpacked package: whether all files are there, as listed, and no other:",
+        "python3 verify.py",
+    ),
 )
-_OWN_STORE = ("train_log.jsonl",)
+_OWN_STORE = ("train_log.jsonl", "validation.jsonl")
 
 
 def landing_page(claim: Claim, key_figure: tuple[str, str] | None, limits: Sequence[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 
 from assay.errors import ConfigError, PolicyError
 from assay.policy.dialogue import Dialogue
+from assay.policy.digests import adapted_digest, digest_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +45,6 @@ def require_device(device: str) -> torch.device:
             fix="run on a GPU box, choose a CPU preset (./run assay config use grpo=tiny), or set device: cpu in your preset",
         )
     return torch.device(device)
-
-
-def adapted_digest(base: str, adapter: Path) -> str:
-    """Return what identifies a base under an adapter."""
-    return hashlib.sha256(f"{base}+{digest_folder(adapter)}".encode()).hexdigest()
-
-
-def digest_folder(folder: Path) -> str:
-    """Return the sha256 over names and contents of the files that make a model or an adapter.
-
-    README files are left out: they describe, they do not decide a token.
-    """
-    digest = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "README.md"):
-        content = hashlib.sha256()
-        with path.open("rb") as stream:
-            while chunk := stream.read(1 << 20):
-                content.update(chunk)
-        digest.update(f"{path.relative_to(folder).as_posix()}\0{content.hexdigest()}\n".encode())
-    return digest.hexdigest()
 
 
 def _keep_gradients(model: Any) -> None:

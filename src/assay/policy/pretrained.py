@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.errors import PolicyError
-from assay.policy.model import digest_folder
+from assay.policy.digests import digest_folder
 
 POINTER = "pointer.json"
 

@@ -16,7 +16,8 @@ from assay.evaluation.suite import choose
 from assay.policy import pretrained, tiny, warmstart
 from assay.policy.determinism import pin
 from assay.policy.dialogue import Dialogue
-from assay.policy.model import Policy, digest_folder, load, require_device
+from assay.policy.digests import digest_folder
+from assay.policy.model import Policy, load, require_device
 from assay.seeds import derive_seed, rng
 from assay.stages.inputs import decoding_of, items_of, task_of
 from assay.stages.project import RESULTS, Project

@@ -132,7 +132,7 @@ class Tables:
         else:
             remove(project.results("train_log.jsonl"))
         # An empty file reads like a broken one, to DVC and to people.
-        write_jsonl(project.results("health.jsonl"), history.health or [_quiet(len(history.train_log))])
+        write_jsonl(project.results("health.jsonl"), history.health or [quiet(len(history.train_log))])
 
     def _row(self, validation: Validation) -> Row:
         suite = self._suite
@@ -153,7 +153,8 @@ def _write(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]
         remove(path)
 
 
-def _quiet(steps: int) -> HealthEvent:
+def quiet(steps: int) -> HealthEvent:
+    """Return the one line that health.jsonl has where no alarm rang."""
     message = f"No alarm in {steps} steps."
     return HealthEvent(
         rule="non_finite", level="GREEN", stop=False, value=None, threshold=None, baseline=None, step=steps, first_step=0,

@@ -1,43 +1,131 @@
-"""Stage 8: one archive with checksums: adapter, base, episodes, logs, claim, report and the settings behind them."""
+"""Stage 8: one archive that a stranger can check: model, data, code, episodes, logs, claim, report, provenance."""
 
 from __future__ import annotations
 
+import shlex
 import shutil
+from collections.abc import Mapping
+from pathlib import Path
 
-from assay.console import say
-from assay.dataset.checksums import SUMS, sums_text
+from assay.console import complain, say
+from assay.errors import PackageError
+from assay.packaging.contents import LOCK, NAME, PARITY, PROVENANCE, VERIFIER, files_of
+from assay.packaging.known import known_secrets
+from assay.packaging.lock import lock_text, refuse_others
+from assay.packaging.machine import this_machine
+from assay.packaging.manifest import sealed
+from assay.packaging.parity import Parity
+from assay.packaging.secrets import cleared
+from assay.packaging.verify import check
+from assay.provenance import now
+from assay.stages.merged import parity_of
+from assay.stages.package_pages import documents, outer_provenance
 from assay.stages.project import RESULTS, Project
-from assay.storage.archive import tar_bytes
-from assay.storage.files import read_bytes, sha256_bytes, write_bytes, write_text
+from assay.storage.archive import write_gz, write_tar
+from assay.storage.files import read_text, write_text
+from assay.storage.json import dumps, write_json
+from assay.storage.locks import hold
+from assay.storage.yaml import read_yaml
 
 RESULT_FILES = (
     "fingerprint.json", "audit.json", "contamination.json", "claim_plan.json", "base.json", "plan_power.json",
     "pre_eval.jsonl", "pre_eval.json", "pre_eval_greedy.jsonl", "pre_eval_greedy.json", "baselines.json",
-    "training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "train_log.jsonl", "health.jsonl", "train.json",
-    "control", "post_eval.jsonl", "post_eval.json", "post_eval_greedy.jsonl", "post_eval_greedy.json",
-    "before_after_metrics.json", "claim.json", "metrics.json", "report.html", "sample_trajectories.md", "summary.md",
-    "figures", "plots",
+    "training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "train_log.jsonl", "validation.jsonl",
+    "health.jsonl", "train.json", "control", "post_eval.jsonl", "post_eval.json", "post_eval_greedy.jsonl",
+    "post_eval_greedy.json", "before_after_metrics.json", "claim.json", "metrics.json", "report.html",
+    "sample_trajectories.md", "summary.md", "figures", "plots",
 )  # fmt: skip
 READS = (
-    "params.yaml", "constraints.txt", "models/base", "models/adapter", *(f"{RESULTS}/{name}" for name in RESULT_FILES),
+    "params.yaml", "constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE", "${dataset.root}",
+    "src/assay", "models/base", "models/adapter", "evidence/README.md", *(f"{RESULTS}/{name}" for name in RESULT_FILES),
 )  # fmt: skip
 WRITES = ("dist",)
-NAME = "assay-package"
+BEFORE = ("fingerprint", "base", "pre_eval", "train", "control", "post_eval", "render_evidence")
+SOURCE_OF_VERIFIER = "src/assay/packaging/verify.py"
 
 
 def run(project: Project) -> None:
-    """Write dist/assay-package.tar and its sha256."""
-    fix = "./run dvc repro"
-    members = {}
-    for entry in READS:
-        path = project.root / entry
-        for file in sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]:
-            if file.name == "pointer.json":  # where a pretrained base lies on this machine; base.json has its digest
-                continue
-            members[file.relative_to(project.root).as_posix()] = read_bytes(file, fix=fix)
-    members[SUMS] = sums_text({name: sha256_bytes(content) for name, content in members.items()}).encode()
-    content = tar_bytes(members, root=NAME)
-    shutil.rmtree(project.root / "dist", ignore_errors=True)
-    write_bytes(project.root / f"dist/{NAME}.tar", content)
-    write_text(project.root / f"dist/{NAME}.tar.sha256", f"{sha256_bytes(content)}  {NAME}.tar\n")
-    say(f"dist/{NAME}.tar: {len(members)} files, {len(content) / 1e6:.1f} MB, sha256 {sha256_bytes(content)[:16]}…")
+    """Write dist/: the archive, its gzip, its sha256; and beside other clocks what was packaged when, on what.
+
+    Raises:
+        PackageError: Something of the run is missing, or another than dvc.lock tells of; base and adapter do not merge as they
+            play; or there is a secret in it that nobody answers for. An earlier package stays as it was.
+    """
+    with hold(project.root / ".dist.lock"):
+        _package(project)
+
+
+def _package(project: Project) -> None:
+    began = now()
+    parity, measured = parity_of(project)
+    say(
+        f"merged model against base and adapter: logits differ by {measured.difference:.2g} at most, "
+        f"{100 * measured.agreement:.1f} % of {measured.n_tokens} greedy tokens agree"
+    )
+    members = sealed(members_of(project, parity))
+    refuse_others(read_yaml(project.root / LOCK, fix="./run dvc repro"), BEFORE, members)
+    known = known_secrets(this_machine(project.root))
+    waived = cleared(members, known.secrets, project.params.package.waivers)
+    _tell(len(members), known.too_common, len(waived))
+    fresh = project.root / ".dist-new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    try:
+        identity = write_tar(fresh / f"{NAME}.tar", members, root=NAME)
+        write_gz(fresh / f"{NAME}.tar.gz", fresh / f"{NAME}.tar")
+        write_text(fresh / f"{NAME}.tar.sha256", f"{identity}  {NAME}.tar\n")
+        _look_back(fresh / f"{NAME}.tar", identity)
+        size = (fresh / f"{NAME}.tar").stat().st_size
+        _replace(project.root / "dist", fresh)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    statement = outer_provenance(project, {f"{NAME}.tar": identity}, members, began=began, ended=now())
+    write_json(project.observed(PROVENANCE), statement)
+    archive = project.root / f"dist/{NAME}.tar"
+    shown = archive.relative_to(Path.cwd()) if archive.is_relative_to(Path.cwd()) else archive
+    say(f"{shown}: {len(members)} files, {size / 1e6:.1f} MB, sha256 {identity}")
+    say(f"to check it: ./run assay verify {shlex.quote(str(shown))}")
+
+
+def members_of(project: Project, parity: Parity) -> Mapping[str, bytes | Path]:
+    """Return every member of the package by name, but for the two lists of them.
+
+    Raises:
+        PackageError: A file of the run is missing, or a link.
+    """
+    root, fix = project.root, "./run dvc repro"
+    entries = [entry.replace("${dataset.root}", project.params.dataset.root) for entry in READS]
+    text = lock_text(read_yaml(root / LOCK, fix=fix), BEFORE)
+    members: dict[str, bytes | Path] = dict(files_of(root, entries, fix=fix))
+    members |= {LOCK: text.encode(), PARITY: (dumps(parity) + "\n").encode()}
+    members[VERIFIER] = read_text(root / SOURCE_OF_VERIFIER, fix="git checkout -- src").encode()
+    return members | documents(project, members)
+
+
+def _replace(folder: Path, fresh: Path) -> None:
+    old = folder.with_name(".dist-old")
+    if folder.is_symlink():
+        folder.unlink()
+    if folder.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        folder.rename(old)
+    fresh.rename(folder)  # killed right before this line, the last package is in .dist-old, and stays until there is a new one
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _look_back(archive: Path, identity: str) -> None:
+    """Check what was written as a stranger would.
+
+    Raises:
+        PackageError: A file changed between being listed and being packed, or the disk lies.
+    """
+    faults = [each.text for each in check(archive, sha256=identity).findings if each.ok is False]
+    if faults:
+        fix = "let whatever writes the files finish, then ./run dvc repro package"
+        raise PackageError("the package that was put together", found=faults[0], where=archive.name, fix=fix)
+
+
+def _tell(n: int, too_common: tuple[str, ...], n_waived: int) -> None:
+    say(f"no secret found in {n} files" + (f" but {n_waived} that are answered for" if n_waived else ""))
+    if too_common:
+        complain(f"not searched for, since too common to tell anything: {', '.join(too_common)}")

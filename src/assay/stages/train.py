@@ -14,7 +14,7 @@ from assay.evaluation.cuts import cuts_in_words
 from assay.evaluation.planning import PlannedPower, planned_said
 from assay.evaluation.suite import Suite
 from assay.evaluation.timing import timing_summary
-from assay.policy.model import adapted_digest
+from assay.policy.digests import adapted_digest
 from assay.provenance import environment, git_state, hardware, now, packages
 from assay.records import HealthSummary, TrainFacts
 from assay.stages.inputs import fingerprint_of, items_of, task_of, validation_suite
@@ -23,7 +23,7 @@ from assay.stages.policies import ADAPTER, open_policy
 from assay.stages.project import RESULTS, Project
 from assay.stages.run_folder import RunFolder, open_run
 from assay.storage.files import read_bytes, sha256_bytes, sweep
-from assay.storage.json import read_record, write_json
+from assay.storage.json import read_record, write_json, write_jsonl
 from assay.tasks.protocol import Task
 from assay.training.adapter import Trained, save_adapter
 from assay.training.doctor import MOST_SECONDS, Finding, examine, in_words, refuse_faults
@@ -38,7 +38,8 @@ READS = (
 )  # fmt: skip
 WRITES = (
     ADAPTER, f"{RESULTS}/training_log.csv", f"{RESULTS}/reward_components.csv",
-    f"{RESULTS}/checkpoint_evals.csv", f"{RESULTS}/train_log.jsonl", f"{RESULTS}/health.jsonl", f"{RESULTS}/train.json",
+    f"{RESULTS}/checkpoint_evals.csv", f"{RESULTS}/train_log.jsonl", f"{RESULTS}/validation.jsonl",
+    f"{RESULTS}/health.jsonl", f"{RESULTS}/train.json",
 )  # fmt: skip
 
 
@@ -136,6 +137,7 @@ def _publish(
     params, steps = project.params, project.params.train.steps
     save_adapter(project.root / ADAPTER, trained)
     write_json(project.observed("training_clock.json"), timing_summary(history.observed))
+    write_jsonl(project.results("validation.jsonl"), history.validation_episodes())
     facts = TrainFacts(
         seed=params.seed, steps=steps, chosen_step=trained.chosen_step, claim_plan_sha256=claim_digest,
         base_digest=base_digest, policy_digest=adapted_digest(base_digest, project.root / ADAPTER),

@@ -72,10 +72,13 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 
 def same(a: Sequence[dict[str, Any]], b: Sequence[dict[str, Any]]) -> list[str]:
-    """Return what to say of two runs that have the same chain, and whether all they logged beside it is the same."""
+    """Return what to say of two runs whose steps were the same, and whether all they logged beside is the same."""
     numbers = first_numbers(a, b)
-    beside = "all other logged numbers are equal too" if numbers is None else f"but {_number(numbers)}"
-    return [f"the runs are identical over {len(a)} steps (chain {a[-1]['chain'][:12]}…); {beside}"]
+    if numbers is not None:
+        return [f"the runs took the same {len(a)} steps, but logged other numbers of them: {_number(numbers)}"]
+    if a[-1]["chain"] != b[-1]["chain"]:
+        return [f"the runs took the same {len(a)} steps, but logged other signals or reward parts of them"]
+    return [f"the runs are identical over {len(a)} steps (chain {a[-1]['chain'][:12]}…); all logged numbers are equal too"]
 
 
 def told(found: Difference) -> list[str]:

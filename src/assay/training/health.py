@@ -29,6 +29,7 @@ class Monitor:
         self._settings, self._ladder, self._baselines = settings, Ladder(), Baselines({})
         self._window: list[dict[str, dict[str, int]]] = []
         self._validations = ValidationRules(settings.validation, task.parts, {})
+        self.top_share: float | None = None  # of the last step; None where the window was not full
 
     @classmethod
     def restore(cls, settings: HealthSettings, task: Task, state: Mapping[str, Any]) -> Self:
@@ -59,6 +60,7 @@ class Monitor:
 
         A step that moved no weight because something was not finite is no evidence of anything else.
         """
+        self.top_share = None
         if signals.skipped is not None:
             ids = signals.concerned.get("non_finite") or signals.item_ids
             return self.non_finite(signals.skipped, signals.step, ids, stop=False)
@@ -93,10 +95,15 @@ class Monitor:
             self._window = [*self._window, {item: dict(counts) for item, counts in found.items()}][-settings.top_share_window :]
         if not found or len(self._window) < settings.top_share_window:
             return []
-        (share, items), levels = top_share(self._window), settings.top_share
-        what = f"the share of the last {settings.top_share_window} steps' items that one text answers"
+        self.top_share, items = top_share(self._window)
+        return [self._shared(self.top_share, items)]
+
+    def _shared(self, share: float, items: Sequence[str]) -> Reading:
+        """Return what is read from the share of a full window that one text answers."""
+        levels = self._settings.top_share
+        what = f"the share of the last {self._settings.top_share_window} steps' items that one text answers"
         amber = above(what, share, levels.amber, levels.amber_for)
-        return [Reading("top_share", (amber, above(what, share, levels.red, levels.red_for), None), item_ids=items)]
+        return Reading("top_share", (amber, above(what, share, levels.red, levels.red_for), None), item_ids=items)
 
 
 def _digest(text: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from assay.records import Episode, HealthEvent
+from assay.records import Episode, HealthEvent, ValidationEpisode
 from assay.storage.json import as_written
 from assay.tasks.protocol import Task
 
@@ -62,6 +62,12 @@ class History:
         plain: dict[str, Any] = {name: getattr(self, name) for name in ROWS}
         plain["health"] = [event.model_dump(mode="json") for event in self.health]
         return plain | {"validated": [validation.step for validation in self.validations]}
+
+    def validation_episodes(self) -> Iterator[ValidationEpisode]:
+        """Yield every episode of every validation, oldest first: the sampled draws, then the greedy pass."""
+        for step, sampled, greedy in self.validations:
+            yield from (ValidationEpisode(step=step, greedy=False, episode=each) for each in sampled)
+            yield from (ValidationEpisode(step=step, greedy=True, episode=each) for each in greedy)
 
     def go_back(self, rows: Mapping[str, Any], validations: Sequence[Validation]) -> None:
         """Become what `rows` and the validations say, in place: everybody who watches this history sees the change."""

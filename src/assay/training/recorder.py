@@ -169,12 +169,11 @@ class Recorder(TrainerCallback):
         if episodes:
             ledger.watch.look(step, "batch", episodes)
         links = rollout_links(rollouts) | self._trainer.links
-        ledger.chain = chain_of(ledger.chain, links)
         plain = {name: _number(value) for name, value in logs.items() if not _clocked(name) and name != "total_flos"}
         if skipped is not None:  # nothing was learned from what TRL made of a poisoned step: missing, not 0
             plain |= {name: None for name in plain if name not in ("epoch", "learning_rate", "num_tokens")}
         item_ids = sorted({_item_of(each) for each in rollouts})
-        facts = {"step": step, "kl_probe": row["kl"], "item_ids": item_ids, "digests": links, "chain": ledger.chain}
+        facts = {"step": step, "kl_probe": row["kl"], "item_ids": item_ids, "digests": links, "components": components}
         # On policy every ratio is 1, and nothing could ever be clipped: that is no measurement.
         clip = plain.get("clip_ratio/region_mean") if self._trainer.num_iterations > 1 else None
         signals = StepSignals.of(
@@ -184,9 +183,12 @@ class Recorder(TrainerCallback):
         if skipped is not None:  # an item whose episodes were all graded with NaN has none of them in the signals
             signals = replace(signals, concerned={"non_finite": self._guard.concerned or item_ids})
         facts |= {"skipped": skipped, "lost": len(rollouts) - len(episodes), "retries": sum(r.retries for r in rollouts)}
-        facts["distinct"] = signals.distinct
-        ledger.history.train_log.append(facts | {name: value for name, value in plain.items() if name not in facts})
-        self._raise(ledger.monitor.step(signals))
+        events = ledger.monitor.step(signals)
+        facts["signals"] = signals.numbers() | {"top_share": ledger.monitor.top_share}
+        facts |= {name: value for name, value in plain.items() if name not in facts}
+        ledger.chain = chain_of(ledger.chain, facts)
+        ledger.history.train_log.append(facts | {"chain": ledger.chain})
+        self._raise(events)
 
     def _raise(self, events: Sequence[HealthEvent]) -> None:
         self._ledger.history.health.extend(events)

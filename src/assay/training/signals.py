@@ -79,6 +79,16 @@ class StepSignals:
             skipped=skipped,
         )
 
+    def numbers(self) -> dict[str, float | None]:
+        """Return the signals as the log holds them: null for what was not measured or is not finite."""
+        return {name: known(getattr(self, name)) for name in NUMBERS}
+
+
+# What a rule reads, by name; the texts, of which `top_share` is the number, are too many to be logged.
+NUMBERS = (
+    "reward", "zero_variance", "entropy", "kl", "truncated", "mean_length", "parsed", "clip", "grad_norm", "lost", "distinct",
+)  # fmt: skip
+
 
 def episode_text(episode: Episode) -> str:
     """Return all that the model wrote in an episode as one text."""

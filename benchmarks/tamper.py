@@ -1,0 +1,252 @@
+"""Is every tampering with a package found, and no honest package called tampered with?
+
+    ./run python benchmarks/tamper.py --package dist/assay-package.tar --out benchmarks/results/tamper.json
+
+Each tampering is made at random from a seed, at one of three depths:
+
+* as is: the files are changed, and nothing else;
+* re-sealed: manifest.json and SHA256SUMS are made anew, so that V0 has nothing to find;
+* re-locked: dvc.lock, the checksums of the data, the model card, provenance and Croissant are made anew as well, so that only
+  what follows from other files is left to find it.
+
+It is found if any check of V0 to V3 fails. Checks are made from the cheapest to the dearest and end with the first that
+fails; every 31st is also given to the whole of `assay verify`, which has to come to the same. Honest packages are the given
+one and those of small runs of both tasks, as tar, gzip, folder, folder written in another order, and built once more from its
+files: nothing may fail. Last, what cannot be found without the model is tried and listed under `beyond`, found or not.
+
+Exits with 1 unless all are found and none is called so. Predicted before the first run: all, and none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import multiprocessing
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from random import Random
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import beyond
+from benchmarks.resealing import files_in, relocked, resealed, tar_of, write
+from benchmarks.tamperings import KINDS, Files, byte_of, flipped
+
+from assay.console import quietly
+from assay.packaging import verify as plain
+from assay.packaging.contents import NAME
+from assay.storage.archive import write_gz
+from assay.storage.files import sha256_bytes
+from assay.tools import verify as tool
+from assay.verification.checks import Check
+from assay.verification.levels import consistent, settings
+from assay.verification.regraded import regraded
+from assay.verification.rendered import rendered_again_lazily
+from assay.verification.tables import tables_again
+from assay.verification.unpacked import Unpacked
+
+EVERY = 31  # so many-th tampering is also given to the whole of `assay verify`; no divisor of the number of kinds
+DEPTHS = ("as is", "re-sealed", "re-locked")
+RESULT = ROOT / "benchmarks/results/tamper.json"
+SMALL_RUNS = [(task, seed) for seed in range(5) for task in ("collider", "structured")][:9]
+FORMS = ("tar", "gzip", "folder", "folder in another order", "built again")
+CLEAN: Files = {}
+"""The files of the package; every process has its own."""
+
+
+def first_failure(package: Path) -> Check | None:
+    """Return the first check that fails, from the cheapest to the dearest; None if all hold."""
+    return next((check for check in cheapest_first(package) if check.outcome == "failed"), None)
+
+
+def cheapest_first(package: Path) -> Iterator[Check]:
+    """Yield the checks of V0 to V3 of `assay verify` in another order."""
+    result = plain.check(str(package))
+    for finding in result.findings:
+        yield Check(level="V0", name=finding.name, outcome="failed" if finding.ok is False else "passed", found=finding.text)
+    if not result.ok:
+        return
+    with tempfile.TemporaryDirectory(prefix="assay-tamper-") as scratch:
+        root, work = Path(scratch, "package"), Path(scratch, "work")
+        if why := tool._unpacked(package, result, root):
+            yield Check(level="V0", name="unpacking", outcome="failed", found=why)
+            return
+        files = Unpacked(root)
+        yield from settings(files, other_code=False)
+        yield from consistent(files)
+        yield from regraded(files, nearly=False)
+        yield from tables_again(files, work / "tables", nearly=False)
+        yield from rendered_again_lazily(files, work / "pages")
+
+
+def tampered(kind: str, depth: str, seed: str, folder: Path) -> tuple[Path, str]:
+    """Write a package that was tampered with, and say how."""
+    rng, path = Random(seed), folder / f"{NAME}.tar"
+    if kind in ("link", "byte of the archive"):
+        content = {"package": tar_of(CLEAN, folder).read_bytes()}
+        if kind == "link":
+            at = 512 * rng.choice([k for k in range(0, len(content["package"]) // 512) if is_header(content["package"], k)])
+            block = bytearray(content["package"][at : at + 512])
+            block[156:157], block[157:168] = b"2", b"/etc/passwd"
+            block[148:156] = b" " * 8
+            block[148:156] = b"%06o\0 " % sum(block)
+            content["package"] = content["package"][:at] + bytes(block) + content["package"][at + 512 :]
+            what = f"the header at {at} is that of a link"
+        else:
+            what = flipped(rng, content, "package")
+        path.write_bytes(content["package"])
+        return path, what
+    files = dict(CLEAN)
+    what = byte_of(rng, files, determined=True) if kind == "byte" and depth == "re-locked" else KINDS[kind](rng, files)
+    touched = {name for name in files.keys() | CLEAN.keys() if files.get(name) != CLEAN.get(name)}
+    assert touched, f"{kind}: {what} changed nothing"
+    if depth != "as is":
+        if depth == "re-locked":
+            files = relocked(files, touched, folder / "relocked")
+        files = resealed(files)
+    return tar_of(files, folder), what
+
+
+def is_header(tar: bytes, block: int) -> bool:
+    """Return whether a block of a tar is the header of a file."""
+    return tar[512 * block + 257 : 512 * block + 263] == b"ustar\0"
+
+
+def try_one(given: tuple[int, str, str, int]) -> dict[str, Any]:
+    """Make one tampering and look whether it is found."""
+    number, kind, depth, seed = given
+    with tempfile.TemporaryDirectory(prefix="assay-tamper-") as folder:
+        path, what = tampered(kind, depth, f"{seed} {number} {kind} {depth}", Path(folder))
+        found = first_failure(path)
+        told = {"kind": kind, "depth": depth, "what": what, "caught": found is not None}
+        told |= {"level": found and found.level, "check": found and found.name, "found": found and found.found[:200]}
+        if number % EVERY == 0:
+            result = tool._files(path, tool.Asked())
+            with quietly():
+                checks = list(tool.verified(path, result, tool.Asked(processes=1)))
+            told["whole"] = any(check.outcome == "failed" for check in checks)
+    return told
+
+
+def honest(given: tuple[str, str]) -> dict[str, Any]:
+    """Check one honest package in one form with the whole of `assay verify`."""
+    tar, form = Path(given[0]), given[1]
+    with tempfile.TemporaryDirectory(prefix=f"assay-honest-{len(form)}-") as folder:
+        package = in_form(tar, form, Path(folder))
+        result = tool._files(package, tool.Asked())
+        with quietly():
+            checks = list(tool.verified(package, result, tool.Asked(processes=1)))
+    failed = [f"{check.name}: {check.found}" for check in checks if check.outcome == "failed"]
+    return {"package": tar.parent.name, "form": form, "sha256": result.sha256, "failed": failed}
+
+
+def in_form(tar: Path, form: str, folder: Path) -> Path:
+    """Return a package as what else it can be."""
+    if form == "tar":
+        return Path(shutil.copy(tar, folder / tar.name))
+    if form == "gzip":
+        write_gz(folder / f"{NAME}.tar.gz", tar)
+        assert gzip.decompress((folder / f"{NAME}.tar.gz").read_bytes()) == tar.read_bytes()
+        return folder / f"{NAME}.tar.gz"
+    plain.unpack(str(tar), str(folder / "unpacked"))
+    if form == "folder":
+        return folder / "unpacked"
+    files = files_in(folder / "unpacked")
+    if form == "built again":
+        return tar_of(dict(sorted(files.items(), reverse=True)), folder)
+    write(dict(sorted(files.items(), reverse=True)), folder / "reversed")
+    return folder / "reversed"
+
+
+def small_run(given: tuple[str, str, int]) -> str:
+    """Make a small run and its package; return the tar."""
+    from tests.verification.made_run import made_run, packaged
+
+    folder, task, seed = given
+    where = Path(folder, f"{task}-{seed}")
+    return str(packaged(made_run(where / "run", task=task, seed=seed), where))
+
+
+def plan_of(n: int, seed: int) -> list[tuple[int, str, str, int]]:
+    """Return which tamperings are made: every kind at every depth about equally often."""
+    cells = [(kind, depth) for depth in DEPTHS for kind in KINDS] + [("link", "as is"), ("byte of the archive", "as is")] * 3
+    chosen = [cells[k % len(cells)] for k in range(n)]
+    return [(number, kind, depth, seed) for number, (kind, depth) in enumerate(chosen)]
+
+
+def told_of(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return counts by kind and depth, and which check was the first to find each."""
+    cells: dict[str, dict[str, Any]] = {}
+    for each in found:
+        cell = cells.setdefault(each["kind"], {}).setdefault(each["depth"], {"n": 0, "caught": 0, "by": Counter()})
+        cell["n"] += 1
+        cell["caught"] += each["caught"]
+        if each["caught"]:
+            cell["by"][f"{each['level']} {each['check']}"] += 1
+    return cells
+
+
+def main() -> None:
+    """Tamper, check, count, and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--package", type=Path, default=ROOT / f"dist/{NAME}.tar")
+    parser.add_argument("--tamperings", type=int, default=312)
+    parser.add_argument("--clean", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--out", type=Path, default=RESULT)
+    chosen = parser.parse_args()
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="assay-tamper-") as folder:
+        plain.unpack(str(chosen.package), f"{folder}/clean")
+        CLEAN.update(files_in(Path(folder, "clean")))
+        if found := first_failure(chosen.package):
+            raise SystemExit(f"the package itself fails: {found.level} {found.name}: {found.found}")
+        seconds = {"one package, whole": round(time.monotonic() - begun, 1)}
+        with ProcessPoolExecutor(chosen.processes, mp_context=multiprocessing.get_context("fork")) as pool:
+            tried = list(told(pool.map(try_one, plan_of(chosen.tamperings, chosen.seed), chunksize=2), "tamperings"))
+            seconds["tamperings"] = round(time.monotonic() - begun, 1)
+            made = [str(chosen.package)]
+            made += pool.map(small_run, [(folder, *each) for each in SMALL_RUNS])
+            forms = [(tar, form) for form in FORMS for tar in made][: chosen.clean]
+            clean = list(told(pool.map(honest, forms), "honest packages"))
+            seconds["honest packages"] = round(time.monotonic() - begun, 1)
+            tries = list(told(pool.map(beyond.attempt, [(name, dict(CLEAN)) for name in beyond.ATTEMPTS]), "beyond"))
+    missed = [each for each in tried if not each["caught"] or each.get("whole") is False]
+    alarms = [each for each in clean if each["failed"]]
+    result = {
+        "tamperings": len(tried), "caught": len(tried) - len(missed), "clean": len(clean), "false_alarms": len(alarms),
+        "missed": missed, "alarms": alarms, "by_kind_and_depth": told_of(tried),
+        "by_level": Counter(f"{each['depth']}: {each['level']}" for each in tried if each["caught"]),
+        "whole_verifications": sum("whole" in each for each in tried),
+        "distinct_clean_packages": len({each["sha256"] for each in clean}), "beyond": tries,
+        "package_sha256": sha256_bytes(chosen.package.read_bytes()), "seed": chosen.seed,
+        "seconds": seconds | {"all": round(time.monotonic() - begun, 1)}, "processes": chosen.processes,
+    }  # fmt: skip
+    chosen.out.parent.mkdir(parents=True, exist_ok=True)
+    chosen.out.write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    print(json.dumps({name: value for name, value in result.items() if name != "by_kind_and_depth"}, indent=2, sort_keys=True))
+    if missed or alarms:
+        raise SystemExit("not all were found, or an honest package was called tampered with")
+
+
+def told(results: Iterator[dict[str, Any]], what: str) -> Iterator[dict[str, Any]]:
+    """Say how far it is, now and then."""
+    for number, each in enumerate(results, start=1):
+        if number % 20 == 0:
+            print(f"{number} {what}", file=sys.stderr, flush=True)
+        yield each
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""What a package says of itself, made from the files it holds: model card, provenance, Croissant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from assay.evaluation.report import Report
+from assay.evidence.claim import Claim
+from assay.evidence.tables import BeforeAfter
+from assay.evidence.what_was_run import BaseFacts
+from assay.packaging.contents import CARD, CROISSANT, PROVENANCE
+from assay.packaging.croissant import DATASHEET, croissant
+from assay.packaging.datasheet import stated_licence
+from assay.packaging.manifest import entry_of
+from assay.packaging.model_card import Measured, model_card
+from assay.packaging.statement import Dependencies, Packaged, inner_statement, outer_statement, statement_text
+from assay.provenance import git_state, remotes
+from assay.records import TrainFacts
+from assay.stages.inputs import fingerprint_of, task_of
+from assay.stages.project import RESULTS, Project
+from assay.stages.reader_pages import limits
+from assay.storage.files import read_bytes
+from assay.storage.json import dumps, loads, read_record
+
+AGAIN = "./run dvc repro"
+# What a package is about; all else in it is how that came about.
+SUBJECTS = (
+    "models/adapter/adapter_model.safetensors",
+    *(f"{RESULTS}/{name}" for name in ("claim.json", "pre_eval.jsonl", "post_eval.jsonl", "report.html")),
+)
+
+
+def documents(project: Project, members: Mapping[str, bytes | Path]) -> dict[str, bytes]:
+    """Return README.md, provenance.json and croissant.json: a function of the other members, no clock and no place in it.
+
+    Args:
+        project: The run, or an unpacked package of it.
+        members: What the package holds beside these.
+
+    Raises:
+        RecordError: A file of the run cannot be read.
+    """
+    data = project.params.dataset.root
+    files = {
+        name.removeprefix(f"{data}/"): content if isinstance(content, bytes) else read_bytes(content, fix=AGAIN)
+        for name, content in members.items() if name.startswith(f"{data}/")
+    }  # fmt: skip
+    described = dumps(croissant(project.params.task.name, files, folder=data)) + "\n"
+    subjects = {name: entry_of(members[name]).sha256 for name in SUBJECTS}
+    statement = inner_statement(subjects, *_built_from(project, members))
+    return {
+        CARD: _card(project, files.get(DATASHEET, b"").decode("utf-8", "replace")).encode(),
+        PROVENANCE: statement_text(statement).encode(),
+        CROISSANT: described.encode(),
+    }
+
+
+def outer_provenance(
+    project: Project, archives: Mapping[str, str], members: Mapping[str, bytes | Path], *, began: str, ended: str
+) -> dict[str, Any]:
+    """Return the statement beside a package: who trained and packaged it when, on what, at which commit.
+
+    Args:
+        project: The run.
+        archives: File name → sha256 of the archive and its gzip.
+        members: What the archive holds.
+        began: When packaging began, UTC.
+        ended: When it was done, UTC.
+    """
+    state, hosts = git_state(project.root), remotes(project.root)
+    packaged = Packaged(
+        started=began, finished=ended, commit=state["commit"], modified=state["modified"],
+        remotes=None if hosts is None else tuple(hosts),
+    )  # fmt: skip
+    known = project.observed("manifest.json")
+    run = loads(read_bytes(known, fix=AGAIN).decode(), where=known.name, fix=AGAIN) if known.is_file() else None
+    return outer_statement(archives, *_built_from(project, members), run, packaged)
+
+
+def _built_from(
+    project: Project, members: Mapping[str, bytes | Path]
+) -> tuple[dict[str, Any], str, int, Dependencies]:
+    """Return settings, task, seed and what the run was made from."""
+    params, base = project.params, read_record(project.results("base.json"), BaseFacts, fix=AGAIN)
+    known = {"kind": base.kind, "digest": base.digest, "model": base.model, "revision": base.revision}
+    dependencies = Dependencies(
+        data={name: entry_of(members[name]).sha256 for name in members if name.startswith(f"{params.dataset.root}/")},
+        base=known,
+        source={name: entry_of(members[name]).sha256 for name in members if name.startswith("src/")},
+        constraints=entry_of(members["constraints.txt"]).sha256,
+    )
+    return params.model_dump(mode="json"), params.task.name, params.seed, dependencies
+
+
+def _card(project: Project, datasheet: str) -> str:
+    def report(name: str) -> Report:
+        return read_record(project.results(f"{name}.json"), Report, fix=AGAIN)
+
+    licence = stated_licence(datasheet)
+    metrics = read_record(project.results("before_after_metrics.json"), BeforeAfter, fix=AGAIN)
+    return model_card(
+        read_record(project.results("claim.json"), Claim, fix=AGAIN),
+        measured=Measured(report("pre_eval"), report("post_eval"), metrics),
+        trained=read_record(project.results("train.json"), TrainFacts, fix=AGAIN),
+        base=read_record(project.results("base.json"), BaseFacts, fix=AGAIN),
+        fingerprint=fingerprint_of(project), params=project.params, limits=limits(task_of(project)),
+        data_licence=None if licence is None else licence.name,
+    )  # fmt: skip

@@ -1,0 +1,97 @@
+"""V3, what was measured: one suite for all arms, every draw in its place with its seed, and the policies that were trained."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from assay.evaluation.suite import Suite
+from assay.records import Episode
+from assay.verification.checks import Seen
+from assay.verification.unpacked import CONTROL, Unpacked
+
+_PROMPT = re.compile(r"[0-9a-f]{16}")
+
+
+def suites_equal(package: Unpacked) -> Seen:
+    """Check that plan and reports name the suite that settings and data make."""
+    suite, wrong = package.heldout, []
+    told = {"claim_plan.json": package.plan.suite_digest}
+    told |= {f"{name}.json": package.arm(name).report.suite_digest for name in package.arms}
+    for name, found in told.items():
+        expected = package.suite_of(name.removesuffix(".json")).digest
+        if found != expected:
+            wrong.append(f"{name}, suite_digest: {found[:16]}; settings and data make {expected[:16]}")
+    return Seen(f"suite {suite.digest[:16]} ({len(suite.items)} items x {suite.draws} draws) in the plan and all arms", wrong)
+
+
+def draws_complete(package: Unpacked) -> Seen:
+    """Check that every play of every suite is there once, in its place, with the seed that its labels give."""
+    wrong, n = [], 0
+    for name in package.arms:
+        episodes = package.arm(name).episodes
+        wrong += _out_of_place(package.suite_of(name), episodes, f"{name}.jsonl", package)
+        n += len(episodes)
+    for step, sampled, greedy in package.validations:
+        wrong += _out_of_place(package.validation, sampled, f"validation.jsonl, step {step}, sampled", package)
+        wrong += _out_of_place(replace(package.validation, draws=1), greedy, f"validation.jsonl, step {step}, greedy", package)
+        n += len(sampled) + len(greedy)
+    order = [(line.step, line.greedy) for line in package.validation_lines]
+    if order != sorted(order):
+        wrong.append("validation.jsonl: not by step, sampled before greedy")
+    return Seen(f"{n} episodes, each draw of each item once and in its place, with the seed of its labels", wrong)
+
+
+def _out_of_place(suite: Suite, episodes: list[Episode], name: str, package: Unpacked) -> list[str]:
+    plays, wrong = suite.plays(), []
+    if len(plays) != len(episodes):
+        return [f"{name}: {len(episodes)} episodes, {len(plays)} are planned"]
+    limit = package.project.params.task.max_new_tokens[package.project.params.generation.surface]
+    for number, (play, episode) in enumerate(zip(plays, episodes, strict=True), start=1):
+        planned, found = (play.item.id, play.draw, play.seed), (episode.item_id, episode.draw, episode.seed)
+        if planned != found:
+            wrong.append(f"{name}, episode {number}: item, draw and seed are {found}, planned is {planned}")
+        for turn in episode.turns:
+            if not _PROMPT.fullmatch(turn.prompt_digest):
+                wrong.append(f"{name}, episode {number}: prompt_digest {turn.prompt_digest!r:.40}")
+            if not 0 < turn.n_tokens <= limit or (turn.truncated and turn.n_tokens != limit):
+                wrong.append(f"{name}, episode {number}: {turn.n_tokens} tokens, {limit} at most")
+    return wrong
+
+
+def openings_equal(package: Unpacked) -> Seen:
+    """Check that all arms and validations were shown the same opening of an item, and lost the same of it."""
+    shown: dict[tuple[str, str], tuple[str, int]] = {}
+    wrong = []
+    told = [(name, "heldout", package.arm(name).episodes) for name in package.arms]
+    told += [(f"validation.jsonl, step {v.step}", "validation", [*v.sampled, *v.greedy]) for v in package.validations]
+    for name, split, episodes in told:
+        for episode in episodes:
+            opening = (episode.turns[0].prompt_digest if episode.turns else "", episode.prompt_chars_cut)
+            if shown.setdefault((split, episode.item_id), opening) != opening:
+                wrong.append(f"{name}: item {episode.item_id}, draw {episode.draw} was opened otherwise than before")
+    return Seen(f"{len(shown)} items, each opened with the same prompt in every arm", wrong)
+
+
+def policies_named(package: Unpacked) -> Seen:
+    """Check that the arms were played by the base and by what was trained on it, and the control by neither."""
+    trained, control = package.trained, package.control
+    expected = {
+        "pre_eval": trained.base_digest, "pre_eval_greedy": trained.base_digest, "post_eval": trained.policy_digest,
+        "post_eval_greedy": trained.policy_digest, CONTROL: control.policy_digest,
+    }  # fmt: skip
+    wrong = [
+        f"{name}.json, policy_digest: not that of {'control.json' if name == CONTROL else 'train.json'}"
+        for name in package.arms
+        if package.arm(name).report.policy_digest != expected[name]
+    ]
+    asked = "random_reward" in package.project.params.claim.controls
+    if control.asked != asked:
+        wrong.append(f"control.json, asked: {control.asked}; claim.controls of params.yaml says {asked}")
+    told = (control.seed, control.steps, control.base_digest)
+    if control.asked and told != (trained.seed, trained.steps, trained.base_digest):
+        wrong.append("control.json: seed, steps or base are not those of train.json")
+    if control.policy_digest in (trained.base_digest, trained.policy_digest):
+        wrong.append("control.json, policy_digest: that of another arm")
+    beside = ", another as control" if asked else ""
+    return Seen(f"base {trained.base_digest[:16]} before, {trained.policy_digest[:16]} after{beside}", wrong)

@@ -1,0 +1,193 @@
+"""The model card says what the claim says, in numbers of the files, and holds no markup of a stranger."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from huggingface_hub import ModelCard
+from ruamel.yaml import YAML
+
+from assay.config.package import Waiver
+from assay.dataset.fingerprint import Fingerprint
+from assay.errors import EvidenceError
+from assay.evaluation.report import Report
+from assay.evidence.claim import Claim, not_evaluable
+from assay.evidence.tables import BeforeAfter
+from assay.evidence.what_was_run import BaseFacts
+from assay.evidence.wording import difference_text, interval_text
+from assay.packaging.model_card import LEVELS, Measured, model_card
+from assay.records import Interval, TrainFacts
+from assay.stages.project import Project
+from assay.storage.json import read_record
+from tests.house import ROOT
+
+BAD = (
+    "<script>x()</script>", "![x](http://evil.invalid/x.png)", "[click](http://evil.invalid)", "a\n---\nlicense: mit\n---\n",
+    "| a | b |\n# Head", "`` ` ``", "\u202egnp.exe", "\x1b[31mred", "*bold* _it_",
+)  # fmt: skip
+
+
+def read(name: str, kind: Any) -> Any:
+    return read_record(ROOT / "evidence/results" / name, kind, fix="")
+
+
+@pytest.fixture(scope="module")
+def given() -> dict[str, Any]:
+    """Return what a card of the committed run is made from."""
+    reports = read("pre_eval.json", Report), read("post_eval.json", Report)
+    return {
+        "claim": read("claim.json", Claim), "measured": Measured(*reports, read("before_after_metrics.json", BeforeAfter)),
+        "trained": read("train.json", TrainFacts), "base": read("base.json", BaseFacts),
+        "fingerprint": read("fingerprint.json", Fingerprint), "params": Project.open(ROOT).params, "limits": ["One run."],
+    }  # fmt: skip
+
+
+def card(given: dict[str, Any], **changes: Any) -> str:
+    known = given | changes
+    return model_card(known.pop("claim"), **known)
+
+
+def test_a_hub_reads_it_and_its_yaml_says_the_same_again(given: dict[str, Any]) -> None:
+    text = card(given)
+    read_back = ModelCard(text)
+    assert read_back.data.library_name == "peft" and "base_model" not in read_back.data.to_dict()
+    plain = YAML(typ="safe", pure=True).load(text.split("---\n")[1])
+    assert plain == read_back.data.to_dict()
+    again = ModelCard(str(read_back))
+    assert again.data.to_dict() == plain
+
+
+def test_the_model_index_holds_the_numbers_of_the_claim_and_its_verdict(given: dict[str, Any]) -> None:
+    claim = given["claim"]
+    (entry,) = ModelCard(card(given)).data.to_dict()["model-index"]
+    ((result),) = entry["results"]
+    found = {metric["type"]: metric for metric in result["metrics"]}
+    assert found["success_rate"]["value"] == claim.after.value
+    assert found["success_rate_before"]["value"] == claim.before.value
+    gap = found["success_rate_difference"]
+    assert (gap["value"], gap["args"]["low"], gap["args"]["high"]) == (
+        claim.difference.value, claim.difference.low, claim.difference.high,
+    )  # fmt: skip
+    assert gap["args"]["verdict"] == claim.verdict and result["dataset"]["split"] == "heldout"
+    assert found["mean_reward"]["value"] == given["measured"].after.measures["mean_reward"].value
+
+
+def test_the_table_holds_the_numbers_of_the_files_in_the_words_of_the_report(given: dict[str, Any]) -> None:
+    measured, text = given["measured"], card(given)
+    row = next(line for line in text.split("\n") if line.startswith("| success_rate |"))
+    delta = measured.metrics.delta
+    gap = Interval(value=delta["success_rate"], low=delta["success_rate_low"], high=delta["success_rate_high"], n=0)
+    arms = [report.measures["success_rate"] for report in (measured.before, measured.after)]
+    cells = [*(interval_text(arm, rate=True) for arm in arms), difference_text(gap, rate=True)]
+    assert row == f"| success_rate | {' | '.join(cells)} | {arms[0].n}, {arms[1].n} |"
+
+
+def test_a_metrics_file_that_says_other_than_the_report_is_refused(given: dict[str, Any]) -> None:
+    measured = given["measured"]
+    metrics = measured.metrics.model_copy(update={"post": measured.metrics.post | {"success_rate": 0.99}})
+    with pytest.raises(EvidenceError, match="success_rate"):
+        card(given, measured=Measured(measured.before, measured.after, metrics))
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["barred by a finding", "nothing could be read"])
+def test_what_is_not_evaluable_shows_no_number_in_headline_or_index(given: dict[str, Any], whole: bool) -> None:
+    old = given["claim"]
+    claim = not_evaluable(
+        old.plan, [("a leak", "3 items are shared")], before_policy="b", after_policy="a", split="heldout",
+        decoding="sampled", training_seeds=(0,),
+    )  # fmt: skip
+    if whole:  # as `compare` leaves it: the numbers stay in the record, and a reader must not meet them here
+        told = {"verdict": "NOT EVALUABLE", "detail": None, "reason": claim.reason, "sentence": claim.sentence}
+        claim = old.model_copy(update=told)
+    text = card(given, claim=claim, measured=given["measured"] if whole else None)
+    assert "model-index" not in ModelCard(text).data.to_dict()
+    _, rest = text.split("**NOT EVALUABLE.**")
+    assert not re.search(r"\d", rest.split("\n")[0]) and "3 items are shared" in rest
+    assert "## Before and after" not in text and "figures/" not in text
+    assert not any(f"{100 * arm.value:.1f}" in text.split("## The base")[0] for arm in (old.before, old.after))
+
+
+def test_no_evidence_is_said_as_such_at_the_top_and_in_the_index(given: dict[str, Any]) -> None:
+    sentence = "held-out success rose 18.7 to 18.9 %. No evidence of a change (inconclusive)."
+    changed = {"verdict": "NO EVIDENCE", "detail": "inconclusive", "sentence": sentence, "reason": "p > 0.05"}
+    text = card(given, claim=given["claim"].model_copy(update=changed))
+    assert "**NO EVIDENCE (inconclusive).** held-out success rose 18.7" in text
+    (result,) = ModelCard(text).data.to_dict()["model-index"][0]["results"]
+    assert "NO EVIDENCE (inconclusive)" in [metric["args"].get("verdict") for metric in result["metrics"]]
+
+
+def test_what_is_missing_is_no_number_of_the_index(given: dict[str, Any]) -> None:
+    gone = Interval(value=None, low=None, high=None, n=0)
+    claim = given["claim"].model_copy(update={"before": gone})
+    (result,) = ModelCard(card(given, claim=claim)).data.to_dict()["model-index"][0]["results"]
+    assert "success_rate_before" not in [metric["type"] for metric in result["metrics"]]
+
+
+@pytest.mark.parametrize(
+    ("model", "revision", "named"),
+    [
+        ("Qwen/Qwen3-4B", "1cfa9a7208912126459214e8b04321603b3df60c", True),
+        ("/home/someone/models/qwen", "local", False),
+        ("models/own", "local", False),
+        ("../etc/passwd", "abc", False),
+        ('a/b"); evil("', "abc", False),
+    ],
+)
+def test_a_base_is_named_only_if_it_is_one_of_a_hub(given: dict[str, Any], model: str, revision: str, named: bool) -> None:
+    base = BaseFacts(kind="pretrained", digest="d" * 64, model=model, revision=revision)
+    text = card(given, base=base)
+    data = ModelCard(text).data.to_dict()
+    assert (model in text) is named and (data.get("base_model") == model) is named
+    assert "/home/someone" not in text and "models/base" not in text
+
+
+def test_text_of_a_stranger_is_neither_markup_nor_yaml(given: dict[str, Any]) -> None:
+    plain = ["plain"] * len(BAD)
+
+    def of(texts: list[str]) -> str:
+        waivers = [Waiver(file=text, sha256="a" * 64, reason=text) for text in texts[:1]]
+        params = given["params"]
+        params = params.model_copy(update={"package": params.package.model_copy(update={"waivers": waivers})})
+        claim = given["claim"].model_copy(
+            update={"warnings": tuple(texts), "sentence": texts[0], "reason": texts[3] if len(set(texts)) > 1 else "plain"}
+        )
+        return card(given, claim=claim, params=params, limits=texts, licence=texts[3], data_licence=texts[1])
+
+    bad, good = of(list(BAD)), of(plain)
+    assert len(bad.split("\n")) == len(good.split("\n"))
+    assert not re.search(r"<[a-zA-Z/!?]", bad) and not re.search(r"(?<!\\)\]\(http", bad)
+    assert not re.search(r"[\u202e\x1b]", bad)
+    assert set(ModelCard(bad).data.to_dict()) == set(ModelCard(good).data.to_dict())
+
+
+def test_waived_findings_stand_there_with_their_reasons(given: dict[str, Any]) -> None:
+    waiver = Waiver(file="evidence/results/x.jsonl", sha256="c" * 64, reason="a made-up key of the task")
+    params = given["params"]
+    params = params.model_copy(update={"package": params.package.model_copy(update={"waivers": [waiver]})})
+    text = card(given, params=params)
+    assert f"| {waiver.file} | {waiver.sha256} | {waiver.reason} |" in text
+    assert "None: the secret scan" not in text and "None: the secret scan" in card(given)
+
+
+def test_alarms_controls_checks_and_the_way_to_use_it_stand_there(given: dict[str, Any]) -> None:
+    text = card(given)
+    for rule in given["trained"].health.rules:
+        assert f"ALARM {rule.rule} in training" in text.replace("\\_", "_")
+    assert "Controls. Base against base" in text
+    for command in ("sha256sum -c SHA256SUMS", "python3 verify.py", "assay verify assay-package.tar"):
+        assert f"\n{command}\n" in text
+    assert 'subfolder="models/adapter"' in text and all(f"| {level} |" in text for level, _ in LEVELS)
+    assert "No licence of the weights is stated." in text and "license" not in ModelCard(text).data.to_dict()
+    assert ModelCard(card(given, licence="apache-2.0")).data.license == "apache-2.0"
+
+
+def test_equal_records_give_equal_bytes_and_no_torch_is_needed(given: dict[str, Any]) -> None:
+    assert card(given) == card(given)
+    needed = "assay.packaging.model_card, assay.packaging.croissant, huggingface_hub.repocard_data"
+    code = f"import sys, {needed}; sys.exit('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT, env={"PYTHONPATH": "src", "PATH": ""})
+    assert done.returncode == 0

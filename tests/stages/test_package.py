@@ -1,0 +1,162 @@
+"""The package stage: equal runs give equal bytes wherever they lie; a run that cannot be packaged costs no package."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.errors import ConfigError, PackageError, RunningAlready
+from assay.packaging import verify as plain
+from assay.packaging.parity import Measured
+from assay.policy.digests import adapted_digest, digest_folder
+from assay.stages import package
+from assay.stages.project import Project
+from assay.storage.json import loads
+from assay.storage.locks import hold
+from tests.verification.made_run import PARITY, lock, made_run
+
+TAR = "dist/assay-package.tar"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run without a model; nobody writes in it."""
+    return made_run(tmp_path_factory.mktemp("made") / "run").root
+
+
+@pytest.fixture(autouse=True)
+def parity_of_a_model_that_merges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a real model merges as it plays is asked in tests/policy/test_merged.py; the made run has none."""
+
+    def measured(project: Project) -> tuple[Any, Measured]:
+        digest = adapted_digest(digest_folder(project.root / "models/base"), project.root / "models/adapter")
+        return PARITY.model_copy(update={"policy_digest": digest}), Measured(32, 400, 200, 200, 1.0, 1e-5)
+
+    monkeypatch.setattr(package, "parity_of", measured)
+
+
+def packaged(root: Path) -> dict[str, bytes]:
+    package.run(Project.open(root))
+    return {path.name: path.read_bytes() for path in (root / "dist").iterdir()}
+
+
+def test_two_packages_of_one_run_and_of_a_copy_of_it_elsewhere_are_the_same_bytes(made: Path, tmp_path: Path) -> None:
+    one, other = (Path(shutil.copytree(made, tmp_path / name)) for name in ("one", "a longer name/other"))
+    for path in (path for path in other.rglob("*") if path.is_file()):
+        os.utime(path, (1e9, 1e9))
+        path.chmod(0o600)
+    (other / "src/assay/__pycache__").mkdir()
+    (other / "src/assay/__pycache__/cli.cpython-311.pyc").write_bytes(b"litter")
+    first, again, elsewhere = packaged(one), packaged(one), packaged(other)
+    assert first == again == elsewhere
+    assert set(first) == {"assay-package.tar", "assay-package.tar.gz", "assay-package.tar.sha256"}
+
+
+def test_what_is_written_verifies_and_the_statement_beside_is_about_it(made: Path, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(made, tmp_path / "run"))
+    packaged(root)
+    found = plain.check(str(root / TAR))
+    assert found.ok, found.findings
+    statement = loads((root / "evidence/observed/provenance.json").read_text(), where="", fix="")
+    assert statement["subject"] == [{"name": "assay-package.tar", "digest": {"sha256": found.sha256}}]
+
+
+def _remove(path: str) -> Callable[[Path], None]:
+    return lambda root: (root / path).unlink()
+
+
+def _link(root: Path) -> None:
+    (root / "data/collider/more.jsonl").symlink_to(root / "data/collider/train.jsonl")
+
+
+def _forget_a_stage(root: Path) -> None:
+    text = (root / "dvc.lock").read_text()
+    (root / "dvc.lock").write_text(text.replace("  train:\n", "  drain:\n"))
+
+
+def _say_a_token(root: Path) -> None:
+    (root / "evidence/results/summary.md").write_text("use hf_" + "aB3dE5gH7jK9" * 3 + "\n")
+    lock(Project.open(root))
+
+
+def _edit(root: Path) -> None:
+    with (root / "evidence/results/summary.md").open("a") as stream:
+        stream.write("It got better.\n")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (_remove("evidence/results/validation.jsonl"), "evidence/results/validation.jsonl: expected a file or folder"),
+        (_remove("LICENSE"), "LICENSE: expected a file"),
+        (_edit, "evidence/results/summary.md: expected the file of the run, found another than render_evidence had"),
+        (_link, "data/collider/more.jsonl: expected files, no links"),
+        (_forget_a_stage, "no train"),
+        (_say_a_token, "evidence/results/summary.md:1: Hugging Face"),
+    ],
+)
+def test_a_run_that_cannot_be_packaged_is_refused_and_the_last_package_stays(
+    made: Path, tmp_path: Path, spoil: Callable[[Path], None], words: str
+) -> None:
+    root = Path(shutil.copytree(made, tmp_path / "run"))
+    before = packaged(root)
+    spoil(root)
+    with pytest.raises(PackageError) as caught:
+        package.run(Project.open(root))
+    assert words in str(caught.value)
+    assert {path.name: path.read_bytes() for path in (root / "dist").iterdir()} == before
+    assert not (root / ".dist-new").exists()
+
+
+def test_a_full_disk_leaves_the_last_package(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(shutil.copytree(made, tmp_path / "run"))
+    before = packaged(root)
+
+    def full(path: Path, tar: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(package, "write_gz", full)
+    with pytest.raises(OSError, match="No space left"):
+        package.run(Project.open(root))
+    assert {path.name: path.read_bytes() for path in (root / "dist").iterdir()} == before
+
+
+def test_a_file_that_changes_while_it_is_packed_is_noticed(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(shutil.copytree(made, tmp_path / "run"))
+    real = package.write_tar
+
+    def edited(path: Path, members: Any, *, root: str) -> str:
+        return real(path, {**members, "LICENSE": b"another\n"}, root=root)
+
+    monkeypatch.setattr(package, "write_tar", edited)
+    with pytest.raises(PackageError, match="LICENSE"):
+        package.run(Project.open(root))
+    assert not (root / "dist").exists()
+
+
+def test_two_at_once_are_refused_and_the_first_ends_as_if_alone(made: Path, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(made, tmp_path / "run"))
+    with hold(root / ".dist.lock"), pytest.raises(RunningAlready):
+        package.run(Project.open(root))
+    assert len(packaged(root)) == 3 and not (root / ".dist.lock").exists()
+
+
+def test_a_linked_folder_is_replaced_and_what_it_led_to_stays(made: Path, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(made, tmp_path / "run"))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/kept").write_text("mine")
+    (root / "dist").symlink_to(tmp_path / "elsewhere")
+    assert len(packaged(root)) == 3 and not (root / "dist").is_symlink()
+    assert (tmp_path / "elsewhere/kept").read_text() == "mine"
+
+
+def test_a_project_of_no_run_is_told_what_to_type(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_bytes((made / "params.yaml").read_bytes())
+    project = Project.open(tmp_path)
+    with pytest.raises(ConfigError, match=r"dvc.lock(.|\n)*Fix: \./run dvc repro"):
+        package.run(project)

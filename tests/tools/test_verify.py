@@ -1,0 +1,110 @@
+"""`assay verify` says one line a check and a verdict, without torch, from the archive alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.packaging import verify as plain
+from assay.tools import verify as tool
+from assay.tools.verify import Asked
+from tests.house import SRC
+from tests.verification.made_run import made_run, packaged
+
+BLOCKED = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "safetensors")
+# Whatever else is imported, none of these may be.
+CALL = f"""
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {BLOCKED}:
+            raise ImportError("this machine has no " + name)
+sys.meta_path.insert(0, Blocked())
+from assay.cli import main
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def tar(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    return packaged(made_run(folder / "run", seed=3), folder / "dist")
+
+
+def verify(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", CALL, "verify", *arguments], cwd=cwd, env={"PYTHONPATH": str(SRC), "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_a_package_passes_without_torch_and_leaves_nothing_but_what_was_asked_for(tar: Path, tmp_path: Path) -> None:
+    done = verify(str(tar), "--out", "verify.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads((tmp_path / "verify.json").read_text(encoding="utf-8"))
+    *lines, last = done.stdout.strip().split("\n")
+    assert len(lines) == len(told["checks"])
+    assert last.startswith("passed: ")
+    assert {check["level"] for check in told["checks"] if check["outcome"] == "passed"} == {"V0", "V1", "V2", "V3"}
+    assert {check["level"] for check in told["checks"] if check["outcome"] == "not checked"} >= {"V4", "V5"}
+    assert (told["verdict"], told["counts"]["failed"]) == ("passed", 0)
+    assert told["sha256"] == plain.check(str(tar)).sha256
+    assert str(tmp_path) not in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["verify.json"]
+
+
+def test_an_unpacked_folder_with_an_edited_number_fails_and_is_left_as_it_was(tar: Path, tmp_path: Path) -> None:
+    from assay.packaging.manifest import sealed
+
+    folder = tmp_path / "folder"
+    plain.unpack(str(tar), str(folder))
+    path = folder / "evidence/results/metrics.json"
+    path.write_text(path.read_text(encoding="utf-8").replace('"p": ', '"p": 0'), encoding="utf-8")
+    # As somebody would who knows how the lists are made.
+    kept = {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    for name in ("manifest.json", "SHA256SUMS"):
+        kept.pop(name)
+    for name, content in sealed(kept).items():
+        assert isinstance(content, bytes)
+        (folder / name).write_bytes(content)
+    before = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
+    result = tool._files(folder, Asked())
+    assert result.ok
+    checks = list(tool.verified(folder, result, Asked()))
+    failed = {check.name: check.found for check in checks if check.outcome == "failed"}
+    assert set(failed) >= {"claim", "dvc.lock"}
+    assert "metrics.json" in failed["claim"]
+    assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == before
+
+
+def test_what_is_no_package_is_not_looked_into(tar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "broken.tar"
+    content = bytearray(tar.read_bytes())
+    content[3000] ^= 1
+    broken.write_bytes(content)
+    result = tool._files(broken, Asked())
+    checks = list(tool.verified(broken, result, Asked(regenerate=1, retrain=True)))
+    assert {check.level for check in checks if check.outcome == "failed"} == {"V0"}
+    assert {check.level: check.outcome for check in checks if check.level != "V0"} == dict.fromkeys(
+        ("V1", "V2", "V3", "V4", "V5"), "not checked"
+    )
+    said: list[str] = []
+    monkeypatch.setattr(tool, "say", said.append)
+    assert tool.run(broken, Asked(), None) == 1
+    assert said[-1].startswith("FAILED")
+
+
+def test_another_digest_than_the_published_one_fails_before_anything_is_read(tar: Path) -> None:
+    result = tool._files(tar, Asked(sha256="0" * 64))
+    assert not result.ok
+
+
+def test_a_package_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    done = verify("nothing.tar", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "nothing.tar" in done.stderr

@@ -1,0 +1,294 @@
+"""A whole run of the pipeline in a second, without a model: scripted players stand in for policies, nothing is trained.
+
+Everything that follows from episodes is made by the code that makes it in earnest. So a package of it passes whatever needs
+no model, and a number changed in it can be caught or missed like that of any other run.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import OmegaConf
+from safetensors.numpy import save
+
+from assay.composition import Selection, compose
+from assay.console import quietly
+from assay.evaluation.planning import planned_power
+from assay.evaluation.report import Baselines, report_on
+from assay.evaluation.run_difference import LINKS, START, chain_of
+from assay.evaluation.scripted import play_baseline
+from assay.evaluation.suite import Play, Suite
+from assay.packaging.contents import NAME
+from assay.packaging.lock import folder_md5, md5
+from assay.packaging.manifest import sealed
+from assay.packaging.parity import Parity
+from assay.policy.digests import adapted_digest, digest_folder
+from assay.records import ControlFacts, Episode, HealthSummary, TrainFacts
+from assay.seeds import derive_seed, rng
+from assay.stages import fingerprint, render_evidence
+from assay.stages.inputs import heldout_suite, items_of, task_of, validation_suite
+from assay.stages.live import Tables
+from assay.stages.package import members_of
+from assay.stages.project import Project
+from assay.storage.archive import write_tar
+from assay.storage.files import sha256_bytes
+from assay.storage.json import write_json, write_jsonl
+from assay.storage.yaml import read_yaml
+from assay.tasks.protocol import Task
+from assay.training.health import Monitor
+from assay.training.history import History, Validation, component_row
+from assay.training.recipe import chosen_step, item_order
+from assay.training.signals import StepSignals
+from assay.training.watch import Watch
+from assay.verification.training import learning_rates
+from tests.house import ROOT
+
+TAKEN = ("constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE", "dvc.yaml", "data", "src")
+PARITY = Parity(
+    policy_digest="", base_was_4bit=False, prompts=32, positions=400, tokens=200, greedy_agreement=1.0, free_agreement=1.0,
+    logit_difference_at_most=1e-5, max_logit_difference=1e-3, min_greedy_agreement=0.99,
+)  # fmt: skip
+SMALL = {
+    "evaluation.items": 20, "evaluation.draws": 2, "validation.items": 12, "validation.draws": 2, "validation.interval": 2,
+    "train.steps": 6, "train.items_per_step": 4, "train.group_size": 4, "train.micro_batch_size": 16,
+    "health.top_share_window": 3, "health.baseline_steps": 2, "health.top_share.red": 1.0,
+}  # fmt: skip
+
+
+def made_run(folder: Path, *, task: str = "collider", seed: int = 0, changes: Mapping[str, Any] | None = None) -> Project:
+    """Write a run into a new folder and return it.
+
+    Args:
+        folder: To make.
+        task: Preset of the task.
+        seed: Of the training, and of who plays how well: another seed is another run.
+        changes: Settings by dotted names, beyond SMALL.
+    """
+    folder.mkdir(parents=True)
+    for name in TAKEN:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, folder / name)
+    values = OmegaConf.create(dict(compose(ROOT, Selection("tiny", task, seed)).values))
+    for name, value in {**SMALL, **(changes or {})}.items():
+        OmegaConf.update(values, name, value)
+    (folder / "params.yaml").write_text(OmegaConf.to_yaml(values), encoding="utf-8")
+    with quietly():
+        project = Project.open(folder)
+        fingerprint.run(project)
+        base = _base(project)
+        _before(project, base)
+        trained = _trained(project, base)
+        _after(project, trained)
+        render_evidence.run(project)
+    lock(project)
+    return project
+
+
+def packaged(project: Project, folder: Path) -> Path:
+    """Write the package of a run into a folder and return the tar."""
+    digest = adapted_digest(digest_folder(project.root / "models/base"), project.root / "models/adapter")
+    members = sealed(members_of(project, PARITY.model_copy(update={"policy_digest": digest})))
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{NAME}.tar"
+    write_tar(path, members, root=NAME)
+    return path
+
+
+def players(task: Task) -> list[str]:
+    """Return the names of the scripted players that are no cheats of a floor or ceiling, weakest first."""
+    return list(task.baselines())
+
+
+def played(task: Task, plays: Sequence[Play], skill: float, label: str) -> list[Episode]:
+    """Return the episodes of a policy that plays a share of its plays as the best player would, the rest as the weakest."""
+    names, found = players(task), []
+    for play in plays:
+        lucky = rng("skill", label, play.seed).random() < skill
+        name = names[-1] if lucky else names[0]
+        episode = play_baseline(task, task.baselines()[name], [play], name)[0]
+        turns = [
+            turn.model_copy(update={"n_tokens": 3, "prompt_digest": sha256_bytes(f"{play.item.id} {k}".encode())[:16]})
+            for k, turn in enumerate(episode.turns)
+        ]
+        found.append(episode.model_copy(update={"turns": tuple(turns)}))
+    return found
+
+
+def _arm(project: Project, name: str, suite: Suite, skill: float, policy: str) -> list[Episode]:
+    episodes = played(task_of(project), suite.plays(), skill, name)
+    write_jsonl(project.results(f"{name}.jsonl"), episodes)
+    how = "greedy" if name.endswith("_greedy") else "sampled"
+    write_json(project.results(f"{name}.json"), report_on(episodes, suite, policy, how))
+    return episodes
+
+
+def _base(project: Project) -> str:
+    folder, seed = project.root / "models/base", project.params.base.seed
+    folder.mkdir(parents=True)
+    weights = {"model.layers.0.self_attn.q_proj.weight": rng("weights", seed).normal(size=(8, 6)).astype(np.float32)}
+    (folder / "model.safetensors").write_bytes(save(weights, metadata={"format": "pt"}))
+    write_json(folder / "config.json", {"model_type": "none"})
+    facts = {"kind": "scratch", "seed": seed, "digest": digest_folder(folder), "parameters": 48}
+    facts |= {"copy_accuracy": 1.0, "parsed_rate": 1.0, "success_rate": 0.2, "mean_reward": -0.5}
+    write_json(project.results("base.json"), facts)
+    return str(facts["digest"])
+
+
+def _before(project: Project, base: str) -> None:
+    task, suite = task_of(project), heldout_suite(project)
+    found = {}
+    for name, player in task.baselines().items():
+        found[name] = report_on(play_baseline(task, player, suite.plays(), name), suite, f"scripted:{name}", "sampled")
+    write_json(project.results("baselines.json"), Baselines(reports=found))
+    episodes = _arm(project, "pre_eval", suite, 0.2, base)
+    _arm(project, "pre_eval_greedy", heldout_suite(project, draws=1), 0.2, base)
+    claim = project.params.claim
+    planned = planned_power(
+        episodes, measure=f"{claim.primary}_rate", suite_digest=suite.digest, policy_digest=base, draws=suite.draws,
+        alpha=claim.alpha,
+    )  # fmt: skip
+    write_json(project.results("plan_power.json"), planned)
+
+
+def _trained(project: Project, base: str) -> TrainFacts:
+    params, task, suite = project.params, task_of(project), validation_suite(project)
+    size, steps = params.train.items_per_step, params.train.steps
+    order = item_order(items_of(project, "train"), steps * size, params.seed)
+    history, monitor, watch, chain = History(), Monitor(params.health, task), Watch(task), START
+
+    def validate(step: int) -> None:
+        skill = 0.2 + 0.6 * step / steps
+        sampled = played(task, suite.plays(), skill, f"validation {step} {params.seed}")
+        greedy = played(task, replace(suite, draws=1).plays(), skill, f"greedy {step} {params.seed}")
+        history.validations.append(Validation(step, sampled, greedy))
+        watch.look(step, "validation", sampled)
+        watch.look(step, "greedy validation", greedy)
+        history.health.extend(monitor.validation(step, sampled))
+
+    validate(0)
+    for step in range(1, steps + 1):
+        if step % params.validation.interval == 0 or step == steps:
+            validate(step)
+        items = order[(step - 1) * size : step * size]
+        plays = [
+            Play(item, member, derive_seed("rollout", params.seed, step, item.id, member), derive_seed("w", step, item.id))
+            for item in items for member in range(params.train.group_size)
+        ]  # fmt: skip
+        episodes = played(task, plays, 0.2 + 0.6 * step / steps, f"train {params.seed}")
+        watch.look(step, "batch", episodes)
+        row = _row(project, task, step, episodes, monitor, history)
+        chain = chain_of(chain, row)
+        history.train_log.append(row | {"chain": chain})
+    adapter = _adapter(project)
+    Tables(project, history, suite, base).write()
+    write_jsonl(project.results("validation.jsonl"), history.validation_episodes())
+    facts = TrainFacts(
+        seed=params.seed, steps=steps, chosen_step=chosen_step(history.validations, params.claim.checkpoint_rule, steps),
+        claim_plan_sha256=sha256_bytes(project.results("claim_plan.json").read_bytes()), base_digest=base,
+        policy_digest=adapted_digest(base, adapter), validation_suite=suite.digest, chain=chain, alarms=watch.facts(),
+        health=HealthSummary.of(history.health, monitor.unmeasured),
+    )  # fmt: skip
+    write_json(project.results("train.json"), facts)
+    return facts
+
+
+def _row(
+    project: Project, task: Task, step: int, episodes: list[Episode], monitor: Monitor, history: History
+) -> dict[str, Any]:
+    """Return a row of the log as the recorder writes it, and take the step into history and monitor."""
+    components = component_row(step, episodes, task)
+    numbers, done = rng("trainer", project.params.seed, step).random(4), step / project.params.train.steps
+    logged = {
+        "step": step, "epoch": done, "loss": float(numbers[0]),
+        "reward": components["mean_cumulative"], "reward_std": float(numbers[1]), "kl": 0.2 * done,
+        "grad_norm": float(numbers[3]), "learning_rate": learning_rates(project.params.train)[step - 1],
+    }  # fmt: skip
+    history.training_log.append(logged)
+    history.reward_components.append(components)
+    signals = StepSignals.of(
+        step, episodes, entropy=1.0 - 0.2 * done, kl=logged["kl"], clip=None, grad_norm=logged["grad_norm"], lost=0.0
+    )
+    history.health.extend(monitor.step(signals))
+    links = {link: sha256_bytes(f"{link} {step} {project.params.seed}".encode()) for link in LINKS}
+    facts = {"step": step, "kl_probe": logged["kl"], "item_ids": sorted({e.item_id for e in episodes}), "digests": links}
+    facts |= {"components": components, "skipped": None, "lost": 0, "retries": 0, "entropy": 1.0 - 0.2 * done}
+    facts["signals"] = signals.numbers() | {"top_share": monitor.top_share}
+    return facts | {name: value for name, value in logged.items() if name not in (*facts, "kl")}
+
+
+def _adapter(project: Project) -> Path:
+    folder, lora, n = project.root / "models/adapter", project.params.train.lora, rng("adapter", project.params.seed)
+    folder.mkdir(parents=True)
+    module = "base_model.model.model.layers.0.self_attn.q_proj"
+    weights = {f"{module}.lora_A.weight": n.normal(size=(lora.r, 6)), f"{module}.lora_B.weight": n.normal(size=(8, lora.r))}
+    content = save({name: array.astype(np.float32) for name, array in weights.items()}, metadata={"format": "pt"})
+    (folder / "adapter_model.safetensors").write_bytes(content)
+    config = {"base_model_name_or_path": "models/base", "r": lora.r, "lora_alpha": lora.alpha, "peft_type": "LORA"}
+    write_json(folder / "adapter_config.json", config)
+    return folder
+
+
+def _after(project: Project, trained: TrainFacts) -> None:
+    _arm(project, "post_eval", heldout_suite(project), 0.8, trained.policy_digest)
+    _arm(project, "post_eval_greedy", heldout_suite(project, draws=1), 0.8, trained.policy_digest)
+    if "random_reward" not in project.params.claim.controls:
+        write_json(project.results("control/control.json"), ControlFacts(asked=False))
+        return
+    paid_by_a_coin = sha256_bytes(f"coin {trained.seed}".encode())
+    _arm(project, "control/post_eval", heldout_suite(project), 0.2, paid_by_a_coin)
+    facts = ControlFacts(
+        asked=True, base_digest=trained.base_digest, seed=trained.seed, steps=trained.steps, chosen_step=trained.steps,
+        policy_digest=paid_by_a_coin, chain=paid_by_a_coin, health=trained.health,
+    )  # fmt: skip
+    write_json(project.results("control/control.json"), facts)
+
+
+def lock(project: Project) -> None:
+    """Write the dvc.lock that DVC would write of a run as it stands."""
+    root, values = project.root, read_yaml(project.root / "params.yaml", fix="")
+    stages: dict[str, Any] = {}
+    for name, declared in read_yaml(root / "dvc.yaml", fix="")["stages"].items():
+        if name == "package":
+            stages[name] = {"cmd": declared["cmd"]}
+            continue
+        found: dict[str, Any] = {"cmd": _filled(declared["cmd"], values)}
+        for kind, parts in (("deps", ("deps",)), ("outs", ("outs", "metrics", "plots"))):
+            paths = sorted(_filled(each, values) for part in parts for each in _names(declared.get(part)))
+            found[kind] = [_entry(root, path) for path in paths if (root / path).exists() or kind == "outs"]
+        told = {each: _at(values, each) for each in _names(declared.get("params"))}
+        if told:
+            found["params"] = {"params.yaml": told}
+        stages[name] = found
+    (root / "dvc.lock").write_text(OmegaConf.to_yaml(OmegaConf.create({"schema": "2.0", "stages": stages})), encoding="utf-8")
+
+
+def _names(listed: Any) -> list[str]:
+    """Return the paths or parameters that a section of dvc.yaml lists, with or without options behind them."""
+    return [name for each in listed or [] for name in ([each] if isinstance(each, str) else list(each))]
+
+
+def _filled(text: str, values: Any) -> str:
+    return re.sub(r"\$\{([\w.]+)\}", lambda found: str(_at(values, found[1])), text)
+
+
+def _at(values: Any, dotted: str) -> Any:
+    for name in dotted.split("."):
+        values = values[name]
+    return values
+
+
+def _entry(root: Path, path: str) -> dict[str, Any]:
+    if (root / path).is_file():
+        content = (root / path).read_bytes()
+        return {"path": path, "hash": "md5", "md5": md5(content), "size": len(content)}
+    files = [each for each in (root / path).rglob("*") if each.is_file() and "__pycache__" not in each.parts]
+    found, size = folder_md5({each.relative_to(root / path).as_posix(): each for each in files})
+    return {"path": path, "hash": "md5", "md5": found, "size": size, "nfiles": len(files)}

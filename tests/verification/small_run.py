@@ -1,0 +1,76 @@
+"""A whole small run in a folder of its own, from data to both measurements, as an unpacked package would hold it."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+from assay.composition import Selection, compose
+from assay.config.settings import ScratchBase
+from assay.policy.digests import digest_folder
+from assay.stages import control, fingerprint, post_eval, pre_eval, train
+from assay.stages.base import warm_started
+from assay.stages.inputs import task_of
+from assay.stages.project import Project
+from tests.house import ROOT
+
+SHAPE = {"hidden_size": 32, "intermediate_size": 64, "layers": 1, "heads": 2}
+
+
+def base_folder(folder: Path, project: Project, *, seed: int = 0) -> Path:
+    """Write a Hugging Face model folder that was shown just enough of the task to be paid now and then."""
+    settings = project.params.base
+    assert isinstance(settings, ScratchBase)
+    policy = warm_started(settings.model_copy(update={"seed": seed}), task_of(project))
+    policy.model.save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)
+    return folder
+
+
+def write_params(root: Path) -> None:
+    """Write settings under which everything is over in seconds, and the adapter is the one of the last step."""
+    values = json.loads(json.dumps(compose(ROOT, Selection("tiny", "collider", 0)).values))
+    values["base"]["architecture"] |= SHAPE
+    values["base"]["warm_start"] |= {
+        "drill_pool": 50, "demonstration_pool": 100,
+        "drills": {"steps": 2, "batch_size": 8, "learning_rate": 0.003},
+        "demonstrations": {"steps": 60, "batch_size": 16, "learning_rate": 0.01},
+    }  # fmt: skip
+    values["generation"] |= {"batch_size": 4}
+    values["evaluation"] |= {"items": 4, "draws": 4}
+    values["validation"] |= {"items": 3, "draws": 2, "interval": 1}
+    values["claim"] |= {"checkpoint_rule": "last", "controls": ["aa"]}
+    values["health"] |= {"preflight": False}  # an untrained base: the doctor would refuse it
+    values["train"] |= {
+        "steps": 2, "items_per_step": 2, "group_size": 4, "micro_batch_size": 8, "kl_probe_episodes": 2, "learning_rate": 0.005,
+        "warmup_steps": 0,
+    }  # fmt: skip
+    (root / "params.yaml").write_text(json.dumps(values, indent=1), encoding="utf-8")
+
+
+@functools.cache
+def _built() -> Path:
+    root = Path(tempfile.mkdtemp(prefix="assay-small-run-"))
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    shutil.copytree(ROOT / "data/collider", root / "data/collider")
+    shutil.copy(ROOT / "constraints.txt", root)
+    write_params(root)
+    project = Project.open(root)
+    fingerprint.run(project)
+    digest = digest_folder(base_folder(root / "models/base", project))
+    project.results("base.json").write_text(json.dumps({"kind": "scratch", "seed": 0, "digest": digest}))
+    for stage in (pre_eval, train, control, post_eval):
+        stage.run(project)
+    shutil.rmtree(root / ".scratch", ignore_errors=True)
+    (root / "SHA256SUMS").write_text("of a package\n")
+    return root
+
+
+def small_run(folder: Path) -> Project:
+    """Return a copy of the run, to do with as a test likes."""
+    shutil.copytree(_built(), folder)
+    return Project.open(folder)

@@ -1,0 +1,326 @@
+"""V2 and V3 find what does not hold together, say where, and never fall over a file that is no file of ours."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.packaging.lock import folder_md5
+from assay.storage.json import dumps
+from assay.storage.yaml import read_yaml
+from assay.verification import alarms, code, locked, stated, suites, training, weights
+from assay.verification.checks import Check, Seen, looked
+from assay.verification.levels import CONSISTENT, all_levels, consistent, settings
+from assay.verification.regraded import regraded
+from assay.verification.unpacked import Unpacked
+from tests.house import ROOT
+
+RESULTS = "evidence/results"
+Tamper = Callable[[Path], None]
+
+
+def edit(name: str, old: str, new: str, count: int = 1) -> Tamper:
+    def tamper(root: Path) -> None:
+        path = root / name
+        text = path.read_text(encoding="utf-8")
+        assert re.search(old, text), f"{old} is not in {name}"
+        path.write_text(re.sub(old, new, text, count=count), encoding="utf-8")
+
+    return tamper
+
+
+def lines(name: str, change: Callable[[list[str]], Iterable[str]]) -> Tamper:
+    def tamper(root: Path) -> None:
+        path = root / RESULTS / name
+        path.write_text(
+            "".join(f"{line}\n" for line in change(path.read_text(encoding="utf-8").split("\n")[:-1])), encoding="utf-8"
+        )
+
+    return tamper
+
+
+def record(name: str, change: Callable[[Any], None]) -> Tamper:
+    def tamper(root: Path) -> None:
+        path = root / RESULTS / name
+        value = json.loads(path.read_text(encoding="utf-8"))
+        change(value)
+        path.write_text(json.dumps(value, sort_keys=True, indent=2) + "\n", encoding="utf-8")
+
+    return tamper
+
+
+def swap(one: str, other: str) -> Tamper:
+    def tamper(root: Path) -> None:
+        a, b = root / one, root / other
+        left, right = a.read_bytes(), b.read_bytes()
+        a.write_bytes(right)
+        b.write_bytes(left)
+
+    return tamper
+
+
+def poisoned(root: Path) -> None:
+    path = root / "models/adapter/adapter_model.safetensors"
+    path.write_bytes(path.read_bytes()[:-4] + b"\x00\x00\xc0\x7f")
+
+
+def second_validation_lost(all_lines: list[str]) -> list[str]:
+    return [line for line in all_lines if json.loads(line)["step"] != 2]
+
+
+def scale_one(value: Any) -> None:
+    value["chosen_step"] = 0
+
+
+FOUND: list[tuple[str, Tamper, Callable[[Unpacked], Seen], str]] = [
+    ("an edited file", edit(f"{RESULTS}/summary.md", "a", "b"), locked.lock_holds, "summary.md: render_evidence of dvc.lock"),
+    ("a missing file", lambda root: (root / RESULTS / "summary.md").unlink(), locked.lock_holds, "not in the package"),
+    (
+        "an added file",
+        lambda root: (root / RESULTS / "more.txt").write_text("x"),
+        locked.lock_whole,
+        "no stage of dvc.lock wrote",
+    ),  # type: ignore[list-item]
+    ("another setting", edit("params.yaml", "steps: 6", "steps: 7"), locked.lock_whole, "train.steps|params.yaml, train"),
+    (
+        "a stage without the plan",
+        edit("dvc.lock", f"- path: {RESULTS}/claim_plan.json", "- path: other.json", 9),
+        locked.lock_whole,
+        "claim_plan.json",
+    ),
+    ("another adapter", poisoned, weights.digests_hold, "models/adapter on its base: digest"),
+    ("NaN in the adapter", poisoned, weights.weights_sane, "NaN or Inf"),
+    (
+        "a pickle",
+        lambda root: (root / "models/adapter/more.bin").write_bytes(b"\x80\x04."),
+        weights.weights_sane,
+        "can run code",
+    ),  # type: ignore[list-item]
+    (
+        "an absolute base",
+        edit("models/adapter/adapter_config.json", "models/base", "/home/x/base"),
+        weights.weights_sane,
+        "base_model_name_or_path",
+    ),
+    (
+        "another number of parameters",
+        record("base.json", lambda v: v.update(parameters=49)),
+        weights.weights_sane,
+        "parameters: 49",
+    ),
+    (
+        "a base below its gate",
+        record("base.json", lambda v: v.update(parsed_rate=0.5)),
+        stated.facts_within_bounds,
+        "parsed_rate: 0.5",
+    ),
+    ("a lowered bar", edit(f"{RESULTS}/claim_plan.json", "10.0", "1.0"), training.plan_precedes, "when training began"),
+    (
+        "a claim by another plan",
+        edit(f"{RESULTS}/claim.json", '"alpha": 0.05', '"alpha": 0.1'),
+        training.plan_precedes,
+        "claim.json, plan",
+    ),
+    (
+        "another suite",
+        record("post_eval.json", lambda v: v.update(suite_digest="0" * 64)),
+        suites.suites_equal,
+        "post_eval.json, suite_digest",
+    ),
+    ("a dropped row", lines("post_eval.jsonl", lambda all_: all_[1:]), suites.draws_complete, "39 episodes, 40 are planned"),
+    (
+        "a repeated row",
+        lines("post_eval.jsonl", lambda all_: [all_[0], *all_[:-1]]),
+        suites.draws_complete,
+        "post_eval.jsonl, episode 2",
+    ),
+    (
+        "rows in another order",
+        lines("pre_eval.jsonl", lambda all_: all_[::-1]),
+        suites.draws_complete,
+        "pre_eval.jsonl, episode 1",
+    ),
+    ("another seed", edit(f"{RESULTS}/post_eval.jsonl", '"seed":\\d+', '"seed":7'), suites.draws_complete, "7"),
+    (
+        "another prompt",
+        edit(f"{RESULTS}/post_eval.jsonl", '"prompt_digest":"\\w{16}', '"prompt_digest":"' + "0" * 16),
+        suites.openings_equal,
+        "opened otherwise",
+    ),
+    (
+        "swapped arms",
+        swap(f"{RESULTS}/pre_eval.json", f"{RESULTS}/post_eval.json"),
+        suites.policies_named,
+        "pre_eval.json, policy_digest",
+    ),
+    ("no control", record("control/control.json", lambda v: v.update(asked=False)), suites.policies_named, "asked"),
+    ("a dropped step", lines("train_log.jsonl", lambda all_: [*all_[:2], *all_[3:]]), training.log_whole, "row 3 of train_log"),
+    (
+        "an edited loss",
+        edit(f"{RESULTS}/train_log.jsonl", '"loss":0\\.\\d', '"loss":0.99'),
+        training.log_whole,
+        "does not follow",
+    ),
+    ("another chain", record("train.json", lambda v: v.update(chain="0" * 64)), training.log_whole, "train.json, chain"),
+    (
+        "another item",
+        edit(f"{RESULTS}/train_log.jsonl", '"item_ids":\\["\\w+', '"item_ids":["0000'),
+        training.items_in_order,
+        "none of the train data",
+    ),
+    ("another checkpoint", record("train.json", scale_one), training.checkpoint_follows, "chosen_step: 0"),
+    ("an alarm removed", lines("health.jsonl", lambda all_: all_[1:]), alarms.alarms_ring_again, "health.jsonl"),
+    ("an alarm invented", lines("health.jsonl", lambda all_: [*all_, all_[-1]]), alarms.alarms_ring_again, "does not ring"),
+    (
+        "an alarm softened",
+        edit(f"{RESULTS}/health.jsonl", '"threshold":[\\d.]+', '"threshold":0.123'),
+        alarms.alarms_ring_again,
+        "threshold 0.123",
+    ),
+    (
+        "other code",
+        lambda root: (root / "src/assay/seeds.py").write_text(""),
+        lambda p: code.code_equal(p, other_code=False),
+        "src/assay/seeds.py",
+    ),  # type: ignore[list-item]
+]
+
+
+@pytest.mark.parametrize(("tamper", "look", "said"), [case[1:] for case in FOUND], ids=[case[0] for case in FOUND])
+def test_what_was_changed_is_found_and_named(
+    unpacked: Path, tamper: Tamper, look: Callable[[Unpacked], Seen], said: str
+) -> None:
+    assert not look(Unpacked(unpacked)).wrong
+    tamper(unpacked)
+    check = looked("V3", "x", lambda: look(Unpacked(unpacked)))
+    assert check.outcome == "failed"
+    assert re.search(said, check.found), check.found
+
+
+@pytest.mark.parametrize(
+    ("tamper", "name"),
+    [
+        (edit(f"{RESULTS}/post_eval.jsonl", '"success":false', '"success":true'), "post_eval.jsonl"),
+        (edit(f"{RESULTS}/pre_eval_greedy.jsonl", '"reward":(-?)[\\d.]+', '"reward":\\g<1>0.123'), "pre_eval_greedy.jsonl"),
+        (edit(f"{RESULTS}/validation.jsonl", '"ending":"\\w+"', '"ending":"given up"'), "validation.jsonl"),
+        (edit(f"{RESULTS}/control/post_eval.jsonl", '"completion":"\\w', '"completion":"?'), "control/post_eval.jsonl"),
+    ],
+)
+def test_every_stored_completion_is_graded_again(unpacked: Path, tamper: Tamper, name: str) -> None:
+    tamper(unpacked)
+    found = {check.name: check.outcome for check in regraded(Unpacked(unpacked), nearly=False)}
+    assert found.pop(name) == "failed"
+    assert set(found.values()) == {"passed"}
+
+
+def test_a_reward_that_is_off_by_a_billionth_is_off(unpacked: Path) -> None:
+    path = unpacked / RESULTS / "post_eval.jsonl"
+    first, rest = path.read_text(encoding="utf-8").split("\n", 1)
+    row = json.loads(first)
+    row["reward"] *= 1 + 1e-10
+    path.write_text(f"{dumps(row)}\n{rest}", encoding="utf-8")
+
+    def outcome(nearly: bool) -> str:
+        return {check.name: check.outcome for check in regraded(Unpacked(unpacked), nearly=nearly)}["post_eval.jsonl"]
+
+    assert (outcome(False), outcome(True)) == ("failed", "passed")
+
+
+def test_a_lost_validation_leaves_the_alarm_that_counts_losses_unjudged(unpacked: Path) -> None:
+    lines("validation.jsonl", second_validation_lost)(unpacked)
+    seen = alarms.alarms_ring_again(Unpacked(unpacked))
+    assert "infrastructure left out" in seen.said
+
+
+def test_a_validation_that_is_missing_is_not_called_checked(unpacked: Path) -> None:
+    lines("validation.jsonl", second_validation_lost)(unpacked)
+    seen = training.log_whole(Unpacked(unpacked))
+    assert seen.unchecked and "maker's word" in seen.said
+
+
+MALFORMED = {
+    "empty": b"", "half": b'{"a": ', "no JSON": b"\x00\xff\xfe", "NaN": b'{"step": NaN}', "another shape": b"[1, 2, 3]",
+    "a record of nothing": b"{}", "deep": b"[" * 5000, "null": b"null", "numbers": b"1\n2\n",
+}  # fmt: skip
+FILES = (
+    "params.yaml", "dvc.lock", "parity.json", "models/base/model.safetensors", "models/adapter/adapter_config.json",
+    *(f"{RESULTS}/{name}" for name in (
+        "train_log.jsonl", "validation.jsonl", "health.jsonl", "train.json", "post_eval.jsonl", "post_eval.json",
+        "control/control.json", "claim.json", "claim_plan.json", "base.json", "fingerprint.json",
+    )),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_is_no_such_file_fails_a_check_and_ends_nothing(unpacked: Path, name: str) -> None:
+    for number, (kind, content) in enumerate(MALFORMED.items()):
+        if number % 3 != FILES.index(name) % 3:  # a third of the kinds for each file, all of them over all files
+            continue
+        (unpacked / name).write_bytes(content)
+        checks = [*settings(Unpacked(unpacked), other_code=False), *consistent(Unpacked(unpacked))]
+        assert len(checks) == len(CONSISTENT) + 2
+        failed = [check for check in checks if check.outcome == "failed"]
+        assert failed, f"{name} is {kind}"
+        assert all(check.found.isprintable() for check in checks)
+
+
+def test_settings_that_point_out_of_the_package_are_refused_before_anything_is_read(unpacked: Path) -> None:
+    for root in ("/etc", "../..", "data/../../.."):
+        edit("params.yaml", "  root: .*", f"  root: {root}")(unpacked)
+        checks: list[Check] = [*settings(Unpacked(unpacked), other_code=True), *consistent(Unpacked(unpacked))]
+        told = next(check for check in checks if check.name == "settings")
+        assert told.outcome == "failed"
+        assert "dataset.root" in told.found
+
+
+def test_other_code_is_accepted_only_when_asked_and_never_called_checked(unpacked: Path) -> None:
+    (unpacked / "src/assay/seeds.py").write_text("raise SystemExit('this was run')", encoding="utf-8")
+    found = code.code_equal(Unpacked(unpacked), other_code=True)
+    assert found.unchecked
+    assert "differ from those that check here" in found.said
+
+
+def test_the_md5_of_a_folder_is_the_one_that_dvc_takes() -> None:
+    stages = read_yaml(ROOT / "dvc.lock", fix="")["stages"]
+    entry = next(each for each in stages["fingerprint"]["deps"] if each["path"].startswith("data/"))
+    folder = ROOT / entry["path"]
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    assert folder_md5(files) == (entry["md5"], entry["size"])
+
+
+@pytest.mark.parametrize("kind", ["constant", "constant_with_warmup", "linear", "cosine"])
+def test_learning_rates_are_those_of_the_library(pristine: Path, kind: str) -> None:
+    import torch
+    from transformers import get_scheduler
+
+    asked = {"lr_scheduler": kind, "warmup_steps": 7, "steps": 40, "learning_rate": 0.003}
+    settings_of = Unpacked(pristine).project.params.train.model_copy(update=asked)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.003)
+    schedule, rates = get_scheduler(kind, optimizer, num_warmup_steps=7, num_training_steps=40), []
+    for _ in range(40):
+        rates.append(schedule.get_last_lr()[0])
+        optimizer.step()
+        schedule.step()
+    assert training.learning_rates(settings_of) == pytest.approx(rates, abs=1e-15)
+
+
+@pytest.mark.parametrize(("old", "new", "name"), [
+    ("steps: 6", "steps: 1000000000000", "train.steps"),
+    ("  items: 20\n  draws: 2", "  items: 20\n  draws: 1000000000", "evaluation.draws"),
+    ("  items: 12\n  draws: 2", "  items: 12\n  draws: 1000000000", "validation.draws"),
+])  # fmt: skip
+def test_settings_that_ask_for_years_of_work_are_refused_before_any_is_done(
+    unpacked: Path, tmp_path: Path, old: str, new: str, name: str
+) -> None:
+    text = (unpacked / "params.yaml").read_text(encoding="utf-8")
+    assert old in text
+    (unpacked / "params.yaml").write_text(text.replace(old, new, 1), encoding="utf-8")
+    (tmp_path / "work").mkdir()
+    found = list(all_levels(unpacked, tmp_path / "work"))
+    assert [(each.name, each.outcome) for each in found[1:]] == [("settings", "failed"), *[("all else", "not checked")] * 3]
+    assert name in found[1].found

@@ -1,0 +1,138 @@
+"""V1 computes every number, page and figure again and says where a stored one is another; also how near it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+
+from assay.verification.checks import Check
+from assay.verification.compared import NEARLY, compare, difference
+from assay.verification.rendered import rendered_again
+from assay.verification.tables import tables_again
+from assay.verification.unpacked import Unpacked
+
+RESULTS = "evidence/results"
+
+
+def again(root: Path, work: Path, *, nearly: bool = False, other_code: bool = False) -> dict[str, Check]:
+    found = rendered_again(root, Unpacked(root).names, work, nearly=nearly, other_code=other_code)
+    return {check.name: check for check in found}
+
+
+def edited(root: Path, name: str, old: str, new: str) -> None:
+    text = (root / name).read_text(encoding="utf-8")
+    assert old in text
+    (root / name).write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+def test_an_edited_claim_page_and_figure_are_found_each_by_its_check(unpacked: Path, tmp_path: Path) -> None:
+    claim = json.loads((unpacked / RESULTS / "claim.json").read_text(encoding="utf-8"))
+    edited(unpacked, f"{RESULTS}/claim.json", claim["sentence"][:20], "A great success over")
+    edited(unpacked, f"{RESULTS}/report.html", "</h1>", "!</h1>")
+    edited(unpacked, f"{RESULTS}/figures/health.svg", "<g>", "<g >")
+    (unpacked / RESULTS / "figures/more.svg").write_text("<svg/>", encoding="utf-8")
+    found = again(unpacked, tmp_path / "work")
+    assert {name: check.outcome for name, check in found.items()} == {
+        "data": "passed", "claim": "failed", "pages": "failed", "figures": "failed", "documents": "failed",
+    }  # fmt: skip
+    assert "claim.json, sentence: 'A great success over" in found["claim"].found
+    assert "report.html, line" in found["pages"].found
+    assert "more.svg is no figure of this evidence" in found["figures"].found
+
+
+def test_evidence_that_cannot_be_rendered_fails_and_leaves_the_package_as_it_was(unpacked: Path, tmp_path: Path) -> None:
+    (unpacked / RESULTS / "post_eval.json").write_text("{}", encoding="utf-8")
+    before = {path: path.read_bytes() for path in unpacked.rglob("*") if path.is_file()}
+    found = again(unpacked, tmp_path / "work")
+    assert found["claim"].outcome == "failed"
+    assert "post_eval.json" in found["claim"].found
+    assert {path: path.read_bytes() for path in unpacked.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "check"),
+    [
+        ("pre_eval.json", '"value": 0', '"value": 1', "reports"),
+        ("baselines.json", '"low": 0', '"low": 0.1', "scripted players"),
+        ("plan_power.json", '"power": 0.8', '"power": 0.9', "power of the plan"),
+        ("training_log.csv", "\n2,", "\n3,", "training tables"),
+        ("reward_components.csv", "\n1,16,", "\n1,17,", "training tables"),
+        ("checkpoint_evals.csv", "\n0,0.0,24,", "\n0,0.0,25,", "training tables"),
+        ("post_eval.jsonl", '","', '", "', "reports"),
+        ("train_log.jsonl", ',"', ', "', "training tables"),
+        ("validation.jsonl", ',"', ', "', "training tables"),
+    ],
+)
+def test_an_edited_table_is_found_and_named(
+    unpacked: Path, tmp_path: Path, name: str, old: str, new: str, check: str
+) -> None:
+    edited(unpacked, f"{RESULTS}/{name}", old, new)
+    found = {each.name: each for each in tables_again(Unpacked(unpacked), tmp_path / "work", nearly=False)}
+    assert found.pop(check).outcome == "failed"
+    assert {each.outcome for each in found.values()} == {"passed"}
+
+
+def test_a_difference_says_where_and_both_values_and_whether_it_is_rounding() -> None:
+    text, near = difference("a.json", b'{"x": {"p": 0.25}}', b'{"x": {"p": 0.5}}')
+    assert (text, near) == ("a.json, x.p: 0.25 is stored, 0.5 follows from the package", False)
+    text, near = difference("a.json", b'{"x": [1.0, 0.1]}', b'{"x": [1.0, 0.10000000000000002]}')
+    assert near
+    assert text.endswith(f"({NEARLY})")
+    assert difference("a.csv", b"step,loss\n1,0.5\n", b"step,loss\n1,0.50000000000001\n")[1]
+    assert not difference("a.csv", b"step,loss\n1,0.5\n2,1.0\n", b"step,loss\n1,0.50000000000001\n2,3.0\n")[1]
+    assert not difference("a.json", b'{"n": 1}', b'{"n": 1.0}')[1]
+    assert "line 2" in difference("a.md", b"one\ntwo\n", b"one\nthree\n")[0]
+    assert "3 lines are stored, 2" in difference("a.md", b"one\n\n", b"one\n")[0]
+    assert "byte 2" in difference("a.png", b"\0\1\2", b"\0\1\3")[0]
+    assert difference("a.json", b'{"x": 1 }', b'{"x": 1}')[0].startswith("a.json, line 1")
+
+
+def test_nine_digits_will_do_only_where_that_was_asked_for(tmp_path: Path) -> None:
+    for folder, value in (("one", "0.1"), ("other", "0.10000000000000002")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.json").write_text(f'{{"x": {value}}}', encoding="utf-8")
+    strict, lenient = (
+        compare(tmp_path / "one", tmp_path / "other", ["a.json"], nearly=nearly, said="a number") for nearly in (False, True)
+    )
+    assert strict.wrong
+    assert NEARLY in strict.wrong[0]
+    assert not lenient.wrong
+    assert NEARLY in lenient.said
+
+
+def test_other_drawings_fail_whatever_stack_the_package_names_unless_the_verifier_lets_them_pass_unchecked(
+    unpacked: Path, tmp_path: Path
+) -> None:
+    edited(unpacked, f"{RESULTS}/figures/health.svg", "<g>", "<g >")
+    page = (unpacked / RESULTS / "report.html").read_text(encoding="utf-8")
+    assert "<svg" in page
+    edited(unpacked, f"{RESULTS}/report.html", "<svg ", "<svg  ")
+    edited(unpacked, "constraints.txt", f"matplotlib=={mpl.__version__}", "matplotlib==3.0.0")
+    strict = again(unpacked, tmp_path / "strict")
+    assert {name: strict[name].outcome for name in ("figures", "pages")} == {"figures": "failed", "pages": "failed"}
+    assert "theirs 3.0.0" in strict["figures"].found
+    lenient = again(unpacked, tmp_path / "lenient", nearly=True)
+    assert {name: lenient[name].outcome for name in ("figures", "pages")} == dict.fromkeys(("figures", "pages"), "not checked")
+    assert "but for the drawings" in lenient["pages"].found
+
+
+def test_what_other_code_words_otherwise_is_not_judged_but_its_numbers_and_files_are(unpacked: Path, tmp_path: Path) -> None:
+    edited(unpacked, "README.md", "## Check it", "## Checking it")
+    found = again(unpacked, tmp_path / "one", other_code=True)
+    assert (found["pages"].outcome, found["documents"].outcome) == ("passed", "not checked")
+    assert "README.md, line" in found["documents"].found
+    edited(unpacked, f"{RESULTS}/summary.md", "\n", "  \n")
+    edited(unpacked, f"{RESULTS}/metrics.json", '"p": 0.', '"p": 1.')
+    found = again(unpacked, tmp_path / "other", other_code=True)
+    assert (found["claim"].outcome, found["pages"].outcome) == ("failed", "not checked")
+
+
+def test_a_file_that_no_run_has_is_found_and_a_card_of_another_run(unpacked: Path, tmp_path: Path) -> None:
+    (unpacked / "more.txt").write_text("x", encoding="utf-8")
+    assert "more.txt has no place" in again(unpacked, tmp_path / "one")["documents"].found
+    (unpacked / "more.txt").unlink()
+    edited(unpacked, "README.md", "#", "##")
+    assert "README.md, line" in again(unpacked, tmp_path / "two")["documents"].found
