@@ -19,6 +19,7 @@ from assay.stages.project import Project
 from assay.storage.json import read_record
 from tests import own_data
 from tests.house import ROOT
+from tests.verification.made_run import lock
 
 
 def pretrained(folder: Path) -> Path:
@@ -35,7 +36,7 @@ def small(root: Path) -> Project:
     values |= {"device": "cpu", "threads": 1}
     values["task"] |= {"lessons": None, "max_new_tokens": {"compact": 6, "json": 6}, "strata": []}
     values["dataset"] |= {"root": own_data.DATA, "cache": ".scratch/datasets"}
-    values["base"] |= {"model": str(pretrained(root / "mine")), "dtype": "float32"}
+    values["base"] |= {"model": str(pretrained(root.with_name("mine"))), "dtype": "float32"}
     values["evaluation"] |= {"items": 4, "draws": 2}
     values["validation"] |= {"items": 3, "draws": 2, "interval": 1}
     values["evidence"] = {"acknowledged_alarms": [{"rule": "parsed", "reason": "the base never learned to write"}]}
@@ -46,12 +47,17 @@ def small(root: Path) -> Project:
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_an_untrained_base_goes_through_every_stage_and_is_no_evidence(tmp_path: Path) -> None:
-    own_data.write_data(tmp_path)
-    project = small(tmp_path)
-    for name in ("params.yaml", "constraints.txt"):
-        shutil.copy(ROOT / name, tmp_path)
-    for stage in (fingerprint, base, pre_eval, train, control, post_eval, render_evidence, package):
+    root = tmp_path / "project"
+    root.mkdir()
+    own_data.write_data(root)
+    project = small(root)
+    for name in ("params.yaml", "constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE", "dvc.yaml"):
+        shutil.copy(ROOT / name, root)
+    shutil.copytree(ROOT / "src/assay", root / "src/assay", ignore=shutil.ignore_patterns("__pycache__"))
+    for stage in (fingerprint, base, pre_eval, train, control, post_eval, render_evidence):
         stage.run(project)
+    lock(project)
+    package.run(project)
     claim = read_record(project.results("claim.json"), Claim, fix="")
     assert claim.verdict == "NO EVIDENCE", claim.reason
     assert claim.before_policy != claim.after_policy
@@ -59,4 +65,4 @@ def test_an_untrained_base_goes_through_every_stage_and_is_no_evidence(tmp_path:
     assert any("never learned to write" in warning for warning in claim.warnings)
     pinned = json.loads(project.results("base.json").read_text())
     assert (pinned["kind"], len(pinned["digest"])) == ("pretrained", 64)
-    assert (tmp_path / "dist/assay-package.tar").stat().st_size > 0
+    assert (root / "dist/assay-package.tar").stat().st_size > 0
