@@ -495,7 +495,7 @@ def prepared() -> Bench:
     })  # fmt: skip
     project = Project(ROOT, params)
     return Bench(
-        open_policy(project, adapter=False), task_of(project, shaping=True), task_of(project), items_of(project, "train"),
+        open_policy(project, None), task_of(project, shaping=True), task_of(project), items_of(project, "train"),
         validation_suite(project), params,
     )  # fmt: skip
 

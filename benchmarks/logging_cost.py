@@ -112,7 +112,7 @@ def fill(history: History) -> None:
 
 def run(project: Project, *, logged: bool) -> tuple[Trained, dict[str, float], dict[str, float]]:
     """Train and return what came out, seconds a step by clock, and seconds a step by part of the logging."""
-    params, policy = project.params, open_policy(project, adapter=False)
+    params, policy = project.params, open_policy(project, None)
     judged, history, parts = task_of(project), History(), Phases()
     watch, suite, marks = Watch(judged), validation_suite(project), dict.fromkeys(CLOCKS, 0.0)
     seconds: dict[str, float] = {}

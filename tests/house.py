@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 from pathlib import Path
 
@@ -17,7 +18,8 @@ def modules() -> list[Path]:
     return sorted((SRC / "assay").rglob("*.py"))
 
 
-def imported(path: Path) -> set[str]:
+@functools.cache
+def imported(path: Path) -> frozenset[str]:
     """Return the full names a module imports anywhere in it, late imports included."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -26,7 +28,7 @@ def imported(path: Path) -> set[str]:
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-    return names
+    return frozenset(names)
 
 
 def _files(name: str) -> list[Path]:

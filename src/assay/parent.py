@@ -14,9 +14,27 @@ STARTED_BY = ("DVC_STAGE", "TORCHELASTIC_RUN_ID")
 
 def end_with_parent() -> None:
     """Ask the kernel for SIGTERM when the parent dies, where DVC or torchrun is the parent. Linux alone can do it."""
-    if not sys.platform.startswith("linux") or not any(name in os.environ for name in STARTED_BY):
+    if any(name in os.environ for name in STARTED_BY):
+        _tie()
+
+
+def become(command: list[str]) -> None:
+    """Become a command that ends with its parent: `python -m assay.parent COMMAND...`, for programs that are not ours.
+
+    What was asked of the kernel survives exec.
+    """
+    _tie()
+    os.execv(command[0], command)
+
+
+def _tie() -> None:
+    if not sys.platform.startswith("linux"):
         return
     parent = os.getppid()
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
     if os.getppid() != parent:  # it died before the kernel was asked
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    become(sys.argv[1:])

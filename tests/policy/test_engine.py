@@ -9,8 +9,9 @@ from assay.config.settings import TinyArchitecture
 from assay.policy import tiny
 from assay.policy.decoding import Decoding
 from assay.policy.dialogue import Dialogue
-from assay.policy.engine import Session, evaluating
+from assay.policy.engine import Session
 from assay.policy.model import Policy
+from assay.policy.playing import evaluating
 
 WORDS = ["a", "b", "c", "d", "e", "f", " "]
 SHAPE = TinyArchitecture(

@@ -12,11 +12,15 @@ from assay.composition import Selection, compose
 from assay.config.reading import parse_params
 from assay.config.settings import TinyArchitecture
 from assay.evidence.claim import Claim
+from assay.packaging import verify as plain
 from assay.policy import tiny
+from assay.policy.pretrained import locate
 from assay.seeds import derive_seed
 from assay.stages import base, control, fingerprint, package, post_eval, pre_eval, render_evidence, train
 from assay.stages.project import Project
 from assay.storage.json import read_record
+from assay.verification.stated import facts_within_bounds
+from assay.verification.unpacked import Unpacked
 from tests import own_data
 from tests.house import ROOT
 from tests.verification.made_run import lock
@@ -31,12 +35,13 @@ def pretrained(folder: Path) -> Path:
     return folder
 
 
-def small(root: Path) -> Project:
+def small(root: Path, model: str = "kept/mine") -> Project:
     values = json.loads(json.dumps(compose(ROOT, Selection("pretrained", "structured", 0)).values))
     values |= {"device": "cpu", "threads": 1}
     values["task"] |= {"lessons": None, "max_new_tokens": {"compact": 6, "json": 6}, "strata": []}
     values["dataset"] |= {"root": own_data.DATA, "cache": ".scratch/datasets"}
-    values["base"] |= {"model": str(pretrained(root.with_name("mine"))), "dtype": "float32"}
+    pretrained(root / model)
+    values["base"] |= {"model": model, "dtype": "float32"}
     values["evaluation"] |= {"items": 4, "draws": 2}
     values["validation"] |= {"items": 3, "draws": 2, "interval": 1}
     values["evidence"] = {"acknowledged_alarms": [{"rule": "parsed", "reason": "the base never learned to write"}]}
@@ -51,8 +56,9 @@ def test_an_untrained_base_goes_through_every_stage_and_is_no_evidence(tmp_path:
     root.mkdir()
     own_data.write_data(root)
     project = small(root)
-    for name in ("params.yaml", "constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE", "dvc.yaml"):
+    for name in ("constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE", "dvc.yaml"):
         shutil.copy(ROOT / name, root)
+    (root / "params.yaml").write_text(json.dumps(project.params.model_dump(mode="json")))  # with the path that was written
     shutil.copytree(ROOT / "src/assay", root / "src/assay", ignore=shutil.ignore_patterns("__pycache__"))
     for stage in (fingerprint, base, pre_eval, train, control, post_eval, render_evidence):
         stage.run(project)
@@ -64,5 +70,25 @@ def test_an_untrained_base_goes_through_every_stage_and_is_no_evidence(tmp_path:
     assert any("cut off" in warning for warning in claim.warnings)
     assert any("never learned to write" in warning for warning in claim.warnings)
     pinned = json.loads(project.results("base.json").read_text())
-    assert (pinned["kind"], len(pinned["digest"])) == ("pretrained", 64)
-    assert (root / "dist/assay-package.tar").stat().st_size > 0
+    assert (pinned["kind"], pinned["model"], len(pinned["digest"])) == ("pretrained", "mine", 64)
+    assert (root / "dist/assay-package.tar").stat().st_size > 0  # though the base lies in the project
+    plain.unpack(str(root / "dist/assay-package.tar"), str(tmp_path / "unpacked"))
+    assert facts_within_bounds(Unpacked(tmp_path / "unpacked")).wrong == []
+    (tmp_path / "unpacked/evidence/results/base.json").write_text(json.dumps(pinned | {"model": "another"}))
+    assert ["another" in fault for fault in facts_within_bounds(Unpacked(tmp_path / "unpacked")).wrong] == [True]
+
+
+def test_a_base_by_an_absolute_path_is_named_without_it_and_what_follows_is_said_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    for name in ("say", "complain"):
+        monkeypatch.setattr(base, name, said.append)
+    project = small(tmp_path, str(tmp_path / "elsewhere/mine"))
+    base.run(project)
+    assert json.loads(project.results("base.json").read_text())["model"] == "mine"
+    assert said[0].startswith("base mine at local") and "params.yaml is part of the package" in said[1]
+    relative = small(tmp_path)
+    base.run(relative)
+    assert len(said) == 3 and said[2].startswith("base mine at local")
+    assert locate(relative.root / "models/base") == tmp_path / "kept/mine"

@@ -16,8 +16,9 @@ from assay.packaging.parity import Measured
 from assay.policy.digests import adapted_digest, digest_folder
 from assay.stages import package
 from assay.stages.project import Project
-from assay.storage.json import loads
+from assay.storage.json import loads, write_json
 from assay.storage.locks import hold
+from tests.house import ROOT
 from tests.verification.made_run import PARITY, lock, made_run
 
 TAR = "dist/assay-package.tar"
@@ -160,3 +161,19 @@ def test_a_project_of_no_run_is_told_what_to_type(made: Path, tmp_path: Path) ->
     project = Project.open(tmp_path)
     with pytest.raises(ConfigError, match=r"dvc.lock(.|\n)*Fix: \./run dvc repro"):
         package.run(project)
+
+
+@pytest.mark.parametrize(("chain", "told"), [("", False), ("that of the run", True)])
+def test_when_and_where_it_was_trained_is_told_of_this_training_and_of_no_other(
+    made: Path, tmp_path: Path, chain: str, told: bool
+) -> None:
+    root = Path(shutil.copytree(made, tmp_path / "run"))
+    trained = loads((root / "evidence/results/train.json").read_text(), where="", fix="")
+    observed = loads((ROOT / "evidence/observed/manifest.json").read_text(), where="", fix="")
+    write_json(root / "evidence/observed/manifest.json", observed | {"chain": trained["chain"] if chain else "e" * 64})
+    packaged(root)
+    statement = loads((root / "evidence/observed/provenance.json").read_text(), where="", fix="")
+    details = statement["predicate"]["runDetails"]
+    assert (details["metadata"].get("startedOn") == observed["started"]) is told
+    assert (details["metadata"]["assay_spans"]["training"]["started"] is not None) is told
+    assert ("assay_hardware" in details["builder"]) is told

@@ -99,6 +99,45 @@ def test_states_follow_what_was_written(tmp_path: Path) -> None:
     assert look(root).state == "finished" and "time left" not in dict(facts_of(look(root), width=9))
 
 
+def control(root: Path, *, process: int, steps: int = 10, events: str = "") -> Path:
+    """Write what a control stage of so many steps has in its run folder while it is at work."""
+    run = root / ".scratch/control" / ("c" * 16)
+    write_text(run.with_suffix(".lock"), f"{process}\n")
+    write_text(run / "key.json", json.dumps({"parts": {"cmd": "assay control", "params.train.steps": str(steps)}}))
+    write_text(run / "run_log.jsonl", events)
+    return run
+
+
+def test_a_finished_training_is_not_all_while_the_control_stage_is_at_work(tmp_path: Path) -> None:
+    root = training(tmp_path, done=10, finished="2026-01-01T00:10:00Z")
+
+    def state(folder: Path = root) -> str:
+        return dict(facts_of(look(folder), width=9))["state"]
+
+    assert state() == "finished"
+    run = control(root, process=os.getpid())
+    assert state() == state(root / "evidence") == "finished; the control stage trains for random rewards"
+    control(root, process=os.getpid(), events='{"event":"checkpoint","step":5}\n{"event":"checkpoint","step":7}\n{"event":')
+    assert "trains for random rewards, past step 7 of 10" in state()
+    control(root, process=os.getpid(), events='{"event":"trained","step":10}\n')
+    assert state() == "finished; the control stage plays the held-out suite"
+    training(root)
+    assert state().startswith("running, last written") and "control" not in state()  # an earlier one's: this one trains
+    training(root, finished="2026-01-01T00:10:00Z")
+    control(root, process=os.getpid(), steps=99)
+    assert state() == "finished"  # that one is of other settings
+    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True)
+    control(root, process=int(gone.stdout))
+    assert state() == "finished"  # killed: its lock names nobody
+    for content in ("", "0", "-1", "9" * 30, "\x00", "\u0663"):
+        write_text(run.with_suffix(".lock"), content)
+        assert state() == "finished"
+    control(root, process=os.getpid())
+    for content in ("", "[]", '{"parts": 3}', '{"parts": {"params.train.steps.x": "10"}}', '{"parts": {"cmd": "x"}}', "\x00"):
+        write_text(run / "key.json", content)
+        assert state() == "finished"
+
+
 def test_a_torn_last_line_is_not_there_yet_and_a_damaged_one_is_said(tmp_path: Path) -> None:
     root = training(tmp_path)
     results, observed = root / "evidence/results", root / "evidence/observed"

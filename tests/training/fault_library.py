@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from assay.config.settings import PretrainedBase, StructuredTask
+from assay.config.settings import PretrainedBase
+from assay.config.tasks import StructuredTask
 from assay.errors import AssayError
 from assay.policy.dialogue import Dialogue
 from assay.policy.model import Policy

@@ -34,9 +34,11 @@ print(run(params())[1].train_log[-1]["chain"])
 def switches_as_they_were() -> Iterator[None]:
     """Put the switches of the process back."""
     threads, on = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    filled = torch.utils.deterministic.fill_uninitialized_memory
     yield
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(on)
+    torch.utils.deterministic.fill_uninitialized_memory = filled
 
 
 def chain_under(hash_seed: str) -> str:

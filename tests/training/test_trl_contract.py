@@ -27,3 +27,39 @@ def test_further_rollout_fields_reach_the_reward_function() -> None:
 def test_the_training_step_has_the_signature_we_override() -> None:
     names = list(inspect.signature(trl.GRPOTrainer.training_step).parameters)
     assert names == ["self", "model", "inputs", "num_items_in_batch"]
+
+
+def test_log_probabilities_are_asked_for_by_the_method_we_replace() -> None:
+    names = list(inspect.signature(trl.GRPOTrainer._get_per_token_logps_and_entropies).parameters)
+    assert names[:8] == [
+        "self", "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size", "compute_entropy", "compute_aux_loss"
+    ]  # fmt: skip
+    source = inspect.getsource(trl.GRPOTrainer._compute_loss)
+    assert 'mask = completion_mask if "tool_mask" not in inputs else completion_mask * inputs["tool_mask"]' in source
+    assert "per_token_logps, entropies, aux_loss = self._get_per_token_logps_and_entropies(" in source
+    assert 'output["tool_mask"] = tool_mask' in inspect.getsource(trl.GRPOTrainer._generate_and_score_completions)
+
+
+def test_the_episodes_of_a_step_are_kept_in_equal_parts_until_they_are_used() -> None:
+    source = inspect.getsource(trl.GRPOTrainer._prepare_inputs)
+    assert "generate_every = self.args.steps_per_generation * self.num_iterations" in source
+    assert "if self._step % generate_every == 0 or self._buffered_inputs is None:" in source
+    assert "inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]" in source
+
+
+def test_the_fused_head_looks_up_what_we_put_in_front_of_it_and_how_wide_its_tiles_are() -> None:
+    from trl.trainer import utils
+
+    source = inspect.getsource(utils.add_fused_lm_head)
+    assert "def _fused_forward(" in source
+    assert "backbone_outputs = getattr(self, backbone_attr)(*args, **kwargs)" in source
+    assert 'backbone_attr = "base_model"' in source
+    assert "lm_head = self.get_output_embeddings()" in source
+    assert "labels = shift_labels" in source
+    assert "_CHUNKED_LOGPROB_CHUNK_SIZE," in source
+    assert utils._CHUNKED_LOGPROB_CHUNK_SIZE <= 32768
+    assert "model.forward = types.MethodType(_fused_forward, model)" in source
+
+
+def test_routers_are_balanced_only_where_the_trainer_says_so() -> None:
+    assert "self.aux_loss_enabled = " in inspect.getsource(trl.GRPOTrainer.__init__)

@@ -71,7 +71,7 @@ def test_what_the_stages_played_is_played_again_to_the_last_character(project: P
     assert [check.name for check in checks] == ["base", *(
         f"play {name} again" for name in ("pre_eval", "pre_eval_greedy", "post_eval", "post_eval_greedy")
     )]  # fmt: skip
-    assert "16 of 16 episodes of batches 1, 2, 3, 4 of 4 are the same" in checks[1].found
+    assert "16 of 16 episodes of units 1, 2, 3, 4 of 4 are the same" in checks[1].found
 
 
 @pytest.mark.parametrize("name", ["pre_eval", "post_eval", "post_eval_greedy"])
@@ -96,12 +96,12 @@ def test_the_answer_of_another_draw_is_found_too(project: Project) -> None:
     assert suite.plays()[0].seed == forged.seed
 
 
-def test_a_batch_that_is_not_drawn_is_not_played_and_the_draw_follows_from_the_key(project: Project) -> None:
+def test_a_unit_that_is_not_drawn_is_not_played_and_the_draw_follows_from_the_key(project: Project) -> None:
     forge(project, "post_eval", 5)
     drawn = {}
     for word in ("a", "b", "c", "d", "e", "f", "g", "h"):
         check = next(c for c in regenerated(project, batches=1, key=word) if c.name == "play post_eval again")
-        drawn[word] = (check.outcome, "batch 2 of 4" in check.found)
+        drawn[word] = (check.outcome, "unit 2 of 4" in check.found)
         assert check == next(c for c in regenerated(project, batches=1, key=word) if c.name == "play post_eval again")
     assert {("failed", True), ("passed", False)} == set(drawn.values())
     (project.root / "SHA256SUMS").write_text("of another package\n")

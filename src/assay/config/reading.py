@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -24,6 +24,16 @@ def _known_keys(model: type[BaseModel] = Params, prefix: str = "") -> dict[str, 
                 for section, names in _known_keys(candidate, path).items():
                     keys[section] = keys.get(section, set()) | names
     return keys
+
+
+def _tags() -> set[str]:
+    """Return what a section that takes one of several forms calls them: "collider", "scratch" and their like."""
+    return {
+        str(tag)
+        for field in Params.model_fields.values() if isinstance(field.discriminator, str)
+        for form in get_args(field.annotation)
+        for tag in get_args(form.model_fields[field.discriminator].annotation)
+    }  # fmt: skip
 
 
 def parse_params(raw: Mapping[str, Any], where: str = "params.yaml") -> Params:
@@ -55,7 +65,7 @@ def _explain(error: ValidationError, where: str) -> ConfigError:
     known = _known_keys()
     first, more = error.errors()[0], len(error.errors()) - 1
     # A discriminated union adds its tag ("scratch") to the location; it is no key of the file.
-    steps = [str(step) for step in first["loc"] if step not in ("scratch", "pretrained", "collider", "structured")]
+    steps = [str(step) for step in first["loc"] if step not in _tags()]
     if first["type"] == "union_tag_invalid":
         steps.append(first["ctx"]["discriminator"].strip("'"))
         first["input"] = first["ctx"]["tag"]

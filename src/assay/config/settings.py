@@ -2,67 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from assay.config.base import Fraction, Natural, Positive, Rate, Settings
 from assay.config.claim import ClaimSettings, EvidenceSettings
 from assay.config.health import HealthSettings
 from assay.config.package import PackageSettings
+from assay.config.tasks import Surface, TaskSettings
 
-Surface = Literal["compact", "json"]
-# Tokens one completion may take. What a task has to say does not depend on who trains on it, but on the surface it does.
-CompletionLimits = Annotated[dict[Surface, Positive], Field(min_length=2)]
-
-
-class ColliderTask(Settings):
-    """The bump hunt and its rules of play."""
-
-    name: Literal["collider"]
-    max_turns: Positive
-    shaping: Annotated[float, Field(ge=0)] = Field(description="coefficient of the potential-based shaping in training")
-    gamma: Fraction = Field(description="discount of the shaping potential")
-    max_new_tokens: CompletionLimits
-
-
-class RewardWeights(Settings):
-    """What each part of a structured answer is worth; their sum is the reward of a perfect one."""
-
-    parsed_strict: Fraction
-    parsed_extracted: Fraction = Field(description="instead of parsed_strict, for an object dug out of other text")
-    schema_valid: Fraction
-    fields: Fraction = Field(description="times the share of gold fields that are right")
-    exact: Fraction
-
-    @model_validator(mode="after")
-    def _chatter_does_not_pay(self) -> Self:
-        if self.parsed_extracted > self.parsed_strict:
-            raise ValueError("parsed_extracted must not exceed parsed_strict: text around an object would pay")
-        if self.parsed_strict + self.schema_valid == 0.0:
-            raise ValueError("parsed_strict and schema_valid must not both be 0: nothing would be paid where there is no gold")
-        return self
-
-
-class StructuredTask(Settings):
-    """One prompt, one JSON object that must satisfy a schema and be right."""
-
-    name: Literal["structured"]
-    lessons: Literal["shop"] | None = Field(description="what teaches a from-scratch base; null for data of your own")
-    strata: list[str] = Field(description="fields of a record by which tables are split")
-    max_new_tokens: CompletionLimits
-    max_prompt_chars: Positive
-    max_prompt_tokens: Positive = Field(description="of the whole rendered prompt")
-    truncate_prompts: bool = Field(description="cut the middle of a record's context to fit; else refuse the record")
-    weights: RewardWeights
-    extracted_share: Annotated[float, Field(ge=0, lt=1)] = Field(
-        description="of the other parts, that an object dug out of other text earns"
-    )
-    blocklist: str | None = Field(description="file of terms inside dataset.root; null: none")
-    reject_blocklisted: bool = Field(description="a completion with a blocked term earns 0")
-
-
-TaskSettings = ColliderTask | StructuredTask
 Action = Literal["refuse", "drop", "keep"]
 
 
@@ -143,7 +92,7 @@ class PretrainedBase(Settings):
     """A Hugging Face model, from a local folder or the hub cache."""
 
     kind: Literal["pretrained"]
-    model: str
+    model: str = Field(description="name on the hub, or a folder: relative to the project, with ~, or absolute")
     revision: str | None
     dtype: Literal["float32", "bfloat16"]
     quantization: Literal["nf4"] | None
@@ -154,7 +103,11 @@ class GenerationSettings(Settings):
 
     surface: Surface
     temperature: Annotated[float, Field(gt=0)]
-    batch_size: Positive
+    batch_size: Positive = Field(description="conversations held at once")
+    backend: Literal["cached", "transformers", "vllm"] = Field(
+        description="cached: our own; transformers: its generate, as a reference; vllm: an extra, not run by us"
+    )
+    cuda_graphs: bool = Field(description="replay a captured step for each token; backend cached on a CUDA device only")
 
 
 class EvaluationSettings(Settings):

@@ -9,14 +9,20 @@ from assay.evaluation.phases import Phases, Timed, untimed
 from assay.evaluation.rows import GivenUp, Lost, Rollout, Row, tried, turn_of
 from assay.evaluation.scripted import play_baseline
 from assay.evaluation.suite import Play
-from assay.policy.decoding import Decoding
-from assay.policy.engine import Completion, Session, evaluating
+from assay.policy.backends import Conversations, converse
+from assay.policy.decoding import Completion, Decoding
 from assay.policy.model import Policy
+from assay.policy.playing import playing
 from assay.tasks.protocol import Task
 
 __all__ = ["Lost", "Progress", "Rollout", "attempt", "play", "play_baseline"]
 
 Progress = Callable[[int], None]
+# Of the places, how many must be free before new conversations are admitted beside those that go on. Long and short ones
+# together compute at the length of the longest: on one CPU core a quarter cost 20 % of generation against whole batches,
+# a half 10 %, three quarters nothing.
+ADMIT_SHARE = 0.75
+Placed = tuple[int, Row]  # a conversation, and the place of its play among all
 
 
 def play(
@@ -30,7 +36,8 @@ def play(
         task: What is played.
         plays: Items with their seeds.
         decoding: How tokens are chosen.
-        batch_size: Conversations held at once; changes speed and memory, not results.
+        batch_size: Conversations held at once; as some end, further ones are admitted. Changes speed and memory, not
+            results.
         progress: Told how many episodes have just ended.
         phases: Told where the time goes: encode, generate, environment, reward.
         retries: How often a call to the environment that failed is made again.
@@ -38,8 +45,8 @@ def play(
     Raises:
         EnvironmentLost: The environment failed for good; names the item. Raised at once, since nothing may be left out.
     """
-    batches = _Batches(policy, task, decoding, untimed if phases is None else phases, retries, strict=True)
-    rollouts = [one for one in batches.play(plays, batch_size, progress) if isinstance(one, Rollout)]
+    players = _Players(policy, task, decoding, untimed if phases is None else phases, retries, strict=True)
+    rollouts = [one for one in players.play(plays, batch_size, progress) if isinstance(one, Rollout)]
     assert len(rollouts) == len(plays)
     return rollouts
 
@@ -53,49 +60,67 @@ def attempt(
     The others go on as if nothing had happened. For training, where a lost episode is masked out of its group; what is
     measured must be complete.
     """
-    batches = _Batches(policy, task, decoding, untimed if phases is None else phases, retries, strict=False)
-    return batches.play(plays, batch_size, progress)
+    players = _Players(policy, task, decoding, untimed if phases is None else phases, retries, strict=False)
+    return players.play(plays, batch_size, progress)
 
 
-class _Batches:
-    """Plays batch after batch; when strict, the first loss is raised instead of returned."""
+class _Players:
+    """Plays many conversations at once; when strict, the first loss is raised instead of returned."""
 
     def __init__(self, policy: Policy, task: Task, decoding: Decoding, timed: Timed, retries: int, *, strict: bool) -> None:
         self._policy, self._task, self._decoding = policy, task, decoding
         self._timed, self._retries, self._strict = timed, retries, strict
 
     def play(self, plays: Sequence[Play], batch_size: int, progress: Progress | None) -> list[Rollout | Lost]:
-        played: list[Rollout | Lost] = []
-        with evaluating(self._policy.model):
-            for start in range(0, len(plays), batch_size):
-                batch = self._play_batch(plays[start : start + batch_size])
-                played += batch
-                if progress is not None:
-                    progress(len(batch))
-        return played
+        ended: dict[int, Rollout | Lost] = {}
+        waiting, talking = list(enumerate(plays))[::-1], list[tuple[int, Row]]()
+        session: Conversations | None = None
+        with playing(self._policy.model, add=self._decoding.backend == "cached" and not self._decoding.cuda_graphs):
+            while waiting or talking:
+                # A few at a time are not worth a reading of their own; whoever plays on meanwhile would wait for each.
+                if waiting and (
+                    not talking or batch_size - len(talking) >= min(len(waiting), max(1, int(batch_size * ADMIT_SHARE)))
+                ):
+                    places = [waiting.pop() for _ in range(min(len(waiting), batch_size - len(talking)))]
+                    opened = list(zip((place for place, _ in places), self._opened([p for _, p in places]), strict=True))
+                    new = [(place, one) for place, one in opened if not one.over]
+                    session = self._admitted(session, [one for _, one in new])
+                    talking += new
+                    self._end(ended, [(place, one) for place, one in opened if one.over], progress)
+                if session is not None and talking:
+                    talking, over = self._turn(session, talking)
+                    self._end(ended, over, progress)
+        return [ended[place] for place in range(len(plays))]
 
-    def _play_batch(self, plays: Sequence[Play]) -> list[Rollout | Lost]:
-        policy, timed = self._policy, self._timed
-        rows = self._opened(plays)
-        if active := [one for one in rows if not one.over]:
-            with timed("generate"):
-                session = Session(
-                    policy.model, [r.prompt_ids for r in active], [r.play.seed for r in active], self._decoding,
-                    eos_id=policy.dialogue.eos_id, pad_id=policy.pad_id,
-                )  # fmt: skip
-        while active:
-            with timed("generate"):
-                completions = session.complete()
-            replies = [self._answered(one, completion) for one, completion in zip(active, completions, strict=True)]
-            kept = [row for row, one in enumerate(active) if not one.over]
-            active = [active[row] for row in kept]
-            if active:
-                with timed("generate"):
-                    session.keep(kept)
-                    session.tell([completions[row].ids[-1] for row in kept], [replies[row] for row in kept])
-                for one, row in zip(active, kept, strict=True):
-                    one.hear(replies[row])
-        return [self._finished(one) for one in rows]
+    def _admitted(self, session: Conversations | None, new: Sequence[Row]) -> Conversations | None:
+        openings, seeds = [one.prompt_ids for one in new], [one.play.seed for one in new]
+        if not new:
+            return session
+        with self._timed("generate"):
+            if session is None:
+                return converse(self._policy, openings, seeds, self._decoding)
+            session.admit(openings, seeds)
+            return session
+
+    def _turn(self, session: Conversations, talking: Sequence[Placed]) -> tuple[list[Placed], list[Placed]]:
+        """Let all write, and return who goes on and who is over."""
+        with self._timed("generate"):
+            completions = session.complete()
+        replies = [self._answered(one, done) for (_, one), done in zip(talking, completions, strict=True)]
+        kept = [row for row, (_, one) in enumerate(talking) if not one.over]
+        with self._timed("generate"):
+            session.keep(kept)
+            if kept:
+                session.tell([completions[row].ids[-1] for row in kept], [replies[row] for row in kept])
+        for row in kept:
+            talking[row][1].hear(replies[row])
+        return [talking[row] for row in kept], [each for each in talking if each[1].over]
+
+    def _end(self, ended: dict[int, Rollout | Lost], over: Sequence[Placed], progress: Progress | None) -> None:
+        for place, one in over:
+            ended[place] = self._finished(one)
+        if over and progress is not None:
+            progress(len(over))
 
     def _opened(self, plays: Sequence[Play]) -> list[Row]:
         rows: list[Row] = []

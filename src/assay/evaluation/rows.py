@@ -17,7 +17,7 @@ from assay.records import Episode, Turn
 from assay.tasks.protocol import Step, Task
 
 if TYPE_CHECKING:  # it brings torch, which who only grades does without
-    from assay.policy.engine import Completion
+    from assay.policy.decoding import Completion
 
 P = ParamSpec("P")
 T = TypeVar("T")

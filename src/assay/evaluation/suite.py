@@ -50,6 +50,23 @@ class Suite:
         ]
 
 
+# At most so many times the conversations held at once: what has ended makes room for others of the same unit, and only its
+# last conversations run with places to spare. At least as many units a suite, so that little is lost by an interruption.
+UNIT = 4
+
+
+def units(plays: Sequence[Play], batch_size: int) -> list[Sequence[Play]]:
+    """Return plays in the parts that are played, kept and played again as a whole: 1 to 4 times `batch_size` of them.
+
+    >>> [len(unit) for unit in units([Play(None, draw, 0, 0) for draw in range(10)], 2)]  # type: ignore[arg-type]
+    [2, 2, 2, 2, 2]
+    >>> [len(unit) for unit in units([Play(None, draw, 0, 0) for draw in range(35)], 2)]  # type: ignore[arg-type]
+    [8, 8, 8, 8, 3]
+    """
+    size = batch_size * max(1, min(UNIT, len(plays) // (UNIT * batch_size)))
+    return [plays[start : start + size] for start in range(0, len(plays), size)]
+
+
 def choose(items: Sequence[Item], n: int, *, split: Split, draws: int, seed: int) -> Suite:
     """Return a suite of n items with the strata in the proportions of the whole split, in the order of the file.
 

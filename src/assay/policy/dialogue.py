@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from assay.errors import PolicyError
@@ -32,6 +33,8 @@ class Dialogue:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
+        # Copies of a group are often told the same, and reading a text takes longer than looking it up.
+        self._told = lru_cache(maxsize=512)(lambda observation: tuple(self._ids(self._before + observation + self._after)))
         where = str(getattr(tokenizer, "name_or_path", "") or "the tokenizer")
         if not getattr(tokenizer, "chat_template", None):
             raise PolicyError(
@@ -76,7 +79,7 @@ class Dialogue:
             observation: What the policy is told.
             ended: Whether the completion already wrote end-of-sequence, which is then not repeated.
         """
-        ids = self._ids(self._before + observation + self._after)
+        ids = list(self._told(observation))
         has_eos = bool(ids) and ids[0] == self.eos_id
         if ended and has_eos:
             return ids[1:]

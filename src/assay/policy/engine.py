@@ -1,150 +1,177 @@
-"""The one rollout engine: batched multi-turn decoding whose KV cache and token ids are carried from turn to turn."""
+"""The engine that plays by default: batched multi-turn decoding, with keys and values kept from turn to turn."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
-from assay.policy.decoding import Decoding
+from assay.policy.architecture import Reader
+from assay.policy.decoding import Completion, Decoding
+from assay.policy.kv import Slots
+from assay.policy.sampling import choose
 from assay.seeds import keyed_uniform
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """Token ids of one completion and the log-probability of each under the sampling distribution."""
-
-    ids: list[int]
-    logprobs: list[float]
-
-
-@contextmanager
-def evaluating(model: torch.nn.Module) -> Iterator[None]:
-    """Switch dropout off and gradients off, and put the model's mode back afterwards."""
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        model.train(was_training)
+# Tokens in one forward pass that reads openings: bounds the memory of its activations and masks.
+READ_AT_ONCE = 16_384
+# Of the rows that are fed, how many must have ended before the others are brought together without them.
+ENDED_SHARE = 0.25
+# Tokens between two looks at what a GPU has chosen. A look waits for it; what a row writes behind its end is dropped.
+LOOK_EVERY = {"cuda": 4}
 
 
 class Session:
-    """A batch of conversations with one model.
+    """Conversations with one model, each in a slot of one cache; token ids only ever go to the end of a row.
 
-    Every forward pass appends columns to the cache for all rows; a row with nothing to say there is masked out.
-    So any causal language model that takes an attention mask and position ids works, and nothing is prefilled twice.
-    The number that decides a sampled token is a function of (row seed, position in the row), not of the batch.
+    Nothing is read twice, and equal openings that come together are read once. The slots in use are always the first
+    ones: what has ended gives its place to the last. The number that decides a sampled token is a function of (seed of
+    the row, position in the row), so neither slots nor neighbours matter but for last bits.
 
     Args:
         model: A causal language model; peft adapters and quantised weights are fine.
+        openings: Token ids, one list a row; none may be empty.
         seeds: One sampling seed a row.
         decoding: How tokens are chosen.
         eos_id: The token that ends a completion.
-        pad_id: Any valid token id, for masked places.
+        pad_id: Any valid token id, for places that nobody looks at.
+
+    Raises:
+        PolicyError: The model has layers that this engine cannot serve.
     """
 
     def __init__(
         self, model: Any, openings: Sequence[Sequence[int]], seeds: Sequence[int], decoding: Decoding,
         *, eos_id: int, pad_id: int,
     ) -> None:  # fmt: skip
-        self._model, self._decoding, self._eos, self._pad = model, decoding, eos_id, pad_id
-        self._device = next(model.parameters()).device
-        self._seeds = np.asarray(seeds, np.uint64)
-        # Equal openings (a group's copies) are read once and their cache is repeated.
-        unique: dict[tuple[int, ...], int] = {}
-        rows = [unique.setdefault(tuple(ids), len(unique)) for ids in openings]
-        self._mask = torch.zeros((len(unique), 0), dtype=torch.long, device=self._device)
-        self._lengths = np.zeros(len(unique), np.int64)
-        self._cache: Any = None
-        self._logits = self._feed([list(ids) for ids in unique])
-        self._select(np.asarray(rows))
+        self._reader = Reader(model, pad_id, static=decoding.cuda_graphs)
+        self._decoding, self._eos = decoding, eos_id
+        self._device = self._reader.device
+        self._slots = np.zeros(0, np.int64)  # by row
+        self._lengths = np.zeros(0, np.int64)  # by slot: tokens read
+        self._seeds = np.zeros(0, np.uint64)  # by slot
+        self._logits: torch.Tensor | None = None  # by slot: of what comes next
+        self.admit(openings, seeds)
 
-    def _select(self, rows: np.ndarray[Any, Any]) -> None:
-        index = torch.as_tensor(rows, device=self._device)
-        self._cache.batch_select_indices(index)
-        self._mask, self._logits = self._mask[index], self._logits[index]
-        self._lengths = self._lengths[rows]
+    @property
+    def capacity(self) -> int:
+        """Places a row that are reserved."""
+        return self._reader.cache.capacity
+
+    def admit(self, openings: Sequence[Sequence[int]], seeds: Sequence[int]) -> None:
+        """Take in further conversations, as rows behind those there are; before the next `complete`."""
+        if not openings:
+            return
+        unique: dict[tuple[int, ...], int] = {}
+        which = np.asarray([unique.setdefault(tuple(ids), len(unique)) for ids in openings], np.int64)
+        n, begun = len(which), len(self._slots)
+        # Each different opening is read in the slot of its first copy, all of them in neighbouring slots, longest first
+        # so that little is padded.
+        order = sorted(range(len(unique)), key=lambda k: -len(list(unique)[k]))
+        texts, rank = [list(unique)[k] for k in order], np.argsort(order)
+        longest = len(texts[0]) if texts else 0
+        self._reader.cache.reserve(begun + n, longest)
+        read: list[torch.Tensor] = []
+        start = 0
+        while start < len(texts):
+            stop = start + max(1, READ_AT_ONCE // len(texts[start]))
+            part = texts[start:stop]
+            read.append(self._reader.read(begun + start, part, np.zeros(len(part), np.int64)))
+            start = stop
+        place, slots, source = len(texts), np.zeros(n, np.int64), np.zeros(n, np.int64)
+        taken: set[int] = set()
+        for row, kind in enumerate(rank[which].tolist()):
+            slots[row], source[row] = (place, kind) if kind in taken else (kind, kind)
+            place += kind in taken
+            taken.add(kind)
+        copies = slots != source
+        self._reader.cache.copy(begun + source[copies], begun + slots[copies], longest)
+        by_slot = np.argsort(slots)
+        self._slots = np.concatenate([self._slots, begun + slots])
+        self._seeds = np.concatenate([self._seeds, np.asarray(seeds, np.uint64)[by_slot]])
+        self._lengths = np.concatenate([self._lengths, np.asarray([len(ids) for ids in openings], np.int64)[by_slot]])
+        logits = torch.cat(read)[torch.as_tensor(source[by_slot], device=self._device)]
+        self._logits = logits if self._logits is None or not begun else torch.cat([self._logits, logits])
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Drop every row but these: finished conversations leave the batch."""
-        index = np.asarray(rows)
-        if len(index) < len(self._seeds):
-            self._select(index)
-            self._seeds = self._seeds[index]
+        """Drop every row but these, after `complete`: finished conversations leave the batch."""
+        kept = np.asarray(rows, np.int64)
+        slots = self._slots[kept]
+        holes = np.setdiff1d(np.arange(len(kept)), slots)
+        movers = slots[slots >= len(kept)]
+        self._reader.cache.copy(movers, holes, int(self._lengths[movers].max(initial=0)))
+        self._lengths[holes], self._seeds[holes] = self._lengths[movers], self._seeds[movers]
+        if self._logits is not None:
+            self._logits[holes] = self._logits[movers]
+            self._logits = self._logits[: len(kept)]
+        slots[slots >= len(kept)] = holes
+        self._slots, self._lengths, self._seeds = slots, self._lengths[: len(kept)], self._seeds[: len(kept)]
 
-    def _feed(self, blocks: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Append one block of ids a row (left-padded to equal width) and return the next-token logits [rows, vocab]."""
-        width = max(len(block) for block in blocks)
-        ids = torch.full((len(blocks), width), self._pad, dtype=torch.long)
-        mask = torch.zeros((len(blocks), width), dtype=torch.long)
-        for row, block in enumerate(blocks):
-            if block:
-                ids[row, width - len(block) :] = torch.as_tensor(block)
-                mask[row, width - len(block) :] = 1
-        return self._forward(ids.to(self._device), mask.to(self._device))
-
-    def _forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        self._mask = torch.cat([self._mask, mask], dim=1)
-        positions = (self._mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
-        out = self._model(
-            input_ids=ids,
-            attention_mask=self._mask,
-            position_ids=positions,
-            past_key_values=self._cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        self._cache = out.past_key_values
-        self._lengths = self._lengths + mask.sum(1).cpu().numpy()
-        logits: torch.Tensor = out.logits[:, -1].float()
-        return logits
-
-    def _choose(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Pick one token a row: ids [rows] and their log-probabilities [rows]."""
-        temperature = self._decoding.temperature
-        if temperature == 0:
-            logprobs = torch.log_softmax(self._logits, dim=-1)
-            ids = self._logits.argmax(dim=-1)
-        else:
-            logprobs = torch.log_softmax(self._logits / temperature, dim=-1)
-            cdf = logprobs.double().exp().cumsum(dim=-1)
-            noise = torch.as_tensor(keyed_uniform(self._seeds, self._lengths.astype(np.uint64)), device=self._device)
-            target = (noise[:, None] * cdf[:, -1:]).clamp(max=cdf[:, -1:])
-            ids = torch.searchsorted(cdf, target, right=True).squeeze(1).clamp(max=cdf.shape[1] - 1)
-        return ids, logprobs.gather(1, ids[:, None]).squeeze(1)
+    def tell(self, last_ids: Sequence[int], replies: Sequence[Sequence[int]]) -> None:
+        """Feed each row the last token it wrote and what stands between that and its next completion."""
+        rows = np.argsort(self._slots)
+        blocks = [[last_ids[row], *replies[row]] for row in rows.tolist()]
+        self._logits = self._reader.read(0, blocks, self._lengths)
+        self._lengths = self._lengths + np.asarray([len(block) for block in blocks], np.int64)
 
     def complete(self) -> list[Completion]:
         """Let every row write until end-of-sequence or the token limit.
 
         The last chosen token is not yet fed to the model; `tell` does that together with the observation.
         """
-        n_rows = len(self._seeds)
-        ids: list[list[int]] = [[] for _ in range(n_rows)]
-        logprobs: list[list[float]] = [[] for _ in range(n_rows)]
-        open_rows = np.ones(n_rows, bool)
-        for written in range(1, self._decoding.max_new_tokens + 1):
-            chosen, chosen_logprobs = self._choose()
-            listed, listed_logprobs = chosen.tolist(), chosen_logprobs.tolist()
-            for row in np.flatnonzero(open_rows):
-                ids[row].append(listed[row])
-                logprobs[row].append(listed_logprobs[row])
-                open_rows[row] = listed[row] != self._eos
-            if not open_rows.any() or written == self._decoding.max_new_tokens:
-                break
-            mask = torch.as_tensor(open_rows, dtype=torch.long, device=self._device)[:, None]
-            logits = self._forward(chosen[:, None], mask)
-            self._logits = torch.where(mask.bool(), logits, self._logits)
-        return [Completion(i, lp) for i, lp in zip(ids, logprobs, strict=True)]
+        limit, every = self._decoding.max_new_tokens, LOOK_EVERY.get(self._device.type, 1)
+        n = fed = len(self._slots)
+        rows, open_rows = np.argsort(self._slots), np.ones(n, bool)  # by slot; by row
+        counts = np.zeros(n, np.int64)
+        written: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
+        pending: list[tuple[torch.Tensor, torch.Tensor]] = []
+        logits, self._logits = self._logits, None
+        assert logits is not None, "nothing was told since the last completion"
+        steps = self._reader.steps(fed, self._lengths)
+        noise = self._noise(fed, 0)
+        for step in range(1, limit + 1):
+            chosen, logprobs = choose(logits, self._decoding.temperature, next(noise))
+            pending.append((chosen, logprobs))
+            if step == limit or len(pending) >= every:
+                for ids, values in pending:
+                    told = np.full(n, self._eos), np.zeros(n, np.float32)
+                    told[0][rows[:fed]], told[1][rows[:fed]] = ids.cpu().numpy(), values.cpu().numpy()
+                    written.append(told)
+                    counts += open_rows
+                    open_rows &= told[0] != self._eos
+                pending.clear()
+                still = open_rows[rows[:fed]]
+                if step == limit or not still.any():
+                    break
+                if (going := int(still.sum())) <= (1 - ENDED_SHARE) * fed:
+                    order = self._gather(still, step)
+                    rows[:fed] = rows[:fed][order]
+                    chosen, fed = chosen[torch.as_tensor(order[:going], device=self._device)], going
+                    steps = self._reader.steps(fed, self._lengths + step - 1)
+                    noise = self._noise(fed, step)
+            logits = steps(chosen)
+        self._slots = np.argsort(rows)
+        self._lengths = self._lengths + counts[rows] - 1
+        table = [np.stack(column) for column in zip(*written, strict=True)]
+        return [Completion(table[0][:count, row].tolist(), table[1][:count, row].tolist()) for row, count in enumerate(counts)]
 
-    def tell(self, last_ids: Sequence[int], replies: Sequence[Sequence[int]]) -> None:
-        """Feed each row the last token it wrote and what stands between that and its next completion."""
-        self._logits = self._feed([[last, *reply] for last, reply in zip(last_ids, replies, strict=True)])
+    def _gather(self, still: np.ndarray[Any, Any], written: int) -> Slots:
+        """Bring the rows that go on to the first slots, and return the former slot of each of those that were fed."""
+        order, going = np.arange(len(still)), int(still.sum())
+        ended, movers = np.flatnonzero(~still[:going]), going + np.flatnonzero(still[going:])
+        order[ended], order[movers] = movers, ended
+        both = np.concatenate([ended, movers])
+        self._reader.cache.copy(order[both], both, int(self._lengths[both].max(initial=0)) + written)
+        self._lengths[both], self._seeds[both] = self._lengths[order[both]], self._seeds[order[both]]
+        return order
+
+    def _noise(self, fed: int, written: int, ahead: int = 16) -> Any:
+        """Yield, token after token, the numbers that decide it: one a slot; made and sent a few tokens ahead."""
+        while True:
+            if self._decoding.temperature == 0:
+                yield None
+                continue
+            places = (self._lengths[:fed] + written + np.arange(ahead)[:, None]).astype(np.uint64)
+            yield from torch.as_tensor(keyed_uniform(self._seeds[:fed], places), device=self._device)
+            written += ahead

@@ -14,10 +14,11 @@ import torch
 from safetensors import SafetensorError
 
 from assay.errors import PolicyError
+from assay.policy.backends import converse
 from assay.policy.decoding import Decoding
 from assay.policy.digests import adapted_digest
-from assay.policy.engine import Session, evaluating
 from assay.policy.model import Policy, load
+from assay.policy.playing import evaluating
 from assay.storage.files import sync_folder
 
 IN_MEMORY_BYTES = 256 * 2**20
@@ -92,9 +93,7 @@ def greedy(policy: Policy, openings: Sequence[Sequence[int]], decoding: Decoding
     with evaluating(policy.model):
         for start in range(0, len(openings), batch_size):
             batch = openings[start : start + batch_size]
-            session = Session(
-                policy.model, batch, [0] * len(batch), decoding, eos_id=policy.dialogue.eos_id, pad_id=policy.pad_id
-            )
+            session = converse(policy, batch, [0] * len(batch), decoding)
             written += [completion.ids for completion in session.complete()]
     return written
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from assay.errors import PolicyError
 from assay.policy.digests import digest_folder
 
 POINTER = "pointer.json"
+LOCAL = "local"  # the revision of a folder: its digest says what it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,23 +18,34 @@ class Source:
     """Where a pretrained model lies and what it is."""
 
     folder: Path
+    name: str
     revision: str
     digest: str
 
 
-def resolve(model: str, revision: str | None) -> Source:
+def name_of(model: str, revision: str | None) -> str:
+    """Return what a base is called in records: the hub's name of it, or of a folder its own name and not where it lies.
+
+    >>> name_of("Qwen/Qwen3-4B", "1cfa9a7"), name_of("../kept/my-base/", LOCAL)
+    ('Qwen/Qwen3-4B', 'my-base')
+    """
+    return PurePosixPath(model).name or model if revision == LOCAL else model
+
+
+def resolve(model: str, revision: str | None, root: Path | None = None) -> Source:
     """Find a model: a local folder, or a snapshot in the hub cache; the network is not asked.
 
     Args:
         model: Path of a folder, or a hub id such as "Qwen/Qwen3-4B".
         revision: Commit, tag or branch of a hub model; None for a folder.
+        root: What a relative path begins at; None: the working folder.
 
     Raises:
         PolicyError: It is not there; says what to type to download it.
     """
-    folder = Path(model).expanduser()
+    folder = ((root or Path()) / Path(model).expanduser()).absolute()
     if (folder / "config.json").is_file():
-        return Source(folder, "local", digest_folder(folder))
+        return Source(folder, name_of(model, LOCAL), LOCAL, digest_folder(folder))
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
@@ -47,7 +59,7 @@ def resolve(model: str, revision: str | None) -> Source:
             where="params.yaml, base.model",
             fix=f"./run hf download {model}{pin}",
         ) from None
-    return Source(found, found.name, digest_folder(found))
+    return Source(found, model, found.name, digest_folder(found))
 
 
 def write_pointer(folder: Path, source: Source) -> None:

@@ -11,10 +11,11 @@ import numpy as np
 import torch
 
 from assay.config.settings import PhaseSettings
+from assay.policy.backends import converse
 from assay.policy.decoding import Decoding
 from assay.policy.dialogue import Message
-from assay.policy.engine import Session, evaluating
 from assay.policy.model import Policy
+from assay.policy.playing import evaluating
 
 Dialogues = Sequence[Sequence[Message]]
 Masked = tuple[list[int], list[int]]
@@ -113,10 +114,8 @@ def copy_accuracy(policy: Policy, drills: Dialogues) -> float:
     dialogue = policy.dialogue
     longest = max(sum(dialogue.whole(drill)[1]) for drill in drills)
     with evaluating(policy.model):
-        session = Session(
-            policy.model, [dialogue.opening(drill[:-1]) for drill in drills], [0] * len(drills),
-            Decoding(temperature=0, max_new_tokens=longest), eos_id=dialogue.eos_id, pad_id=policy.pad_id,
-        )  # fmt: skip
+        openings = [dialogue.opening(drill[:-1]) for drill in drills]
+        session = converse(policy, openings, [0] * len(drills), Decoding(temperature=0, max_new_tokens=longest))
         completions = session.complete()
     right = [dialogue.text(c.ids) == drill[-1]["content"] for c, drill in zip(completions, drills, strict=True)]
     return sum(right) / len(right)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from assay.config.settings import PretrainedBase, ScratchBase
-from assay.console import progress, say
+from assay.console import complain, progress, say
 from assay.errors import PolicyError
 from assay.evaluation.measure import measure
 from assay.evaluation.suite import choose
@@ -35,12 +36,17 @@ def run(project: Project) -> None:
     pin(params.threads, deterministic=params.deterministic, device=params.device)
     folder = project.root / "models/base"
     if isinstance(params.base, PretrainedBase):
-        source = pretrained.resolve(params.base.model, params.base.revision)
+        source = pretrained.resolve(params.base.model, params.base.revision, project.root)
         shutil.rmtree(folder, ignore_errors=True)
         pretrained.write_pointer(folder, source)
-        pinned = {"kind": "pretrained", "model": params.base.model, "revision": source.revision, "digest": source.digest}
+        pinned = {"kind": "pretrained", "model": source.name, "revision": source.revision, "digest": source.digest}
         write_json(project.results("base.json"), pinned)
-        say(f"base {params.base.model} at {source.revision}, digest {source.digest[:12]}")
+        say(f"base {source.name} at {source.revision}, digest {source.digest[:12]}")
+        if Path(params.base.model).is_absolute():
+            complain(
+                "base.model is an absolute path; params.yaml is part of the package, which is refused where that path lies "
+                "below your home or the project. Fix: write it relative to the project, or with ~"
+            )
         return
     task = task_of(project)
     items = items_of(project, "train")  # before any work, so that changed data are refused at once

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
+from typing import Any
 
 from assay.config.settings import Params
 from assay.console import complain, progress, say
 from assay.errors import TrainingStopped
+from assay.provenance import now
 from assay.records import ControlFacts, HealthSummary
 from assay.stages.project import RESULTS, Project
 from assay.storage.json import write_json
@@ -64,6 +67,13 @@ def _train_and_measure(project: Project) -> None:
         start = folder.start(None) if processes.main else None
         processes.gather(None)
         start = start if processes.main else folder.start(None)
+
+        def tell(event: str, facts: Mapping[str, Any]) -> None:
+            """Write an event into the log of the run, for `assay watch`."""
+            if processes.main:
+                folder.log({"time": now(), "event": event} | dict(facts))
+
+        tell("started" if start is None else "resumed", {"step": 0 if start is None else start.step})
         policy, judged = open_policy(project, None), task_of(project)
         history = History()
         own = ControlFacts(asked=True, base_digest=policy.digest, seed=params.seed, steps=params.train.steps)
@@ -74,7 +84,7 @@ def _train_and_measure(project: Project) -> None:
                     policy, task_of(project, shaping=True), judged, items_of(project, "train"), validation_suite(project),
                     _never_stopping(params),
                     checkpoints=folder.checkpoints, start=start, history=history, watch=Watch(judged),
-                    on_step=lambda step: advance(1, f"step {step}") if processes.main else None,
+                    on_step=lambda step: advance(1, f"step {step}") if processes.main else None, tell=tell,
                     credit=lambda step, item, member: coin(params.seed, step, item, member),
                 )  # fmt: skip
             except TrainingStopped as error:
@@ -88,6 +98,7 @@ def _train_and_measure(project: Project) -> None:
             adapter = folder.path / "adapter"
             save_adapter(adapter, trained)
             del policy
+            tell("trained", {"step": params.train.steps})
             played = open_policy(project, adapter)
             evaluate(project, played, "control/post_eval", reads=READS, stage="control", greedy=False)
             facts = {
@@ -96,5 +107,6 @@ def _train_and_measure(project: Project) -> None:
             }  # fmt: skip
             write_json(project.results("control/control.json"), own.model_copy(update=facts))
             say(f"control: {params.train.steps} steps for random rewards; validation chose step {trained.chosen_step}")
+            folder.close()
             shutil.rmtree(folder.path, ignore_errors=True)
     processes.leave()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from assay.config.settings import Params, StructuredTask
+from assay.config.settings import Params
+from assay.config.tasks import StructuredTask
 from assay.console import complain
 from assay.dataset import cache
 from assay.dataset.fingerprint import Fingerprint
@@ -75,7 +76,8 @@ def decoding_of(project: Project, *, greedy: bool = False) -> Decoding:
     """Return how tokens are chosen."""
     params = project.params
     generation = params.generation
-    return Decoding(0.0 if greedy else generation.temperature, params.task.max_new_tokens[generation.surface])
+    limit = params.task.max_new_tokens[generation.surface]
+    return Decoding(0.0 if greedy else generation.temperature, limit, generation.backend, generation.cuda_graphs)
 
 
 def fingerprint_of(project: Project) -> Fingerprint:

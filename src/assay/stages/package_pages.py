@@ -74,9 +74,20 @@ def outer_provenance(
         started=began, finished=ended, commit=state["commit"], modified=state["modified"],
         remotes=None if hosts is None else tuple(hosts),
     )  # fmt: skip
+    return outer_statement(archives, *_built_from(project, members), _trained(project), packaged)
+
+
+def _trained(project: Project) -> dict[str, Any] | None:
+    """Return who trained when on what; None where that is unknown.
+
+    DVC may have taken the training out of its run cache: then the clocks that lie about are those of another one.
+    """
     known = project.observed("manifest.json")
-    run = loads(read_bytes(known, fix=AGAIN).decode(), where=known.name, fix=AGAIN) if known.is_file() else None
-    return outer_statement(archives, *_built_from(project, members), run, packaged)
+    if not known.is_file():
+        return None
+    found = loads(read_bytes(known, fix=AGAIN).decode(), where=known.name, fix=AGAIN)
+    trained = read_record(project.results("train.json"), TrainFacts, fix=AGAIN)
+    return found if isinstance(found, dict) and found.get("chain") == trained.chain else None
 
 
 def _built_from(

@@ -90,8 +90,13 @@ class RunFolder:
     def finish(self, proof: Path) -> None:
         """Say that the outputs were written: once dvc.lock names the proof, this folder has nothing left to do."""
         write_json(self.path / DONE, {"proof": PROOF, "md5": _md5(proof)})
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the log of events; the next event opens it again."""
         if self._log is not None:
             self._log.close()
+            self._log = None
 
     def _adopt(self, given: Path) -> None:
         """Make a given checkpoint the newest of this folder: bring it here with all it builds on, drop later ones."""

@@ -73,7 +73,7 @@ def run(project: Project, resume_from: Path | None = None) -> None:
         live.tell("started" if start is None else "resumed", {"step": 0 if start is None else start.step})
         manifest = _manifest(project, folder, processes)
         if processes.main:
-            write_json(project.observed("manifest.json"), manifest | {"finished": None})
+            write_json(project.observed("manifest.json"), manifest | {"finished": None, "chain": None})
         live.begin()
         with progress("train: steps", params.train.steps, done=0 if start is None else start.step) as advance:
             try:
@@ -91,7 +91,8 @@ def run(project: Project, resume_from: Path | None = None) -> None:
             live.publish()
         if processes.main:
             _publish(project, trained, history, watch, claim_digest, base_digest, validation)
-            write_json(project.observed("manifest.json"), manifest | {"finished": now()})
+            chain = str(history.train_log[-1]["chain"])
+            write_json(project.observed("manifest.json"), manifest | {"finished": now(), "chain": chain})
             live.tell("finished", {"step": params.train.steps, "chosen": trained.chosen_step})
             live.publish()
             live.end()

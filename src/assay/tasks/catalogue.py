@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assay.config.settings import ColliderTask, GenerationSettings, TaskSettings
+from assay.config.settings import GenerationSettings
+from assay.config.tasks import ColliderTask, StructuredTask, TaskSettings
 from assay.errors import ConfigError
 from assay.storage.json import dumps
 from assay.tasks.collider import SUITES, Collider, ColliderSettings, generate
@@ -23,16 +24,18 @@ def build(settings: TaskSettings, generation: GenerationSettings, *, shaping: bo
         shaping: Whether shaping rewards count; only training may say yes.
         blocklist: Terms of the file that `settings.blocklist` names; a task opens no file.
     """
-    if isinstance(settings, ColliderTask):
-        return Collider(
-            ColliderSettings(
-                surface=generation.surface,
-                max_turns=settings.max_turns,
-                shaping=settings.shaping if shaping else 0.0,
-                gamma=settings.gamma,
+    match settings:
+        case ColliderTask():
+            return Collider(
+                ColliderSettings(
+                    surface=generation.surface,
+                    max_turns=settings.max_turns,
+                    shaping=settings.shaping if shaping else 0.0,
+                    gamma=settings.gamma,
+                )
             )
-        )
-    return Structured(settings, blocklist)
+        case StructuredTask():
+            return Structured(settings, blocklist)
 
 
 def shipped_data(task: str) -> dict[str, str]:

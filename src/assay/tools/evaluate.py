@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from assay.config.settings import StructuredTask
+from assay.config.tasks import StructuredTask
 from assay.console import complain, progress, say
 from assay.dataset.audit import audit
 from assay.dataset.refusal import refuse_unusable
@@ -156,7 +156,8 @@ def decoding_of(project: Project, asked: Asked) -> Decoding:
         expected = "no temperature beside --greedy" if asked.greedy else "a temperature above 0"
         raise ConfigError(expected, found=str(asked.temperature), where="--temperature", fix="--greedy alone decodes at 0")
     temperature = 0.0 if asked.greedy else asked.temperature or generation.temperature
-    return Decoding(temperature, asked.max_new_tokens or project.params.task.max_new_tokens[generation.surface])
+    limit = asked.max_new_tokens or project.params.task.max_new_tokens[generation.surface]
+    return Decoding(temperature, limit, generation.backend, generation.cuda_graphs)
 
 
 def items_of(project: Project, task: Task, path: Path) -> tuple[list[Item], str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,11 +19,12 @@ from assay.records import HealthEvent
 from assay.stages.project import OBSERVED, RESULTS
 from assay.storage.files import read_bytes
 from assay.storage.json import loads
+from assay.tools.control_run import EVENTS, KEY, ControlRun, control_run
 from assay.tools.torn_files import columns, health_events, objects, one_object
 
 T = TypeVar("T")
 Columns = Mapping[str, Sequence[float | None]]
-MANIFEST, EVENTS, KEY = "manifest.json", "run_log.jsonl", "key.json"
+MANIFEST, CONTROL = "manifest.json", ".scratch/control"
 MAX_BYTES = 64 * 2**20  # of one file; 200 steps make 23 kB
 MAX_SAID = 3  # damaged lines of one file
 LATEST_STEPS = 20  # behind the speed that is shown and the time left
@@ -38,6 +39,7 @@ class Place:
     events: Path
     results: Path | None
     observed: Path | None
+    control: Path | None = None  # where the control stage of the same project keeps its runs
 
 
 def locate(path: Path) -> Place:
@@ -50,12 +52,13 @@ def locate(path: Path) -> Place:
     if (path / KEY).is_file() and len(path.parents) > 2:
         project = path.parents[2]
         if _run_of(project / OBSERVED / MANIFEST)[:16] == path.name:
-            return Place(project.name, path / EVENTS, project / RESULTS, project / OBSERVED)
+            return Place(project.name, path / EVENTS, project / RESULTS, project / OBSERVED, project / CONTROL)
         return Place(path.name, path / EVENTS, None, None)
     if (path / "params.yaml").is_file() or (path / OBSERVED).is_dir():
-        return Place(path.name, path / OBSERVED / EVENTS, path / RESULTS, path / OBSERVED)
+        return Place(path.name, path / OBSERVED / EVENTS, path / RESULTS, path / OBSERVED, path / CONTROL)
     if (path / "observed").is_dir():
-        return Place(path.parent.name, path / "observed" / EVENTS, path / "results", path / "observed")
+        parent = path.parent
+        return Place(parent.name, path / "observed" / EVENTS, path / "results", path / "observed", parent / CONTROL)
     found = "neither params.yaml nor evidence in it" if path.is_dir() else "no such folder"
     fix = "name a project, its evidence folder, or a run of .scratch/train"
     raise RecordError("a folder of a training", found=found, where=str(path), fix=fix)
@@ -84,6 +87,7 @@ class Snapshot:
     facts: Mapping[str, Any]
     faults: Sequence[str]
     age_s: float | None = None  # since any of the files was written
+    control: ControlRun | None = None  # of a finished training: the control stage that is at work now
 
     @property
     def steps(self) -> int | None:
@@ -164,9 +168,12 @@ class Follower:
         times = [kept.mark[1] for kept in self._kept.values() if kept.mark is not None]
         age = max(0.0, time.time() - max(times) / 1e9) if times else None
         faults = [said for kept in self._kept.values() for said in kept.faults]
-        return Snapshot(
+        seen = Snapshot(
             self.place.name, manifest, log, components, checkpoints, clock, alarms, events, facts, faults, age
         )  # fmt: skip
+        if self.place.control is None or seen.state != "finished":
+            return seen
+        return replace(seen, control=control_run(self.place.control, manifest.get("params")))
 
     def marks(self) -> dict[Path, tuple[int, int, int] | None]:
         """Return what changes whenever one of the files does."""

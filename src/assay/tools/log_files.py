@@ -181,7 +181,7 @@ def _cell(name: str, cell: str) -> float | None:
 def _step_log(rows: Sequence[tuple[int, Mapping[str, float | None]]], reader: Reader) -> Log:
     steps = [int(row["step"] or 0) for _, row in rows]
     if not reader.skip:
-        for ((_, before), (number, step)) in pairwise(zip([number for number, _ in rows], steps, strict=True)):
+        for (_, before), (number, step) in pairwise(zip([number for number, _ in rows], steps, strict=True)):
             if step != before + 1:
                 reader.damaged(number, f"step {step}", f"step {before + 1}")
     kept = _kept(rows, steps, reader, each_once=True)

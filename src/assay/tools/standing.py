@@ -80,6 +80,11 @@ def facts_of(snapshot: Snapshot, *, width: int, sparks: str = SPARKS, ages: bool
     state = STATES[snapshot.state]
     if snapshot.state == "ended early":
         state += f": {next((e.get('why') for e in reversed(snapshot.events) if e.get('event') == 'ended early'), '')}"
+    if snapshot.control is not None:
+        doing = "plays the held-out suite" if snapshot.control.trained else "trains for random rewards"
+        known = snapshot.control.step is not None and not snapshot.control.trained
+        past = f", past step {snapshot.control.step} of {snapshot.steps or MISSING}" if known else ""
+        state += f"; the control stage {doing}{past}"
     if ages and snapshot.state in ("running", "silent") and snapshot.age_s is not None:
         state += f", last written {duration(snapshot.age_s)} ago"
     step = MISSING if snapshot.step is None else snapshot.step

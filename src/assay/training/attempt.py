@@ -25,7 +25,7 @@ from assay.tasks.protocol import Item, Task
 from assay.training.adapter import Tensors, Trained, adapter_config, adapter_tensors
 from assay.training.checkpoints import Checkpoint, Checkpoints
 from assay.training.digests import trainable
-from assay.training.divergence import Text, kl_to_base
+from assay.training.divergence import Divergence, Text
 from assay.training.guard import Guard
 from assay.training.health import Monitor
 from assay.training.history import History, LostValidation, Validation
@@ -71,7 +71,8 @@ class Attempt:
         self._validation, self._params, self._processes, self._checkpoints = validation, params, processes, checkpoints
         self._on_step, self._tell, self._credit = on_step, tell, credit
         generation = params.generation
-        self._decoding = Decoding(generation.temperature, params.task.max_new_tokens[generation.surface])
+        limit = params.task.max_new_tokens[generation.surface]
+        self._decoding = Decoding(generation.temperature, limit, generation.backend, generation.cuda_graphs)
         self._player = Player(policy, params, self._decoding, processes)
         self._ledger = Ledger(history, watch, Monitor(params.health, task))
         self._best: Tensors = {}
@@ -111,6 +112,9 @@ class Attempt:
         if start is not None:
             self._go_back(start)
         self._probe = self._probe or self._player.fixed_probe(self._task, self._items, self._tell)
+        self._divergence = Divergence(
+            self._policy, self._probe, temperature=generation.temperature, batch_size=settings.micro_batch_size
+        )  # fmt: skip
         phases = Phases()
         rollouts = GroupRollouts(
             self._policy, self._task, {item.id: item for item in self._items}, self._decoding,
@@ -163,8 +167,7 @@ class Attempt:
             complain(f"{name}: the step at work will be finished and saved first; once more stops at once")
 
     def _kl(self) -> float:
-        temperature, size = self._params.generation.temperature, self._params.train.micro_batch_size
-        return kl_to_base(self._policy, self._probe, temperature=temperature, batch_size=size)
+        return self._divergence()
 
     def _validate(self, step: int) -> Validation | LostValidation:
         """Play the validation suite, whole or for nothing: episodes left out would choose a checkpoint by an easier suite.

@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.config.settings import Params
 from assay.evaluation.rollout import Lost, Rollout, attempt
-from assay.evaluation.suite import Play, Suite, choose
+from assay.evaluation.suite import Play, Suite, choose, units
 from assay.policy.decoding import Decoding
 from assay.policy.model import Policy
 from assay.records import Episode
@@ -32,15 +32,15 @@ class Player:
         self._policy, self._params, self._decoding, self._processes = policy, params, decoding, processes
 
     def played(self, task: Task, suite: Suite, temperature: float) -> list[Episode | Lost]:
-        """Play a suite, each process its share of the batches; everybody gets all of it."""
+        """Play a suite, each process its share of the units (`suite.units`); everybody gets all of it."""
         plays, size = suite.plays(), self._params.generation.batch_size
-        batches = [plays[start : start + size] for start in range(0, len(plays), size)]
+        parts = units(plays, size)
         decoding = replace(self._decoding, temperature=temperature)
         # Training goes on as if nobody had looked: whatever is drawn while a policy is validated is put back.
         with untouched():
             mine = [
-                (index, [r.episode if isinstance(r, Rollout) else r for r in self._play(task, batch, decoding)])
-                for index, batch in self._processes.share(batches)
+                (index, [r.episode if isinstance(r, Rollout) else r for r in self._play(task, unit, decoding)])
+                for index, unit in self._processes.share(parts)
             ]
         everyone = sorted((pair for part in self._processes.gather(mine) for pair in part), key=lambda pair: pair[0])
         return [each for _, found in everyone for each in found]

@@ -20,8 +20,10 @@ from assay.errors import TrainingStopped
 from assay.evaluation.phases import Phases
 from assay.training.digests import finite, tensors_digest, trainable
 from assay.training.guard import Guard
+from assay.training.packing import regrouped
 from assay.training.processes import Processes
 from assay.training.rollouts import GroupRollouts
+from assay.training.scoring import install
 
 ADAPTER = "adapter.safetensors"
 TRL_LOGGER, NO_REWARD = "trl.trainer.grpo_trainer", "All reward functions returned None"
@@ -49,6 +51,8 @@ class Trainer(GRPOTrainer):
         on_save: Given the step and the trainer's files when a checkpoint is due; called by the main process alone.
     """
 
+    _buffered_inputs: Any  # of TRL
+
     def __init__(
         self, rollouts: GroupRollouts, *, guard: Guard, phases: Phases, processes: Processes,
         on_save: Callable[[int, dict[str, bytes]], None], **arguments: Any,
@@ -61,6 +65,10 @@ class Trainer(GRPOTrainer):
         super().__init__(reward_funcs=rewards, rollout_func=rollout, **arguments)
         for _, parameter in trainable(self.model):
             parameter.data = parameter.data.float()  # QLoRA's adapters arrive in bfloat16, where small steps round away
+        self._counted = torch.zeros(0, 0, dtype=torch.bool)
+        policy: Any = self.model
+        # Stock scores whole rows: models of one piece, and mixtures of experts whose routers look at all tokens.
+        self._narrow = not self.aux_loss_enabled and install(policy.get_base_model())
 
     @property
     def step_at_work(self) -> int:
@@ -72,8 +80,35 @@ class Trainer(GRPOTrainer):
         scored: dict[str, Any] = super()._generate_and_score_completions(inputs)
         return scored
 
+    def _prepare_inputs(self, generation_batch: Any) -> Any:
+        """Return the next micro-batch; those of a step are dealt anew, unless the loss depends on who is in one."""
+        window = self.args.steps_per_generation * self.num_iterations  # type: ignore[attr-defined]
+        inputs = super()._prepare_inputs(generation_batch)
+        if self._step % window == 0 and self.loss_type != "bnpo":
+            self._buffered_inputs = regrouped(self._buffered_inputs)
+            inputs = self._buffered_inputs[0]
+        return inputs
+
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int,
+        batch_size: int | None = None, compute_entropy: bool = False, **rest: Any,
+    ) -> Any:  # fmt: skip
+        if not self._narrow:
+            return super()._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, logits_to_keep, batch_size, compute_entropy, **rest
+            )
+        with self.accelerator.autocast():
+            scored = model(
+                input_ids=input_ids,
+                attention_mask=attention_mask,
+                counted=self._counted.to(input_ids.device),
+                most=batch_size or len(input_ids),
+            )
+        return scored.log_probs, scored.entropy if compute_entropy else None, None
+
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
         """Return the loss of one micro-batch."""
+        self._counted = (inputs["completion_mask"] * inputs["tool_mask"]).bool()
         with self._phases("forward"):
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
@@ -169,7 +204,10 @@ def _trainer_state(state: Any) -> bytes:
 
 
 def _roll_out(prompts: Sequence[Any], trainer: Trainer) -> dict[str, list[Any]]:
-    return trainer._rollouts(trainer._item_ids, trainer.step_at_work)
+    fields = trainer._rollouts(trainer._item_ids, trainer.step_at_work)
+    masks = [torch.as_tensor(mask, dtype=torch.bool) for mask in fields["env_mask"]]
+    trainer._counted = torch.nn.utils.rnn.pad_sequence(masks, batch_first=True)
+    return fields
 
 
 def episode_reward(prompts: Any, completions: Any, episode_reward: Sequence[float | None], **_: Any) -> list[float | None]:

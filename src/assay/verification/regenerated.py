@@ -1,22 +1,24 @@
-"""V4: batches of the held-out suite, drawn by what nobody can choose beforehand, are played again and compared.
+"""V4: units of the held-out suite, drawn by what nobody can choose beforehand, are played again and compared.
 
 Forged completions that are graded rightly and counted rightly pass everything before. They do not follow from base,
-adapter and seeds, so playing their batch again shows them. On the processor and with the packages of the run, a batch
-played again gives the same episodes to the last character. Elsewhere last bits may differ, and once in a while a token
-that hangs on them; an episode that is not the same passes if each of its stored tokens is one that rounding alone could
-have chosen (`explained`), which no stack has to be believed for.
+adapter and seeds, so playing their unit (`evaluation.suite.units`) again shows them. On
+the processor and with the packages of the run, a unit played again gives the same episodes to the last character.
+Elsewhere last bits may differ, and once in a while a token that hangs on them; an episode that is not the same passes if
+each of its stored tokens is one that rounding alone could have chosen (`explained`), which no stack has to be believed for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from assay.config.settings import PretrainedBase
 from assay.errors import ConfigError, Interrupted, RecordError
 from assay.evaluation.report import Report
+from assay.evaluation.suite import units
 from assay.records import Episode
 from assay.seeds import rng
 from assay.stages.inputs import decoding_of, heldout_suite, task_of
@@ -35,12 +37,12 @@ FIX = "take the package again"
 
 
 def regenerated(project: Project, *, batches: int, key: str | None = None, base: Path | None = None) -> list[Check]:
-    """Play whole batches again and return what was found: one check for the weights, then one a file of episodes.
+    """Play whole units again and return what was found: one check for the weights, then one a file of episodes.
 
     Args:
         project: The unpacked package.
         batches: So many of each file; all, where it has fewer.
-        key: What the batches are drawn by. None: the digest of SHA256SUMS, which follows from all that is packed. A maker
+        key: What the units are drawn by. None: the digest of SHA256SUMS, which follows from all that is packed. A maker
             could still pack again and again until the draw is convenient; a word of the verifier's own cannot be foreseen.
         base: Folder of a pretrained base, which a package does not hold.
     """
@@ -137,13 +139,13 @@ def _played(project: Project, policy: Policy, label: str, who: str, greedy: bool
     plays, size = suite.plays(), project.params.generation.batch_size
     if [(e.item_id, e.draw, e.seed) for e in stored] != [(p.item.id, p.draw, p.seed) for p in plays]:
         return told("failed", f"{label}.jsonl does not hold the {len(plays)} plays of the suite in their order")
-    n = -(-len(plays) // size)
-    drawn = sorted(int(i) for i in rng("regenerate", key, label).permutation(n)[:batches])
+    parts, written = units(plays, size), iter(stored)
+    pairs = [(part, list(islice(written, len(part)))) for part in parts]
+    drawn = sorted(int(i) for i in rng("regenerate", key, label).permutation(len(parts))[:batches])
     found = _Found()
     for index in drawn:
-        part = slice(index * size, (index + 1) * size)
-        found.add(project, policy, plays[part], stored[part], greedy)
-    which = f"batch{'es' if len(drawn) > 1 else ''} {', '.join(str(i + 1) for i in drawn)} of {n}"
+        found.add(project, policy, *pairs[index], greedy)
+    which = f"unit{'s' if len(drawn) > 1 else ''} {', '.join(str(i + 1) for i in drawn)} of {len(parts)}"
     return told(*found.told(which, f"{label}.jsonl", project.root))
 
 
@@ -156,12 +158,13 @@ class _Found:
         self.nearest = 0.0
 
     def add(self, project: Project, policy: Policy, plays: Sequence[Play], stored: Sequence[Episode], greedy: bool) -> None:
-        """Play one batch as the stage did and compare."""
+        """Play one unit as the stage did and compare."""
         from assay.evaluation.rollout import play
         from assay.verification.explained import slack
 
         params, task, decoding = project.params, task_of(project), decoding_of(project, greedy=greedy)
-        played = play(policy, task, plays, decoding, batch_size=len(plays), retries=params.health.retries)
+        size, retries = params.generation.batch_size, params.health.retries
+        played = play(policy, task, plays, decoding, batch_size=size, retries=retries)
         dtype = params.base.dtype if isinstance(params.base, PretrainedBase) else "float32"
         for each, old, rollout in zip(plays, stored, played, strict=True):
             self.n += 1

@@ -40,9 +40,7 @@ def rendered_again(
     return list(rendered_again_lazily(Unpacked(root, names), work, nearly=nearly, other_code=other_code))
 
 
-def rendered_again_lazily(
-    package: Unpacked, work: Path, *, nearly: bool = False, other_code: bool = False
-) -> Iterator[Check]:
+def rendered_again_lazily(package: Unpacked, work: Path, *, nearly: bool = False, other_code: bool = False) -> Iterator[Check]:
     """Yield the checks of `rendered_again` one at a time, for who may have seen enough."""
     root = package.root
 
@@ -135,4 +133,3 @@ def _rendered_names(work: Path) -> set[str]:
         fix = "see the check of the claim"
         raise RecordError("evidence that was rendered", found="none, see claim", where="evidence/results", fix=fix)
     return found
-

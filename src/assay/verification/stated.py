@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from assay.config.settings import PretrainedBase, ScratchBase
 from assay.packaging.contents import PARITY
 from assay.packaging.parity import Parity
+from assay.policy.pretrained import name_of
 from assay.records import HEALTH_RULES
 from assay.storage.json import read_record
 from assay.verification.checks import Seen
@@ -33,7 +34,7 @@ def _base(package: Unpacked) -> Iterator[str]:
         if not isinstance(rate, int | float) or not 0 <= rate <= 1:
             yield f"base.json, success_rate: {rate!r:.40}"
     elif isinstance(base, PretrainedBase):
-        expected["model"] = base.model
+        expected["model"] = name_of(base.model, str(told.get("revision")))
     for name, value in expected.items():
         if told.get(name) != value:
             yield f"base.json, {name}: {told.get(name)!r:.40}, and {value!r} in params.yaml"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.config.settings import RewardWeights
+from assay.config.tasks import RewardWeights
 from assay.errors import TaskError
 from assay.seeds import rng
 from assay.tasks.structured.players import written

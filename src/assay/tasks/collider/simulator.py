@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from functools import lru_cache
+from typing import Any, Literal
 
 import numpy as np
 
@@ -83,8 +84,12 @@ class State:
 
     def is_significant(self, place: int) -> bool:
         """Return whether a channel's best excess has the global significance that the briefing asks for."""
-        strength = float(physics.global_z(self.data[place].local_z, max(1, len(self.looked_at()))))
-        return strength >= self.briefing.required_z
+        return _global_z(self.data[place].local_z, max(1, len(self.looked_at()))) >= self.briefing.required_z
+
+
+@lru_cache(maxsize=4096)
+def _global_z(local_z: float, n_channels: int) -> float:
+    return float(physics.global_z(local_z, n_channels))  # asked again at each turn for channels that rest
 
 
 def corrected_mass_gev(m0_gev: float, window_bin: int, scale: float | None) -> float:
@@ -114,56 +119,65 @@ def begin(scenario: Scenario, world_seed: int, max_turns: int) -> State:
     )
 
 
-def expected_in_hand(state: State, place: int) -> tuple[Floats, float]:
+def expected_in_hand(worlds: Worlds, place: int, data: ChannelData) -> tuple[Floats, float]:
     """Return the background the player expects in each bin of a channel, and its relative uncertainty."""
-    data = state.data[place]
     share = data.blocks / BUDGET_BLOCKS
     if data.norm is None:
-        return state.worlds.nominal[place] * share, physics.UNCALIBRATED_BACKGROUND
-    return state.worlds.nominal[place] * (share * (1.0 + data.norm)), physics.CALIBRATED_BACKGROUND
+        return worlds.nominal[place] * share, physics.UNCALIBRATED_BACKGROUND
+    return worlds.nominal[place] * (share * (1.0 + data.norm)), physics.CALIBRATED_BACKGROUND
 
 
 def significance_profile(state: State, place: int) -> Floats:
     """Return the local significance of the window centred on each bin; zeros before any data."""
-    if not state.data[place].blocks:
-        return np.zeros(N_BINS)
-    expected, relative = expected_in_hand(state, place)
-    return physics.scan(state.data[place].histogram(), expected, relative, int(state.worlds.widths[0, place]))
+    data = state.data[place]
+    return _profile(state.worlds, place, data) if data.blocks else np.zeros(N_BINS)
 
 
-def _with(state: State, place: int, data: ChannelData) -> State:
-    return replace(state, data=(*state.data[:place], data, *state.data[place + 1 :]))
+def _profile(worlds: Worlds, place: int, data: ChannelData) -> Floats:
+    expected, relative = expected_in_hand(worlds, place, data)
+    return physics.scan(data.histogram(), expected, relative, int(worlds.widths[0, place]))
 
 
-def _rescan(state: State, place: int, data: ChannelData) -> State:
-    state = _with(state, place, data)
+def _rescan(state: State, place: int, data: ChannelData, **changes: Any) -> State:
+    """Return the state with a channel's new data, the best window found anew, and further changes."""
+
+    def of(found: ChannelData) -> State:
+        return replace(state, data=(*state.data[:place], found, *state.data[place + 1 :]), **changes)
+
     if not data.blocks:
-        return state
-    profile = significance_profile(state, place)
+        return of(data)
+    profile = _profile(state.worlds, place, data)
     best = int(profile.argmax())
     m0_gev = state.briefing.m0_gev
     mass = corrected_mass_gev(m0_gev, best, data.scale)
     shown = int(physics.bin_of(m0_gev, mass))
-    found = replace(data, local_z=float(profile[best]), window_bin=best, peak_mass_gev=mass, peak_bin=shown)
-    return _with(state, place, found)
+    return of(replace(data, local_z=float(profile[best]), window_bin=best, peak_mass_gev=mass, peak_bin=shown))
 
 
 def _refused(state: State, reason: str) -> State:
     return replace(state, notice=Notice("refused", reason=reason))
 
 
+def _taken(state: State, place: int, blocks: int) -> Floats:
+    """Return the counts of a take; copies of a group, who share a world, are given what the first of them was given."""
+    visit = state.data[place].visits
+    key = state.world_seed, place, blocks, visit
+    if key not in state.worlds.taken:
+        expected = take_expectation(state.worlds, _ROW, place, np.array([blocks]), visit)
+        index = NAMES.index(state.briefing.channels[place])
+        state.worlds.taken[key] = noise.poisson([state.world_seed], index, [visit], expected)[0]
+    return state.worlds.taken[key]
+
+
 def _take(state: State, place: int, blocks: int) -> State:
     if blocks > state.blocks_left:
         return _refused(state, f"only {state.blocks_left} blocks are left")
     data = state.data[place]
-    expected = take_expectation(state.worlds, _ROW, place, np.array([blocks]), data.visits)
-    index = NAMES.index(state.briefing.channels[place])
-    counts = data.histogram() + noise.poisson([state.world_seed], index, [data.visits], expected)[0]
+    counts = data.histogram() + _taken(state, place, blocks)
     fresh = replace(
         data, blocks=data.blocks + blocks, visits=data.visits + 1, counts=counts.astype("<f8", copy=False).tobytes()
     )
-    state = replace(state, blocks_left=state.blocks_left - blocks, notice=Notice("data", place))
-    return _rescan(state, place, fresh)
+    return _rescan(state, place, fresh, blocks_left=state.blocks_left - blocks, notice=Notice("data", place))
 
 
 def _calibrate(state: State, place: int) -> State:
@@ -176,8 +190,8 @@ def _calibrate(state: State, place: int) -> State:
     first, second = noise.normals([state.world_seed], "calibrate", index, [0], 2)[0]
     scale = truth.scale_shifts[place] + physics.CALIBRATED_SCALE * float(first)
     norm = truth.background_shifts[place] + physics.CALIBRATED_BACKGROUND * float(second)
-    state = replace(state, blocks_left=state.blocks_left - 1, notice=Notice("calibrated", place, (scale, norm)))
-    return _rescan(state, place, replace(state.data[place], scale=scale, norm=norm))
+    fresh, notice = replace(state.data[place], scale=scale, norm=norm), Notice("calibrated", place, (scale, norm))
+    return _rescan(state, place, fresh, blocks_left=state.blocks_left - 1, notice=notice)
 
 
 def _scan(state: State) -> State:
@@ -185,7 +199,7 @@ def _scan(state: State) -> State:
     if not seen:
         return _refused(state, "no channel has data")
     best = max(seen, key=lambda place: state.data[place].local_z)
-    strength = float(physics.global_z(state.data[best].local_z, len(seen)))
+    strength = _global_z(state.data[best].local_z, len(seen))
     return replace(state, notice=Notice("scan", best, (strength,)))
 
 
@@ -194,7 +208,7 @@ def _fit(state: State, place: int) -> State:
     data, m0_gev = state.data[place], state.briefing.m0_gev
     if not data.blocks:
         return _refused(state, "the channel has no data")
-    expected, _ = expected_in_hand(state, place)
+    expected, _ = expected_in_hand(state.worlds, place, data)
     counts, width = data.histogram(), int(state.worlds.widths[0, place])
     window = slice(max(0, data.window_bin - width // 2), data.window_bin + width // 2 + 1)
     excess = max(1.0, float(counts[window].sum() - expected[window].sum()))
@@ -213,7 +227,7 @@ def _angles(state: State, place: int) -> State:
     data = state.data[place]
     if not data.blocks:
         return _refused(state, "the channel has no data")
-    expected, _ = expected_in_hand(state, place)
+    expected, _ = expected_in_hand(state.worlds, place, data)
     values, errors = spin_measurement(
         state.worlds,
         _ROW,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,6 +40,8 @@ class Worlds:
     """Background under it at full budget [scenarios, channels]."""
     widths: NDArray[np.int64]
     """Scan windows in bins [scenarios, channels]."""
+    taken: dict[tuple[int, int, int, int], Floats] = field(default_factory=dict)
+    """Counts [bins] that were asked for, by world seed, place, blocks and visit: looked up, they need not be drawn again."""
 
 
 def build(scenarios: Sequence[Scenario]) -> Worlds:

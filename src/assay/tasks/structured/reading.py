@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urldefrag
 
-from assay.config.settings import StructuredTask
+from assay.config.tasks import StructuredTask
 from assay.errors import TaskError
 from assay.storage.json import digest, dumps
 from assay.storage.strict_json import MAX_DEPTH, parse_strict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from assay.config.settings import RewardWeights, StructuredTask
+from assay.config.tasks import RewardWeights, StructuredTask
 from assay.storage.json import dumps
 from assay.tasks.structured.blocklist import Blocklist
 from assay.tasks.structured.calls import call_score, calls_in, written_calls

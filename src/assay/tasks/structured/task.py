@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.config.settings import StructuredTask
+from assay.config.tasks import StructuredTask
 from assay.errors import TaskError
 from assay.storage.json import as_written
 from assay.tasks.protocol import Baseline, Item, Message, Oddity, PartKind, Step, Verdict

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.config.settings import ColliderTask, Params
+from assay.config.settings import Params
+from assay.config.tasks import ColliderTask
 from assay.errors import TaskError
 from assay.evaluation.openings import open_item
 from assay.evaluation.rows import GivenUp, tried

@@ -13,9 +13,10 @@ from assay.config.settings import Params
 from assay.evaluation.openings import open_item
 from assay.evaluation.rollout import Lost, Rollout, attempt
 from assay.evaluation.suite import Play
+from assay.policy.backends import converse
 from assay.policy.decoding import Decoding
-from assay.policy.engine import Session, evaluating
 from assay.policy.model import Policy
+from assay.policy.playing import evaluating
 from assay.records import Episode
 from assay.seeds import derive_seed
 from assay.tasks.protocol import Item, Task
@@ -90,7 +91,8 @@ def probed(policy: Policy, observed: Observed, items: Sequence[Item], params: Pa
     large = sum(parameter.numel() for parameter in policy.model.parameters()) > SMALL_MODEL
     if large:
         pace = _pace(policy, task, groups[0], params, deadline)
-    decoding = Decoding(params.generation.temperature, pace.room)
+    generation = params.generation
+    decoding = Decoding(generation.temperature, pace.room, generation.backend, generation.cuda_graphs)
     played: list[tuple[Play, Rollout | Lost]] = []
     first = 1 if large and params.device == "cpu" else len(groups)
     begun, seconds = time.monotonic(), 0.0
@@ -156,10 +158,9 @@ def _seconds_per_token(policy: Policy, ids: Sequence[int], group: Sequence[Play]
     """Return the wall seconds that one more token takes a group, from a few behind the first of a prompt."""
     n = 4
     with evaluating(policy.model):
-        session = Session(
-            policy.model, [list(ids)] * len(group), [each.seed for each in group],
-            Decoding(params.generation.temperature, n), eos_id=policy.dialogue.eos_id, pad_id=policy.pad_id,
-        )  # fmt: skip
+        generation = params.generation
+        decoding = Decoding(generation.temperature, n, generation.backend, generation.cuda_graphs)
+        session = converse(policy, [list(ids)] * len(group), [each.seed for each in group], decoding)
         begun = time.monotonic()
         written = max(len(completion.ids) for completion in session.complete())
     # The last token chosen is not fed to the model.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from assay.config.settings import ColliderTask, Params, PretrainedBase, StructuredTask
+from assay.config.settings import Params, PretrainedBase
+from assay.config.tasks import ColliderTask, StructuredTask
 from assay.training.doctor.findings import Check, Finding
 
 LOWEST_RATE, HIGHEST_RATE, HIGHEST_PRETRAINED_RATE = 1e-7, 2e-2, 1e-3

@@ -1,0 +1,328 @@
+"""Work of a chosen size for speed alone: models of any shape with random weights, and a task that only takes up tokens.
+
+Such a model hardly ever writes end-of-sequence, so every completion is as long as allowed, on both sides. Ours plays through
+`assay.evaluation.rollout.play`; stock as TRL does it: the group's copies of a prompt side by side through generate, and at
+each further turn the whole conversation, as token ids, once more. `floor` is what the same work takes at least, if every
+token is read once, by the measured bandwidth and arithmetic of the machine.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from benchmarks import stock
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from assay.evaluation.rollout import play
+from assay.evaluation.suite import Play
+from assay.policy import tiny
+from assay.policy.decoding import Decoding
+from assay.policy.dialogue import Dialogue
+from assay.policy.model import Policy
+from assay.tasks.protocol import Item, Step, Verdict
+
+WORDS = [f"w{k:03d}" for k in range(1000)]
+BYTES = {torch.float32: 4, torch.bfloat16: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A Qwen3: hidden and inner sizes, layers, query and key-value heads, their size, vocabulary, tied embeddings."""
+
+    hidden: int
+    inner: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+    tied: bool = True
+
+    @property
+    def body(self) -> int:
+        """Parameters of all layers: what each token is multiplied with, but for the head."""
+        attention = self.hidden * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
+        return self.layers * (attention + 3 * self.hidden * self.inner)
+
+    @property
+    def head(self) -> int:
+        """Parameters of the output layer."""
+        return self.hidden * self.vocabulary
+
+    @property
+    def kv(self) -> int:
+        """Numbers that are kept of one token."""
+        return 2 * self.layers * self.kv_heads * self.head_dim
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Groups of `group` episodes on `prompts` prompts: `turns` completions of `new` tokens, `reply` tokens between two."""
+
+    prompts: int = 1
+    group: int = 8
+    prompt: int = 128
+    turns: int = 1
+    new: int = 32
+    reply: int = 24
+
+    @property
+    def rows(self) -> int:
+        """Episodes."""
+        return self.prompts * self.group
+
+    @property
+    def longest(self) -> int:
+        """Tokens of a whole episode."""
+        return self.prompt + self.turns * self.new + (self.turns - 1) * self.reply
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the machine was measured to do: bytes read or written a second, and operations a second."""
+
+    bandwidth: float
+    flops: float
+
+
+class Filler:
+    """A task of the kind that the engine plays, without sense: only lengths matter."""
+
+    name, cluster_name, floor, ceiling = "filler", "prompts", "none", "none"
+    parts: Mapping[str, Any] = {"terminal": "outcome"}
+    flags = metrics = ()
+    alarms: Mapping[str, float] = {}
+    max_prompt_tokens = None
+
+    def __init__(self, work: Work, opening: int, reply: int) -> None:
+        """`opening` and `reply` are the words that make up the lengths, template marks not counted."""
+        self._work, self._opening, self._reply = work, opening, reply
+
+    def start(self, item: Item, world_seed: int) -> tuple[list[dict[str, str]], Any]:
+        """Open an episode."""
+        return [{"role": "user", "content": _words(self._opening, world_seed)}], 0
+
+    def step(self, state: Any, completion: str) -> Step:
+        """Take anything."""
+        last = state + 1 == self._work.turns
+        told = None if last else _words(self._reply, state)
+        return Step(state + 1, told, "turn_limit" if last else None, "ok", None, None, {"terminal": 0.0})
+
+    def judge(self, state: Any) -> Verdict:
+        """Judge nothing."""
+        return Verdict(False, {}, {})
+
+
+def _words(n: int, salt: int) -> str:
+    return "".join(WORDS[(salt * 37 + k * 11) % len(WORDS)] for k in range(n))
+
+
+def policy_of(shape: Shape, device: str, dtype: torch.dtype, *, nf4: bool = False, adapter: bool = False) -> Policy:
+    """Return a model with random weights made on the device, and a tokenizer of 1,000 words.
+
+    Args:
+        shape: Of the model; its vocabulary may be larger than the tokenizer's.
+        device: "cpu" or "cuda".
+        dtype: Of the weights.
+        nf4: Whether the layers' weights are 4-bit NormalFloat (bitsandbytes, double quantisation).
+        adapter: Whether a LoRA adapter (r = 16, all linear layers) lies on top, as in training.
+    """
+    tokenizer: PreTrainedTokenizerFast = tiny.build_tokenizer(WORDS)
+    config = Qwen3Config(
+        vocab_size=max(shape.vocabulary, len(tokenizer)), hidden_size=shape.hidden, intermediate_size=shape.inner,
+        num_hidden_layers=shape.layers, num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads,
+        head_dim=shape.head_dim, max_position_embeddings=40960, tie_word_embeddings=shape.tied, rope_theta=1e6,
+        pad_token_id=tokenizer.pad_token_id, bos_token_id=None, eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    before = torch.get_default_dtype()
+    torch.manual_seed(0)
+    try:
+        torch.set_default_dtype(dtype)
+        with torch.device(device):
+            model: Any = Qwen3ForCausalLM(config)
+    finally:
+        torch.set_default_dtype(before)
+    if nf4:
+        _quantise(model, device)
+    model.generation_config.eos_token_id, model.generation_config.pad_token_id = config.eos_token_id, config.pad_token_id
+    if adapter:
+        from peft import LoraConfig, get_peft_model
+
+        model = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"))
+    model.eval()
+    return Policy(model, tokenizer, Dialogue(tokenizer), "random")
+
+
+def _quantise(model: Any, device: str) -> None:
+    import bitsandbytes as bnb
+
+    for name, module in list(model.named_modules()):
+        if isinstance(module, torch.nn.Linear) and not name.endswith("lm_head"):
+            layer = bnb.nn.Linear4bit(
+                module.in_features, module.out_features, bias=False, compute_dtype=module.weight.dtype,
+                compress_statistics=True, quant_type="nf4", device="meta",
+            )  # fmt: skip
+            layer.weight = bnb.nn.Params4bit(
+                module.weight.data.cpu(), requires_grad=False, compress_statistics=True, quant_type="nf4", module=layer
+            ).to(device)
+            parent, _, last = name.rpartition(".")
+            setattr(model.get_submodule(parent), last, layer)
+
+
+class Bench:
+    """One model and one kind of work, played by both sides."""
+
+    def __init__(self, policy: Policy, work: Work, device: str) -> None:
+        self.policy, self.work, self.device = policy, work, device
+        dialogue = policy.dialogue
+        marks = len(dialogue.opening([{"role": "user", "content": ""}])), len(dialogue.reply("", ended=False))
+        self._task = Filler(work, work.prompt - marks[0], work.reply - marks[1])
+        self._decoding = Decoding(1.0, work.new)
+        items = [Item(f"p{k}", f"p{k}", {}, None, None) for k in range(work.prompts)]
+        self._plays = [
+            Play(item, draw, seed=1000 * k + draw, world_seed=k) for k, item in enumerate(items) for draw in range(work.group)
+        ]
+
+    def ours(self, batch: int | None = None) -> tuple[list[list[int]], list[list[float]]]:
+        """Play once; return what followed each opening, and the log-probabilities (0 where a reply stands)."""
+        played: Any = play(self.policy, self._task, self._plays, self._decoding, batch_size=batch or self.work.rows)
+        return [one.completion_ids for one in played], [one.logprobs for one in played]
+
+    def stock(self) -> list[list[int]]:
+        """Play once as TRL does: generate over left-padded ids, then over all of them again."""
+        policy, eos = self.policy, self.policy.dialogue.eos_id
+        opened = [policy.dialogue.opening(self._task.start(play.item, play.world_seed)[0]) for play in self._plays]
+        whole = [list(ids) for ids in opened]
+        for turn in range(self.work.turns):
+            inputs = stock.left_padded(whole, policy.pad_id, self.device)
+            with torch.no_grad():
+                out = policy.model.generate(**inputs, **stock.sampling(self._decoding, policy))
+            written = out[:, inputs["input_ids"].shape[1] :].tolist()
+            told = self._task.step(turn, "").observation
+            for ids, new in zip(whole, written, strict=True):
+                own = stock.ended(new, eos)
+                ids += own + ([] if told is None else policy.dialogue.reply(told, ended=own[-1] == eos))
+        return [ids[len(first) :] for ids, first in zip(whole, opened, strict=True)]
+
+    def written(self, rows: list[list[int]]) -> int:
+        """Return the policy's tokens among those of whole episodes; random models end a completion early now and then."""
+        return sum(len(row) for row in rows) - self.work.rows * (self.work.turns - 1) * self.work.reply
+
+    def timed(self, side: str) -> dict[str, float]:
+        """Return seconds, tokens and the peak of GPU memory (MiB) of one go."""
+        gc.collect()
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+        began = time.perf_counter()
+        rows = self.ours()[0] if side == "ours" else self.stock()
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        found = {"seconds": time.perf_counter() - began, "tokens": float(self.written(rows))}
+        return found | ({"peak_mib": torch.cuda.max_memory_allocated() / 2**20} if self.device == "cuda" else {})
+
+    def difference(self) -> dict[str, float]:
+        """Return the largest difference to a plain forward pass: of what ours captured, and of what generate says."""
+        ids, logprobs = self.ours()
+        opened = [self.policy.dialogue.opening(self._task.start(play.item, play.world_seed)[0]) for play in self._plays]
+        worst = 0.0
+        for prompt, row, said in list(zip(opened, ids, logprobs, strict=True))[:4]:
+            plain = stock.plain_logprobs(self.policy.model, prompt, row, 1.0).cpu()
+            kept = torch.tensor([one != 0.0 for one in said])
+            worst = max(worst, float(((plain - torch.tensor(said)).abs() * kept).max()))
+        return {"ours": worst, "stock": stock.difference(self.policy, opened[:4], self._decoding)}
+
+
+def floor(shape: Shape, work: Work, machine: Machine, width: int, *, weight_bytes: float | None = None) -> dict[str, float]:
+    """Return the least seconds, FLOPs and bytes of a work: each prompt read once, every other token once a row.
+
+    A pass takes the longer of its bytes (all weights once, the keys and values of every row) and its operations (2 a
+    parameter and token, 4 a head dimension and position for attention). Weights that fit a processor's cache can be read
+    faster than this.
+
+    Args:
+        shape: Of the model.
+        work: What is played.
+        machine: What was measured.
+        width: Bytes of a number in keys and values.
+        weight_bytes: Of all weights that are read in a pass; None: width for each.
+    """
+    weights = float(width * (shape.body + shape.head)) if weight_bytes is None else weight_bytes
+    total = {"seconds": 0.0, "flops": 0.0, "bytes": 0.0}
+
+    def passed(rows: int, tokens: int, context: int) -> None:
+        attention = 4.0 * shape.layers * shape.heads * shape.head_dim * tokens * (context - tokens / 2)
+        flops = rows * (2.0 * shape.body * tokens + 2.0 * shape.head + attention)
+        moved = weights + rows * width * float(shape.kv) * context
+        total["flops"] += flops
+        total["bytes"] += moved
+        total["seconds"] += max(moved / machine.bandwidth, flops / machine.flops)
+
+    passed(work.prompts, work.prompt, work.prompt)
+    context = work.prompt
+    for turn in range(work.turns):
+        if turn:
+            context += work.reply + 1
+            passed(work.rows, work.reply + 1, context)
+        for _ in range(work.new - 1):
+            context += 1
+            passed(work.rows, 1, context)
+    return total
+
+
+def probe(device: str, dtype: torch.dtype) -> Machine:
+    """Measure the machine: bytes a second of a copy (read and written), operations a second of a matrix product; best of 5."""
+    size, side = (2**30, 8192) if device == "cuda" else (2**27, 1024)
+    source, square = torch.ones(size // 4, device=device), torch.ones(side, side, device=device, dtype=dtype)
+    target, product = torch.empty_like(source), torch.empty_like(square)
+
+    def best(action: Any) -> float:
+        seconds = []
+        for _ in range(6):
+            if device == "cuda":
+                torch.cuda.synchronize()
+            began = time.perf_counter()
+            action()
+            if device == "cuda":
+                torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - began)
+        return min(seconds[1:])
+
+    copied = best(lambda: target.copy_(source))
+    multiplied = best(lambda: torch.mm(square, square, out=product))
+    return Machine(2 * size / copied, 2 * float(side) ** 3 / multiplied)
+
+
+def side_by_side(bench: Bench, pairs: int) -> dict[str, Any]:
+    """Return medians of both sides and of their ratio, asked in turn; a first go of each is not counted."""
+    for side in ("stock", "ours"):
+        bench.timed(side)
+    found: dict[str, list[dict[str, float]]] = {"stock": [], "ours": []}
+    for pair in range(pairs):
+        for side in ("stock", "ours") if pair % 2 == 0 else ("ours", "stock"):
+            found[side].append(bench.timed(side))
+    ratios = [one["seconds"] / other["seconds"] for one, other in zip(found["stock"], found["ours"], strict=True)]
+    rows: dict[str, Any] = {
+        side: {
+            "seconds": statistics.median(run["seconds"] for run in runs),
+            "tokens": statistics.median(run["tokens"] for run in runs),
+            "tokens_per_second": statistics.median(run["tokens"] / run["seconds"] for run in runs),
+            **({"peak_mib": max(run["peak_mib"] for run in runs)} if "peak_mib" in runs[0] else {}),
+        }
+        for side, runs in found.items()
+    }  # fmt: skip
+    return {
+        "ratio": statistics.median(ratios), "low": min(ratios), "high": max(ratios), "n": pairs, "pairs": [
+            {"stock_seconds": one["seconds"], "ours_seconds": other["seconds"]}
+            for one, other in zip(found["stock"], found["ours"], strict=True)
+        ], **rows,
+    }  # fmt: skip
+
+
+__all__ = ["Bench", "Filler", "Machine", "Shape", "Work", "floor", "policy_of", "probe", "replace", "side_by_side"]

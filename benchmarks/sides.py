@@ -1,0 +1,375 @@
+"""Two sides of one measurement, each in a process of its own, asked in turn: ours and stock on the same work.
+
+A process a side makes the peak of memory that side's own, and its imports are made once. Seconds are those of the steps (or
+the evaluation) alone; building a trainer, validations and checks lie outside of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import multiprocessing
+import os
+import platform
+import resource
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+
+import torch
+from benchmarks import stock
+from tests.training.whole_project import copied_project, run
+from transformers.utils.logging import disable_progress_bar
+
+from assay.config.settings import Params
+from assay.evaluation.measure import measure
+from assay.evaluation.rollout import play
+from assay.evaluation.suite import Play, Suite, choose
+from assay.policy.decoding import Decoding
+from assay.seeds import derive_seed
+from assay.stages.inputs import items_of, task_of, validation_suite
+from assay.stages.policies import open_policy
+from assay.stages.project import Project
+
+RESULTS = Path(__file__).parent / "results"
+NEVER = 10**6
+# What a base is made from; a change elsewhere makes no other base.
+MAKERS = ("configs", "data/{task}/SHA256SUMS", "src/assay/policy/tiny.py", "src/assay/policy/warmstart.py", "src/assay/tasks")
+MIB = 2**20
+
+
+def base_project(task: str) -> Project:
+    """Return a project of this task with a warm-started tiny base: this one, or a copy made once and kept in .scratch/bench."""
+    here = Project.open(ROOT)
+    if here.params.task.name == task and (ROOT / "models/base/config.json").is_file():
+        return here
+    made = hashlib.sha256()
+    for name in MAKERS:
+        path = ROOT / name.format(task=task)
+        for file in sorted(path.rglob("*") if path.is_dir() else [path]):
+            if file.is_file() and file.suffix != ".pyc":
+                made.update(f"{file.relative_to(ROOT)}\n".encode() + file.read_bytes())
+    folder = ROOT / f".scratch/bench/{task}-{made.hexdigest()[:16]}"
+    if not (folder / "evidence/results/base.json").is_file():  # the last thing that is written
+        with tempfile.TemporaryDirectory(prefix="assay-bench-") as scratch:
+            project = copied_project(Path(scratch) / task, "tiny", task, {})
+            print(f"{task}: making its base, once", file=sys.stderr, flush=True)
+            run(project, "base")
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(project, folder)
+    return Project.open(folder)
+
+
+def short(params: Params, steps: int, seed: int) -> Params:
+    """Return the settings with a seed and few steps, and with validations and checkpoints at the two ends only."""
+    changes: dict[str, Any] = {
+        "seed": seed,
+        "train": params.train.model_copy(update={"steps": steps}),
+        "validation": params.validation.model_copy(update={"items": 4, "draws": 1, "interval": NEVER}),
+        "checkpoint": params.checkpoint.model_copy(update={"every": NEVER}),
+        "claim": params.claim.model_copy(update={"checkpoint_rule": "last"}),
+        "health": params.health.model_copy(update={"preflight": False}),
+    }
+    return params.model_copy(update=changes)
+
+
+class Side:
+    """What both sides are asked for. A training begins from the base each time."""
+
+    def __init__(self, task: str) -> None:
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        disable_progress_bar()
+        self.project = base_project(task)
+        self.params, self.task = self.project.params, task_of(self.project)
+        self.items = {item.id: item for item in items_of(self.project, "train")}
+        generation = self.params.generation
+        self.decoding = Decoding(generation.temperature, self.params.task.max_new_tokens[generation.surface])
+        torch.set_num_threads(1)
+        self.policy: Any = None
+
+    def suite(self, episodes: int) -> Suite:
+        """Return a suite of training items, four draws each: a measurement of speed opens no held-out item."""
+        return choose(list(self.items.values()), episodes // 4, split="train", draws=4, seed=1)
+
+    def memory(self) -> dict[str, float]:
+        """Return the most memory this process ever took, in MiB."""
+        return {"peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MIB}
+
+    def idle(self) -> dict[str, float]:
+        """Return the peak so far: with libraries and base loaded, before any work."""
+        import trl  # type: ignore[import-untyped,unused-ignore]  # noqa: F401
+
+        self.policy = open_policy(self.project, None)
+        return self.memory()
+
+    def tallied(
+        self, lengths: Iterable[tuple[int, int]], rewards: Sequence[float], wall: float, cpu: float
+    ) -> dict[str, float]:
+        """Return what came of a measurement; `lengths` are turns and policy tokens of each episode."""
+        both = list(lengths)
+        return {
+            "episodes": len(both), "turns": sum(turns for turns, _ in both), "tokens": sum(tokens for _, tokens in both),
+            "reward": statistics.fmean(rewards) if rewards else 0.0, "wall": wall, "cpu": cpu,
+        }  # fmt: skip
+
+
+class Ours(Side):
+    """assay as it is used, with all it logs."""
+
+    def train(self, warm_up: int, steps: int, seed: int) -> dict[str, float]:
+        """Train warm_up + steps steps and return what came of the last `steps` of them."""
+        from assay.training.checkpoints import Checkpoints
+        from assay.training.grpo import train
+        from assay.training.history import History
+        from assay.training.rollouts import GroupRollouts
+        from assay.training.watch import Watch
+
+        params = short(self.params, warm_up + steps, seed)
+        policy, history = open_policy(self.project, None), History()
+        marks, found, lengths, rewards, worst = [0.0, 0.0], dict[str, float](), list[tuple[int, int]](), list[float](), [0.0]
+        original, playing = GroupRollouts.__call__, [0.0]
+
+        def kept(rollouts: GroupRollouts, item_ids: Sequence[str], step: int) -> dict[str, list[Any]]:
+            began = time.perf_counter()
+            fields = original(rollouts, item_ids, step)
+            playing[0] += (time.perf_counter() - began) if step > warm_up else 0.0
+            if step == 1:  # before any clock runs: are these the log-probabilities that a plain forward pass gives?
+                names = ("prompt_ids", "completion_ids", "logprobs", "env_mask")
+                for row in zip(*(fields[key] for key in names), strict=True):
+                    worst[0] = max(worst[0], apart(rollouts._policy.model, *row, self.decoding.temperature))
+            if step > warm_up:
+                lengths.extend((stock.turns_of(mask), sum(mask)) for mask in fields["env_mask"])
+                rewards.extend(fields["episode_reward"])
+            return fields
+
+        def on_step(step: int) -> None:
+            if step == warm_up:
+                marks[:] = [time.perf_counter(), time.process_time()]
+            if step == warm_up + steps:
+                found.update(wall=time.perf_counter() - marks[0], cpu=time.process_time() - marks[1])
+
+        with tempfile.TemporaryDirectory(prefix="assay-speed-") as folder, mock.patch.object(GroupRollouts, "__call__", kept):
+            train(
+                policy, task_of(self.project, shaping=True), self.task, list(self.items.values()),
+                validation_suite(Project(self.project.root, params)), params,
+                checkpoints=Checkpoints(Path(folder), "bench", 1), start=None, history=history, watch=Watch(self.task),
+                on_step=on_step,
+            )  # fmt: skip
+        return self.tallied(lengths, rewards, **found) | {"playing": playing[0], "logprob_difference": worst[0]}
+
+    def evaluate(self, episodes: int, batch_size: int | None = None) -> dict[str, float]:
+        """Measure the base on a suite, as a stage does."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        size = batch_size or self.params.generation.batch_size
+        played, _ = measure(self.policy, self.task, self.suite(episodes), self.decoding, batch_size=size)
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        lengths = [(len(one.turns), sum(turn.n_tokens for turn in one.turns)) for one in played]
+        return self.tallied(lengths, [one.reward for one in played], wall, cpu)
+
+    def overhead(self, logged: bool) -> dict[str, Any]:
+        """Return the seconds a step of a training with all logging or without any, and the digest of its weights."""
+        from benchmarks import logging_cost
+
+        from assay.training.digests import tensors_digest
+
+        project = Project(self.project.root, logging_cost.settings(self.params))
+        trained, seconds, _ = logging_cost.run(project, logged=logged)
+        return {**seconds, "weights": tensors_digest(sorted(trained.adapter.items()))}
+
+    def check(self, episodes: int) -> dict[str, Any]:
+        """Return the largest log-probability difference of some episodes, and the greedy answers to their openings."""
+        plays = self.suite(episodes).plays()
+        size, worst = self.params.generation.batch_size, 0.0
+        for one in play(self.policy, self.task, plays, self.decoding, batch_size=size):
+            row = (one.prompt_ids, one.completion_ids, one.logprobs, one.mask)
+            worst = max(worst, apart(self.policy.model, *row, self.decoding.temperature))
+        greedy = play(self.policy, self.task, plays, Decoding(0.0, self.decoding.max_new_tokens), batch_size=size)
+        return {"logprob_difference": worst, "greedy": [one.episode.turns[0].completion for one in greedy]}
+
+
+class Stock(Side):
+    """TRL's trainer and transformers' generate; see stock.py."""
+
+    def train(self, warm_up: int, steps: int, seed: int, continuous: bool = False) -> dict[str, float]:
+        """Train warm_up + steps steps and return what came of the last `steps` of them."""
+        from assay.training.adapter import attach_adapter
+        from assay.training.recipe import grpo_config, item_order
+
+        params = short(self.params, warm_up + steps, seed)
+        policy = attach_adapter(open_policy(self.project, None), params)
+        stock.free_of_determinism()
+        rows, at_once = [], params.train.items_per_step
+        for k, item in enumerate(item_order(list(self.items.values()), params.train.steps * at_once, params.seed)):
+            world = derive_seed("world", "train", params.seed, k // at_once + 1, item.id)
+            rows.append({"prompt": self.task.start(item, world)[0], "item_id": item.id, "world_seed": world})
+        lengths, rewards, cut, worst, playing = list[tuple[int, int]](), list[float](), 0, 0.0, 0.0
+        with tempfile.TemporaryDirectory(prefix="assay-stock-") as folder:
+            config = grpo_config(params, folder)
+            config.logging_strategy, config.use_transformers_continuous_batching = "no", continuous
+            clock = stock.Clock(warm_up, lambda: (lengths.clear(), rewards.clear()))
+            task = task_of(self.project, shaping=True)
+            trainer = stock.trainer_of(policy, task, rows, self.items, config, clock, self.decoding)
+            generate, score, batch = trainer._generate, trainer._calculate_rewards, list[dict[str, Any]]()
+
+            def kept(prompts: Any) -> Any:
+                nonlocal cut, worst, playing
+                began = time.perf_counter()
+                out = generate(prompts)
+                playing += (time.perf_counter() - began) if trainer.state.global_step >= warm_up else 0.0
+                masks = out[2] or [[1] * len(ids) for ids in out[1]]
+                if trainer.state.global_step == 0 and not continuous:  # outside of the clock where there is a warm-up
+                    for row, prompt, ids, mask in zip(batch, *out[:2], masks, strict=True):
+                        one = Play(self.items[row["item_id"]], 0, seed=0, world_seed=row["world_seed"])
+                        cut += stock.same_conversation(task, policy.dialogue, one, prompt, ids, mask)
+                    last = [_last_turn(mask) for mask in masks]
+                    contexts = [[*prompt, *ids[:end]] for prompt, ids, end in zip(*out[:2], last, strict=True)]
+                    worst = max(worst, stock.difference(policy, contexts[::4], self.decoding))
+                    trainer.model.train()
+                lengths.extend((stock.turns_of(mask), sum(mask)) for mask in masks)
+                return out
+
+            def scored(inputs: Any, *rest: Any) -> Any:
+                out = score(inputs, *rest)
+                rewards.extend(out[:, 0].tolist())
+                return out
+
+            original = trainer._generate_and_score_completions
+
+            def begun(inputs: Any) -> Any:
+                batch[:] = inputs
+                return original(inputs)
+
+            trainer._generate, trainer._calculate_rewards, trainer._generate_and_score_completions = kept, scored, begun
+            trainer.train()
+        return self.tallied(lengths, rewards, clock.wall, clock.cpu) | {
+            "playing": playing, "logprob_difference": worst, "turns_cut": cut,
+        }  # fmt: skip
+
+    def evaluate(self, episodes: int, batch_size: int) -> dict[str, float]:
+        """Play a suite the natural way."""
+        stock.free_of_determinism()
+        plays, wall, cpu = self.suite(episodes).plays(), time.perf_counter(), time.process_time()
+        found = stock.play_naturally(self.policy, self.task, plays, self.decoding, batch_size)
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        lengths = [(int(one["turns"]), int(one["tokens"])) for one in found]
+        return self.tallied(lengths, [one["reward"] for one in found], wall, cpu) | {"read": sum(one["read"] for one in found)}
+
+    def check(self, episodes: int) -> dict[str, Any]:
+        """Return the largest log-probability difference at some openings, and generate's greedy answers to them."""
+        plays = self.suite(episodes).plays()
+        openings = [self.policy.dialogue.opening(self.task.start(one.item, one.world_seed)[0]) for one in plays]
+        inputs = stock.left_padded(openings, self.policy.pad_id, "cpu")
+        out = self.policy.model.generate(**inputs, **stock.sampling(Decoding(0.0, self.decoding.max_new_tokens), self.policy))
+        written = out[:, inputs["input_ids"].shape[1] :].tolist()
+        eos = self.policy.dialogue.eos_id
+        said = [self.policy.dialogue.text(stock.ended(ids, eos)) for ids in written]
+        return {"logprob_difference": stock.difference(self.policy, openings[::8], self.decoding), "greedy": said}
+
+
+def apart(
+    model: Any, prompt: Sequence[int], ids: Sequence[int], logprobs: Sequence[float], mask: Sequence[int], temperature: float
+) -> float:
+    """Return the largest difference between captured log-probabilities of an episode and those of a plain forward pass."""
+    plain = stock.plain_logprobs(model, prompt, ids, temperature)
+    return float(((plain.cpu() - torch.tensor(logprobs)).abs() * torch.tensor(mask)).max())
+
+
+def _last_turn(mask: Sequence[int]) -> int:
+    """Return where the last stretch that the policy wrote begins."""
+    return max(k for k, one in enumerate(mask) if one and (k == 0 or not mask[k - 1]))
+
+
+SIDES: dict[str, Callable[[str], Side]] = {"ours": Ours, "stock": Stock}
+
+
+def _serve(side: str, task: str, pipe: Any) -> None:
+    serving: Side | None = None
+    while (asked := pipe.recv()) is not None:
+        name, arguments = asked
+        try:
+            serving = serving or SIDES[side](task)
+            pipe.send(("ok", getattr(serving, name)(**arguments)))
+        except (Exception, SystemExit) as error:  # noqa: BLE001  (told to who asked, where it is raised again or recorded)
+            pipe.send(("error", f"{type(error).__name__}: {error}"))
+
+
+class Worker:
+    """One side in a process of its own."""
+
+    def __init__(self, side: str, task: str) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(side, task, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def ask(self, name: str, **arguments: Any) -> Any:
+        """Return what the side returns.
+
+        Raises:
+            RuntimeError: It failed; says how.
+        """
+        self._pipe.send((name, arguments))
+        try:
+            kind, value = self._pipe.recv()
+        except EOFError:
+            raise RuntimeError(f"the process ended while at {name}") from None
+        if kind == "error":
+            raise RuntimeError(value)
+        return value
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        with contextlib.suppress(OSError):  # it is gone already
+            self._pipe.send(None)
+            self._process.join(20)
+        if self._process.is_alive():
+            self._process.terminate()
+
+
+def holds(n: int) -> float:
+    """Return the probability that the range of n independent values holds their true median."""
+    return 1.0 - 2.0 / 2**n
+
+
+def machine() -> dict[str, Any]:
+    """Return what a reader needs to know of where this was measured."""
+    cpu = next((line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "")
+    return {
+        "cpu": cpu or platform.processor() or platform.machine(), "cores": os.cpu_count(), "threads": 1,
+        "python": platform.python_version(),
+        "versions": {each: version(each) for each in ("torch", "trl", "transformers", "peft")},
+        "load_at_start": round(os.getloadavg()[0], 2),
+    }  # fmt: skip
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+
+
+def written(out: Path, record: dict[str, Any]) -> None:
+    """Write a record as JSON."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")

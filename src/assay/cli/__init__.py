@@ -1,0 +1,53 @@
+"""The front door: one command a stage, in pipeline order, then the tools. Heavy imports wait until they are needed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+
+import typer
+
+from assay.cli import data, presets, publishing, results, runs, stages
+from assay.console import complain
+from assay.errors import AssayError, EnvironmentFailure, Interrupted, TrainingStopped
+
+# A new command is a function in the module of its kind and its place in this list, which is the order of --help.
+COMMANDS = (
+    stages.fingerprint, stages.base, stages.pre_eval, stages.train, stages.control, stages.post_eval, stages.render_evidence,
+    stages.package, results.verify, results.verdict, results.health, results.watch, results.serve, publishing.merge,
+    publishing.push, publishing.push_wandb, publishing.sign, runs.doctor, runs.diff_runs, runs.compare, runs.seeds,
+    runs.summarize, results.readme, data.make_data, data.audit, runs.evaluate, runs.sweep,
+)  # fmt: skip
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+for command in COMMANDS:
+    app.command()(command)
+app.add_typer(presets.app, name="config")
+
+
+def main() -> None:
+    """Run the command line; our own errors become one message and exit code 1."""
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    logging.getLogger("bitsandbytes").setLevel(logging.CRITICAL)  # it warns of a 4-bit CPU kernel that nobody asked for
+    # transformers renames gradient_checkpointing while peft and TRL still ask for the old name.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+    try:
+        app()
+    except AssayError as error:
+        # What all processes of a training raise, one of them says.
+        if os.environ.get("RANK", "0") == "0" or not isinstance(error, Interrupted | TrainingStopped):
+            complain(f"assay: {error}")
+        raise SystemExit(error.exit_code) from None
+    except EnvironmentFailure as error:
+        complain(f"assay: the environment failed: {type(error).__name__}: {error}")
+        complain("Fix: see to the environment and call again; what is finished is kept")
+        raise SystemExit(1) from None
+    except OSError as error:
+        where = error.filename or "the disk"
+        complain(f"assay: {where}: expected a file system that can be read and written, found {error.strerror}.")
+        complain("Fix: make room or set the permissions right, then call again; files are replaced whole or not at all")
+        raise SystemExit(1) from None

@@ -1,0 +1,49 @@
+"""Make data, and judge data of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay.console import say
+
+
+def make_data(
+    task: Annotated[str, typer.Option(help="collider or structured.")] = "collider",
+    out: Annotated[Path | None, typer.Option(help="Folder to write; data/<task> if not given.")] = None,
+) -> None:
+    """Generate a task's shipped data and their SHA256SUMS; equal code gives equal bytes."""
+    from assay.dataset.checksums import SUMS, sums_text
+    from assay.storage.files import sha256_bytes, write_text
+    from assay.tasks.catalogue import shipped_data
+
+    files = shipped_data(task)
+    folder = Path("data") / task if out is None else out
+    for name, text in files.items():
+        write_text(folder / name, text)
+    write_text(folder / SUMS, sums_text({name: sha256_bytes(text.encode()) for name, text in files.items()}))
+    say(f"wrote {len(files)} files to {folder}")
+
+
+def audit(
+    tasks: Annotated[Path, typer.Argument(metavar="TASKS.jsonl", help="One JSON object a line.")],
+    task: Annotated[str, typer.Option(help="Preset of configs/task/ that says how to read it.")] = "structured",
+    out: Annotated[Path, typer.Option(help="Folder for audit.json.")] = Path(),
+    fix_splits: Annotated[bool, typer.Option("--fix-splits", help="Write splits by prompt group, and a preset.")] = False,
+    data: Annotated[Path | None, typer.Option(help="Folder for the splits; data/<name of the file> if not given.")] = None,
+    fractions: Annotated[str, typer.Option(help="Shares of train, validation and heldout.")] = "0.8,0.1,0.1",
+    seed: Annotated[int, typer.Option(help="Another seed, another split.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite data in the folder for the splits.")] = False,
+) -> None:
+    """Say what is odd about a tasks file of your own; with --fix-splits make a dataset of it."""
+    from assay.tools import audit as tool
+    from assay.tools import splits
+
+    root = Path.cwd()
+    project = tool.project_for(root, task)
+    plan = splits.plan(project, tasks, data, fractions, seed, force=force) if fix_splits else None
+    audited = tool.run(project, tasks, out)
+    if plan is not None:
+        splits.write(project, task, audited, plan)

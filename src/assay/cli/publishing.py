@@ -1,0 +1,52 @@
+"""Hand a policy or a package on: merge, push, sign."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def merge(
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="In .scratch/merged if not given.")] = None,
+    run: Annotated[Path | None, typer.Option(metavar="DIR", help="Another project's folder, or an unpacked package.")] = None,
+) -> None:
+    """Write base and adapter as one plain model, if it says what they say: logits and greedy tokens within package.parity."""
+    from assay.tools import merge as tool
+
+    tool.run(Path.cwd(), out=out, run=run)
+
+
+def push(
+    repo_id: Annotated[str, typer.Argument(metavar="REPO_ID", help="owner/name of a model repository on the hub.")],
+    package: Annotated[Path, typer.Option(metavar="FILE", help="The archive.")] = Path("dist/assay-package.tar"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be sent; ask no network.")] = False,
+    private: Annotated[bool | None, typer.Option("--private/--public", help="If not given, a new one is private.")] = None,
+    revision: Annotated[str, typer.Option(help="Branch to commit to; made if it is not there.")] = "main",
+    replace: Annotated[bool, typer.Option("--replace", help="Remove what else lies in the repository.")] = False,
+) -> None:
+    """Send a verified package to a Hugging Face repository in one commit, and look at what arrived."""
+    from assay.tools import push as tool
+
+    tool.run(package, repo_id, dry_run=dry_run, private=private, revision=revision, replace=replace)
+
+
+def push_wandb(
+    package: Annotated[Path, typer.Option(metavar="FILE", help="The .tar.")] = Path("dist/assay-package.tar"),
+) -> None:
+    """Log a verified package as an artifact of Weights & Biases; only if WANDB_PROJECT is set."""
+    from assay.tools import push_wandb as tool
+
+    tool.run(package)
+
+
+def sign(
+    package: Annotated[Path, typer.Argument(metavar="PACKAGE", help="A .tar or .tar.gz.")],
+    key: Annotated[Path, typer.Option(metavar="KEY.pem", help="Private elliptic-curve key.")],
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="<package>.sig in this folder if not given.")] = None,
+) -> None:
+    """Sign a package with a key of your own; the signature lies beside it, and verify --signature checks it."""
+    from assay.tools import sign as tool
+
+    tool.run(package, key, out)

@@ -1,0 +1,95 @@
+"""Look at what a run has shown, or shows while it runs: check it, say it, follow it, serve it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay.console import complain, say
+
+
+def verify(
+    package: Annotated[Path, typer.Argument(metavar="PACKAGE", help="A .tar, a .tar.gz or an unpacked folder.")],
+    sha256: Annotated[str | None, typer.Option(metavar="HEX", help="Of the tar, as it was published.")] = None,
+    other_code: Annotated[
+        bool, typer.Option("--other-code", help="Accept that another version made it; agreement to 9 digits will do.")
+    ] = False,
+    regenerate: Annotated[int | None, typer.Option(min=1, metavar="N", help="V4: play N batches of each file again.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="WORD", help="What they are drawn by; a word of your own.")] = None,
+    retrain: Annotated[bool, typer.Option("--retrain", help="V5: do the training again.")] = False,
+    base: Annotated[Path | None, typer.Option(metavar="DIR", help="A pretrained base, which is in no package.")] = None,
+    allow: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Leave this out of an unpacked folder.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all checks there, as JSON.")] = None,
+    signature: Annotated[Path | None, typer.Option(metavar="FILE", help="Of assay sign; needs --public-key.")] = None,
+    public_key: Annotated[Path | None, typer.Option(metavar="PUB.pem", help="Whose the signature has to be.")] = None,
+) -> None:
+    """Check a package from itself alone: files, every number, every grade, consistency; exit code 0 if nothing failed."""
+    from assay.tools import verify as tool
+
+    asked = tool.Asked(
+        sha256=sha256, other_code=other_code, regenerate=regenerate, key=key, retrain=retrain, base=base, allow=allow or (),
+        signature=signature, public_key=public_key,
+    )  # fmt: skip
+    raise typer.Exit(tool.run(package, asked, out))
+
+
+def verdict() -> None:
+    """Say the last verdict again, its warnings, its task, and where the report is; exit code 5 for NOT EVALUABLE."""
+    from assay.dataset.fingerprint import Fingerprint
+    from assay.evidence.claim import Claim
+    from assay.stages.claim_inputs import opened_said
+    from assay.stages.project import RESULTS, Project
+    from assay.storage.json import read_record
+
+    project = Project.open(Path.cwd())
+    claim = read_record(Path(RESULTS) / "claim.json", Claim, fix="./run repro")
+    task = read_record(Path(RESULTS) / "fingerprint.json", Fingerprint, fix="./run repro").task
+    asked = project.params.task.name
+    if asked != task:
+        complain(f"params.yaml asks for task {asked}; the last run was of {task}. Fix: ./run repro")
+    say(f"{task}: {claim.verdict}: {claim.sentence}")
+    for warning in (*claim.warnings, *filter(None, [opened_said(project, claim)])):
+        say(f"warning: {warning}")
+    say(f"report: {RESULTS}/report.html")
+    if claim.verdict == "NOT EVALUABLE":
+        raise typer.Exit(5)
+
+
+def health(
+    file: Annotated[Path | None, typer.Argument(metavar="health.jsonl", help="That of the last run if not given.")] = None,
+) -> None:
+    """Show the alarms of a training; exit code 0 if all stayed green, 3 for AMBER, 4 for RED."""
+    from assay.tools import health as tool
+
+    raise typer.Exit(tool.run(Path.cwd(), file))
+
+
+def watch(
+    path: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A project, its evidence folder, or a run of .scratch/train.")
+    ] = Path(),
+    once: Annotated[bool, typer.Option("--once", help="Print where it stands and end, as without a terminal.")] = False,
+) -> None:
+    """Show how a training goes, again every second: step, reward, validation, alarms, time left. Ctrl-C leaves, with code 0."""
+    from assay.tools import watch as tool
+
+    tool.run(path, once=once)
+
+
+def serve(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8765,
+    folder: Annotated[Path, typer.Option(help="What to serve.")] = Path("evidence"),
+) -> None:
+    """Serve the evidence folder and its live page to this machine, read-only. Ctrl-C ends it, with code 0."""
+    from assay.tools import serve as tool
+
+    tool.run(folder, port)
+
+
+def readme() -> None:
+    """Write the generated tables of README.md anew from the last run and recipe.json."""
+    from assay.tools import readme as tool
+
+    tool.run(Path.cwd())

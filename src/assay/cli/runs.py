@@ -1,0 +1,140 @@
+"""Examine trainings and policies: before one, between several, on any file of tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def doctor() -> None:
+    """Look, before a training, for what would make it useless or break it hours later; exit code 1 for a fault."""
+    from assay.tools import doctor as tool
+
+    raise typer.Exit(tool.run(Path.cwd()))
+
+
+def diff_runs(
+    a: Annotated[Path, typer.Argument(metavar="A", help="train_log.jsonl, or a folder that has one.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Another.")],
+) -> None:
+    """Name the first step, and the first link in it, at which two trainings part; exit code 1 if they do."""
+    from assay.tools import diff_runs as tool
+
+    raise typer.Exit(tool.run(a, b))
+
+
+def compare(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN]...",
+            help="Folders, DVC experiments, git revisions; if none, all experiments of this commit and the workspace.",
+        ),
+    ] = None,
+    one_sided: Annotated[
+        bool, typer.Option("--one-sided", help="Ask only whether it improves: 5 seeds are enough; two-sided needs 6.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write record, table, text and figures there.")] = None,
+) -> None:
+    """Say whether a recipe improves, from trainings with several seeds; and which of several recipes is better."""
+    from assay.tools import compare as tool
+
+    tool.run(Path.cwd(), runs or [], one_sided=one_sided, out=out)
+
+
+def seeds(
+    seeds: Annotated[str, typer.Argument(metavar="SEEDS", help="0..5, or 0,3,7; two-sided a verdict needs 6.")],
+    task: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Preset of configs/task/; the selected one if not given.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Trainings at a time.")] = 1,
+    bases: Annotated[
+        str | None, typer.Option(metavar="SEEDS", help="Also build bases from these base seeds, and say which pass.")
+    ] = None,
+    one_sided: Annotated[bool, typer.Option("--one-sided", help="As for compare: 5 seeds are enough.")] = False,
+) -> None:
+    """Train on several seeds from one base, and write recipe.json; exit code 1 if one failed or is NOT EVALUABLE."""
+    from assay.tools import seeds as tool
+
+    asked = tool.Asked(
+        seeds=tool.seeds_of(seeds),
+        bases=() if bases is None else tool.seeds_of(bases),
+        task=task,
+        jobs=jobs,
+        one_sided=one_sided,
+    )
+    raise typer.Exit(tool.run(Path.cwd(), asked))
+
+
+def summarize(
+    logs: Annotated[
+        list[Path],
+        typer.Argument(metavar="LOG...", help="Train logs, files of episodes, any mix; health.jsonl beside one is read too."),
+    ],
+    form: Annotated[
+        str | None, typer.Option("--format", metavar="table|csv|markdown", help="By the name of --out if not given.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write there instead: .csv or .md.")] = None,
+    skip_damaged: Annotated[
+        bool, typer.Option("--skip-damaged", help="Leave damaged lines out and count them, instead of refusing the file.")
+    ] = False,
+) -> None:
+    """Show logs in short: means with intervals, percentiles of timings, rates, endings, alarms."""
+    from assay.tools import summarize as tool
+
+    tool.run(logs, form=tool.format_of(form), out=out, skip_damaged=skip_damaged)
+
+
+def evaluate(
+    tasks: Annotated[Path, typer.Option(metavar="FILE", help="One record a line.")],
+    policy: Annotated[Path, typer.Option(metavar="FOLDER", help="A model folder, models/base, or an adapter folder.")],
+    draws: Annotated[int | None, typer.Option(min=1, help="Episodes an item.")] = None,
+    best_of: Annotated[int | None, typer.Option(min=1, help="Also the best of so many draws; all if not given.")] = None,
+    greedy: Annotated[bool, typer.Option("--greedy", help="One draw at temperature 0.")] = False,
+    task: Annotated[str | None, typer.Option(help="Preset of configs/task/; that of params.yaml if not given.")] = None,
+    items: Annotated[int | None, typer.Option(min=1, help="So many, strata in proportion; all if not given.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of sampling and worlds.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Above 0.")] = None,
+    max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens a completion.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Episodes held at once; changes no result.")] = None,
+    surface: Annotated[str | None, typer.Option(help="compact for a from-scratch policy, json for others.")] = None,
+    blocklist: Annotated[Path | None, typer.Option(help="One term a line; instead of the task's own.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="In .scratch/evaluate/ if not given.")] = None,
+) -> None:
+    """Measure any policy on any tasks file, as the stages do; what is not given is as in the settings."""
+    from assay.tools import evaluate as tool
+
+    tool.run(
+        Path.cwd(),
+        tool.Asked(
+            tasks=tasks, policy=policy, task=task, draws=draws, best_of=best_of, greedy=greedy, items=items, seed=seed,
+            temperature=temperature, max_new_tokens=max_new_tokens, batch_size=batch_size, surface=surface,
+            blocklist=blocklist, out=out,
+        ),
+    )  # fmt: skip
+
+
+def sweep(
+    path: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A run of .scratch/train, a project, or a folder of adapters checkpoint-N.")
+    ],
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="In .scratch/sweep/ if not given.")] = None,
+    held_out: Annotated[
+        bool, typer.Option("--held-out", help="On the held-out suite: logged as an opening, and never a claim.")
+    ] = False,
+    draws: Annotated[int | None, typer.Option(min=1, help="Episodes an item; as in the settings if not given.")] = None,
+    items: Annotated[int | None, typer.Option(min=1, help="So many of the suite's file, strata in proportion.")] = None,
+    skip_damaged: Annotated[
+        bool, typer.Option("--skip-damaged", help="Go on without damaged checkpoints, and say in the table which.")
+    ] = False,
+) -> None:
+    """Measure every checkpoint of a run on the validation suite, each beside step 0: a table and a figure."""
+    from assay.tools import sweep as tool
+    from assay.tools.sweep_settings import Asked
+
+    tool.run(
+        Path.cwd(),
+        Asked(path=path, out=out, heldout=held_out, draws=draws, items=items, skip_damaged=skip_damaged),
+    )

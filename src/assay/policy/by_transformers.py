@@ -1,0 +1,75 @@
+"""The stock engine as a reference: `generate` of transformers, which reads a conversation again at each turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from assay.policy.decoding import Completion, Decoding
+from assay.seeds import derive_seed
+
+
+class Session:
+    """Conversations by token ids through `model.generate`; same dialogue, temperature and limits as the engine's own.
+
+    Sampled tokens are those of `generate`: they hang on the batch, and repeat for the same batch with the same seeds.
+    Arguments are those of `engine.Session`.
+    """
+
+    def __init__(
+        self, model: Any, openings: Sequence[Sequence[int]], seeds: Sequence[int], decoding: Decoding,
+        *, eos_id: int, pad_id: int,
+    ) -> None:  # fmt: skip
+        self._model, self._decoding, self._eos, self._pad = model, decoding, eos_id, pad_id
+        self._device = next(model.parameters()).device
+        self._texts: list[list[int]] = []
+        self._seeds: list[int] = []
+        self.admit(openings, seeds)
+
+    def admit(self, openings: Sequence[Sequence[int]], seeds: Sequence[int]) -> None:
+        """Take in further conversations behind the rows there are."""
+        self._texts += [list(ids) for ids in openings]
+        self._seeds += [int(seed) for seed in seeds]
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Drop every row but these."""
+        self._texts, self._seeds = [self._texts[row] for row in rows], [self._seeds[row] for row in rows]
+
+    def tell(self, last_ids: Sequence[int], replies: Sequence[Sequence[int]]) -> None:
+        """Append what each row is told; what it wrote is there already."""
+        for text, reply in zip(self._texts, replies, strict=True):
+            text += reply
+
+    def complete(self) -> list[Completion]:
+        """Let every row write until end-of-sequence or the token limit."""
+        width = max(len(text) for text in self._texts)
+        ids = torch.full((len(self._texts), width), self._pad, dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for row, text in enumerate(self._texts):
+            ids[row, width - len(text) :] = torch.as_tensor(text)
+            mask[row, width - len(text) :] = 1
+        chosen: dict[str, Any] = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
+        if self._decoding.temperature > 0:
+            chosen = {"do_sample": True, "temperature": self._decoding.temperature, "top_p": 1.0, "top_k": 0}
+        devices = [self._device] if self._device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(derive_seed("generate", *self._seeds, width))
+            out = self._model.generate(
+                input_ids=ids.to(self._device), attention_mask=mask.to(self._device), use_cache=True,
+                max_new_tokens=self._decoding.max_new_tokens, eos_token_id=self._eos, pad_token_id=self._pad,
+                return_dict_in_generate=True, output_scores=True, **chosen,
+            )  # fmt: skip
+        written = out.sequences[:, width:]
+        # Of scores, which are logits over temperature.
+        logprobs = torch.stack([
+            torch.log_softmax(scores.float(), -1).gather(1, written[:, place, None]).squeeze(1)
+            for place, scores in enumerate(out.scores)
+        ], dim=1)  # fmt: skip
+        found: list[Completion] = []
+        for text, row, values in zip(self._texts, written.tolist(), logprobs.tolist(), strict=True):
+            n = row.index(self._eos) + 1 if self._eos in row else len(row)
+            found.append(Completion(row[:n], values[:n]))
+            text += row[:n]
+        return found

@@ -1,0 +1,65 @@
+"""Small random models of several architectures, each a few layers, and what a plain forward pass says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+VOCABULARY, END, PAD = 40, 2, 0
+WINDOW = 6  # shorter than most of what is written, so that a sliding layer forgets
+
+
+def build(name: str) -> Any:
+    """Return a model by name, in evaluation mode; equal names give equal weights."""
+    shape: dict[str, Any] = {
+        "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.4, "max_position_embeddings": 256,
+        "pad_token_id": PAD, "bos_token_id": None, "eos_token_id": END,
+    }  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        model: Any
+        if name == "qwen3":
+            model = Qwen3ForCausalLM(Qwen3Config(**shape, head_dim=8))
+        elif name == "qwen3 with sliding layers":
+            kinds = ["full_attention", "sliding_attention"]
+            settings = Qwen3Config(**shape, head_dim=8, use_sliding_window=True, sliding_window=WINDOW, layer_types=kinds)
+            model = Qwen3ForCausalLM(settings)
+        elif name == "llama":
+            model = LlamaForCausalLM(LlamaConfig(**shape))
+        elif name == "mistral":
+            model = MistralForCausalLM(MistralConfig(**shape, sliding_window=WINDOW))
+        elif name == "gemma2":
+            model = Gemma2ForCausalLM(Gemma2Config(**shape, head_dim=8, sliding_window=WINDOW))
+        else:
+            model = GPT2LMHeadModel(
+                GPT2Config(
+                    vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=256, initializer_range=0.4,
+                    pad_token_id=PAD, bos_token_id=None, eos_token_id=END,
+                )
+            )  # fmt: skip
+    return model.eval()
+
+
+NAMES = ["qwen3", "qwen3 with sliding layers", "llama", "mistral", "gemma2", "gpt2"]
+
+
+def logprobs_of(model: Any, ids: Sequence[int], temperature: float = 1.0) -> torch.Tensor:
+    """Return the log-probability of each id but the first by one forward pass over all of them, without a cache."""
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0].float() / temperature
+    return torch.log_softmax(logits, -1)[:-1].gather(1, torch.tensor(list(ids[1:]))[:, None])[:, 0]

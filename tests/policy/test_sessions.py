@@ -1,0 +1,179 @@
+"""Every engine on several architectures: against stock `generate`, a plain forward pass, and itself in other company."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+
+from assay.errors import PolicyError
+from assay.policy.architecture import windows_of
+from assay.policy.by_transformers import Session as Stock
+from assay.policy.decoding import Completion, Decoding
+from assay.policy.engine import Session
+from assay.policy.kv import reserved_for
+from assay.policy.playing import evaluating, playing
+from tests.policy.architectures import END, NAMES, PAD, build, logprobs_of
+
+# transformers 5.23 renames gradient_checkpointing; peft 0.21 still asks for the old name.
+pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
+TURNS = 3
+# Ragged, with copies, and longer than the window of a sliding layer.
+OPENINGS = [[5, 6, 7], [5, 6, 7], [8] * 11, [9, 10, 11, 12, 13], [5, 6, 7], [14]]
+REPLIES = [[[20 + turn] * (1 + (row + turn) % 4) for turn in range(TURNS)] for row in range(len(OPENINGS))]
+SAMPLED, GREEDY = Decoding(1.0, 6), Decoding(0.0, 6)
+Told = list[list[Completion]]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Layers this small only wait for each other on two."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(params=NAMES)
+def model(request: pytest.FixtureRequest) -> Any:
+    return build(request.param)
+
+
+def played(
+    model: Any, rows: Sequence[int], decoding: Decoding, *, at_once: int = 99, kind: Any = Session, merged: bool = False
+) -> dict[int, Told]:
+    """Let rows of OPENINGS play three turns, some held at once; those that wait are admitted as others end."""
+    waiting, talking, told = list(rows), list[int](), {row: list[Completion]() for row in rows}
+    session: Any = None
+    with playing(model) if merged else evaluating(model):
+        while waiting or talking:
+            new, waiting = waiting[: at_once - len(talking)], waiting[at_once - len(talking) :]
+            openings, seeds = [OPENINGS[row] for row in new], [100 + row for row in new]
+            if session is None:
+                session = kind(model, openings, seeds, decoding, eos_id=END, pad_id=PAD)
+            else:
+                session.admit(openings, seeds)
+            talking += new
+            done = session.complete()
+            for row, completion in zip(talking, done, strict=True):
+                told[row].append(completion)
+            # Rows leave after one to three turns, so that places are freed in the middle.
+            going = [place for place, row in enumerate(talking) if len(told[row]) < 1 + row % TURNS]
+            session.keep(going)
+            talking = [talking[place] for place in going]
+            if talking:
+                session.tell([told[row][-1].ids[-1] for row in talking], [REPLIES[row][len(told[row]) - 1] for row in talking])
+    return told  # type: ignore[return-value]
+
+
+def ids_of(told: dict[int, Any]) -> dict[int, list[list[int]]]:
+    return {row: [one.ids for one in told[row]] for row in sorted(told)}
+
+
+ALL = range(len(OPENINGS))
+
+
+def test_greedy_completions_equal_those_of_transformers_generate_turn_by_turn(model: Any) -> None:
+    assert ids_of(played(model, ALL, GREEDY)) == ids_of(played(model, ALL, GREEDY, kind=Stock))
+
+
+@pytest.mark.parametrize(("kind", "decoding"), [(Session, Decoding(0.7, 6)), (Session, GREEDY), (Stock, Decoding(0.7, 6))])
+def test_log_probabilities_are_those_of_one_pass_over_the_finished_conversation(
+    model: Any, decoding: Decoding, kind: Any
+) -> None:
+    for row, told in played(model, ALL, decoding, kind=kind).items():
+        ids, places, captured = list(OPENINGS[row]), list[int](), list[float]()
+        for turn, one in enumerate(told):  # type: ignore[assignment]
+            places += range(len(ids) - 1, len(ids) - 1 + len(one.ids))
+            captured += one.logprobs
+            ids += one.ids + REPLIES[row][turn]
+        expected = logprobs_of(model, ids, decoding.temperature or 1.0)[places]
+        assert float((expected - torch.tensor(captured)).abs().max()) < 1e-4
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_what_is_sampled_does_not_depend_on_who_is_held_together(model: Any, static: bool) -> None:
+    decoding = Decoding(1.0, 6, cuda_graphs=static)
+    alone = {row: ids_of(played(model, [row], decoding))[row] for row in ALL}
+    assert len({str(each) for each in alone.values()}) > 3
+    shuffled = list(ALL)
+    random.Random(1).shuffle(shuffled)
+    for rows, at_once in ((shuffled, 1), (shuffled, 3), (list(ALL)[::-1], 4), (list(ALL), 64)):
+        assert ids_of(played(model, rows, decoding, at_once=at_once)) == dict(sorted(alone.items()))
+
+
+def test_steps_of_fixed_shape_choose_what_the_others_choose(model: Any) -> None:
+    fixed = played(model, ALL, Decoding(1.0, 6, cuda_graphs=True))
+    free = played(model, ALL, SAMPLED)
+    assert ids_of(fixed) == ids_of(free)
+    for row in ALL:
+        for one, other in zip(fixed[row], free[row], strict=True):
+            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)  # type: ignore[attr-defined]
+
+
+def adapted(model: Any) -> Any:
+    settings = LoraConfig(r=4, lora_alpha=8, init_lora_weights=False, target_modules=["q_proj", "v_proj", "down_proj"])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        return get_peft_model(model, settings)
+
+
+def test_an_added_adapter_says_the_same_and_every_weight_comes_back_as_it_was() -> None:
+    model = adapted(build("qwen3"))
+    before = {name: (p.data_ptr(), p.detach().clone()) for name, p in model.named_parameters()}
+    layers = [type(module) for module in model.modules()]
+    plain, summed = played(model, ALL, SAMPLED), played(model, ALL, SAMPLED, merged=True)
+    assert ids_of(plain) == ids_of(summed) != ids_of(played(build("qwen3"), ALL, SAMPLED))
+    with pytest.raises(ZeroDivisionError), playing(model):
+        names = [name for name, _ in model.named_parameters() if "lora" in name]
+        assert names == [], "the adapters were not added"
+        raise ZeroDivisionError
+    assert [type(module) for module in model.modules()] == layers and model.training
+    after = dict(model.named_parameters())
+    assert list(after) == list(before)
+    for name, (address, values) in before.items():
+        assert after[name].data_ptr() == address and torch.equal(after[name].detach(), values)
+
+
+def test_an_adapter_on_bfloat16_or_one_that_is_off_is_not_added() -> None:
+    half = adapted(build("qwen3").to(torch.bfloat16))
+    with playing(half):
+        assert any("lora" in name for name, _ in half.named_parameters())
+    off = adapted(build("qwen3"))
+    with off.disable_adapter(), playing(off):
+        assert any("lora" in name for name, _ in off.named_parameters())
+
+
+def test_no_more_is_reserved_than_the_longest_conversation_needs() -> None:
+    model = build("qwen3")
+    with evaluating(model):
+        session = Session(model, [[5] * 60, [6] * 3], [1, 2], Decoding(1.0, 40), eos_id=END, pad_id=PAD)
+        assert session.capacity == reserved_for(60)
+        lengths = [60, 3]
+        for _ in range(4):
+            done = session.complete()
+            lengths = [n + len(one.ids) for n, one in zip(lengths, done, strict=True)]
+            assert session.capacity <= reserved_for(max(lengths))
+            session.tell([one.ids[-1] for one in done], [[7, 8], [9]])
+            lengths = [lengths[0] + 2, lengths[1] + 1]
+            assert session.capacity <= reserved_for(max(lengths) + 1)
+
+
+def test_another_batch_on_the_same_memory_ends_the_one_before() -> None:
+    model, decoding = build("qwen3"), Decoding(1.0, 6, cuda_graphs=True)
+    with evaluating(model):
+        first = Session(model, OPENINGS, [0] * 6, decoding, eos_id=END, pad_id=PAD)
+        Session(model, OPENINGS, [0] * 6, decoding, eos_id=END, pad_id=PAD)
+        with pytest.raises(AssertionError, match="taken over"):
+            first.complete()
+
+
+def test_a_model_whose_state_is_more_than_keys_and_values_is_refused() -> None:
+    settings = build("qwen3").config
+    settings.layer_types = ["linear_attention", "full_attention"]
+    with pytest.raises(PolicyError, match="linear_attention"):
+        windows_of(settings)

@@ -1,0 +1,224 @@
+"""What CONTRIBUTING.md says is enough: each thing is added once, by exactly those steps, in a copy of the source tree."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.copied_house import changed_code, copied, insert, keeps_the_rules, named, ran, steps, touched, written
+
+ECHO = '''"""A task of one turn: say the word again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from assay.tasks.protocol import Baseline, Item, Message, Oddity, PartKind, Step, Verdict
+
+
+class Echo:
+    """One word is told and has to be said again."""
+
+    name, cluster_name = "echo", "words"
+    parts: Mapping[str, PartKind] = {"said": "outcome"}
+    flags: tuple[str, ...] = ("empty",)
+    metrics: tuple[str, ...] = ("chars",)
+    floor, ceiling = "silent", "parrot"
+    alarms: Mapping[str, float] = {"empty": 0.9}
+    max_prompt_tokens: int | None = None
+
+    def __init__(self, pay: float) -> None:
+        """Hold what a right word earns."""
+        self._pay = pay
+
+    def item(self, row: Mapping[str, Any]) -> Item:
+        """Read one row."""
+        return Item(str(row["id"]), str(row["id"]), {}, str(row["word"]), None)
+
+    def examine(self, row: Mapping[str, Any]) -> tuple[Item, Sequence[Oddity]]:
+        """Nothing about a word is odd."""
+        return self.item(row), ()
+
+    def shortened(self, item: Item, chars: int) -> Item | None:
+        """No word may be cut."""
+        return None
+
+    def truth(self, item: Item) -> str:
+        """Return the word."""
+        return str(item.public)
+
+    def start(self, item: Item, world_seed: int) -> tuple[list[Message], Any]:
+        """Tell the word."""
+        return [{"role": "user", "content": f"Say {item.public}"}], (item.public, None)
+
+    def step(self, state: Any, completion: str) -> Step:
+        """Grade the one completion."""
+        said = completion.strip()
+        return Step((state[0], said), None, "done", "ok", None, said, {"said": self._pay * (said == state[0])})
+
+    def judge(self, state: Any) -> Verdict:
+        """Say whether it was the word."""
+        return Verdict(state[0] == state[1], {"empty": not state[1]}, {"chars": float(len(state[1]))})
+
+    def baselines(self) -> Mapping[str, Baseline]:
+        """Who says nothing, and who says it again."""
+        return {"silent": lambda item, state, rng: "", "parrot": lambda item, state, rng: str(state[0])}
+
+    def demonstrations(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
+        """None: a pretrained base needs no lessons."""
+        return []
+
+    def drills(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
+        """None."""
+        return []
+
+    def vocabulary(self) -> Sequence[str]:
+        """None."""
+        return []
+'''
+ECHO_SETTINGS = '''class EchoTask(Settings):
+    """Say the word again."""
+
+    name: Literal["echo"]
+    pay: Fraction
+    max_new_tokens: CompletionLimits
+
+
+'''
+# A run from data to claim by scripted players, and one episode by an untrained model, through the engine itself.
+ECHO_PLAYED = """
+import json
+from pathlib import Path
+from assay.config.settings import TinyArchitecture
+from assay.evaluation.measure import measure
+from assay.policy import tiny
+from assay.policy.decoding import Decoding
+from assay.policy.dialogue import Dialogue
+from assay.policy.model import Policy
+from assay.stages.inputs import heldout_suite, task_of
+from tests.verification.made_run import made_run
+
+project = made_run(Path("run"), task="echo")
+words = tiny.build_tokenizer([chr(code) for code in range(32, 127)])
+shape = TinyArchitecture(hidden_size=8, intermediate_size=8, layers=1, heads=1, max_positions=64, initializer_range=0.02)
+policy = Policy(tiny.build_model(shape, words, 0).eval(), words, Dialogue(words), "untrained")
+episodes, _ = measure(policy, task_of(project), heldout_suite(project, draws=1), Decoding(1.0, 4), batch_size=32)
+print(json.dumps([json.loads(project.results("claim.json").read_text())["verdict"], len(episodes), sorted(episodes[0].parts)]))
+"""
+BRIEF = '"brief": weights.brief * (strict and len(completion) <= 80),'
+MADE = "from pathlib import Path\nfrom tests.verification.made_run import made_run\nmade_run(Path('run'), task='structured')"
+LENGTHS = '''"""How long the answers are, before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from assay.records import Episode
+
+
+def lengths(before: Sequence[Episode], after: Sequence[Episode]) -> Figure:
+    """Return the mean number of turns of both arms as two bars."""
+    figure = Figure(figsize=(4, 3))
+    figure.subplots().bar(["before", "after"], lengths_frame(before, after)["turns"])
+    return figure
+
+
+def lengths_frame(before: Sequence[Episode], after: Sequence[Episode]) -> pd.DataFrame:
+    """Return the numbers that are drawn."""
+    arms = {"before": before, "after": after}
+    turns = [sum(len(each.turns) for each in arm) / len(arm) for arm in arms.values()]
+    return pd.DataFrame({"arm": list(arms), "turns": turns})
+'''
+
+
+@pytest.mark.parametrize("thing", ["task", "reward part", "figure", "preset"])
+def test_what_is_added_takes_ten_lines_at_most(thing: str) -> None:
+    assert steps(f"Add a {thing}")
+
+
+def test_a_new_task_goes_from_its_data_to_a_claim(tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    written(root / "src/assay/tasks/echo/__init__.py", ECHO)
+    settings, catalogue = root / "src/assay/config/tasks.py", root / "src/assay/tasks/catalogue.py"
+    insert(settings, "TaskSettings = ColliderTask", ECHO_SETTINGS)
+    settings.write_text(settings.read_text().replace("TaskSettings = ", "TaskSettings = EchoTask | "))
+    insert(catalogue, "        case StructuredTask():", "        case EchoTask():\n            return Echo(settings.pay)\n")
+    insert(catalogue, "from assay.tasks.protocol import Task\n", "from assay.tasks.echo import Echo\n")
+    catalogue.write_text(catalogue.read_text().replace("import ColliderTask, ", "import ColliderTask, EchoTask, "))
+    preset = (root / "configs/task/collider.yaml").read_text()
+    audit = preset[preset.index("  cache:") :]
+    own = "task: {name: echo, pay: 1.0, max_new_tokens: {compact: 8, json: 8}}\ndataset:\n  root: data/echo\n"
+    written(root / "configs/task/echo.yaml", f"# @package _global_\n{own}{audit}")
+    sums = ""
+    for split, n in (("train", 40), ("validation", 20), ("heldout", 30)):
+        lines = "".join(json.dumps({"id": f"{split}{k}", "word": f"{split[0]}{k:03}"}) + "\n" for k in range(n))
+        written(root / f"data/echo/{split}.jsonl", lines)
+        sums += f"{hashlib.sha256(lines.encode()).hexdigest()}  {split}.jsonl\n"
+    written(root / "data/echo/SHA256SUMS", sums)
+    assert touched(root) == named("Add a task", name="echo")
+    ran(root, "-m", "assay.cli", "config", "use", "task=echo", "grpo=pretrained")
+    keeps_the_rules(root)
+    assert {name for names in changed_code(root).values() for name in names} == {"assay/tasks/echo/__init__.py"}
+    verdict, n, parts = json.loads(ran(root, "-c", ECHO_PLAYED).splitlines()[-1])
+    assert (verdict, n, parts) == ("IMPROVED", 20, ["said"])
+
+
+def test_a_new_reward_part_is_in_every_table_by_its_name(tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    room = root / "src/assay/tasks/structured"
+    insert(room / "task.py", '        "schema_valid": "outcome",\n', '        "brief": "shaping",\n')
+    insert(room / "rewards.py", '        "schema_valid": share', f"        {BRIEF}\n")
+    insert(room / "rewards.py", "weights.schema_valid + has_gold", "weights.brief + ")
+    insert(root / "src/assay/config/tasks.py", "    schema_valid: Fraction\n", "    brief: Fraction\n")
+    insert(root / "configs/task/structured.yaml", "schema_valid: ", "brief: 0.1, ")
+    assert touched(root) == named("Add a reward part")
+    ran(root, "-m", "assay.cli", "config", "use", "task=structured")
+    assert "brief: 0.1" in (root / "params.yaml").read_text()
+    keeps_the_rules(root)
+    assert changed_code(root) == {}
+    ran(root, "-c", MADE)
+    results = root / "run/evidence/results"
+    columns = (results / "reward_components.csv").read_text().splitlines()
+    earned = [float(line.split(",")[columns[0].split(",").index("mean_brief")]) for line in columns[1:]]
+    assert len(earned) == 6 and 0 < max(earned) <= 0.1
+    assert '"brief":0.1' in (results / "post_eval.jsonl").read_text().replace(" ", "")
+
+
+def test_a_new_figure_is_among_the_figures_and_in_the_report(tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    written(root / "src/assay/evidence/lengths_figure.py", LENGTHS)
+    gallery = root / "src/assay/evidence/gallery.py"
+    insert(gallery, "from assay.evidence.paired_rows", "from assay.evidence.lengths_figure import lengths, lengths_frame\n")
+    drawn = 'Drawn("lengths", lengths(*arms), "Turns of an episode, before and after.", lengths_frame(*arms))'
+    insert(gallery, "    if not paired:\n        return drawn\n", f"    drawn.append({drawn})\n")
+    insert(root / "dvc.yaml", "      - src/assay/evidence/page\n      - src/assay/evidence/paired_rows.py\n"
+           "      - src/assay/evidence/plan.py", "      - src/assay/evidence/lengths_figure.py\n")  # fmt: skip
+    assert touched(root) == named("Add a figure", name="lengths")
+    keeps_the_rules(root)
+    assert changed_code(root) == {"render_evidence": {"assay/evidence/lengths_figure.py"}}  # nothing trains or plays again
+    ran(root, "-c", MADE)
+    results = root / "run/evidence/results"
+    assert {"lengths.svg", "lengths.png"} <= {path.name for path in (results / "figures").iterdir()}
+    assert "Turns of an episode, before and after." in (results / "report.html").read_text()
+
+
+def test_a_new_preset_composes_is_checked_and_may_leave_nothing_out(tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    preset = (root / "configs/grpo/tiny.yaml").read_text()
+    written(root / "configs/grpo/patient.yaml", preset.replace("  steps: 200\n", "  steps: 300\n"))
+    assert touched(root) == named("Add a preset", name="patient")
+    assert "params.yaml: written from configs/" in ran(root, "-m", "assay.cli", "config", "use", "grpo=patient")
+    assert "params.yaml is what" in ran(root, "-m", "assay.cli", "config", "check")
+    assert "  steps: 300\n" in (root / "params.yaml").read_text()
+    (root / "configs/grpo/patient.yaml").write_text(preset.replace("  beta: 0.0\n", ""))
+    with pytest.raises(AssertionError, match=r"train\.beta"):
+        ran(root, "-m", "assay.cli", "config", "use", "grpo=patient")

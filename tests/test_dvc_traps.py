@@ -1,0 +1,210 @@
+"""What DVC does that bites, each in a copy of this project with the commands a user types; only `fingerprint` runs, in seconds.
+
+The same traps under a training, killed and gone on with, are in the table of tests/week. Clocks of another training than the
+one DVC took from its run cache: tests/stages/test_package.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from assay.composition import Selection, compose
+from assay.storage.yaml import read_yaml
+from tests.house import ROOT
+from tests.training.whole_project import TAKEN, environment
+
+PLAN, TRACKED = "evidence/results/claim_plan.json", (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore")
+WRITTEN_IN_PROJECT = """
+import json, sys, warnings
+from types import SimpleNamespace
+from peft import LoraConfig
+from assay.training.adapter import adapter_config
+names = set("q_proj k_proj v_proj o_proj up_proj down_proj gate_proj".split())
+policy = SimpleNamespace(model=SimpleNamespace(peft_config={"default": LoraConfig(target_modules=names)}))
+print(list(names), json.dumps(adapter_config(policy), sort_keys=True), sep="\\n")
+"""
+
+
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of this project, small settings, its data fingerprinted, all of it committed; nobody writes in it."""
+    root = tmp_path_factory.mktemp("traps") / "a project"
+    root.mkdir()
+    for name in (*TAKEN, *TRACKED):
+        (root / name).parent.mkdir(exist_ok=True)
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, root / name)
+    (root / "evidence/results").mkdir(parents=True)
+    shutil.copy(ROOT / "evidence/results/.gitignore", root / "evidence/results/.gitignore")
+    assay(root, "config", "use", "grpo=tiny_smoke", "task=collider", "seed=0")
+    git(root, "init", "-q", "-b", "main")
+    dvc(root, "repro", "-q", "fingerprint")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "one")
+    assert git(root, "status", "--porcelain") == ""
+    return root
+
+
+@pytest.fixture
+def project(committed: Path, tmp_path: Path) -> Path:
+    """A copy of it to work in."""
+    return Path(shutil.copytree(committed, tmp_path / "a project"))
+
+
+def surroundings(root: Path) -> dict[str, str]:
+    who = {f"GIT_{role}_{what}": "x@example.org" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    return environment(DVC_SITE_CACHE_DIR=str(root.parent / "site"), HOME=str(root.parent), GIT_CONFIG_NOSYSTEM="1", **who)
+
+
+def call(root: Path, *command: str, code: int = 0) -> str:
+    done = subprocess.run(command, cwd=root, env=surroundings(root), capture_output=True, text=True, check=False)
+    assert done.returncode == code, f"{command}: {done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def git(root: Path, *arguments: str) -> str:
+    return call(root, "git", *arguments)
+
+
+def dvc(root: Path, *arguments: str, code: int = 0) -> str:
+    return call(root, sys.executable, "-m", "dvc", *arguments, code=code)
+
+
+def assay(root: Path, *arguments: str, code: int = 0) -> str:
+    return call(root, "assay", *arguments, code=code)
+
+
+def killed(root: Path, *arguments: str) -> None:
+    """Call DVC and kill it, and not what it started, while the stage runs; return when nothing of it is left."""
+    running = psutil.Popen(
+        [sys.executable, "-m", "dvc", *arguments], cwd=root, env=surroundings(root),
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    while not (started := [each for each in running.children(recursive=True) if _is_stage(each)]):
+        assert running.poll() is None, "it ended before its stage began"
+        time.sleep(0.01)
+    os.kill(running.pid, signal.SIGKILL)
+    running.wait()
+    assert not psutil.wait_procs(started, timeout=60)[1]
+
+
+def _is_stage(process: psutil.Process) -> bool:
+    try:
+        return "assay" in " ".join(process.cmdline()) and "fingerprint" in process.cmdline()[-1]
+    except (psutil.NoSuchProcess, psutil.ZombieProcess, IndexError):
+        return False
+
+
+def test_settings_left_by_an_experiment_are_told_and_neither_used_nor_lost(project: Path) -> None:
+    dvc(project, "exp", "run", "-S", "evaluation.items=20", "fingerprint")
+    assert read_yaml(project / "params.yaml", fix="")["evaluation"]["items"] == 20
+    assert "evaluation.items" in assay(project, "config", "check", code=1)
+    refused = dvc(project, "repro", "-f", "fingerprint", code=255)
+    assert "evaluation.items: 24, as configs/ has it" in refused and "./run assay config use" in refused
+    git(project, "checkout", "-q", ".")
+    assert "up to date" in dvc(project, "repro", "fingerprint")
+
+
+def test_a_hand_edit_of_params_yaml_is_refused_by_repro_and_is_in_no_experiment(project: Path) -> None:
+    edited = (project / "params.yaml").read_text().replace("smallest_effect_points: 10.0", "smallest_effect_points: 1.0")
+    (project / "params.yaml").write_text(edited)
+    assert "smallest_effect_points: 10.0, as configs/ has it" in dvc(project, "repro", "fingerprint", code=255)
+    dvc(project, "exp", "run", "-S", "evaluation.items=20", "--name", "edited", "fingerprint")
+    settings = read_yaml(project / "params.yaml", fix="")
+    assert (settings["claim"]["smallest_effect_points"], settings["evaluation"]["items"]) == (10.0, 20)
+    assert json.loads((project / PLAN).read_text())["smallest_effect_points"] == 10.0
+
+
+def test_a_preset_of_an_experiment_is_whole_and_ends_with_it(project: Path) -> None:
+    dvc(project, "exp", "run", "-S", "grpo=tiny", "-S", "task=structured", "fingerprint")
+    chosen = compose(ROOT, Selection("tiny", "structured", 0)).values
+    assert read_yaml(project / "params.yaml", fix="") == chosen
+    dvc(project, "exp", "run", "-S", "seed=8", "fingerprint")
+    chosen = compose(ROOT, Selection("tiny_smoke", "collider", 8)).values
+    assert read_yaml(project / "params.yaml", fix="") == chosen
+
+
+def test_a_killed_experiment_leaves_the_branch_and_one_command_goes_back(project: Path) -> None:
+    killed(project, "exp", "run", "-S", "evaluation.items=20", "--name", "again", "fingerprint")
+    call(project, "git", "symbolic-ref", "-q", "HEAD", code=1)  # the trap: no branch
+    git(project, "switch", "-q", "-f", "main")
+    assert git(project, "status", "--porcelain") == ""
+    dvc(project, "exp", "run", "-S", "evaluation.items=20", "--name", "again", "fingerprint")
+    assert git(project, "symbolic-ref", "HEAD").strip() == "refs/heads/main"
+    assert git(project, "log", "--format=%s", "main").split() == ["one"]
+    git(project, "checkout", "-q", ".")
+    assert "up to date" in dvc(project, "status", "fingerprint")
+
+
+def test_a_killed_experiment_in_a_temporary_folder_leaves_the_workspace_alone(project: Path) -> None:
+    killed(project, "exp", "run", "--temp", "-S", "evaluation.items=20", "--name", "again", "fingerprint")
+    assert git(project, "symbolic-ref", "HEAD").strip() == "refs/heads/main"
+    assert git(project, "status", "--porcelain") == ""
+    dvc(project, "exp", "run", "--temp", "-S", "evaluation.items=20", "--name", "again", "fingerprint")
+    assert git(project, "status", "--porcelain") == ""
+    assert "again" in dvc(project, "exp", "list", "--name-only")
+
+
+def test_what_the_run_cache_gives_back_is_what_was_there(project: Path) -> None:
+    before = (project / PLAN).read_bytes()
+    assay(project, "config", "use", "task=structured")
+    dvc(project, "repro", "-q", "fingerprint")
+    assert (project / PLAN).read_bytes() != before
+    assay(project, "config", "use", "task=collider")
+    dvc(project, "repro", "-q", "fingerprint")
+    assert (project / PLAN).read_bytes() == before and git(project, "status", "--porcelain") == ""
+
+
+def test_no_clock_is_an_output_and_no_output_is_kept_over_a_run() -> None:
+    for name, stage in read_yaml(ROOT / "dvc.yaml", fix="")["stages"].items():
+        for entry in [*stage.get("outs", []), *stage.get("metrics", []), *stage.get("plots", [])]:
+            path, options = (entry, {}) if isinstance(entry, str) else next(iter(entry.items()))
+            assert not path.startswith("evidence/observed") and not "evidence/observed".startswith(path), (name, path)
+            assert not options.get("persist"), f"{name}: {path} would outlive a changed setting"
+
+
+def test_a_stage_that_fails_leaves_what_git_ignores_as_it_was(project: Path) -> None:
+    (project / "data/collider/train.jsonl").write_text("{}\n")
+    dvc(project, "repro", "fingerprint", code=255)
+    git(project, "checkout", "-q", "data")
+    config = project / "configs/grpo/tiny_smoke.yaml"
+    config.write_text(config.read_text().replace("copy_accuracy: 0.0", "copy_accuracy: 1.0").replace("steps: 100,", "steps: 1,")
+                      .replace("steps: 300,", "steps: 1,").replace("drill_pool: 2000", "drill_pool: 50"))  # fmt: skip
+    assay(project, "config", "use")
+    assert "ERROR" in dvc(
+        project, "repro", "base", code=255
+    )  # a base that reads nothing off is refused, after models/ was there
+    for name in ("models/base", "models/adapter", "dist/x", ".scratch/train", "evidence/results/train_log.jsonl"):
+        call(project, "git", "check-ignore", "-q", name)
+    assert git(project, "status", "--porcelain", "--", ".gitignore", "evidence/results/.gitignore") == ""
+    assert "??" not in git(project, "status", "--porcelain")
+
+
+def test_two_orders_of_a_set_give_one_adapter_config() -> None:
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", WRITTEN_IN_PROJECT], cwd=ROOT, env=environment(PYTHONHASHSEED=seed), check=True,
+            capture_output=True, text=True,
+        ).stdout.splitlines()[-2:]
+        for seed in ("1", "2")
+    ]  # fmt: skip
+    assert said[0][0] != said[1][0] and said[0][1] == said[1][1]
+
+
+def test_the_artifacts_name_what_the_pipeline_writes() -> None:
+    pipeline = read_yaml(ROOT / "dvc.yaml", fix="")
+    outs = [out if isinstance(out, str) else next(iter(out)) for stage in pipeline["stages"].values() for out in stage["outs"]]
+    assert {"adapter", "evidence"} <= set(pipeline["artifacts"])
+    for name, artifact in pipeline["artifacts"].items():
+        assert any(out == artifact["path"] or out.startswith(f"{artifact['path']}/") for out in outs), name
+        assert artifact["desc"] and artifact["type"] and artifact["labels"]

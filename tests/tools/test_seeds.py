@@ -1,0 +1,411 @@
+"""`assay seeds` runs what is not finished, each seed in a copy of its own, and puts all of them into recipe.json."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from assay.composition import use
+from assay.errors import ConfigError, RecordError, RunningAlready
+from assay.evidence.recipe_tables import compare_runs
+from assay.evidence.seed_records import BaseBuilt, SeedRun, SeedsTogether, failed
+from assay.evidence.seed_tables import seeds_block
+from assay.storage.json import read_record, write_json
+from assay.storage.locks import hold
+from assay.tools import readme, recipe_file, seed_copies, seed_jobs, seeds
+from assay.tools.compare import read_all
+from assay.tools.seed_reading import finished_run
+from tests.evidence.conftest import make_claim, make_report
+from tests.evidence.synthetic_episodes import arm
+from tests.house import ROOT, STAGES, reads_and_writes
+from tests.tools.test_compare import BEFORE, RESULTS, write_run
+
+# Which stage hands out which of the prepared files.
+OUTS = {
+    "fingerprint": ["fingerprint.json"], "base": ["base.json"], "pre_eval": ["pre_eval.jsonl", "pre_eval_greedy.json"],
+    "train": ["train.json"], "control": ["control.json"], "post_eval": ["post_eval.jsonl", "post_eval_greedy.json"],
+    "render_evidence": ["claim.json", "metrics.json"],
+}  # fmt: skip
+STAGE = """
+import pathlib, shutil, sys
+name, seed, outs = sys.argv[1], sys.argv[2], sys.argv[3:]
+here = pathlib.Path.cwd()
+with (here.parent / "calls").open("a") as log:
+    log.write(f"{here.name} {name}\\n")
+prepared = here / "data" / "prepared" / f"seed-{seed}"
+if (prepared / f"{name}-fails").is_file():
+    sys.exit(f"assay: {here}/evidence: expected a disk, found none.")
+(here / "evidence/results").mkdir(parents=True, exist_ok=True)
+for out in outs:
+    shutil.copy(prepared / out, here / "evidence/results" / out)
+"""
+PREFIX = "collider-tiny_smoke"
+
+
+def prepare(folder: Path, seed: int, *, barred: str | None = None) -> None:
+    """Write, flat, all that the stages of one run would."""
+    project = write_run(folder.parent / f"{folder.name}-run", seed)
+    results = project / RESULTS
+    if barred is not None:
+        policy = read_record(results / "claim.json", recipe_claim(), fix="").after_policy
+        after = arm(f"trained {seed} 0.001", 0.7, clusters=8)
+        claim = make_claim(BEFORE, after, training_seeds=(seed,), after_policy=policy, blockers=[("an alarm", barred)])
+        write_json(results / "claim.json", claim)
+    for name in ("pre_eval_greedy", "post_eval_greedy"):
+        write_json(results / f"{name}.json", make_report(BEFORE))
+    # As render_evidence has it: a run that is not evaluable has no score.
+    write_json(results / "metrics.json", {"p": None} if barred else {"p": 0.1, "normalised_score": 0.5})
+    write_json(results / "fingerprint.json", {})
+    write_json(results / "control.json", {"asked": False})
+    write_json(results / "base.json", {"copy_accuracy": 1.0, "parsed_rate": 0.9, "success_rate": 0.2})
+    shutil.copytree(results, folder)
+    shutil.rmtree(project)
+
+
+def recipe_claim() -> type:
+    """Return the record of claim.json."""
+    from assay.evidence.claim import Claim
+
+    return Claim
+
+
+def write_pipeline(root: Path) -> Path:
+    """Write a project whose stages are ours by name and outputs, and hand out files that were prepared."""
+    (root / "src").mkdir(parents=True)
+    (root / "src/stage.py").write_text(STAGE)
+    for name in ("configs", ".dvc/plots"):
+        shutil.copytree(ROOT / name, root / name)
+    for name in (".dvc/config", ".dvcignore", "constraints.txt"):
+        shutil.copy(ROOT / name, root / name)
+    use(root, grpo="tiny_smoke", task="collider", seed=0)
+    stages, before = {}, "data/prepared/seed-0/fingerprint.json"
+    for name, outs in OUTS.items():
+        own = name not in ("fingerprint", "base", "pre_eval")
+        seed = "${seed}" if own else "0"
+        stages[name] = {
+            "cmd": f"{sys.executable} src/stage.py {name} {seed} {' '.join(outs)}",
+            "deps": ["src", before], "params": ["seed", "train"] if own else ["base"],
+            "outs": [{f"{RESULTS}/{out}": {"cache": False}} for out in outs],
+        }  # fmt: skip
+        before = f"{RESULTS}/{outs[0]}"
+    with (root / "dvc.yaml").open("w") as stream:
+        YAML().dump({"stages": stages}, stream)
+    return root
+
+
+def asked(*numbers: int, **changes: object) -> seeds.Asked:
+    """Return what the command line asks for, with changes."""
+    settings: dict[str, object] = {"seeds": numbers, "bases": (), "task": None, "jobs": 1, "one_sided": False}
+    return seeds.Asked(**(settings | changes))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project where three seeds were run: one is fine, one is not evaluable, one failed; not to be changed."""
+    root = write_pipeline(tmp_path_factory.mktemp("a project"))
+    prepare(root / "data/prepared/seed-0", 0)
+    prepare(root / "data/prepared/seed-1", 1, barred="a red alarm of the training is not acknowledged: entropy")
+    prepare(root / "data/prepared/seed-2", 2)
+    (root / "data/prepared/seed-2/train-fails").touch()
+    assert seeds.run(root, asked(0, 1, 2, jobs=2)) == 1
+    return root
+
+
+def calls(root: Path) -> Counter[str]:
+    """Return how often each stage ran in each copy."""
+    return Counter((root / ".scratch/seeds/calls").read_text().splitlines())
+
+
+def test_all_seeds_share_one_base_and_one_measurement_of_it(project: Path) -> None:
+    found = Counter(line.split()[1] for line in calls(project).elements())
+    assert (found["base"], found["pre_eval"], found["train"]) == (1, 1, 3)
+    assert calls(project)[f"{PREFIX}-seed0 render_evidence"] == 1
+
+
+def test_a_seed_that_fails_or_does_not_count_stands_in_the_record_with_its_reason(project: Path) -> None:
+    entry = recipe_file.known(project)["collider"]
+    fine, barred, broken = entry.runs
+    assert (fine.verdict, fine.normalised_score) == ("IMPROVED", 0.5)
+    assert barred.verdict == "NOT EVALUABLE" and barred.normalised_score is None
+    assert barred.reason == "a red alarm of the training is not acknowledged: entropy"
+    assert (broken.state, broken.verdict, broken.gain) == ("failed", None, None)
+    assert broken.reason == "evidence: expected a disk, found none"
+    assert (entry.verdict, entry.recipe) == ("NOT EVALUABLE", None)
+    for run in (barred, broken):
+        assert (
+            run.name in entry.sentence and run.reason in entry.sentence and run.reason in seeds_block(entry, "collider", None)
+        )
+
+
+def test_recipe_json_names_no_place_of_this_machine(project: Path) -> None:
+    assert str(project) not in (project / recipe_file.FILE).read_text()
+
+
+def test_what_is_finished_does_not_run_again_and_what_failed_is_tried_again(project: Path, tmp_path: Path) -> None:
+    root = tmp_path / "moved"
+    shutil.copytree(project, root)
+    (root / "data/prepared/seed-2/train-fails").unlink()
+    (root / ".scratch/seeds/calls").unlink()
+    # No stage depends on the folder it came from, and seed 1 is left out of this call.
+    assert seeds.run(root, asked(0, 2)) == 0
+    ran = {line.split()[0].removeprefix(PREFIX) for line in calls(root)}
+    assert ran == {"-seed2"}
+    entry = recipe_file.known(root)["collider"]
+    assert [run.verdict for run in entry.runs] == ["IMPROVED", "IMPROVED"]
+    assert entry.verdict == "NOT EVALUABLE" and entry.reason.startswith("2 seeds, at least 5 one-sided / 6 two-sided")
+
+
+def test_a_seed_that_another_process_is_at_is_told_and_ends_no_other(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "moved"
+    shutil.copytree(project, root)
+    waits = seed_copies.await_stages
+    monkeypatch.setattr(seeds, "await_stages", lambda copy: waits(copy, seconds=0.0))
+    with hold(root / f".scratch/seeds/{PREFIX}-seed1/.scratch/train/abc.lock"):
+        assert seeds.run(root, asked(0, 1)) == 1
+    fine, busy = recipe_file.known(root)["collider"].runs
+    assert (fine.verdict, busy.verdict) == ("IMPROVED", None)
+    assert "no other process on this run" in busy.reason and str(root) not in busy.reason
+
+
+def test_a_second_call_on_the_same_recipe_is_refused(project: Path) -> None:
+    with hold(project / f".scratch/seeds/{PREFIX}.lock"), pytest.raises(RunningAlready):
+        seeds.run(project, asked(0))
+
+
+def test_an_unknown_task_is_refused_before_anything_runs(project: Path) -> None:
+    with pytest.raises(ConfigError, match="structured"):
+        seeds.run(project, asked(0, task="structred"))
+
+
+@pytest.mark.parametrize("text", ["", "a", "-1", "4..2", "0..100", "1,1", "0..2,2", "1.5", "0...3", "٣", "0..5,"])
+def test_what_names_no_seeds_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        seeds.seeds_of(text)
+
+
+@pytest.fixture(scope="module")
+def six(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Six finished runs with greedy reports and metrics, not to be changed."""
+    root = tmp_path_factory.mktemp("six")
+    found = {}
+    for seed in range(6):
+        copy = found[f"seed{seed}"] = write_run(root / f"seed{seed}", seed)
+        for name in ("pre_eval_greedy", "post_eval_greedy"):
+            write_json(copy / RESULTS / f"{name}.json", make_report(BEFORE))
+        write_json(copy / RESULTS / "metrics.json", {"normalised_score": None})
+    return found
+
+
+def entry_of(copies: dict[str, Path], bases: Sequence[BaseBuilt] = ()) -> SeedsTogether:
+    """Return the entry of finished runs."""
+    runs = [finished_run(copy, name) for name, copy in copies.items()]
+    return recipe_file.together("collider", "tiny", copies, runs, bases, one_sided=False)
+
+
+def test_the_verdict_over_seeds_is_that_of_compare(six: dict[str, Path], tmp_path: Path) -> None:
+    (expected,) = compare_runs(read_all(tmp_path, [str(copy) for copy in six.values()]), one_sided=False).recipes
+    entry = entry_of(six)
+    assert entry.recipe is not None and entry.verdict == expected.verdict == "IMPROVED"
+    for name in ("difference", "p", "iqm", "probability_of_improvement", "sentence", "error_of_items_points"):
+        assert getattr(entry.recipe, name) == getattr(expected, name)
+
+
+def test_each_task_keeps_its_entry_when_the_other_is_run(six: dict[str, Path], tmp_path: Path) -> None:
+    one = entry_of(six)
+    recipe_file.write(tmp_path, one)
+    recipe_file.write(tmp_path, one.model_copy(update={"task": "structured", "preset": "other"}))
+    assert {task: entry.preset for task, entry in recipe_file.known(tmp_path).items()} == {
+        "collider": "tiny", "structured": "other",
+    }  # fmt: skip
+    assert set(json.loads((tmp_path / recipe_file.FILE).read_text())["recipes"]) == {"collider", "structured"}
+
+
+def test_a_damaged_recipe_json_is_refused_and_stays(six: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / RESULTS).mkdir(parents=True)
+    (tmp_path / recipe_file.FILE).write_text('{"recipes": {"collider": {}}}')
+    with pytest.raises(RecordError):
+        recipe_file.write(tmp_path, entry_of(six))
+    assert (tmp_path / recipe_file.FILE).read_text() == '{"recipes": {"collider": {}}}'
+
+
+def test_runs_that_are_not_one_recipe_make_no_claim(six: dict[str, Path], tmp_path: Path) -> None:
+    other = write_run(tmp_path / "seed5", 5, rate_of_learning=0.01)
+    for name in ("pre_eval_greedy.json", "post_eval_greedy.json", "metrics.json"):
+        shutil.copy(six["seed5"] / RESULTS / name, other / RESULTS / name)
+    entry = entry_of(six | {"seed5": other})
+    assert entry.recipe is None and entry.reason == "the runs are of 2 recipes, not of one"
+
+
+def test_a_block_says_when_it_is_of_other_code_than_the_last_run(six: dict[str, Path]) -> None:
+    entry = entry_of(six)
+    same = seeds_block(entry, "collider", entry.code_digest)
+    assert "Made by code" not in same and same.startswith("**IMPROVED**, 6 training seeds, preset `tiny`.")
+    assert f"Made by code {entry.code_digest[:12]}, not by" in seeds_block(entry, "collider", "f" * 64)
+    assert "is not known" in seeds_block(entry, "collider", None)
+    assert seeds_block(None, "structured", None).startswith("Not measured: `./run assay seeds 0..5 --task structured`")
+
+
+def test_a_block_shows_every_seed_and_every_base(six: dict[str, Path]) -> None:
+    refused = BaseBuilt(
+        base_seed=3, passed=False, reason="copy_accuracy | 0.2", copy_accuracy=None, parsed_rate=None, success_rate=None
+    )
+    rows = [line for line in seeds_block(entry_of(six, [refused]), "collider", None).split("\n") if line.startswith("| ")]
+    assert [row.split(" | ")[0] for row in rows] == [
+        "| training seed",
+        "| ---",
+        *(f"| {k}" for k in range(6)),
+        "| base seed",
+        "| ---",
+        "| 3",
+    ]
+    assert "no: copy_accuracy \\| 0.2 | missing" in rows[-1]
+
+
+def test_the_code_digest_is_that_of_what_decides_numbers() -> None:
+    def lock(**changes: str) -> dict[str, object]:
+        known = {"src/assay/tasks": "a", "constraints.txt": "b", "data/collider/train.jsonl": "c", "models/base": "d"} | changes
+        deps = [{"path": path, "md5": md5} for path, md5 in known.items()]
+        return {
+            "stages": {"train": {"deps": deps}, "render_evidence": {"deps": [{"path": "src/x", "md5": known.get("src/x")}]}}
+        }
+
+    code, data = recipe_file.digests(lock())
+    assert recipe_file.digests(lock(**{"models/base": "e"})) == (code, data)
+    assert recipe_file.digests(lock(**{"src/assay/tasks": "e"}))[0] != code
+    changed = recipe_file.digests(lock(**{"data/collider/train.jsonl": "e"}))
+    assert changed[0] == code and changed[1] != data
+
+
+def test_no_stage_reads_or_writes_recipe_json_so_a_package_is_a_function_of_the_run() -> None:
+    parents = {recipe_file.FILE, *(str(folder) for folder in Path(recipe_file.FILE).parents)}
+    for stage in STAGES:
+        reads, writes = reads_and_writes(stage)
+        assert not parents & {*reads, *writes}, stage
+
+
+def test_readme_gets_its_blocks_and_keeps_the_rest(six: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / RESULTS).mkdir(parents=True)
+    (tmp_path / RESULTS / "summary.md").write_text("the claim\n")
+    recipe_file.write(tmp_path, entry_of(six))
+    names = ("claim", "collider seeds", "structured seeds")
+    (tmp_path / "README.md").write_text("top\n" + "".join(f"{name}\n{'old'.join(readme.marks(name))}\n" for name in names))
+    readme.run(tmp_path)
+    text = (tmp_path / "README.md").read_text()
+    assert text.startswith("top\nclaim\n") and "old" not in text.replace("older", "") and "the claim\n" in text
+    assert "**IMPROVED**, 6 training seeds" in text and "Not measured: `./run assay seeds 0..5 --task structured`" in text
+    readme.run(tmp_path)
+    assert (tmp_path / "README.md").read_text() == text
+    (tmp_path / "README.md").write_text(text.replace("<!-- end of claim -->", ""))
+    with pytest.raises(RecordError):
+        readme.run(tmp_path)
+
+
+def test_a_copy_loses_what_the_project_no_longer_has_and_keeps_its_outputs(tmp_path: Path) -> None:
+    root = write_pipeline(tmp_path / "project")
+    (root / "data").mkdir()
+    (root / "src/gone.py").write_text("")
+    copy = tmp_path / "copy"
+    seed_copies.refresh(root, copy, grpo="tiny_smoke", task="structured", seed=3)
+    (copy / "models").mkdir()
+    (root / "src/gone.py").unlink()
+    seed_copies.refresh(root, copy, grpo="tiny_smoke", task="structured", seed=4, base_seed=9)
+    assert [path.name for path in (copy / "src").iterdir()] == ["stage.py"]
+    params = YAML(typ="safe").load((copy / "params.yaml").read_text())
+    assert (params["seed"], params["task"]["name"], params["base"]["seed"]) == (4, "structured", 9)
+    assert (copy / "models").is_dir()
+    assert YAML(typ="safe").load((root / "params.yaml").read_text())["base"]["seed"] == 0
+
+
+def test_a_base_and_data_named_relative_to_the_project_are_there_in_a_copy(tmp_path: Path) -> None:
+    root, copy = write_pipeline(tmp_path / "project"), tmp_path / "project/.scratch/seeds/copy"
+    (root / "data").mkdir()
+    (root / "kept/model").mkdir(parents=True)
+    (root / "own").mkdir()
+    (root / "own/jobs.jsonl").write_text("{}\n")
+    preset, task = root / "configs/grpo/mine.yaml", root / "configs/task/mine.yaml"
+    text = (root / "configs/grpo/pretrained.yaml").read_text()
+    preset.write_text(re.sub(r"(  model: ).*", r"\1kept/model", text))
+    text = (root / "configs/task/structured.yaml").read_text()
+    task.write_text(re.sub(r"(  root: ).*", r"\1own", text))
+    for _ in range(2):
+        seed_copies.refresh(root, copy, grpo="mine", task="mine", seed=0)
+    assert (copy / "own/jobs.jsonl").read_text() == "{}\n" and (copy / "kept/model").is_dir()
+
+
+def test_a_stage_of_a_killed_call_is_waited_for_but_not_for_ever(tmp_path: Path) -> None:
+    lock = tmp_path / ".scratch/train/abc.lock"
+    with hold(lock), pytest.raises(RunningAlready):
+        seed_copies.await_stages(tmp_path, seconds=0.0)
+    lock.write_text("12345\n")  # of one who was killed
+    seed_copies.await_stages(tmp_path, seconds=0.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("noise\nassay: a: expected b, found c.\nFix: d\nERROR: failed to reproduce 'train'\n", "a: expected b, found c"),
+        ("ERROR: lock\nERROR: second\n", "lock"),
+        ("", "DVC was ended by signal 9"),
+    ],
+)
+def test_the_reason_of_a_failure_is_what_assay_said_else_what_dvc_said(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "log").write_text(text)
+    assert seed_jobs.why(tmp_path / "log", -9) == reason
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only the Linux kernel ends a child with its parent")
+def test_a_command_ends_when_the_process_that_started_it_is_killed(tmp_path: Path) -> None:
+    starts = f"""
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-m", "assay.parent", {shutil.which("sleep")!r}, "300"])
+open({str(tmp_path / "pid")!r} + ".new", "w").write(str(child.pid))
+time.sleep(1.5)
+import os
+os.rename({str(tmp_path / "pid")!r} + ".new", {str(tmp_path / "pid")!r})
+time.sleep(300)
+"""
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    parent = subprocess.Popen([sys.executable, "-c", starts], env=environment)
+    try:
+        wait_for((tmp_path / "pid").is_file)
+        child = int((tmp_path / "pid").read_text())
+        assert Path(f"/proc/{child}/cmdline").read_bytes().startswith(b"/") and alive(child)
+    finally:
+        parent.kill()
+        parent.wait()
+    wait_for(lambda: not alive(child))
+
+
+def alive(pid: int) -> bool:
+    """Return whether a process runs; one that nobody has buried yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(condition) -> None:  # type: ignore[no-untyped-def]
+    """Wait until something holds, 20 seconds at most."""
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until, "waited too long"
+        time.sleep(0.05)
+
+
+def test_a_failed_run_has_no_number_at_all() -> None:
+    run = failed("a-seed3", 3, "the disk was full")
+    numbers = {name: value for name, value in run if name not in ("name", "seed", "state", "reason", "warnings")}
+    assert set(numbers.values()) == {None} and isinstance(run, SeedRun)

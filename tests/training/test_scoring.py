@@ -1,0 +1,273 @@
+"""Scoring only what counts gives TRL's own numbers: log-probabilities, entropies, losses and gradients."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    GraniteConfig,
+    GraniteForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+from trl.trainer.utils import add_fused_lm_head
+
+from assay.training import packing, scoring
+from assay.training.attempt import Attempt
+from assay.training.divergence import Divergence, Text
+from assay.training.packing import Unit, Work, passes, regrouped, rows_alone
+from assay.training.scoring import install, logits_of, shares_prompts
+from assay.training.trainer import Trainer
+from tests.training.test_training import params, run
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+
+SHAPE: dict[str, Any] = {
+    "vocab_size": 50, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 1, "head_dim": 8, "max_position_embeddings": 128,
+}  # fmt: skip
+
+
+def qwen() -> Any:
+    return Qwen3ForCausalLM(Qwen3Config(**SHAPE))
+
+
+def granite() -> Any:  # divides its logits
+    return GraniteForCausalLM(GraniteConfig(**SHAPE, logits_scaling=3.0))
+
+
+def gemma() -> Any:  # caps its logits, and looks back eight tokens in every second layer
+    return Gemma2ForCausalLM(Gemma2Config(**SHAPE, sliding_window=8, final_logit_softcapping=2.0))
+
+
+def gpt2() -> Any:  # learned positions
+    return GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=16, n_layer=2, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
+
+
+@pytest.fixture(autouse=True)
+def passes_cost_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let models this small take several passes and share prompts, as large ones do."""
+    monkeypatch.setitem(packing.PASS_COST, "cpu", 1e4)
+
+
+def with_lora(build: Any) -> Any:
+    """Return the model with TRL's head, ours not yet, and an adapter that is not the identity."""
+    torch.manual_seed(0)
+    base = build()
+    add_fused_lm_head(base, temperature=0.7, outputs=("log_probs", "entropy"))
+    model = get_peft_model(base, LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False, task_type="CAUSAL_LM"))
+    return model.train()
+
+
+def rows(*, prompts: list[list[int]], completions: list[int]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return ids, attention and counted for prompts with these (group, length) and completions of these lengths."""
+    generator = torch.Generator().manual_seed(1)
+    texts = [torch.randint(1, 50, (length,), generator=generator) for length in {g: n for g, n in prompts}.values()]
+    p, t = max(n for _, n in prompts), max(completions)
+    ids, attention = torch.zeros(len(prompts), p + t, dtype=torch.long), torch.zeros(len(prompts), p + t, dtype=torch.long)
+    counted = torch.zeros(len(prompts), t, dtype=torch.bool)
+    for row, ((group, n), written) in enumerate(zip(prompts, completions, strict=True)):
+        ids[row, p - n : p] = texts[group]
+        ids[row, p : p + written] = torch.randint(1, 50, (written,), generator=generator)
+        attention[row, p - n : p + written] = 1
+        counted[row, :written] = torch.rand(written, generator=generator) < 0.6
+    return ids, attention, counted
+
+
+EQUAL = rows(prompts=[[0, 30]] * 4 + [[1, 30]] * 4, completions=[5, 1, 9, 4, 7, 7, 2, 3])
+UNEQUAL = rows(prompts=[[0, 30]] * 4 + [[1, 21]] * 4, completions=[5, 1, 9, 4, 7, 7, 2, 3])
+LONG = rows(prompts=[[0, 3]] * 2 + [[1, 5]], completions=[60, 2, 33])
+ONE = rows(prompts=[[0, 4]], completions=[6])
+
+
+def both(model: Any, case: tuple[torch.Tensor, ...]) -> list[tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]]:
+    """Return log-probabilities, entropies and gradients, by TRL and by us."""
+    ids, attention, counted = case
+    t = counted.shape[1]
+    labels = ids.masked_fill(attention == 0, -100)
+    labels[:, :-t] = -100
+    outcomes = []
+    for arguments in ({"labels": labels, "fused_lm_head": True}, {"counted": counted, "most": 64}):
+        out = model(input_ids=ids, attention_mask=attention, **arguments)
+        logps, entropy = (x[:, -t:] * counted for x in (out.log_probs, out.entropy))
+        model.zero_grad()
+        weights = torch.linspace(-1, 1, logps.numel()).view_as(logps)
+        (logps * weights + 0.1 * entropy * weights).sum().backward()
+        gradients = {n: p.grad.clone() for n, p in model.named_parameters() if p.requires_grad}
+        outcomes.append((logps.detach(), entropy.detach(), gradients))
+    return outcomes
+
+
+@pytest.mark.parametrize(
+    ("build", "shares", "case"),
+    [(qwen, True, EQUAL), (qwen, True, UNEQUAL), (qwen, True, LONG), (qwen, True, ONE), (granite, True, UNEQUAL),
+     (gemma, False, UNEQUAL), (gemma, False, LONG), (gpt2, True, EQUAL)],
+)  # fmt: skip
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_every_kind_of_model_gives_the_numbers_that_trl_gives(build: Any, shares: bool, case: Any, checkpointing: bool) -> None:
+    model = with_lora(build)
+    base = model.get_base_model()
+    if checkpointing:
+        base.gradient_checkpointing_enable({"use_reentrant": False})
+    assert install(base)
+    assert shares_prompts(base) is (shares and not checkpointing)
+    (logps, entropy, gradients), (our_logps, our_entropy, our_gradients) = both(model, case)
+    assert logps.abs().sum() > 1
+    torch.testing.assert_close(our_logps, logps, rtol=1e-5, atol=2e-6)
+    torch.testing.assert_close(our_entropy, entropy, rtol=1e-5, atol=2e-6)
+    for name, gradient in gradients.items():
+        assert (our_gradients[name] - gradient).norm() <= 1e-4 * gradient.norm() + 1e-6, name  # float32
+
+
+def test_a_shared_prompt_is_read_once_and_that_of_one_row_with_it() -> None:
+    model = with_lora(qwen)
+    base = model.get_base_model()
+    install(base)
+    for (ids, attention, counted), n_passes, most_tokens in ((EQUAL, 2, 2 * 30 + 8 * 9), (ONE, 1, 4 + 6)):
+        with mock.patch.object(base.model, "forward", side_effect=base.model.forward) as backbone:
+            backbone.__signature__ = inspect.signature(type(base.model).forward)
+            model(input_ids=ids, attention_mask=attention, counted=counted, most=64)
+        assert len(backbone.call_args_list) == n_passes
+        assert sum(call.kwargs["input_ids"].numel() for call in backbone.call_args_list) <= most_tokens
+
+
+def test_rows_of_which_nothing_counts_are_not_read_and_give_gradients_of_zero_if_there_are_no_others() -> None:
+    model = with_lora(qwen)
+    install(model.get_base_model())
+    ids, attention, counted = (x.clone() for x in UNEQUAL)
+    counted[:] = False
+    out = model(input_ids=ids, attention_mask=attention, counted=counted, most=64)
+    assert not out.log_probs.any() and not out.entropy.any()
+    out.log_probs.sum().backward()
+    assert all(p.grad is not None and not p.grad.any() for p in model.parameters() if p.requires_grad)
+
+
+def test_the_head_alone_makes_of_hidden_states_what_the_model_makes() -> None:
+    for build in (qwen, granite, gemma, gpt2):
+        model = with_lora(build).eval().get_base_model()
+        ids = torch.arange(1, 9)[None]
+        with torch.no_grad():
+            hidden = model.base_model(input_ids=ids).last_hidden_state[0]
+            torch.testing.assert_close(logits_of(model, hidden), model(ids).logits[0])
+
+
+def test_passes_are_cheapest_among_all_ways_to_cut() -> None:
+    work = Work(token=3.0, pair=0.5, begin=90.0)
+    units = rows_alone([9, 2, 0, 9, 5, 1, 8])
+    ordered = sorted((u.width for u in units), reverse=True)
+
+    def cost(cuts: list[int]) -> float:
+        parts = [ordered[a:b] for a, b in zip([0, *cuts], [*cuts, len(ordered)], strict=True)]
+        return sum(work.begin + len(p) * p[0] * (work.token + work.pair * p[0]) for p in parts)
+
+    every = [[i + 1 for i in range(len(ordered) - 1) if bits >> i & 1] for bits in range(2 ** (len(ordered) - 1))]
+    found, chosen = passes(units, work, 64)
+    assert found == pytest.approx(min(map(cost, every)))
+    assert 1 < len(chosen) < len(units)
+    assert max(len(p) for p in passes(units, work, 2)[1]) == 2
+    assert passes([Unit(0, (0, 1, 2), 4)], work, 2)[1] == [[Unit(0, (0, 1, 2), 4)]]
+
+
+def test_dealing_a_step_anew_keeps_every_row_whole_and_groups_together() -> None:
+    prompt = torch.tensor([[1], [2], [1], [2], [2], [1]])
+    mask = torch.tensor([[1, 0, 0], [1, 1, 1], [1, 1, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]])
+    whole = {"prompt_ids": prompt, "prompt_mask": torch.ones_like(prompt), "completion_mask": mask}
+    whole |= {"advantages": torch.arange(6.0)}
+    total = {"num_items_in_batch": torch.tensor(12)}
+    halves = [{name: x[start : start + 3] for name, x in whole.items()} | total for start in (0, 3)]
+    dealt = regrouped(halves)
+    assert [half["advantages"].tolist() for half in dealt] == [[5.0, 2.0, 0.0], [1.0, 4.0, 3.0]]
+    assert [half["prompt_ids"].unique().tolist() for half in dealt] == [[1], [2]]
+    assert torch.equal(torch.cat([h["completion_mask"] for h in dealt]), mask[[5, 2, 0, 1, 4, 3]])
+    assert all(half["num_items_in_batch"] == 12 for half in dealt)
+
+
+Noted = list[tuple[float, list[torch.Tensor]]]
+
+
+def losses(stock: bool, **changes: Any) -> tuple[Noted, dict[str, Any]]:
+    """Train, by TRL's scoring or by ours; return loss and gradients after each micro-batch, and the last row of the log."""
+    noted: Noted = []
+    original = Trainer.training_step
+
+    def step(self: Any, model: Any, inputs: Any, *rest: Any) -> torch.Tensor:
+        if stock:
+            self._narrow = False
+        loss = original(self, model, inputs, *rest)
+        noted.append((float(loss), [p.grad.clone() for p in model.parameters() if p.grad is not None]))
+        return loss
+
+    settings = params(**changes)
+    lora = settings.train.lora.model_copy(update={"dropout": 0.0})
+    settings = settings.model_copy(update={"train": settings.train.model_copy(update={"lora": lora})})
+    with mock.patch.object(Trainer, "training_step", step):
+        _, history = run(settings)
+    return noted, history.train_log[-1]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"loss_type": "dapo", "beta": 0.1},
+        {"loss_type": "grpo", "micro_batch_size": 4},
+        {"loss_type": "bnpo", "micro_batch_size": 4},
+    ],
+)
+def test_a_training_has_the_losses_gradients_and_logs_of_trl(changes: dict[str, Any]) -> None:
+    (by_trl, log), (by_us, our_log) = losses(True, **changes), losses(False, **changes)
+    assert len(by_trl) == len(by_us) > 1
+    for (loss, gradients), (our_loss, our_gradients) in zip(by_trl, by_us, strict=True):
+        assert our_loss == pytest.approx(loss, rel=1e-4, abs=1e-6)
+        for one, other in zip(gradients, our_gradients, strict=True):
+            assert (one - other).norm() <= 1e-3 * one.norm() + 1e-6
+    for name in ("entropy", "clip_ratio/region_mean", "grad_norm", "loss", "kl"):
+        assert our_log.get(name) == (None if log.get(name) is None else pytest.approx(log[name], rel=1e-3, abs=1e-5)), name
+
+
+def test_a_fresh_adapter_has_moved_by_exactly_nothing_and_the_base_is_read_once() -> None:
+    calls, found = [], []
+    original, kl = scoring.hidden_states, Attempt._kl
+
+    def counting(*arguments: Any, **named: Any) -> Any:
+        calls.append(1)
+        return original(*arguments, **named)
+
+    def before(self: Attempt) -> float:
+        calls.clear()
+        twice = [kl(self), kl(self)]
+        found.append((twice, len(calls)))
+        return twice[0]
+
+    with mock.patch("assay.training.divergence.hidden_states", counting), mock.patch.object(Attempt, "_kl", before):
+        _, history = run(params(learning_rate=1e-30))
+    assert [calls for _, calls in found] == [3, 2]
+    assert history.training_log[0]["kl"] == 0.0
+
+
+def test_the_divergence_is_that_of_whole_logits() -> None:
+    model = with_lora(gemma)
+    policy: Any = mock.Mock(model=model, pad_id=0)
+    texts = [Text([1, 2, 3], [4, 5, 6, 7], [1, 0, 1, 1]), Text([8], [9, 10], [1, 1])]
+    total, n = 0.0, 0
+    with torch.no_grad():
+        for text in texts:
+            ids = torch.tensor([text.prompt_ids + text.completion_ids])
+            places = [len(text.prompt_ids) - 1 + i for i, own in enumerate(text.mask) if own]
+            log_p = torch.log_softmax(model.eval()(ids).logits[0, places] / 0.7, -1)
+            with model.disable_adapter():
+                log_q = torch.log_softmax(model(ids).logits[0, places] / 0.7, -1)
+            total, n = total + float((log_p.exp() * (log_p - log_q)).sum()), n + len(places)
+    with mock.patch("assay.training.divergence.TILE", 100):  # two tokens at a time
+        measured = Divergence(policy, texts, temperature=0.7, batch_size=8)()
+    assert measured == pytest.approx(total / n, rel=1e-4)
+    assert measured > 1e-4
+    assert Divergence(policy, [], temperature=1.0, batch_size=8)() == 0.0

@@ -1,0 +1,90 @@
+"""A week of a user's work with this project, command by command, in a folder of its own that is removed at the end.
+
+./run week                    play it
+./run week --log FILE         and write what every command said, as Markdown
+./run week --show             only print the table
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from assay.console import complain, say
+from tests.house import ROOT
+from tests.week.playing import Desk, Unexpected
+from tests.week.table import WEEK
+
+ORIGIN = "origin.git"
+
+
+def main() -> int:
+    """Play the week; return 0 if every command did what the table says and nothing else."""
+    parser = argparse.ArgumentParser(
+        prog="./run week", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--log", type=Path, metavar="FILE", help="write what every command said")
+    parser.add_argument("--show", action="store_true", help="print the table and end")
+    asked = parser.parse_args()
+    if asked.show:
+        show()
+        return 0
+    said = [f"# {__doc__.splitlines()[0]}\n"]
+    try:
+        with tempfile.TemporaryDirectory(prefix="assay week ") as folder:
+            return play(Path(folder).resolve(), said)
+    finally:
+        if asked.log is not None:
+            asked.log.write_text("\n".join(said), encoding="utf-8")
+
+
+def show() -> None:
+    """Print the table as documentation: day, command, how it ends if not well, what git sees afterwards."""
+    for day, steps in WEEK.items():
+        say(f"\n{day}")
+        for step in steps:
+            say(f"  {step.at}$ {step.command}{'   # SIGKILL' if step.killed_at else ''}")
+            for line in step.changes:
+                say(f"      {line}")
+
+
+def play(root: Path, said: list[str]) -> int:
+    """Play the week in a folder, a line each on the terminal, and all that was said into a list."""
+    desk, begun, n = Desk(root), time.monotonic(), 0
+    serve(desk)
+    for day, steps in WEEK.items():
+        say(f"week: {day}")
+        said.append(f"## {day}\n")
+        for step in steps:
+            try:
+                done = desk.play(step)
+            except Unexpected as error:
+                said.append(f"```\n{error}\n```\n")
+                complain(f"week: after {n} commands:\n{error}")
+                return 1
+            n += 1
+            said.append(f"```\n{step.at}$ {step.command}\n{done.output.rstrip()}\n```\n")
+            say(f"{done.seconds:6.1f} s  {step.at}$ {step.command}")
+    say(f"week: {n} commands, {time.monotonic() - begun:.0f} s; nothing was left that the table does not name")
+    return 0
+
+
+def serve(desk: Desk) -> None:
+    """Put what git would commit of this project on a git server of the user's."""
+    first = desk.root / "first"
+    names = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(names, cwd=ROOT, check=True, capture_output=True).stdout
+    chosen = b"\0".join(name for name in listed.split(b"\0") if name and (ROOT / name.decode()).is_file())
+    first.mkdir()
+    packed = subprocess.run(["tar", "c", "--null", "--files-from=-"], cwd=ROOT, input=chosen, check=True, capture_output=True)
+    subprocess.run(["tar", "x"], cwd=first, input=packed.stdout, check=True)
+    quoted = f"cd '{first}' && git init -q && git add -A && git commit -qm 'the project' && git clone -q --bare . ../{ORIGIN}"
+    subprocess.run(["sh", "-c", f"{quoted} && rm -rf '{first}'"], check=True, env=desk.environment())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
