@@ -3,7 +3,8 @@
 Such a model hardly ever writes end-of-sequence, so every completion is as long as allowed, on both sides. Ours plays through
 `assay.evaluation.rollout.play`; stock as TRL does it: the group's copies of a prompt side by side through generate, and at
 each further turn the whole conversation, as token ids, once more. `floor` is what the same work takes at least, if every
-token is read once, by the measured bandwidth and arithmetic of the machine.
+token is read once, by the measured bandwidth and arithmetic of the machine. `least_work` counts the same of episodes that
+were really played, learning from them included.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,11 +45,25 @@ class Shape:
     vocabulary: int
     tied: bool = True
 
+    @classmethod
+    def of(cls, config: Any) -> Shape:
+        """Return the shape that a model's configuration states."""
+        return cls(
+            config.hidden_size, config.intermediate_size, config.num_hidden_layers, config.num_attention_heads,
+            config.num_key_value_heads, config.head_dim, config.vocab_size, config.tie_word_embeddings,
+        )  # fmt: skip
+
     @property
     def body(self) -> int:
         """Parameters of all layers: what each token is multiplied with, but for the head."""
         attention = self.hidden * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
         return self.layers * (attention + 3 * self.hidden * self.inner)
+
+    def adapter(self, rank: int) -> int:
+        """Parameters of a LoRA adapter on all linear layers but the head."""
+        query, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        attention = 2 * (self.hidden + query) + 2 * (self.hidden + keys)
+        return rank * self.layers * (attention + 3 * (self.hidden + self.inner))
 
     @property
     def head(self) -> int:
@@ -276,6 +291,59 @@ def floor(shape: Shape, work: Work, machine: Machine, width: int, *, weight_byte
     return total
 
 
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """An episode in tokens: of its prompt, of all behind it, and of these the policy's own; equal `opening`, one prompt."""
+
+    opening: Hashable
+    prompt: int
+    after: int
+    written: int
+    turns: int
+
+
+def least_work(shape: Shape, talks: Sequence[Talk], rank: int) -> dict[str, float]:
+    """Return the FLOPs that some episodes take at least: each prompt is read once, and every other token once a row.
+
+    `read`: prompts and observations, forward. `written`: the policy's tokens, forward, and the head for each of them; where
+    in an episode they stand is not known here, so attention is dealt out evenly. `learned`: forward through base and adapter
+    and backward (the base's weights have no gradient), of the same tokens. Norms, activations, softmax and sampling are left
+    out, and so are the optimizer and everything that is no product of matrices.
+
+    Args:
+        shape: Of the model.
+        talks: All episodes of one set of weights, or of several with openings that tell them apart.
+        rank: Of the adapter; 0: nothing is learned.
+    """
+    look, body, head = 4.0 * shape.layers * shape.heads * shape.head_dim, 2.0 * shape.body, 2.0 * shape.head
+    prompts = {talk.opening: talk.prompt for talk in talks}.values()
+    read, written = sum(body * n + look * n * (n + 1) / 2 for n in prompts), 0.0
+    tokens, looks = float(sum(prompts)), sum(look * n * (n + 1) / 2 for n in prompts)
+    for talk in talks:
+        seen = max(0, talk.after - 1)  # behind the last token comes nothing
+        attention = look * seen * (talk.prompt + (seen + 1) / 2)
+        share = max(0, talk.written - 1) / seen if seen else 0.0
+        read += (1.0 - share) * (body * seen + attention)
+        written += share * (body * seen + attention) + head * talk.written
+        tokens, looks = tokens + seen, looks + attention
+    adapter, scored = 2.0 * shape.adapter(rank), head * sum(talk.written for talk in talks)
+    learned = (2 * body + 3 * adapter) * tokens + 3 * looks + 2 * scored if rank else 0.0
+    return {"read": read, "written": written, "learned": learned}
+
+
+def product_rate(shape: Shape, rows: int) -> float:
+    """Measure operations a second of the model's widest product, [rows, hidden] by [hidden, inner], in float32; best of 5."""
+    left, right = torch.ones(rows, shape.hidden), torch.ones(shape.hidden, shape.inner)
+    out, flops = torch.empty(rows, shape.inner), 2.0 * rows * shape.hidden * shape.inner
+    repeats, seconds = max(1, int(2e8 / flops)), []
+    for _ in range(6):
+        began = time.perf_counter()
+        for _ in range(repeats):
+            torch.mm(left, right, out=out)
+        seconds.append(time.perf_counter() - began)
+    return repeats * flops / min(seconds[1:])
+
+
 def probe(device: str, dtype: torch.dtype) -> Machine:
     """Measure the machine: bytes a second of a copy (read and written), operations a second of a matrix product; best of 5."""
     size, side = (2**30, 8192) if device == "cuda" else (2**27, 1024)
@@ -325,4 +393,7 @@ def side_by_side(bench: Bench, pairs: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-__all__ = ["Bench", "Filler", "Machine", "Shape", "Work", "floor", "policy_of", "probe", "replace", "side_by_side"]
+__all__ = [
+    "Bench", "Filler", "Machine", "Shape", "Talk", "Work", "floor", "least_work", "policy_of", "probe", "product_rate",
+    "replace", "side_by_side",
+]  # fmt: skip

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -33,7 +33,8 @@ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
 import torch
-from benchmarks import stock
+from benchmarks import json_base, stock
+from benchmarks.filler import Shape, Talk, least_work, product_rate
 from tests.training.whole_project import copied_project, run
 from transformers.utils.logging import disable_progress_bar
 
@@ -42,6 +43,7 @@ from assay.evaluation.measure import measure
 from assay.evaluation.rollout import play
 from assay.evaluation.suite import Play, Suite, choose
 from assay.policy.decoding import Decoding
+from assay.records import Episode
 from assay.seeds import derive_seed
 from assay.stages.inputs import items_of, task_of, validation_suite
 from assay.stages.policies import open_policy
@@ -49,32 +51,43 @@ from assay.stages.project import Project
 
 RESULTS = Path(__file__).parent / "results"
 NEVER = 10**6
+JSON = "collider_json"
 # What a base is made from; a change elsewhere makes no other base.
 MAKERS = ("configs", "data/{task}/SHA256SUMS", "src/assay/policy/tiny.py", "src/assay/policy/warmstart.py", "src/assay/tasks")
 MIB = 2**20
+MANY = 4096  # rows of a product as wide as it gets when prompts are read or learned from
 
 
-def base_project(task: str) -> Project:
-    """Return a project of this task with a warm-started tiny base: this one, or a copy made once and kept in .scratch/bench."""
+def base_project(name: str) -> Project:
+    """Return a project of a task with a warm-started tiny base: this one, or a copy made once and kept in .scratch/bench.
+
+    `collider_json` is the collider with a base that speaks JSON, which only a benchmark has (json_base.py).
+    """
+    spoken, task = name == JSON, name.removesuffix("_json")
     here = Project.open(ROOT)
-    if here.params.task.name == task and (ROOT / "models/base/config.json").is_file():
+    if not spoken and here.params.task.name == task and (ROOT / "models/base/config.json").is_file():
         return here
     made = hashlib.sha256()
-    for name in MAKERS:
-        path = ROOT / name.format(task=task)
+    for maker in (*MAKERS, *(["benchmarks/json_base.py"] if spoken else [])):
+        path = ROOT / maker.format(task=task)
         for file in sorted(path.rglob("*") if path.is_dir() else [path]):
             if file.is_file() and file.suffix != ".pyc":
                 made.update(f"{file.relative_to(ROOT)}\n".encode() + file.read_bytes())
-    folder = ROOT / f".scratch/bench/{task}-{made.hexdigest()[:16]}"
-    if not (folder / "evidence/results/base.json").is_file():  # the last thing that is written
+    folder = ROOT / f".scratch/bench/{name}-{made.hexdigest()[:16]}"
+    last = json_base.FACTS if spoken else "evidence/results/base.json"  # the last thing that is written
+    if not (folder / last).is_file():
         with tempfile.TemporaryDirectory(prefix="assay-bench-") as scratch:
             project = copied_project(Path(scratch) / task, "tiny", task, {})
-            print(f"{task}: making its base, once", file=sys.stderr, flush=True)
-            run(project, "base")
+            print(f"{name}: making its base, once", file=sys.stderr, flush=True)
+            if spoken:
+                json_base.make(project)
+            else:
+                run(project, "base")
             folder.parent.mkdir(parents=True, exist_ok=True)
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(project, folder)
-    return Project.open(folder)
+    found = Project.open(folder)
+    return Project(found.root, json_base.speaking(found.params)) if spoken else found
 
 
 def short(params: Params, steps: int, seed: int) -> Params:
@@ -104,6 +117,16 @@ class Side:
         torch.set_num_threads(1)
         self.policy: Any = None
 
+    def about(self) -> dict[str, Any]:
+        """Return what is known of the JSON base; nothing of any other, which has passed its gates."""
+        facts = self.project.root / json_base.FACTS
+        return dict(json.loads(facts.read_text(encoding="utf-8"))) if facts.is_file() else {}
+
+    def rates(self, rows: int) -> dict[str, float]:
+        """Return operations a second of products as wide as a batch that is read, and of one token of each of `rows`."""
+        shape = Shape.of(self.policy.model.config)
+        return {"read": product_rate(shape, MANY), "written": product_rate(shape, rows)}
+
     def suite(self, episodes: int) -> Suite:
         """Return a suite of training items, four draws each: a measurement of speed opens no held-out item."""
         return choose(list(self.items.values()), episodes // 4, split="train", draws=4, seed=1)
@@ -120,21 +143,26 @@ class Side:
         return self.memory()
 
     def tallied(
-        self, lengths: Iterable[tuple[int, int]], rewards: Sequence[float], wall: float, cpu: float
+        self, talks: Sequence[Talk], rewards: Sequence[float], wall: float, cpu: float, *, learned: bool
     ) -> dict[str, float]:
-        """Return what came of a measurement; `lengths` are turns and policy tokens of each episode."""
-        both = list(lengths)
+        """Return what came of a measurement, and the FLOPs that it takes at least."""
+        rank = self.params.train.lora.r if learned else 0
+        least = least_work(Shape.of(self.policy.model.config), talks, rank)
         return {
-            "episodes": len(both), "turns": sum(turns for turns, _ in both), "tokens": sum(tokens for _, tokens in both),
+            "episodes": len(talks), "turns": sum(talk.turns for talk in talks), "tokens": sum(talk.written for talk in talks),
             "reward": statistics.fmean(rewards) if rewards else 0.0, "wall": wall, "cpu": cpu,
+            **{f"flops_{kind}": flops for kind, flops in least.items()},
         }  # fmt: skip
 
 
 class Ours(Side):
     """assay as it is used, with all it logs."""
 
-    def train(self, warm_up: int, steps: int, seed: int) -> dict[str, float]:
-        """Train warm_up + steps steps and return what came of the last `steps` of them."""
+    def train(self, warm_up: int, steps: int, seed: int, checked: bool = True) -> dict[str, float]:
+        """Train warm_up + steps steps and return what came of the last `steps` of them; the first is checked if asked for.
+
+        Without a warm-up the clock begins as the first episode does, for validation comes before it.
+        """
         from assay.training.checkpoints import Checkpoints
         from assay.training.grpo import train
         from assay.training.history import History
@@ -143,19 +171,21 @@ class Ours(Side):
 
         params = short(self.params, warm_up + steps, seed)
         policy, history = open_policy(self.project, None), History()
-        marks, found, lengths, rewards, worst = [0.0, 0.0], dict[str, float](), list[tuple[int, int]](), list[float](), [0.0]
+        marks, found, talks, rewards, worst = [0.0, 0.0], dict[str, float](), list[Talk](), list[float](), [0.0]
         original, playing = GroupRollouts.__call__, [0.0]
 
         def kept(rollouts: GroupRollouts, item_ids: Sequence[str], step: int) -> dict[str, list[Any]]:
             began = time.perf_counter()
+            if not warm_up and step == 1:
+                marks[:] = [began, time.process_time()]
             fields = original(rollouts, item_ids, step)
             playing[0] += (time.perf_counter() - began) if step > warm_up else 0.0
-            if step == 1:  # before any clock runs: are these the log-probabilities that a plain forward pass gives?
+            if step == 1 and checked:  # before any clock runs: are these the log-probabilities that a plain forward pass gives?
                 names = ("prompt_ids", "completion_ids", "logprobs", "env_mask")
                 for row in zip(*(fields[key] for key in names), strict=True):
                     worst[0] = max(worst[0], apart(rollouts._policy.model, *row, self.decoding.temperature))
             if step > warm_up:
-                lengths.extend((stock.turns_of(mask), sum(mask)) for mask in fields["env_mask"])
+                talks.extend(talks_of(step, fields["prompt_ids"], fields["env_mask"]))
                 rewards.extend(fields["episode_reward"])
             return fields
 
@@ -172,7 +202,8 @@ class Ours(Side):
                 checkpoints=Checkpoints(Path(folder), "bench", 1), start=None, history=history, watch=Watch(self.task),
                 on_step=on_step,
             )  # fmt: skip
-        return self.tallied(lengths, rewards, **found) | {"playing": playing[0], "logprob_difference": worst[0]}
+        told = self.tallied(talks, rewards, **found, learned=True)
+        return told | {"playing": playing[0], "logprob_difference": worst[0]}
 
     def evaluate(self, episodes: int, batch_size: int | None = None) -> dict[str, float]:
         """Measure the base on a suite, as a stage does."""
@@ -180,8 +211,14 @@ class Ours(Side):
         size = batch_size or self.params.generation.batch_size
         played, _ = measure(self.policy, self.task, self.suite(episodes), self.decoding, batch_size=size)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        lengths = [(len(one.turns), sum(turn.n_tokens for turn in one.turns)) for one in played]
-        return self.tallied(lengths, [one.reward for one in played], wall, cpu)
+        talks = [self._talk(one) for one in played]
+        return self.tallied(talks, [one.reward for one in played], wall, cpu, learned=False)
+
+    def _talk(self, one: Episode) -> Talk:
+        dialogue, told = self.policy.dialogue, [turn.observation for turn in one.turns if turn.observation is not None]
+        prompt = len(dialogue.opening(self.task.start(self.items[one.item_id], 0)[0]))  # the same in every world
+        after = one.n_tokens + sum(len(dialogue.reply(each, ended=True)) for each in told)
+        return Talk(one.item_id, prompt, after, one.n_tokens, len(one.turns))
 
     def overhead(self, logged: bool) -> dict[str, Any]:
         """Return the seconds a step of a training with all logging or without any, and the digest of its weights."""
@@ -207,8 +244,8 @@ class Ours(Side):
 class Stock(Side):
     """TRL's trainer and transformers' generate; see stock.py."""
 
-    def train(self, warm_up: int, steps: int, seed: int, continuous: bool = False) -> dict[str, float]:
-        """Train warm_up + steps steps and return what came of the last `steps` of them."""
+    def train(self, warm_up: int, steps: int, seed: int, checked: bool = True, continuous: bool = False) -> dict[str, float]:
+        """Train warm_up + steps steps and return what came of the last `steps` of them; the first is checked if asked for."""
         from assay.training.adapter import attach_adapter
         from assay.training.recipe import grpo_config, item_order
 
@@ -219,11 +256,11 @@ class Stock(Side):
         for k, item in enumerate(item_order(list(self.items.values()), params.train.steps * at_once, params.seed)):
             world = derive_seed("world", "train", params.seed, k // at_once + 1, item.id)
             rows.append({"prompt": self.task.start(item, world)[0], "item_id": item.id, "world_seed": world})
-        lengths, rewards, cut, worst, playing = list[tuple[int, int]](), list[float](), 0, 0.0, 0.0
+        talks, rewards, cut, worst, playing = list[Talk](), list[float](), 0, 0.0, 0.0
         with tempfile.TemporaryDirectory(prefix="assay-stock-") as folder:
             config = grpo_config(params, folder)
             config.logging_strategy, config.use_transformers_continuous_batching = "no", continuous
-            clock = stock.Clock(warm_up, lambda: (lengths.clear(), rewards.clear()))
+            clock = stock.Clock(warm_up, lambda: (talks.clear(), rewards.clear()))
             task = task_of(self.project, shaping=True)
             trainer = stock.trainer_of(policy, task, rows, self.items, config, clock, self.decoding)
             generate, score, batch = trainer._generate, trainer._calculate_rewards, list[dict[str, Any]]()
@@ -234,7 +271,7 @@ class Stock(Side):
                 out = generate(prompts)
                 playing += (time.perf_counter() - began) if trainer.state.global_step >= warm_up else 0.0
                 masks = out[2] or [[1] * len(ids) for ids in out[1]]
-                if trainer.state.global_step == 0 and not continuous:  # outside of the clock where there is a warm-up
+                if trainer.state.global_step == 0 and checked:  # outside of the clock where there is a warm-up
                     for row, prompt, ids, mask in zip(batch, *out[:2], masks, strict=True):
                         one = Play(self.items[row["item_id"]], 0, seed=0, world_seed=row["world_seed"])
                         cut += stock.same_conversation(task, policy.dialogue, one, prompt, ids, mask)
@@ -242,7 +279,7 @@ class Stock(Side):
                     contexts = [[*prompt, *ids[:end]] for prompt, ids, end in zip(*out[:2], last, strict=True)]
                     worst = max(worst, stock.difference(policy, contexts[::4], self.decoding))
                     trainer.model.train()
-                lengths.extend((stock.turns_of(mask), sum(mask)) for mask in masks)
+                talks.extend(talks_of(trainer.state.global_step, out[0], masks))
                 return out
 
             def scored(inputs: Any, *rest: Any) -> Any:
@@ -258,7 +295,7 @@ class Stock(Side):
 
             trainer._generate, trainer._calculate_rewards, trainer._generate_and_score_completions = kept, scored, begun
             trainer.train()
-        return self.tallied(lengths, rewards, clock.wall, clock.cpu) | {
+        return self.tallied(talks, rewards, clock.wall, clock.cpu, learned=True) | {
             "playing": playing, "logprob_difference": worst, "turns_cut": cut,
         }  # fmt: skip
 
@@ -268,8 +305,12 @@ class Stock(Side):
         plays, wall, cpu = self.suite(episodes).plays(), time.perf_counter(), time.process_time()
         found = stock.play_naturally(self.policy, self.task, plays, self.decoding, batch_size)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        lengths = [(int(one["turns"]), int(one["tokens"])) for one in found]
-        return self.tallied(lengths, [one["reward"] for one in found], wall, cpu) | {"read": sum(one["read"] for one in found)}
+        talks = [
+            Talk(play.item.id, *(int(one[name]) for name in ("prompt", "after", "tokens", "turns")))
+            for play, one in zip(plays, found, strict=True)
+        ]  # fmt: skip
+        told = self.tallied(talks, [one["reward"] for one in found], wall, cpu, learned=False)
+        return told | {"read": sum(one["read"] for one in found)}
 
     def check(self, episodes: int) -> dict[str, Any]:
         """Return the largest log-probability difference at some openings, and generate's greedy answers to them."""
@@ -289,6 +330,14 @@ def apart(
     """Return the largest difference between captured log-probabilities of an episode and those of a plain forward pass."""
     plain = stock.plain_logprobs(model, prompt, ids, temperature)
     return float(((plain.cpu() - torch.tensor(logprobs)).abs() * torch.tensor(mask)).max())
+
+
+def talks_of(step: int, prompts: Sequence[Sequence[int]], masks: Sequence[Sequence[int]]) -> list[Talk]:
+    """Return the episodes of a step in tokens; `masks` are 1 for the policy's. Weights change, so no step shares a prompt."""
+    return [
+        Talk((step, tuple(prompt)), len(prompt), len(mask), sum(mask), stock.turns_of(mask))
+        for prompt, mask in zip(prompts, masks, strict=True)
+    ]
 
 
 def _last_turn(mask: Sequence[int]) -> int:

@@ -3,12 +3,16 @@
     ./run repro base, then ./run bench speed_cpu
     ./run python benchmarks/speed_cpu.py --pairs 1 --steps 1 --only collider --out FILE    (a quick look)
 
-collider, structured: a whole GRPO step with a fresh LoRA adapter on the tiny base, items x group as in the recipe. Stock is
-GRPOTrainer with its own generate; for the collider with its own environments, for the structured task with a reward
-function (benchmarks/stock.py says what is equal and what is not). Ours is everything a training does in a step, logging,
-digests and the KL to the base included, which stock does not have.
-evaluation: 800 episodes of the collider with the base. Stock renders and reads the whole conversation at each turn, in
-batches of the size that suits it best of three.
+collider, collider_json, structured: a whole GRPO step with a fresh LoRA adapter on the tiny base, items x group as in the
+recipe. The JSON surface of the collider is what instruct models play, with long prompts and longer turns; a base of the same
+shape that speaks it is made for this alone (benchmarks/json_base.py). Stock is GRPOTrainer with its own generate; for the
+collider with its own environments, for the structured task with a reward function (benchmarks/stock.py says what is equal and
+what is not). Ours is everything a training does in a step, logging, digests and the KL to the base included, which stock does
+not have.
+evaluation, evaluation_json: 800 episodes of the collider with the base, 64 on the JSON surface. Stock renders and reads the
+whole conversation at each turn, in batches of the size that suits it best of those tried.
+floor: beside each row stands what its episodes take at least, by arithmetic alone: FLOPs of the tokens that were really read,
+written and learned from (filler.least_work) at the rate that a product of matrices of these shapes reaches in this run.
 continuous: one step of stock with use_transformers_continuous_batching, for both tasks; its cache takes what memory there is.
 overhead: a training with all logging against the same engine without (benchmarks/logging_cost.py).
 
@@ -30,21 +34,36 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.sides import RESULTS, Worker, holds, machine, written
+from benchmarks.sides import JSON, RESULTS, Worker, holds, machine, written
 from matplotlib.figure import Figure
 
 from assay.evidence.figures import GREY, PALETTE, new_figure, render, styled
 
+# Of what an issue set one for.
 GOALS = {"collider_step_ratio": 8.0, "structured_step_ratio": 4.0, "evaluation_ratio": 8.0}
 PAIRS, STEPS, WARM_UP = 7, 4, 1
-EPISODES, SIZES, CHECKED = 800, (64, 256, 800), 32
+JSON_PAIRS, JSON_STEPS, JSON_WARM_UP = 5, 1, 0  # where a step is long, what a first one costs more is little
+EPISODES, SIZES = {"collider": 800, JSON: 64}, {"collider": (64, 256, 800), JSON: (16, 64)}
+CHECKED = 32
 MOST_OVERHEAD = 1.02
 
 
-def one_side(runs: Sequence[Mapping[str, float]], per: float, memory: Mapping[str, float]) -> dict[str, Any]:
-    """Return the row of one side: medians over its runs. `per` is how many steps (or evaluations) a run made."""
+def one_side(
+    runs: Sequence[Mapping[str, float]], per: float, memory: Mapping[str, float], rates: Mapping[str, float]
+) -> dict[str, Any]:
+    """Return the row of one side: medians over its runs.
+
+    Args:
+        runs: What came of each.
+        per: How many steps (or evaluations) a run made.
+        memory: Of its process.
+        rates: Operations a second of products: `read` as wide as a batch that is read, `written` of one token a row.
+    """
     middle = statistics.median
+    flops = {kind: middle(run[f"flops_{kind}"] / per for run in runs) for kind in ("read", "written", "learned")}
+    playing = flops["read"] / rates["read"] + flops["written"] / rates["written"]
     return {
+        "flops": flops, "floor_playing_seconds": playing, "floor_seconds": playing + flops["learned"] / rates["read"],
         "seconds": middle(run["wall"] / per for run in runs),
         "cpu_seconds": middle(run["cpu"] / per for run in runs),
         "tokens_per_second": middle(run["tokens"] / run["wall"] for run in runs),
@@ -54,10 +73,16 @@ def one_side(runs: Sequence[Mapping[str, float]], per: float, memory: Mapping[st
         "reward": statistics.fmean(run["reward"] for run in runs),
         "share_playing": middle(run.get("playing", run["wall"]) / run["wall"] for run in runs),
         **memory,
-    }
+    }  # fmt: skip
 
 
-def compared(pairs: Sequence[tuple[Mapping[str, float], Mapping[str, float]]], goal: float) -> dict[str, Any]:
+def fastest(sides: Mapping[str, Worker], rows: float) -> dict[str, float]:
+    """Return the best rate of products that either process measures now (Side.rates)."""
+    found = [side.ask("rates", rows=int(rows)) for side in sides.values()]
+    return {kind: max(each[kind] for each in found) for kind in found[0]}
+
+
+def compared(pairs: Sequence[tuple[Mapping[str, float], Mapping[str, float]]], goal: float | None) -> dict[str, Any]:
     """Return the ratios of pairs (stock, ours): of seconds, of processor seconds, and of seconds a token."""
     ratios = {
         "wall": [stock["wall"] / ours["wall"] for stock, ours in pairs],
@@ -68,7 +93,7 @@ def compared(pairs: Sequence[tuple[Mapping[str, float], Mapping[str, float]]], g
         "median": statistics.median(ratios["wall"]), "low": min(ratios["wall"]), "high": max(ratios["wall"]),
         "n": len(pairs), "range_holds_the_median_with_probability": holds(len(pairs)),
         "median_cpu": statistics.median(ratios["cpu"]), "median_by_token": statistics.median(ratios["by_token"]),
-        "goal": goal, "reached": statistics.median(ratios["wall"]) >= goal,
+        "goal": goal, "reached": None if goal is None else statistics.median(ratios["wall"]) >= goal,
         "pairs": [
             {"stock_seconds": stock["wall"], "ours_seconds": ours["wall"], **{name: ratios[name][k] for name in ratios}}
             for k, (stock, ours) in enumerate(pairs)
@@ -90,22 +115,27 @@ def in_turn(pairs: int, ask: Callable[[str, int], Run], say: str) -> list[tuple[
     return found
 
 
-def step(task: str, pairs: int, steps: int) -> dict[str, Any]:
+def step(task: str, pairs: int, steps: int, warm_up: int = WARM_UP) -> dict[str, Any]:
     """Compare whole GRPO steps of one task."""
     with Worker("stock", task) as stock, Worker("ours", task) as ours:
         sides = {"stock": stock, "ours": ours}
         idle = {side: sides[side].ask("idle")["peak_mib"] for side in sides}
-        for side in sides.values():
-            side.ask("train", warm_up=WARM_UP, steps=1, seed=0)  # the first one of a process also allocates
-        found = in_turn(pairs, lambda side, pair: sides[side].ask("train", warm_up=WARM_UP, steps=steps, seed=pair), task)
-        rows = {}
+        # The first one of a process also allocates. It is checked, and so is the first step of a warm-up: no clock runs there.
+        first = {side: sides[side].ask("train", warm_up=warm_up, steps=1, seed=0) for side in sides}
+        asked = {"warm_up": warm_up, "steps": steps, "checked": warm_up > 0}
+        found = in_turn(pairs, lambda side, pair: sides[side].ask("train", **asked, seed=pair), task)
+        rows, rates = {}, fastest(sides, found[0][1]["episodes"] / steps)
         for k, side in enumerate(("stock", "ours")):
             runs = [pair[k] for pair in found]
             memory = {**sides[side].ask("memory"), "idle_mib": idle[side]}
-            rows[side] = one_side(runs, steps, memory) | {"logprob_difference": max(run["logprob_difference"] for run in runs)}
-        cut = sum(pair[0]["turns_cut"] for pair in found)
-    ratio = compared(found, GOALS[f"{task}_step_ratio"])
-    return ratio | {"sides": rows, "turns_cut_in_checked_steps": cut}
+            worst = max(run["logprob_difference"] for run in [first[side], *runs])
+            rows[side] = one_side(runs, steps, memory, rates) | {"logprob_difference": worst}
+        cut, about = first["stock"]["turns_cut"] + sum(pair[0]["turns_cut"] for pair in found), ours.ask("about")
+    ratio = compared(found, GOALS.get(f"{task}_step_ratio"))
+    return ratio | {
+        "sides": rows, "product_rates": rates, "turns_cut_in_checked_steps": cut, "base": about,
+        "steps_timed_a_run": steps, "warm_up_steps": warm_up,
+    }  # fmt: skip
 
 
 def continuous() -> dict[str, Any]:
@@ -115,36 +145,40 @@ def continuous() -> dict[str, Any]:
         with Worker("stock", task) as stock:
             idle = stock.ask("idle")["peak_mib"]
             try:
-                run = stock.ask("train", warm_up=0, steps=1, seed=0, continuous=True)
+                run = stock.ask("train", warm_up=0, steps=1, seed=0, checked=False, continuous=True)
             except RuntimeError as error:
                 found[task] = {"error": str(error)[:400]}
             else:
-                row = one_side([run], 1, {**stock.ask("memory"), "idle_mib": idle})
+                rates = stock.ask("rates", rows=run["episodes"])
+                row = one_side([run], 1, {**stock.ask("memory"), "idle_mib": idle}, rates)
                 found[task] = row | {"n": 1, "logprob_difference": None}
     return found
 
 
-def evaluation(pairs: int) -> dict[str, Any]:
+def evaluation(task: str, pairs: int) -> dict[str, Any]:
     """Compare evaluations of the base on training items of the collider."""
-    with Worker("stock", "collider") as stock, Worker("ours", "collider") as ours:
+    episodes, sizes = EPISODES[task], SIZES[task]
+    with Worker("stock", task) as stock, Worker("ours", task) as ours:
         sides = {"stock": stock, "ours": ours}
         idle = {side: sides[side].ask("idle")["peak_mib"] for side in sides}
         checked = {side: sides[side].ask("check", episodes=CHECKED) for side in sides}
-        tried = {size: stock.ask("evaluate", episodes=EPISODES, batch_size=size) for size in SIZES}
-        best = min(SIZES, key=lambda size: tried[size]["wall"])
+        tried = {size: stock.ask("evaluate", episodes=episodes, batch_size=size) for size in sizes}
+        best = min(sizes, key=lambda size: tried[size]["wall"])
         arguments = {"stock": {"batch_size": best}, "ours": {}}
-        ours.ask("evaluate", episodes=EPISODES)
+        ours.ask("evaluate", episodes=episodes)
         found = in_turn(
-            pairs, lambda side, _: sides[side].ask("evaluate", episodes=EPISODES, **arguments[side]), "evaluation"
+            pairs, lambda side, _: sides[side].ask("evaluate", episodes=episodes, **arguments[side]), f"evaluation, {task}"
         )  # fmt: skip
+        rates, about = fastest(sides, episodes), ours.ask("about")
         rows = {
-            side: one_side([pair[k] for pair in found], 1, {**sides[side].ask("memory"), "idle_mib": idle[side]})
+            side: one_side([pair[k] for pair in found], 1, {**sides[side].ask("memory"), "idle_mib": idle[side]}, rates)
             | {"logprob_difference": checked[side]["logprob_difference"]}
             for k, side in enumerate(("stock", "ours"))
         }
     answers = list(zip(checked["stock"]["greedy"], checked["ours"]["greedy"], strict=True))
-    return compared(found, GOALS["evaluation_ratio"]) | {
-        "sides": rows, "stock_batch_size": best, "stock_seconds_by_batch_size": {str(k): tried[k]["wall"] for k in SIZES},
+    return compared(found, GOALS["evaluation_ratio"] if task == "collider" else None) | {
+        "sides": rows, "product_rates": rates, "episodes": episodes, "base": about,
+        "stock_batch_size": best, "stock_seconds_by_batch_size": {str(k): tried[k]["wall"] for k in sizes},
         "greedy_answers": {"n": len(answers), "equal": sum(one == other for one, other in answers)},
     }  # fmt: skip
 
@@ -177,27 +211,34 @@ def overhead(pairs: int) -> dict[str, Any]:
 
 PARTS: dict[str, tuple[str, Callable[[int, int], dict[str, Any]]]] = {
     "collider": ("collider_step_ratio", lambda pairs, steps: step("collider", pairs, steps)),
+    "collider_json": (
+        "collider_json_step_ratio",
+        lambda pairs, steps: step(JSON, min(pairs, JSON_PAIRS), min(steps, JSON_STEPS), JSON_WARM_UP),
+    ),
     "structured": ("structured_step_ratio", lambda pairs, steps: step("structured", pairs, steps)),
     "continuous": ("stock_with_continuous_batching", lambda pairs, steps: continuous()),
-    "evaluation": ("evaluation_ratio", lambda pairs, steps: evaluation(pairs)),
+    "evaluation": ("evaluation_ratio", lambda pairs, steps: evaluation("collider", pairs)),
+    "evaluation_json": ("evaluation_json_ratio", lambda pairs, steps: evaluation(JSON, min(pairs, JSON_PAIRS))),
     "overhead": ("overhead", lambda pairs, steps: overhead(pairs)),
-}
+}  # fmt: skip
 SAID = {
-    "collider_step_ratio": "GRPO step, collider", "structured_step_ratio": "GRPO step, structured",
-    "evaluation_ratio": f"evaluation, {EPISODES} episodes",
+    "collider_step_ratio": "GRPO step, collider", "collider_json_step_ratio": "GRPO step, collider, JSON surface",
+    "structured_step_ratio": "GRPO step, structured", "evaluation_ratio": f"evaluation, {EPISODES['collider']} episodes",
+    "evaluation_json_ratio": f"evaluation, JSON surface, {EPISODES[JSON]} episodes",
 }  # fmt: skip
 
 
 @styled
 def figure_of(record: Mapping[str, Any]) -> Figure:
     """Return two panels: how many times faster, pair by pair, and tokens a second of each side."""
-    figure, (left, right) = new_figure(1, 2, height=3.9)
+    figure, (left, right) = new_figure(1, 2, height=4.9)
     keys = [key for key in SAID if key in record]
     for k, key in enumerate(keys):
         found = record[key]
         left.barh(k, found["median"], color=PALETTE[0], height=0.55)
         left.plot([pair["wall"] for pair in found["pairs"]], [k] * found["n"], "o", color="black", ms=3.5, alpha=0.6)
-        left.plot([found["goal"]] * 2, [k - 0.4, k + 0.4], color=PALETTE[1], lw=2)
+        if found["goal"] is not None:
+            left.plot([found["goal"]] * 2, [k - 0.4, k + 0.4], color=PALETTE[1], lw=2)
         for j, side in enumerate(("stock", "ours")):
             row = found["sides"][side]
             right.barh(k + 0.2 - 0.4 * j, row["tokens_per_second"], color=(GREY, PALETTE[0])[j], height=0.38)
@@ -217,34 +258,41 @@ def figure_of(record: Mapping[str, Any]) -> Figure:
 
 def told(record: Mapping[str, Any]) -> str:
     """Return the result as Markdown."""
+    measured = [key for key in SAID if key in record]
     lines = ["| what | times faster, median (range) | n | by token | goal | reached |", "|---|---|---|---|---|---|"]
-    for key, said in SAID.items():
-        if key in record:
-            found = record[key]
-            lines.append(
-                f"| {said} | **{found['median']:.2f}** ({found['low']:.2f} to {found['high']:.2f}) | {found['n']} | "
-                f"{found['median_by_token']:.2f} | {found['goal']:.0f} | {'yes' if found['reached'] else 'no'} |"
-            )
-    lines += ["", "| what | side | seconds | of it playing | tokens/s | tokens | turns | mean reward | peak, MiB (idle) "]
-    lines[-1] += "| log-prob difference |"
-    lines += ["|---|---|---|---|---|---|---|---|---|---|"]
-    for key, said in SAID.items():
-        found = record.get(key)
-        for side, row in [] if found is None else found["sides"].items():
-            lines.append(_row(said, side, row))
+    for key in measured:
+        found = record[key]
+        goal = "none set | |" if found["goal"] is None else f"{found['goal']:.0f} | {'yes' if found['reached'] else 'no'} |"
+        lines.append(
+            f"| {SAID[key]} | **{found['median']:.2f}** ({found['low']:.2f} to {found['high']:.2f}) | {found['n']} | "
+            f"{found['median_by_token']:.2f} | {goal}"
+        )
+    lines += ["", "| what | side | seconds | of it playing | floor, s | times the floor | tokens/s | tokens | turns "]
+    lines[-1] += "| mean reward | peak, MiB (idle) | log-prob difference |"
+    lines += ["|---|---|---|---|---|---|---|---|---|---|---|---|"]
+    for key in measured:
+        lines += [_row(SAID[key], side, row) for side, row in record[key]["sides"].items()]
     for task, row in record.get("stock_with_continuous_batching", {}).items():
         said, side = SAID[f"{task}_step_ratio"], "stock, continuous batching (n = 1)"
         lines.append(
             f"| {said} | {side} | does not run: {row['error'].splitlines()[0]} |" if "error" in row else _row(said, side, row)
         )
+    if measured:
+        lines += ["", floor_told({SAID[key]: record[key]["sides"] for key in measured})]
+    for base in [record[key]["base"] for key in measured if record[key]["base"]][:1]:
+        lines += [
+            "", f"The base of the JSON surface has {base['parameters']:,} parameters and {base['vocabulary']} words; "
+            f"{base['parsed_rate']:.1%} of {base['actions']} sampled actions parse.",
+        ]  # fmt: skip
     if found := record.get("overhead"):
         lines += [
             "", f"All logging, digests, alarms and live tables: **{found['median']:.4f}** times the step without "
             f"({found['low']:.4f} to {found['high']:.4f}, n = {found['n']}; goal at most {found['goal']}).",
         ]  # fmt: skip
-    if found := record.get("evaluation_ratio"):
-        greedy = found["greedy_answers"]
-        lines += ["", f"Greedy answers equal to stock generate: {greedy['equal']} of {greedy['n']}."]
+    for key in ("evaluation_ratio", "evaluation_json_ratio"):
+        if key in record:
+            greedy = record[key]["greedy_answers"]
+            lines += ["", f"{SAID[key]}: greedy answers equal to stock generate, {greedy['equal']} of {greedy['n']}."]
     where = record["machine"]
     versions = ", ".join(f"{name} {number}" for name, number in where["versions"].items())
     lines += [
@@ -255,11 +303,26 @@ def told(record: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def floor_told(rows: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
+    """Return one sentence: how far each side is from the floor, and the most that anybody could be faster than stock."""
+    said = [
+        f"{what}: stock {sides['stock']['seconds'] / sides['stock']['floor_seconds']:.1f} times, "
+        f"ours {sides['ours']['seconds'] / sides['ours']['floor_seconds']:.1f} times"
+        for what, sides in rows.items()
+    ]
+    return (
+        "The floor is the products of matrices that a row's own tokens take, each prompt read once, at the rate measured here, "
+        f"and nothing else; seconds over floor ({'; '.join(said)}), and stock's is also the most that anybody could be faster "
+        "than stock at equal work with these numbers of 32 bits on one thread."
+    )
+
+
 def _row(said: str, side: str, row: Mapping[str, Any]) -> str:
     apart = "not captured" if row["logprob_difference"] is None else f"{row['logprob_difference']:.1g}"
     idle = f" ({row['idle_mib']:.0f})" if "idle_mib" in row else ""
     return (
-        f"| {said} | {side} | {row['seconds']:.3f} | {row['share_playing']:.0%} | {row['tokens_per_second']:,.0f} | "
+        f"| {said} | {side} | {row['seconds']:.3f} | {row['share_playing']:.0%} | "
+        f"{row['floor_seconds']:.3f} | {row['seconds'] / row['floor_seconds']:.1f} | {row['tokens_per_second']:,.0f} | "
         f"{row['tokens']:,.0f} | {row['turns']:,.0f} | {row['reward']:.3f} | {row['peak_mib']:.0f}{idle} | {apart} |"
     )
 
@@ -276,7 +339,7 @@ def main() -> None:
     if unknown := [part for part in parts if part not in PARTS]:
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
     quick = chosen.out is not None or (chosen.pairs, chosen.steps, len(parts)) != (PAIRS, STEPS, len(PARTS))
-    begun, record = time.monotonic(), {"machine": machine(), "steps_timed_a_run": chosen.steps, "warm_up_steps": WARM_UP}
+    begun, record = time.monotonic(), {"machine": machine()}
     for part in parts:
         key, make = PARTS[part]
         record[key] = make(chosen.pairs, chosen.steps)

@@ -37,7 +37,8 @@ TOOL_TEMPLATE = (
     "{% endfor %}{{ '<|end|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
 VERDICTS = ("claim", "no_signal")
-CONVERSATION = 640  # tokens after the prompt: more than eight turns can come to
+# Tokens after the prompt, by surface: more than eight turns can come to.
+CONVERSATION = {"compact": 640, "json": 4000}
 Tally = dict[str, float]
 
 
@@ -62,7 +63,7 @@ class Environment:
         """Do something and see what comes of it.
 
         Args:
-            text: The action, such as rg4.
+            text: The action: rg4, or one JSON object.
         """
         self._played(text)
         return self._step.observation or ""
@@ -216,7 +217,8 @@ def trainer_of(
 
     more: dict[str, Any] = {}
     if isinstance(task, Collider):
-        config.max_completion_length, config.max_tool_calling_iterations = CONVERSATION, task.settings.max_turns - 1
+        config.max_completion_length = CONVERSATION[task.settings.surface]
+        config.max_tool_calling_iterations = task.settings.max_turns - 1
         config.generation_kwargs = {"max_new_tokens": decoding.max_new_tokens}
         more["environment_factory"] = lambda: Environment(task, items)
         tokenizer = speaking(policy, task)
@@ -248,7 +250,7 @@ def answer(message: dict[str, Any]) -> str:
 def play_naturally(policy: Policy, task: Task, plays: Sequence[Play], decoding: Decoding, batch_size: int) -> list[Tally]:
     """Play as one does with transformers alone: each turn the whole conversation is rendered and read again.
 
-    Returns the turns, policy tokens, reward and tokens read of each episode.
+    Returns the turns, policy tokens, reward, tokens read, tokens of the prompt and tokens behind it of each episode.
     """
     tokenizer, model, eos = policy.tokenizer, policy.model, policy.dialogue.eos_id
     device, found = next(model.parameters()).device, list[Tally]()
@@ -256,7 +258,7 @@ def play_naturally(policy: Policy, task: Task, plays: Sequence[Play], decoding: 
     for start in range(0, len(plays), batch_size):
         opened = [task.start(play.item, play.world_seed) for play in plays[start : start + batch_size]]
         talks, states = [list(messages) for messages, _ in opened], [state for _, state in opened]
-        tallies = [{"turns": 0.0, "tokens": 0.0, "reward": 0.0, "read": 0.0} for _ in opened]
+        tallies = [dict.fromkeys(("turns", "tokens", "reward", "read", "prompt", "after"), 0.0) for _ in opened]
         active = list(range(len(opened)))
         while active:
             texts = [tokenizer.apply_chat_template(talks[k], tokenize=False, add_generation_prompt=True) for k in active]
@@ -274,6 +276,8 @@ def play_naturally(policy: Policy, task: Task, plays: Sequence[Play], decoding: 
                 came = {"turns": 1, "tokens": len(own), "read": n, "reward": sum(step.parts.values())}
                 for name, value in came.items():
                     tally[name] += value
+                tally["prompt"] = tally["prompt"] or n
+                tally["after"] = n + len(own) - tally["prompt"]
                 if step.ending is None:
                     going.append(k)
                     talks[k] += [{"role": "assistant", "content": text}, {"role": "user", "content": step.observation or ""}]

@@ -7,9 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from benchmarks import filler, speed_cpu, stock
+from benchmarks import filler, json_base, speed_cpu, stock
 
 from assay.config.settings import TinyArchitecture
 from assay.evaluation.rollout import play
@@ -26,6 +27,7 @@ PLAYS = choose(
     [TASK.item(row) for row in generate("validation", 6, max_turns=8, labels=("benchmark test",))], 6,
     split="validation", draws=2, seed=0,
 ).plays()  # fmt: skip
+SPOKEN = Collider(ColliderSettings(surface="json", max_turns=4, shaping=0.0, gamma=1.0))
 SHAPE = filler.Shape(32, 64, 2, 2, 1, 16, 1005)
 WORK = filler.Work(prompts=2, group=3, prompt=12, turns=3, new=4, reply=9)
 
@@ -34,6 +36,14 @@ WORK = filler.Work(prompts=2, group=3, prompt=12, turns=3, new=4, reply=9)
 def policy() -> Policy:
     tokenizer = tiny.build_tokenizer(TASK.vocabulary())
     shape = TinyArchitecture(hidden_size=32, intermediate_size=64, layers=2, heads=4, max_positions=512, initializer_range=0.3)
+    return Policy(tiny.build_model(shape, tokenizer, 3), tokenizer, Dialogue(tokenizer), "test")
+
+
+@pytest.fixture(scope="module")
+def spoken() -> Policy:
+    shown = [list(talk) for talk in SPOKEN.demonstrations(np.random.default_rng(0), 20)]
+    tokenizer = tiny.build_tokenizer(json_base.words(shown))
+    shape = TinyArchitecture(hidden_size=32, intermediate_size=64, layers=2, heads=4, max_positions=2048, initializer_range=0.3)
     return Policy(tiny.build_model(shape, tokenizer, 3), tokenizer, Dialogue(tokenizer), "test")
 
 
@@ -63,8 +73,12 @@ def test_log_probabilities_of_both_sides_are_those_of_a_plain_forward_pass() -> 
 
 def test_playing_the_natural_way_is_the_same_greedy_play(policy: Policy) -> None:
     greedy = Decoding(0.0, 6)
-    ours = [one.episode for one in play(policy, TASK, PLAYS, greedy, batch_size=5)]
+    played = list(play(policy, TASK, PLAYS, greedy, batch_size=5))
+    ours = [one.episode for one in played]
     theirs = stock.play_naturally(policy, TASK, PLAYS, greedy, 5)
+    assert [one["prompt"] for one in theirs] == [len(one.prompt_ids) for one in played]
+    # What is re-rendered ends each turn by end-of-sequence, as ours does where a completion is cut short.
+    assert [one["after"] for one in theirs] == [len(one.completion_ids) for one in played]
     assert [one["turns"] for one in theirs] == [len(one.turns) for one in ours]
     assert [one["reward"] for one in theirs] == pytest.approx([one.reward for one in ours])
     assert [one["tokens"] for one in theirs] == [sum(turn.n_tokens for turn in one.turns) for one in ours]
@@ -93,6 +107,83 @@ def test_only_a_verdict_is_an_answer_to_trl_and_all_else_is_a_call(policy: Polic
     for text, verdict in (("nc3", True), ("s", False), ("ggg", False)):
         message = parse([*policy.dialogue._ids(text), policy.dialogue.eos_id])
         assert ("tool_calls" not in message, stock.answer(message)) == (verdict, text)
+
+
+def test_the_words_of_the_json_base_write_any_text_of_the_surface_and_give_it_back(spoken: Policy) -> None:
+    for talk in SPOKEN.demonstrations(np.random.default_rng(9), 5):
+        for said in talk:
+            ids = spoken.dialogue._ids(said["content"])
+            assert spoken.tokenizer.unk_token_id not in ids
+            assert spoken.dialogue.text(ids) == said["content"]
+    assert spoken.dialogue.text(spoken.dialogue._ids('{"failed": "~?"}\n')) == '{"failed": "~?"}\n'
+
+
+def test_trl_is_spoken_to_in_json_with_the_tokens_that_our_dialogue_has(spoken: Policy) -> None:
+    messages, state = SPOKEN.start(PLAYS[0].item, PLAYS[0].world_seed)
+    text = '{"action_type":"take_data","channel":"diphoton","blocks":2}'
+    told = SPOKEN.step(state, text).observation
+    assert told is not None
+    dialogue = Dialogue(spoken.tokenizer)
+    ours = [*dialogue.opening(messages), *dialogue._ids(text), dialogue.eos_id, *dialogue.reply(told, ended=True)]
+    before, spoken.tokenizer.chat_template = spoken.tokenizer.chat_template, stock.TOOL_TEMPLATE
+    try:
+        parse = stock.speaking(spoken, SPOKEN).parse_response
+        call = parse([*dialogue._ids(text), dialogue.eos_id])
+        talk = [*messages, call, {"role": "tool", "name": "act", "content": told}]
+        theirs = spoken.tokenizer.apply_chat_template(talk, tokenize=True, add_generation_prompt=True)["input_ids"]
+        for said, verdict in (('{"action_type":"no_signal","confidence":0.5}', True), ("{", False), (text, False)):
+            message = parse(dialogue._ids(said))
+            assert ("tool_calls" not in message, stock.answer(message)) == (verdict, said)
+    finally:
+        spoken.tokenizer.chat_template = before
+    assert theirs == ours
+
+
+def test_the_least_work_of_episodes_reads_a_shared_prompt_once() -> None:
+    shape = filler.Shape(8, 16, 1, 2, 1, 4, 100)
+    body, head, look, adapter = shape.body, 800, 4 * 2 * 4, shape.adapter(3)
+    assert adapter == 3 * ((8 + 8) + 2 * (8 + 4) + (8 + 8) + 3 * (8 + 16))
+    one, other = filler.Talk("a", 10, 3, 3, 1), filler.Talk("b", 10, 3, 3, 1)
+    prompt = 2 * body * 10 + look * 55
+    behind = 2 * body * 2 + look * (11 + 12)
+    alone = filler.least_work(shape, [one], 0)
+    assert alone == {"read": prompt, "written": behind + 3 * 2 * head, "learned": 0.0}
+    assert filler.least_work(shape, [one, one], 0)["read"] == prompt
+    assert filler.least_work(shape, [one, other], 0)["read"] == 2 * prompt
+    learned = filler.least_work(shape, [one], 3)["learned"]
+    assert learned == 12 * (4 * body + 6 * adapter) + 3 * look * (55 + 11 + 12) + 3 * 4 * head
+    told = filler.least_work(shape, [filler.Talk("a", 10, 5, 3, 2)], 0)  # two of the tokens are an observation
+    assert told["read"] - prompt == pytest.approx(told["written"] - 3 * 2 * head)
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # peft still asks for the old name
+def test_the_adapter_counted_is_the_one_that_is_trained(policy: Policy) -> None:
+    from peft import LoraConfig, get_peft_model
+
+    shape = filler.Shape.of(policy.model.config)
+    assert shape.body + shape.head == sum(p.numel() for name, p in policy.model.named_parameters() if "norm" not in name)
+    model = get_peft_model(
+        tiny.build_model(
+            TinyArchitecture(hidden_size=32, intermediate_size=64, layers=2, heads=4, max_positions=512, initializer_range=0.3),
+            policy.tokenizer, 3,
+        ), LoraConfig(r=5, target_modules="all-linear", task_type="CAUSAL_LM"),
+    )  # fmt: skip
+    assert shape.adapter(5) == sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def test_the_sentence_on_the_floor_says_how_far_from_it_each_side_is() -> None:
+    runs = [{"wall": 8.0, "cpu": 8.0, "tokens": 4.0, "turns": 2.0, "episodes": 2.0, "reward": 0.0,
+             "flops_read": 20.0, "flops_written": 6.0, "flops_learned": 30.0}]  # fmt: skip
+    row = speed_cpu.one_side(runs, 2.0, {}, {"read": 10.0, "written": 3.0})
+    assert (row["floor_playing_seconds"], row["floor_seconds"]) == (2.0, 3.5)
+    told = speed_cpu.floor_told({"a step": {"stock": row | {"seconds": 35.0}, "ours": row | {"seconds": 7.0}}})
+    assert "a step: stock 10.0 times, ours 2.0 times" in told
+
+
+def test_a_row_without_a_goal_says_so_and_has_not_failed_one() -> None:
+    pair = tuple({"wall": s, "cpu": s, "tokens": 1.0} for s in (3.0, 1.0))
+    found = speed_cpu.compared([pair], goal=None)  # type: ignore[list-item]
+    assert (found["median"], found["goal"], found["reached"]) == (3.0, None, None)
 
 
 def test_a_ratio_is_of_pairs_and_says_whether_the_goal_is_reached() -> None:

@@ -151,6 +151,16 @@ def test_another_version_is_refused_first(raw: dict[str, Any], version: object) 
     assert "assay config use" in error.fix
 
 
+@pytest.mark.parametrize(("device", "backend"), [("cpu", "cached"), ("cuda", "transformers")])
+def test_cuda_graphs_that_nothing_could_replay_are_refused(raw: dict[str, Any], device: str, backend: str) -> None:
+    raw["device"], raw["generation"] = device, raw["generation"] | {"backend": backend, "cuda_graphs": True}
+    told = refusal(raw)
+    assert told.where == "params.yaml, generation.cuda_graphs"
+    assert f"backend {backend} on device {device}" in str(told)
+    raw["device"], raw["generation"] = "cuda", raw["generation"] | {"backend": "cached"}
+    assert parse_params(raw).generation.cuda_graphs
+
+
 def test_a_micro_batch_that_does_not_divide_is_refused(raw: dict[str, Any]) -> None:
     train = raw["train"]
     raw["train"] = train | {"micro_batch_size": train["items_per_step"] * train["group_size"] - 1}

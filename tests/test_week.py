@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.week.playing import Desk, Step, Unexpected
@@ -61,6 +62,13 @@ def test_whatever_else_it_does_is_named(desk: Desk, step: Step, words: str, monk
     monkeypatch.setattr("tests.week.playing.GRACE", 0.5)
     with pytest.raises(Unexpected, match=words.replace("?", r"\?")):
         desk.play(step)
+
+
+def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.week.playing.SECONDS", 0.5)
+    with pytest.raises(Unexpected, match="not done within"):
+        desk.play(Step("mine", "sleep 300 & echo $! >ignored; sleep 300"))
+    assert not psutil.pid_exists(int((desk.root / "mine/ignored").read_text()))
 
 
 def test_the_week_has_in_it_what_users_do() -> None:

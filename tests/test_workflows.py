@@ -20,7 +20,7 @@ WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 SCRIPT = (ROOT / "run").read_text(encoding="utf-8")
 RESULTS = "evidence/results"
 # What the runners of the host bring.
-BROUGHT = ("cat", "gh")
+BROUGHT = ("cat", "echo", "gh")
 
 
 def jobs(workflow: Path) -> list[dict[str, Any]]:
@@ -121,3 +121,9 @@ def test_a_report_against_the_same_commit_says_so_and_one_against_none_is_refuse
     assert "|" not in done.stdout
     refused = report(changed, "--output=x")
     assert refused.returncode == 1 and "expected a commit" in refused.stderr and not os.path.exists(changed / "x")
+
+
+def test_a_report_for_which_dvc_fails_does_not_say_that_nothing_differs(changed: Path) -> None:
+    (changed / "dvc.yaml").write_text("stages: [\n")
+    done = report(changed, "HEAD~1")
+    assert done.returncode != 0 and "dvc.yaml" in done.stderr and "differs" not in done.stdout

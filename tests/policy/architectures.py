@@ -33,8 +33,8 @@ def build(name: str) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
         model: Any
-        if name == "qwen3":
-            model = Qwen3ForCausalLM(Qwen3Config(**shape, head_dim=8))
+        if name in ("qwen3", "qwen3 tied"):
+            model = Qwen3ForCausalLM(Qwen3Config(**shape, head_dim=8, tie_word_embeddings=name == "qwen3 tied"))
         elif name == "qwen3 with sliding layers":
             kinds = ["full_attention", "sliding_attention"]
             settings = Qwen3Config(**shape, head_dim=8, use_sliding_window=True, sliding_window=WINDOW, layer_types=kinds)

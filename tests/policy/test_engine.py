@@ -14,9 +14,7 @@ from assay.policy.model import Policy
 from assay.policy.playing import evaluating
 
 WORDS = ["a", "b", "c", "d", "e", "f", " "]
-SHAPE = TinyArchitecture(
-    hidden_size=32, intermediate_size=64, layers=2, heads=4, max_positions=256, initializer_range=0.3
-)
+SHAPE = TinyArchitecture(hidden_size=32, intermediate_size=64, layers=2, heads=4, max_positions=256, initializer_range=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +47,7 @@ def two_turns(policy: Policy, rows: list[int], decoding: Decoding) -> dict[int, 
         ]
         session.tell([done.ids[-1] for done in first], replies)
         second = session.complete()
-    return {
-        row: [(one.ids, one.logprobs), (two.ids, two.logprobs)]
-        for row, one, two in zip(rows, first, second, strict=True)
-    }
+    return {row: [(one.ids, one.logprobs), (two.ids, two.logprobs)] for row, one, two in zip(rows, first, second, strict=True)}
 
 
 def test_what_a_row_samples_does_not_depend_on_the_batch_it_is_in(policy: Policy) -> None:
@@ -73,9 +68,7 @@ def test_equal_openings_with_different_seeds_sample_differently(policy: Policy) 
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_log_probabilities_captured_while_sampling_equal_a_full_forward_pass(
-    policy: Policy, temperature: float
-) -> None:
+def test_log_probabilities_captured_while_sampling_equal_a_full_forward_pass(policy: Policy, temperature: float) -> None:
     dialogue = policy.dialogue
     for row, turns in two_turns(policy, [0, 2, 3], Decoding(temperature, 6)).items():
         ids = dialogue.opening([{"role": "user", "content": OPENINGS[row]}])

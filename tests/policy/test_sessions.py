@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, GPTNeoConfig, RwkvConfig
 
 from assay.errors import PolicyError
 from assay.policy.architecture import windows_of
@@ -17,6 +18,7 @@ from assay.policy.decoding import Completion, Decoding
 from assay.policy.engine import Session
 from assay.policy.kv import reserved_for
 from assay.policy.playing import evaluating, playing
+from assay.policy.static import arena_of
 from tests.policy.architectures import END, NAMES, PAD, build, logprobs_of
 
 # transformers 5.23 renames gradient_checkpointing; peft 0.21 still asks for the old name.
@@ -95,6 +97,15 @@ def test_log_probabilities_are_those_of_one_pass_over_the_finished_conversation(
         assert float((expected - torch.tensor(captured)).abs().max()) < 1e-4
 
 
+@pytest.mark.parametrize("wish", [{"repetition_penalty": 3.0}, {"min_p": 0.5}, {"suppress_tokens": list(range(10, 30))}])
+def test_a_model_that_wishes_to_be_decoded_in_its_own_way_is_decoded_as_it_is_scored(wish: dict[str, Any]) -> None:
+    wishing, expected = build("qwen3"), build("qwen3")
+    wishing.generation_config.update(**wish)
+    for kind, decoding in ((Stock, SAMPLED), (Stock, GREEDY), (Session, SAMPLED)):
+        assert played(wishing, ALL, decoding, kind=kind) == played(expected, ALL, decoding, kind=kind)
+    assert all(getattr(wishing.generation_config, name) == value for name, value in wish.items())
+
+
 @pytest.mark.parametrize("static", [False, True])
 def test_what_is_sampled_does_not_depend_on_who_is_held_together(model: Any, static: bool) -> None:
     decoding = Decoding(1.0, 6, cuda_graphs=static)
@@ -139,6 +150,21 @@ def test_an_added_adapter_says_the_same_and_every_weight_comes_back_as_it_was() 
         assert after[name].data_ptr() == address and torch.equal(after[name].detach(), values)
 
 
+@pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`:UserWarning")
+def test_an_adapter_added_to_a_head_that_is_tied_leaves_the_embedding_alone() -> None:
+    settings = LoraConfig(r=4, init_lora_weights=False, target_modules=["lm_head", "q_proj"])
+    model = get_peft_model(build("qwen3 tied"), settings).eval()
+    ids = torch.arange(3, 12)[None]
+    with torch.no_grad():
+        before = model(ids).logits
+    tied = model.get_input_embeddings().weight
+    with playing(model):
+        assert not any("lora" in name for name, _ in model.named_parameters()), "the adapters were not added"
+        assert model.get_input_embeddings().weight is tied
+        assert torch.allclose(model(ids).logits, before, atol=1e-4)
+    assert model.get_base_model().lm_head.get_base_layer().weight is tied
+
+
 def test_an_adapter_on_bfloat16_or_one_that_is_off_is_not_added() -> None:
     half = adapted(build("qwen3").to(torch.bfloat16))
     with playing(half):
@@ -177,3 +203,35 @@ def test_a_model_whose_state_is_more_than_keys_and_values_is_refused() -> None:
     settings.layer_types = ["linear_attention", "full_attention"]
     with pytest.raises(PolicyError, match="linear_attention"):
         windows_of(settings)
+
+
+def test_windows_and_states_that_do_not_follow_the_rows_are_refused_and_never_played_wrongly() -> None:
+    ends = {"bos_token_id": None, "eos_token_id": END}
+    neo = GPTNeoConfig(
+        vocab_size=40, hidden_size=16, num_layers=2, num_heads=2, attention_types=[[["global", "local"], 1]], **ends
+    )
+    state = RwkvConfig(vocab_size=40, hidden_size=16, attention_hidden_size=16, num_hidden_layers=2, **ends)
+    with torch.random.fork_rng(devices=[]):
+        models = [AutoModelForCausalLM.from_config(config) for config in (neo, state)]
+    for model, kind in zip(models, ("global, local", "recurrent"), strict=True):
+        with pytest.raises(PolicyError, match=kind):
+            Session(model, [[5, 6]], [0], GREEDY, eos_id=END, pad_id=PAD)
+
+
+def test_steps_that_were_captured_with_an_adapter_are_not_replayed_without_it() -> None:
+    model, decoding = adapted(build("qwen3")), Decoding(0.0, 6, cuda_graphs=True)
+    arena = arena_of(model.get_base_model())
+    played(model, ALL, decoding)
+    assert arena.steps
+    assert arena_of(model.get_base_model()).steps, "the same weights"
+    with model.disable_adapter():
+        assert not arena_of(model.get_base_model()).steps
+
+
+def test_conversations_are_admitted_only_where_the_others_were_told_what_comes_next() -> None:
+    model = build("qwen3")
+    with evaluating(model):
+        session = Session(model, [[5, 6], [7]], [1, 2], GREEDY, eos_id=END, pad_id=PAD)
+        session.complete()
+        with pytest.raises(AssertionError, match="not told"):
+            session.admit([[8]], [3])

@@ -185,6 +185,98 @@ def test_a_second_call_on_the_same_recipe_is_refused(project: Path) -> None:
         seeds.run(project, asked(0))
 
 
+def test_settings_that_stand_in_params_yaml_alone_and_a_damaged_record_are_refused_before_anything_runs(
+    project: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "moved"
+    shutil.copytree(project, root)
+    (root / ".scratch/seeds/calls").unlink()
+    text = (root / "params.yaml").read_text()
+    (root / "params.yaml").write_text(re.sub(r"learning_rate: .*", "learning_rate: 0.5", text))
+    with pytest.raises(ConfigError, match="learning_rate"):
+        seeds.run(root, asked(0))
+    (root / "params.yaml").write_text(text)
+    (root / recipe_file.FILE).write_text("{}")
+    with pytest.raises(RecordError):
+        seeds.run(root, asked(0))
+    assert not (root / ".scratch/seeds/calls").exists()
+
+
+def test_all_seeds_of_a_call_are_of_one_state_of_the_project_and_too_few_are_told_before(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "a, b #c"  # grammar in DVC's settings
+    shutil.copytree(project, root)
+    hands, said = seed_copies.hand_over, list[str]()
+
+    def edited_meanwhile(source: Path, copy: Path, *rest: object, **more: object) -> None:
+        (root / "src/stage.py").write_text(f"{STAGE}# edited\n")
+        hands(source, copy, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(seeds, "hand_over", edited_meanwhile)
+    monkeypatch.setattr(seeds, "complain", said.append)
+    prepared = root / "data/prepared"
+    shutil.copytree(prepared / "seed-0", prepared / "seed-3")
+    prepare(root / "data/new/seed-3", 3)
+    shutil.rmtree(prepared / "seed-3")
+    (root / "data/new/seed-3").rename(prepared / "seed-3")
+    assert seeds.run(root, asked(0, 3)) == 0
+    entry = recipe_file.known(root)["collider"]
+    assert entry.reason.startswith("2 seeds, at least") and "edited" in (root / "src/stage.py").read_text()
+    assert said[0].startswith("there will be no verdict over seeds: 2 seeds, at least")
+
+
+def test_a_finished_seed_that_is_not_asked_for_is_told_in_the_record(project: Path, tmp_path: Path) -> None:
+    root = tmp_path / "moved"
+    shutil.copytree(project, root)
+    # Seed 2 never finished: there is nothing of it to leave out.
+    assert seeds.run(root, asked(1)) == 1
+    entry = recipe_file.known(root)["collider"]
+    assert entry.notes == ("Trained by the same recipe and left out here: seed 0.",)
+    assert entry.notes[0] in seeds_block(entry, "collider", None)
+
+
+def test_the_code_shown_is_that_of_a_finished_seed_not_of_one_that_failed(six: dict[str, Path], tmp_path: Path) -> None:
+    stale = tmp_path / "seed9"
+    shutil.copytree(six["seed0"], stale)
+    lock = seed_copies.lock_of(stale)
+    lock["stages"]["train"]["deps"] = [{"path": "src/assay/training", "md5": "0" * 32}]
+    write_json(stale / "dvc.lock", lock)
+    runs = [failed("seed9", 9, "a disk"), *(finished_run(copy, name) for name, copy in six.items())]
+    found = recipe_file.together("collider", "tiny", {"seed9": stale} | six, runs, (), one_sided=False)
+    assert found.code_digest == entry_of(six).code_digest
+
+
+@pytest.mark.parametrize("torn", ["", "schema: '2.0'\nstages:\n  tra"])
+def test_a_torn_dvc_lock_of_a_copy_makes_its_stages_run_again(project: Path, tmp_path: Path, torn: str) -> None:
+    root = tmp_path / "moved"
+    shutil.copytree(project, root)
+    (root / ".scratch/seeds/calls").unlink()
+    for name in ("shared", "seed0"):
+        (root / f".scratch/seeds/{PREFIX}-{name}/dvc.lock").write_text(torn)
+    assert seeds.run(root, asked(0)) == 0
+    assert calls(root)[f"{PREFIX}-shared base"] == calls(root)[f"{PREFIX}-seed0 train"] == 1
+    assert recipe_file.known(root)["collider"].runs[0].verdict == "IMPROVED"
+
+
+def test_bases_from_seeds_are_refused_where_the_base_is_a_pretrained_one(project: Path, tmp_path: Path) -> None:
+    root = tmp_path / "moved"
+    shutil.copytree(project, root)
+    use(root, grpo="pretrained", task=None, seed=None)
+    with pytest.raises(ConfigError, match="pretrained"):
+        seeds.run(root, asked(0, bases=(1,)))
+
+
+def test_seeds_of_another_preset_are_not_replaced(project: Path, tmp_path: Path) -> None:
+    root = tmp_path / "moved"
+    shutil.copytree(project, root)
+    held = (root / recipe_file.FILE).read_bytes()
+    use(root, grpo="tiny", task=None, seed=None)
+    with pytest.raises(ConfigError, match="3 seeds of preset tiny_smoke"):
+        seeds.run(root, asked(0))
+    assert (root / recipe_file.FILE).read_bytes() == held
+
+
 def test_an_unknown_task_is_refused_before_anything_runs(project: Path) -> None:
     with pytest.raises(ConfigError, match="structured"):
         seeds.run(project, asked(0, task="structred"))

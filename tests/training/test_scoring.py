@@ -19,6 +19,7 @@ from transformers import (
     Qwen3Config,
     Qwen3ForCausalLM,
 )
+from trl.trainer import utils as trl_utils
 from trl.trainer.utils import add_fused_lm_head
 
 from assay.training import packing, scoring
@@ -149,6 +150,18 @@ def test_rows_of_which_nothing_counts_are_not_read_and_give_gradients_of_zero_if
     assert not out.log_probs.any() and not out.entropy.any()
     out.log_probs.sum().backward()
     assert all(p.grad is not None and not p.grad.any() for p in model.parameters() if p.requires_grad)
+
+
+def test_a_small_vocabulary_leaves_the_tiles_of_a_larger_one_as_they_were() -> None:
+    models = [
+        with_lora(lambda words=words: Qwen3ForCausalLM(Qwen3Config(**SHAPE | {"vocab_size": words}))) for words in (50, 70)
+    ]
+    for model in models:
+        install(model.get_base_model())
+    ids, attention, counted = ONE
+    for model, width in zip([*models, models[0]], (50, 70, 50), strict=True):
+        model(input_ids=ids, attention_mask=attention, counted=counted, most=1)
+        assert width == trl_utils._CHUNKED_LOGPROB_CHUNK_SIZE
 
 
 def test_the_head_alone_makes_of_hidden_states_what_the_model_makes() -> None:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,10 +34,16 @@ def main() -> int:
     if asked.show:
         show()
         return 0
+    if not (ROOT / ".git").exists():
+        complain(f"week: {ROOT}: expected a git repository, found none. Fix: git init, git add ., git commit")
+        return 1
     said = [f"# {__doc__.splitlines()[0]}\n"]
     try:
         with tempfile.TemporaryDirectory(prefix="assay week ") as folder:
             return play(Path(folder).resolve(), said)
+    except KeyboardInterrupt:
+        complain("week: ended by Ctrl-C; its folder is removed")
+        return 130
     finally:
         if asked.log is not None:
             asked.log.write_text("\n".join(said), encoding="utf-8")
@@ -82,8 +89,9 @@ def serve(desk: Desk) -> None:
     first.mkdir()
     packed = subprocess.run(["tar", "c", "--null", "--files-from=-"], cwd=ROOT, input=chosen, check=True, capture_output=True)
     subprocess.run(["tar", "x"], cwd=first, input=packed.stdout, check=True)
-    quoted = f"cd '{first}' && git init -q && git add -A && git commit -qm 'the project' && git clone -q --bare . ../{ORIGIN}"
-    subprocess.run(["sh", "-c", f"{quoted} && rm -rf '{first}'"], check=True, env=desk.environment())
+    typed = f"git init -q && git add -A && git commit -qm 'the project' && git clone -q --bare . ../{ORIGIN}"
+    subprocess.run(["sh", "-c", typed], cwd=first, check=True, env=desk.environment())
+    shutil.rmtree(first)
 
 
 if __name__ == "__main__":

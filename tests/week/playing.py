@@ -123,13 +123,17 @@ class Desk:
                 command, cwd=folder, env=self.environment(), stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT
             )
             begun = time.monotonic()
-            while running.poll() is None:
-                if time.monotonic() - begun > SECONDS:
-                    running.kill()
-                    raise Unexpected(f"{step.at}$ {step.command}\nwas not done within {SECONDS} s:\n{log.read_text()}")
-                if step.killed_at and set(folder.glob(step.killed_at)) - seen:
-                    self._kill(step, running)
-                time.sleep(0.05)
+            try:
+                while running.poll() is None:
+                    if time.monotonic() - begun > SECONDS:
+                        said = log.read_text(errors="replace")
+                        raise Unexpected(f"{step.at}$ {step.command}\nwas not done within {SECONDS} s:\n{said}")
+                    if step.killed_at and set(folder.glob(step.killed_at)) - seen:
+                        self._kill(step, running)
+                    time.sleep(0.05)
+            finally:
+                if running.poll() is None:  # too slow, or Ctrl-C: the desk is about to be removed
+                    _end_all(running)
         said = log.read_text(errors="replace")
         log.unlink()
         return said, running.returncode
@@ -178,3 +182,12 @@ class Desk:
                         (0, 0) if name in names else (status.st_size, 0 if timeless else status.st_mtime_ns)
                     )
         return found
+
+
+def _end_all(running: psutil.Popen) -> None:
+    """Kill a command and all that it started."""
+    everyone = [*running.children(recursive=True), running]
+    for process in everyone:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(everyone, timeout=GRACE)

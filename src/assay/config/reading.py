@@ -97,6 +97,13 @@ def _cross_check(params: Params, where: str) -> None:
         raise ConfigError(
             "gloo between processes on CPUs", found=backend, where=f"{where}, distributed.backend", fix="set it to gloo"
         )
+    if params.generation.cuda_graphs and (params.generation.backend != "cached" or params.device != "cuda"):
+        raise ConfigError(
+            "backend cached on device cuda, for cuda_graphs: true",
+            found=f"backend {params.generation.backend} on device {params.device}",
+            where=f"{where}, generation.cuda_graphs",
+            fix="set it to false",
+        )
     episodes = train.items_per_step * train.group_size // processes
     if episodes % train.micro_batch_size:
         raise ConfigError(

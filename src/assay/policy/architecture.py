@@ -36,7 +36,7 @@ class Reader:
         self.cache = self._arena.cache if self._arena else KeyValues()
         weights = self._model.get_input_embeddings().weight
         self.device, self._dtype = weights.device, weights.dtype
-        self._windows = windows_of(self._model.config)
+        self._windows = windows_of(self._model.config, recurrent=bool(getattr(self._model, "_is_stateful", False)))
 
     def read(self, first: int, blocks: Sequence[Sequence[int]], lengths: np.ndarray[Any, Any]) -> torch.Tensor:
         """Append a block of ids to each of neighbouring rows and return the next-token logits, float32 [rows, vocabulary].
@@ -94,20 +94,25 @@ class Reader:
         return logits
 
 
-def windows_of(config: Any) -> dict[str, int | None]:
+def windows_of(config: Any, *, recurrent: bool = False) -> dict[str, int | None]:
     """Return the kinds of attention layers of a model, with how far those of a sliding window look back.
+
+    Args:
+        config: Of the model; GPT-Neo's own list of kinds, whose windows count from the longest row, is read and refused.
+        recurrent: Whether transformers says that the model has a state.
 
     Raises:
         PolicyError: There are layers of a kind whose state is more than keys and values by place.
     """
     config = config.get_text_config(decoder=True)
     window = getattr(config, "sliding_window", None)
-    kinds = set(getattr(config, "layer_types", None) or [FULL if window is None else SLIDING])
+    named = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None)
+    kinds = set(named or [FULL if window is None else SLIDING]) | ({"recurrent"} if recurrent else set())
     if kinds - {FULL, SLIDING}:
         raise PolicyError(
             "a model of layers with full attention or a sliding window",
             found=", ".join(sorted(kinds - {FULL, SLIDING})),
-            where=f"{config.model_type}, layer_types",
+            where=f"{config.model_type}, kinds of layers",
             fix="set generation.backend: transformers",
         )
     return {kind: window if kind == SLIDING else None for kind in sorted(kinds)}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from transformers import GenerationConfig
 
 from assay.policy.decoding import Completion, Decoding
 from assay.seeds import derive_seed
@@ -22,7 +24,9 @@ class Session:
         self, model: Any, openings: Sequence[Sequence[int]], seeds: Sequence[int], decoding: Decoding,
         *, eos_id: int, pad_id: int,
     ) -> None:  # fmt: skip
-        self._model, self._decoding, self._eos, self._pad = model, decoding, eos_id, pad_id
+        # Adapters sit inside of the model that peft wraps.
+        self._model = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self._decoding, self._eos, self._pad = decoding, eos_id, pad_id
         self._device = next(model.parameters()).device
         self._texts: list[list[int]] = []
         self._seeds: list[int] = []
@@ -54,7 +58,7 @@ class Session:
         if self._decoding.temperature > 0:
             chosen = {"do_sample": True, "temperature": self._decoding.temperature, "top_p": 1.0, "top_k": 0}
         devices = [self._device] if self._device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices):
+        with torch.random.fork_rng(devices=devices), _no_wishes(self._model):
             torch.manual_seed(derive_seed("generate", *self._seeds, width))
             out = self._model.generate(
                 input_ids=ids.to(self._device), attention_mask=mask.to(self._device), use_cache=True,
@@ -73,3 +77,13 @@ class Session:
             found.append(Completion(row[:n], values[:n]))
             text += row[:n]
         return found
+
+
+@contextmanager
+def _no_wishes(model: Any) -> Iterator[None]:
+    """Set aside what a model's generation_config.json asks for, such as a repetition penalty: training scores without it."""
+    asked, model.generation_config = model.generation_config, GenerationConfig()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        model.generation_config = asked

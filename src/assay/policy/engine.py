@@ -63,6 +63,7 @@ class Session:
         """Take in further conversations, as rows behind those there are; before the next `complete`."""
         if not openings:
             return
+        assert self._logits is not None or not len(self._slots), "what is there was not told what comes next"
         unique: dict[tuple[int, ...], int] = {}
         which = np.asarray([unique.setdefault(tuple(ids), len(unique)) for ids in openings], np.int64)
         n, begun = len(which), len(self._slots)

@@ -29,24 +29,26 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
 def playing(model: torch.nn.Module, *, add: bool = True) -> Iterator[None]:
     """Do as `evaluating`, and compute with the sums of float32 weights and their LoRA adapters, where these are small.
 
-    Meanwhile the plain matrices stand in the places of peft's layers. The layers come back with their own tensors, the
-    very ones, so nothing is rounded twice. Weights that are 4-bit or bfloat16, where a sum would be rounded, are left
-    alone, and all are where `add` is False. Log-probabilities differ from those of a pass through base and adapter by
-    what float32 rounds.
+    Meanwhile plain layers stand in the places of peft's, each with a matrix of its own, so that what is tied to the base's
+    stays as it is. The layers come back with their own parameters, the very ones, so nothing is rounded twice. Weights
+    that are 4-bit or bfloat16, where a sum would be rounded, are left alone, and all are where `add` is False.
+    Log-probabilities differ from those of a pass through base and adapter by what float32 rounds.
     """
     with evaluating(model):
-        changed: list[tuple[torch.nn.Module, str, Any, torch.Tensor]] = []
+        changed: list[tuple[torch.nn.Module, str, Any, torch.nn.Parameter]] = []
         try:
             for parent, name, layer in _small_adapters(model) if add else []:
                 base = layer.get_base_layer()
-                changed.append((parent, name, layer, base.weight.data))
+                changed.append((parent, name, layer, base.weight))
+                summed = base.weight.data
                 for key in _active(layer):
-                    base.weight.data = base.weight.data + layer.get_delta_weight(key)
+                    summed = summed + layer.get_delta_weight(key)
+                base.weight = torch.nn.Parameter(summed, requires_grad=False)
                 setattr(parent, name, base)
             yield
         finally:
             for parent, name, layer, weight in changed:
-                layer.get_base_layer().weight.data = weight
+                layer.get_base_layer().weight = weight
                 setattr(parent, name, layer)
 
 

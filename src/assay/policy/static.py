@@ -39,7 +39,7 @@ class Arena:
     cache: KeyValues = field(default_factory=KeyValues)
     steps: dict[tuple[int, int], _Captured] = field(default_factory=dict)
     holder: int = 0
-    weights: tuple[int, ...] = ()
+    weights: tuple[Any, ...] = ()
     size: tuple[int, int] = (0, 0)
     pool: Any = None
 
@@ -56,11 +56,13 @@ _ARENAS: weakref.WeakKeyDictionary[Any, Arena] = weakref.WeakKeyDictionary()
 def arena_of(model: Any) -> Arena:
     """Return the memory of a model for one more batch of conversations; those before must have ended.
 
-    What was captured on other weights is dropped: a graph holds addresses, and a weight may have been put elsewhere.
+    What was captured on other weights is dropped: a graph holds addresses, and a weight may have been put elsewhere. So is
+    what was captured with an adapter that has since been switched on or off.
     Weights that change in place, as an optimizer changes them, stay valid.
     """
     arena = _ARENAS.setdefault(model, Arena())
-    weights = tuple(parameter.data_ptr() for parameter in model.parameters())
+    weights: tuple[Any, ...] = tuple(parameter.data_ptr() for parameter in model.parameters())
+    weights += tuple((x.disable_adapters, *x.active_adapters) for x in model.modules() if hasattr(x, "lora_A"))
     if weights != arena.weights:
         arena.steps.clear()
     arena.weights, arena.holder = weights, arena.holder + 1

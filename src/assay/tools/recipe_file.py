@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,23 +77,41 @@ def together(
         one_sided: As for `assay compare`.
     """
     claim, reason, notes = _claimed(copies, runs, one_sided=one_sided)
-    whole = [copy for copy in copies.values() if (copy / LOCK).is_file() and set(DECIDE) <= set(lock_of(copy)["stages"])]
-    first = (whole or list(copies.values()))[0]
-    code, data = digests(lock_of(first))
-    settings = flat(read_yaml(first / SETTINGS, fix="call again"))
-    kept = {name: value for name, value in settings.items() if name.split(".")[0] not in APART}
+    # A seed that failed can have a dvc.lock of an earlier run, by other code.
+    whole = [copies[run.name] for run in runs if run.state == "finished" and (copies[run.name] / LOCK).is_file()]
+    locked = [copy for copy in copies.values() if (copy / LOCK).is_file()]
+    code, data, settings = _made_by((whole or locked or list(copies.values()))[0])
     return SeedsTogether(
         task=task, preset=preset, verdict="NOT EVALUABLE" if claim is None else claim.verdict,
         reason=reason if claim is None else claim.reason,
         sentence=f"The recipe over seeds is not evaluable: {reason}." if claim is None else claim.sentence,
-        code_digest=code, data_digest=data, settings_digest=digest(kept),
+        code_digest=code, data_digest=data, settings_digest=settings,
         lock_sha256={
             name: sha256_bytes(read_bytes(copy / LOCK, fix="call again"))
             for name, copy in copies.items()
-            if (copy / LOCK).is_file()
+            if copy in locked
         },
         seeds=tuple(run.seed for run in runs), runs=tuple(runs), bases=tuple(bases), recipe=claim, notes=tuple(notes),
     )  # fmt: skip
+
+
+def _made_by(copy: Path) -> tuple[str, str, str]:
+    """Return the digests of the code, the data and the settings of a run, the training seed left out."""
+    settings = flat(read_yaml(copy / SETTINGS, fix="call again"))
+    kept = {name: value for name, value in settings.items() if name.split(".")[0] not in APART}
+    return *digests(lock_of(copy)), digest(kept)
+
+
+def left_out(others: Mapping[int, Path], found: SeedsTogether) -> tuple[int, ...]:
+    """Return the seeds whose copies hold a finished run of the same code, data and settings, and that were not asked for."""
+    kind = (found.code_digest, found.data_digest, found.settings_digest)
+    same = []
+    for seed, copy in others.items():
+        with suppress(AssayError):  # one that cannot be read is no finished run
+            whole = "render_evidence" in (lock_of(copy).get("stages") or {})
+            if seed not in found.seeds and whole and _made_by(copy) == kind:
+                same.append(seed)
+    return tuple(sorted(same))
 
 
 def _claimed(

@@ -18,7 +18,7 @@ from typing import Any
 from assay.composition import use
 from assay.config.settings import PretrainedBase
 from assay.console import say
-from assay.errors import ConfigError, RunningAlready
+from assay.errors import AssayError, ConfigError, RunningAlready
 from assay.stages.project import Project
 from assay.storage.files import read_bytes, read_text, write_bytes, write_text
 from assay.storage.json import dumps
@@ -38,21 +38,29 @@ def home(root: Path) -> Path:
     return root / ".scratch/seeds"
 
 
-def refresh(root: Path, copy: Path, *, grpo: str, task: str, seed: int, base_seed: int | None = None) -> None:
+def refresh(
+    root: Path, copy: Path, *, grpo: str, task: str, seed: int, base_seed: int | None = None, inputs: Path | None = None
+) -> None:
     """Make a copy hold the project's inputs as they are now, with this preset, task and seed; outputs stay as they were.
 
-    With `base_seed` the copy's preset builds its base from that one.
+    With `base_seed` the copy's preset builds its base from that one; with `inputs` they are taken from that copy instead,
+    so that all seeds of a call are of one state of the project, whatever is edited meanwhile.
 
     Raises:
         RecordError: An input is missing.
         ConfigError: The settings are wrong.
     """
+    source = root if inputs is None else inputs
     for name in INPUTS:
-        _replace(root / name, copy / name)
+        _replace(source / name, copy / name)
     # No git of its own; DVC's cache is the project's, so that what is known there is not made again.
-    cache = (root / ".dvc/cache").resolve()
+    # Relative, since a comma or # in the way to the project would be grammar there.
+    cache = os.path.relpath((root / ".dvc/cache").resolve(), (copy / ".dvc").resolve())
     write_text(copy / ".dvc/config.local", f"[core]\n    no_scm = true\n[cache]\n    dir = {cache}\n")
     (copy / ".dvc/tmp/rwlock").unlink(missing_ok=True)  # a killed DVC can leave it empty, which none can read
+    if (copy / LOCK).is_file() and not _whole(copy):  # torn, likewise: without it every stage of this copy runs again
+        say(f"{copy.name}: dvc.lock cannot be read and is left out")
+        (copy / LOCK).unlink()
     if base_seed is not None:
         preset = copy / f"configs/grpo/{grpo}.yaml"
         text, count = re.subn(r"(\n  kind: scratch\n  seed: )\d+", rf"\g<1>{base_seed}", read_text(preset, fix=_FIX))
@@ -62,7 +70,15 @@ def refresh(root: Path, copy: Path, *, grpo: str, task: str, seed: int, base_see
             )
         write_text(preset, text)
     use(copy, grpo=grpo, task=task, seed=seed)
-    _within_reach(root, copy)
+    _within_reach(source, copy)
+
+
+def _whole(copy: Path) -> bool:
+    try:
+        stages = lock_of(copy).get("stages")
+    except AssayError:
+        return False
+    return isinstance(stages, dict) and all(isinstance(stage, dict) and "cmd" in stage for stage in stages.values())
 
 
 def _within_reach(root: Path, copy: Path) -> None:

@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from assay.composition import presets, selected
+from assay.composition import check, presets, selected
+from assay.config.settings import ScratchBase
 from assay.console import complain, say, say_table
 from assay.errors import AssayError, ConfigError, RecordError
+from assay.evaluation.seeds_and_items import fewest_runs
+from assay.evidence.recipe_wording import too_few_said
 from assay.evidence.seed_records import BaseBuilt, SeedRun, SeedsTogether, failed
 from assay.evidence.seed_tables import bases_frame, runs_frame
 from assay.evidence.wording import difference_text
+from assay.stages.project import Project
 from assay.storage.locks import hold
-from assay.tools.recipe_file import known, together, told, write
+from assay.tools.recipe_file import FILE, known, left_out, together, told, write
 from assay.tools.seed_copies import await_stages, first_outputs, hand_over, home, lock_of, refresh, same_baseline
 from assay.tools.seed_jobs import Job, run_all
 from assay.tools.seed_reading import base_built, finished_run
@@ -48,8 +52,10 @@ def seeds_of(text: str) -> tuple[int, ...]:
         ends = re.fullmatch(r"\s*([0-9]{1,9})\s*(?:\.\.\s*([0-9]{1,9}))?\s*", part)
         first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (0, -1)
         if not first <= last < first + MOST:
-            fix = "assay seeds 0..5   (or 0,3,7)"
-            raise ConfigError(f"at most {MOST} seeds like 0..5 or 0,3,7", found=repr(text), where="assay seeds", fix=fix)
+            fix = "./run assay seeds 0..5"
+            raise ConfigError(
+                f"seeds like 0..5 or 0,3,7, the lower one first, at most {MOST}", found=repr(text), where="assay seeds", fix=fix
+            )
         found += range(first, last + 1)
     if len(found) != len(set(found)):
         raise ConfigError("each seed once", found=repr(text), where="assay seeds", fix="leave out what stands twice")
@@ -67,6 +73,21 @@ def run(root: Path, asked: Asked) -> int:
     if task not in presets(root, "task"):
         fix = "choose one of them"
         raise ConfigError(f"a task ({', '.join(presets(root, 'task'))})", found=repr(task), where="--task", fix=fix)
+    check(root)  # the copies compose from configs/: what stands in params.yaml alone would be left out without a word
+    held = known(root).get(task)  # what is damaged, or would be replaced by another recipe, is refused now and not in an hour
+    if held is not None and held.preset != chosen.grpo:
+        raise ConfigError(
+            f"a recipe.json with preset {chosen.grpo}, or none, for {task}",
+            found=f"{len(held.seeds)} seeds of preset {held.preset}",
+            where=FILE,
+            fix=f"./run assay config use grpo={held.preset}, or call assay seeds in another clone, or remove the file",
+        )
+    params = Project.open(root).params
+    if asked.bases and not isinstance(params.base, ScratchBase):
+        raise ConfigError("a base that is built from a seed", found="a pretrained one", where="--bases", fix="leave it out")
+    alpha = params.claim.alpha
+    if len(asked.seeds) < fewest_runs(alpha, one_sided=asked.one_sided):
+        complain(f"there will be no verdict over seeds: {too_few_said(len(asked.seeds), alpha, one_sided=asked.one_sided)}")
     recipe = f"{task}-{chosen.grpo}"
     with hold(home(root) / f"{recipe}.lock"):
         measured = _measured(root, recipe, chosen.grpo, task)
@@ -79,10 +100,19 @@ def run(root: Path, asked: Asked) -> int:
             found = found.model_copy(update={"bases": before.bases})
         if before is not None and not {*before.seeds} <= {*found.seeds}:
             say(f"recipe.json held seeds {', '.join(map(str, before.seeds))} of {task}; it holds what was asked for now")
+        more = left_out(_seeds_there(root, recipe), found)
+        if more:
+            note = f"Trained by the same recipe and left out here: {', '.join(f'seed {seed}' for seed in more)}."
+            found = found.model_copy(update={"notes": (*found.notes, note)})
         where = write(root, found)
     _tell(found)
     say(f"wrote {where.relative_to(root)}; ./run assay readme shows it")
     return 0 if all(run.verdict not in (None, "NOT EVALUABLE") for run in runs) else 1
+
+
+def _seeds_there(root: Path, recipe: str) -> dict[int, Path]:
+    found = ((re.fullmatch(rf"{re.escape(recipe)}-seed([0-9]{{1,9}})", path.name), path) for path in home(root).iterdir())
+    return {int(name[1]): path for name, path in found if name and path.is_dir()}
 
 
 def _same(one: SeedsTogether, other: SeedsTogether) -> bool:
@@ -117,7 +147,7 @@ def _trained(root: Path, measured: Path, recipe: str, grpo: str, task: str, aske
 
     def prepare(copy: Path, seed: int) -> None:
         await_stages(copy)
-        refresh(root, copy, grpo=grpo, task=task, seed=seed)
+        refresh(root, copy, grpo=grpo, task=task, seed=seed, inputs=measured)
         hand_over(measured, copy, lock)
 
     def done(seed: int, job: Job, why: str | None) -> None:
@@ -156,7 +186,7 @@ def _built(root: Path, measured: Path, recipe: str, grpo: str, task: str, asked:
 
     def prepare(copy: Path, seed: int) -> None:
         await_stages(copy)
-        refresh(root, copy, grpo=grpo, task=task, seed=0, base_seed=seed)
+        refresh(root, copy, grpo=grpo, task=task, seed=0, base_seed=seed, inputs=measured)
         hand_over(measured, copy, lock, shared=("fingerprint",))
 
     copies = {home(root) / f"{recipe}-base{seed}": seed for seed in asked.bases}

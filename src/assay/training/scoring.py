@@ -22,7 +22,7 @@ from trl.trainer.utils import FusedCausalLMOutput
 
 from assay.training.packing import Unit, Work, passes, rows_alone, rows_by_prompt
 
-IGNORED = -100  # the label of what does not count, as in torch and TRL
+TILE = trl_utils._CHUNKED_LOGPROB_CHUNK_SIZE  # words of a vocabulary that TRL scores at once
 
 
 class _States:
@@ -159,9 +159,6 @@ def install(model: Any) -> bool:
     if model.base_model is model:
         return False
     fused = model.forward.__func__
-    # TRL's tiles are as wide as 32,768 words, and allocated so where a vocabulary is smaller.
-    vocabulary = model.get_output_embeddings().weight.shape[0]
-    trl_utils._CHUNKED_LOGPROB_CHUNK_SIZE = min(vocabulary, trl_utils._CHUNKED_LOGPROB_CHUNK_SIZE)
 
     @functools.wraps(type(model).forward)  # generate looks at the signature
     def forward(self: Any, *arguments: Any, counted: torch.Tensor | None = None, most: int = 0, **named: Any) -> Any:
@@ -184,6 +181,9 @@ def _scored(
         everywhere[0, prompt_width] = True
     hidden, places = hidden_states(model, input_ids, attention_mask, everywhere, most=most, prompt_width=prompt_width)
     labels = input_ids.flatten()[places]
+    # TRL's tiles are allocated at their full width where a vocabulary is smaller too. Set each time: the number is of the
+    # whole process, and another model's may be larger.
+    trl_utils._CHUNKED_LOGPROB_CHUNK_SIZE = min(model.get_output_embeddings().weight.shape[0], TILE)
     out = fused(
         _head(model), inputs_embeds=hidden[None], shift_labels=labels[None], fused_lm_head=True, output_router_logits=False
     )

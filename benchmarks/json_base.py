@@ -1,0 +1,95 @@
+"""A tiny policy that speaks the collider's JSON surface, for measurements of speed alone.
+
+The shape is that of the tiny preset, the words are pieces of the JSON texts (names with the blank before them, runs of
+punctuation, single digits), and the warm start is the task's own demonstrations: actions by themselves until they are spelt
+well, which is cheap as they are short, then whole dialogues and actions by turns. It reads no number off an observation, and
+need not: what is measured is how fast long prompts, JSON actions and JSON observations are played. The settings refuse this
+surface for a base made from scratch, so the copies that `speaking` returns are good for a benchmark and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from assay.config.settings import Params, ScratchBase
+from assay.evaluation.measure import measure
+from assay.evaluation.suite import choose
+from assay.policy import tiny, warmstart
+from assay.policy.decoding import Decoding
+from assay.policy.dialogue import Dialogue
+from assay.policy.model import Policy
+from assay.seeds import derive_seed, rng
+from assay.stages.inputs import items_of, task_of
+from assay.stages.project import Project
+from assay.tasks.protocol import Message, Task
+
+PIECES = re.compile(r" ?[A-Za-z_]+|[0-9]|[^A-Za-z_0-9\s]+ ?")
+EVERYTHING_ELSE = ["\n", *map(chr, range(32, 127))]
+POSITIONS = 4096  # a prompt, eight completions of 256 tokens and what is told between them
+DIALOGUES = 2000
+ACTIONS = warmstart.Phase(steps=300, batch_size=64, learning_rate=5e-3)
+TALKS = warmstart.Phase(steps=500, batch_size=8, learning_rate=6e-3)  # each second batch is actions
+PARSED, TRIED = 0.9, 64
+FACTS = "json_base.json"
+
+
+def speaking(params: Params) -> Params:
+    """Return the settings with the JSON surface."""
+    return params.model_copy(update={"generation": params.generation.model_copy(update={"surface": "json"})})
+
+
+def make(root: Path) -> None:
+    """Write models/base of a collider project and, last, what came of it: parameters, seconds, and the share that parses."""
+    opened = Project.open(root)
+    project = Project(root, speaking(opened.params))
+    task, base = task_of(project), project.params.base
+    assert isinstance(base, ScratchBase)
+    torch.set_num_threads(1)
+    began = time.process_time()
+    policy = warm_started(base, task)
+    spent = time.process_time() - began
+    policy.model.eval()
+    items = choose(items_of(project, "train"), TRIED // 4, split="train", draws=4, seed=2)
+    decoding = Decoding(project.params.generation.temperature, project.params.task.max_new_tokens["json"])
+    played, _ = measure(policy, task, items, decoding, batch_size=TRIED)
+    outcomes = [turn.outcome != "failed" for one in played for turn in one.turns]
+    folder = root / "models/base"
+    folder.mkdir(parents=True, exist_ok=True)
+    policy.model.save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)
+    facts = {
+        "parameters": sum(p.numel() for p in policy.model.parameters()), "vocabulary": len(policy.tokenizer),
+        "parsed_rate": sum(outcomes) / len(outcomes), "actions": len(outcomes), "warm_start_cpu_seconds": round(spent, 1),
+    }  # fmt: skip
+    if facts["parsed_rate"] < PARSED:
+        print(f"only {facts['parsed_rate']:.0%} of its actions parse; the record says so", file=sys.stderr, flush=True)
+    (root / FACTS).write_text(json.dumps(facts) + "\n", encoding="utf-8")
+
+
+def words(dialogues: list[list[Message]]) -> list[str]:
+    """Return the pieces of some dialogues, and every character, so that no text is unknown."""
+    found = {piece for talk in dialogues for said in talk for piece in PIECES.findall(said["content"])}
+    return sorted(found.union(EVERYTHING_ELSE))
+
+
+def warm_started(base: ScratchBase, task: Task) -> Policy:
+    """Return a policy of this shape that was shown weak play on the JSON surface."""
+    shown = [list(talk) for talk in task.demonstrations(rng("json base", "demonstrations", 0), DIALOGUES)]
+    tokenizer = tiny.build_tokenizer(words(shown))
+    shape = base.architecture.model_copy(update={"max_positions": POSITIONS})
+    policy = Policy(tiny.build_model(shape, tokenizer, derive_seed("json base", 0)), tokenizer, Dialogue(tokenizer), "unsaved")
+    order, asked = rng("json base", "order", 0), {"role": "user", "content": ""}
+    short = [policy.dialogue.whole([asked, said]) for talk in shown for said in talk if said["role"] == "assistant"]
+    actions = warmstart.batches(short, ACTIONS.batch_size, order)
+    talks = warmstart.batches([policy.dialogue.whole(talk) for talk in shown], TALKS.batch_size, order)
+    for phase, material in ((ACTIONS, actions), (TALKS, warmstart.alternating(talks, actions, 2))):
+        warmstart.imitate(
+            policy, material, phase, every=phase.steps, stop=lambda _: False, progress=lambda step, loss: None
+        )  # fmt: skip
+    return policy
