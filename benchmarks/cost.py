@@ -26,10 +26,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 from benchmarks import filler, stock  # sides has set the thread counts first
-from benchmarks.sides import RESULTS, holds, machine, written
+from benchmarks.sides import holds, machine, published
 from matplotlib.figure import Figure
 
-from assay.evidence.figures import GREY, PALETTE, legend, new_figure, render, styled
+from assay.evidence.figures import GREY, PALETTE, legend, new_figure, styled
 
 PAIRS = 3
 SHAPES = {
@@ -141,14 +141,7 @@ def main() -> None:
             rows.append(row)
             print(f"{name} {at}: {row['ratio']:.2f} times faster", file=sys.stderr, flush=True)
     record["seconds"] = round(time.monotonic() - begun, 1)
-    print(told(record))
-    if chosen.out is not None:
-        written(chosen.out, record)
-    if not quick:
-        written(RESULTS / "cost_cpu.json", record)
-        (RESULTS / "cost_cpu.md").write_text(told(record), encoding="utf-8")
-        for kind, content in render(figure_of(record)).items():
-            (RESULTS / f"cost_cpu.{kind}").write_bytes(content)
+    published("cost_cpu", record, told(record), lambda: figure_of(record), out=chosen.out, quick=quick)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 import torch
 from benchmarks import json_base, stock
 from benchmarks.filler import Shape, Talk, least_work, product_rate
+from matplotlib.figure import Figure
 from tests.training.whole_project import copied_project, run
 from transformers.utils.logging import disable_progress_bar
 
@@ -42,6 +43,7 @@ from assay.config.settings import Params
 from assay.evaluation.measure import measure
 from assay.evaluation.rollout import play
 from assay.evaluation.suite import Play, Suite, choose
+from assay.evidence.figures import render
 from assay.policy.decoding import Decoding
 from assay.records import Episode
 from assay.seeds import derive_seed
@@ -422,3 +424,18 @@ def written(out: Path, record: dict[str, Any]) -> None:
     """Write a record as JSON."""
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def published(
+    name: str, record: dict[str, Any], told: str, figure: Callable[[], Figure], *, out: Path | None, quick: bool
+) -> None:
+    """Say what was measured; write it to `out`, and as JSON, table and figure to results/ unless this was a quick try."""
+    print(told)
+    if out is not None:
+        written(out, record)
+    if quick:
+        return
+    written(RESULTS / f"{name}.json", record)
+    (RESULTS / f"{name}.md").write_text(told, encoding="utf-8")
+    for kind, content in render(figure()).items():
+        (RESULTS / f"{name}.{kind}").write_bytes(content)

@@ -34,10 +34,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.sides import JSON, RESULTS, Worker, holds, machine, written
+from benchmarks.sides import JSON, Worker, holds, machine, published, written
 from matplotlib.figure import Figure
 
-from assay.evidence.figures import GREY, PALETTE, new_figure, render, styled
+from assay.evidence.figures import GREY, PALETTE, new_figure, styled
 
 # Of what an issue set one for.
 GOALS = {"collider_step_ratio": 8.0, "structured_step_ratio": 4.0, "evaluation_ratio": 8.0}
@@ -347,14 +347,7 @@ def main() -> None:
         if chosen.out is not None:
             written(chosen.out, record)
     record["seconds"] = round(time.monotonic() - begun, 1)
-    print(told(record))
-    if chosen.out is not None:
-        written(chosen.out, record)
-    if not quick:
-        written(RESULTS / "speed_cpu.json", record)
-        (RESULTS / "speed_cpu.md").write_text(told(record), encoding="utf-8")
-        for kind, content in render(figure_of(record)).items():
-            (RESULTS / f"speed_cpu.{kind}").write_bytes(content)
+    published("speed_cpu", record, told(record), lambda: figure_of(record), out=chosen.out, quick=quick)
 
 
 if __name__ == "__main__":
