@@ -24,7 +24,7 @@ from assay.training.doctor import examine_without_model, passes, probe, refuse_f
 from assay.training.doctor.lengths import opened
 from assay.training.doctor.observed import MOST_STEPS
 from assay.training.signals import StepSignals
-from tests.training.fault_library import FAULTS, Fault, with_policy
+from tests.training.fault_library import FAULTS, Fault, sliding_window, with_policy
 from tests.training.faulty_tasks import NeverEnds, State
 from tests.training.healthy_setup import Setup, amiss, examined_project, healthy, settings, shipped, spoken, with_preset
 
@@ -63,6 +63,11 @@ def test_the_library_holds_many_faults_of_many_kinds() -> None:
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_gradient_checkpointing_is_no_fault(checkpointing: bool) -> None:
     assert amiss(settings(train__gradient_checkpointing=checkpointing)(healthy()).examined()) == []
+
+
+def test_a_window_shorter_than_an_episode_is_played_as_it_is_trained() -> None:
+    findings = {finding.check: finding.level for finding in sliding_window(healthy()).examined()}
+    assert findings["log-probabilities"] == "ok" and "fault" not in findings.values()
 
 
 def state_of(setup: Setup) -> dict[str, object]:
