@@ -18,6 +18,8 @@ HALF = (" M evidence/observed/*", " M evidence/results/*", " D evidence/results/
 PRESET = " M configs/grpo/tiny_smoke.yaml"
 # The first run: the control that the committed evidence has is not asked for.
 FIRST = (PRESET, *SETTINGS, *RUN, " D evidence/results/control/*")
+# Six steps are over before the plug is pulled in the middle of them.
+LONG = "-S train.steps=30"
 BACK = "git checkout -q . && dvc checkout -q"
 
 
@@ -90,7 +92,7 @@ WEEK: dict[str, tuple[Step, ...]] = {
     ),
     "Friday: the power fails": (
         mine(
-            "dvc exp run -S seed=4 --name seed-4 train",
+            f"dvc exp run -S seed=4 {LONG} --name seed-4 train",
             *HALF,
             "M  params.yaml",
             code=-9,
@@ -98,12 +100,12 @@ WEEK: dict[str, tuple[Step, ...]] = {
         ),
         mine("git status", *HALF, "M  params.yaml", says=("HEAD detached",)),
         mine("git switch -q -f main"),
-        mine("dvc exp run -S seed=4 --name seed-4 train", " M params.yaml", *TRAINED, says=("going on after step",)),
+        mine(f"dvc exp run -S seed=4 {LONG} --name seed-4 train", " M params.yaml", *TRAINED, says=("going on after step",)),
         mine(BACK),
-        mine("dvc exp run --temp -S seed=5 --name seed-5 train", code=-9, killed_at=".scratch/train/*/step-000002"),
-        mine("dvc exp run --temp -S seed=5 --name seed-5 train", says=("going on after step",)),
+        mine(f"dvc exp run --temp -S seed=5 {LONG} --name seed-5 train", code=-9, killed_at=".scratch/train/*/step-000002"),
+        mine(f"dvc exp run --temp -S seed=5 {LONG} --name seed-5 train", says=("going on after step",)),
         mine("assay config use seed=6", *SETTINGS),
-        mine("dvc repro", *SETTINGS, *HALF, code=-9, killed_at=".scratch/train/*/step-000002"),
+        mine("dvc repro", *SETTINGS, *HALF, code=-9, killed_at=".scratch/train/*/step-000000"),
         mine("dvc repro", *SETTINGS, *RUN, says=("going on after step", "Running stage 'package'")),
         mine("assay verdict", *SETTINGS, *RUN),
         mine("git commit -qam 'seed 6'"),
