@@ -196,7 +196,7 @@ class Bench:
     def __init__(self, policy: Policy, work: Work, device: str) -> None:
         self.policy, self.work, self.device = policy, work, device
         dialogue = policy.dialogue
-        marks = len(dialogue.opening([{"role": "user", "content": ""}])), len(dialogue.reply("", ended=False))
+        marks = len(dialogue.opening([{"role": "user", "content": ""}])), len(dialogue.reply("", last_id=-1))
         self._task = Filler(work, work.prompt - marks[0], work.reply - marks[1])
         self._decoding = Decoding(1.0, work.new)
         items = [Item(f"p{k}", f"p{k}", {}, None, None) for k in range(work.prompts)]
@@ -211,7 +211,7 @@ class Bench:
 
     def stock(self) -> list[list[int]]:
         """Play once as TRL does: generate over left-padded ids, then over all of them again."""
-        policy, eos = self.policy, self.policy.dialogue.eos_id
+        policy, ends = self.policy, self.policy.dialogue.end_ids
         opened = [policy.dialogue.opening(self._task.start(play.item, play.world_seed)[0]) for play in self._plays]
         whole = [list(ids) for ids in opened]
         for turn in range(self.work.turns):
@@ -221,8 +221,8 @@ class Bench:
             written = out[:, inputs["input_ids"].shape[1] :].tolist()
             told = self._task.step(turn, "").observation
             for ids, new in zip(whole, written, strict=True):
-                own = stock.ended(new, eos)
-                ids += own + ([] if told is None else policy.dialogue.reply(told, ended=own[-1] == eos))
+                own = stock.ended(new, ends)
+                ids += own + ([] if told is None else policy.dialogue.reply(told, last_id=own[-1]))
         return [ids[len(first) :] for ids, first in zip(whole, opened, strict=True)]
 
     def written(self, rows: list[list[int]]) -> int:

@@ -219,7 +219,7 @@ class Ours(Side):
     def _talk(self, one: Episode) -> Talk:
         dialogue, told = self.policy.dialogue, [turn.observation for turn in one.turns if turn.observation is not None]
         prompt = len(dialogue.opening(self.task.start(self.items[one.item_id], 0)[0]))  # the same in every world
-        after = one.n_tokens + sum(len(dialogue.reply(each, ended=True)) for each in told)
+        after = one.n_tokens + sum(len(dialogue.reply(each, last_id=dialogue.eos_id)) for each in told)
         return Talk(one.item_id, prompt, after, one.n_tokens, len(one.turns))
 
     def overhead(self, logged: bool) -> dict[str, Any]:
@@ -321,8 +321,8 @@ class Stock(Side):
         inputs = stock.left_padded(openings, self.policy.pad_id, "cpu")
         out = self.policy.model.generate(**inputs, **stock.sampling(Decoding(0.0, self.decoding.max_new_tokens), self.policy))
         written = out[:, inputs["input_ids"].shape[1] :].tolist()
-        eos = self.policy.dialogue.eos_id
-        said = [self.policy.dialogue.text(stock.ended(ids, eos)) for ids in written]
+        ends = self.policy.dialogue.end_ids
+        said = [self.policy.dialogue.text(stock.ended(ids, ends)) for ids in written]
         return {"logprob_difference": stock.difference(self.policy, openings[::8], self.decoding), "greedy": said}
 
 

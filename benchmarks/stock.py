@@ -138,7 +138,7 @@ def same_conversation(
         end = at
         while end < len(ids) and mask[end]:
             end += 1
-            if ids[end - 1] == dialogue.eos_id:
+            if ids[end - 1] in dialogue.end_ids:
                 break
         step = task.step(state, dialogue.text(ids[at:end]))
         state, at = step.state, end
@@ -147,9 +147,9 @@ def same_conversation(
         told = at
         while told < len(ids) and not mask[told]:
             told += 1
-        if list(ids[at:told]) != dialogue.reply(step.observation or "", ended=True):
+        if list(ids[at:told]) != dialogue.reply(step.observation or "", last_id=dialogue.eos_id):
             raise SystemExit(f"stock's observation in {play.item.id} has other tokens than ours: {ids[at:told]}")
-        cut, at = cut + (ids[end - 1] != dialogue.eos_id), told
+        cut, at = cut + (ids[end - 1] not in dialogue.end_ids), told
     return cut
 
 
@@ -180,12 +180,12 @@ def sampling(decoding: Decoding, policy: Policy) -> dict[str, Any]:
     chosen: dict[str, Any] = {"do_sample": decoding.temperature > 0, "max_new_tokens": decoding.max_new_tokens}
     if decoding.temperature > 0:
         chosen |= {"temperature": decoding.temperature, "top_k": 0, "top_p": 1.0}
-    return chosen | {"eos_token_id": policy.dialogue.eos_id, "pad_token_id": policy.pad_id}
+    return chosen | {"eos_token_id": list(policy.dialogue.end_ids), "pad_token_id": policy.pad_id}
 
 
-def ended(ids: Sequence[int], eos: int) -> list[int]:
-    """Return what a row wrote, up to and with its end-of-sequence."""
-    return list(ids[: ids.index(eos) + 1] if eos in ids else ids)
+def ended(ids: Sequence[int], ends: Sequence[int]) -> list[int]:
+    """Return what a row wrote, up to and with what ended it."""
+    return list(ids[: next((n for n, one in enumerate(ids, start=1) if one in ends), len(ids))])
 
 
 def difference(policy: Policy, contexts: Sequence[Sequence[int]], decoding: Decoding) -> float:
@@ -196,7 +196,7 @@ def difference(policy: Policy, contexts: Sequence[Sequence[int]], decoding: Deco
         out = model.generate(**inputs, **sampling(decoding, policy), return_dict_in_generate=True, output_logits=True)
     worst, width = 0.0, inputs["input_ids"].shape[1]
     for row, context in enumerate(contexts):
-        ids = ended(out.sequences[row, width:].tolist(), policy.dialogue.eos_id)
+        ids = ended(out.sequences[row, width:].tolist(), policy.dialogue.end_ids)
         said = torch.stack([
             torch.log_softmax(out.logits[k][row].float() / (decoding.temperature or 1.0), -1)[token]
             for k, token in enumerate(ids)
@@ -252,7 +252,7 @@ def play_naturally(policy: Policy, task: Task, plays: Sequence[Play], decoding: 
 
     Returns the turns, policy tokens, reward, tokens read, tokens of the prompt and tokens behind it of each episode.
     """
-    tokenizer, model, eos = policy.tokenizer, policy.model, policy.dialogue.eos_id
+    tokenizer, model, ends = policy.tokenizer, policy.model, policy.dialogue.end_ids
     device, found = next(model.parameters()).device, list[Tally]()
     model.eval()
     for start in range(0, len(plays), batch_size):
@@ -269,7 +269,7 @@ def play_naturally(policy: Policy, task: Task, plays: Sequence[Play], decoding: 
             written = out[:, inputs["input_ids"].shape[1] :].tolist()
             read, going = inputs["attention_mask"].sum(1).tolist(), []
             for k, ids, n in zip(active, written, read, strict=True):
-                own = ended(ids, eos)
+                own = ended(ids, ends)
                 text = policy.dialogue.text(own)
                 step = task.step(states[k], text)
                 states[k], tally = step.state, tallies[k]

@@ -91,7 +91,7 @@ def test_a_stock_episode_with_another_prompt_or_observation_ends_the_measurement
     for text in ("s", "s", "nc3"):
         step = TASK.step(state, text)
         state, written = step.state, [*dialogue._ids(text), dialogue.eos_id]
-        told = [] if step.observation is None else dialogue.reply(step.observation, ended=True)
+        told = [] if step.observation is None else dialogue.reply(step.observation, last_id=dialogue.eos_id)
         ids, mask = ids + written + told, mask + [1] * len(written) + [0] * len(told)
     assert stock.turns_of(mask) == 3
     assert stock.same_conversation(TASK, dialogue, PLAYS[0], prompt, ids, mask) == 0
@@ -124,7 +124,7 @@ def test_trl_is_spoken_to_in_json_with_the_tokens_that_our_dialogue_has(spoken: 
     told = SPOKEN.step(state, text).observation
     assert told is not None
     dialogue = Dialogue(spoken.tokenizer)
-    ours = [*dialogue.opening(messages), *dialogue._ids(text), dialogue.eos_id, *dialogue.reply(told, ended=True)]
+    ours = [*dialogue.opening(messages), *dialogue._ids(text), dialogue.eos_id, *dialogue.reply(told, last_id=dialogue.eos_id)]
     before, spoken.tokenizer.chat_template = spoken.tokenizer.chat_template, stock.TOOL_TEMPLATE
     try:
         parse = stock.speaking(spoken, SPOKEN).parse_response

@@ -25,10 +25,11 @@ def raw() -> dict[str, Any]:
 
 
 def keys(values: dict[str, Any], prefix: str = "") -> set[str]:
-    """Return the dotted keys of nested settings."""
+    """Return the dotted keys of nested settings; what a chat template is given is one, whatever its names."""
     found: set[str] = set()
     for name, value in values.items():
-        found |= keys(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}"}
+        nested = isinstance(value, dict) and name != "template"
+        found |= keys(value, f"{prefix}{name}.") if nested else {f"{prefix}{name}"}
     return found
 
 

@@ -19,6 +19,13 @@ PACKAGES = (
 )  # fmt: skip
 # Exact names only: a prefix would let a secret slip in.
 ENVIRONMENT = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTHONHASHSEED", "CUBLAS_WORKSPACE_CONFIG", "DVC_EXP_NAME")
+# Settings of a W&B run that keep to itself what it would tell of this machine: host, user, command line, program, git remote,
+# installed packages, hardware, terminal.
+WANDB_QUIET: dict[str, Any] = {
+    "silent": True, "console": "off", "host": "", "username": "", "email": "", "program": "assay",
+    "disable_git": True, "disable_code": True, "save_code": False, "disable_job_creation": True,
+    "x_disable_meta": True, "x_disable_stats": True, "x_disable_machine_info": True, "x_save_requirements": False,
+}  # fmt: skip
 
 
 def packages() -> dict[str, str | None]:

@@ -12,6 +12,7 @@ from huggingface_hub import ModelCard
 from ruamel.yaml import YAML
 
 from assay.config.package import Waiver
+from assay.config.settings import PretrainedBase
 from assay.dataset.fingerprint import Fingerprint
 from assay.errors import EvidenceError
 from assay.evaluation.report import Report
@@ -143,6 +144,15 @@ def test_a_base_is_named_only_if_it_is_one_of_a_hub(given: dict[str, Any], model
     data = ModelCard(text).data.to_dict()
     assert (model in text) is named and (data.get("base_model") == model) is named
     assert "/home/someone" not in text and "models/base" not in text
+
+
+def test_what_the_chat_template_was_given_is_said_with_how_to_use_the_policy(given: dict[str, Any]) -> None:
+    base = PretrainedBase(
+        kind="pretrained", model="a/b", revision=None, dtype="float32", quantization=None, template={"enable_thinking": False}
+    )
+    text = card(given, params=given["params"].model_copy(update={"base": base}))
+    assert "`apply_chat_template` was given" in text and "enable_thinking=False" in text.replace("\\", "")
+    assert "apply_chat_template" not in card(given)
 
 
 def test_text_of_a_stranger_is_neither_markup_nor_yaml(given: dict[str, Any]) -> None:

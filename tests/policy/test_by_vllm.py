@@ -29,6 +29,10 @@ class SamplingParams:
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
     seed: int | None = None
     stop_token_ids: list[int] | None = None
     ignore_eos: bool = False
@@ -54,6 +58,7 @@ class LLM:
         enable_prefix_caching: bool | None = None, enable_lora: bool = False, max_lora_rank: int = 16,
         logprobs_mode: str = "raw_logprobs", generation_config: str = "auto",
     ) -> None:  # fmt: skip
+        assert max_lora_rank in (1, 8, 16, 32, 64, 128, 256, 320, 512)
         self.model, self.quantization, self.enable_lora = model, quantization, enable_lora
         self.prefixes, self.mode = enable_prefix_caching, logprobs_mode
         self.asked: list[tuple[list[dict[str, Any]], list[SamplingParams], LoRARequest | None]] = []
@@ -114,18 +119,19 @@ def test_an_adapter_has_a_new_number_whenever_its_weights_have_changed_and_only_
 ) -> None:
     policy = weights.policy()
     changed = next(p for name, p in policy.model.named_parameters() if "lora_B" in name)
-    numbers = []
+    numbers, names = [], []
     for change in (False, False, True):
         if change:
             with torch.no_grad():
                 changed.add_(1.0)
         converse(policy, [[5]], [1], SAMPLED).complete()
         request = served.made[0].asked[-1][2]
-        assert request is not None and request.lora_name == f"adapter-{request.lora_int_id}"
+        assert request is not None
         numbers.append(request.lora_int_id)
+        names.append(request.lora_name)
         tensors = load_file(Path(request.lora_path) / "adapter_model.safetensors")
         assert any(torch.equal(each, changed.detach()) for each in tensors.values())
-    assert numbers == [1, 1, 2] and len(served.made) == 1 and served.made[0].enable_lora
+    assert numbers == [1, 1, 2] and names[0] == names[1] != names[2] and len(served.made) == 1 and served.made[0].enable_lora
 
 
 def test_without_vllm_the_way_to_install_it_is_said(monkeypatch: pytest.MonkeyPatch, weights: Weights) -> None:

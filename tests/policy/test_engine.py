@@ -37,14 +37,11 @@ def two_turns(policy: Policy, rows: list[int], decoding: Decoding) -> dict[int, 
             [dialogue.opening([{"role": "user", "content": OPENINGS[row]}]) for row in rows],
             [1000 + row for row in rows],
             decoding,
-            eos_id=dialogue.eos_id,
+            end_ids=dialogue.end_ids,
             pad_id=policy.pad_id,
         )
         first = session.complete()
-        replies = [
-            dialogue.reply(OBSERVATIONS[row], ended=done.ids[-1] == dialogue.eos_id)
-            for row, done in zip(rows, first, strict=True)
-        ]
+        replies = [dialogue.reply(OBSERVATIONS[row], last_id=done.ids[-1]) for row, done in zip(rows, first, strict=True)]
         session.tell([done.ids[-1] for done in first], replies)
         second = session.complete()
     return {row: [(one.ids, one.logprobs), (two.ids, two.logprobs)] for row, one, two in zip(rows, first, second, strict=True)}
@@ -80,14 +77,14 @@ def test_log_probabilities_captured_while_sampling_equal_a_full_forward_pass(pol
             expected = torch.log_softmax(logits, -1)[start - 1 : -1].gather(1, torch.tensor(written)[:, None])[:, 0]
             assert torch.allclose(expected, torch.tensor(captured), atol=2e-5)
             if place == 0:
-                ids = ids + dialogue.reply(OBSERVATIONS[row], ended=written[-1] == dialogue.eos_id)
+                ids = ids + dialogue.reply(OBSERVATIONS[row], last_id=written[-1])
 
 
 def test_greedy_completions_equal_those_of_transformers_generate(policy: Policy) -> None:
     dialogue = policy.dialogue
     opening = dialogue.opening([{"role": "user", "content": "d e f"}])
     with evaluating(policy.model):
-        session = Session(policy.model, [opening], [0], Decoding(0.0, 12), eos_id=dialogue.eos_id, pad_id=policy.pad_id)
+        session = Session(policy.model, [opening], [0], Decoding(0.0, 12), end_ids=dialogue.end_ids, pad_id=policy.pad_id)
         ours = session.complete()[0].ids
         theirs = policy.model.generate(
             torch.tensor([opening]), attention_mask=torch.ones(1, len(opening), dtype=torch.long),

@@ -38,7 +38,7 @@ def test_a_4_bit_base_under_an_adapter_plays_what_a_plain_pass_says(tmp_path: Pa
     stored = [p.detach().clone() for p in model.parameters()]
     with playing(model, add=not static):
         decoding = Decoding(1.0, 5, cuda_graphs=static)
-        session = Session(model, openings, [1, 2, 3], decoding, eos_id=2, pad_id=0)
+        session = Session(model, openings, [1, 2, 3], decoding, end_ids=[2], pad_id=0)
         first = session.complete()
         session.tell([one.ids[-1] for one in first], [[30], [31, 32], [33]])
         second = session.complete()

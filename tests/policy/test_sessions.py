@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -46,8 +47,9 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 
 def played(
-    model: Any, rows: Sequence[int], decoding: Decoding, *, at_once: int = 99, kind: Any = Session, merged: bool = False
-) -> dict[int, Told]:
+    model: Any, rows: Sequence[int], decoding: Decoding,
+    *, at_once: int = 99, kind: Any = Session, merged: bool = False, ends: Sequence[int] = (END,),
+) -> dict[int, Told]:  # fmt: skip
     """Let rows of OPENINGS play three turns, some held at once; those that wait are admitted as others end."""
     waiting, talking, told = list(rows), list[int](), {row: list[Completion]() for row in rows}
     session: Any = None
@@ -56,7 +58,7 @@ def played(
             new, waiting = waiting[: at_once - len(talking)], waiting[at_once - len(talking) :]
             openings, seeds = [OPENINGS[row] for row in new], [100 + row for row in new]
             if session is None:
-                session = kind(model, openings, seeds, decoding, eos_id=END, pad_id=PAD)
+                session = kind(model, openings, seeds, decoding, end_ids=ends, pad_id=PAD)
             else:
                 session.admit(openings, seeds)
             talking += new
@@ -115,6 +117,23 @@ def test_what_is_sampled_does_not_depend_on_who_is_held_together(model: Any, sta
     random.Random(1).shuffle(shuffled)
     for rows, at_once in ((shuffled, 1), (shuffled, 3), (list(ALL)[::-1], 4), (list(ALL), 64)):
         assert ids_of(played(model, rows, decoding, at_once=at_once)) == dict(sorted(alone.items()))
+
+
+@pytest.mark.parametrize("decoding", [SAMPLED, GREEDY])
+def test_every_engine_ends_a_completion_at_whichever_of_several_ends_comes_first(model: Any, decoding: Decoding) -> None:
+    one_end = ids_of(played(model, ALL, decoding))
+    frequent = Counter(i for told in one_end.values() for ids in told for i in ids[1:] if i != END).most_common(2)
+    ends = [END, *(token for token, _ in frequent)]
+    both = ids_of(played(model, ALL, decoding, ends=ends))
+    for row, told in both.items():
+        first = one_end[row][0]
+        assert told[0] == first[: next((n for n, i in enumerate(first, start=1) if i in ends), len(first))]
+        assert not any(i in ends for ids in told for i in ids[:-1])
+    assert {ids[-1] for told in both.values() for ids in told} & set(ends[1:])
+    fixed = Decoding(decoding.temperature, decoding.max_new_tokens, cuda_graphs=True)
+    assert ids_of(played(model, ALL, fixed, ends=ends[::-1])) == both
+    if not decoding.temperature:
+        assert ids_of(played(model, ALL, decoding, ends=ends, kind=Stock)) == both
 
 
 def test_steps_of_fixed_shape_choose_what_the_others_choose(model: Any) -> None:
@@ -177,7 +196,7 @@ def test_an_adapter_on_bfloat16_or_one_that_is_off_is_not_added() -> None:
 def test_no_more_is_reserved_than_the_longest_conversation_needs() -> None:
     model = build("qwen3")
     with evaluating(model):
-        session = Session(model, [[5] * 60, [6] * 3], [1, 2], Decoding(1.0, 40), eos_id=END, pad_id=PAD)
+        session = Session(model, [[5] * 60, [6] * 3], [1, 2], Decoding(1.0, 40), end_ids=[END], pad_id=PAD)
         assert session.capacity == reserved_for(60)
         lengths = [60, 3]
         for _ in range(4):
@@ -192,8 +211,8 @@ def test_no_more_is_reserved_than_the_longest_conversation_needs() -> None:
 def test_another_batch_on_the_same_memory_ends_the_one_before() -> None:
     model, decoding = build("qwen3"), Decoding(1.0, 6, cuda_graphs=True)
     with evaluating(model):
-        first = Session(model, OPENINGS, [0] * 6, decoding, eos_id=END, pad_id=PAD)
-        Session(model, OPENINGS, [0] * 6, decoding, eos_id=END, pad_id=PAD)
+        first = Session(model, OPENINGS, [0] * 6, decoding, end_ids=[END], pad_id=PAD)
+        Session(model, OPENINGS, [0] * 6, decoding, end_ids=[END], pad_id=PAD)
         with pytest.raises(AssertionError, match="taken over"):
             first.complete()
 
@@ -215,7 +234,7 @@ def test_windows_and_states_that_do_not_follow_the_rows_are_refused_and_never_pl
         models = [AutoModelForCausalLM.from_config(config) for config in (neo, state)]
     for model, kind in zip(models, ("global, local", "recurrent"), strict=True):
         with pytest.raises(PolicyError, match=kind):
-            Session(model, [[5, 6]], [0], GREEDY, eos_id=END, pad_id=PAD)
+            Session(model, [[5, 6]], [0], GREEDY, end_ids=[END], pad_id=PAD)
 
 
 def test_steps_that_were_captured_with_an_adapter_are_not_replayed_without_it() -> None:
@@ -231,7 +250,7 @@ def test_steps_that_were_captured_with_an_adapter_are_not_replayed_without_it() 
 def test_conversations_are_admitted_only_where_the_others_were_told_what_comes_next() -> None:
     model = build("qwen3")
     with evaluating(model):
-        session = Session(model, [[5, 6], [7]], [1, 2], GREEDY, eos_id=END, pad_id=PAD)
+        session = Session(model, [[5, 6], [7]], [1, 2], GREEDY, end_ids=[END], pad_id=PAD)
         session.complete()
         with pytest.raises(AssertionError, match="not told"):
             session.admit([[8]], [3])

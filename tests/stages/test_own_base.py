@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from assay.composition import Selection, compose
 from assay.config.reading import parse_params
 from assay.config.settings import TinyArchitecture
+from assay.errors import PolicyError
 from assay.evidence.claim import Claim
 from assay.packaging import verify as plain
 from assay.policy import tiny
@@ -19,6 +21,8 @@ from assay.seeds import derive_seed
 from assay.stages import base, control, fingerprint, package, post_eval, pre_eval, render_evidence, train
 from assay.stages.project import Project
 from assay.storage.json import read_record
+from assay.training.doctor.beforehand import Ahead
+from assay.training.doctor.findings import Check, Finding
 from assay.verification.stated import facts_within_bounds
 from assay.verification.unpacked import Unpacked
 from tests import own_data
@@ -92,3 +96,27 @@ def test_a_base_by_an_absolute_path_is_named_without_it_and_what_follows_is_said
     base.run(relative)
     assert len(said) == 3 and said[2].startswith("base mine at local")
     assert locate(relative.root / "models/base") == tmp_path / "kept/mine"
+
+
+def test_a_base_without_a_chat_template_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    project = small(tmp_path)
+    (tmp_path / "kept/mine/chat_template.jinja").unlink()
+    with pytest.raises(PolicyError, match="a chat template"):
+        base.run(project)
+    assert not (tmp_path / "models").exists() and not project.results("base.json").exists()
+
+
+def test_a_base_of_ones_own_is_weighed_before_the_first_step_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layers: list[int] = []
+
+    def weighed(ahead: Ahead, *_: object) -> tuple[Finding, None]:
+        layers.append(ahead.config.num_hidden_layers)
+        return Check("memory (forecast)", "a peak that fits", "params.yaml").warning("too much", "less"), None
+
+    project, nothing = small(tmp_path), cast(Any, None)
+    base.run(project)
+    monkeypatch.setattr(train, "examine", lambda *_, **__: [])
+    monkeypatch.setattr(train, "memory_ahead", weighed)
+    gpu = Project(project.root, project.params.model_copy(update={"device": "cuda"}))
+    here, there = (train._looked_at(each, nothing, nothing, nothing, [], nothing, tmp_path) for each in (project, gpu))
+    assert here == [] and [finding.check for finding in there] == ["memory (forecast)"] and layers == [1]

@@ -1,4 +1,4 @@
-"""`assay train` of two processes as a user has it: one command that starts them, one voice, one end, and nothing left over."""
+"""Stages of two processes as a user has them: one command that starts them, one voice, one end, and nothing left over."""
 
 from __future__ import annotations
 
@@ -18,21 +18,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
 
+from assay.cli.stages import _become_several
 from assay.composition import IN_EXPERIMENT, Selection, compose
 from assay.config.reading import parse_params
 from assay.config.settings import DistributedSettings
-from assay.errors import TrainingError
+from assay.errors import ConfigError, TrainingError
 from assay.evaluation.planning import PlannedPower
 from assay.evaluation.run_difference import check_chain
 from assay.parent import STARTED_BY
-from assay.stages import base, fingerprint, train
+from assay.stages import base, fingerprint, pre_eval, train
 from assay.stages.project import Project
 from assay.storage.append_log import read_complete
 from assay.storage.json import write_json
 from assay.training.doctor import MOST_SECONDS, Finding
 from assay.training.processes import Processes
+from tests import fake_slurm
 from tests.house import ROOT
 
 pytestmark = [
@@ -53,7 +56,7 @@ ASSAY = [sys.executable, "-m", "assay.cli"]
 def small(root: Path) -> Project:
     """Write a project whose base has learned next to nothing, and whose training takes a second a process."""
     values = json.loads(json.dumps(compose(ROOT, Selection("tiny_smoke", "collider", 0)).values))
-    values["distributed"] = {"processes": 2, "backend": "gloo"}
+    values["distributed"] |= {"processes": 2, "backend": "gloo"}
     for phase in ("drills", "demonstrations"):
         values["base"]["warm_start"][phase] |= {"steps": 1, "batch_size": 4}
     values["base"]["warm_start"] |= {"drill_pool": 4, "demonstration_pool": 4, "probe_items": 1, "probe_every": 1}
@@ -193,6 +196,105 @@ def test_evidence_is_written_once_and_whole(calls: Calls) -> None:
     assert not list((project.root / ".scratch/train").glob("*.lock"))
 
 
+EVALUATED = (
+    "pre_eval.jsonl",
+    "pre_eval.json",
+    "pre_eval_greedy.jsonl",
+    "pre_eval_greedy.json",
+    "baselines.json",
+    "plan_power.json",
+)
+# In the place of ./run: the stage without DVC, and no verdict, since there is no claim yet.
+RUN = f"""#!/bin/sh
+[ "$1" = assay ] || exec "{sys.executable}" -m assay.cli pre-eval
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one process measured alone, after one of two was killed, and by a Slurm job of two nodes."""
+
+    alone: dict[str, bytes]
+    killed: subprocess.CompletedProcess[str]
+    kept: int
+    left_over: list[int]
+    gone_on: dict[str, bytes]
+    clock_gone_on: dict[str, Any]
+    job: subprocess.CompletedProcess[str]
+    by_job: dict[str, bytes]
+    clock_by_job: dict[str, Any]
+    scratch: list[str]
+
+
+@pytest.fixture(scope="module")
+def measured(calls: Calls, tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    root = tmp_path_factory.mktemp("measured") / "project"
+    shutil.copytree(calls.project.root, root, ignore=shutil.ignore_patterns(".scratch", "observed"))
+    shutil.copy(ROOT / "dvc.yaml", root)  # by which the number of processes is no part of what a measurement is
+    (root / "run").write_text(RUN, encoding="utf-8")
+    (root / "run").chmod(0o755)
+    values = json.loads((root / "params.yaml").read_text())
+    values["generation"]["batch_size"], values["evaluation"] = 4, values["evaluation"] | {"items": 128, "draws": 4}
+    (root / "params.yaml").write_text(json.dumps(values), encoding="utf-8")
+    values["distributed"]["processes"] = 1
+    one = Project(root, parse_params(values))
+
+    def taken() -> tuple[dict[str, bytes], dict[str, Any]]:
+        found = {name: one.results(name).read_bytes() for name in EVALUATED}
+        clock = json.loads(one.observed("pre_eval_clock.json").read_text())
+        for name in EVALUATED:
+            one.results(name).unlink()
+        return found, clock
+
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("DVC_ROOT", *STARTED_BY, "RANK", "WORLD_SIZE")
+    }
+    environment |= {"PYTHONPATH": str(ROOT / "src"), IN_EXPERIMENT: "0" * 40, MARK: "measured"}
+
+    def second() -> list[int]:
+        return [pid for pid in alive("measured") if b"\0RANK=1\0" in Path(f"/proc/{pid}/environ").read_bytes()]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("DVC_ROOT", raising=False)
+        pre_eval.run(one)
+        alone, _ = taken()
+        command = [*ASSAY, "pre-eval"]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, cwd=root, env=environment, stdout=pipe, stderr=pipe, text=True) as running:
+            until(lambda: list(root.glob(".scratch/pre_eval/*/pre_eval/batch-*.jsonl")), "nothing was kept")
+            os.kill(second()[0], signal.SIGKILL)
+            out, err = running.communicate(timeout=120)
+        killed = subprocess.CompletedProcess(command, running.returncode, out, err)
+        left_over, kept = alive("measured"), len(list(root.glob(".scratch/pre_eval/*/pre_eval/batch-*.jsonl")))
+        pre_eval.run(one)
+        gone_on, clock_gone_on = taken()
+    slurm = fake_slurm.write(root.parent / "slurm")
+    own = environment | fake_slurm.job(root, 2, 7) | {"PATH": f"{slurm}{os.pathsep}{os.environ['PATH']}"}
+    script = ["bash", str(ROOT / "configs/launch/slurm.sh"), "pre_eval"]
+    job = subprocess.run(script, env=own, capture_output=True, text=True, check=False)
+    by_job, clock_by_job = taken()
+    scratch = [path.name for path in (root / ".scratch/pre_eval").iterdir()]
+    return Measured(alone, killed, kept, left_over, gone_on, clock_gone_on, job, by_job, clock_by_job, scratch)
+
+
+def test_a_killed_process_ends_the_measurement_and_what_was_kept_any_number_goes_on_with(measured: Measured) -> None:
+    assert measured.killed.returncode == 128 + signal.SIGKILL and measured.left_over == []
+    err = measured.killed.stderr
+    assert "was ended by SIGKILL" in err and "call again: it goes on from what is kept" in err and "Traceback" not in err, err
+    assert measured.gone_on == measured.alone
+    assert measured.clock_gone_on["episodes_kept"] == 16 * measured.kept > 0 and measured.clock_gone_on["processes"] == 1
+
+
+def test_a_job_of_two_nodes_measures_what_one_process_measures_and_says_it_once(measured: Measured) -> None:
+    assert measured.job.returncode == 0, measured.job.stdout + measured.job.stderr
+    assert measured.by_job == measured.alone
+    assert (measured.clock_by_job["processes"], measured.clock_by_job["episodes"]) == (2, 512)
+    lines = measured.job.stdout.splitlines()
+    assert len(lines) == len(set(lines)) and lines.count("pre_eval: episodes done") == 1, lines
+    assert sum(line.startswith("pre_eval: success") for line in lines) == 1 and "Traceback" not in measured.job.stdout
+    assert measured.scratch == []
+
+
 BEFORE_EXEC = """
 import os, sys
 from assay import cli
@@ -252,11 +354,51 @@ def test_a_fault_found_by_the_main_process_ends_all_of_them_and_is_told_by_one(
     assert capsys.readouterr().out == ""
 
 
+def test_a_box_without_a_gpu_is_said_once_before_there_are_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = json.loads(json.dumps(compose(ROOT, Selection("4090_qwen3", "structured", 0)).values))
+    values["distributed"] |= {"processes": 2}
+    started: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(os, "execvp", lambda *command: started.append(command))
+    monkeypatch.setattr(dist, "init_process_group", lambda backend, **rest: started.append(backend))
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    params = parse_params(values)
+    with pytest.raises(ConfigError, match="expected a CUDA device"):
+        _become_several("pre_eval", params)
+    for name, value in (("RANK", "1"), ("LOCAL_RANK", "1"), ("WORLD_SIZE", "2")):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match="expected a CUDA device"):  # started by accelerate or by hand
+        Processes.joined(params.distributed, device="cuda")
+    assert started == []
+
+
 def test_no_process_waits_for_another_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
     monkeypatch.setattr(dist, "init_process_group", lambda backend, **rest: given.update(rest))
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "2")):
         monkeypatch.setenv(name, value)
-    Processes.joined(DistributedSettings(processes=2, backend="gloo"))
+    Processes.joined(DistributedSettings.model_construct(processes=2, backend="gloo"))
     assert 10 * MOST_SECONDS < given["timeout"].total_seconds() <= 3600
+
+
+@pytest.mark.parametrize(("rank", "there", "backend", "own"), [(1, 2, "nccl", 1), (3, 2, "gloo", 1), (2, 2, "nccl", None)])
+def test_each_process_takes_its_own_gpu_before_anything_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, rank: int, there: int, backend: Any, own: int | None
+) -> None:
+    taken: list[int] = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: there)
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    monkeypatch.setattr(dist, "init_process_group", lambda backend, **rest: taken.append(-1))
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    for name, value in (("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", 4)):
+        monkeypatch.setenv(name, str(value))
+    told = DistributedSettings.model_construct(processes=9, backend=backend)
+    if own is None:
+        with pytest.raises(ConfigError, match="--nproc-per-node=2"):
+            Processes.joined(told, device="cuda", any_number=True)
+        assert taken == []
+    else:
+        assert Processes.joined(told, device="cuda", any_number=True) == Processes(rank, 4)
+        assert taken == [own, -1]

@@ -146,7 +146,7 @@ def test_tar_and_sha256_go_with_verdict_digest_and_gain(package: Path, monkeypat
     assert artifact.type == "assay-package" and artifact.aliases == ["latest", identity[:16]]
     assert artifact.metadata["sha256"] == identity and artifact.metadata["verdict"] == "IMPROVED"
     assert artifact.metadata["gain"]["low"] < artifact.metadata["gain"]["value"] < artifact.metadata["gain"]["high"]
-    assert run.given["project"] == "project" and run.given["settings"].items() >= push_wandb.QUIET.items()
+    assert run.given["project"] == "project" and run.given["settings"].items() >= push_wandb.WANDB_QUIET.items()
 
 
 @pytest.mark.parametrize(

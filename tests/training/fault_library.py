@@ -65,12 +65,6 @@ NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System 
 SKIPS_SYSTEM = NO_PROMPT.replace("in messages %}", "in messages if message['role'] != 'system' %}") + _PROMPT
 
 
-def other_end(setup: Setup) -> Setup:
-    tokenizer = setup.policy.tokenizer
-    tokenizer.eos_token = "<|unk|>"
-    return replace(setup, policy=replace(setup.policy, dialogue=Dialogue(tokenizer)))
-
-
 def no_end(setup: Setup) -> Setup:
     tokenizer = setup.policy.tokenizer
     tokenizer.eos_token = None
@@ -166,7 +160,7 @@ def fewer_validation_items(setup: Setup) -> Setup:
     return replace(setup, validation=replace(setup.validation, items=setup.validation.items[:5]))
 
 
-PRETRAINED = PretrainedBase(kind="pretrained", model="mine", revision=None, dtype="float32", quantization=None)
+PRETRAINED = PretrainedBase(kind="pretrained", model="mine", revision=None, dtype="float32", quantization=None, template={})
 
 
 def structured(**changes: Any) -> Callable[[Setup], Setup]:
@@ -276,12 +270,11 @@ FAULTS: tuple[Fault, ...] = (
     Fault("completions that never parse", playing(tasks.Unparsable), "parsing", "fault", "base"),
     # text
     Fault("no end of sequence", no_end, "base", "fault", "eos_token"),
-    Fault("another end of sequence than the template's", other_end, "end of sequence", "fault", "eos_token: <|end|>"),
     Fault("a template that ends no answer", with_template(NO_END), "end of sequence", "warning", "chat_template.jinja"),
     Fault("no padding", no_padding, "padding", "warning", "pad_token"),
     Fault("a generation config of another model", other_generation_config, "generation config", "warning",
           "generation_config.json"),
-    Fault("a template without a generation prompt", with_template(NO_PROMPT), "generation prompt", "fault",
+    Fault("a template without a generation prompt", with_template(NO_PROMPT), "base", "fault",
           "add_generation_prompt"),
     Fault("a template that shortens history", with_template(SHORTENS_HISTORY), "conversation", "fault", "chat_template.jinja"),
     Fault("a template that keeps three messages", with_template(LAST_THREE), "conversation", "fault", "chat_template.jinja"),

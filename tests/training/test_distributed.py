@@ -244,7 +244,7 @@ def test_a_launch_of_another_size_is_refused_before_anybody_waits(monkeypatch: p
 def test_settings_that_processes_cannot_share_are_refused(train: Any, distributed: Any, words: list[str]) -> None:
     raw = read_yaml(ROOT / "params.yaml", fix="")
     raw["train"] |= {"items_per_step": 4, "group_size": 4, "micro_batch_size": 4} | train
-    raw["distributed"] = distributed
+    raw["distributed"] |= distributed
     with pytest.raises(ConfigError) as refused:
         parse_params(raw)
     for word in words:

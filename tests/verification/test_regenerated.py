@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from assay.evaluation.replay import discrepancies
 from assay.evaluation.report import Report, report_on
-from assay.evaluation.rows import episode_of, turn_of
+from assay.evaluation.rollout import play as played_by
+from assay.evaluation.rows import Rollout, episode_of, turn_of
 from assay.evaluation.suite import Play, Suite
+from assay.policy.dialogue import Dialogue
 from assay.policy.model import load
 from assay.records import Episode
 from assay.stages.inputs import decoding_of, heldout_suite, task_of
@@ -147,6 +150,30 @@ def test_rounding_explains_what_was_really_written_and_nothing_that_was_not(proj
         alone = episode.model_copy(update={"turns": (turn.model_copy(update={"completion": changed}),)})
         found = slack(policy, task, play, alone, decoding, dtype="float32")
         assert not found.explained and found.turn == 1 and found.why.startswith("token 1 of"), found
+
+
+def test_a_turn_of_no_tokens_is_not_what_the_policy_wrote(project: Project) -> None:
+    policy = load(project.root / "models/base", adapter=None, device="cpu", dtype="float32", quantization=None)
+    (episodes, suite), task = stored(project, "pre_eval"), task_of(project)
+    at = next(k for k, episode in enumerate(episodes) if len(episode.turns) > 1)
+    nothing = episodes[at].turns[0].model_copy(update={"completion": "", "n_tokens": 0, "truncated": True})
+    forged = episodes[at].model_copy(update={"turns": (nothing, *episodes[at].turns[1:])})
+    found = slack(policy, task, suite.plays()[at], forged, decoding_of(project), dtype="float32")
+    assert not found.explained and found.turn == 2
+
+
+def test_which_of_several_ends_a_completion_wrote_is_found_again(project: Project) -> None:
+    """The text of an episode goes without its end, and not every model has only one."""
+    policy = load(project.root / "models/base", adapter=None, device="cpu", dtype="float32", quantization=None)
+    task, plays, decoding = task_of(project), heldout_suite(project).plays(), decoding_of(project)
+    ended = replace(policy, dialogue=Dialogue(policy.tokenizer, ends=[3, *policy.tokenizer.convert_tokens_to_ids(["s", "n"])]))
+    played = played_by(ended, task, plays, decoding, batch_size=8)
+    episodes = [each.episode for each in played if isinstance(each, Rollout)]
+    assert len(episodes) == len(plays) and any(len(episode.turns) > 1 for episode in episodes)
+    found = [slack(ended, task, at, one, decoding, dtype="float32").share for at, one in zip(plays, episodes, strict=True)]
+    assert max(found) < 0.01
+    single = [slack(policy, task, at, one, decoding, dtype="float32").share for at, one in zip(plays, episodes, strict=True)]
+    assert max(single) > 1, "an end that this model does not have"
 
 
 def test_a_token_that_rounding_decides_passes_as_such(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

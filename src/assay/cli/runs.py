@@ -8,11 +8,18 @@ from typing import Annotated
 import typer
 
 
-def doctor() -> None:
+def doctor(
+    device_memory: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1, max=100_000, metavar="GIB", help="Forecast memory for a device of so much, which need not be here."
+        ),
+    ] = None,
+) -> None:
     """Look, before a training, for what would make it useless or break it hours later; exit code 1 for a fault."""
     from assay.tools import doctor as tool
 
-    raise typer.Exit(tool.run(Path.cwd()))
+    raise typer.Exit(tool.run(Path.cwd(), device_memory))
 
 
 def diff_runs(

@@ -72,14 +72,20 @@ def _run_stage(name: str, root: Path | None = None, **options: Any) -> None:
         fix = "name the folder of a project that was run"
         raise ConfigError("the folder of a finished run", found="no params.yaml in it", where=f"--run {root}", fix=fix)
     project = Project.open(root)
-    if name in ("train", "control"):
+    if name in ("pre_eval", "train", "control", "post_eval"):
         _become_several(name, project.params, **options)
     importlib.import_module(f"assay.stages.{name}").run(project, **options)
 
 
 def _become_several(stage: str, params: Any, resume_from: Path | None = None) -> None:
-    """Start all processes of a training where there are several, before one imports what each of them will."""
-    from assay.training.launching import launch, must_launch
+    """Start all processes of a stage where there are several, before one imports what each of them will."""
+    from assay.training.launching import heed_launcher, launch, must_launch
 
-    if must_launch(params.distributed) and (stage == "train" or "random_reward" in params.claim.controls):
-        launch(params.distributed, [stage, *([] if resume_from is None else ["--resume-from", str(resume_from)])])
+    heed_launcher(params.distributed)
+    if must_launch(params.distributed) and (stage != "control" or "random_reward" in params.claim.controls):
+        if params.device == "cuda":
+            from assay.policy.model import require_device
+
+            require_device(params.device)  # said once here, and not by each process
+        told = [] if resume_from is None else ["--resume-from", str(resume_from)]
+        launch(params.distributed, [stage.replace("_", "-"), *told])

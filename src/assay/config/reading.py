@@ -97,6 +97,7 @@ def _cross_check(params: Params, where: str) -> None:
         raise ConfigError(
             "gloo between processes on CPUs", found=backend, where=f"{where}, distributed.backend", fix="set it to gloo"
         )
+    _check_engine(params, where)
     if params.generation.cuda_graphs and (params.generation.backend != "cached" or params.device != "cuda"):
         raise ConfigError(
             "backend cached on device cuda, for cuda_graphs: true",
@@ -146,3 +147,19 @@ def _cross_check(params: Params, where: str) -> None:
             where=f"{where}, generation.surface",
             fix="set generation.surface: compact, or use a pretrained base",
         )
+
+
+def _check_engine(params: Params, where: str) -> None:
+    """Refuse what a base that is held in parts cannot do."""
+    told = params.distributed
+    if told.engine == "ddp":
+        return
+    for wrong, expected, found in (
+        (told.processes == 1, "ddp for one process", "distributed.processes: 1"),
+        (params.base.quantization is not None, "ddp for a base of 4 bits, whose weights cannot be cut", "base.quantization"),
+        (params.generation.cuda_graphs, "ddp where captured steps know the places of weights", "cuda_graphs: true"),
+        (params.device == "cuda" and told.backend == "gloo", "backend nccl between GPUs", "distributed.backend: gloo"),
+    ):
+        if wrong:
+            place, fix = f"{where}, distributed.engine", "set distributed.engine: ddp, or change the other"
+            raise ConfigError(expected, found=f"{told.engine} with {found}", where=place, fix=fix)

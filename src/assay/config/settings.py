@@ -87,6 +87,21 @@ class ScratchBase(Settings):
     warm_start: WarmStart
     gates: Gates
 
+    # How it is loaded, by the names of a pretrained one.
+    @property
+    def dtype(self) -> Literal["float32"]:
+        """Return what its weights are kept in."""
+        return "float32"
+
+    @property
+    def quantization(self) -> None:
+        """Return nothing: its weights are plain."""
+
+    @property
+    def template(self) -> dict[str, bool | int | str]:
+        """Return nothing: its template knows no settings."""
+        return {}
+
 
 class PretrainedBase(Settings):
     """A Hugging Face model, from a local folder or the hub cache."""
@@ -96,6 +111,9 @@ class PretrainedBase(Settings):
     revision: str | None
     dtype: Literal["float32", "bfloat16"]
     quantization: Literal["nf4"] | None
+    template: dict[str, bool | int | str] = Field(
+        description="what the chat template is given, such as {enable_thinking: false}; {} for nothing"
+    )
 
 
 class GenerationSettings(Settings):
@@ -104,8 +122,9 @@ class GenerationSettings(Settings):
     surface: Surface
     temperature: Annotated[float, Field(gt=0)]
     batch_size: Positive = Field(description="conversations held at once")
-    backend: Literal["cached", "transformers", "vllm"] = Field(
-        description="cached: our own; transformers: its generate, as a reference; vllm: an extra, not run by us"
+    backend: Literal["cached", "transformers", "vllm", "vllm_server"] = Field(
+        description="cached: our own; transformers: its generate, as a reference; vllm: an extra, in this process; "
+        "vllm_server: a server of it at ASSAY_VLLM_URL; neither of the two was run by us"
     )
     cuda_graphs: bool = Field(description="replay a captured step for each token; backend cached on a CUDA device only")
 
@@ -136,7 +155,9 @@ class LoraSettings(Settings):
     r: Positive
     alpha: Positive
     dropout: Annotated[float, Field(ge=0, lt=1)]
-    target_modules: list[str] | Literal["all-linear"]
+    target_modules: Annotated[list[str], Field(min_length=1)] | Literal["all-linear"] = Field(
+        description="names of modules, each of which the base must have; or all linear ones but its first and last"
+    )
 
 
 class TrainSettings(Settings):
@@ -173,6 +194,9 @@ class DistributedSettings(Settings):
 
     processes: Annotated[int, Field(ge=1, le=1024)]
     backend: Literal["gloo", "nccl"]
+    engine: Literal["ddp", "fsdp"] = Field(
+        description="ddp: every process holds the whole base; fsdp: a part of it while it learns, all of it while it plays"
+    )
 
 
 class Params(Settings):

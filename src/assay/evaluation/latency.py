@@ -11,9 +11,10 @@ from assay.records import Episode, Record
 
 
 class Latency(Record):
-    """Wall-clock time of playing a suite in batches on one machine; null where nothing was written."""
+    """Wall-clock time of playing a suite in batches; null where nothing was written."""
 
-    seconds: float = Field(ge=0)
+    seconds: float = Field(ge=0, description="of the process that took longest")
+    processes: int = Field(ge=1, description="that shared the playing")
     episodes: int = Field(ge=1, description="that were played in this time")
     episodes_kept: int = Field(ge=0, description="of the suite beside them: played in an earlier call that was interrupted")
     completions: int = Field(ge=0)
@@ -23,17 +24,19 @@ class Latency(Record):
     tokens_per_second: float | None
 
 
-def latency(episodes: Sequence[Episode], seconds: float, *, kept: int = 0) -> Latency:
+def latency(episodes: Sequence[Episode], seconds: float, *, kept: int = 0, processes: int = 1) -> Latency:
     """Return what a measured time comes to per episode, completion and token.
 
     Args:
         episodes: Those that were played in this time, at least one.
         seconds: The time.
         kept: How many episodes of the suite were played before, in a time that nobody remembers.
+        processes: How many played at once.
     """
     completions, tokens = sum(len(e.turns) for e in episodes), sum(e.n_tokens for e in episodes)
     return Latency(
         seconds=round(seconds, 6),
+        processes=processes,
         episodes=len(episodes),
         episodes_kept=kept,
         completions=completions,

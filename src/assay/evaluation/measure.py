@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol, TypeVar
 
 from assay.evaluation.phases import Phases
 from assay.evaluation.report import Report, report_on
@@ -13,6 +14,8 @@ from assay.policy.decoding import Decoding
 from assay.policy.model import Policy
 from assay.records import Episode
 from assay.tasks.protocol import Task
+
+T = TypeVar("T")
 
 
 class Kept(Protocol):
@@ -27,17 +30,42 @@ class Kept(Protocol):
         ...
 
 
+class Together(Protocol):
+    """Processes that share out one measurement: `training.processes.Processes`."""
+
+    @property
+    def rank(self) -> int:
+        """This one's place, from 0."""
+        ...
+
+    @property
+    def world_size(self) -> int:
+        """How many there are."""
+        ...
+
+    def gather(self, value: T) -> list[T]:
+        """Return everyone's value, in order of rank; all of them call it."""
+        ...
+
+    def as_one(self) -> AbstractContextManager[None]:
+        """Let all of them fail with any that fails inside."""
+        ...
+
+
 def measure(
     policy: Policy, task: Task, suite: Suite, decoding: Decoding,
     *, batch_size: int, progress: Progress | None = None, phases: Phases | None = None, retries: int = 0,
-    kept: Kept | None = None,
+    kept: Kept | None = None, processes: Together | None = None,
 ) -> tuple[list[Episode], Report]:  # fmt: skip
     """Play a suite with a policy and return the episodes and their report.
 
-    What is kept and taken up again is a whole unit of `units`, never a part of one: which conversations are held
-    together can change the last bits of a log-probability, and once in a while the token that hangs on it. As the
-    partition into units is a function of suite and `batch_size`, and who is held together follows from the unit, an
-    evaluation that was interrupted gives the very episodes of one that was not.
+    What is kept and taken up again, or given to one of several processes, is a whole unit of `units`, never a part of one:
+    which conversations are held together can change the last bits of a log-probability, and once in a while the token that
+    hangs on it. As the partition into units is a function of suite and `batch_size`, and who is held together follows from
+    the unit, an evaluation that was interrupted, or shared out, gives the very episodes of one that was not.
+
+    Several processes play a unit each and then meet, so that none waits for another longer than for one unit; all of them
+    return all of it.
 
     Args:
         policy: Who plays.
@@ -48,25 +76,51 @@ def measure(
         progress: Told how many episodes have just ended, kept ones included.
         phases: Told where the time of playing goes; kept units take none.
         retries: How often a call to the environment that failed is made again.
-        kept: Units of the same measurement that ended before an interruption; those that end now are added.
+        kept: Units of the same measurement that ended before an interruption, as the first process finds them; those that
+            end now are added.
+        processes: Everyone who measures this; None: this process alone.
 
     Raises:
         EnvironmentLost: The environment failed for good; units that ended before are kept.
+        SystemExit: It failed so in another process, which tells it.
     """
-    plays, episodes = suite.plays(), list[Episode]()
-    for index, unit in enumerate(units(plays, batch_size)):
+    parts = units(suite.plays(), batch_size)
+    rank, n = (0, 1) if processes is None else (processes.rank, processes.world_size)
+    done: dict[int, list[Episode]] = {}
+    for index, unit in enumerate(parts if rank == 0 else ()):
         found = None if kept is None else kept.get(index)
-        if found is None or not _of(unit, found):
-            played = play(
-                policy, task, unit, decoding, batch_size=batch_size, progress=progress, phases=phases, retries=retries
-            )
-            found = [rollout.episode for rollout in played]
-            if kept is not None:
+        if found is not None and _of(unit, found):
+            done[index] = found
+            _tell(progress, len(found))
+    if processes is not None:
+        done = processes.gather(done)[0]
+    left = [index for index in range(len(parts)) if index not in done]
+    for start in range(0, len(left), n):
+        now = left[start : start + n]
+        with nullcontext() if processes is None else processes.as_one():
+            for index in now[rank : rank + 1]:
+                rollouts = play(
+                    policy, task, parts[index], decoding,
+                    batch_size=batch_size, progress=progress, phases=phases, retries=retries,
+                )  # fmt: skip
+                done[index] = [rollout.episode for rollout in rollouts]
+                if kept is not None:
+                    kept.put(index, done[index])
+        if processes is None:
+            continue
+        everyone = processes.gather([(index, done[index]) for index in now[rank : rank + 1]])
+        for index, found in (pair for part in everyone[:rank] + everyone[rank + 1 :] for pair in part):
+            done[index] = found
+            if kept is not None and rank == 0:  # on a disk of its own the other one may have kept it
                 kept.put(index, found)
-        elif progress is not None:
-            progress(len(found))
-        episodes += found
+            _tell(progress, len(found))
+    episodes = [episode for index in range(len(parts)) for episode in done[index]]
     return episodes, report_on(episodes, suite, policy.digest, "greedy" if decoding.temperature == 0 else "sampled")
+
+
+def _tell(progress: Progress | None, n: int) -> None:
+    if progress is not None:
+        progress(n)
 
 
 def _of(unit: Sequence[Play], episodes: Sequence[Episode]) -> bool:

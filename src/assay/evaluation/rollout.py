@@ -106,14 +106,17 @@ class _Players:
         """Let all write, and return who goes on and who is over."""
         with self._timed("generate"):
             completions = session.complete()
-        replies = [self._answered(one, done) for (_, one), done in zip(talking, completions, strict=True)]
+        observed = [self._answered(one, done) for (_, one), done in zip(talking, completions, strict=True)]
         kept = [row for row, (_, one) in enumerate(talking) if not one.over]
+        last = [completions[row].ids[-1] for row in kept]
+        with self._timed("encode"):
+            replies = self._policy.dialogue.replies([observed[row] for row in kept], last)
         with self._timed("generate"):
             session.keep(kept)
             if kept:
-                session.tell([completions[row].ids[-1] for row in kept], [replies[row] for row in kept])
-        for row in kept:
-            talking[row][1].hear(replies[row])
+                session.tell(last, replies)
+        for row, reply in zip(kept, replies, strict=True):
+            talking[row][1].hear(reply)
         return [talking[row] for row in kept], [each for each in talking if each[1].over]
 
     def _end(self, ended: dict[int, Rollout | Lost], over: Sequence[Placed], progress: Progress | None) -> None:
@@ -145,11 +148,11 @@ class _Players:
                 rows.append(Row(each, opened.state, opened.prompt_ids, opened.chars_cut, again))
         return rows
 
-    def _answered(self, one: Row, completion: Completion) -> list[int]:
-        """Put a completion to the task and return the ids of what the policy reads next, none where the row is over."""
+    def _answered(self, one: Row, completion: Completion) -> str:
+        """Put a completion to the task and return what the policy is told, nothing where the row is over."""
         dialogue, timed = self._policy.dialogue, self._timed
         with timed("encode"):
-            ended = completion.ids[-1] == dialogue.eos_id
+            ended = dialogue.ended(completion.ids)
             text, context = dialogue.text(completion.ids), one.write(completion)
         try:
             with timed("environment"):
@@ -157,10 +160,10 @@ class _Players:
         except GivenUp as gone:
             self._refuse(one.play, gone)
             one.lose(gone)
-            return []
+            return ""
         with timed("encode"):
             one.record(step, turn_of(step, text, len(completion.ids), not ended, context))
-            return [] if step.observation is None else dialogue.reply(step.observation, ended=ended)
+            return step.observation or ""
 
     def _finished(self, one: Row) -> Rollout | Lost:
         if one.gone is None:

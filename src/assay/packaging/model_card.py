@@ -196,6 +196,9 @@ def _use(base: BaseFacts, params: Params) -> list[str]:
                  "`evidence/results/sample_trajectories.md`; prompts of another form are not what was measured.")  # fmt: skip
     if isinstance(params.base, PretrainedBase) and params.base.quantization is not None:
         found.append(f"The base was loaded in {params.base.quantization}; loaded otherwise it is another policy.")
+    if params.base.template:
+        told = ", ".join(f"{name}={value!r}" for name, value in sorted(params.base.template.items()))
+        found.append(f"For every prompt `apply_chat_template` was given {inline(told)}.")
     return found
 
 

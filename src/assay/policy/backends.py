@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from assay.errors import ConfigError
 from assay.policy.decoding import Completion, Decoding
@@ -14,7 +14,7 @@ class Conversations(Protocol):
     """Conversations under way, each a row; rows keep their order."""
 
     def complete(self) -> list[Completion]:
-        """Let every row write until end-of-sequence or the token limit."""
+        """Let every row write until one of its ends or the token limit."""
         ...
 
     def keep(self, rows: Sequence[int]) -> None:
@@ -41,9 +41,9 @@ def converse(policy: Policy, openings: Sequence[Sequence[int]], seeds: Sequence[
 
     Raises:
         ConfigError: The backend is not installed, or cannot do what is asked here.
-        PolicyError: The backend cannot serve the model.
+        PolicyError: The backend cannot serve the model, or is not there.
     """
-    ends = {"eos_id": policy.dialogue.eos_id, "pad_id": policy.pad_id}
+    ends: dict[str, Any] = {"end_ids": policy.dialogue.end_ids, "pad_id": policy.pad_id}
     if decoding.cuda_graphs and (decoding.backend != "cached" or next(policy.model.parameters()).device.type != "cuda"):
         raise ConfigError(
             "backend cached on a CUDA device, for cuda_graphs: true",
@@ -55,10 +55,14 @@ def converse(policy: Policy, openings: Sequence[Sequence[int]], seeds: Sequence[
         from assay.policy.by_transformers import Session as Stock
 
         return Stock(policy.model, openings, seeds, decoding, **ends)
-    if decoding.backend == "vllm":
-        from assay.policy.by_vllm import Session as Served
+    if decoding.backend == "vllm_server":
+        from assay.policy.by_server import Session as Served
 
         return Served(policy.model, openings, seeds, decoding, **ends)
+    if decoding.backend == "vllm":
+        from assay.policy.by_vllm import Session as InProcess
+
+        return InProcess(policy.model, openings, seeds, decoding, **ends)
     from assay.policy.engine import Session
 
     return Session(policy.model, openings, seeds, decoding, **ends)

@@ -10,10 +10,11 @@ import torch
 from transformers import GenerationConfig
 
 from assay.policy.decoding import Completion, Decoding
+from assay.policy.transcripts import Transcripts
 from assay.seeds import derive_seed
 
 
-class Session:
+class Session(Transcripts):
     """Conversations by token ids through `model.generate`; same dialogue, temperature and limits as the engine's own.
 
     Sampled tokens are those of `generate`: they hang on the batch, and repeat for the same batch with the same seeds.
@@ -22,32 +23,16 @@ class Session:
 
     def __init__(
         self, model: Any, openings: Sequence[Sequence[int]], seeds: Sequence[int], decoding: Decoding,
-        *, eos_id: int, pad_id: int,
+        *, end_ids: Sequence[int], pad_id: int,
     ) -> None:  # fmt: skip
         # Adapters sit inside of the model that peft wraps.
         self._model = model.get_base_model() if hasattr(model, "get_base_model") else model
-        self._decoding, self._eos, self._pad = decoding, eos_id, pad_id
+        self._decoding, self._ends, self._pad = decoding, list(end_ids), pad_id
         self._device = next(model.parameters()).device
-        self._texts: list[list[int]] = []
-        self._seeds: list[int] = []
-        self.admit(openings, seeds)
-
-    def admit(self, openings: Sequence[Sequence[int]], seeds: Sequence[int]) -> None:
-        """Take in further conversations behind the rows there are."""
-        self._texts += [list(ids) for ids in openings]
-        self._seeds += [int(seed) for seed in seeds]
-
-    def keep(self, rows: Sequence[int]) -> None:
-        """Drop every row but these."""
-        self._texts, self._seeds = [self._texts[row] for row in rows], [self._seeds[row] for row in rows]
-
-    def tell(self, last_ids: Sequence[int], replies: Sequence[Sequence[int]]) -> None:
-        """Append what each row is told; what it wrote is there already."""
-        for text, reply in zip(self._texts, replies, strict=True):
-            text += reply
+        super().__init__(openings, seeds)
 
     def complete(self) -> list[Completion]:
-        """Let every row write until end-of-sequence or the token limit."""
+        """Let every row write until one of its ends or the token limit."""
         width = max(len(text) for text in self._texts)
         ids = torch.full((len(self._texts), width), self._pad, dtype=torch.long)
         mask = torch.zeros_like(ids)
@@ -62,7 +47,7 @@ class Session:
             torch.manual_seed(derive_seed("generate", *self._seeds, width))
             out = self._model.generate(
                 input_ids=ids.to(self._device), attention_mask=mask.to(self._device), use_cache=True,
-                max_new_tokens=self._decoding.max_new_tokens, eos_token_id=self._eos, pad_token_id=self._pad,
+                max_new_tokens=self._decoding.max_new_tokens, eos_token_id=self._ends, pad_token_id=self._pad,
                 return_dict_in_generate=True, output_scores=True, **chosen,
             )  # fmt: skip
         written = out.sequences[:, width:]
@@ -73,7 +58,7 @@ class Session:
         ], dim=1)  # fmt: skip
         found: list[Completion] = []
         for text, row, values in zip(self._texts, written.tolist(), logprobs.tolist(), strict=True):
-            n = row.index(self._eos) + 1 if self._eos in row else len(row)
+            n = next((i for i, token in enumerate(row, start=1) if token in self._ends), len(row))
             found.append(Completion(row[:n], values[:n]))
             text += row[:n]
         return found

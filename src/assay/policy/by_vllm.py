@@ -1,24 +1,20 @@
-"""vLLM as the engine: an optional extra, imported late. Written against the signatures of vLLM 0.30, never run with it.
+"""vLLM as the engine, in this process: an optional extra, imported late. Written against vLLM 0.30, never run with it.
 
-Tests run it against a stand-in that keeps those signatures (`LLM`, `LLM.generate`, `SamplingParams`, `LoRARequest`); no
-claim on speed or memory is made. vLLM holds a second copy of the base. An adapter is handed over as a LoRA request, under
-a new number whenever its weights have changed, and never merged, which for a 4-bit base would round the sum to 4 bits.
+Tests run it against a stand-in that keeps vLLM's signatures (`LLM`, `LLM.generate`, `SamplingParams`, `LoRARequest`); no
+claim on speed or memory is made. vLLM holds a second copy of the base on the same GPU; `by_server` speaks to one that has
+a GPU of its own. An adapter is handed over as `handover` says, under a new number whenever its weights have changed.
 """
 
 from __future__ import annotations
 
-import atexit
 import importlib
-import shutil
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from assay.errors import ConfigError
 from assay.policy.decoding import Completion, Decoding
-from assay.policy.digests import digest_folder
-from assay.seeds import derive_seed
+from assay.policy.handover import Handover, largest_rank, sampling
+from assay.policy.transcripts import Transcripts
 
 INSTALL = "./run python -m pip install -c constraints.txt --no-build-isolation -e '.[vllm]'"
 GPU_SHARE = 0.4  # of the memory; the rest is for training
@@ -41,17 +37,15 @@ class _Engine:
                 where="params.yaml, generation.backend",
                 fix=f"{INSTALL}, or set generation.backend: cached",
             ) from None
-        adapters = getattr(model, "peft_config", {})
+        rank = largest_rank(model)
         four_bit = bool(getattr(model, "is_loaded_in_4bit", False))
         self.engine = self._llm.LLM(
             model=model.config._name_or_path, dtype="auto", enable_prefix_caching=True, generation_config="vllm",
-            logprobs_mode="processed_logprobs", gpu_memory_utilization=GPU_SHARE, enable_lora=bool(adapters),
-            **({"max_lora_rank": max(each.r for each in adapters.values())} if adapters else {}),
+            logprobs_mode="processed_logprobs", gpu_memory_utilization=GPU_SHARE, enable_lora=rank is not None,
+            **({} if rank is None else {"max_lora_rank": rank}),
             **({"quantization": "bitsandbytes"} if four_bit else {}),
         )  # fmt: skip
-        self._digest, self._number = "", 0
-        self._folder = Path(tempfile.mkdtemp(prefix="assay-adapter-"))
-        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+        self._handover, self._name, self._number = Handover(), "", 0
 
     def params(self, **named: Any) -> Any:
         """Return vLLM's SamplingParams."""
@@ -59,19 +53,16 @@ class _Engine:
 
     def adapter(self, model: Any) -> Any:
         """Return the request for the adapter as it is now, None where there is none."""
-        if not getattr(model, "peft_config", None):
+        name = self._handover.name(model)
+        if name is None:
             return None
-        folder = self._folder / str(self._number + 1)
-        model.save_pretrained(str(folder))
-        written = digest_folder(folder)
-        if written != self._digest:
-            self._digest, self._number = written, self._number + 1
-        # Its number is what vLLM knows an adapter by; under an old one it would go on with the old weights.
-        where = str(self._folder / str(self._number))
-        return self._lora.LoRARequest(f"adapter-{self._number}", self._number, where)
+        if name != self._name:
+            self._name, self._number = name, self._number + 1
+        # Its number is what the engine knows an adapter by; under an old one it would go on with the old weights.
+        return self._lora.LoRARequest(name, self._number, str(self._handover.folder(model, name)))
 
 
-class Session:
+class Session(Transcripts):
     """Conversations by token ids; vLLM's prefix cache keeps what was read. Arguments are those of `engine.Session`.
 
     Raises:
@@ -80,42 +71,21 @@ class Session:
 
     def __init__(
         self, model: Any, openings: Sequence[Sequence[int]], seeds: Sequence[int], decoding: Decoding,
-        *, eos_id: int, pad_id: int,
+        *, end_ids: Sequence[int], pad_id: int,
     ) -> None:  # fmt: skip
+        super().__init__(openings, seeds)
         base = str(model.config._name_or_path)
         if base not in _ENGINES:
             _ENGINES[base] = _Engine(model)
-        self._engine, self._decoding, self._eos = _ENGINES[base], decoding, eos_id
+        self._engine, self._decoding, self._ends = _ENGINES[base], decoding, list(end_ids)
         self._adapter = self._engine.adapter(model)
-        self._texts: list[list[int]] = []
-        self._seeds: list[int] = []
-        self.admit(openings, seeds)
-
-    def admit(self, openings: Sequence[Sequence[int]], seeds: Sequence[int]) -> None:
-        """Take in further conversations behind the rows there are."""
-        self._texts += [list(ids) for ids in openings]
-        self._seeds += [int(seed) for seed in seeds]
-
-    def keep(self, rows: Sequence[int]) -> None:
-        """Drop every row but these."""
-        self._texts, self._seeds = [self._texts[row] for row in rows], [self._seeds[row] for row in rows]
-
-    def tell(self, last_ids: Sequence[int], replies: Sequence[Sequence[int]]) -> None:
-        """Append what each row is told; what it wrote is there already."""
-        for text, reply in zip(self._texts, replies, strict=True):
-            text += reply
 
     def complete(self) -> list[Completion]:
-        """Let every row write until end-of-sequence or the token limit."""
-        # The end is a stop token, and no other: a base's own list of ends may hold more than the dialogue knows of.
+        """Let every row write until a token that ends it or the token limit."""
         params = [
-            self._engine.params(
-                temperature=self._decoding.temperature, top_p=1.0, top_k=0, max_tokens=self._decoding.max_new_tokens,
-                seed=derive_seed("vllm", seed, len(text)), logprobs=0, ignore_eos=True, stop_token_ids=[self._eos],
-                detokenize=False,
-            )
+            self._engine.params(**sampling(self._decoding, seed, text, self._ends), detokenize=False)
             for text, seed in zip(self._texts, self._seeds, strict=True)
-        ]  # fmt: skip
+        ]
         prompts = [{"prompt_token_ids": list(text)} for text in self._texts]
         found: list[Completion] = []
         answers = self._engine.engine.generate(prompts, params, use_tqdm=False, lora_request=self._adapter)

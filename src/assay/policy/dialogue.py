@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from assay.errors import PolicyError
+from assay.policy.templates import ChatTemplate, Message
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-Message = dict[str, str]
-
-# Two letters that no template writes by itself, used to find where a template puts a message's content.
-_ASSISTANT_MARK, _USER_MARK = "\u0416\u0416", "\u0429\u0429"
+MOST_TOLD = 4096  # texts whose ids are remembered
 
 
 class Dialogue:
@@ -24,66 +21,100 @@ class Dialogue:
     policy has already written (templates that strip earlier reasoning do). So only the opening is rendered; what
     stands between one completion and the next is cut from the template once, as text around two marks.
 
+    `eos_id` is the special token that the template writes right behind an answer, else the tokenizer's end-of-sequence.
+    `end_ids` are all tokens that end a completion: that one first, the tokenizer's, and those that the model names.
+
     Args:
         tokenizer: One with a chat template that knows the roles user and assistant.
+        settings: What the template is given (`base.template`).
+        ends: Further tokens that end a completion, as of a model's generation_config.json.
 
     Raises:
-        PolicyError: The tokenizer has no template, no end-of-sequence token, or a template that drops messages.
+        PolicyError: The tokenizer has no template, no end-of-sequence token, or a template that cannot be carried on
+            token by token.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        self._tokenizer = tokenizer
-        # Copies of a group are often told the same, and reading a text takes longer than looking it up.
-        self._told = lru_cache(maxsize=512)(lambda observation: tuple(self._ids(self._before + observation + self._after)))
-        where = str(getattr(tokenizer, "name_or_path", "") or "the tokenizer")
-        if not getattr(tokenizer, "chat_template", None):
-            raise PolicyError(
-                "a chat template", found="none", where=where, fix="use an instruct model, or add chat_template.jinja"
-            )
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        settings: Mapping[str, bool | int | str] | None = None,
+        ends: int | Iterable[int] | None = None,
+    ) -> None:
+        self._tokenizer, self._template = tokenizer, ChatTemplate(tokenizer, settings or {})
         if tokenizer.eos_token_id is None:
-            raise PolicyError("an end-of-sequence token", found="none", where=where, fix="set eos_token")
-        self.eos_id = int(tokenizer.eos_token_id)
-        rendered = self._render(
-            [
-                {"role": "user", "content": "."},
-                {"role": "assistant", "content": _ASSISTANT_MARK},
-                {"role": "user", "content": _USER_MARK},
-            ],
-            open_turn=True,
-        )
-        if rendered.count(_ASSISTANT_MARK) != 1 or rendered.count(_USER_MARK) != 1:
-            raise PolicyError(
-                "a chat template that keeps every message",
-                found="one that drops or repeats messages",
-                where=where,
-                fix="use a template for multi-turn conversations",
-            )
-        self._before, self._after = rendered.split(_ASSISTANT_MARK)[1].split(_USER_MARK)
-
-    def _render(self, messages: Sequence[Message], *, open_turn: bool) -> str:
-        text = self._tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=open_turn)
-        assert isinstance(text, str)
-        return text
+            raise PolicyError("an end-of-sequence token", found="none", where=self._template.where, fix="set eos_token")
+        between = self._template.between()
+        self._around, self._told = between.around, dict[str, list[int]]()
+        named = [int(tokenizer.eos_token_id), *([ends] if isinstance(ends, int) else ends or [])]
+        if not all(isinstance(end, int) for end in named):
+            where = f"{self._template.where}, generation_config.json, eos_token_id"
+            raise PolicyError("numbers of tokens", found=str(ends), where=where, fix="put the model's own file back")
+        closing = _special_at(tokenizer, between.before)
+        # Behind a last answer as well, else it is the next message's header: that ends an answer only if the model says so.
+        if closing not in named and closing != _special_at(tokenizer, between.last):
+            closing = None
+        self.eos_id = named[0] if closing is None else closing
+        self.end_ids = tuple(dict.fromkeys([self.eos_id, *named]))
+        # How many of the tokens between two answers close the first: 0 where the template writes nothing of the kind.
+        self._closing = 0 if closing is None else self._ids(between.before).index(closing) + 1
 
     def _ids(self, text: str) -> list[int]:
         return [int(i) for i in self._tokenizer(text, add_special_tokens=False)["input_ids"]]
 
-    def opening(self, messages: Sequence[Message]) -> list[int]:
-        """Return the token ids of an opening, up to where the policy starts to write."""
-        return self._ids(self._render(messages, open_turn=True))
+    @property
+    def closes(self) -> bool:
+        """Whether the template itself writes an end behind an answer."""
+        return self._closing > 0
 
-    def reply(self, observation: str, *, ended: bool) -> list[int]:
+    def render(self, messages: Sequence[Message], *, open_turn: bool) -> str:
+        """Return a whole conversation as the template writes it; `open_turn` ends it where the assistant is to write.
+
+        Raises:
+            PolicyError: The template cannot render these messages.
+        """
+        return self._template.render(messages, open_turn=open_turn)
+
+    def opening(self, messages: Sequence[Message]) -> list[int]:
+        """Return the token ids of an opening, up to where the policy starts to write.
+
+        Raises:
+            PolicyError: The template cannot render these messages, such as a system's where it knows none.
+        """
+        return self._ids(self.render(messages, open_turn=True))
+
+    def ended(self, completion_ids: Sequence[int]) -> bool:
+        """Return whether a completion was ended by the policy and not by the limit."""
+        return bool(completion_ids) and completion_ids[-1] in self.end_ids
+
+    def replies(self, observations: Sequence[str], last_ids: Sequence[int]) -> list[list[int]]:
+        """Return the token ids between completions and the next ones, a row each; see `reply`."""
+        # A tokenizer reads many texts in little more time than one, and copies of a group are often told the same.
+        new = [each for each in dict.fromkeys(observations) if each not in self._told]
+        if len(self._told) + len(new) > MOST_TOLD:
+            self._told.clear()
+            new = list(dict.fromkeys(observations))
+        if new:
+            read = self._tokenizer([self._around(each) for each in new], add_special_tokens=False)["input_ids"]
+            self._told.update(zip(new, read, strict=True))
+        return [self._behind(self._told[each], last) for each, last in zip(observations, last_ids, strict=True)]
+
+    def reply(self, observation: str, *, last_id: int) -> list[int]:
         """Return the token ids between a completion and the next one.
+
+        The template's own end stands behind each answer exactly once: it is written here unless the policy wrote it. It
+        is written behind another end too (`<eos><end_of_turn>`), since what the policy wrote stays as it is and the
+        next turn was never read in training without that token before it.
 
         Args:
             observation: What the policy is told.
-            ended: Whether the completion already wrote end-of-sequence, which is then not repeated.
+            last_id: The last token of the completion.
         """
-        ids = list(self._told(observation))
-        has_eos = bool(ids) and ids[0] == self.eos_id
-        if ended and has_eos:
-            return ids[1:]
-        return ids if ended or has_eos else [self.eos_id, *ids]
+        return self.replies([observation], [last_id])[0]
+
+    def _behind(self, ids: Sequence[int], last_id: int) -> list[int]:
+        if self._closing:
+            return list(ids[self._closing :] if last_id == self.eos_id else ids)
+        return list(ids) if last_id in self.end_ids else [self.eos_id, *ids]
 
     def whole(self, messages: Sequence[Message]) -> tuple[list[int], list[int]]:
         """Return ids and mask (1 = written by the assistant) of a finished dialogue, assembled as in play.
@@ -98,12 +129,20 @@ class Dialogue:
             if message["role"] == "assistant":
                 new, written = [*self._ids(message["content"]), self.eos_id], 1
             else:
-                new, written = self.reply(message["content"], ended=True), 0
+                new, written = self.reply(message["content"], last_id=self.eos_id), 0
             ids += new
             mask += [written] * len(new)
         return ids, mask
 
     def text(self, completion_ids: Sequence[int]) -> str:
-        """Return a completion's text exactly as decoded, without the end-of-sequence that closed it."""
-        ids = list(completion_ids[:-1] if completion_ids and completion_ids[-1] == self.eos_id else completion_ids)
+        """Return a completion's text exactly as decoded, without the end that closed it."""
+        ids = list(completion_ids[:-1] if self.ended(completion_ids) else completion_ids)
         return str(self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
+def _special_at(tokenizer: PreTrainedTokenizerBase, text: str) -> int | None:
+    """Return the special token that a text begins with, but for white space; the longest if several."""
+    text = text.lstrip()
+    names = {str(token): number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
+    found = max((name for name in names if name and text.startswith(name)), key=len, default=None)
+    return None if found is None else int(names[found])

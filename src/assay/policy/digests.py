@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+THREADS = 4  # files at once: sha256 lets other threads run meanwhile, and large models come in several files
 
 
 def adapted_digest(base: str, adapter: Path) -> str:
@@ -14,13 +17,21 @@ def adapted_digest(base: str, adapter: Path) -> str:
 def digest_folder(folder: Path) -> str:
     """Return the sha256 over names and contents of the files that make a model or an adapter.
 
-    README files are left out: they describe, they do not decide a token.
+    What describes and decides no token is left out, so that equal weights have one digest wherever they came from: README,
+    licence and policy of use, what is hidden (what downloads and git keep for themselves), and original/, a second copy.
     """
-    digest = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "README.md"):
-        content = hashlib.sha256()
-        with path.open("rb") as stream:
-            while chunk := stream.read(1 << 20):
-                content.update(chunk)
-        digest.update(f"{path.relative_to(folder).as_posix()}\0{content.hexdigest()}\n".encode())
-    return digest.hexdigest()
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not _describes(path.relative_to(folder)))
+    with ThreadPoolExecutor(THREADS) as threads:
+        contents = threads.map(_content, files)
+        lines = [f"{path.relative_to(folder).as_posix()}\0{content}\n" for path, content in zip(files, contents, strict=True)]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _describes(path: Path) -> bool:
+    hidden = any(part.startswith(".") for part in path.parts)
+    return hidden or path.parts[0] == "original" or path.name in ("README.md", "LICENSE", "LICENSE.txt", "USE_POLICY.md")
+
+
+def _content(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

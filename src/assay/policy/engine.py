@@ -34,7 +34,7 @@ class Session:
         openings: Token ids, one list a row; none may be empty.
         seeds: One sampling seed a row.
         decoding: How tokens are chosen.
-        eos_id: The token that ends a completion.
+        end_ids: The tokens that end a completion, any of them.
         pad_id: Any valid token id, for places that nobody looks at.
 
     Raises:
@@ -43,10 +43,10 @@ class Session:
 
     def __init__(
         self, model: Any, openings: Sequence[Sequence[int]], seeds: Sequence[int], decoding: Decoding,
-        *, eos_id: int, pad_id: int,
+        *, end_ids: Sequence[int], pad_id: int,
     ) -> None:  # fmt: skip
         self._reader = Reader(model, pad_id, static=decoding.cuda_graphs)
-        self._decoding, self._eos = decoding, eos_id
+        self._decoding, self._ends = decoding, np.asarray(end_ids, np.int64)
         self._device = self._reader.device
         self._slots = np.zeros(0, np.int64)  # by row
         self._lengths = np.zeros(0, np.int64)  # by slot: tokens read
@@ -117,7 +117,7 @@ class Session:
         self._lengths = self._lengths + np.asarray([len(block) for block in blocks], np.int64)
 
     def complete(self) -> list[Completion]:
-        """Let every row write until end-of-sequence or the token limit.
+        """Let every row write until one of its ends or the token limit.
 
         The last chosen token is not yet fed to the model; `tell` does that together with the observation.
         """
@@ -136,11 +136,11 @@ class Session:
             pending.append((chosen, logprobs))
             if step == limit or len(pending) >= every:
                 for ids, values in pending:
-                    told = np.full(n, self._eos), np.zeros(n, np.float32)
+                    told = np.full(n, self._ends[0]), np.zeros(n, np.float32)
                     told[0][rows[:fed]], told[1][rows[:fed]] = ids.cpu().numpy(), values.cpu().numpy()
                     written.append(told)
                     counts += open_rows
-                    open_rows &= told[0] != self._eos
+                    open_rows &= (told[0][:, None] != self._ends).all(axis=1)
                 pending.clear()
                 still = open_rows[rows[:fed]]
                 if step == limit or not still.any():

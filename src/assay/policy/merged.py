@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -34,10 +34,17 @@ class Weights:
     device: str
     dtype: str
     quantization: str | None
+    template: Mapping[str, bool | int | str] = field(default_factory=dict)
 
     def policy(self) -> Policy:
         """Return the base under its adapter, as the pipeline plays it."""
-        return load(self.base, adapter=self.adapter, device=self.device, dtype=self.dtype, quantization=self.quantization)
+        return self.load(self.base, self.adapter, self.quantization)
+
+    def load(self, base: Path, adapter: Path | None, quantization: str | None) -> Policy:
+        """Return another model in this one's place, on the same device, spoken to in the same way."""
+        return load(
+            base, adapter=adapter, device=self.device, dtype=self.dtype, quantization=quantization, template=self.template
+        )
 
 
 def merge(weights: Weights) -> Policy:
@@ -51,7 +58,7 @@ def merge(weights: Weights) -> Policy:
         ConfigError: The device does not exist.
         PolicyError: Base or adapter cannot be read, do not fit each other, or give weights that are not finite.
     """
-    plain = load(weights.base, adapter=None, device=weights.device, dtype=weights.dtype, quantization=weights.quantization)
+    plain = weights.load(weights.base, None, weights.quantization)
     from peft import PeftModel
 
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,12 +59,28 @@ def _keep_gradients(model: Any) -> None:
             module.support_avx512bf16_for_cpu = False
 
 
+def open_tokenizer(base: Path, template: Mapping[str, bool | int | str] | None) -> PreTrainedTokenizerBase:
+    """Return the tokenizer of a model folder, whose chat template was seen to serve; that takes no weights.
+
+    Raises:
+        PolicyError: The folder holds no readable tokenizer, or a chat template that cannot be served.
+    """
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(base, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        first = str(error).split("\n")[0]
+        raise PolicyError("a readable tokenizer", found=first, where=base.name, fix="./run dvc repro base") from error
+    Dialogue(tokenizer, template)
+    return tokenizer
+
+
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def load(
-    base: Path, *, adapter: Path | None, device: str, dtype: str, quantization: str | None, trainable: bool = False
-) -> Policy:
+    base: Path, *, adapter: Path | None, device: str, dtype: str, quantization: str | None,
+    template: Mapping[str, bool | int | str] | None = None, trainable: bool = False,
+) -> Policy:  # fmt: skip
     """Load a base model from a local folder, and an adapter on top of it where one is given.
 
     Args:
@@ -72,13 +89,16 @@ def load(
         device: "cpu" or "cuda".
         dtype: "float32" or "bfloat16".
         quantization: "nf4" (4-bit NormalFloat with double quantisation) or None.
+        template: What the chat template is given (`base.template`).
         trainable: Whether the adapter's weights should take gradients.
 
     Raises:
         ConfigError: The device does not exist.
-        PolicyError: The folder holds no readable model or adapter.
+        PolicyError: The folder holds no readable model or adapter, or a chat template that cannot be served.
     """
     target = require_device(device)
+    if target.type == "cuda":  # of several processes each has its own, and some loaders take "cuda" for the first
+        target = torch.device("cuda", torch.cuda.current_device())
     arguments: dict[str, Any] = {"dtype": _DTYPES[dtype], "local_files_only": True, "trust_remote_code": False}
     if quantization is not None:
         from transformers import BitsAndBytesConfig
@@ -92,8 +112,8 @@ def load(
         arguments["device_map"] = {"": target}
     if not (base / "config.json").is_file():
         raise PolicyError("a model folder with config.json", found="none", where=base.name, fix="./run dvc repro base")
+    tokenizer = open_tokenizer(base, template)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True, trust_remote_code=False)
         model: Any = AutoModelForCausalLM.from_pretrained(base, **arguments)
         if quantization is None:
             model = model.to(target)
@@ -111,4 +131,5 @@ def load(
     digest = digest_folder(base)
     if adapter is not None:
         digest = adapted_digest(digest, adapter)
-    return Policy(model, tokenizer, Dialogue(tokenizer), digest)
+    ends = getattr(model.generation_config, "eos_token_id", None)
+    return Policy(model, tokenizer, Dialogue(tokenizer, template, ends), digest)

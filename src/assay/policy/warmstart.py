@@ -13,9 +13,9 @@ import torch
 from assay.config.settings import PhaseSettings
 from assay.policy.backends import converse
 from assay.policy.decoding import Decoding
-from assay.policy.dialogue import Message
 from assay.policy.model import Policy
 from assay.policy.playing import evaluating
+from assay.policy.templates import Message
 
 Dialogues = Sequence[Sequence[Message]]
 Masked = tuple[list[int], list[int]]

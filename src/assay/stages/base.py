@@ -11,14 +11,14 @@ import numpy as np
 
 from assay.config.settings import PretrainedBase, ScratchBase
 from assay.console import complain, progress, say
-from assay.errors import PolicyError
+from assay.errors import ConfigError, PolicyError
 from assay.evaluation.measure import measure
 from assay.evaluation.suite import choose
 from assay.policy import pretrained, tiny, warmstart
 from assay.policy.determinism import pin
 from assay.policy.dialogue import Dialogue
 from assay.policy.digests import digest_folder
-from assay.policy.model import Policy, load, require_device
+from assay.policy.model import Policy, load, open_tokenizer, require_device
 from assay.seeds import derive_seed, rng
 from assay.stages.inputs import decoding_of, items_of, task_of
 from assay.stages.project import RESULTS, Project
@@ -32,22 +32,12 @@ WRITES = ("models/base", f"{RESULTS}/base.json")
 def run(project: Project) -> None:
     """Write models/base and base.json; refuse a base that does not speak the task."""
     params = project.params
+    if isinstance(params.base, PretrainedBase):
+        pin_pretrained(project, params.base)
+        return
     require_device(params.device)
     pin(params.threads, deterministic=params.deterministic, device=params.device)
     folder = project.root / "models/base"
-    if isinstance(params.base, PretrainedBase):
-        source = pretrained.resolve(params.base.model, params.base.revision, project.root)
-        shutil.rmtree(folder, ignore_errors=True)
-        pretrained.write_pointer(folder, source)
-        pinned = {"kind": "pretrained", "model": source.name, "revision": source.revision, "digest": source.digest}
-        write_json(project.results("base.json"), pinned)
-        say(f"base {source.name} at {source.revision}, digest {source.digest[:12]}")
-        if Path(params.base.model).is_absolute():
-            complain(
-                "base.model is an absolute path; params.yaml is part of the package, which is refused where that path lies "
-                "below your home or the project. Fix: write it relative to the project, or with ~"
-            )
-        return
     task = task_of(project)
     items = items_of(project, "train")  # before any work, so that changed data are refused at once
     policy = warm_started(params.base, task)
@@ -63,6 +53,33 @@ def run(project: Project) -> None:
         f"base {facts['digest'][:12]}: {facts['parameters']:,} parameters, reads off {facts['copy_accuracy']:.1%}, "
         f"parses {facts['parsed_rate']:.1%}, success {facts['success_rate']:.1%} (train items, sampled)"
     )
+
+
+def pin_pretrained(project: Project, settings: PretrainedBase) -> None:
+    """Write which model it is; that needs no GPU, so a machine that only downloads can do it, and is told what follows.
+
+    Raises:
+        PolicyError: The model is not there, or not fit to be loaded.
+    """
+    try:
+        require_device(project.params.device)
+    except ConfigError as error:
+        complain(f"the stages after base cannot run here: {error}")
+    source = pretrained.resolve(settings.model, settings.revision, project.root)
+    open_tokenizer(source.folder, settings.template)  # else it would be told where all weights have been loaded
+    folder = project.root / "models/base"
+    shutil.rmtree(folder, ignore_errors=True)
+    pretrained.write_pointer(folder, source)
+    pinned = {"kind": "pretrained", "model": source.name, "revision": source.revision, "digest": source.digest}
+    write_json(project.results("base.json"), pinned)
+    say(f"base {source.name} at {source.revision}, digest {source.digest[:12]}")
+    for note in source.notes:
+        complain(note)
+    if Path(settings.model).is_absolute():
+        complain(
+            "base.model is an absolute path; params.yaml is part of the package, which is refused where that path lies "
+            "below your home or the project. Fix: write it relative to the project, or with ~"
+        )
 
 
 def warm_started(settings: ScratchBase, task: Task) -> Policy:

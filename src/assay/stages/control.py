@@ -94,13 +94,17 @@ def _train_and_measure(project: Project) -> None:
                     why = f"{error.where}: expected {error.expected}, found {error.found}"
                     write_json(project.results("control/control.json"), own.model_copy(update={"stopped": why}))
                     complain(f"control: {why}")
-        if processes.main and trained is not None:
+        if trained is not None:
             adapter = folder.path / "adapter"
-            save_adapter(adapter, trained)
+            with processes.as_one():
+                if processes.main:
+                    save_adapter(adapter, trained)
             del policy
             tell("trained", {"step": params.train.steps})
-            played = open_policy(project, adapter)
-            evaluate(project, played, "control/post_eval", reads=READS, stage="control", greedy=False)
+            with processes.as_one():
+                played = open_policy(project, adapter)
+            evaluate(project, played, "control/post_eval", reads=READS, stage="control", greedy=False, processes=processes)
+        if processes.main and trained is not None:
             facts = {
                 "policy_digest": played.digest, "chosen_step": trained.chosen_step,
                 "chain": str(history.train_log[-1]["chain"]), "health": HealthSummary.of(history.health, trained.unmeasured),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from assay.console import complain, progress, say
 from assay.evaluation.alarms import alarm_said, alarms
@@ -11,7 +12,6 @@ from assay.evaluation.cuts import cuts_said
 from assay.evaluation.latency import latency
 from assay.evaluation.measure import measure
 from assay.evaluation.phases import Phases
-from assay.evaluation.report import Report
 from assay.evaluation.suite import Suite
 from assay.policy.model import Policy
 from assay.provenance import hardware
@@ -21,16 +21,18 @@ from assay.stages.project import Project
 from assay.stages.scratch import KeptEpisodes, locked, run_key, scratch_root
 from assay.storage.files import remove
 from assay.storage.json import digest, write_json, write_jsonl
+from assay.training.processes import ALONE, Processes
 
 
 def evaluate(
-    project: Project, policy: Policy, name: str, *, reads: Sequence[str] = (), stage: str | None = None, greedy: bool = True
-) -> None:
+    project: Project, policy: Policy, name: str,
+    *, reads: Sequence[str] = (), stage: str | None = None, greedy: bool = True, processes: Processes = ALONE,
+) -> None:  # fmt: skip
     """Play the held-out suite and write `<name>.jsonl`, `<name>.json` and the same under `_greedy`.
 
     An interrupted call is gone on with: batches that had ended are kept in .scratch/ until all of this is written, and
     taken up by the next call with the same inputs, policy and machine. How long playing took goes to evidence/observed/,
-    since a clock never gives the same result twice.
+    since a clock never gives the same result twice. Several processes share the suite out; the main one writes.
 
     Args:
         project: Where everything lies.
@@ -39,40 +41,52 @@ def evaluate(
         reads: READS of the stage.
         stage: Its name in dvc.yaml; that of the files if not given.
         greedy: Whether to play greedily as well.
+        processes: Everyone who plays.
 
     Raises:
-        RunningAlready: Another process is at the same evaluation.
+        RunningAlready: Another call is at the same evaluation.
+        ConfigError: The processes do not see the same inputs, or compute on different machines.
         EnvironmentLost: The environment failed for good.
     """
     parts = [(name, heldout_suite(project), False)]
     if greedy:
         parts.append((f"{name}_greedy", heldout_suite(project, draws=1), True))
-    # Another processor may round otherwise, and the episodes of one evaluation come from one machine.
-    key = digest([run_key(project, stage or name, reads).digest, policy.digest, hardware()])
+    run = run_key(project, stage or name, reads).digest
+    processes.agree("run and policy", (run, policy.digest))
+    # Another processor may round otherwise, and the episodes of one evaluation come from machines of one kind.
+    processes.agree("kind of machine", hardware())
+    key = digest([run, policy.digest, hardware()])
     folder = scratch_root(project) / (stage or name) / key[:16]
-    with locked(folder):
-        note_opening(project, stage or name, parts[0][1].digest, policy.digest)
+    with ExitStack() as held:
+        with processes.as_one():
+            if processes.main:
+                held.enter_context(locked(folder))
+                note_opening(project, stage or name, parts[0][1].digest, policy.digest)
         for label, suite, is_greedy in parts:
             kept = KeptEpisodes(folder / label, digest([key, label, suite.digest]))
-            report = _one(project, policy, label, suite, is_greedy, kept)
-            success = report.measures["success_rate"]
-            say(f"{label}: success {success.value:.1%} ({report.n_items} items x {report.draws} draws)")
+            _one(project, policy, label, suite, is_greedy, kept, processes)
+        processes.gather(None)  # nobody forgets what the main process has not written yet
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _one(project: Project, policy: Policy, label: str, suite: Suite, greedy: bool, kept: KeptEpisodes) -> Report:
+def _one(
+    project: Project, policy: Policy, label: str, suite: Suite, greedy: bool, kept: KeptEpisodes, processes: Processes
+) -> None:
     task, phases, params = task_of(project), Phases(), project.params
     with progress(f"{label}: episodes", len(suite.items) * suite.draws) as advance:
         episodes, report = measure(
             policy, task, suite, decoding_of(project, greedy=greedy), batch_size=params.generation.batch_size,
-            progress=advance, phases=phases, retries=params.health.retries, kept=kept,
+            progress=advance, phases=phases, retries=params.health.retries, kept=kept, processes=processes,
         )  # fmt: skip
+    seconds = max(processes.gather(sum(phases.take().values())))
+    if not processes.main:
+        return
     write_jsonl(project.results(f"{label}.jsonl"), episodes)
     write_json(project.results(f"{label}.json"), report)
     n_kept = len(episodes) - len(kept.played)
     clock = project.observed(f"{label}_clock.json")
     if kept.played:
-        write_json(clock, latency(kept.played, sum(phases.take().values()), kept=n_kept))
+        write_json(clock, latency(kept.played, seconds, kept=n_kept, processes=processes.world_size))
     else:
         remove(clock)  # nothing was measured, and an older clock is not of this
     if n_kept:
@@ -81,4 +95,5 @@ def _one(project: Project, policy: Policy, label: str, suite: Suite, greedy: boo
         complain(alarm_said(alarm, f"held-out episodes of {label}"))
     if cut := cuts_said(episodes):
         say(f"{label}: {cut}")
-    return report
+    success = report.measures["success_rate"]
+    say(f"{label}: success {success.value:.1%} ({report.n_items} items x {report.draws} draws)")

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.config.settings import PretrainedBase
 from assay.errors import PackageError
 from assay.evaluation.suite import choose
 from assay.packaging.parity import Measured, Parity, Side
@@ -54,7 +53,6 @@ def merge_into(project: Project, folder: Path) -> tuple[Parity, Measured]:
         RecordError: The folder above cannot be written.
     """
     from assay.policy.merged import merge, write_model
-    from assay.policy.model import load
 
     weights = weights_of(project)
     found: list[tuple[Parity, Measured]] = []
@@ -62,7 +60,7 @@ def merge_into(project: Project, folder: Path) -> tuple[Parity, Measured]:
     def fill(fresh: Path) -> None:
         def written() -> Policy:
             write_model(merge(weights), fresh, base=weights.base)
-            return load(fresh, adapter=None, device=weights.device, dtype=weights.dtype, quantization=None)
+            return weights.load(fresh, None, None)
 
         found.append(_compared(project, weights, written))
 
@@ -80,10 +78,9 @@ def weights_of(project: Project) -> Weights:
     params, base = project.params, project.params.base
     require_device(params.device)
     pin(params.threads, deterministic=params.deterministic, device=params.device)
-    pretrained = base if isinstance(base, PretrainedBase) else None
     return Weights(
         locate(project.root / "models/base"), project.root / ADAPTER, params.device,
-        pretrained.dtype if pretrained else "float32", pretrained.quantization if pretrained else None,
+        base.dtype, base.quantization, base.template,
     )  # fmt: skip
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from assay.config.settings import PretrainedBase
 from assay.policy.determinism import pin
 from assay.policy.model import Policy, load, require_device
 from assay.policy.pretrained import locate
@@ -27,6 +26,7 @@ def open_policy(project: Project, adapter: Path | None) -> Policy:
         locate(project.root / "models/base"),
         adapter=adapter,
         device=params.device,
-        dtype=base.dtype if isinstance(base, PretrainedBase) else "float32",
-        quantization=base.quantization if isinstance(base, PretrainedBase) else None,
+        dtype=base.dtype,
+        quantization=base.quantization,
+        template=base.template,
     )

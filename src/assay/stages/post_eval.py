@@ -5,6 +5,7 @@ from __future__ import annotations
 from assay.stages.heldout import evaluate
 from assay.stages.policies import ADAPTER, open_policy
 from assay.stages.project import RESULTS, Project
+from assay.training.processes import Processes
 
 READS = (f"{RESULTS}/fingerprint.json", "${dataset.root}/heldout.jsonl", "models/base", ADAPTER)
 WRITES = (
@@ -15,4 +16,8 @@ WRITES = (
 
 def run(project: Project) -> None:
     """Write post_eval.jsonl and post_eval.json."""
-    evaluate(project, open_policy(project, project.root / ADAPTER), "post_eval", reads=READS)
+    processes = Processes.joined(project.params.distributed, device=project.params.device, any_number=True)
+    with processes.as_one():
+        policy = open_policy(project, project.root / ADAPTER)
+    evaluate(project, policy, "post_eval", reads=READS, processes=processes)
+    processes.leave()

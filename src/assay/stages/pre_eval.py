@@ -13,6 +13,7 @@ from assay.stages.inputs import heldout_suite, task_of
 from assay.stages.policies import open_policy
 from assay.stages.project import RESULTS, Project
 from assay.storage.json import read_records, write_json
+from assay.training.processes import Processes
 
 READS = (f"{RESULTS}/fingerprint.json", "${dataset.root}/heldout.jsonl", "models/base")
 WRITES = (
@@ -23,16 +24,24 @@ WRITES = (
 
 def run(project: Project) -> None:
     """Write pre_eval.jsonl, pre_eval.json and baselines.json."""
-    policy = open_policy(project, None)
-    task, suite, retries = task_of(project), heldout_suite(project), project.params.health.retries
-    reports = {}
+    processes = Processes.joined(project.params.distributed, device=project.params.device, any_number=True)
+    with processes.as_one():
+        policy, suite, cluster = open_policy(project, None), heldout_suite(project), task_of(project).cluster_name
+        if processes.main:
+            _baselines(project, suite)
+    # Last, because it forgets what an interrupted call can be gone on with once it has written its files.
+    evaluate(project, policy, "pre_eval", reads=READS, processes=processes)
+    if processes.main:
+        _plan(project, policy.digest, suite, cluster)
+    processes.leave()
+
+
+def _baselines(project: Project, suite: Suite) -> None:
+    task, reports = task_of(project), {}
     for name, player in task.baselines().items():
-        episodes = play_baseline(task, player, suite.plays(), name, retries=retries)
+        episodes = play_baseline(task, player, suite.plays(), name, retries=project.params.health.retries)
         reports[name] = report_on(episodes, suite, f"scripted:{name}", "sampled")
     write_json(project.results("baselines.json"), Baselines(reports=reports))
-    # Last, because it forgets what an interrupted call can be gone on with once it has written its files.
-    evaluate(project, policy, "pre_eval", reads=READS)
-    _plan(project, policy.digest, suite, task.cluster_name)
 
 
 def _plan(project: Project, policy_digest: str, suite: Suite, cluster_name: str) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from assay.config.settings import PretrainedBase
 from assay.console import complain, progress, say
 from assay.errors import Interrupted, RecordError, TrainingError, TrainingStopped
 from assay.evaluation.cuts import cuts_in_words
@@ -15,6 +16,8 @@ from assay.evaluation.planning import PlannedPower, planned_said
 from assay.evaluation.suite import Suite
 from assay.evaluation.timing import timing_summary
 from assay.policy.digests import adapted_digest
+from assay.policy.model import Policy
+from assay.policy.pretrained import locate
 from assay.provenance import environment, git_state, hardware, now, packages
 from assay.records import HealthSummary, TrainFacts
 from assay.stages.inputs import fingerprint_of, items_of, task_of, validation_suite
@@ -24,9 +27,11 @@ from assay.stages.project import RESULTS, Project
 from assay.stages.run_folder import RunFolder, open_run
 from assay.storage.files import read_bytes, sha256_bytes, sweep
 from assay.storage.json import read_record, write_json, write_jsonl
-from assay.tasks.protocol import Task
+from assay.tasks.protocol import Item, Task
 from assay.training.adapter import Trained, save_adapter
 from assay.training.doctor import MOST_SECONDS, Finding, examine, in_words, refuse_faults
+from assay.training.doctor.beforehand import look_ahead, memory_ahead
+from assay.training.doctor.deadline import AHEAD, LEAST, Deadline
 from assay.training.grpo import train
 from assay.training.history import History
 from assay.training.processes import Processes
@@ -66,7 +71,7 @@ def run(project: Project, resume_from: Path | None = None) -> None:
         if start is None and processes.main:
             _say_plan(project, judged)
         if start is None and params.health.preflight:
-            look = partial(examine, policy, task, judged, items, validation, params, folder=folder.path)
+            look = partial(_looked_at, project, policy, task, judged, items, validation, folder.path)
             _examined(look, processes)
         history, watch = History(), Watch(judged)
         live = Live(project, history, watch, validation, base_digest, folder, main=processes.main)
@@ -105,6 +110,21 @@ def _say_plan(project: Project, task: Task) -> None:
     planned = read_record(project.results("plan_power.json"), PlannedPower, fix="./run dvc repro pre_eval")
     said, enough = planned_said(planned, project.params.claim.smallest_effect_points, task.cluster_name)
     (say if enough else complain)(f"plan: {said}")
+
+
+def _looked_at(
+    project: Project, policy: Policy, task: Task, judged: Task, items: Sequence[Item], validation: Suite, folder: Path
+) -> list[Finding]:
+    """Return what the doctor finds, and whether a base of one's own fits a GPU at its longest episodes.
+
+    The latter takes a processor some 15 s; on a CPU, whose memory hardly ever is what there is too little of, it is left out.
+    """
+    params, told, deadline = project.params, list[Finding](), Deadline()
+    if params.device == "cuda" and isinstance(params.base, PretrainedBase):
+        ahead, part = look_ahead(locate(project.root / "models/base"), params), Deadline(AHEAD * MOST_SECONDS)
+        told.append(memory_ahead(ahead, task, items, validation, params, part)[0])
+    seconds = max(deadline.left, LEAST)
+    return [*examine(policy, task, judged, items, validation, params, folder=folder, seconds=seconds), *told]
 
 
 def _examined(look: Callable[[], list[Finding]], processes: Processes) -> None:

@@ -6,23 +6,37 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from assay.config.settings import PretrainedBase
 from assay.console import complain, progress, say, say_table
 from assay.errors import AssayError
+from assay.evaluation.suite import Suite
+from assay.policy.pretrained import how_to_download
 from assay.stages.inputs import items_of, task_of, validation_suite
 from assay.stages.policies import open_policy
 from assay.stages.project import Project
+from assay.tasks.protocol import Item, Task
 from assay.training.doctor import Finding, examine, examine_without_model, in_words, settings_findings, verdict_of
+from assay.training.doctor.deadline import AHEAD, LEAST, Deadline
 from assay.training.doctor.findings import error_finding
 
 BASE = "models/base"
+GIB = 2.0**30
+# What a forecast reads of a model on the hub.
+WITHOUT_WEIGHTS = '--include "*.json" --include "*.jinja" --include "*.model" --include merges.txt'
 
 
-def run(root: Path) -> int:
-    """Print what was found and return the exit code: 1 if a training could not work, else 0."""
+def run(root: Path, device_memory: float | None = None) -> int:
+    """Print what was found and return the exit code: 1 if a training could not work, else 0.
+
+    Args:
+        root: Of the project.
+        device_memory: GiB of a device that is not here, for which memory is forecast and nothing else is looked at that
+            needs the base; None: of the device that is here.
+    """
     project = Project.open(root)
     begun = time.monotonic()
     with progress("doctor", 1) as advance:
-        findings, unseen = examined(project)
+        findings, unseen = examined(project, device_memory)
         advance(1)
     shown = [finding for finding in findings if finding.level != "ok"]
     if shown:
@@ -38,24 +52,64 @@ def run(root: Path) -> int:
     return 1 if verdict_of(findings) == "fault" else 0
 
 
-def examined(project: Project) -> tuple[list[Finding], list[str]]:
+def examined(project: Project, device_memory: float | None = None) -> tuple[list[Finding], list[str]]:
     """Return all findings that can be had, and what could not be looked at, a sentence each."""
     params = project.params
     try:
         items, validation = items_of(project, "train"), validation_suite(project)
         task, judged = task_of(project, shaping=True), task_of(project)
     except AssayError as error:
-        unseen = "not looked at: data, task, tokenizer, model, probe"
-        return [*settings_findings(params), error_finding("data", error)], [unseen]
+        left = "not looked at: data, task, tokenizer, model, probe"
+        return [*settings_findings(params), error_finding("data", error)], [left]
+    deadline = Deadline()
+    told, unseen = _forecast(project, task, items, validation, deadline, device_memory)
+    if device_memory is not None:
+        return [*examine_without_model(task, judged, items, validation, params), *told], unseen
+    why = None
     if not (project.root / BASE).is_dir():
-        unseen = f"not looked at: tokenizer, template, weights, probe; there is no {BASE} yet. Fix: ./run dvc repro base"
-        return examine_without_model(task, judged, items, validation, params), [unseen]
+        why = f"there is no {BASE} yet. Fix: ./run dvc repro base"
+    elif verdict_of(told) == "fault":
+        why = "the base would not fit this device"
+    if why is not None:
+        left = f"not looked at: tokenizer, template, weights, probe; {why}"
+        return [*examine_without_model(task, judged, items, validation, params), *told], [left, *unseen]
     try:
         policy = open_policy(project, None)
     except AssayError as error:
-        found = examine_without_model(task, judged, items, validation, params)
-        return [*found, error_finding("base", error)], ["not looked at: tokenizer, template, weights, probe"]
-    return examine(policy, task, judged, items, validation, params, folder=project.root), []
+        told = [*examine_without_model(task, judged, items, validation, params), *told, error_finding("base", error)]
+        return told, ["not looked at: tokenizer, template, weights, probe", *unseen]
+    found = examine(policy, task, judged, items, validation, params, folder=project.root, seconds=max(deadline.left, LEAST))
+    if any("s at most" in finding.found for finding in told):  # timed as it is trained; the probe's is the cruder one
+        found = [finding for finding in found if finding.check != "time (forecast)"]
+    return [*found, *told], unseen
+
+
+def _forecast(
+    project: Project, task: Task, items: Sequence[Item], validation: Suite, deadline: Deadline, device_memory: float | None
+) -> tuple[list[Finding], list[str]]:
+    """Return what is forecast of a pretrained base before its weights are loaded, or why nothing is."""
+    params, base = project.params, project.params.base
+    if not isinstance(base, PretrainedBase):
+        return [], []
+    import torch
+
+    from assay.policy.determinism import pin
+    from assay.training.doctor.beforehand import folder_ahead, forecast, look_ahead
+
+    folder = folder_ahead(base, project.root)
+    if folder is None:
+        how = f"{how_to_download(base.model, base.revision)} {WITHOUT_WEIGHTS}"
+        return [], [f"not forecast: memory and time; config.json of {base.model} is not here. Fix, without weights: {how}"]
+    here = params.device == "cpu" or torch.cuda.is_available()
+    try:
+        # As a training computes, for what is timed; before anything touches a GPU.
+        pin(params.threads, deterministic=params.deterministic, device=params.device if here else "cpu")
+        ahead = look_ahead(folder, params)
+    except (AssayError, OSError, ValueError, KeyError) as error:
+        return [], [f"not forecast: memory and time; {str(error).splitlines()[0]}"]
+    size = None if device_memory is None else int(device_memory * GIB)
+    part = Deadline((AHEAD if device_memory is None else 1.0) * deadline.left)
+    return forecast(ahead, task, items, validation, params, part, device_bytes=size), []
 
 
 def _summary(findings: Sequence[Finding], seconds: float) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.config.settings import PretrainedBase
 from assay.errors import PolicyError
 from assay.policy import pretrained
 from assay.policy.determinism import pin
@@ -26,7 +25,7 @@ class Place:
 
 
 def open_folder(project: Project, folder: Path) -> Policy:
-    """Load the policy of a folder on the configured device, in the precision that the settings give a base.
+    """Load the policy of a folder on the configured device, in the precision and with the template settings of base.
 
     Raises:
         ConfigError: The device is not there.
@@ -40,8 +39,9 @@ def open_folder(project: Project, folder: Path) -> Policy:
         place.base,
         adapter=place.adapter,
         device=params.device,
-        dtype=base.dtype if isinstance(base, PretrainedBase) else "float32",
-        quantization=base.quantization if isinstance(base, PretrainedBase) else None,
+        dtype=base.dtype,
+        quantization=base.quantization,
+        template=base.template,
     )
 
 
@@ -79,7 +79,7 @@ def _base_of(root: Path, folder: Path) -> Path:
             return pretrained.locate(place)
     revision = config.get("revision")
     try:
-        return pretrained.resolve(name, revision if isinstance(revision, str) else None).folder
+        return pretrained.find(name, revision if isinstance(revision, str) else None).folder
     except PolicyError as error:
         found = f"{name!r}, which is neither a folder here nor in the hub cache"
         raise PolicyError("a base that is there", found=found, where=where, fix=f"{fix}; or {error.fix}") from None

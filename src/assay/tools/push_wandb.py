@@ -14,6 +14,7 @@ from assay.errors import PackageError
 from assay.evidence.claim import Claim
 from assay.packaging import verify as plain
 from assay.packaging.contents import NAME
+from assay.provenance import WANDB_QUIET
 from assay.stages.project import RESULTS
 from assay.storage.files import write_text
 from assay.storage.json import read_record
@@ -22,13 +23,6 @@ from assay.tools.push import checked, searched
 INSTALL = "./run python -m pip install -c constraints.txt --no-build-isolation -e '.[wandb]'"
 AGAIN = "see to it, then call the same command again"
 WAIT_S = 3600  # for the upload to arrive; the library's own wait has no end
-# What a run would tell of this machine by itself, all of which a package leaves out: host, user, command line, program,
-# git remote, installed packages, hardware, terminal.
-QUIET: dict[str, Any] = {
-    "silent": True, "console": "off", "host": "", "username": "", "email": "", "program": "assay",
-    "disable_git": True, "disable_code": True, "save_code": False, "disable_job_creation": True,
-    "x_disable_meta": True, "x_disable_stats": True, "x_disable_machine_info": True, "x_save_requirements": False,
-}  # fmt: skip
 
 
 def run(package: Path) -> None:
@@ -98,7 +92,8 @@ def _log(wandb: Any, project: str, files: list[Path], metadata: dict[str, Any]) 
     folder = Path(os.environ.get("WANDB_DIR") or ".scratch")
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        run = wandb.init(project=project, job_type="assay-package", settings=wandb.Settings(root_dir=str(folder), **QUIET))
+        settings = wandb.Settings(root_dir=str(folder), **WANDB_QUIET)
+        run = wandb.init(project=project, job_type="assay-package", settings=settings)
         try:
             if run.disabled:
                 found, fix = "disabled, so nothing is uploaded", "unset WANDB_MODE, or ./run wandb enabled"

@@ -125,7 +125,7 @@ def _as_recorded(name: str, lock: Mapping[str, Any], params: Mapping[str, Any], 
         for step in key.split("."):
             now = now.get(step) if isinstance(now, dict) else None
         if now != value:
-            fix = "run it (./run repro), or put the settings back"
+            fix = "run it (./run repro), put the settings back, or name runs without it: ./run assay compare NAME NAME"
             raise RecordError("the settings that were run", found=f"{key} changed since", where=f"{name}, {SETTINGS}", fix=fix)
     for stage in stages.values():
         for out in stage.get("outs", []) if isinstance(stage, dict) else []:

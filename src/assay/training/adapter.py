@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,9 @@ def attach_adapter(policy: Policy, params: Params) -> Policy:
     from peft import LoraConfig, get_peft_model
 
     lora = params.train.lora
+    if (refusal := refused_targets(policy.model, lora.target_modules)) is not None:
+        raise refusal
+    names = _kinds(policy.model)  # before peft puts its own among them
     torch.manual_seed(derive_seed("adapter", params.seed))
     config = LoraConfig(
         r=lora.r, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=lora.target_modules,
@@ -46,20 +50,70 @@ def attach_adapter(policy: Policy, params: Params) -> Policy:
     try:
         model = get_peft_model(policy.model, config)
     except ValueError as error:
-        found = str(error).split("\n")[0]
-        fix = "name modules the base has, or all-linear"
-        raise ConfigError("modules to adapt", found=found, where="params.yaml, train.lora.target_modules", fix=fix) from None
+        raise _no_targets(names, str(error).split("\n")[0]) from None
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
     return Policy(model, policy.tokenizer, policy.dialogue, policy.digest)
 
 
+def adapted_modules(model: Any, targets: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Return the linear modules that LoRA's targets name: name, columns in, rows out.
+
+    Quantised ones and GPT-2's transposed ones count; the words' matrices at both ends do not.
+    """
+    found = []
+    for name, module in model.named_modules():
+        sides = (getattr(module, "in_features", None), getattr(module, "out_features", None))
+        if sides == (None, None) and hasattr(module, "nf"):
+            sides = (int(module.weight.shape[0]), int(module.nf))
+        wanted = targets == "all-linear" or any(name == each or name.endswith(f".{each}") for each in targets)
+        if wanted and not _turns_words(model, module) and isinstance(sides[0], int) and isinstance(sides[1], int):
+            found.append((name, sides[0], sides[1]))
+    return found
+
+
+def refused_targets(model: Any, targets: Sequence[str]) -> ConfigError | None:
+    """Return what is wrong with LoRA's targets, None if nothing is.
+
+    peft says nothing of a name that no module has as long as another name matches: an adapter would miss a part that was
+    asked for. And it takes the words' matrices, where the learning pass does not see it.
+    """
+    kinds = _kinds(model)
+    if not kinds:
+        return _no_targets(kinds, "no linear module at all")
+    if targets == "all-linear":
+        return None
+    words = {name for name, module in model.named_modules() if _turns_words(model, module)}
+    if ends := [each for each in targets if any(name == each or name.endswith(f".{each}") for name in words)]:
+        return _no_targets(kinds, f"{', '.join(ends)}, which turns words into numbers or back and stays as it is")
+    if unknown := [each for each in targets if not adapted_modules(model, [each])]:
+        return _no_targets(kinds, f"no linear module named {', '.join(unknown)}")
+    return None
+
+
+def _turns_words(model: Any, module: Any) -> bool:
+    return any(module is each for each in (model.get_input_embeddings(), model.get_output_embeddings()))
+
+
+def _kinds(model: Any) -> list[str]:
+    return sorted({name.rsplit(".", 1)[-1] for name, _, _ in adapted_modules(model, "all-linear")})
+
+
+def _no_targets(names: list[str], found: str) -> ConfigError:
+    fix = f"all-linear, or names among {', '.join(names)}" if names else "all-linear"
+    return ConfigError(
+        "names of inner linear modules of the base", found=found, where="params.yaml, train.lora.target_modules", fix=fix
+    )
+
+
 def adapter_tensors(policy: Policy) -> Tensors:
     """Return a copy of the adapter's weights on the CPU."""
     from peft import get_peft_model_state_dict
 
-    return {name: t.detach().cpu().clone().contiguous() for name, t in get_peft_model_state_dict(policy.model).items()}
+    # Left to itself, peft looks for the base on the hub, to see whether its vocabulary has changed.
+    found = get_peft_model_state_dict(policy.model, save_embedding_layers=False)
+    return {name: t.detach().cpu().clone().contiguous() for name, t in found.items()}
 
 
 def adapter_config(policy: Policy) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from assay.training.adapter import Tensors, Trained, adapter_config, adapter_ten
 from assay.training.checkpoints import Checkpoint, Checkpoints
 from assay.training.digests import trainable
 from assay.training.divergence import Divergence, Text
-from assay.training.guard import Guard
+from assay.training.guard import Guard, Poisoned
 from assay.training.health import Monitor
 from assay.training.history import History, LostValidation, Validation
 from assay.training.interruption import Interruption
@@ -34,6 +34,7 @@ from assay.training.player import Player, whole
 from assay.training.processes import Processes
 from assay.training.recipe import chosen_step, grpo_config
 from assay.training.recorder import Ledger, Recorder, Schedule, Tell
+from assay.training.reporters import reporting
 from assay.training.rollouts import Credit, GroupRollouts
 from assay.training.watch import Watch
 
@@ -125,11 +126,15 @@ class Attempt:
         # TRL wants a prompt column; what the policy really reads comes from Task.start.
         rows = Dataset.from_list([{"prompt": item.id, "item_id": item.id} for item in self._order])
         schedule = Schedule(params.validation.interval, params.checkpoint.every, settings.steps)
-        with Interruption(self._say_wait) as interruption, warnings.catch_warnings():
+        reported = reporting(
+            params, ledger.history, self._checkpoints.folder, 0 if start is None else start.step, main=self._processes.main
+        )
+        with Interruption(self._say_wait) as interruption, reported as reports, warnings.catch_warnings():
             # transformers renames gradient_checkpointing; TRL 1.16 still asks for the old name.
             warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
             trainer = Trainer(
                 rollouts, guard=guard, phases=phases, processes=self._processes, on_save=self._save,
+                shard=params.distributed.engine == "fsdp",
                 model=self._policy.model, args=grpo_config(params, str(self._checkpoints.folder / TRL)), train_dataset=rows,
                 processing_class=self._policy.tokenizer,
             )  # fmt: skip
@@ -139,7 +144,13 @@ class Attempt:
             )  # fmt: skip
             trainer.remove_callback(PrinterCallback)
             trainer.add_callback(recorder)
-            trainer.train(resume_from_checkpoint=None if start is None else str(start.folder))
+            trainer.add_callback(reports)  # behind the recorder: it shows what that has written
+            try:
+                trainer.train(resume_from_checkpoint=None if start is None else str(start.folder))
+            except Poisoned:  # by all processes alike, who begin anew
+                trainer.part()
+                raise
+            trainer.part()
         step = int(trainer.state.global_step)
         if ledger.stopped is not None:
             raise TrainingStopped(

@@ -1,11 +1,12 @@
-"""Several processes that train one adapter: who is who, and what all of them know."""
+"""Several processes that train one adapter, or measure one policy: who is who, and what all of them know."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -15,7 +16,8 @@ import torch.distributed as dist
 
 from assay.config.settings import DistributedSettings
 from assay.console import complain
-from assay.errors import ConfigError
+from assay.errors import AssayError, ConfigError
+from assay.policy.model import require_device
 
 T = TypeVar("T")
 # How long one waits for another that is at work alone, such as the main process at its examination (two minutes at most) or
@@ -28,17 +30,22 @@ _GONE = re.compile(r"Connection (closed|reset) by peer|remote process exited|Bro
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """This process among those that train together. Every collective call must be made by all of them."""
+    """This process among those that work together. Every collective call must be made by all of them."""
 
     rank: int
     world_size: int
 
     @classmethod
-    def joined(cls, settings: DistributedSettings) -> Processes:
+    def joined(cls, settings: DistributedSettings, *, device: str = "cpu", any_number: bool = False) -> Processes:
         """Return this process's place, as torchrun told it through the environment.
 
+        Args:
+            settings: How many there are, and how they talk to each other.
+            device: Where this one will compute; of several GPUs it takes its own, before anything is loaded.
+            any_number: For work whose result does not depend on how many share it.
+
         Raises:
-            ConfigError: Another number of processes was started than the settings say.
+            ConfigError: Another number of processes was started than the settings say, or more than there are GPUs.
         """
         told = {name: os.environ.get(name, default) for name, default in (("RANK", "0"), ("WORLD_SIZE", "1"))}
         rank, world = (int(text) if text.isdecimal() else -1 for text in told.values())
@@ -49,7 +56,7 @@ class Processes:
                 where="the environment",
                 fix="unset RANK WORLD_SIZE",
             )
-        if world != settings.processes:
+        if world != settings.processes and not any_number:
             raise ConfigError(
                 f"{settings.processes} processes",
                 found=f"{world}",
@@ -57,8 +64,8 @@ class Processes:
                 fix="start as many as the settings say (./run assay train does), or change the setting",
             )
         if world > 1 and not dist.is_initialized():
-            if settings.backend == "nccl":
-                torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+            if settings.backend == "nccl" or device == "cuda":
+                _take_a_gpu(int(os.environ["LOCAL_RANK"]), shared=settings.backend != "nccl")
             dist.init_process_group(settings.backend, timeout=LONGEST_WAIT)
             _say_who_is_gone()
         return cls(rank, world)
@@ -101,9 +108,48 @@ class Processes:
         """Return whether the flag is up anywhere."""
         return any(self.gather(flag))
 
+    @contextmanager
+    def as_one(self) -> Iterator[None]:
+        """Let an error that any of them meets in the block end all of them, told by the first that met one.
+
+        Raises:
+            AssayError: The error, in the process that tells it.
+            SystemExit: In all others, with the same exit code.
+        """
+        error: AssayError | None = None
+        try:
+            yield
+        except AssayError as met:
+            error = met
+        codes = self.gather(0 if error is None else error.exit_code)
+        teller = next((rank for rank, code in enumerate(codes) if code), None)
+        if error is not None and teller == self.rank:
+            raise error
+        if teller is not None:
+            raise SystemExit(codes[teller])
+
     def share(self, batches: Sequence[T]) -> list[tuple[int, T]]:
         """Return the batches that are this process's to do, with their indices: every batch is exactly one's."""
         return list(enumerate(batches))[self.rank :: self.world_size]
+
+
+ALONE = Processes(0, 1)
+
+
+def _take_a_gpu(local_rank: int, *, shared: bool) -> None:
+    """Make this process's own GPU the one that "cuda" means; by gloo several processes may have the same one."""
+    there = torch.cuda.device_count()
+    if there == 0:
+        require_device("cuda")  # before nccl, which would end in a traceback of each process
+        return
+    if local_rank >= there and not shared:
+        raise ConfigError(
+            "a GPU for each process of a machine",
+            found=f"{there} for process {local_rank + 1}",
+            where="params.yaml, distributed.processes",
+            fix=f"set it to {there}; over several machines give each its share: --nproc-per-node={there} in ASSAY_TORCHRUN",
+        )
+    torch.cuda.set_device(local_rank % there)
 
 
 def _say_who_is_gone() -> None:
@@ -112,7 +158,7 @@ def _say_who_is_gone() -> None:
 
     def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         if isinstance(error, RuntimeError) and _GONE.search(str(error)):
-            complain("assay: another process of this training has ended, and so does this one; see what that one says")
+            complain("assay: another process of this stage has ended, and so does this one; see what that one says")
         else:
             before(kind, error, trace)
 

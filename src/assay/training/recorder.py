@@ -153,7 +153,7 @@ class Recorder(TrainerCallback):
     def _write_rows(self, step: int, epoch: float, logs: Mapping[str, Any], rollouts: Sequence[Rollout | Lost]) -> None:
         ledger, task, skipped = self._ledger, self._task, self._guard.skipped.get(step)
         episodes = [each.episode for each in rollouts if isinstance(each, Rollout)]
-        with self._phases("kl_probe"):
+        with self._phases("kl_probe"), self._trainer.whole():
             kl = self._kl()
         row: dict[str, Any] = {"step": step, "epoch": epoch, "kl": kl}
         row |= {name: _number(logs.get(name)) for name in TRAINING_LOG_COLUMNS if name not in row}
@@ -198,7 +198,7 @@ class Recorder(TrainerCallback):
                 self._ledger.stopped = event
 
     def _run_validation(self, step: int) -> None:
-        with self._phases("validation"):
+        with self._phases("validation"), self._trainer.whole():
             validation = self._validate(step)
         ledger = self._ledger
         if isinstance(validation, LostValidation):

@@ -79,7 +79,7 @@ def shares_prompts(model: Any) -> bool:
 
 def hidden_states(
     model: Any, ids: torch.Tensor, attention: torch.Tensor, counted: torch.Tensor, *, most: int,
-    prompt_width: int | None = None,
+    prompt_width: int | None = None, together: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """Return the last hidden states [N, H] that decide the tokens that count, and where those tokens stand [N].
 
@@ -92,6 +92,7 @@ def hidden_states(
         counted: [B, W]; True for tokens that count, never a row's first; at least one.
         most: Rows in one pass.
         prompt_width: Columns of ids that hold prompts, padded on the left; None: no two rows share one.
+        together: All rows in one pass, as where every pass is a conversation of several processes.
     """
     places = torch.arange(ids.shape[1], device=ids.device)
     start = attention.argmax(dim=1)
@@ -99,7 +100,9 @@ def hidden_states(
     starts, lengths = start.tolist(), (stop - start).clamp(min=0).tolist()
     work = Work.of(model.config.get_text_config(), ids.device.type)
     cost, chosen = passes(rows_alone(lengths), work, most)
-    if prompt_width is not None and shares_prompts(model):
+    if together:
+        chosen = [sorted(rows_alone(lengths), key=lambda unit: -unit.width)]
+    elif prompt_width is not None and shares_prompts(model):
         openings = ids.masked_fill(attention == 0, -1)[:, :prompt_width]
         prompts = torch.unique(openings, dim=0, return_inverse=True)[1].tolist()
         # A prompt's last hidden state decides the first token behind it.
@@ -161,10 +164,12 @@ def install(model: Any) -> bool:
     fused = model.forward.__func__
 
     @functools.wraps(type(model).forward)  # generate looks at the signature
-    def forward(self: Any, *arguments: Any, counted: torch.Tensor | None = None, most: int = 0, **named: Any) -> Any:
+    def forward(
+        self: Any, *arguments: Any, counted: torch.Tensor | None = None, most: int = 0, together: bool = False, **named: Any
+    ) -> Any:  # fmt: skip
         if counted is None:
             return fused(self, *arguments, **named)
-        return _scored(self, fused, counted=counted, most=most, **named)
+        return _scored(self, fused, counted=counted, most=most, together=together, **named)
 
     model.forward = types.MethodType(forward, model)
     return True
@@ -172,14 +177,16 @@ def install(model: Any) -> bool:
 
 def _scored(
     model: Any, fused: Any, *, input_ids: torch.Tensor, attention_mask: torch.Tensor, counted: torch.Tensor, most: int,
-    **_: Any,
+    together: bool, **_: Any,
 ) -> FusedCausalLMOutput:  # fmt: skip
     """Return log-probabilities and entropies [B, T] of the last T tokens of each row, 0 where counted [B, T] is False."""
     prompt_width = input_ids.shape[1] - counted.shape[1]
     everywhere = torch.nn.functional.pad(counted, (prompt_width, 0))
     if not counted.any():  # one token is scored for nothing: gradients of 0 are awaited, by other processes too
         everywhere[0, prompt_width] = True
-    hidden, places = hidden_states(model, input_ids, attention_mask, everywhere, most=most, prompt_width=prompt_width)
+    hidden, places = hidden_states(
+        model, input_ids, attention_mask, everywhere, most=most, prompt_width=prompt_width, together=together
+    )
     labels = input_ids.flatten()[places]
     # TRL's tiles are allocated at their full width where a vocabulary is smaller too. Set each time: the number is of the
     # whole process, and another model's may be larger.

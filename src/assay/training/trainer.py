@@ -8,8 +8,9 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors.torch import load as load_tensors
@@ -24,6 +25,7 @@ from assay.training.packing import regrouped
 from assay.training.processes import Processes
 from assay.training.rollouts import GroupRollouts
 from assay.training.scoring import install
+from assay.training.sharded import Shards
 
 ADAPTER = "adapter.safetensors"
 TRL_LOGGER, NO_REWARD = "trl.trainer.grpo_trainer", "All reward functions returned None"
@@ -48,17 +50,19 @@ class Trainer(GRPOTrainer):
         guard: Settles whether a step may move a weight.
         phases: Where the seconds go.
         processes: Everyone who trains together.
+        shard: Whether each process holds a part of the frozen base only, while it learns.
         on_save: Given the step and the trainer's files when a checkpoint is due; called by the main process alone.
     """
 
     _buffered_inputs: Any  # of TRL
 
     def __init__(
-        self, rollouts: GroupRollouts, *, guard: Guard, phases: Phases, processes: Processes,
+        self, rollouts: GroupRollouts, *, guard: Guard, phases: Phases, processes: Processes, shard: bool,
         on_save: Callable[[int, dict[str, bytes]], None], **arguments: Any,
     ) -> None:  # fmt: skip
         self._rollouts, self._guard, self._phases, self._processes, self._on_save = rollouts, guard, phases, processes, on_save
         self._item_ids: list[str] = []
+        self._shard, self._shards = shard, cast("Shards | None", None)
         self.links: dict[str, str] = {}
         rewards: list[Any] = [episode_reward]
         rollout: Any = _roll_out
@@ -77,8 +81,26 @@ class Trainer(GRPOTrainer):
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._item_ids = [row["item_id"] for row in inputs]
-        scored: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        with self.whole():
+            scored: dict[str, Any] = super()._generate_and_score_completions(inputs)
         return scored
+
+    def whole(self) -> AbstractContextManager[None]:
+        """Hold the whole base meanwhile, which playing and looking need. Every process has to enter."""
+        return nullcontext() if self._shards is None else self._shards.whole()
+
+    def part(self) -> None:
+        """Leave the model as it was before training but for its adapter. Every process has to call this."""
+        if self._shards is not None:
+            self._shards.part()
+            self._shards = None
+
+    def _wrap_model(self, model: Any, training: bool = True, dataloader: Any = None) -> Any:
+        """Return what learns: what is wrapped here accelerate leaves alone."""
+        if not self._shard or not training:
+            return super()._wrap_model(model, training, dataloader)
+        self._shards = Shards(self.model, self.args.device)
+        return self._shards.learner
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
         """Return the next micro-batch; those of a step are dealt anew, unless the loss depends on who is in one."""
@@ -103,6 +125,7 @@ class Trainer(GRPOTrainer):
                 attention_mask=attention_mask,
                 counted=self._counted.to(input_ids.device),
                 most=batch_size or len(input_ids),
+                together=self._shards is not None and model is self._shards.learner,
             )
         return scored.log_probs, scored.entropy if compute_entropy else None, None
 
@@ -122,6 +145,9 @@ class Trainer(GRPOTrainer):
     def _clip_grad_norm(self, model: Any) -> Any:
         """Clip as ever, then let the guard settle: a step that must not move a weight loses its gradients here."""
         named = trainable(self.model)
+        if self._shards is not None:
+            with self._phases("backward"):
+                self._shards.average([parameter for _, parameter in named])
         with self._phases("logging"):
             self.links["gradients"] = tensors_digest((name, p.grad) for name, p in named)
         with self._phases("optimizer"):

@@ -61,32 +61,43 @@ def slack(policy: Policy, task: Task, play: Play, episode: Episode, decoding: De
     dialogue = policy.dialogue
     ids = list(open_item(task, dialogue, play.item, play.world_seed).prompt_ids)
     spans: list[tuple[int, int]] = []
+    ends = [(end,) for end in dialogue.end_ids]
     for number, turn in enumerate(episode.turns, start=1):
-        if hashlib.sha256(np.asarray(ids, np.int64).tobytes()).hexdigest()[:16] != turn.prompt_digest:
+        if _digest(ids) != turn.prompt_digest:
             return Slack(math.inf, number, "it was written after another text than the policy reads here")
         text = policy.tokenizer(turn.completion, add_special_tokens=False)["input_ids"]
-        written = [int(i) for i in text] + ([] if turn.truncated else [dialogue.eos_id])
-        if len(written) != turn.n_tokens:
-            return Slack(math.inf, number, f"{turn.n_tokens} tokens are stored for a text that has {len(written)}")
-        spans.append((len(ids), len(ids) + len(written)))
-        ids += written
-        if turn.observation is not None:
-            ids += dialogue.reply(turn.observation, ended=not turn.truncated)
+        texts = [[int(i) for i in text] + list(end) for end in ([()] if turn.truncated else ends)]
+        if len(texts[0]) != turn.n_tokens:
+            return Slack(math.inf, number, f"{turn.n_tokens} tokens are stored for a text that has {len(texts[0])}")
+        spans.append((len(ids), len(ids) + turn.n_tokens))
+        if turn.observation is not None and number < len(episode.turns):
+            # Which of its ends it wrote is not stored; what it was asked next tells.
+            next_digest, observation = episode.turns[number].prompt_digest, turn.observation
+            read = [ids + written + dialogue.reply(observation, last_id=(written or [-1])[-1]) for written in texts]
+            ids = next((each for each in read if _digest(each) == next_digest), read[0])
+        else:
+            ids += texts[0]
     logits = logits_of(policy, ids)
+    last_may_be = dialogue.end_ids if not episode.turns[-1].truncated else (ids[-1],)
     worst, first = 0.0, (1, "")
     rounding, temperature = ROUNDING[dtype], decoding.temperature
     for number, (start, end) in enumerate(spans, start=1):
         for place in range(start, end):
             decided = logits[place - 1].double().numpy()
+            tokens = last_may_be if place == len(ids) - 1 else (ids[place],)
             if temperature:
                 noise = float(keyed_uniform(np.asarray([play.seed], np.uint64), np.asarray([place], np.uint64))[0])
-                share = _sampled(decided / temperature, ids[place], noise, rounding / temperature)
+                share = min(_sampled(decided / temperature, token, noise, rounding / temperature) for token in tokens)
             else:
-                share = _greedy(decided, ids[place], rounding)
+                share = min(_greedy(decided, token, rounding) for token in tokens)
             if share > 1.0 >= worst:  # what comes after the first such token may follow from it
                 first = (number, f"token {place - start + 1} of {end - start} is not what the policy chooses there")
             worst = max(worst, share)
     return Slack(worst, *first)
+
+
+def _digest(ids: list[int]) -> str:
+    return hashlib.sha256(np.asarray(ids, np.int64).tobytes()).hexdigest()[:16]
 
 
 def _greedy(logits: NDArray[np.float64], token: int, rounding: float) -> float:

@@ -15,7 +15,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from assay.config.settings import PretrainedBase
 from assay.errors import ConfigError, Interrupted, RecordError
 from assay.evaluation.report import Report
 from assay.evaluation.suite import units
@@ -112,13 +111,13 @@ def _arm(project: Project, base: Path, name: str, who: str, batches: int, key: s
         read_adapter(project.root / "models/adapter", project.root)  # a stranger's: nothing but a plain LoRA is opened
     require_device(params.device)
     pin(params.threads, deterministic=params.deterministic, device=params.device)
-    pretrained = params.base if isinstance(params.base, PretrainedBase) else None
     policy = load(
         base,
         adapter=project.root / "models/adapter" if who == "trained" else None,
         device=params.device,
-        dtype=pretrained.dtype if pretrained else "float32",
-        quantization=pretrained.quantization if pretrained else None,
+        dtype=params.base.dtype,
+        quantization=params.base.quantization,
+        template=params.base.template,
     )
     for label, greedy in ((name, False), (f"{name}_greedy", True)):
         yield _played(project, policy, label, who, greedy, batches, key)
@@ -165,14 +164,13 @@ class _Found:
         params, task, decoding = project.params, task_of(project), decoding_of(project, greedy=greedy)
         size, retries = params.generation.batch_size, params.health.retries
         played = play(policy, task, plays, decoding, batch_size=size, retries=retries)
-        dtype = params.base.dtype if isinstance(params.base, PretrainedBase) else "float32"
         for each, old, rollout in zip(plays, stored, played, strict=True):
             self.n += 1
             parting = first_parting(old, rollout.episode)
             if parting is None:
                 self.same += 1
                 continue
-            found = slack(policy, task, each, old, decoding, dtype=dtype)
+            found = slack(policy, task, each, old, decoding, dtype=params.base.dtype)
             if found.explained:
                 self.explained += 1
                 self.nearest = max(self.nearest, found.share)

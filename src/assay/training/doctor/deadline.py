@@ -7,6 +7,12 @@ from collections.abc import Callable
 
 # With the import of torch and the loading of a base before it, a whole call stays under 110 s.
 MOST_SECONDS = 85.0
+AHEAD = 0.4  # of the time, for what is forecast before the base is played with
+LEAST = 0.5 * MOST_SECONDS  # for the rest, however long the forecast and loading the base took
+
+
+class TooSlow(Exception):
+    """There is no time for what has to be done at least; says for what."""
 
 
 class Deadline:

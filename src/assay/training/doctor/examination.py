@@ -14,13 +14,13 @@ from assay.records import Episode
 from assay.tasks.protocol import Item, Message, Task
 from assay.training.doctor.as_it_was import as_it_was
 from assay.training.doctor.counts import counts_findings
-from assay.training.doctor.deadline import MOST_SECONDS, Deadline
+from assay.training.doctor.deadline import MOST_SECONDS, Deadline, TooSlow
 from assay.training.doctor.findings import Check, Finding
-from assay.training.doctor.forecast import disk_finding, memory_finding, time_finding
+from assay.training.doctor.forecast import disk_finding, time_finding
 from assay.training.doctor.lengths import length_findings, opened, turns_of
 from assay.training.doctor.observed import Observed
 from assay.training.doctor.passes import pass_findings
-from assay.training.doctor.probe import MOST_ITEMS, TooSlow, probed
+from assay.training.doctor.probe import MOST_ITEMS, probed
 from assay.training.doctor.settings import settings_findings
 from assay.training.doctor.signs import probe_findings
 from assay.training.doctor.texts import text_findings
@@ -81,14 +81,14 @@ def examine(
         findings, case, both = _without_model(task, judged, items, validation, params)
         if case is None:
             return findings
-        told, size = _with_model(policy, case, both, folder, deadline)
+        told = _with_model(policy, case, both, folder, deadline)
         findings += told
         if fatal := [finding.check for finding in findings if finding.level == "fault" and finding.check in FATAL]:
             check = Check("probe", "a few groups played with the base", "the examination itself")
             fix = "correct what is named there, then ./run assay doctor looks further"
             return [*findings, check.warning(f"none, because of {', '.join(fatal)}", fix)]
         faulty = {finding.check for finding in findings if finding.level == "fault"}
-        return findings + _probe(policy, case, size, faulty, deadline)
+        return findings + _probe(policy, case, faulty, deadline)
 
 
 def examine_without_model(task: Task, judged: Task, items: Sequence[Item], validation: Suite, params: Params) -> list[Finding]:
@@ -126,32 +126,29 @@ def _repeated(case: _Case, played: Sequence[tuple[Play, Episode]], name: str) ->
     return [finding.model_copy(update={"check": name})]
 
 
-def _with_model(
-    policy: Policy, case: _Case, both: Scripted, folder: Path, deadline: Deadline
-) -> tuple[list[Finding], int]:
+def _with_model(policy: Policy, case: _Case, both: Scripted, folder: Path, deadline: Deadline) -> list[Finding]:
     params, played = case.params, _played(case.plays, both)
     opening = case.as_task.start(case.plays[0].item, case.plays[0].world_seed)[0]
     findings = text_findings(policy, params, opening, _conversation(case.as_task, played))
-    size = adapter_bytes(policy.model, params)
-    findings.append(disk_finding(params, size, folder))
+    findings.append(disk_finding(params, adapter_bytes(policy.model, params), folder))
     if any((finding.check, finding.level) == ("opening", "fault") for finding in findings):
-        return findings, size
+        return findings
     turns = turns_of(params, [episode for _, episode in played])
     case.observed.most_steps = PATIENCE * max(turns, LEAST_TURNS)
     plays = [*case.sample(N_OPENINGS).plays(), *case.validation.plays()[: N_OPENINGS * case.validation.draws]]
     once = list({each.item.id: each for each in plays}.values())
     openings = opened(policy, case.as_task, once, retries=params.health.retries, until=SHARE_OF_OPENINGS * deadline.left)
     findings += length_findings(policy, params, openings, both.ceiling, turns)
-    return findings + weight_findings(policy, params, openings), size
+    return findings + weight_findings(policy, params, openings)
 
 
-def _probe(policy: Policy, case: _Case, size: int, faulty: set[str], deadline: Deadline) -> list[Finding]:
+def _probe(policy: Policy, case: _Case, faulty: set[str], deadline: Deadline) -> list[Finding]:
     """Return what playing and learning show; what scripted play showed to be faulty is not told again."""
     observed, params, known = case.observed, case.params, set(case.observed.problems)
     try:
         probe = probed(policy, observed, case.sample(MOST_ITEMS).items, params, deadline)
     except TooSlow as error:
-        return [_left_out(error), memory_finding(params, None, size)]
+        return [_left_out(error)]
     except (RuntimeError, IndexError, ValueError) as error:
         return [_playing_failed(error)]
     findings = _brought_to_light(observed, known) + probe_findings(probe, policy, params)
@@ -165,7 +162,7 @@ def _probe(policy: Policy, case: _Case, size: int, faulty: set[str], deadline: D
     findings += passes
     if probe.rollouts:
         findings.append(time_finding(params, probe.seconds_per_episode, cost))
-    return [*findings, memory_finding(params, cost, size)]
+    return findings
 
 
 def _brought_to_light(observed: Observed, known: set[str]) -> list[Finding]:
@@ -176,7 +173,7 @@ def _brought_to_light(observed: Observed, known: set[str]) -> list[Finding]:
 
 def _left_out(error: TooSlow) -> Finding:
     check = Check("probe", "a few groups played, and a pass that learns, within the time", "this machine, with this base")
-    fix = "use a faster device or a smaller base; rewards, log-probabilities, gradients, memory and time were not looked at"
+    fix = "use a faster device or a smaller base; rewards, log-probabilities, gradients and time were not looked at"
     return check.warning(f"none: {error}", fix)
 
 

@@ -15,10 +15,9 @@ from assay.config.settings import Params, PretrainedBase
 from assay.errors import ConfigError
 from assay.evaluation.rollout import Rollout
 from assay.policy.model import Policy
-from assay.provenance import peak_ram_bytes
 from assay.training.adapter import attach_adapter
 from assay.training.doctor.deadline import Deadline
-from assay.training.doctor.findings import Check, Finding
+from assay.training.doctor.findings import Check, Finding, error_finding
 
 # What a pass may cost, in floating-point operations: some ten seconds on the device.
 MOST_OPERATIONS = {"cpu": 1e12, "cuda": 1e15}
@@ -30,11 +29,10 @@ FLOAT32_TOLERANCE, HALF_WARNING, HALF_FAULT = 1e-2, 0.03, 0.1
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a pass over some episodes took: wall seconds, and peak bytes above what was in use before (None: unknown)."""
+    """What a pass over some episodes took, in wall seconds."""
 
     episodes: int
     seconds: float
-    peak_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +58,19 @@ def pass_findings(
     chosen = _chosen(policy, rollouts, params, math.inf if reading is None else deadline.left / (LEARNING * reading))
     if not chosen:
         check = Check("learning pass", "time for a pass over one episode", "this machine, with this base")
-        fix = "use a faster device or a smaller base; log-probabilities, gradients and memory were not looked at"
+        fix = "use a faster device or a smaller base; log-probabilities and gradients were not looked at"
         return [check.warning(f"none in the {deadline.left:.0f} s that were left", fix)], None
     try:
         adapted = attach_adapter(policy, params)
     except ConfigError as error:
-        return [Check("LoRA targets", error.expected, error.where).fault(error.found, error.fix)], None
+        return [error_finding("LoRA targets", error)], None
     model: Any = adapted.model
     check = Check("learning pass", "a forward and backward pass that works", "the model under training")
     if params.train.gradient_checkpointing:
         model.gradient_checkpointing_enable()
         model.enable_input_require_grads()
     model.train()
-    before, begun = _in_use(params.device), time.perf_counter()
+    begun = time.perf_counter()
     try:
         batch = _laid_out(policy, chosen)
         logprobs = _logprobs(model, batch, params.generation.temperature)
@@ -92,7 +90,7 @@ def pass_findings(
     finally:
         if params.train.gradient_checkpointing:
             model.gradient_checkpointing_disable()
-    cost = Cost(len(chosen), time.perf_counter() - begun, _above(before, params.device))
+    cost = Cost(len(chosen), time.perf_counter() - begun)
     return [_agreement(logprobs.detach(), batch, exact=_is_float32(params)), _gradients(model, params)], cost
 
 
@@ -144,7 +142,7 @@ def _agreement(learned: torch.Tensor, batch: _Batch, *, exact: bool) -> Finding:
     found = f"a difference of {mean:.2g} nats a token in the mean, {largest:.2g} at most"
     fix = (
         "set every dropout in the base's config.json to 0, and use a base with relative positions (prompts are padded on the "
-        "left) and full attention (no sliding window); else another base.dtype or base.quantization"
+        "left); else another base.dtype or base.quantization"
     )
     if (exact and largest > FLOAT32_TOLERANCE) or mean > HALF_FAULT:
         return check.fault(found, fix)
@@ -171,21 +169,5 @@ def _gradients(model: Any, params: Params) -> Finding:
     dead = [kind for kind, size in largest.items() if size == 0.0]
     if dead:
         fix = f"leave {', '.join(dead)} out of train.lora.target_modules, or use a base whose weights there are not 0"
-        if isinstance(params.base, PretrainedBase) and params.base.quantization is not None:
-            # bitsandbytes packs 4-bit weights for playing on a CPU, and lets no gradient through them from then on.
-            fix = "device: cuda, or base.quantization: null"
         return check.fault(f"0 in {', '.join(dead)}", fix)
     return check.ok(", ".join(f"{kind} {size:.1g}" for kind, size in largest.items()))
-
-
-def _in_use(device: str) -> int:
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        return int(torch.cuda.memory_allocated())
-    return peak_ram_bytes()
-
-
-def _above(before: int, device: str) -> int | None:
-    if device == "cuda":
-        return int(torch.cuda.max_memory_allocated()) - before
-    return max(0, peak_ram_bytes() - before) or None

@@ -20,7 +20,7 @@ from assay.policy.playing import evaluating
 from assay.records import Episode
 from assay.seeds import derive_seed
 from assay.tasks.protocol import Item, Task
-from assay.training.doctor.deadline import Deadline
+from assay.training.doctor.deadline import Deadline, TooSlow
 from assay.training.doctor.observed import BROKEN, UNDER_WAY, Observed
 
 MOST_ITEMS, MOST_MEMBERS = 8, 16
@@ -30,10 +30,6 @@ LEAST_ROOM = 16  # tokens
 # Of the time that is left: for the probe, the rest being for the pass that learns; of that for reading prompts once.
 PROBING, READING = 0.6, 0.4
 SAMPLE = 128  # tokens that are read to see how fast a model reads; with fewer it reads slower than it will
-
-
-class TooSlow(Exception):
-    """Not even the least can be played within the time; says what it would take."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ def _precision(params: Params) -> Finding:
     if not isinstance(base, PretrainedBase) or params.device != "cpu":
         return check.ok("float32" if not isinstance(base, PretrainedBase) else f"{base.dtype} on {params.device}")
     if base.quantization is not None:
-        found = f"{base.quantization} on cpu, where playing packs the weights anew and shifts what is learned afterwards"
+        found = f"{base.quantization} on cpu, where every pass unpacks the weights anew, which is slow"
         return check.warning(found, "device: cuda, or base.quantization: null")
     if base.dtype == "bfloat16":
         return check.warning("bfloat16 on cpu, which is slow and coarse there", "base.dtype: float32")

@@ -1,0 +1,205 @@
+"""Do the presets fit their GPU, does the doctor forecast it, and does a training repeat itself there, bit by bit?
+
+    ./run bench gpu_presets
+    ./run python benchmarks/gpu_presets.py --device cpu --tiny --out FILE    (tries this very script where there is no GPU)
+
+For the shapes of 4090_qwen3_8b (inside 24 GiB) and h100_qwen3 (inside 80 GiB), with random weights and a tokenizer of
+letters: what `assay doctor` forecasts of memory and seconds a step; then a training of 5 steps in deterministic mode, in a
+process that torch lets have no more memory than that, whose peak and seconds stand beside the forecast with the errors; then
+the same training again, and the first difference between the two as `assay diff-runs` names it. The task is one of fixed
+lengths (Lengths below), so that both speak of the same work.
+
+Writes results/gpu_presets_<device>.json. Exits with 1 if a part failed, with 2 if there is no such device (nothing is written).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+import torch
+from tests.training.forecast_setup import trained, with_preset
+from tests.training.toy_task import WORDS
+from transformers import AutoConfig
+
+from assay.policy import tiny
+from assay.policy.determinism import pin
+from assay.training.digests import tensors_digest
+from assay.training.doctor.beforehand import BESIDE
+from assay.training.doctor.deadline import Deadline
+from assay.training.doctor.pace import pace
+from assay.training.doctor.rehearsal import Lengths, with_layers
+from assay.training.doctor.weighing import scales
+
+RESULTS = Path(__file__).parent / "results"
+NO_DEVICE, FAILED = 2, 1
+GIB, STEPS = 2.0**30, 5
+MEMORY_BOUND, TIME_BOUND = 0.10, 0.15
+LENGTHS, SHORT = Lengths(425, 4, 64, 142), Lengths(40, 2, 8, 10)
+PARTS = {"4090_qwen3_8b": 24.0, "h100_qwen3": 80.0}  # GiB that it has to fit in
+
+
+def settings(preset: str, device: str, small: bool) -> Any:
+    """Return a preset's settings for a few steps."""
+    lengths = SHORT if small else LENGTHS
+    changes: dict[str, Any] = {"items_per_step": 2, "group_size": 4, "micro_batch_size": 4} if small else {}
+    return with_preset(preset, lengths, device=device, steps=STEPS, **changes), lengths
+
+
+def write_model(folder: Path, params: Any, small: bool) -> None:
+    """Write configuration, tokenizer of letters and random weights, a few layers at a time in memory."""
+    from transformers import AutoModelForCausalLM
+
+    config = AutoConfig.from_pretrained(ROOT / "tests/presets/configs/Qwen3-8B.json")
+    if small:
+        config = with_layers(config, 2)
+        config.update({"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 2, "num_key_value_heads": 1,
+                       "head_dim": 32, "vocab_size": 512})  # fmt: skip
+    config.eos_token_id = 2
+    torch.manual_seed(0)
+    with torch.device("cpu" if small or not torch.cuda.is_available() else "cuda"):
+        model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, params.base.dtype))
+    model.save_pretrained(folder)
+    tiny.build_tokenizer(WORDS).save_pretrained(folder)
+
+
+def forecast(folder: Path, preset: str, device: str, small: bool) -> dict[str, Any]:
+    """Return what the doctor would say, from config.json."""
+    params, lengths = settings(preset, device, small)
+    config = AutoConfig.from_pretrained(folder)
+    begun = time.perf_counter()
+    with scales(config, params, lengths) as weighed:
+        memory = weighed.memory()
+    weighed_in = time.perf_counter() - begun
+    pin(params.threads, deterministic=True, device=device)
+    told = pace(config, params, lengths, device, Deadline(300.0))
+    return {
+        "tensors_gib": memory.peak / GIB, "with_allowance_gib": (memory.peak + BESIDE[device]) / GIB,
+        "terms_gib": {name: getattr(memory, name) / GIB for name in memory.__slots__}, "seconds_a_step": told.step,
+        "seconds": {name: getattr(told, name) for name in ("play", "learn", "settle", "look")}, "rows_timed": told.rows,
+        "weighed_in_seconds": weighed_in, "all_in_seconds": time.perf_counter() - begun,
+    }  # fmt: skip
+
+
+def run_once(folder: Path, preset: str, device: str, small: bool, cap: float, log: Path) -> dict[str, Any]:
+    """Train in this process, under a cap of memory, and return peak, seconds and the digest of the adapter."""
+    params, lengths = settings(preset, device, small)
+    pin(params.threads, deterministic=True, device=device)
+    peak = None
+    if device == "cuda":
+        total = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, cap * GIB / total))
+    clock: list[float] = []
+    outcome = trained(folder, params, lengths, lambda _: clock.append(time.perf_counter()), log=log)
+    if device == "cuda":
+        peak = torch.cuda.max_memory_allocated() / GIB
+    steps = [after - before for before, after in pairwise(clock[:-1])]
+    found = {"peak_gib": peak, "seconds_a_step": statistics.median(steps), "steps_timed": len(steps)}
+    if device == "cuda":
+        found["reserved_gib"] = torch.cuda.max_memory_reserved() / GIB
+    return found | {"adapter": tensors_digest(sorted(outcome.adapter.items()))}
+
+
+def in_process(*arguments: str) -> dict[str, Any]:
+    """Run one part of this script in a process of its own, so that what it left on the device is gone.
+
+    Raises:
+        RuntimeError: It failed; says what it said.
+    """
+    command = [sys.executable, __file__, *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def part(preset: str, device: str, small: bool) -> dict[str, Any]:
+    """Forecast, train twice, and compare."""
+    cap, flags = PARTS[preset], ["--device", device, *(["--tiny"] if small else [])]
+    if device == "cuda" and torch.cuda.get_device_properties(0).total_memory < 0.95 * cap * GIB:
+        return {"ok": None, "why": f"the device has less than {cap:.0f} GiB"}
+    with tempfile.TemporaryDirectory(prefix="assay-presets-") as name:
+        folder = Path(name)
+        params, lengths = settings(preset, device, small)
+        write_model(folder / "model", params, small)
+        torch.cuda.empty_cache()
+        said = in_process("--forecast", preset, "--at", str(folder / "model"), *flags)
+        runs = []
+        for number in (1, 2):
+            log = folder / f"run{number}"
+            runs.append(in_process("--train", preset, "--at", str(folder / "model"), "--log", str(log), *flags))
+        compared = subprocess.run(
+            [sys.executable, "-m", "assay.cli", "diff-runs", str(folder / "run1"), str(folder / "run2")],
+            capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        )  # fmt: skip
+    peak, seconds = runs[0]["peak_gib"], runs[0]["seconds_a_step"]
+    errors = {
+        "memory": None if peak is None else said["tensors_gib"] / peak - 1, "time": said["seconds_a_step"] / seconds - 1,
+    }  # fmt: skip
+    within = (peak is None or (abs(errors["memory"]) <= MEMORY_BOUND and peak <= cap)) and (
+        small or abs(errors["time"]) <= TIME_BOUND
+    )
+    return {
+        "ok": bool(within), "cap_gib": cap, "lengths": {name: getattr(lengths, name) for name in lengths.__slots__},
+        "forecast": said, "measured": runs, "error": errors, "equal_bit_by_bit": runs[0]["adapter"] == runs[1]["adapter"],
+        "diff_runs": {"exit_code": compared.returncode, "said": compared.stdout.strip()[-800:]},
+    }  # fmt: skip
+
+
+def main() -> int:
+    """Try every preset, say how it went, write the result, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--tiny", action="store_true", help="small models in the place of the true shapes")
+    parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=tuple(PARTS))
+    parser.add_argument("--out", type=Path, help="instead of results/gpu_presets_<device>.json")
+    for name in ("--forecast", "--train", "--at", "--log"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.device == "cuda" and not torch.cuda.is_available():
+        print("gpu_presets: torch sees no CUDA device here, so nothing was tried", file=sys.stderr)
+        return NO_DEVICE
+    if chosen.forecast:
+        print(json.dumps(forecast(Path(chosen.at), chosen.forecast, chosen.device, chosen.tiny)))
+        return 0
+    if chosen.train:
+        cap = PARTS[chosen.train]
+        print(json.dumps(run_once(Path(chosen.at), chosen.train, chosen.device, chosen.tiny, cap, Path(chosen.log))))
+        return 0
+    name = torch.cuda.get_device_name(0) if chosen.device == "cuda" else f"cpu {platform.machine()}"
+    parts: dict[str, dict[str, Any]] = {}
+    for preset in chosen.parts:
+        try:
+            parts[preset] = part(preset, chosen.device, chosen.tiny)
+        except (RuntimeError, OSError, ValueError, KeyError, AssertionError) as error:
+            parts[preset] = {"ok": False, "why": f"{type(error).__name__}: {error}"}
+        print(f"{preset}: {parts[preset]}", file=sys.stderr, flush=True)
+    ok = all(found["ok"] is not False for found in parts.values())
+    result = {
+        "device": name, "ok": ok, "tiny": chosen.tiny, "parts": parts, "cuda": torch.version.cuda,
+        "versions": {each: version(each) for each in ("torch", "trl", "transformers", "peft", "bitsandbytes")},
+    }  # fmt: skip
+    out = chosen.out or RESULTS / f"gpu_presets_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')}.json"
+    out.write_text(json.dumps(result, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+    return 0 if ok else FAILED
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

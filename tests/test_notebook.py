@@ -1,0 +1,105 @@
+"""The notebook runs from top to bottom on any run, by one path, and what it recomputes is what the claim says."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+from tests.house import ROOT
+from tests.verification.made_run import made_run
+
+NOTEBOOK = ROOT / "notebooks/evidence.ipynb"
+EQUAL = "difference, interval, p and cross-check are those of claim.json, to the last digit"
+
+
+@pytest.fixture
+def execute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Return what runs the notebook on a run, in a kernel of its own, and returns its cells."""
+    for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+
+    def executed(run: Path | None) -> list[Any]:
+        if run is None:
+            monkeypatch.delenv("ASSAY_RUN", raising=False)
+        else:
+            monkeypatch.setenv("ASSAY_RUN", str(run))
+        notebook = nbformat.read(NOTEBOOK, as_version=4)
+        NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(NOTEBOOK.parent)}}).execute()
+        cells: list[Any] = notebook.cells
+        return cells
+
+    return executed
+
+
+def printed(cells: list[Any]) -> str:
+    outputs = [output for cell in cells for output in cell.get("outputs", ())]
+    assert not [each.text for each in outputs if each.get("name") == "stderr"], "no warning of any library"
+    return "\n".join(each.get("text") or each.data.get("text/markdown") or each.data.get("text/html", "") for each in outputs)
+
+
+def figures(cells: list[Any]) -> int:
+    return sum("image/png" in output.get("data", {}) for cell in cells for output in cell.get("outputs", ()))
+
+
+def test_as_it_is_it_shows_the_committed_evidence(execute: Any) -> None:
+    cells = execute(None)
+    claim = json.loads((ROOT / "evidence/results/claim.json").read_text(encoding="utf-8"))
+    said = printed(cells)
+    assert claim["sentence"] in said and EQUAL in said and figures(cells) == 6
+    assert "verdict, reason and sentence are those of claim.json" in said
+    assert f"seed {claim['training_seeds'][0]}" in said
+
+
+def test_one_path_swaps_in_a_run_of_another_task(execute: Any, tmp_path: Path) -> None:
+    project = made_run(tmp_path / "mine", task="structured")
+    claim = json.loads(project.results("claim.json").read_text(encoding="utf-8"))
+    said = printed(execute(project.root))
+    assert claim["sentence"] in said and EQUAL in said and "structured" in said and "schema_valid_rate" in said
+
+
+def _narrower(claim: dict[str, Any]) -> None:
+    claim["difference"]["low"] -= 0.001
+
+
+def _better(claim: dict[str, Any]) -> None:
+    claim["verdict"] = "REGRESSED" if claim["verdict"] == "IMPROVED" else "IMPROVED"
+
+
+def _another_plan(claim: dict[str, Any]) -> None:
+    claim["plan"]["smallest_effect_points"] += 1
+
+
+@pytest.mark.parametrize("tamper", [_narrower, _better, _another_plan])
+def test_a_claim_that_its_episodes_do_not_bear_out_stops_it(execute: Any, tmp_path: Path, tamper: Any) -> None:
+    shutil.copytree(ROOT / "evidence/results", tmp_path / "evidence/results", ignore=shutil.ignore_patterns("figures"))
+    file = tmp_path / "evidence/results/claim.json"
+    claim = json.loads(file.read_text(encoding="utf-8"))
+    tamper(claim)
+    file.write_text(json.dumps(claim), encoding="utf-8")
+    with pytest.raises(CellExecutionError, match="AssertionError"):
+        execute(tmp_path)
+
+
+def test_a_path_without_a_run_is_said_with_what_to_set(execute: Any, tmp_path: Path) -> None:
+    with pytest.raises(CellExecutionError, match=r"expected a folder with evidence/results/claim\.json .*Fix: set RUN to"):
+        execute(tmp_path / "nowhere")
+
+
+def test_it_is_kept_without_outputs_and_no_number_stands_in_its_prose() -> None:
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    nbformat.validate(notebook)
+    for cell in notebook.cells:
+        assert not cell.get("outputs") and cell.get("execution_count") is None
+        if cell.cell_type == "markdown":
+            prose = re.sub(r"^## \d+\.|95 %", "", cell.source)
+            assert not re.findall(r"\d", prose), prose
+        assert len(cell.source.split("\n")) <= 40, "short cells"

@@ -1,0 +1,129 @@
+"""One of two processes that hold a base in parts, for test_sharded.py: trains a few times and writes down what it saw.
+
+python -m torch.distributed.run --standalone --nproc-per-node=2 -m tests.training.sharded_worker FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.distributed.tensor import DTensor
+
+from assay.config.settings import Params
+from assay.policy.model import Policy
+from assay.training import packing, player
+from assay.training import trainer as trainer_room
+from assay.training.processes import Processes
+from tests.training import distributed_worker as worker
+from tests.training import test_training as toy
+from tests.training.distributed_worker import CRASH_STEP, Report, poisoned, training
+
+STOP = "the toy is taken away"
+
+
+def settings(engine: str, *, gradient_checkpointing: bool = False, **rest: Any) -> Params:
+    """Return the settings of test_distributed for an engine."""
+    made = worker_settings(**rest)
+    return made.model_copy(
+        update={
+            "distributed": made.distributed.model_copy(update={"engine": engine}),
+            "train": made.train.model_copy(update={"gradient_checkpointing": gradient_checkpointing}),
+        }
+    )
+
+
+worker_settings = worker.settings
+
+
+def two_layers() -> Policy:
+    """Return a policy with more than one layer to cut, and a matrix whose rows two processes cannot share evenly."""
+    with mock.patch.object(toy, "TinyArchitecture", lambda **shape: architecture(**shape | {"layers": 2})):
+        return fresh_policy()
+
+
+fresh_policy, architecture = toy.fresh_policy, toy.TinyArchitecture
+
+
+def seen(folder: Path) -> Report:
+    """Train, and note how much of the base this process holds while it learns, and while it plays."""
+    report: Report = {"learning": set(), "playing": set(), "own": set()}
+    step, played = trainer_room.Trainer.compute_loss, player.Player.played
+
+    def base_of(model: Any) -> int:
+        return sum(p.numel() for p in model.parameters() if not p.requires_grad)
+
+    def compute_loss(self: Any, model: Any, *arguments: Any, **named: Any) -> Any:
+        parts = [p for p in model.parameters() if isinstance(p, DTensor)]
+        report["learning"].add((sum(p.to_local().numel() for p in parts), sum(p.numel() for p in parts)))
+        report["own"].add(base_of(self.model))
+        return step(self, model, *arguments, **named)
+
+    def play(self: Any, *arguments: Any) -> Any:
+        report["playing"].add(base_of(self._policy.model))
+        return played(self, *arguments)
+
+    with (
+        mock.patch.object(trainer_room.Trainer, "compute_loss", compute_loss),
+        mock.patch.object(player.Player, "played", play),
+    ):
+        whole = training(folder, settings("fsdp", dropout=0.0))
+    return whole | {name: sorted(values) for name, values in report.items()}
+
+
+def again(folder: Path) -> Report:
+    """Train until something breaks after a step, and go on from the checkpoint before it."""
+
+    def broken(step: int) -> None:
+        if step == CRASH_STEP:
+            raise KeyboardInterrupt(STOP)
+
+    try:
+        training(folder, settings("fsdp"), on_step=broken)
+    except KeyboardInterrupt as error:
+        assert str(error) == STOP
+    return training(folder, settings("fsdp"))
+
+
+def play(scene: str, folder: Path, processes: Processes) -> Report:
+    """Play one scene."""
+    where = folder / scene
+    if scene in ("ddp", "ddp_dropout"):
+        return training(where, settings("ddp", **({"dropout": 0.0} if scene == "ddp" else {})))
+    if scene == "fsdp":
+        return seen(where)
+    if scene == "clean":
+        return training(where, settings("fsdp"))
+    if scene == "resumed":
+        return again(where)
+    if scene == "recomputed":
+        return training(where, settings("fsdp", dropout=0.0, gradient_checkpointing=True))
+    assert scene == "poison_rollback", scene
+    with mock.patch.object(worker, "settings", lambda **health: settings("fsdp", **health)):
+        return poisoned(folder, processes.rank, scene)
+
+
+SCENES = ("ddp", "fsdp", "recomputed", "clean", "resumed", "poison_rollback")
+
+
+def main() -> None:
+    """Play all scenes, with as many passes in one process and the other as the rows ask for."""
+    folder = Path(sys.argv[1])
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    processes = Processes.joined(worker_settings().distributed)
+    # Passes cost nothing: so rows of unlike length go apart, and one process has more passes to make than the other.
+    with mock.patch.dict(packing.PASS_COST, {"cpu": 1.0}), mock.patch.object(toy, "fresh_policy", two_layers):
+        for scene in SCENES:
+            report = play(scene, folder, processes)
+            (folder / f"{scene}.rank{processes.rank}.json").write_text(json.dumps(report), encoding="utf-8")
+    processes.leave()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""Two processes that hold a base in parts learn what two that hold it whole do, and come back from whatever stops them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+from accelerate.utils.launch import prepare_multi_gpu_env
+from safetensors.torch import load_file
+
+from assay.config.reading import parse_params
+from assay.config.settings import DistributedSettings
+from assay.errors import ConfigError
+from assay.storage.yaml import read_yaml
+from assay.training.launching import LAUNCH_VARIABLE, NODES_VARIABLE, TOLD, USES, heed_launcher, launch
+from tests.house import ROOT
+from tests.training import sharded_worker as worker
+from tests.training import test_distributed as distributed
+from tests.training.distributed_worker import CRASH_STEP, STEPS, WORLD
+
+FILES = ROOT / "configs/launch/accelerate"
+Reports = dict[str, list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where two processes have played all scenes."""
+    where = tmp_path_factory.mktemp("sharded")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(distributed, "worker", worker)
+        done = distributed.launched(where, distributed.PLAIN, [])
+    assert done.returncode == 0, done.stderr[-3000:]
+    return where
+
+
+@pytest.fixture(scope="module")
+def played(folder: Path) -> Reports:
+    """What each process reported of each scene, by rank."""
+    return {
+        scene: [json.loads((folder / f"{scene}.rank{rank}.json").read_text("utf-8")) for rank in range(WORLD)]
+        for scene in worker.SCENES
+    }
+
+
+def test_a_process_learns_with_its_part_of_the_base_and_plays_with_all_of_it(played: Reports) -> None:
+    parts = []
+    for report in played["fsdp"]:
+        ((held, all_of_it),) = report["learning"]
+        assert report["own"] == [0] and report["playing"] == [all_of_it]
+        parts.append(held)
+    assert sum(parts) == all_of_it and max(parts) < 0.51 * all_of_it
+
+
+def test_the_first_step_is_that_of_ddp_and_what_comes_of_it_differs_by_rounding(folder: Path, played: Reports) -> None:
+    parts, whole = played["fsdp"][0], played["ddp"][0]
+    for link in ("prompts", "completions", "rewards"):
+        assert parts["digests"][0][link] == whole["digests"][0][link], link
+    for link in ("prompts", "rewards"):
+        assert [step[link] for step in parts["digests"]] == [step[link] for step in whole["digests"]], link
+    assert parts["validations"] == whole["validations"] and parts["steps"] == whole["steps"] == [*range(1, STEPS + 1)]
+    for step in (0, 2, STEPS):
+        mine, theirs = (load_file(folder / scene / f"step-{step:06d}/adapter.safetensors") for scene in ("fsdp", "ddp"))
+        assert list(mine) == list(theirs)
+        apart = max(float((mine[name] - theirs[name]).abs().max()) for name in mine)
+        assert apart < 1e-4 and all(mine[name].shape == theirs[name].shape for name in mine)
+    moved = load_file(folder / "fsdp/step-000000/adapter.safetensors")
+    assert max(float((mine[name] - moved[name]).abs().max()) for name in mine) > 0.01
+
+
+def test_both_processes_end_with_the_same_weights_and_say_the_same(played: Reports) -> None:
+    for scene, (mine, other) in played.items():
+        assert {name for name in mine if mine[name] != other[name]} <= {"played", "learning"}, scene
+        assert mine["newest"] == STEPS and "error" not in mine
+
+
+def test_what_is_computed_twice_to_save_memory_is_the_same(played: Reports) -> None:
+    for one, other in zip(played["fsdp"], played["recomputed"], strict=True):
+        assert one["chain"] == other["chain"] and one["adapter"] == other["adapter"]
+
+
+def test_a_training_that_broke_goes_on_from_its_checkpoint_to_the_same_chain(played: Reports) -> None:
+    for clean, resumed in zip(played["clean"], played["resumed"], strict=True):
+        assert resumed["start"] == CRASH_STEP - 1 and clean["start"] is None
+        for name in ("chain", "adapter", "digests", "validations", "chosen", "alarms", "steps"):
+            assert clean[name] == resumed[name], name
+    assert played["clean"][0]["chain"] != played["fsdp"][0]["chain"]  # which has no dropout
+
+
+def test_a_loss_that_is_nan_in_one_process_moves_no_weight_and_the_training_goes_back(played: Reports) -> None:
+    for report in played["poison_rollback"]:
+        assert report["skipped"] == {str(CRASH_STEP): "loss"}
+        weights = [step["weights"] for step in report["digests"]]
+        assert weights[CRASH_STEP - 1] == weights[CRASH_STEP - 2] and len(set(weights)) == STEPS - 1
+
+
+def settings(engine: str) -> DistributedSettings:
+    """Return the settings of two processes on a CPU."""
+    return DistributedSettings.model_validate({"processes": 2, "backend": "gloo", "engine": engine})
+
+
+def told_by(monkeypatch: pytest.MonkeyPatch, engine: str, *more: str) -> None:
+    """Set the environment as `accelerate launch` does for the processes it starts with our file."""
+    for name in (*TOLD, *USES.values()):
+        monkeypatch.delenv(name, raising=False)
+    words = ["--config_file", str(FILES / f"{engine}.yaml"), *more, "-m", "assay.cli", "train"]
+    arguments: argparse.Namespace = launch_command_parser().parse_args(words)
+    arguments, _, _ = _validate_launch_command(arguments)
+    assert arguments.num_processes == WORLD
+    for name, value in prepare_multi_gpu_env(arguments).items():
+        if name in (*TOLD, *USES.values()):
+            monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize("engine", ["ddp", "fsdp"])
+def test_the_shipped_accelerate_files_start_what_the_settings_say_and_nothing_else(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told_by(monkeypatch, engine)
+    assert (os.environ.get(USES["fsdp"]) == "true") is (engine == "fsdp")
+    if engine == "fsdp":  # every setting that counts is said by the file, none left to accelerate's choice
+        assert {name for name in TOLD if name in os.environ} == set(TOLD)
+    heed_launcher(settings(engine))
+    assert USES["fsdp"] not in os.environ  # or accelerate would shard once more
+
+
+@pytest.mark.parametrize(
+    ("file", "engine", "more", "words"),
+    [
+        ("fsdp", "ddp", [], ["engine ddp", "found fsdp", "configs/launch/accelerate/ddp.yaml"]),
+        ("ddp", "ddp", ["--mixed_precision", "bf16"], ["expected no", "found bf16", "mixed_precision"]),
+        ("fsdp", "fsdp", ["--fsdp_offload_params", "true"], ["expected false", "found true", "fsdp_offload_params"]),
+        ("fsdp", "fsdp", ["--fsdp_version", "1"], ["expected 2", "found 1", "fsdp_version"]),
+    ],
+)
+def test_an_accelerate_launch_that_would_train_otherwise_is_refused(
+    file: str, engine: str, more: list[str], words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told_by(monkeypatch, file, *more)
+    with pytest.raises(ConfigError) as refused:
+        heed_launcher(settings(engine))
+    for word in words:
+        assert word in str(refused.value)
+
+
+@pytest.mark.parametrize("engine", ["ddp", "fsdp"])
+def test_deepspeed_is_refused_with_the_reason(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(USES["deepspeed"], "true")
+    with pytest.raises(ConfigError, match=r"found deepspeed[^$]*poisoned step"):
+        heed_launcher(settings(engine))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"distributed": {"processes": 1}}, ["ddp for one process"]),
+        ({"device": "cuda"}, ["nccl", "gloo"]),
+        ({"device": "cuda", "distributed": {"backend": "nccl"}, "generation": {"cuda_graphs": True}}, ["cuda_graphs"]),
+        ({"distributed": {"engine": "megatron"}}, ["distributed.engine", "megatron"]),
+    ],
+)
+def test_what_a_base_in_parts_cannot_do_is_refused(changes: dict[str, Any], words: list[str]) -> None:
+    raw = read_yaml(ROOT / "params.yaml", fix="")
+    raw["train"] |= {"items_per_step": 4, "group_size": 4, "micro_batch_size": 4}
+    raw["distributed"] = {"processes": 2, "backend": "gloo", "engine": "fsdp"}
+    parse_params(raw)
+    for name, value in changes.items():
+        raw[name] = raw[name] | value if isinstance(value, dict) else value
+    with pytest.raises(ConfigError) as refused:
+        parse_params(raw)
+    for word in words:
+        assert word in str(refused.value)
+
+
+def test_a_model_without_named_layers_is_refused_before_anything_is_cut() -> None:
+    from assay.training.sharded import _layers
+
+    class Plain(torch.nn.Module):
+        def get_base_model(self) -> torch.nn.Module:
+            return self
+
+    with pytest.raises(ConfigError, match=r"set distributed\.engine: ddp"):
+        _layers(Plain())
+
+
+@pytest.mark.parametrize(("on_nodes", "found"), [("no-such-srun -n1", "no-such-srun"), ("srun 'half", "closing quotation")])
+def test_a_launch_that_cannot_be_read_or_started_is_refused_by_its_variable(
+    on_nodes: str, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LAUNCH_VARIABLE, "--nnodes=2")
+    monkeypatch.setenv(NODES_VARIABLE, on_nodes)
+    with pytest.raises(ConfigError, match=f"{NODES_VARIABLE}: .*{found}"):
+        launch(DistributedSettings(processes=2, backend="gloo", engine="ddp"), ["train"])
