@@ -31,18 +31,12 @@ from tests.policy.vllm_stand_in import StandIn, serving
 from tests.training import test_training as toy
 
 # transformers 5.23 renames gradient_checkpointing; peft 0.21 still asks for the old name.
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"),
+    pytest.mark.usefixtures("one_thread"),
+]
 SERVED, OWN = Decoding(0.8, 6, backend="vllm_server"), Decoding(0.8, 6)
 SEEDS = [11, 12, 13, 14]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Layers this small only wait for each other on two."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -23,22 +23,16 @@ from assay.policy.static import arena_of
 from tests.policy.architectures import END, NAMES, PAD, build, logprobs_of
 
 # transformers 5.23 renames gradient_checkpointing; peft 0.21 still asks for the old name.
-pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning"),
+    pytest.mark.usefixtures("one_thread"),
+]
 TURNS = 3
 # Ragged, with copies, and longer than the window of a sliding layer.
 OPENINGS = [[5, 6, 7], [5, 6, 7], [8] * 11, [9, 10, 11, 12, 13], [5, 6, 7], [14]]
 REPLIES = [[[20 + turn] * (1 + (row + turn) % 4) for turn in range(TURNS)] for row in range(len(OPENINGS))]
 SAMPLED, GREEDY = Decoding(1.0, 6), Decoding(0.0, 6)
 Told = list[list[Completion]]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Layers this small only wait for each other on two."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(params=NAMES)

@@ -19,7 +19,7 @@ from assay.tools.following import Follower, Snapshot, locate
 from tests.house import ROOT
 from tests.tools.test_following import HOSTILE, training
 
-PATIENCE_S = 300.0
+PATIENCE_S = 900.0
 TABLES = ("training_log", "reward_components", "checkpoint_evals")
 
 
