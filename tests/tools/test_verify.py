@@ -15,8 +15,7 @@ from assay.tools.verify import Asked
 from tests.house import SRC
 from tests.verification.made_run import made_run, packaged
 
-# Not safetensors: it is small, brings no torch, and the module that names a base also looks at headers of weight files.
-BLOCKED = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers")
+BLOCKED = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "safetensors")
 # Whatever else is imported, none of these may be.
 CALL = f"""
 import sys

@@ -11,7 +11,7 @@ from assay.evidence.claim import Claim
 from assay.evidence.differences import measure_of_primary
 from assay.evidence.hostile_text import visible
 from assay.evidence.what_was_run import BaseFacts
-from assay.policy.pretrained import LOCAL
+from assay.packaging.base_name import LOCAL
 from assay.records import Interval
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
