@@ -79,11 +79,12 @@ from scipy.stats import t as student
 from transformers.utils.logging import disable_progress_bar
 
 from assay.config.settings import Params
+from assay.counting import counted
 from assay.errors import EnvironmentFailure, TrainingStopped
 from assay.evaluation import rows
 from assay.evaluation.suite import Suite
 from assay.evidence.figures import GREY, legend, look, new_figure, render, styled
-from assay.evidence.wording import counted, signed
+from assay.evidence.wording import signed
 from assay.policy.model import Policy
 from assay.records import AlarmSource, Episode
 from assay.seeds import derive_seed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +137,64 @@ def test_a_mistyped_or_impossible_value_is_refused_where_it_stands(
     raw[section] = raw[section] | {name: value}
     error = refusal(raw)
     assert error.where == f"params.yaml, {section}.{name}"
-    assert error.found == repr(value)
+    assert error.found == ("true" if value is True else repr(value))
+
+
+def test_deepspeed_is_refused_with_what_is_served_instead_and_why_it_is_not(raw: dict[str, Any]) -> None:
+    raw["distributed"] = raw["distributed"] | {"engine": "deepspeed"}
+    error = refusal(raw)
+    assert (error.expected, error.where) == ("'ddp' or 'fsdp'", "params.yaml, distributed.engine")
+    assert "'deepspeed'" in error.found and "no poisoned step" in error.found
+    assert "ddp" in error.fix and "fsdp" in error.fix
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "value", "fix"),
+    [
+        ("train", "lr_scheduler", "cosin", "did you mean 'cosine'?"),
+        ("distributed", "engine", "FSDP", "did you mean 'fsdp'?"),
+        ("distributed", "engine", "tensor", "correct the value in configs/"),
+        ("base", "kind", "pretrain", "did you mean 'pretrained'?"),
+        ("base", "dtype", "float32", "remove it: it is a setting of another kind of base"),
+    ],
+)
+def test_a_choice_that_there_is_not_is_answered_with_the_nearest(
+    raw: dict[str, Any], section: str, name: str, value: str, fix: str
+) -> None:
+    raw[section] = raw[section] | {name: value}
+    assert refusal(raw).fix == fix
+
+
+@pytest.mark.parametrize("wrong", ["nonsense", None, [], -1e9, 1e9, {}], ids=str)
+def test_no_setting_is_refused_in_the_words_of_another_library(raw: dict[str, Any], wrong: object) -> None:
+    refused = 0
+    for key in sorted(keys(raw)):
+        *path, last = key.split(".")
+        values: dict[str, Any] = deepcopy(raw)
+        section = values
+        for step in path:
+            section = section[step]
+        section[last] = wrong
+        try:
+            parse_params(values)
+        except ConfigError as error:
+            refused += 1
+            assert error.where.startswith(f"params.yaml, {path[0] if path else last}"), error
+            assert not re.search("Input|should|validation,|dictionary|instance", error.expected), error
+            assert "[" not in error.where, error
+    assert refused > 20
+
+
+def test_a_value_that_may_be_of_two_kinds_is_refused_once_with_both(raw: dict[str, Any]) -> None:
+    raw["train"] = raw["train"] | {"lora": raw["train"]["lora"] | {"target_modules": "all"}}
+    error = refusal(raw)
+    assert (error.where, error.expected) == ("params.yaml, train.lora.target_modules", "a list or 'all-linear'")
+    assert error.found == "'all'"
+
+
+def test_a_long_value_is_quoted_in_short(raw: dict[str, Any]) -> None:
+    raw["device"] = "x" * 10_000
+    assert len(str(refusal(raw))) < 300
 
 
 def test_several_mistakes_are_counted(raw: dict[str, Any]) -> None:

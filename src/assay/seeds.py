@@ -32,11 +32,16 @@ def rng(*labels: Label) -> np.random.Generator:
     return np.random.default_rng(derive_seed(*labels))
 
 
+# Made once: each would cost as much as what is done with it to a short array.
+_GOLDEN, _11 = np.uint64(0x9E3779B97F4A7C15), np.uint64(11)
+_30, _BY_30, _27, _BY_27, _31 = map(np.uint64, (30, 0xBF58476D1CE4E5B9, 27, 0x94D049BB133111EB, 31))
+
+
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     # Source: Steele, Lea, Flood (2014), "Fast splittable pseudorandom number generators": the splitmix64 finaliser.
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    x = (x ^ (x >> _30)) * _BY_30
+    x = (x ^ (x >> _27)) * _BY_27
+    return x ^ (x >> _31)
 
 
 def keyed_uniform(keys: NDArray[np.uint64], counters: NDArray[np.uint64]) -> NDArray[np.float64]:
@@ -48,6 +53,5 @@ def keyed_uniform(keys: NDArray[np.uint64], counters: NDArray[np.uint64]) -> NDA
     >>> bool(one[0] == two[0])
     True
     """
-    golden = np.uint64(0x9E3779B97F4A7C15)
-    mixed = _mix(_mix(np.asarray(keys, np.uint64) + golden) ^ (np.asarray(counters, np.uint64) * golden + golden))
-    return np.asarray(mixed >> np.uint64(11), np.float64) * 2.0**-53
+    mixed = _mix(_mix(np.asarray(keys, np.uint64) + _GOLDEN) ^ (np.asarray(counters, np.uint64) * _GOLDEN + _GOLDEN))
+    return np.asarray(mixed >> _11, np.float64) * 2.0**-53

@@ -102,7 +102,7 @@ def test_what_is_played_is_what_was_cut_and_episodes_count_it(policy: Policy) ->
     _, episodes = played(policy, Letters(max_prompt_tokens=100), ITEM, SHORT)
     by_item = {e.item_id: e.prompt_chars_cut for e in episodes}
     assert by_item["short"] == 0 and by_item["long"] >= 103
-    assert str(cuts_said(episodes)).startswith("1 of 2 prompts were cut")
+    assert str(cuts_said(episodes)).startswith("1 of 2 prompts was cut")
     assert cuts_said([e for e in episodes if e.item_id == "short"]) is None
 
 

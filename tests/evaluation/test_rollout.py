@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -73,6 +75,14 @@ def test_the_tokens_of_a_rollout_are_those_of_its_turns(policy: Policy) -> None:
         assert len(rollout.completion_ids) == len(rollout.mask) == len(rollout.logprobs)
         assert sum(rollout.mask) == rollout.episode.n_tokens
         assert rollout.mask[0] == rollout.mask[-1] == 1
+
+
+def test_a_turn_names_the_tokens_that_it_was_conditioned_on(policy: Policy) -> None:
+    for rollout in play(policy, TASK, suite().plays(), SAMPLED, batch_size=5):
+        begins = [k for k, (before, now) in enumerate(zip([0, *rollout.mask], rollout.mask, strict=False)) if before < now]
+        contexts = [np.array(rollout.prompt_ids + rollout.completion_ids[:k], np.int64).tobytes() for k in begins]
+        digests = [hashlib.sha256(context).hexdigest()[:16] for context in contexts]
+        assert digests == [turn.prompt_digest for turn in rollout.episode.turns]
 
 
 def test_stored_completions_replayed_give_the_same_episode(policy: Policy) -> None:

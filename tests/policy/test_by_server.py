@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from assay.errors import ConfigError, PolicyError
-from assay.policy import by_server, handover, tiny
+from assay.policy import by_server, handover, tiny, vllm_server
 from assay.policy.backends import converse
 from assay.policy.decoding import Decoding
 from assay.policy.merged import Weights
@@ -31,10 +31,7 @@ from tests.policy.vllm_stand_in import StandIn, serving
 from tests.training import test_training as toy
 
 # transformers 5.23 renames gradient_checkpointing; peft 0.21 still asks for the old name.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"),
-    pytest.mark.usefixtures("one_thread"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
 SERVED, OWN = Decoding(0.8, 6, backend="vllm_server"), Decoding(0.8, 6)
 SEEDS = [11, 12, 13, 14]
 
@@ -48,7 +45,7 @@ def weights(tmp_path: Path) -> Weights:
 def server(weights: Weights, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     stand_in = StandIn(weights.base)
     with serving(stand_in) as url:
-        monkeypatch.setenv(by_server.ADDRESS, url)
+        monkeypatch.setenv(vllm_server.ADDRESS, url)
         # Nobody listens there: a request that took it would fail.
         for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, "http://127.0.0.1:9")
@@ -130,13 +127,13 @@ def test_folders_of_adapters_do_not_pile_up(weights: Weights) -> None:
 
 def test_two_processes_that_come_at_once_share_what_one_of_them_loaded(server: StandIn, weights: Weights) -> None:
     # Both have seen that it is missing before one of them loads it.
-    url = os.environ[by_server.ADDRESS]
+    url = os.environ[vllm_server.ADDRESS]
     policy, meet = weights.policy(), threading.Barrier(2)
-    name = by_server.Handover().name(policy.model)
+    name = vllm_server.Handover().name(policy.model)
     faults: list[Exception] = []
 
     def load_it() -> None:
-        each = by_server.Server(url)
+        each = vllm_server.Server(url)
         meet.wait()
         try:
             each.load(str(name), policy.model)
@@ -173,10 +170,10 @@ def test_what_is_missing_is_said_with_the_command_that_starts_it(
     assert "greater than max_lora_rank 1" in (said := refused(policy)) and "--max-lora-rank 8" in said
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        monkeypatch.setenv(by_server.ADDRESS, f"http://127.0.0.1:{nobody.getsockname()[1]}")
+        monkeypatch.setenv(vllm_server.ADDRESS, f"http://127.0.0.1:{nobody.getsockname()[1]}")
         assert command in (said := refused(policy)) and "refused" in said
     for url in ("localhost:8000", "http://localhost:99999", "http://[::1", "http://me:hush@localhost:8000"):
-        monkeypatch.setenv(by_server.ADDRESS, url)
+        monkeypatch.setenv(vllm_server.ADDRESS, url)
         with pytest.raises(ConfigError, match="ASSAY_VLLM_URL") as caught:
             converse(policy, OPENINGS, SEEDS, SERVED)
         assert "hush" not in str(caught.value)
@@ -220,7 +217,7 @@ def test_an_answer_that_is_not_what_was_asked_ends_in_one_message(
 def test_a_server_that_says_nothing_is_waited_for_only_so_long(
     server: StandIn, weights: Weights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(by_server, "ANSWER_S", 0.2)
+    monkeypatch.setattr(vllm_server, "ANSWER_S", 0.2)
     go_on = threading.Event()
     server.spoil = lambda path, status, content: (go_on.wait(5.0), (status, content))[1]
     try:
@@ -256,7 +253,7 @@ def test_a_training_by_the_server_is_the_one_by_our_engine_where_the_seeds_are_t
     monkeypatch.setattr(by_server, "_SERVERS", {})
     monkeypatch.setattr(handover, "derive_seed", lambda _, seed, length: seed)
     with serving(stand_in) as url:
-        monkeypatch.setenv(by_server.ADDRESS, url)
+        monkeypatch.setenv(vllm_server.ADDRESS, url)
         served, by_it = trained(base, "vllm_server")
     alone, by_us = trained(base, "cached")
     rewards = [[row["reward"] for row in one.training_log] for one in (by_it, by_us)]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.errors import PolicyError
+from assay.policy.dialogue import SHORT
 from assay.policy.merged import Weights, merge
 from assay.policy.model import load
 from assay.policy.tiny import CHAT_TEMPLATE, END
@@ -45,3 +46,17 @@ def test_a_setting_of_the_template_reaches_every_prompt_and_goes_with_the_weight
         assert dialogue.reply("b", last_id=2) == [*plain.reply("b", last_id=2), mark]
     with pytest.raises(PolicyError, match="did you mean loud"):
         load(weights.base, adapter=None, device="cpu", dtype="float32", quantization=None, template={"lout": True})
+
+
+def test_what_is_remembered_is_given_as_if_it_were_new(weights: Weights) -> None:
+    policy = weights.policy()
+    told, dialogue = policy.dialogue.opening(ASKED), policy.dialogue
+    told.append(0)  # whoever goes on with an opening changes no later one
+    assert dialogue.opening(ASKED) == told[:-1] == weights.policy().dialogue.opening(ASKED)
+    for ids in ([3], [4], [3], [3, 4] * SHORT, [4, 3] * SHORT):
+        assert dialogue.text(ids) == dialogue.text([*ids, dialogue.eos_id]) == policy.tokenizer.decode(ids)
+
+
+def test_a_message_that_is_no_text_is_refused_in_words(weights: Weights) -> None:
+    with pytest.raises(PolicyError):
+        weights.policy().dialogue.opening([{"role": "user", "content": ["a"]}])  # type: ignore[dict-item]

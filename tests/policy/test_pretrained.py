@@ -14,8 +14,7 @@ import pytest
 
 from assay.config.settings import TinyArchitecture
 from assay.errors import PolicyError
-from assay.packaging import base_name
-from assay.policy import pretrained, tiny
+from assay.policy import tiny
 from assay.policy.digests import digest_folder
 from assay.policy.pretrained import LOCAL, find, how_to_download, locate, resolve, write_pointer
 from tests.house import ROOT
@@ -225,10 +224,3 @@ def test_offline_with_an_empty_cache_one_message_says_what_to_download(tmp_path:
         with pytest.raises(PolicyError):
             find(model, revision)
     assert time.process_time() - begun[0] < 5 and time.monotonic() - begun[1] < 5
-
-
-@pytest.mark.parametrize("revision", [None, "1cfa9a7", "local"])
-@pytest.mark.parametrize("model", ["Qwen/Qwen3-4B", "../kept/my-base/", "/", "~/base"])
-def test_a_base_has_one_name_in_the_run_and_in_its_package(model: str, revision: str | None) -> None:
-    assert base_name.name_of(model, revision) == pretrained.name_of(model, revision)
-    assert base_name.LOCAL == pretrained.LOCAL

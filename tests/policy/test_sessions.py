@@ -23,10 +23,7 @@ from assay.policy.static import arena_of
 from tests.policy.architectures import END, NAMES, PAD, build, logprobs_of
 
 # transformers 5.23 renames gradient_checkpointing; peft 0.21 still asks for the old name.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning"),
-    pytest.mark.usefixtures("one_thread"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 TURNS = 3
 # Ragged, with copies, and longer than the window of a sliding layer.
 OPENINGS = [[5, 6, 7], [5, 6, 7], [8] * 11, [9, 10, 11, 12, 13], [5, 6, 7], [14]]

@@ -373,6 +373,35 @@ def test_a_box_without_a_gpu_is_said_once_before_there_are_several_processes(mon
     assert started == []
 
 
+# Two of three have no GPU; the first waits for them, as nccl does.
+SURPLUS = """
+import time, torch, torch.distributed as dist
+from assay import cli
+from assay.config.settings import DistributedSettings
+from assay.training.processes import Processes
+
+torch.cuda.device_count, torch.cuda.set_device = (lambda: 1), (lambda index: None)
+dist.init_process_group = lambda *_, **__: time.sleep(60)
+told = DistributedSettings(processes=3, backend="nccl", engine="ddp")
+cli.app = lambda: Processes.joined(told, device="cuda")
+cli.main()
+"""
+
+
+def test_more_processes_than_gpus_are_refused_by_one_of_them(tmp_path: Path) -> None:
+    (tmp_path / "surplus.py").write_text(SURPLUS)
+    left_out = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+    environment = {name: value for name, value in os.environ.items() if name not in left_out}
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3", "surplus.py"]
+    done = subprocess.run(
+        torchrun, cwd=tmp_path, env=environment | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert done.stderr.count("expected a GPU for each process of a machine, found 1.") == 1, done.stderr
+    assert done.stderr.count("Fix: set it to 1;") == 1
+
+
 def test_no_process_waits_for_another_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
     monkeypatch.setattr(dist, "init_process_group", lambda backend, **rest: given.update(rest))

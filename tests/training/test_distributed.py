@@ -32,6 +32,8 @@ from tests.training.distributed_worker import CRASH_STEP, RETRIES, STEPS, WORLD,
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
 
 PLAIN, OURS = "torch.distributed.run", "assay.training.launching"  # torchrun, and torchrun as assay launches it
+# As assay launches it; of its own accord it starts no program but assay.
+AS_OURS = f"from assay.training import launching; launching._PROGRAM = ['-m', {worker.__name__!r}]; launching.main()"
 LAUNCHES = {
     "first": (PLAIN, ["clean", "refusals", "plain", "environment", "poison_skip", "poison_rollback", "poison_stop"]),
     "killed": (OURS, ["killed"]),
@@ -62,7 +64,8 @@ def launched(folder: Path, module: str, scenes: list[str]) -> subprocess.Complet
         "TOKENIZERS_PARALLELISM": "false",
     }
     environment |= {"TRL_EXPERIMENTAL_SILENCE": "1", "HF_HUB_OFFLINE": "1"}
-    torchrun = [sys.executable, "-m", module, "--standalone", f"--nproc-per-node={WORLD}", "-m", worker.__name__]
+    begun = ["-m", PLAIN] if module == PLAIN else ["-c", AS_OURS]
+    torchrun = [sys.executable, *begun, "--standalone", f"--nproc-per-node={WORLD}", "-m", worker.__name__]
     return subprocess.run(
         [*torchrun, str(folder), *scenes], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=240
     )

@@ -20,6 +20,7 @@ from assay.tasks.protocol import Step
 from assay.tools import doctor as tool
 from assay.training.digests import tensors_digest
 from assay.training.doctor import examine_without_model, passes, probe, refuse_faults, verdict_of
+from assay.training.doctor.findings import Check
 from assay.training.doctor.lengths import opened
 from assay.training.doctor.observed import MOST_STEPS
 from assay.training.signals import StepSignals
@@ -27,10 +28,7 @@ from tests.training.fault_library import FAULTS, Fault, sliding_window, with_pol
 from tests.training.faulty_tasks import NeverEnds, State
 from tests.training.healthy_setup import Setup, amiss, examined_project, healthy, settings, shipped, spoken, with_preset
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"),
-    pytest.mark.usefixtures("one_thread"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
 
 
 def test_a_healthy_set_up_gives_no_cause_for_doubt() -> None:
@@ -109,6 +107,31 @@ def test_a_training_is_refused_with_all_its_faults_and_their_fixes() -> None:
     for told in ("2 faults", "learning rate", "KL probe", "train.kl_probe_episodes: 40", "health.preflight"):
         assert told in str(caught.value)
     refuse_faults([finding for finding in findings if finding.level != "fault"])
+
+
+@pytest.mark.parametrize(
+    ("ok", "warnings", "faults", "said"),
+    [(1, 1, 1, "1 check is well, 1 warning, 1 fault ("), (2, 0, 3, "2 checks are well, 0 warnings, 3 faults (")],
+)
+def test_the_last_line_of_the_doctor_counts_as_people_do(
+    ok: int, warnings: int, faults: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = Check("steps", "some", "params.yaml, train.steps")
+    found = [check.ok("3")] * ok + [check.warning("2", "more")] * warnings + [check.fault("0", "more")] * faults
+    monkeypatch.setattr(tool, "examined", lambda project, device_memory: (found, []))
+    monkeypatch.setattr(tool.Project, "open", lambda root: None)
+    lines: list[str] = []
+    monkeypatch.setattr(tool, "say", lines.append)
+    assert tool.run(Path()) == 1
+    assert lines[-1].startswith(said)
+
+
+def test_one_of_anything_is_not_said_in_the_plural() -> None:
+    one = healthy()
+    items, validation = [one.items[0]] * 2, replace(one.validation, items=(one.items[0],))
+    told = [each.found for each in examine_without_model(one.task, one.task, items, validation, one.params)]
+    assert any(found.startswith("1 item in both") for found in told), told
+    assert any("with 1 id" in found and "ids" not in found for found in told), told
 
 
 def test_no_training_items_are_a_finding_and_no_crash() -> None:

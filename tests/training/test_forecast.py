@@ -31,10 +31,7 @@ from assay.training.doctor.weightless import Meter, weightless
 from tests.training.forecast_setup import Model, Talk, measured, settings
 from tests.training.healthy_setup import rows
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"),
-    pytest.mark.usefixtures("one_thread"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
 SMALL = Lengths(40, 2, 8, 10)
 
 

@@ -7,6 +7,7 @@ import warnings
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from assay.config.settings import Params
+from assay.config.settings import Params, PretrainedBase
 from assay.training import reporters
 from assay.training.checkpoints import Checkpoint, Checkpoints
 from assay.training.grpo import train
@@ -222,3 +223,38 @@ def test_wandb_offline_keeps_a_run_of_the_same_training(
     (log,) = (tmp_path / "kept").rglob("run-*.wandb")
     content = log.read_bytes()
     assert b"train/reward" in content and b"eval/mean_reward" in content and str(tmp_path / "train").encode() not in content
+
+
+@pytest.mark.parametrize(
+    ("model", "shown"),
+    [("{}/kept/my-base", "my-base"), ("../kept/my-base/", "my-base"), ("~/my-base", "my-base"), ("models/mine", "mine"),
+     ("Qwen/Qwen3-4B", "Qwen/Qwen3-4B")],
+)  # fmt: skip
+def test_wandb_is_told_the_settings_and_no_path_of_this_machine(
+    model: str, shown: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told: list[dict[str, Any]] = []
+    wandb = SimpleNamespace(
+        setup=lambda: SimpleNamespace(settings=SimpleNamespace(mode="offline")), Settings=dict,
+        init=lambda **given: told.append(given["config"]),
+    )  # fmt: skip
+    standing = SimpleNamespace(WandbCallback=object)
+    monkeypatch.setattr(reporters, "import_module", lambda name: wandb if name == "wandb" else standing)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    for name in ("WANDB_WATCH", "WANDB_LOG_MODEL", "WANDB_ERROR_REPORTING"):
+        monkeypatch.setenv(name, "false")
+    (tmp_path / "models/mine").mkdir(parents=True)
+    base = PretrainedBase(
+        kind="pretrained", model=model.format(tmp_path), revision=None, dtype="float32", quantization=None, template={}
+    )
+    dataset = SETTINGS.dataset.model_copy(update={"cache": f"{tmp_path}/kept/verified"})
+    reporters._wandb("mine", "name", SETTINGS.model_copy(update={"base": base, "dataset": dataset}), 0)
+    (settings,) = (each["assay"] for each in told)
+    assert settings["base"]["model"] == shown and settings["dataset"]["cache"] == "verified"
+    assert settings["dataset"]["root"] == SETTINGS.dataset.root and settings["train"]["steps"] == SETTINGS.train.steps
+    assert str(tmp_path) not in repr(settings)
+
+
+def test_wandb_is_told_all_settings_of_a_base_from_scratch_as_they_stand() -> None:
+    assert reporters._told(SETTINGS) == SETTINGS.model_dump(mode="json")

@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from peft.tuners.lora import Linear as Lora
 from transformers import (
     Gemma2Config,
     Gemma2ForCausalLM,
@@ -29,6 +30,8 @@ from assay.training.packing import Unit, Work, passes, regrouped, rows_alone
 from assay.training.scoring import install, logits_of, shares_prompts
 from assay.training.trainer import Trainer
 from tests.training.test_training import params, run
+
+TEMPERATURE = 0.7
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
 
@@ -64,7 +67,7 @@ def with_lora(build: Any) -> Any:
     """Return the model with TRL's head, ours not yet, and an adapter that is not the identity."""
     torch.manual_seed(0)
     base = build()
-    add_fused_lm_head(base, temperature=0.7, outputs=("log_probs", "entropy"))
+    add_fused_lm_head(base, temperature=TEMPERATURE, outputs=("log_probs", "entropy"))
     model = get_peft_model(base, LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False, task_type="CAUSAL_LM"))
     return model.train()
 
@@ -100,12 +103,30 @@ def both(model: Any, case: tuple[torch.Tensor, ...]) -> list[tuple[torch.Tensor,
     for arguments in ({"labels": labels, "fused_lm_head": True}, {"counted": counted, "most": 64}):
         out = model(input_ids=ids, attention_mask=attention, **arguments)
         logps, entropy = (x[:, -t:] * counted for x in (out.log_probs, out.entropy))
-        model.zero_grad()
-        weights = torch.linspace(-1, 1, logps.numel()).view_as(logps)
-        (logps * weights + 0.1 * entropy * weights).sum().backward()
-        gradients = {n: p.grad.clone() for n, p in model.named_parameters() if p.requires_grad}
-        outcomes.append((logps.detach(), entropy.detach(), gradients))
+        outcomes.append((logps.detach(), entropy.detach(), gradients(model, logps, entropy)))
     return outcomes
+
+
+def gradients(model: Any, logps: torch.Tensor, entropy: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return the gradients of a sum in which every place has another weight."""
+    weights = torch.linspace(-1, 1, logps.numel()).view_as(logps)
+    model.zero_grad()
+    (logps * weights + 0.1 * entropy * weights).sum().backward()
+    return {n: p.grad.clone() for n, p in model.named_parameters() if p.requires_grad}
+
+
+def exact(build: Any, case: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
+    """Return the gradients in double precision, each row read alone and plainly by transformers."""
+    ids, attention, counted = case
+    plain, t, found = with_lora(build).double(), counted.shape[1], []
+    for row, real, count in zip(ids, attention.bool(), counted, strict=True):
+        logits = torch.log_softmax(plain(input_ids=row[real][None], use_cache=False).logits[0] / TEMPERATURE, -1)
+        behind = real[-t:]
+        n = int(behind.sum())
+        before = logits[len(logits) - n - 1 : len(logits) - 1]
+        logps, entropy = before.gather(1, row[-t:][behind][:, None])[:, 0], -(before.exp() * before).sum(-1)
+        found.append([torch.nn.functional.pad(x, (0, t - n)) * count for x in (logps, entropy)])
+    return gradients(plain, *(torch.stack(column) for column in zip(*found, strict=True)))
 
 
 @pytest.mark.parametrize(
@@ -121,12 +142,25 @@ def test_every_kind_of_model_gives_the_numbers_that_trl_gives(build: Any, shares
         base.gradient_checkpointing_enable({"use_reentrant": False})
     assert install(base)
     assert shares_prompts(base) is (shares and not checkpointing)
-    (logps, entropy, gradients), (our_logps, our_entropy, our_gradients) = both(model, case)
+    (logps, entropy, _), (our_logps, our_entropy, ours) = both(model, case)
     assert logps.abs().sum() > 1
     torch.testing.assert_close(our_logps, logps, rtol=1e-5, atol=2e-6)
     torch.testing.assert_close(our_entropy, entropy, rtol=1e-5, atol=2e-6)
-    for name, gradient in gradients.items():
-        assert (our_gradients[name] - gradient).norm() <= 1e-4 * gradient.norm() + 1e-6, name  # float32
+    for name, gradient in exact(build, case).items():
+        assert (ours[name] - gradient).norm() <= 1e-4 * gradient.norm() + 1e-6, name  # float32
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_a_small_adapter_is_added_to_its_weights_unless_passes_are_made_again_on_the_way_back(checkpointing: bool) -> None:
+    model = with_lora(qwen)
+    base = model.get_base_model()
+    if checkpointing:
+        base.gradient_checkpointing_enable({"use_reentrant": False})
+    install(base)
+    with mock.patch.object(Lora, "forward", autospec=True, side_effect=Lora.forward) as forward:
+        ids, attention, counted = EQUAL
+        model(input_ids=ids, attention_mask=attention, counted=counted, most=64)
+    assert forward.called is checkpointing
 
 
 def test_a_shared_prompt_is_read_once_and_that_of_one_row_with_it() -> None:

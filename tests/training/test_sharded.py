@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from assay.config.reading import parse_params
 from assay.config.settings import DistributedSettings
 from assay.errors import ConfigError
 from assay.storage.yaml import read_yaml
-from assay.training.launching import LAUNCH_VARIABLE, NODES_VARIABLE, TOLD, USES, heed_launcher, launch
+from assay.training.launching import LAUNCH_VARIABLE, NODES_VARIABLE, TOLD, USES, heed_launcher, launch, refuse_unfit
 from tests.house import ROOT
 from tests.training import sharded_worker as worker
 from tests.training import test_distributed as distributed
@@ -196,3 +198,46 @@ def test_a_launch_that_cannot_be_read_or_started_is_refused_by_its_variable(
     monkeypatch.setenv(NODES_VARIABLE, on_nodes)
     with pytest.raises(ConfigError, match=f"{NODES_VARIABLE}: .*{found}"):
         launch(DistributedSettings(processes=2, backend="gloo", engine="ddp"), ["train"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "found"),
+    [
+        ("--nnodes=2 --moster-addr=here", "--moster-addr=here"),
+        ("--nproc=1", "ambiguous option: --nproc=1"),
+        ("--node-rank=$SLURM_NODEID", r"--node-rank.*\$SLURM_NODEID"),
+        ("--nproc-per-node", "--nproc-per-node.*expected one argument"),
+        ("--nproc-per-node=many", "--nproc-per-node=many"),
+        ("--nproc-per-node=0", "--nproc-per-node=0"),
+        ("--nnodes=two", "--nnodes=two"),
+        ("--nnodes=1:2:3", "--nnodes=1:2:3"),
+        ("--nnodes=2 --node-rank=2 --master-addr=HOST", "--node-rank=2 with --nnodes=2"),
+        ("--help", "--help"),
+        ("-m json.tool", "'json.tool', by which another program would be started"),
+        ("stray", "'stray', by which another program would be started"),
+        ("--run-path", "--run-path"),
+    ],
+)
+def test_flags_that_torchrun_does_not_take_are_refused_by_the_variable_they_stand_in(
+    flags: str, found: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ConfigError, match=f"{LAUNCH_VARIABLE}: .*found .*{found}"):
+        refuse_unfit([*flags.split(), "-m", "assay.cli", "train"])
+    assert capfd.readouterr() == ("", ""), "torchrun's usage is not shown"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    ["--standalone --nproc-per-node=2", "--nnodes=2 --node-rank=1 --nproc_per_node=1 --master-addr=HOST"],
+)
+def test_flags_that_torchrun_takes_are_let_pass(flags: str) -> None:
+    refuse_unfit([*flags.split(), "-m", "assay.cli", "train", "--resume-from", "--nnodes"])
+
+
+@pytest.mark.parametrize("flags", ["--foo", "--rdzv-backend=none --rdzv-endpoint=127.0.0.1:1"])  # the latter it finds later
+def test_a_launch_by_wrong_flags_ends_as_any_wrong_setting_does(flags: str) -> None:
+    command = [sys.executable, "-m", "assay.training.launching", *flags.split(), "-m", "assay.cli", "train"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"assay: {LAUNCH_VARIABLE}: expected ") and done.stderr.count("\n") == 2, done.stderr

@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
+from assay.config.mistakes import explained
 from assay.config.settings import Params
 from assay.errors import ConfigError
 
 CONFIG_VERSION = 1
-
-
-def _known_keys(model: type[BaseModel] = Params, prefix: str = "") -> dict[str, set[str]]:
-    """Return for each dotted section the names that are allowed in it."""
-    keys: dict[str, set[str]] = {prefix: set(model.model_fields)}
-    for name, field in model.model_fields.items():
-        path = f"{prefix}.{name}" if prefix else name
-        for candidate in (field.annotation, *getattr(field.annotation, "__args__", ())):
-            if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-                for section, names in _known_keys(candidate, path).items():
-                    keys[section] = keys.get(section, set()) | names
-    return keys
-
-
-def _tags() -> set[str]:
-    """Return what a section that takes one of several forms calls them: "collider", "scratch" and their like."""
-    return {
-        str(tag)
-        for field in Params.model_fields.values() if isinstance(field.discriminator, str)
-        for form in get_args(field.annotation)
-        for tag in get_args(form.model_fields[field.discriminator].annotation)
-    }  # fmt: skip
 
 
 def parse_params(raw: Mapping[str, Any], where: str = "params.yaml") -> Params:
@@ -56,31 +34,9 @@ def parse_params(raw: Mapping[str, Any], where: str = "params.yaml") -> Params:
     try:
         params = Params.model_validate(raw)
     except ValidationError as error:
-        raise _explain(error, where) from None
+        raise explained(error, raw, where) from None
     _cross_check(params, where)
     return params
-
-
-def _explain(error: ValidationError, where: str) -> ConfigError:
-    known = _known_keys()
-    first, more = error.errors()[0], len(error.errors()) - 1
-    # A discriminated union adds its tag ("scratch") to the location; it is no key of the file.
-    steps = [str(step) for step in first["loc"] if step not in _tags()]
-    if first["type"] == "union_tag_invalid":
-        steps.append(first["ctx"]["discriminator"].strip("'"))
-        first["input"] = first["ctx"]["tag"]
-    path, section = ".".join(steps), ".".join(steps[:-1])
-    place = f"{where}, {path}"
-    also = f" ({more} more like it)" if more else ""
-    if first["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(steps[-1], sorted(known.get(section, set())), n=1)
-        fix = f"did you mean {near[0]!r}?" if near else f"remove it; known here: {sorted(known.get(section, set()))}"
-        return ConfigError("a known setting", found=f"unknown key {steps[-1]!r}{also}", where=place, fix=fix)
-    if first["type"] == "missing":
-        return ConfigError("a value", found=f"nothing{also}", where=place, fix=f"add {path} to your preset")
-    found = repr(first.get("input"))
-    expected = first["msg"].removeprefix("Value error, ")
-    return ConfigError(expected, found=f"{found}{also}", where=place, fix="correct the value in configs/")
 
 
 def _cross_check(params: Params, where: str) -> None:

@@ -61,7 +61,7 @@ def cluster_sums(values: Sequence[float | None], clusters: Sequence[str]) -> Clu
     found: dict[str, list[float]] = defaultdict(list)
     for value, cluster in zip(values, clusters, strict=True):
         if value is not None:
-            found[cluster].append(float(value))
+            found[cluster].append(value)
     if not found:
         return None
     names = tuple(sorted(found))

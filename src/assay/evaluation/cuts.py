@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from assay.counting import counted
 from assay.records import Episode
 
 
@@ -21,4 +22,5 @@ def cuts_in_words(cuts: Mapping[str, int], n: int) -> str | None:
     """
     if not cuts:
         return None
-    return f"{len(cuts)} of {n} prompts were cut to fit the prompt limits of the task, by up to {max(cuts.values())} characters"
+    said = f"{len(cuts)} of {counted(n, 'prompts')} {'was' if len(cuts) == 1 else 'were'} cut"
+    return f"{said} to fit the prompt limits of the task, by up to {counted(max(cuts.values()), 'characters')}"

@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import Field
 from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
+from assay.counting import counted
 from assay.evaluation.clusters import Array
 from assay.evaluation.report import value_of
 from assay.evaluation.significance import sign_flip_tests
@@ -132,7 +133,8 @@ def smallest_gain(
 def planned_said(plan: PlannedPower, smallest_effect_points: float, cluster_name: str) -> tuple[str, bool]:
     """Return what the suite can show as one sentence, and whether that is enough for the smallest effect that matters."""
     from_what = (
-        f"{plan.n_clusters} {cluster_name}, {plan.n_items} items, K = {plan.draws}, base {100 * plan.base_rate:.1f} %, "
+        f"{counted(plan.n_clusters, cluster_name)}, {counted(plan.n_items, 'items')}, K = {plan.draws}, "
+        f"base {100 * plan.base_rate:.1f} %, "
         f"true gains assumed to differ by {plan.assumed_spread_points:g} points (sd) between {cluster_name}"
     )
     found = plan.smallest_detectable_points

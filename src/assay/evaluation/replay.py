@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from assay.counting import counted
 from assay.evaluation.report import Report, report_on
 from assay.evaluation.suite import Play, Suite
 from assay.records import Episode
@@ -45,8 +46,8 @@ def graded_again(task: Task, suite: Suite, episodes: Sequence[Episode], name: st
     same = operator.eq if exact else _same
     wrong = [e for e in episodes if not _agrees(task, plays[e.item_id, e.draw], e, starts, same)]
     if wrong:
-        first = wrong[0]
-        return [f"{name}: {len(wrong)} episodes differ when graded again (first: item {first.item_id}, draw {first.draw})"]
+        first = f"first: item {wrong[0].item_id}, draw {wrong[0].draw}"
+        return [f"{name}: {counted(len(wrong), 'episodes')} graded otherwise when graded again ({first})"]
     return []
 
 

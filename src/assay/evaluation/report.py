@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -73,15 +73,19 @@ def value_of(episode: Episode, measure: str) -> float | None:
 
     A reward part that an episode never earned is an empty sum, 0; an absent flag or metric is None.
     """
-    if measure in _FIXED:
-        return _FIXED[measure](episode)
+    return _reader(measure)(episode)
+
+
+def _reader(measure: str) -> Callable[[Episode], float | None]:
     kind, _, name = measure.partition(".")
+    if measure in _FIXED:
+        return _FIXED[measure]
     if kind == "part" and name:
-        return episode.parts.get(name, 0.0)
+        return lambda episode: episode.parts.get(name, 0.0)
     if kind == "metric" and name:
-        return episode.metrics.get(name)
-    flag = episode.flags.get(measure.removesuffix("_rate"))
-    return None if flag is None else float(flag)
+        return lambda episode: episode.metrics.get(name)
+    flag = measure.removesuffix("_rate")
+    return lambda episode: None if (found := episode.flags.get(flag)) is None else float(found)
 
 
 def is_rate(measure: str) -> bool:
@@ -149,12 +153,13 @@ def check_complete(episodes: Sequence[Episode], draws: int, where: str) -> None:
             raise refuse("finite rewards, parts and metrics", f"item {episode.item_id} draw {episode.draw} is not")
 
 
-def _measure(episodes: Sequence[Episode], names: Sequence[str], rng: np.random.Generator) -> dict[str, Interval]:
-    clusters = [episode.cluster for episode in episodes]
+def _measure(
+    columns: Mapping[str, Sequence[float | None]], clusters: Sequence[str], rng: np.random.Generator
+) -> dict[str, Interval]:
     counts: dict[int, Array] = {}
     found: dict[str, Interval] = {}
-    for name in names:
-        sums = cluster_sums([value_of(episode, name) for episode in episodes], clusters)
+    for name, values in columns.items():
+        sums = cluster_sums(values, clusters)
         if sums is None:
             found[name] = missing()
         elif is_rate(name):
@@ -165,7 +170,7 @@ def _measure(episodes: Sequence[Episode], names: Sequence[str], rng: np.random.G
                 counts[n] = resample_counts(n, rng)
             found[name] = studentised_interval(sums, counts[n])
         if name == "mean_reward":
-            found["median_reward"] = median_interval([episode.reward for episode in episodes], clusters)
+            found["median_reward"] = median_interval([value for value in values if value is not None], clusters)
     return found
 
 
@@ -189,17 +194,19 @@ def summarise(
     """
     check_complete(episodes, draws, "summarise")
     ordered = sorted(episodes, key=lambda episode: (episode.item_id, episode.draw))
-    names = measure_names(ordered)
+    clusters = [episode.cluster for episode in ordered]
+    columns = {name: list(map(_reader(name), ordered)) for name in measure_names(ordered)}
     strata: dict[str, dict[str, Stratum]] = {}
     for label in sorted({label for episode in ordered for label in episode.strata}):
         strata[label] = {}
         for value in sorted({episode.strata[label] for episode in ordered if label in episode.strata}):
-            part = [episode for episode in ordered if episode.strata.get(label) == value]
+            part = [row for row, episode in enumerate(ordered) if episode.strata.get(label) == value]
+            homes = [clusters[row] for row in part]
             strata[label][value] = Stratum(
                 n_episodes=len(part),
-                n_items=len({episode.item_id for episode in part}),
-                n_clusters=len({episode.cluster for episode in part}),
-                measures=_measure(part, names, rng),
+                n_items=len({ordered[row].item_id for row in part}),
+                n_clusters=len(set(homes)),
+                measures=_measure({name: [column[row] for row in part] for name, column in columns.items()}, homes, rng),
             )
     return Report(
         policy_digest=policy_digest,
@@ -209,8 +216,8 @@ def summarise(
         draws=draws,
         n_episodes=len(ordered),
         n_items=len({episode.item_id for episode in ordered}),
-        n_clusters=len({episode.cluster for episode in ordered}),
-        measures=_measure(ordered, names, rng),
+        n_clusters=len(set(clusters)),
+        measures=_measure(columns, clusters, rng),
         strata=strata,
     )
 

@@ -13,7 +13,7 @@ from assay.policy.backends import Conversations, converse
 from assay.policy.decoding import Completion, Decoding
 from assay.policy.model import Policy
 from assay.policy.playing import playing
-from assay.tasks.protocol import Task
+from assay.tasks.protocol import Step, Task
 
 __all__ = ["Lost", "Progress", "Rollout", "attempt", "play", "play_baseline"]
 
@@ -106,7 +106,7 @@ class _Players:
         """Let all write, and return who goes on and who is over."""
         with self._timed("generate"):
             completions = session.complete()
-        observed = [self._answered(one, done) for (_, one), done in zip(talking, completions, strict=True)]
+        observed = self._answered([one for _, one in talking], completions)
         kept = [row for row, (_, one) in enumerate(talking) if not one.over]
         last = [completions[row].ids[-1] for row in kept]
         with self._timed("encode"):
@@ -120,8 +120,9 @@ class _Players:
         return [talking[row] for row in kept], [each for each in talking if each[1].over]
 
     def _end(self, ended: dict[int, Rollout | Lost], over: Sequence[Placed], progress: Progress | None) -> None:
-        for place, one in over:
-            ended[place] = self._finished(one)
+        with self._timed("reward"):
+            for place, one in over:
+                ended[place] = self._finished(one)
         if over and progress is not None:
             progress(len(over))
 
@@ -148,28 +149,30 @@ class _Players:
                 rows.append(Row(each, opened.state, opened.prompt_ids, opened.chars_cut, again))
         return rows
 
-    def _answered(self, one: Row, completion: Completion) -> str:
-        """Put a completion to the task and return what the policy is told, nothing where the row is over."""
-        dialogue, timed = self._policy.dialogue, self._timed
-        with timed("encode"):
-            ended = dialogue.ended(completion.ids)
-            text, context = dialogue.text(completion.ids), one.write(completion)
-        try:
-            with timed("environment"):
-                step = one.step(self._task, text, self._retries)
-        except GivenUp as gone:
-            self._refuse(one.play, gone)
-            one.lose(gone)
-            return ""
-        with timed("encode"):
-            one.record(step, turn_of(step, text, len(completion.ids), not ended, context))
-            return step.observation or ""
+    def _answered(self, rows: Sequence[Row], completions: Sequence[Completion]) -> list[str]:
+        """Put completions to the task and return what the policy is told, nothing where a row is over."""
+        dialogue, steps = self._policy.dialogue, list[Step | None]()
+        with self._timed("encode"):
+            texts = [dialogue.text(done.ids) for done in completions]
+            contexts = [one.write(done) for one, done in zip(rows, completions, strict=True)]
+        with self._timed("environment"):
+            for one, text in zip(rows, texts, strict=True):
+                try:
+                    steps.append(one.step(self._task, text, self._retries))
+                except GivenUp as gone:
+                    self._refuse(one.play, gone)
+                    one.lose(gone)
+                    steps.append(None)
+        with self._timed("encode"):
+            for one, step, text, done, context in zip(rows, steps, texts, completions, contexts, strict=True):
+                if step is not None:
+                    one.record(step, turn_of(step, text, len(done.ids), not dialogue.ended(done.ids), context))
+        return ["" if step is None else step.observation or "" for step in steps]
 
     def _finished(self, one: Row) -> Rollout | Lost:
         if one.gone is None:
             try:
-                with self._timed("reward"):
-                    return one.finish(self._task, self._retries)
+                return one.finish(self._task, self._retries)
             except GivenUp as gone:
                 self._refuse(one.play, gone)
                 one.lose(gone)

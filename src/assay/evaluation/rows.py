@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import math
 import time
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
-
-import numpy as np
 
 from assay.errors import AssayError, EnvironmentFailure, EnvironmentLost, TaskError
 from assay.evaluation.suite import Play
@@ -147,6 +146,11 @@ class Row:
     turns: list[Turn] = field(default_factory=list)
     ending: str | None = None
     gone: GivenUp | None = None
+    read: hashlib._Hash = field(default_factory=hashlib.sha256)  # of all tokens so far
+
+    def __post_init__(self) -> None:
+        """Begin with the opening."""
+        self.read.update(_bytes(self.prompt_ids))
 
     @property
     def over(self) -> bool:
@@ -155,11 +159,9 @@ class Row:
 
     def write(self, completion: Completion) -> str:
         """Take the tokens of a completion and return the digest of what they were conditioned on."""
-        context = np.asarray(self.prompt_ids + self.ids, np.int64).tobytes()
-        self.ids += completion.ids
-        self.mask += [1] * len(completion.ids)
-        self.logprobs += completion.logprobs
-        return hashlib.sha256(context).hexdigest()[:16]
+        context = self.read.hexdigest()[:16]
+        self._append(completion.ids, 1, completion.logprobs)
+        return context
 
     def step(self, task: Task, text: str, retries: int) -> Step:
         """Play a completion's text from the state as it is, which stays as it is.
@@ -181,9 +183,13 @@ class Row:
 
     def hear(self, reply: Sequence[int]) -> None:
         """Take the tokens that stand between a completion and the next one."""
-        self.ids += reply
-        self.mask += [0] * len(reply)
-        self.logprobs += [0.0] * len(reply)
+        self._append(reply, 0, [0.0] * len(reply))
+
+    def _append(self, ids: Sequence[int], written: int, logprobs: Sequence[float]) -> None:
+        self.ids += ids
+        self.mask += [written] * len(ids)
+        self.logprobs += logprobs
+        self.read.update(_bytes(ids))
 
     def lose(self, gone: GivenUp) -> None:
         """End here, without an episode."""
@@ -205,6 +211,10 @@ class Row:
             self.play, gone.reason, self.prompt_ids or [eos_id], self.ids or [eos_id], self.mask or [0],
             self.logprobs or [0.0], gone.attempts, self.retries, gone.reward,
         )  # fmt: skip
+
+
+def _bytes(ids: Sequence[int]) -> bytes:
+    return array("q", ids).tobytes()
 
 
 def turn_of(step: Step, text: str, n_tokens: int, truncated: bool, prompt_digest: str) -> Turn:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +39,19 @@ def missing() -> Interval:
     return Interval(value=None, low=None, high=None, n=0)
 
 
+# scipy takes as long for a quantile as all else of an interval.
+@cache
+def _normal_quantile() -> float:
+    return float(stats.norm.ppf(0.975))
+
+
+@cache
+def _t_quantile(freedom: int) -> float:
+    return float(stats.t.ppf(0.975, freedom))
+
+
 def _wilson(p: float, n: float) -> tuple[float, float]:
-    z = float(stats.norm.ppf(0.975))
+    z = _normal_quantile()
     centre, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     return max(0.0, (centre - half) / (1 + z * z / n)), min(1.0, (centre + half) / (1 + z * z / n))
 
@@ -64,7 +76,7 @@ def _effective_n(sums: ClusterSums) -> float:
     size = float(sums.sizes.sum())
     spread = p * (1 - p)
     n = min(size, spread / variance) if sums.has_spread and 0 < p < 1 else float(n_clusters)
-    return float(n * (stats.norm.ppf(0.975) / stats.t.ppf(0.975, n_clusters - 1)) ** 2)
+    return float(n * (_normal_quantile() / _t_quantile(n_clusters - 1)) ** 2)
 
 
 def rate_interval(sums: ClusterSums | None) -> Interval:

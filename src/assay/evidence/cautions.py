@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
+from assay.counting import counted
 from assay.evaluation.report import Report
-from assay.evidence.wording import counted
 from assay.records import Episode
 
 MOSTLY = 0.5  # of the steps of a training
@@ -39,7 +39,7 @@ def no_spread_said(reward_std: Sequence[float] | np.ndarray[tuple[int], np.dtype
     end = "no group held rewards that differ, so GRPO had nothing to learn from"
     if share == 1.0:
         return f"All rewards of each step were equal: {end}."
-    return f"In {min(99, round(100 * share))} % of {len(known)} steps all rewards were equal: {end} there."
+    return f"In {min(99, round(100 * share))} % of {counted(len(known), 'steps')} all rewards were equal: {end} there."
 
 
 def cut_off_said(before: Report, after: Report) -> str | None:

@@ -10,6 +10,7 @@ import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from assay.counting import counted
 from assay.evaluation.report import Report, is_rate
 from assay.evidence.claim import Claim
 from assay.evidence.differences import measure_of_primary
@@ -25,7 +26,7 @@ from assay.evidence.paired_rows import (
     row_places,
 )
 from assay.evidence.strata_rows import MOST_VALUES
-from assay.evidence.wording import counted, difference_text, p_text, split_word
+from assay.evidence.wording import difference_text, p_text, split_word
 from assay.records import Episode, Interval
 
 

@@ -9,10 +9,11 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from assay.counting import counted
 from assay.errors import EvidenceError
 from assay.evaluation.report import check_complete
 from assay.evidence.differences import FEWEST_CLUSTERS, compare_measure
-from assay.evidence.wording import counted, difference_text, p_text
+from assay.evidence.wording import difference_text, p_text
 from assay.records import Episode, Interval, Record
 
 # The control guards against broken pipelines, which show at any level; at 0.05 it would bar one sound claim in twenty.
@@ -95,7 +96,8 @@ def aa_control(
     if result.p is None:
         return _not_run(f"under {FEWEST_CLUSTERS} clusters nothing can be tested")
     if 2.0 ** (1 - result.n_clusters) > level:
-        return _not_run(f"with {result.n_clusters} clusters no p can reach {level:g}, so nothing could ever be flagged")
+        n = counted(result.n_clusters, "clusters")
+        return _not_run(f"with {n} no p can reach {level:g}, so nothing could ever be flagged")
     passed = result.p > level
     return Control(
         kind=kind,

@@ -12,6 +12,7 @@ import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from assay.counting import counted
 from assay.evaluation.clusters import paired_cluster_differences
 from assay.evaluation.report import value_of
 from assay.evaluation.statistics import interval, wilson
@@ -19,7 +20,7 @@ from assay.evidence.claim import Claim
 from assay.evidence.differences import measure_of_primary
 from assay.evidence.figures import AFTER, BEFORE, GREY, new_figure, say_missing, styled
 from assay.evidence.paired_rows import entries, name_rows, numbers_right, point
-from assay.evidence.wording import counted, difference_text, p_text
+from assay.evidence.wording import difference_text, p_text
 from assay.records import Episode, Interval
 
 NAMED_UP_TO = 40  # clusters; more are drawn as a curve of sorted gains
@@ -168,5 +169,5 @@ def _curve(axes: Axes, gains: Sequence[ClusterGain]) -> None:
                 part, edges, orientation="horizontal", fill=True, label=label, color=colour, alpha=0.45, hatch=hatch
             )
     axes.stairs(points, edges, orientation="horizontal", baseline=None, color="black", lw=1.1, label="gain of each cluster")
-    axes.set_ylabel(f"{len(gains)} clusters, by gain")
+    axes.set_ylabel(f"{counted(len(gains), 'clusters')}, by gain")
     axes.set_ylim(0, len(gains))

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from assay.counting import counted
 from assay.evidence.figures import GREY, new_figure, step_axis, styled
-from assay.evidence.wording import counted
 from assay.records import HEALTH_RULES, HealthEvent, HealthLevel, HealthRule
 
 # Okabe and Ito's yellow and vermilion are far apart in lightness; hatching and letters tell them apart in grey.

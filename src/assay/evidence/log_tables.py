@@ -7,11 +7,12 @@ from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
+from assay.counting import counted
 from assay.evaluation.log_summary import AlarmRate, EpisodesSummary, Series
 from assay.evaluation.report import column_name, is_rate
 from assay.evidence.hostile_text import visible
 from assay.evidence.page.elements import cell_text
-from assay.evidence.wording import MISSING, NO_INTERVAL, counted, interval_text, percent
+from assay.evidence.wording import MISSING, NO_INTERVAL, interval_text, percent
 from assay.records import Interval
 
 LONGEST = 80  # characters of a name that a file brought along

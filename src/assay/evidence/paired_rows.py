@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from assay.counting import counted
 from assay.evidence.figures import AFTER, BEFORE, GREY
 from assay.evidence.wording import difference_text
 from assay.records import Interval
@@ -71,7 +72,7 @@ def numbers_right(axes: Axes) -> None:
 
 def _numbers(found: Interval | None, rate: bool) -> str:
     said = difference_text(found, rate=rate).replace("[interval missing]", "[no interval]")
-    return said if found is None or found.value is None else f"{said}\nn = {found.n} pairs"
+    return said if found is None or found.value is None else f"{said}\nn = {counted(found.n, 'pairs')}"
 
 
 def point(axes: Axes, y: float, found: Interval | None, scale: float, colour: str, marker: str, label: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
+from assay.counting import counted
 from assay.evaluation.aggregates import probability_of_improvement, wins
 from assay.evaluation.clusters import Array
 from assay.evaluation.seeds_and_items import crossed_mean, expanded_percentiles, fewest_runs, resampled, sign_flip_runs
@@ -17,7 +18,7 @@ from assay.evaluation.statistics import interval
 from assay.evidence.differences import measure_of_primary
 from assay.evidence.recipe_runs import Run, Scores, scores
 from assay.evidence.recipe_wording import interval_words
-from assay.evidence.wording import counted, p_text, signed
+from assay.evidence.wording import p_text, signed
 from assay.records import Interval, Record
 from assay.seeds import rng as labelled_rng
 

@@ -10,9 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from assay.counting import counted
 from assay.evidence.figures import AFTER, BEFORE, GREY, legend, look, new_figure, say_missing, styled
 from assay.evidence.recipe_records import ProfilePoint, RecipeClaim
-from assay.evidence.wording import counted, p_text
+from assay.evidence.wording import p_text
 from assay.records import Interval
 
 MOST_IN_TITLE = 60  # characters of a recipe's name

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 from pydantic import Field
 
+from assay.counting import counted
 from assay.errors import EvidenceError
 from assay.evidence.hostile_text import markdown_table, visible
 from assay.evidence.recipe_contest import Contest, contests
@@ -15,7 +16,7 @@ from assay.evidence.recipe_records import RecipeClaim
 from assay.evidence.recipe_runs import RUNS, Run, by_recipe, check_together, settings_apart
 from assay.evidence.recipe_verdict import recipe_claim
 from assay.evidence.recipe_wording import MEANING
-from assay.evidence.wording import MISSING, counted, difference_text, interval_text, p_number, percent
+from assay.evidence.wording import MISSING, difference_text, interval_text, p_number, percent
 from assay.records import Record
 
 CSV_COLUMNS = (

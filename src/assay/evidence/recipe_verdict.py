@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from assay.counting import counted
 from assay.evaluation.aggregates import iqm, optimality_gap, profile, weighted_mean, wins
 from assay.evaluation.clusters import Array
 from assay.evaluation.seeds_and_items import (
@@ -25,7 +26,6 @@ from assay.evidence.recipe_records import ProfilePoint, RecipeClaim, SeedRow
 from assay.evidence.recipe_runs import ABSENT, KnownPlan, Run, Scores, scores
 from assay.evidence.recipe_wording import recipe_sentence, too_few_said
 from assay.evidence.verdict import Detail, Guardrail, Verdict
-from assay.evidence.wording import counted
 from assay.records import Interval
 from assay.seeds import rng as labelled_rng
 

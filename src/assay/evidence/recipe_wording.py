@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from assay.counting import counted
 from assay.evaluation.seeds_and_items import fewest_runs
 from assay.evidence.recipe_runs import KnownPlan
 from assay.evidence.verdict import Detail, Verdict
-from assay.evidence.wording import counted, p_text, signed
+from assay.evidence.wording import p_text, signed
 from assay.records import Interval
 
 MEANING = (

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
+from assay.counting import counted
 from assay.evidence.hostile_text import markdown_table, one_line
 from assay.evidence.random_reward import RandomRewardControl
 from assay.evidence.seed_records import BaseBuilt, SeedRun, SeedsTogether
@@ -52,7 +53,8 @@ def seeds_block(found: SeedsTogether | None, task: str, code_now: str | None) ->
     """
     if found is None:
         return f"Not measured: `./run assay seeds 0..5 --task {task}` does it.\n"
-    blocks = [f"**{found.verdict}**, {len(found.runs)} training seeds, preset `{found.preset}`. {one_line(found.sentence)}"]
+    seeds = counted(len(found.runs), "training seeds")
+    blocks = [f"**{found.verdict}**, {seeds}, preset `{found.preset}`. {one_line(found.sentence)}"]
     if code_now is None:
         blocks.append(f"Made by code {found.code_digest[:12]}; what code the last run was made by is not known.")
     elif found.code_digest != code_now:

@@ -8,11 +8,11 @@ import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from assay.counting import counted
 from assay.evidence.checkpoint_figure import checkpoint_panel
 from assay.evidence.figures import BEFORE, GREY, column, legend, new_figure, styled
 from assay.evidence.sweep_table import EXPLORATORY, Sweep, caption, sweep_rows
 from assay.evidence.training_figures import size_text
-from assay.evidence.wording import counted
 
 RED = "#B00000"
 _CHARACTERS = 178  # of small text in a figure of the house's width
@@ -25,7 +25,7 @@ def sweep_figure(sweep: Sweep) -> Figure:
     frame = pd.DataFrame(rows, columns=columns)
     figure, panels = new_figure(2, 2, height=7.6)
     n = size_text(column(frame, "episodes"))
-    pairs = f"n = {sweep.n_items} pairs of items each"
+    pairs = f"n = {counted(sweep.n_items, 'pairs')} of items each"
     for k, (name, said, unit) in enumerate(
         (("mean_reward", "Reward", "reward per episode"), ("success_rate", "Success", "share of episodes"))
     ):

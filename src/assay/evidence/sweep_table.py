@@ -8,11 +8,11 @@ from typing import Any, Literal
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 from pydantic import Field
 
+from assay.counting import counted
 from assay.evidence.differences import Comparison, compare_measure, with_holm
 from assay.evidence.hostile_text import markdown_table, one_line
 from assay.evidence.wording import (
     MISSING,
-    counted,
     difference_text,
     interval_text,
     missing_interval_said,

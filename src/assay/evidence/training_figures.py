@@ -10,6 +10,7 @@ import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from assay.counting import counted
 from assay.evidence.figures import (
     AFTER,
     BEFORE,
@@ -28,7 +29,6 @@ from assay.evidence.figures import (
     thinned,
 )
 from assay.evidence.health_figure import draw_strip, spans
-from assay.evidence.wording import counted
 from assay.records import HealthEvent, HealthRule
 
 SMOOTH_FROM = 40

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from assay.counting import counted
 from assay.errors import EvidenceError
 from assay.evidence.hostile_text import fenced, inline
-from assay.evidence.wording import counted
 from assay.records import Episode, Turn
 
 LONGEST = 4000
@@ -46,7 +46,7 @@ def choose_pairs(
     if set(arms[0]) != set(arms[1]) or not arms[0]:
         raise EvidenceError(
             "the same items and draws in both arms",
-            found=f"{len(set(arms[0]) ^ set(arms[1]))} unpaired episodes of {len(arms[0])}",
+            found=f"{counted(len(set(arms[0]) ^ set(arms[1])), 'unpaired episodes')} of {len(arms[0])}",
             where="choose_pairs",
             fix="evaluate both policies on one suite",
         )

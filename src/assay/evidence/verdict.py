@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from assay.counting import counted
 from assay.errors import EvidenceError
 from assay.evaluation.report import check_complete
 from assay.evidence.control import Control
 from assay.evidence.differences import FEW_CLUSTERS, FEWEST_CLUSTERS, Comparison
 from assay.evidence.plan import ClaimPlan
-from assay.evidence.wording import counted
 from assay.records import Episode, Interval, Record
 
 Verdict = Literal["IMPROVED", "IMPROVED WITH REGRESSIONS", "NO EVIDENCE", "REGRESSED", "NOT EVALUABLE"]
@@ -61,7 +61,8 @@ def arm_obstacles(arms: Mapping[str, Sequence[Episode]], plan: ClaimPlan) -> lis
             continue
         repeated = len(episodes) - len({(episode.item_id, episode.seed) for episode in episodes})
         if repeated:
-            detail = f"{arm} arm: {repeated} of {len(episodes)} episodes repeat the sampling seed of another draw of their item"
+            said = f"{repeated} of {counted(len(episodes), 'episodes')} {'repeats' if repeated == 1 else 'repeat'}"
+            detail = f"{arm} arm: {said} the sampling seed of another draw of their item"
             found.append((f"draws of the {arm} arm share sampling seeds", detail))
     homes = {arm: {(e.item_id, e.cluster) for e in episodes} for arm, episodes in arms.items()}
     first = next(iter(homes))

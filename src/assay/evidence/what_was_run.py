@@ -7,8 +7,9 @@ from typing import Literal
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 from pydantic import BaseModel, ConfigDict
 
+from assay.counting import counted
 from assay.evaluation.report import Report
-from assay.evidence.wording import counted, split_word
+from assay.evidence.wording import split_word
 from assay.records import TrainFacts
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from assay.counting import counted
 from assay.evidence.differences import FEWEST_CLUSTERS, Comparison
 from assay.records import Interval
 
@@ -19,15 +20,6 @@ def percent(share: float | None, places: int = 1) -> str:
     ('41.2', 'missing')
     """
     return MISSING if share is None else f"{100 * share:.{places}f}"
-
-
-def counted(n: int, plural: str) -> str:
-    """Return a number with its noun, given in the plural.
-
-    >>> counted(1, "prompt groups"), counted(0, "items")
-    ('1 prompt group', '0 items')
-    """
-    return f"{n} {plural.removesuffix('s') if n == 1 else plural}"
 
 
 def signed(number: float | None, scale: float = 1.0, places: int = 1) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from assay.counting import counted
 from assay.dataset.fingerprint import Fingerprint
 from assay.evaluation.report import Report, is_rate
 from assay.evidence.claim import Claim
 from assay.evidence.differences import measure_of_primary
 from assay.evidence.hostile_text import visible
 from assay.evidence.what_was_run import BaseFacts
-from assay.packaging.base_name import LOCAL
+from assay.policy.pretrained import LOCAL
 from assay.records import Interval
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
@@ -58,9 +59,10 @@ def metadata(
 
 
 def _results(claim: Claim, after: Report, fingerprint: Fingerprint) -> list[dict[str, Any]]:
+    size = f"{counted(claim.n_items, 'items')}, {counted(claim.draws, 'draws')} each"
     dataset = {
         "task_type": "text-generation", "task_name": _plain(fingerprint.task), "dataset_type": _plain(fingerprint.task),
-        "dataset_name": _plain(f"{fingerprint.task}, {claim.split}, {claim.n_items} items, {claim.draws} draws each"),
+        "dataset_name": _plain(f"{fingerprint.task}, {claim.split}, {size}"),
         "dataset_split": claim.split,
         "dataset_args": {"dataset_sha256": fingerprint.dataset_sha256, "suite_digest": claim.plan.suite_digest},
     }  # fmt: skip

@@ -10,9 +10,9 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 from urllib.parse import quote
 
+from assay.counting import counted
 from assay.dataset.reading import read_lines
 from assay.evidence.hostile_text import visible
-from assay.evidence.wording import counted
 from assay.packaging.datasheet import column_meanings, heading_and_lead, stated_licence
 from assay.packaging.field_types import Kind, fields_of
 from assay.storage.files import sha256_bytes

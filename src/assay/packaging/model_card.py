@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.config.settings import Params, PretrainedBase
+from assay.counting import counted
 from assay.dataset.fingerprint import Fingerprint
 from assay.evaluation.alarms import rule_said, training_alarm_said
 from assay.evaluation.report import Report
@@ -14,7 +15,7 @@ from assay.evidence.hostile_text import inline, markdown_table, one_line
 from assay.evidence.page.data import splits_frame
 from assay.evidence.tables import BeforeAfter
 from assay.evidence.what_was_run import BaseFacts
-from assay.evidence.wording import NO_INTERVAL, counted, missing_interval_said, split_word
+from assay.evidence.wording import NO_INTERVAL, missing_interval_said, split_word
 from assay.packaging.card_metadata import hub_base, metadata
 from assay.packaging.card_numbers import before_after_frame
 from assay.packaging.contents import CROISSANT, MANIFEST, NAME, PARITY, PROVENANCE, SUMS, VERIFIER
@@ -146,8 +147,8 @@ def _base(base: BaseFacts, params: Params) -> str:
 def _training(claim: Claim, trained: TrainFacts, params: Params) -> list[str]:
     train, health = params.train, trained.health
     facts = [
-        f"GRPO (TRL), {counted(trained.steps, 'optimizer steps')}, {train.items_per_step} items a step, {train.group_size} "
-        f"episodes an item; training seed {trained.seed}.",
+        f"GRPO (TRL), {counted(trained.steps, 'optimizer steps')}, {counted(train.items_per_step, 'items')} a step, "
+        f"{train.group_size} episodes an item; training seed {trained.seed}.",
         f"LoRA of rank {train.lora.r}, alpha {train.lora.alpha}; learning rate {train.learning_rate:g} "
         f"({train.lr_scheduler}), loss {train.loss_type}, beta {train.beta:g}, clip {train.epsilon_low:g} and "
         f"{train.epsilon_high:g}.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from assay.errors import PolicyError
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 MOST_TOLD = 4096  # texts whose ids are remembered
+MOST_WRITTEN, SHORT = 1024, 64  # completions whose texts are, where they are no longer than so many tokens
+MOST_OPENED = 64  # openings whose ids are: at first many worlds look alike
 
 
 class Dialogue:
@@ -41,6 +44,7 @@ class Dialogue:
         ends: int | Iterable[int] | None = None,
     ) -> None:
         self._tokenizer, self._template = tokenizer, ChatTemplate(tokenizer, settings or {})
+        self._decoded, self._opened = lru_cache(MOST_WRITTEN)(self._decode), lru_cache(MOST_OPENED)(self._open)
         if tokenizer.eos_token_id is None:
             raise PolicyError("an end-of-sequence token", found="none", where=self._template.where, fix="set eos_token")
         between = self._template.between()
@@ -80,7 +84,15 @@ class Dialogue:
         Raises:
             PolicyError: The template cannot render these messages, such as a system's where it knows none.
         """
-        return self._ids(self.render(messages, open_turn=True))
+        said = tuple(tuple(message.items()) for message in messages)
+        try:
+            hash(said)
+        except TypeError:  # no text: templates refuse it in words, or take it
+            return self._open(*said)
+        return list(self._opened(*said))
+
+    def _open(self, *messages: tuple[tuple[str, str], ...]) -> list[int]:
+        return self._ids(self.render([dict(message) for message in messages], open_turn=True))
 
     def ended(self, completion_ids: Sequence[int]) -> bool:
         """Return whether a completion was ended by the policy and not by the limit."""
@@ -136,8 +148,11 @@ class Dialogue:
 
     def text(self, completion_ids: Sequence[int]) -> str:
         """Return a completion's text exactly as decoded, without the end that closed it."""
-        ids = list(completion_ids[:-1] if self.ended(completion_ids) else completion_ids)
-        return str(self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        ids = tuple(completion_ids[:-1] if self.ended(completion_ids) else completion_ids)
+        return self._decoded(ids) if len(ids) <= SHORT else self._decode(ids)
+
+    def _decode(self, ids: tuple[int, ...]) -> str:
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
 def _special_at(tokenizer: PreTrainedTokenizerBase, text: str) -> int | None:

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-
 CONFIG, TOKENIZER_CONFIG, GENERATION_CONFIG = "config.json", "tokenizer_config.json", "generation_config.json"
 # One of these is the tokenizer itself.
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")
@@ -69,6 +67,8 @@ def _json(path: Path) -> Any:
 def _whole(path: Path) -> bool:
     if path.suffix != ".safetensors":
         return path.stat().st_size > 0
+    from safetensors import SafetensorError, safe_open  # late: who checks a package asks for a model's name and has no models
+
     try:
         with safe_open(path, framework="np"):
             return True

@@ -8,6 +8,7 @@ from typing import Any
 
 from assay.config.settings import Params
 from assay.console import complain, progress, say
+from assay.counting import counted
 from assay.errors import TrainingStopped
 from assay.provenance import now
 from assay.records import ControlFacts, HealthSummary
@@ -110,7 +111,8 @@ def _train_and_measure(project: Project) -> None:
                 "chain": str(history.train_log[-1]["chain"]), "health": HealthSummary.of(history.health, trained.unmeasured),
             }  # fmt: skip
             write_json(project.results("control/control.json"), own.model_copy(update=facts))
-            say(f"control: {params.train.steps} steps for random rewards; validation chose step {trained.chosen_step}")
+            steps = counted(params.train.steps, "steps")
+            say(f"control: {steps} for random rewards; validation chose step {trained.chosen_step}")
             folder.close()
             shutil.rmtree(folder.path, ignore_errors=True)
     processes.leave()

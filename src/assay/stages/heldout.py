@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from assay.console import complain, progress, say
+from assay.counting import counted
 from assay.evaluation.alarms import alarm_said, alarms
 from assay.evaluation.cuts import cuts_said
 from assay.evaluation.latency import latency
@@ -90,10 +91,11 @@ def _one(
     else:
         remove(clock)  # nothing was measured, and an older clock is not of this
     if n_kept:
-        say(f"{label}: {n_kept} of {len(episodes)} episodes were kept from an interrupted call")
+        were = "was" if n_kept == 1 else "were"
+        say(f"{label}: {n_kept} of {counted(len(episodes), 'episodes')} {were} kept from an interrupted call")
     for alarm in alarms(task, episodes):
         complain(alarm_said(alarm, f"held-out episodes of {label}"))
     if cut := cuts_said(episodes):
         say(f"{label}: {cut}")
     success = report.measures["success_rate"]
-    say(f"{label}: success {success.value:.1%} ({report.n_items} items x {report.draws} draws)")
+    say(f"{label}: success {success.value:.1%} ({counted(report.n_items, 'items')} x {counted(report.draws, 'draws')})")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.console import complain
+from assay.counting import counted
 from assay.evaluation.alarms import alarm_said
 from assay.evaluation.best_of import best_of_items
 from assay.evaluation.checkpoints import Row, checkpoint_row
@@ -155,7 +156,7 @@ def _write(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]
 
 def quiet(steps: int) -> HealthEvent:
     """Return the one line that health.jsonl has where no alarm rang."""
-    message = f"No alarm in {steps} steps."
+    message = f"No alarm in {counted(steps, 'steps')}."
     return HealthEvent(
         rule="non_finite", level="GREEN", stop=False, value=None, threshold=None, baseline=None, step=steps, first_step=0,
         item_ids=(), message=message,

@@ -126,6 +126,7 @@ def _look_back(archive: Path, identity: str) -> None:
 
 
 def _tell(n: int, too_common: tuple[str, ...], n_waived: int) -> None:
-    say(f"no secret found in {n} files" + (f" but {n_waived} that are answered for" if n_waived else ""))
+    are = "is" if n_waived == 1 else "are"
+    say(f"no secret found in {n} files" + (f" but {n_waived} that {are} answered for" if n_waived else ""))
     if too_common:
         complain(f"not searched for, since too common to tell anything: {', '.join(too_common)}")

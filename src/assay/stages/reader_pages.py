@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from assay.counting import counted
 from assay.dataset.audit import Audit
 from assay.dataset.contamination import BLOCKING, SAID, Contamination
 from assay.evaluation.report import Report
@@ -17,7 +18,6 @@ from assay.evidence.page.elements import Shown
 from assay.evidence.report import report_html
 from assay.evidence.trajectories import choose_pairs, sample_trajectories
 from assay.evidence.what_was_run import BaseFacts, run_frame
-from assay.evidence.wording import counted
 from assay.records import Episode, TrainFacts
 from assay.seeds import rng
 from assay.stages.inputs import decoding_of, fingerprint_of, heldout_suite

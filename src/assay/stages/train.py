@@ -10,6 +10,7 @@ from typing import Any
 
 from assay.config.settings import PretrainedBase
 from assay.console import complain, progress, say
+from assay.counting import counted
 from assay.errors import Interrupted, RecordError, TrainingError, TrainingStopped
 from assay.evaluation.cuts import cuts_in_words
 from assay.evaluation.planning import PlannedPower, planned_said
@@ -166,7 +167,7 @@ def _publish(
         alarms=watch.facts(), health=HealthSummary.of(history.health, trained.unmeasured),
     )  # fmt: skip
     write_json(project.results("train.json"), facts)
-    say(f"trained {steps} steps; validation chose step {trained.chosen_step}; health {facts.health.worst}")
+    say(f"trained {counted(steps, 'steps')}; validation chose step {trained.chosen_step}; health {facts.health.worst}")
     if cut := cuts_in_words(watch.cuts, len(watch.items)):
         say(cut)
 

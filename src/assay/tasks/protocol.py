@@ -70,7 +70,7 @@ class Task(Protocol):
     """
 
     name: str
-    cluster_name: str
+    cluster_name: str  # what there are many of; of one of them its last letter, an s, is left out
     parts: Mapping[str, PartKind]
     flags: tuple[str, ...]
     metrics: tuple[str, ...]

@@ -10,6 +10,7 @@ from assay.composition import Selection, compose, selected
 from assay.config.reading import parse_params
 from assay.config.settings import Params
 from assay.console import say, say_table
+from assay.counting import counted
 from assay.dataset.audit import Audit, Audited, audit
 from assay.dataset.refusal import refuse_unusable, require_records
 from assay.dataset.schema_files import SchemaFiles
@@ -71,4 +72,4 @@ def _show(checked: Audit, tasks: Path) -> None:
     broken = checked.n_records - kept - dropped
     counts = {"usable": kept, "left out": dropped, "unreadable": broken}
     told = [f"{n} {what}" for what, n in counts.items() if n or what == "usable"]
-    say(f"{tasks}: {checked.n_records} records: {', '.join(told)}{'' if rows else '; nothing odd'}")
+    say(f"{tasks}: {counted(checked.n_records, 'records')}: {', '.join(told)}{'' if rows else '; nothing odd'}")

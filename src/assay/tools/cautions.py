@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from assay.counting import counted
 from assay.errors import AssayError
 from assay.evaluation.openings import open_item
 from assay.evaluation.suite import Suite
@@ -19,7 +20,8 @@ def cautions(project: Project, task: Task, policy: Policy, suite: Suite) -> list
     if suite.split == "heldout":
         found.append("this opens the held-out suite once more: nothing that is chosen by it may be claimed on it")
     if suite.split == "tasks" and (seen := _trained_on(project, suite)):
-        found.append(f"{seen} of {len(suite.items)} items have prompts of {project.params.dataset.root}/train.jsonl")
+        have = "has a prompt" if seen == 1 else "have prompts"
+        found.append(f"{seen} of {counted(len(suite.items), 'items')} {have} of {project.params.dataset.root}/train.jsonl")
     share = unknown_share(task, policy, suite)
     if share > UNKNOWN_SHARE:
         found.append(f"{share:.0%} of the prompts' tokens are unknown to this policy's tokenizer: it was made for other texts")

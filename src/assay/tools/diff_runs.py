@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.console import complain, say
+from assay.counting import counted
 from assay.errors import RecordError
 from assay.evaluation.run_difference import Difference, Numbers, first_difference, first_numbers
 from assay.stages.project import RESULTS
@@ -75,10 +76,11 @@ def same(a: Sequence[dict[str, Any]], b: Sequence[dict[str, Any]]) -> list[str]:
     """Return what to say of two runs whose steps were the same, and whether all they logged beside is the same."""
     numbers = first_numbers(a, b)
     if numbers is not None:
-        return [f"the runs took the same {len(a)} steps, but logged other numbers of them: {_number(numbers)}"]
+        return [f"the runs took the same {counted(len(a), 'steps')}, but logged other numbers of them: {_number(numbers)}"]
     if a[-1]["chain"] != b[-1]["chain"]:
-        return [f"the runs took the same {len(a)} steps, but logged other signals or reward parts of them"]
-    return [f"the runs are identical over {len(a)} steps (chain {a[-1]['chain'][:12]}…); all logged numbers are equal too"]
+        return [f"the runs took the same {counted(len(a), 'steps')}, but logged other signals or reward parts of them"]
+    steps = counted(len(a), "steps")
+    return [f"the runs are identical over {steps} (chain {a[-1]['chain'][:12]}…); all logged numbers are equal too"]
 
 
 def told(found: Difference) -> list[str]:
@@ -87,7 +89,7 @@ def told(found: Difference) -> list[str]:
         ended, last = ("A", "B") if found.n_steps[0] < found.n_steps[1] else ("B", "A")
         lines = [
             f"first difference: step {found.step}: {ended} ends at step {found.step - 1}, {last} at {max(found.n_steps)}; "
-            f"over the {found.step - 1} steps of both the runs are identical",
+            f"over the {counted(found.step - 1, 'steps')} of both the runs are identical",
             "usually this means: one training was stopped, or is not done, or train.steps differs",
         ]
     else:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from assay.config.settings import PretrainedBase
 from assay.console import complain, progress, say, say_table
+from assay.counting import counted
 from assay.errors import AssayError
 from assay.evaluation.suite import Suite
 from assay.policy.pretrained import how_to_download
@@ -114,5 +115,6 @@ def _forecast(
 
 def _summary(findings: Sequence[Finding], seconds: float) -> str:
     counts = {level: sum(finding.level == level for finding in findings) for level in ("ok", "warning", "fault")}
-    told = f"{counts['ok']} checks are well, {counts['warning']} warnings, {counts['fault']} faults ({seconds:.1f} s)"
+    well = f"{counted(counts['ok'], 'checks')} {'is' if counts['ok'] == 1 else 'are'} well"
+    told = f"{well}, {counted(counts['warning'], 'warnings')}, {counted(counts['fault'], 'faults')} ({seconds:.1f} s)"
     return f"{told}: a training could not work so" if counts["fault"] else told

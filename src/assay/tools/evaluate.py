@@ -11,6 +11,7 @@ from pydantic import Field
 
 from assay.config.tasks import StructuredTask
 from assay.console import complain, progress, say
+from assay.counting import counted
 from assay.dataset.audit import audit
 from assay.dataset.refusal import refuse_unusable
 from assay.dataset.schema_files import SchemaFiles
@@ -171,12 +172,12 @@ def items_of(project: Project, task: Task, path: Path) -> tuple[list[Item], str]
     audited = audit(task, {"tasks": source}, project.params.dataset.audit)
     unreadable, n = audited.report.kinds["unreadable"], audited.report.n_records
     if n and unreadable.count == n:
-        found = f"none in {n} lines (first: line {unreadable.first[0].line}: {unreadable.first[0].detail})"
+        found = f"none in {counted(n, 'lines')} (first: line {unreadable.first[0].line}: {unreadable.first[0].detail})"
         fix = "--task NAME, the preset of configs/task/ that reads this file"
         raise DataError(f"records of task {task.name}", found=found, where=str(path), fix=fix)
     refuse_unusable(audited.report, str(path))
     if dropped := len(audited.dropped["tasks"]):
-        complain(f"{path}: {dropped} records are left out (dataset.audit); ./run assay audit {path} says why")
+        complain(f"{path}: {counted(dropped, 'records')} left out (dataset.audit); ./run assay audit {path} says why")
     kept = audited.kept["tasks"]
     if not kept:
         raise DataError("records", found="none", where=str(path), fix="--tasks FILE: a JSONL file, one record a line")
@@ -200,7 +201,8 @@ def suite_of(project: Project, items: Sequence[Item], asked: Asked, draws: int) 
 def table(evaluation: Evaluation, task: Task, took: Latency) -> list[str]:
     """Return the lines to print: rates in %, 95 % intervals in brackets, and what each number rests on."""
     report, best = evaluation.report, evaluation.best_of
-    how = "greedy" if report.decoding == "greedy" else f"{report.draws} draws at temperature {evaluation.temperature:g}"
+    sampled = f"{counted(report.draws, 'draws')} at temperature {evaluation.temperature:g}"
+    how = "greedy" if report.decoding == "greedy" else sampled
     rows: list[tuple[str, Interval, bool]] = []
     own = [f"{flag}_rate" for flag in task.flags] + [f"metric.{name}" for name in task.metrics]
     for name in ("success_rate", "mean_reward", "parsed_rate", *own, "truncated_rate", "mean_tokens_per_completion"):
@@ -210,8 +212,9 @@ def table(evaluation: Evaluation, task: Task, took: Latency) -> list[str]:
             rows.append((f"best of {best.k}: success_rate", best.success_rate, True))
             rows.append((f"best of {best.k}: mean_reward", best.mean_reward, False))
     width = max(len(name) for name, _, _ in rows)
-    what = f"{evaluation.policy_folder} on {evaluation.tasks_file}: {report.n_items} items, {how}"
-    lines = [f"{what}; {report.n_clusters} {task.cluster_name}", f"{'measure':{width}}  value [95 % interval], rates in %"]
+    what = f"{evaluation.policy_folder} on {evaluation.tasks_file}: {counted(report.n_items, 'items')}, {how}"
+    what += f"; {counted(report.n_clusters, task.cluster_name)}"
+    lines = [what, f"{'measure':{width}}  value [95 % interval], rates in %"]
     lines += [f"{name:{width}}  {interval_text(found, rate=rate)}  n = {found.n}" for name, found, rate in rows]
     speed = "" if took.tokens_per_second is None else f", {took.tokens_per_second:.0f} tokens a second"
     return [*lines, f"measured: {took.seconds_per_episode:.4f} s an episode{speed}"]

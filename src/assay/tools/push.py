@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from assay.console import progress, say
+from assay.counting import counted
 from assay.errors import PackageError
 from assay.packaging import verify as plain
 from assay.packaging.known import known_secrets
@@ -85,7 +86,8 @@ def searched(root: Path, files: Mapping[str, Path]) -> None:
     """Refuse to send a secret of this machine, also one that the machine which packaged it did not know."""
     waivers = Project.open(root).params.package.waivers
     waived = cleared(files, known_secrets(this_machine(Path.cwd())).secrets, waivers)
-    say(f"no secret found in {len(files)} files" + (f" but {len(waived)} that are answered for" if waived else ""))
+    are = "is" if len(waived) == 1 else "are"
+    say(f"no secret found in {len(files)} files" + (f" but {len(waived)} that {are} answered for" if waived else ""))
 
 
 def _tell(files: Mapping[str, Path], repo_id: str, identity: str, *, private: bool | None, revision: str) -> None:
@@ -112,7 +114,7 @@ def _send(
         more = f" and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
         raise PackageError(
             "a repository with nothing but a package, which nothing can be added to", where=where,
-            found=f"{len(others)} other files: {', '.join(others[:SHOWN])}{more}",
+            found=f"{counted(len(others), 'other files')}: {', '.join(others[:SHOWN])}{more}",
             fix="another repository or --revision, or --replace to remove them in the same commit",
         )  # fmt: skip
     with progress("push: sending", 1) as advance:

@@ -10,6 +10,7 @@ from pathlib import Path
 from assay.composition import check, presets, selected
 from assay.config.settings import ScratchBase
 from assay.console import complain, say, say_table
+from assay.counting import counted
 from assay.errors import AssayError, ConfigError, RecordError
 from assay.evaluation.seeds_and_items import fewest_runs
 from assay.evidence.recipe_wording import too_few_said
@@ -78,7 +79,7 @@ def run(root: Path, asked: Asked) -> int:
     if held is not None and held.preset != chosen.grpo:
         raise ConfigError(
             f"a recipe.json with preset {chosen.grpo}, or none, for {task}",
-            found=f"{len(held.seeds)} seeds of preset {held.preset}",
+            found=f"{counted(len(held.seeds), 'seeds')} of preset {held.preset}",
             where=FILE,
             fix=f"./run assay config use grpo={held.preset}, or call assay seeds in another clone, or remove the file",
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from assay.composition import presets
 from assay.console import say
+from assay.counting import counted
 from assay.dataset.audit import Audited
 from assay.dataset.checksums import SUMS, UNLISTED, parse_sums, sums_text
 from assay.errors import ConfigError, DataError
@@ -52,7 +53,8 @@ def plan(project: Project, tasks: Path, data: Path | None, fractions: str, seed:
     held = [name for name in listing(folder) if name not in UNLISTED] if folder.is_dir() else []
     if held and not force:
         fix = "choose another --data, or add --force"
-        raise DataError("a new folder", found=f"{len(held)} files, {held[0]} among them", where=str(folder), fix=fix)
+        found = f"{counted(len(held), 'files')}, {held[0]} among them"
+        raise DataError("a new folder", found=found, where=str(folder), fix=fix)
     root = folder.relative_to(project.root).as_posix()
     target = project.root / f"configs/task/{folder.name}.yaml"
     if target.exists():

@@ -10,11 +10,12 @@ from typing import Literal
 import pandas as pd
 
 from assay.console import complain, progress, say, say_table
+from assay.counting import counted
 from assay.errors import ConfigError
 from assay.evaluation.log_summary import EpisodesSummary, alarm_rates, episodes_summary, series_of, step_seconds
 from assay.evidence import log_tables as tables
 from assay.evidence.hostile_text import markdown_table, one_line
-from assay.evidence.wording import NO_INTERVAL, counted, missing_interval_said
+from assay.evidence.wording import NO_INTERVAL, missing_interval_said
 from assay.storage.files import write_text
 from assay.storage.tables import csv_text
 from assay.tools.log_files import Log, pass_said, read_log

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import assay
 from assay.console import Advance, complain, progress, say, say_table
+from assay.counting import counted
 from assay.errors import AssayError, ConfigError, Interrupted, RecordError
 from assay.evaluation.best_of import best_of_items
 from assay.evaluation.checkpoints import Row, checkpoint_row
@@ -134,7 +135,7 @@ class Player:
                             Checkpoint(step=candidate.step, name=name, policy_digest=policy_digest, row=row, against_base=gaps)
                         )
             except KeyboardInterrupt:
-                raise Interrupted("SIGINT", where=f"after {done} of {total} episodes", exit_code=130) from None
+                raise Interrupted("SIGINT", where=f"after {done} of {counted(total, 'episodes')}", exit_code=130) from None
             finally:
                 shutil.rmtree(self._home.parent / "adapters", ignore_errors=True)
         chosen, chosen_by = _chosen(source, checkpoints, self._asked)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from assay.policy.model import Policy
-from assay.policy.playing import evaluating
+from assay.policy.playing import evaluating, playing
 from assay.training.scoring import hidden_states, logits_of
 
 TILE = 2**23  # logits held at once; 32 MiB in float32
@@ -61,10 +61,10 @@ class Divergence:
         if self._n_tokens == 0:
             return 0.0
         total, model = 0.0, self._model.get_base_model()
-        with evaluating(self._model):
-            if self._base is None:
-                with self._model.disable_adapter():
-                    self._base = self._hidden()
+        if self._base is None:
+            with evaluating(self._model), self._model.disable_adapter():
+                self._base = self._hidden()
+        with playing(self._model):
             at_once = max(1, TILE // model.get_output_embeddings().weight.shape[0])
             for mine, theirs in zip(torch.split(self._hidden(), at_once), torch.split(self._base, at_once), strict=True):
                 log_p, log_q = self._log_softmax(mine), self._log_softmax(theirs)

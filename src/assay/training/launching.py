@@ -9,7 +9,9 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
+from assay.config.mistakes import NO_DEEPSPEED
 from assay.config.settings import DistributedSettings
 from assay.console import complain
 from assay.errors import ConfigError
@@ -29,9 +31,11 @@ TOLD = {
     "FSDP_RESHARD_AFTER_FORWARD": "true", "FSDP_OFFLOAD_PARAMS": "false", "FSDP_ACTIVATION_CHECKPOINTING": "false",
     "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP", "FSDP_CPU_RAM_EFFICIENT_LOADING": "false",
 }  # fmt: skip
+_PROGRAM = ["-m", "assay.cli"]
+_SUCH_AS = "--nnodes=2 --node-rank=0 --nproc-per-node=1 --master-addr=HOST --master-port=29500"
 _WHY_NOT = {
     "fsdp": ", or set distributed.engine: fsdp",
-    "deepspeed": "; DeepSpeed moves weights within its backward pass, where no poisoned step could be held back any more",
+    "deepspeed": f"; there is no DeepSpeed here, {NO_DEEPSPEED}",
 }
 
 
@@ -59,7 +63,7 @@ def launch(settings: DistributedSettings, arguments: Sequence[str]) -> None:
         complain(f"{stage}: begins when all machines have called, {settings.processes} processes in all ({LAUNCH_VARIABLE})")
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # torchrun would say so at length
     os.environ.setdefault(PATIENCE_VARIABLE, str(PATIENCE_S))
-    command = [*(on_nodes if told else []), sys.executable, "-m", __name__, *where, "-m", "assay.cli", *arguments]
+    command = [*(on_nodes if told else []), sys.executable, "-m", __name__, *where, *_PROGRAM, *arguments]
     if shutil.which(command[0]) is None:
         fix = "name a program that is there, such as srun --ntasks-per-node=1"
         raise ConfigError("a program that starts a command on each machine", found=command[0], where=NODES_VARIABLE, fix=fix)
@@ -110,6 +114,7 @@ def first_to_fail(codes: Mapping[int, int]) -> int:
 
 def main() -> None:
     """Be torchrun, and end as the processes end: with their exit code, and without a traceback of torchrun's own."""
+    from torch.distributed import DistError
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import main as torchrun
@@ -117,9 +122,18 @@ def main() -> None:
     logging.disable(logging.ERROR)  # of this process alone; what went wrong is said below, or by the processes themselves
     # Until it has started processes, whose signals it then passes on, it waits for other machines where Python hears nothing.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    ours = sys.argv.index("-m")  # what comes before it is for torchrun
+    here = range(len(sys.argv))
+    ours = next((place for place in here if sys.argv[place : place + len(_PROGRAM)] == _PROGRAM), len(sys.argv))
+    words = [*map(os.path.expandvars, sys.argv[1:ours]), *sys.argv[ours:]]  # what comes before it is for torchrun
     try:
-        torchrun([*map(os.path.expandvars, sys.argv[1:ours]), *sys.argv[ours:]])
+        refuse_unfit(words)
+        try:
+            torchrun(words)
+        except (ValueError, AssertionError, DistError) as error:  # what it finds wrong before it has started a process
+            _refuse(str(error) or repr(error))
+    except ConfigError as error:
+        complain(f"assay: {error}")
+        raise SystemExit(error.exit_code) from None
     except SignalException as error:
         raise SystemExit(128 + int(error.sigval)) from None
     except ChildFailedError as error:
@@ -132,6 +146,45 @@ def main() -> None:
         )
         complain("Fix: see what ended it (out of memory?) and call again: it goes on from what is kept")
         raise SystemExit(128 - codes[rank]) from None
+
+
+def refuse_unfit(words: Sequence[str]) -> None:
+    """Refuse what torchrun would not take, or would start something else by, before it starts anything.
+
+    Args:
+        words: Of torchrun's command line, our program and its arguments at the end.
+
+    Raises:
+        ConfigError: Says which flag of ASSAY_TORCHRUN it is.
+    """
+    from torch.distributed import run
+
+    parser = run.get_args_parser()
+    # Left to itself it would show its usage and end the process.
+    parser.error = lambda message: _refuse(message)  # type: ignore[method-assign]
+    parser.print_help = lambda file=None: _refuse("--help")  # type: ignore[method-assign]
+    told = parser.parse_args(list(words))
+    if told.run_path or not told.module or told.training_script != _PROGRAM[1]:
+        _refuse(f"{'--run-path' if told.run_path else repr(told.training_script)}, by which another program would be started")
+    try:
+        most = run.parse_min_max_nnodes(told.nnodes)[1]
+    except (ValueError, RuntimeError):
+        _refuse(f"--nnodes={told.nnodes}")
+    if most < 1:
+        _refuse(f"--nnodes={told.nnodes}")
+    try:
+        here = run.determine_local_world_size(told.nproc_per_node)
+    except ValueError as error:
+        _refuse(f"--nproc-per-node={told.nproc_per_node} ({error})")
+    if here < 1:
+        _refuse(f"--nproc-per-node={told.nproc_per_node}")
+    if told.rdzv_backend == "static" and not 0 <= told.node_rank < most:  # it would wait for the others in vain
+        _refuse(f"--node-rank={told.node_rank} with --nnodes={told.nnodes}; ranks begin at 0")
+
+
+def _refuse(found: str) -> NoReturn:
+    found, fix = found.rstrip("."), f"write it as {_SUCH_AS}; a variable that is named in it has to be set on each machine"
+    raise ConfigError("flags of torchrun and nothing else", found=found, where=LAUNCH_VARIABLE, fix=fix)
 
 
 if __name__ == "__main__":

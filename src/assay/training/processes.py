@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
 
 from assay.config.settings import DistributedSettings
 from assay.console import complain
@@ -23,6 +24,7 @@ T = TypeVar("T")
 # How long one waits for another that is at work alone, such as the main process at its examination (two minutes at most) or
 # at a save, or one whose environment is slow. Said, since torch's own limits differ: 10 minutes for nccl, 30 for gloo.
 LONGEST_WAIT = timedelta(minutes=30)
+LONGEST_COUNT = timedelta(seconds=10)  # a try to meet, for who counts what all of them refuse; torch makes one or two
 _LONG_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")
 # How gloo, and NCCL's watch over its peers, put it.
 _GONE = re.compile(r"Connection (closed|reset) by peer|remote process exited|Broken pipe")
@@ -46,6 +48,7 @@ class Processes:
 
         Raises:
             ConfigError: Another number of processes was started than the settings say, or more than there are GPUs.
+            SystemExit: The latter, in all processes that meet it but the first.
         """
         told = {name: os.environ.get(name, default) for name, default in (("RANK", "0"), ("WORLD_SIZE", "1"))}
         rank, world = (int(text) if text.isdecimal() else -1 for text in told.values())
@@ -65,7 +68,12 @@ class Processes:
             )
         if world > 1 and not dist.is_initialized():
             if settings.backend == "nccl" or device == "cuda":
-                _take_a_gpu(int(os.environ["LOCAL_RANK"]), shared=settings.backend != "nccl")
+                try:
+                    _take_a_gpu(int(os.environ["LOCAL_RANK"]), shared=settings.backend != "nccl")
+                except AssayError as error:
+                    if _said_already(rank, world):
+                        raise SystemExit(error.exit_code) from None
+                    raise
             dist.init_process_group(settings.backend, timeout=LONGEST_WAIT)
             _say_who_is_gone()
         return cls(rank, world)
@@ -145,11 +153,20 @@ def _take_a_gpu(local_rank: int, *, shared: bool) -> None:
     if local_rank >= there and not shared:
         raise ConfigError(
             "a GPU for each process of a machine",
-            found=f"{there} for process {local_rank + 1}",
+            found=str(there),
             where="params.yaml, distributed.processes",
             fix=f"set it to {there}; over several machines give each its share: --nproc-per-node={there} in ASSAY_TORCHRUN",
         )
     torch.cuda.set_device(local_rank % there)
+
+
+def _said_already(rank: int, world: int) -> bool:
+    """Return whether another process was faster to meet a refusal; they cannot talk yet, but count in what they meet by."""
+    try:
+        store, *_ = next(rendezvous("env://", rank, world, timeout=LONGEST_COUNT))
+        return bool(store.add("assay/refused", 1) > 1)
+    except (ValueError, RuntimeError):  # nobody told where that is, or it does not answer: better said twice than never
+        return False
 
 
 def _say_who_is_gone() -> None:

@@ -23,6 +23,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from assay.config.settings import Params
 from assay.console import complain, say
 from assay.errors import RecordError
+from assay.policy.pretrained import LOCAL, name_of
 from assay.provenance import WANDB_QUIET
 from assay.storage.files import read_text, write_text
 from assay.training.history import History
@@ -204,6 +205,17 @@ class Reporter:
             complain(f"train: {self._kind} {what} ({type(error).__name__}: {error}); the training goes on")
 
 
+def _told(params: Params) -> dict[str, Any]:
+    """Return all settings, a local model and folders outside of the project by their names: no path of this machine."""
+    told = params.model_dump(mode="json")
+    for section, name in (("base", "model"), ("dataset", "root"), ("dataset", "cache")):
+        path = os.path.expanduser(told[section].get(name) or ".")
+        is_model = name == "model" and name in told[section]
+        if os.path.isabs(path) or ".." in Path(path).parts or (is_model and os.path.isdir(path)):
+            told[section][name] = name_of(told[section][name], LOCAL)
+    return told
+
+
 def _place(folder: str) -> Path:
     # Under DVC a relative one is meant from the repository it was called in: copies made for experiments are thrown away.
     return Path(os.environ.get("DVC_ROOT") or ".") / Path(folder).expanduser()
@@ -219,9 +231,7 @@ def _wandb(project: str, name: str, params: Params, start: int) -> Any:
     folder = _place(os.environ.get("WANDB_DIR") or ".scratch")
     folder.mkdir(parents=True, exist_ok=True)
     settings = wandb.Settings(root_dir=str(folder), finish_timeout=FINISH_S, **WANDB_QUIET | {"x_disable_stats": False})
-    wandb.init(
-        project=project, id=name, name=name, resume="allow", settings=settings, config={"assay": params.model_dump(mode="json")}
-    )
+    wandb.init(project=project, id=name, name=name, resume="allow", settings=settings, config={"assay": _told(params)})
     return import_module("transformers.integrations").WandbCallback()
 
 

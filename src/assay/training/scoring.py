@@ -20,6 +20,7 @@ from transformers.cache_utils import DynamicLayer
 from trl.trainer import utils as trl_utils
 from trl.trainer.utils import FusedCausalLMOutput
 
+from assay.policy.summed import summed
 from assay.training.packing import Unit, Work, passes, rows_alone, rows_by_prompt
 
 TILE = trl_utils._CHUNKED_LOGPROB_CHUNK_SIZE  # words of a vocabulary that TRL scores at once
@@ -184,9 +185,13 @@ def _scored(
     everywhere = torch.nn.functional.pad(counted, (prompt_width, 0))
     if not counted.any():  # one token is scored for nothing: gradients of 0 are awaited, by other processes too
         everywhere[0, prompt_width] = True
-    hidden, places = hidden_states(
-        model, input_ids, attention_mask, everywhere, most=most, prompt_width=prompt_width, together=together
-    )
+    # What is recomputed on the way back must find the layers it found before; shards are no matrices, and under autocast
+    # neither is what is added up the weight that is multiplied.
+    add = not (together or (model.training and getattr(model, "is_gradient_checkpointing", False)))
+    with summed(model, add=add and not torch.is_autocast_enabled(input_ids.device.type)):
+        hidden, places = hidden_states(
+            model, input_ids, attention_mask, everywhere, most=most, prompt_width=prompt_width, together=together
+        )
     labels = input_ids.flatten()[places]
     # TRL's tiles are allocated at their full width where a vocabulary is smaller too. Set each time: the number is of the
     # whole process, and another model's may be larger.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from assay.counting import counted
 from assay.records import Alarm, HealthEvent, HealthSummary, TrainAlarm
 from assay.stages.live import quiet
 from assay.tasks.protocol import Task
@@ -72,7 +73,8 @@ def alarms_ring_again(package: Unpacked) -> Seen:
     if package.trained.health != HealthSummary.of(package.events, monitor.unmeasured):
         wrong.append("train.json, health: not what health.jsonl and the log come to")
     wrong += _ring_of_flags(package)
-    said = f"{len(again)} alarms ring again from {len(package.log)} steps and {len(package.validations)} validations"
+    said = f"{counted(len(again), 'alarms')} {'rings' if len(again) == 1 else 'ring'} again from "
+    said += f"{counted(len(package.log), 'steps')} and {counted(len(package.validations), 'validations')}"
     return Seen(f"{said}, those of infrastructure left out: the validations at {lost} were lost" if lost else said, wrong)
 
 

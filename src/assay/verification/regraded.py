@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from assay.counting import counted
 from assay.evaluation.replay import graded_again
 from assay.evaluation.suite import Suite
 from assay.records import Episode
@@ -41,7 +42,8 @@ def _validations(package: Unpacked, nearly: bool) -> Seen:
 def _graded(task: Task, parts: Sequence[tuple[Suite, list[Episode], str]], nearly: bool) -> Seen:
     n = sum(len(episodes) for _, episodes, _ in parts)
     turns = sum(len(episode.turns) for _, episodes, _ in parts for episode in episodes)
-    said, how = f"{turns} completions of {n} episodes graded again", "each with the parts, flags and success that are stored"
+    said = f"{counted(turns, 'completions')} of {counted(n, 'episodes')} graded again"
+    how = "each with the parts, flags and success that are stored"
     wrong = [fault for part in parts for fault in graded_again(task, *part, exact=True)]
     if wrong and nearly and not any(graded_again(task, *part) for part in parts):
         return Seen(f"{said}, rewards equal to 7 digits, not to the last ({wrong[0]})")

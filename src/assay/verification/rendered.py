@@ -8,6 +8,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 
+from assay.counting import counted
 from assay.errors import RecordError
 from assay.packaging.contents import MANIFEST, PARITY, SUMS
 from assay.packaging.parity import Parity
@@ -75,7 +76,7 @@ def rendered_again_lazily(package: Unpacked, work: Path, *, nearly: bool = False
         stored = {name for name in package.names if name.startswith(FIGURES)}
         if odd := sorted(names ^ stored):
             return Seen("", [f"{name} is {'missing' if name in names else 'no figure of this evidence'}" for name in odd])
-        seen = compare(root, work, names, said=f"{len(names)} figures drawn again")
+        seen = compare(root, work, names, said=f"{counted(len(names), 'figures')} drawn again")
         if not seen.wrong:
             return seen
         # What a package says of its own stack excuses nothing: only who verifies may let drawings go unchecked.

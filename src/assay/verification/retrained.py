@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from assay.counting import counted
 from assay.errors import Interrupted, RecordError
 from assay.evaluation.run_difference import Difference, check_chain, first_difference, first_numbers
 from assay.policy.digests import digest_folder
@@ -126,12 +127,13 @@ def _steps(stored: Project, again: Project) -> Check:
         one, other = (getattr(each, field) for each in facts)
         if one != other:
             return _check(name, "failed", f"train.json, {field}: {str(one)[:80]} is stored, {str(other)[:80]} was found again")
-    return _check(name, "passed", f"all {len(logs[0])} steps are the same, chain {facts[0].chain[:16]}")
+    same = "the one step is the same" if len(logs[0]) == 1 else f"all {len(logs[0])} steps are the same"
+    return _check(name, "passed", f"{same}, chain {facts[0].chain[:16]}")
 
 
 def _said(found: Difference) -> str:
     if found.link is None:
-        return f"{found.n_steps[0]} steps are stored, {found.n_steps[1]} were trained again; those of both are the same"
+        return f"{counted(found.n_steps[0], 'steps')} stored, {found.n_steps[1]} trained again; those of both are the same"
     before = f" ({', '.join(found.still_equal)} are still the same)" if found.still_equal else ""
     one, other = (str(digest)[:16] for digest in found.digests)
     return f"first difference at step {found.step}, {found.link}{before}: {one} is stored, {other} was found again"
@@ -151,7 +153,7 @@ def _table(stored: Project, again: Project, name: str) -> Check:
     except RecordError as error:
         return _check(label, "failed", error_said(error))
     if one == other:
-        return _check(label, "passed", f"{len(one) - 1} lines, the same to the last byte")
+        return _check(label, "passed", f"{counted(len(one) - 1, 'lines')}, the same to the last byte")
     pairs = enumerate(zip(one, other, strict=False), start=1)
     line = next((number for number, (a, b) in pairs if a != b), min(len(one), len(other)) + 1)
     return _check(label, "failed", f"line {line} differs first, of {len(one) - 1} stored and {len(other) - 1} new ones")

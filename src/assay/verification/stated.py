@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from assay.config.settings import PretrainedBase, ScratchBase
-from assay.packaging.base_name import name_of
 from assay.packaging.contents import PARITY
 from assay.packaging.parity import Parity
+from assay.policy.pretrained import name_of
 from assay.records import HEALTH_RULES
 from assay.storage.json import read_record
 from assay.verification.checks import Seen

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from assay.counting import counted
 from assay.evaluation.suite import Suite
 from assay.records import Episode
 from assay.verification.checks import Seen
@@ -22,7 +23,8 @@ def suites_equal(package: Unpacked) -> Seen:
         expected = package.suite_of(name.removesuffix(".json")).digest
         if found != expected:
             wrong.append(f"{name}, suite_digest: {found[:16]}; settings and data make {expected[:16]}")
-    return Seen(f"suite {suite.digest[:16]} ({len(suite.items)} items x {suite.draws} draws) in the plan and all arms", wrong)
+    size = f"{counted(len(suite.items), 'items')} x {counted(suite.draws, 'draws')}"
+    return Seen(f"suite {suite.digest[:16]} ({size}) in the plan and all arms", wrong)
 
 
 def draws_complete(package: Unpacked) -> Seen:
@@ -39,13 +41,14 @@ def draws_complete(package: Unpacked) -> Seen:
     order = [(line.step, line.greedy) for line in package.validation_lines]
     if order != sorted(order):
         wrong.append("validation.jsonl: not by step, sampled before greedy")
-    return Seen(f"{n} episodes, each draw of each item once and in its place, with the seed of its labels", wrong)
+    return Seen(f"{counted(n, 'episodes')}, each draw of each item once and in its place, with the seed of its labels", wrong)
 
 
 def _out_of_place(suite: Suite, episodes: list[Episode], name: str, package: Unpacked) -> list[str]:
     plays, wrong = suite.plays(), []
     if len(plays) != len(episodes):
-        return [f"{name}: {len(episodes)} episodes, {len(plays)} are planned"]
+        are = "is" if len(plays) == 1 else "are"
+        return [f"{name}: {counted(len(episodes), 'episodes')}, {len(plays)} {are} planned"]
     limit = package.project.params.task.max_new_tokens[package.project.params.generation.surface]
     for number, (play, episode) in enumerate(zip(plays, episodes, strict=True), start=1):
         planned, found = (play.item.id, play.draw, play.seed), (episode.item_id, episode.draw, episode.seed)
@@ -55,7 +58,7 @@ def _out_of_place(suite: Suite, episodes: list[Episode], name: str, package: Unp
             if not _PROMPT.fullmatch(turn.prompt_digest):
                 wrong.append(f"{name}, episode {number}: prompt_digest {turn.prompt_digest!r:.40}")
             if not 0 < turn.n_tokens <= limit or (turn.truncated and turn.n_tokens != limit):
-                wrong.append(f"{name}, episode {number}: {turn.n_tokens} tokens, {limit} at most")
+                wrong.append(f"{name}, episode {number}: {counted(turn.n_tokens, 'tokens')}, {limit} at most")
     return wrong
 
 
@@ -70,7 +73,7 @@ def openings_equal(package: Unpacked) -> Seen:
             opening = (episode.turns[0].prompt_digest if episode.turns else "", episode.prompt_chars_cut)
             if shown.setdefault((split, episode.item_id), opening) != opening:
                 wrong.append(f"{name}: item {episode.item_id}, draw {episode.draw} was opened otherwise than before")
-    return Seen(f"{len(shown)} items, each opened with the same prompt in every arm", wrong)
+    return Seen(f"{counted(len(shown), 'items')}, each opened with the same prompt in every arm", wrong)
 
 
 def policies_named(package: Unpacked) -> Seen:

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from assay.counting import counted
 from assay.evaluation.planning import planned_power
 from assay.evaluation.report import Baselines, Decoding, report_on
 from assay.evaluation.scripted import play_baseline
@@ -43,7 +44,7 @@ def tables_again(package: Unpacked, work: Path, *, nearly: bool) -> Iterator[Che
             write_jsonl(again.results(f"{name}.jsonl"), episodes)
             n += len(episodes)
         names = [f"{name}{end}" for name in package.arms for end in (".json", ".jsonl")]
-        said = f"{len(package.arms)} reports from {n} episodes"
+        said = f"{counted(len(package.arms), 'reports')} from {counted(n, 'episodes')}"
         return compare(package.root, work, files(*names), nearly=nearly, said=said)
 
     def players() -> Seen:
@@ -52,7 +53,7 @@ def tables_again(package: Unpacked, work: Path, *, nearly: bool) -> Iterator[Che
             played = play_baseline(package.task, player, suite.plays(), name, retries=again.params.health.retries)
             found[name] = report_on(played, suite, f"scripted:{name}", "sampled")
         write_json(again.results("baselines.json"), Baselines(reports=found))
-        said = f"{len(found)} scripted players played the suite again"
+        said = f"{counted(len(found), 'scripted players')} played the suite again"
         return compare(package.root, work, files("baselines.json"), nearly=nearly, said=said)
 
     def power() -> Seen:
@@ -71,7 +72,8 @@ def tables_again(package: Unpacked, work: Path, *, nearly: bool) -> Iterator[Che
         Tables(again, history, package.validation, package.trained.base_digest).write()
         write_jsonl(again.results("validation.jsonl"), package.validation_lines)
         n = sum(len(each.sampled) + len(each.greedy) for each in history.validations)
-        said = f"tables of {len(package.log)} steps and {len(history.validations)} validations ({n} episodes)"
+        said = f"tables of {counted(len(package.log), 'steps')} and {counted(len(history.validations), 'validations')} "
+        said += f"({counted(n, 'episodes')})"
         names = files(*TRAINING_TABLES, "validation.jsonl", "health.jsonl")
         return compare(package.root, work, names, nearly=nearly, said=said)
 

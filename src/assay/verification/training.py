@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from assay.config.settings import TrainSettings
+from assay.counting import counted
 from assay.evaluation.run_difference import check_chain
 from assay.evidence.plan import plan_digest, plan_of
 from assay.stages.inputs import items_of
@@ -57,7 +58,8 @@ def log_whole(package: Unpacked) -> Seen:
     if steps != sorted(set(steps) & set(planned)) or planned[0] not in steps:
         wrong.append(f"validation.jsonl: validations at {steps}, planned were {planned}")
     lost = sorted(set(planned) - set(steps))
-    said = f"{len(rows)} steps, each chained to the one before, up to the chain in train.json; {len(steps)} validations"
+    said = f"{counted(len(rows), 'steps')}, each chained to the one before, up to the chain in train.json; "
+    said += counted(len(steps), "validations")
     if lost:  # a package cannot show it: who left out validations that did not suit him would say the same
         said = f"{said}; that those at {lost} are missing because their environment lost them is the maker's word"
     return Seen(said, wrong, unchecked=bool(lost))
@@ -116,11 +118,12 @@ def items_in_order(package: Unpacked) -> Seen:
     seen = {str(item) for row in rows for item in row["item_ids"]}
     for suite in (package.validation, package.heldout):
         if shared := seen & {item.id for item in suite.items}:
-            wrong.append(f"train_log.jsonl: {len(shared)} {suite.split} items were trained on, first {min(shared)}")
+            wrong.append(f"train_log.jsonl: {counted(len(shared), f'{suite.split} items')} trained on, first {min(shared)}")
     if foreign := seen - {item.id for item in train}:
-        wrong.append(f"train_log.jsonl: {len(foreign)} items are none of the train data, first {min(foreign)}")
+        said = f"{counted(len(foreign), 'items')} {'is' if len(foreign) == 1 else 'are'} none of the train data"
+        wrong.append(f"train_log.jsonl: {said}, first {min(foreign)}")
     size = params.train.items_per_step
-    said = f"{len(seen)} train items in {len(rows)} steps; none is a validation or held-out item"
+    said = f"{counted(len(seen), 'train items')} in {counted(len(rows), 'steps')}; none is a validation or held-out item"
     if params.train.num_iterations > 1:
         return Seen(said, wrong)
     order = [item.id for item in item_order(train, len(rows) * size, params.seed)]
@@ -139,4 +142,4 @@ def checkpoint_follows(package: Unpacked) -> Seen:
         wrong.append(f"train.json, chosen_step: {trained.chosen_step}; by {rule} it is {chosen}")
     if trained.validation_suite != suite:
         wrong.append(f"train.json, validation_suite: {trained.validation_suite[:16]}; settings and data make {suite[:16]}")
-    return Seen(f"step {chosen}, by {rule} over {len(package.validations)} validations", wrong)
+    return Seen(f"step {chosen}, by {rule} over {counted(len(package.validations), 'validations')}", wrong)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -138,3 +140,18 @@ def test_noise_is_uniform_along_and_across_keys() -> None:
     assert ((values > 0.0) & (values < 1.0)).all()
     assert kstest(values.ravel(), "uniform").pvalue > 1e-3
     assert abs(np.corrcoef(values[:-1, 0], values[1:, 0])[0, 1]) < 0.1
+
+
+@given(st.floats(50.0, 9000.0), st.integers(0, 63), st.floats(1e-3, 9e5))
+def test_one_number_is_what_an_array_of_them_holds(m0_gev: float, place: int, mass_gev: float) -> None:
+    assert physics.centre_gev(m0_gev, place) == physics.bin_centre_gev(m0_gev, np.arange(64))[place]
+    assert physics.bin_at(m0_gev, mass_gev) == int(physics.bin_of(m0_gev, np.array([mass_gev]))[0])
+    for channel in range(6):
+        assert physics.resolution_at(channel, mass_gev) == physics.resolution(channel, np.array([mass_gev]))[0]
+
+
+def test_one_take_is_what_a_batch_of_takes_holds() -> None:
+    for channel, (seed, visit, blocks) in product(range(6), ((7, 0, 1), (7, 1, 4), (2**64 - 1, 2, 10))):
+        mean = physics.background(channel) * blocks / 10
+        many = noise.poisson(np.array([3, seed], np.uint64), channel, [0, visit], np.stack([mean, mean]))
+        assert noise.one_take(seed, channel, visit, mean).tolist() == many[1].tolist()

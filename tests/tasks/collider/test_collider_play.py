@@ -18,7 +18,7 @@ from assay.seeds import derive_seed
 from assay.tasks.collider import Collider, ColliderSettings, generate, physics, rewards
 from assay.tasks.collider.actions import Action
 from assay.tasks.collider.prompts import observation, opening
-from assay.tasks.collider.simulator import State
+from assay.tasks.collider.simulator import State, expected_in_hand
 from assay.tasks.protocol import Item, Step
 
 GOLDEN = "767efd36db7c890316b45b1dae8c69da6924021b56376e3f788c5699013390df"
@@ -409,3 +409,27 @@ def test_impossible_settings_are_refused(changes: dict[str, Any]) -> None:
 def test_settings_have_no_defaults() -> None:
     with pytest.raises(TypeError):
         ColliderSettings()  # type: ignore[call-arg]
+
+
+def test_copies_of_a_group_are_given_what_each_would_be_given_alone(compact: Collider, items: list[Item]) -> None:
+    for item in items[:6]:
+        shared = start(compact, item)
+        for texts in (*SCRIPTS, *(script[::-1] for script in SCRIPTS)):
+            state = shared
+            for text in texts:
+                if state.ending is None:
+                    state = compact.step(state, text).state
+            alone = start(compact, item)
+            for text in texts:
+                if alone.ending is None:
+                    alone = compact.step(alone, text).state
+            assert state == alone and [d.profile for d in state.data] == [d.profile for d in alone.data]
+
+
+def test_the_kept_profile_is_the_scan_of_the_counts(compact: Collider, items: list[Item]) -> None:
+    state = run(compact, items[0], ["rg3", "kg", "re2", "km", "rg1"])[-1].state
+    for place, data in enumerate(state.data):
+        known = 0.005 if data.calibrated else 0.03
+        expected, width = expected_in_hand(state.worlds, place, data.blocks, data.norm), int(state.worlds.widths[0, place])
+        found = physics.scan(data.histogram(), expected, known, width) if data.blocks else np.zeros(64)
+        assert np.frombuffer(data.profile, "<f8").tolist() == found.tolist() and data.local_z == found.max()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from assay.counting import counted
 from assay.evidence.page.elements import paragraph, rows_table
 from assay.evidence.page.shell import escaped
 from assay.evidence.trajectories import KINDS, RIGHT, Pair, deciding_turn, prompt_head, shortened, summary_rows
-from assay.evidence.wording import counted
 from assay.records import Episode, Turn
 
 LONGEST_GIVEN = 2000  # characters of a prompt or a truth

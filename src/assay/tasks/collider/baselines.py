@@ -26,7 +26,7 @@ def trusted_z(state: State, place: int) -> float:
     """Return the best local significance of a channel, or 0 where that peak is a particle everybody knows."""
     name, mass = state.briefing.channels[place], state.data[place].peak_mass_gev
     for peak_channel, known in state.briefing.known_peaks():
-        reach = KNOWN_PEAK_SIGMAS * float(physics.resolution(NAMES.index(name), known))
+        reach = KNOWN_PEAK_SIGMAS * physics.resolution_at(NAMES.index(name), known)
         if peak_channel == name and abs(mass / known - 1.0) <= reach:
             return 0.0
     return state.data[place].local_z
@@ -39,7 +39,7 @@ def best_place(state: State) -> int:
 
 def claim(state: State, place: int, spin: int | None, confidence: float) -> Action:
     """Return a claim on the best bin of a channel."""
-    mass = float(physics.bin_centre_gev(state.briefing.m0_gev, state.data[place].peak_bin))
+    mass = physics.centre_gev(state.briefing.m0_gev, state.data[place].peak_bin)
     return Action("claim", state.briefing.channels[place], mass_gev=mass, spin=spin, confidence=confidence)
 
 
@@ -73,7 +73,7 @@ def random(state: State, rng: np.random.Generator) -> Action:
     confidence = int(rng.integers(10)) / 10
     if kind == 5:
         return Action("no_signal", confidence=confidence)
-    mass = float(physics.bin_centre_gev(state.briefing.m0_gev, int(rng.integers(N_BINS))))
+    mass = physics.centre_gev(state.briefing.m0_gev, int(rng.integers(N_BINS)))
     spins = allowed(channels[place])
     return Action("claim", channels[place], None, mass, spins[int(rng.integers(len(spins)))], confidence)
 

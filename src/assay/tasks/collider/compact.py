@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from assay.tasks.collider.actions import Action, Parsed, failed
-from assay.tasks.collider.physics import BUDGET_BLOCKS, LETTERS, N_BINS, NAMES, bin_centre_gev, bin_of
+from assay.tasks.collider.physics import BUDGET_BLOCKS, LETTERS, N_BINS, NAMES, bin_at, centre_gev
 
 # Longest first; joining the tokens of a text gives the text back. A channel with its bin (gb07) is one token: a tiny
 # attention-only model learns to copy one token on every seed tried, and to look up "what followed g" only on some.
 COMPACT_TOKEN_PATTERN = rf"[{LETTERS}]b\d\d|z\d\d|c\d|10|\d|[A-Za-z]|[-+?! \n]"
 MAX_LENGTH = 400
 _Z_CAP = 99
+_Z_TOKENS = [f"z{i:02d}" for i in range(_Z_CAP + 1)]
+_BIN_TOKENS = [f"b{i:02d}" for i in range(N_BINS)]
 _VERBS = "rksfayn"
 _MARKS = ("L", "t", "x", "?", "!", "-", "+", " ", "\n")
 
@@ -23,7 +26,7 @@ _ACTION = re.compile(
     r"|(?P<null>nc(?P<null_confidence>\d))"
 )
 _LONE = re.compile(rf"(?<![A-Za-z0-9])(?:{re.sub(r'[?]P<[a-z_]+>', '', _ACTION.pattern)})(?![A-Za-z0-9-])")
-_VERB_KINDS = {"k": "calibrate", "f": "fit", "a": "angles"}
+_LETTER_OF = dict(zip(NAMES, LETTERS, strict=True))
 
 
 def compact_vocabulary() -> tuple[str, ...]:
@@ -34,9 +37,8 @@ def compact_vocabulary() -> tuple[str, ...]:
     """
     digits = [str(i) for i in range(BUDGET_BLOCKS + 1)]
     letters = sorted(set(_VERBS + LETTERS))
-    z_tokens = [f"z{i:02d}" for i in range(_Z_CAP + 1)]
-    bins = [f"{name}b{i:02d}" for name in LETTERS for i in range(N_BINS)]
-    return (*_MARKS, *letters, *digits, *z_tokens, *bins, *(f"c{i}" for i in range(10)))
+    bins = [f"{name}{token}" for name in LETTERS for token in _BIN_TOKENS]
+    return (*_MARKS, *letters, *digits, *_Z_TOKENS, *bins, *(f"c{i}" for i in range(10)))
 
 
 def z_token(z: float) -> str:
@@ -45,7 +47,7 @@ def z_token(z: float) -> str:
     >>> z_token(3.9), z_token(80.0)
     ('z07', 'z99')
     """
-    return f"z{min(_Z_CAP, max(0, int(2.0 * z + 1e-9))):02d}"
+    return _Z_TOKENS[min(_Z_CAP, max(0, int(2.0 * z + 1e-9)))]
 
 
 def bin_token(bin_index: int) -> str:
@@ -54,7 +56,7 @@ def bin_token(bin_index: int) -> str:
     >>> bin_token(7)
     'b07'
     """
-    return f"b{bin_index:02d}"
+    return _BIN_TOKENS[bin_index]
 
 
 def letter(channel: str) -> str:
@@ -63,7 +65,7 @@ def letter(channel: str) -> str:
     >>> letter("four_lepton")
     'l'
     """
-    return LETTERS[NAMES.index(channel)]
+    return _LETTER_OF[channel]
 
 
 def _tenths(confidence: float | None) -> str:
@@ -85,7 +87,7 @@ def write_compact(action: Action, m0_gev: float) -> str:
         return f"r{channel}{action.blocks}"
     if action.kind == "claim":
         spin = "-" if action.spin is None else str(action.spin)
-        place = bin_token(int(bin_of(m0_gev, action.mass_gev or m0_gev)))
+        place = bin_token(bin_at(m0_gev, action.mass_gev or m0_gev))
         return f"y{channel}{place}{spin}{_tenths(action.confidence)}"
     return {"calibrate": "k", "fit": "f", "angles": "a"}[action.kind] + channel
 
@@ -102,7 +104,7 @@ def _build(match: re.Match[str], m0_gev: float) -> Action:
         return Action(
             "claim",
             NAMES[LETTERS.index(found["claim_channel"])],
-            mass_gev=float(bin_centre_gev(m0_gev, int(found["bin"]))),
+            mass_gev=centre_gev(m0_gev, int(found["bin"])),
             spin=None if found["spin"] == "-" else int(found["spin"]),
             confidence=int(found["claim_confidence"]) / 10,
         )
@@ -112,6 +114,7 @@ def _build(match: re.Match[str], m0_gev: float) -> Action:
     return Action("fit" if found["verb"] == "f" else "angles", channel)
 
 
+@lru_cache(maxsize=4096)  # copies of a group say the same again and again
 def parse_compact(text: str, m0_gev: float) -> Parsed:
     """Read a completion: exactly one action is ok; one action among other words is repaired; anything else failed.
 

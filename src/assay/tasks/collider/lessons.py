@@ -51,7 +51,7 @@ def _verdict(state: State, rng: np.random.Generator) -> Action:
     spin = (None, 0, 1, 2)[int(rng.integers(4))]
     action = baselines.claim(state, place, spin, confidence)
     if rng.uniform() < MISCOPY_ODDS:
-        mass = float(physics.bin_centre_gev(state.briefing.m0_gev, int(rng.integers(N_BINS))))
+        mass = physics.centre_gev(state.briefing.m0_gev, int(rng.integers(N_BINS)))
         return Action("claim", action.channel, None, mass, spin, confidence)
     return action
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri, pdtr
 
 from assay.seeds import keyed_uniform
-from assay.tasks.collider.physics import Floats
+from assay.tasks.collider.physics import N_BINS, NAMES, Floats
 
 NoiseKind = Literal["take_data", "calibrate", "angles"]
 _CODES: dict[NoiseKind, int] = {"take_data": 1, "calibrate": 2, "angles": 3}
@@ -18,18 +19,18 @@ SERIES_MEAN = 10.0
 # The sum stops here at the latest: for a mean of 10, less than 1e-17 of the distribution lies beyond.
 _LAST_COUNT = 60
 _BELOW_ONE = 1.0 - 2.0**-53
-# Up to this many entries are carried along to the end: cheaper than sorting out the settled ones, and the same numbers.
+# Up to this many entries are summed one by one: cheaper than arrays of entries still open, and the same numbers.
 _FEW = 128
 
 
-def uniforms(world_seeds: ArrayLike, kind: NoiseKind, channel: int, visits: ArrayLike, n: int) -> Floats:
-    """Return n uniforms in (0, 1) for each (world seed, visit): [worlds, n]; `channel` is a place in CHANNELS.
+def uniforms(world_seeds: ArrayLike, kind: NoiseKind, channel: ArrayLike, visits: ArrayLike, n: int) -> Floats:
+    """Return n uniforms in (0, 1) for each (world seed, channel, visit): [worlds, n]; a channel is a place in CHANNELS.
 
     >>> uniforms([1, 2], "angles", 0, 0, 3)[1].tolist() == uniforms([2], "angles", 0, 0, 3)[0].tolist()
     True
     """
     keys = np.asarray(world_seeds, np.uint64)[:, None]
-    code = np.uint64((_CODES[kind] << 40) | (channel << 32))
+    code = np.uint64(_CODES[kind] << 40) + (np.asarray(channel, np.uint64) << np.uint64(32))
     first = code + (np.asarray(visits, np.uint64) << np.uint64(16))
     counters = np.asarray(first[..., None] + np.arange(n, dtype=np.uint64), np.uint64)
     return np.minimum(keyed_uniform(keys, counters) + 2.0**-54, _BELOW_ONE)
@@ -62,8 +63,10 @@ def poisson_counts(uniform: Floats, mean: Floats) -> Floats:
 
 
 def _by_sum(uniform: Floats, mean: Floats) -> Floats:
-    """Add up probabilities until they pass the uniform; settled entries leave the arrays when there are many."""
-    counts, few = np.zeros(uniform.shape), uniform.size <= _FEW
+    """Add up probabilities until they pass the uniform; settled entries leave the arrays."""
+    if uniform.size <= _FEW:
+        return _one_by_one(uniform, mean)
+    counts = np.zeros(uniform.shape)
     places: NDArray[np.int64] | None = None
     term = np.exp(-mean)
     total = term.copy()
@@ -72,7 +75,7 @@ def _by_sum(uniform: Floats, mean: Floats) -> Floats:
         left = int(np.count_nonzero(open_))
         if not left:
             break
-        if few or (places is None and left == uniform.size):
+        if places is None and left == uniform.size:
             counts += open_
         else:
             places = np.flatnonzero(open_) if places is None else places[open_]
@@ -81,6 +84,18 @@ def _by_sum(uniform: Floats, mean: Floats) -> Floats:
         term = term * (mean / count)
         total = total + term
     return counts
+
+
+def _one_by_one(uniform: Floats, mean: Floats) -> Floats:
+    counts = []
+    for u, m, term in zip(uniform.tolist(), mean.tolist(), np.exp(-mean).tolist(), strict=True):
+        count, total = 0, term
+        while total <= u and count < _LAST_COUNT - 1:
+            count += 1
+            term *= m / count
+            total += term
+        counts.append(count)
+    return np.array(counts, np.float64)
 
 
 def _by_series(uniform: Floats, mean: Floats) -> Floats:
@@ -114,3 +129,16 @@ def _exact(uniform: Floats, mean: Floats, counts: Floats) -> Floats:
 def poisson(world_seeds: ArrayLike, channel: int, visits: ArrayLike, mean: Floats) -> Floats:
     """Return the counts of one data-take for each world: [worlds, bins]."""
     return poisson_counts(uniforms(world_seeds, "take_data", channel, visits, mean.shape[-1]), mean)
+
+
+def one_take(world_seed: int, channel: int, visit: int, mean: Floats) -> Floats:
+    """Return the counts of one data-take in one world: [bins], as `poisson` gives them."""
+    return poisson_counts(_of_visit(world_seed, visit)[channel], mean)
+
+
+@lru_cache(maxsize=1024)
+def _of_visit(world_seed: int, visit: int) -> Floats:
+    """Return the uniforms of a visit to any channel, [channels, bins]: six rows cost little more than one."""
+    found = uniforms([world_seed] * len(NAMES), "take_data", range(len(NAMES)), visit, N_BINS)
+    found.setflags(write=False)
+    return found

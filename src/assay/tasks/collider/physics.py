@@ -85,6 +85,33 @@ def bin_of(m0_gev: ArrayLike, mass_gev: ArrayLike) -> NDArray[np.int64]:
     return np.asarray(np.clip(place, 0, N_BINS - 1), np.int64)
 
 
+_CENTRES = [float(bin_centre_gev(1.0, place)) for place in range(N_BINS)]
+
+
+def centre_gev(m0_gev: float, bin_index: int) -> float:
+    """Return what `bin_centre_gev` does for one bin.
+
+    >>> centre_gev(512.3, 7) == float(bin_centre_gev(512.3, 7))
+    True
+    """
+    return m0_gev * _CENTRES[bin_index]
+
+
+def bin_at(m0_gev: float, mass_gev: float) -> int:
+    """Return what `bin_of` does for one mass.
+
+    >>> [bin_at(100.0, mass) for mass in (100.1, 141.0, 500.0)]
+    [0, 31, 63]
+    """
+    return int(min(max(float(np.log2(mass_gev / m0_gev)) * N_BINS, 0.0), N_BINS - 1))
+
+
+@lru_cache(maxsize=4096)
+def resolution_at(channel: int, mass_gev: float) -> float:
+    """Return what `resolution` does for one channel at one mass."""
+    return float(resolution(channel, mass_gev))
+
+
 @cache
 def background(channel: int) -> Floats:
     """Return the nominal background of each bin at full budget, read-only; m^-slope looks equal in every octave.
@@ -179,8 +206,16 @@ def window_sums(values: Floats, width: int) -> Floats:
     """
     low, high = _window(width)
     cumulative = np.zeros((*values.shape[:-1], N_BINS + 1))
-    np.cumsum(values, axis=-1, out=cumulative[..., 1:])
-    return np.asarray(np.take(cumulative, high, axis=-1) - np.take(cumulative, low, axis=-1))
+    values.cumsum(axis=-1, out=cumulative[..., 1:])
+    return np.asarray(cumulative.take(high, axis=-1) - cumulative.take(low, axis=-1))
+
+
+@lru_cache(maxsize=4096)
+def background_sums(channel: int, blocks: int, width: int) -> Floats:
+    """Return the window sums of the nominal background of so many blocks, read-only."""
+    result = window_sums(background(channel) * (blocks / BUDGET_BLOCKS), width)
+    result.setflags(write=False)
+    return result
 
 
 def scan(counts: Floats, expected: Floats, relative: ArrayLike, width: int) -> Floats:

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from assay.tasks.collider import spin
 from assay.tasks.collider.compact import bin_token, letter, z_token
-from assay.tasks.collider.physics import bin_of
-from assay.tasks.collider.simulator import State
+from assay.tasks.collider.physics import bin_at
+from assay.tasks.collider.simulator import State, overall_z
 
 Surface = Literal["compact", "json"]
 
@@ -33,25 +33,25 @@ def compact_state(state: State) -> str:
     A channel is told as its letter, best bin, + if that excess is globally significant, local significance in half
     sigmas, blocks, and k if calibrated.
     """
-    words = [f"L{state.blocks_left}"]
+    words, channels, seen = [f"L{state.blocks_left}"], state.briefing.channels, len(state.looked_at())
+    told = [(-data.local_z, place, data) for place, data in enumerate(state.data) if data.blocks or data.calibrated]
     # A channel's bin stands right behind its letter, here and in a claim: reading it off is copying what came next.
-    for place, data in sorted(enumerate(state.data), key=lambda pair: -pair[1].local_z):
+    for _, place, data in sorted(told):
         mark = "k" if data.calibrated else ""
         if data.blocks:
-            name = letter(state.briefing.channels[place])
-            proof = "+" if state.is_significant(place) else ""
-            words.append(f"{name}{bin_token(data.peak_bin)}{proof}{z_token(data.local_z)}{data.blocks}{mark}")
+            proof = "+" if overall_z(data.local_z, seen) >= state.briefing.required_z else ""
+            words.append(
+                f"{letter(channels[place])}{bin_token(data.peak_bin)}{proof}{z_token(data.local_z)}{data.blocks}{mark}"
+            )
         elif mark:
-            words.append(f"{letter(state.briefing.channels[place])}0{mark}")
+            words.append(f"{letter(channels[place])}0{mark}")
     return " ".join(words)
 
 
 def _compact_opening(state: State) -> str:
     briefing = state.briefing
     words = ["".join(letter(name) for name in briefing.channels), z_token(briefing.required_z), f"t{state.max_turns}"]
-    words += [
-        f"x{letter(name)}{bin_token(int(bin_of(briefing.m0_gev, mass)))}" for name, mass in briefing.known_peaks()
-    ]
+    words += [f"x{letter(name)}{bin_token(bin_at(briefing.m0_gev, mass))}" for name, mass in briefing.known_peaks()]
     return " ".join([*words, compact_state(state)])
 
 
@@ -66,7 +66,7 @@ def _compact_observation(state: State) -> str:
     elif notice.kind == "scan":
         prefix = f"s{name}{z_token(notice.values[0])} "
     elif notice.kind == "fit":
-        prefix = f"f{name}{bin_token(int(bin_of(state.briefing.m0_gev, notice.values[0])))} "
+        prefix = f"f{name}{bin_token(bin_at(state.briefing.m0_gev, notice.values[0]))} "
     elif notice.kind == "angles":
         prefix = f"a{name}{int(notice.values[0])}{z_token(notice.values[1])} "
     return prefix + compact_state(state)

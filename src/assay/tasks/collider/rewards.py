@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from assay.tasks.collider import physics
 from assay.tasks.collider.actions import Action
 from assay.tasks.collider.physics import BUDGET_BLOCKS, NAMES
 from assay.tasks.collider.scenario import Truth
-from assay.tasks.collider.simulator import State, significance_profile
+from assay.tasks.collider.simulator import State, overall_z
 from assay.tasks.protocol import Verdict
 
 RIGHT_CLAIM = 0.7
@@ -26,6 +27,8 @@ NO_VERDICT = -0.5
 CALIBRATION_WEIGHT = 0.2
 FORMAT_PENALTY = -0.02
 POTENTIAL_CAP_Z = 5.0
+_CENTRES = physics.bin_centre_gev(1.0, np.arange(physics.N_BINS))
+_CENTRES.setflags(write=False)
 
 FLAGS: tuple[str, ...] = ("discovered", "mass_correct", "channel_correct", "spin_correct", "false_claim")
 METRICS: tuple[str, ...] = ("confidence", "brier", "mass_pull", "blocks_used", "turns", "local_z", "global_z")
@@ -47,7 +50,7 @@ class Facts:
 def mass_pull(truth: Truth, mass_gev: float) -> float:
     """Return (claimed - true mass) in units of the resolution of the true channel; only for a signal world."""
     assert truth.channel is not None and truth.mass_gev is not None
-    sigma = float(physics.resolution(NAMES.index(truth.channel), truth.mass_gev))
+    sigma = physics.resolution_at(NAMES.index(truth.channel), truth.mass_gev)
     return (mass_gev - truth.mass_gev) / (sigma * truth.mass_gev)
 
 
@@ -59,11 +62,16 @@ def claimed_significance(state: State, claim: Action) -> tuple[float, float]:
     data = state.data[place]
     if not data.blocks:
         return 0.0, 0.0
-    centres = physics.bin_centre_gev(state.briefing.m0_gev, np.arange(physics.N_BINS)) / (1.0 + (data.scale or 0.0))
-    reach = physics.MASS_TOLERANCE_SIGMAS * float(physics.resolution(NAMES.index(claim.channel), claim.mass_gev))
-    near = np.abs(centres / claim.mass_gev - 1.0) <= reach
-    local = float(significance_profile(state, place)[near].max(initial=0.0))
-    return local, float(physics.global_z(local, len(state.looked_at())))
+    reach = physics.MASS_TOLERANCE_SIGMAS * physics.resolution_at(NAMES.index(claim.channel), claim.mass_gev)
+    local = _best_near(data.profile, state.briefing.m0_gev, data.scale or 0.0, claim.mass_gev, reach)
+    return local, overall_z(local, len(state.looked_at()))
+
+
+@lru_cache(maxsize=4096)
+def _best_near(profile: bytes, m0_gev: float, scale: float, mass_gev: float, reach: float) -> float:
+    """Return the highest local significance where the corrected mass is near; the reward asks, then the judge again."""
+    near = np.abs(m0_gev * _CENTRES / (1.0 + scale) / mass_gev - 1.0) <= reach
+    return float(np.frombuffer(profile, "<f8")[near].max(initial=0.0))
 
 
 def compare(state: State) -> Facts:

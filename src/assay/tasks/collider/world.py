@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +13,9 @@ from assay.tasks.collider import noise, physics
 from assay.tasks.collider.physics import BUDGET_BLOCKS, N_BINS, Floats
 from assay.tasks.collider.scenario import Scenario
 from assay.tasks.collider.spin import FLAT_MOMENT, MOMENT_SPREAD, measured, moment
+
+if TYPE_CHECKING:  # it stands on this module
+    from assay.tasks.collider.simulator import ChannelData
 
 Places = NDArray[np.int64]
 
@@ -40,8 +44,9 @@ class Worlds:
     """Background under it at full budget [scenarios, channels]."""
     widths: NDArray[np.int64]
     """Scan windows in bins [scenarios, channels]."""
-    taken: dict[tuple[int, int, int, int], Floats] = field(default_factory=dict)
-    """Counts [bins] that were asked for, by world seed, place, blocks and visit: looked up, they need not be drawn again."""
+    known: dict[tuple[int, int, ChannelData, int], ChannelData] = field(default_factory=dict)
+    """What a channel holds after a take, by world seed, place, what it held before and blocks: copies of a group, who share
+    a world, are given what the first of them was given."""
 
 
 def build(scenarios: Sequence[Scenario]) -> Worlds:
@@ -94,18 +99,18 @@ def _add_peaks(
         (flare if is_flare else peak)[row, place] += shape
 
 
-def take_expectation(worlds: Worlds, rows: Places, place: int, blocks: Places, visit: int) -> Floats:
-    """Return the expected counts of one take in some scenarios [rows, bins].
+def take_expectation(worlds: Worlds, rows: Places | int, place: int, blocks: Places | int, visit: int) -> Floats:
+    """Return the expected counts of one take in some scenarios [rows, bins], or in one [bins].
 
     A fluctuation lives in the first take of its channel alone.
     """
-    share = blocks / BUDGET_BLOCKS
-    result: Floats = worlds.expected[rows, place] * share[:, None]
+    share = np.asarray(blocks) / BUDGET_BLOCKS
+    result: Floats = worlds.expected[rows, place] * share[..., None]
     z = worlds.flare_z[rows, place]
     if visit == 0 and z.any():
         # Inverts the Asimov formula to second order, s = z sqrt(b) + z^2 / 6: close enough for a planted accident.
         events = z * np.sqrt(worlds.flare_background[rows, place] * share) + z * z / 6.0
-        result += worlds.flare[rows, place] * events[:, None]
+        result += worlds.flare[rows, place] * events[..., None]
     return result
 
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 
 from assay.config.settings import Params, PretrainedBase
+from assay.counting import counted
 from assay.errors import AssayError
 from assay.evaluation.suite import Suite, choose
 from assay.policy.dialogue import Dialogue
@@ -230,8 +231,8 @@ def time_finding(ahead: Ahead, lengths: Lengths, params: Params, deadline: Deadl
 def in_seconds(told: Pace, params: Params) -> str:
     """Return a pace in words."""
     parts = f"playing {told.play:.2g}, learning {told.learn:.2g}, the rest {told.settle + told.look:.2g}"
-    whole = duration(params.train.steps * told.step)
-    return f"about {told.step:.3g} s at most ({parts}), {whole} for {params.train.steps} steps, validations not counted"
+    whole = f"{duration(params.train.steps * told.step)} for {counted(params.train.steps, 'steps')}"
+    return f"about {told.step:.3g} s at most ({parts}), {whole}, validations not counted"
 
 
 def in_gib(size: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from assay.config.settings import Params
+from assay.counting import counted
 from assay.tasks.protocol import Item
 from assay.training.doctor.findings import Check, Finding
 
@@ -25,7 +26,7 @@ def counts_findings(params: Params, items: Sequence[Item], validation: Sequence[
 
 def _items_per_step(params: Params, n: int) -> Finding:
     asked = params.train.items_per_step
-    check = Check("items a step", f"at most the {n} training items", "params.yaml, train.items_per_step")
+    check = Check("items a step", f"at most the {counted(n, 'training items')}", "params.yaml, train.items_per_step")
     if asked > n:
         return check.warning(
             f"{asked}: an item is several groups of one step", f"train.items_per_step: {max(1, n)}, or add data"
@@ -37,13 +38,14 @@ def _epochs(params: Params, n: int) -> Finding:
     epochs = params.train.steps * params.train.items_per_step / max(1, n)
     check = Check("epochs", f"at most {MANY_EPOCHS}", "params.yaml, train.steps")
     if epochs > MANY_EPOCHS:
-        return check.warning(f"each of {n} items is trained on {epochs:.0f} times", "lower train.steps, or add data")
+        found = f"each of {counted(n, 'items')} is trained on {epochs:.0f} times"
+        return check.warning(found, "lower train.steps, or add data")
     return check.ok(f"{epochs:.2g}")
 
 
 def _kl_probe(params: Params, n: int) -> Finding:
     asked = params.train.kl_probe_episodes
-    check = Check("KL probe", f"at most the {n} training items", "params.yaml, train.kl_probe_episodes")
+    check = Check("KL probe", f"at most the {counted(n, 'training items')}", "params.yaml, train.kl_probe_episodes")
     if asked > n:
         return check.fault(f"{asked} episodes, each of another item", f"train.kl_probe_episodes: {n}")
     return check.ok(str(asked))
@@ -60,7 +62,7 @@ def _validation_size(params: Params, n: int) -> Finding:
 def _repeated(items: Sequence[Item]) -> Finding:
     n, check = len({item.id for item in items}), Check("training items", "each once", "the training items")
     if n < len(items):
-        return check.warning(f"{len(items)} with {n} ids", "remove the repeated records from train.jsonl")
+        return check.warning(f"{len(items)} with {counted(n, 'ids')}", "remove the repeated records from train.jsonl")
     return check.ok(f"{n}")
 
 
@@ -70,8 +72,9 @@ def _apart(items: Sequence[Item], validation: Sequence[Item]) -> Finding:
     fix = "./run assay audit TASKS.jsonl --fix-splits makes splits that share nothing; or another validation.suite"
     shared = [item.id for item in validation if item.id in ids]
     if shared:
-        return check.fault(f"{len(shared)} items in both (first: {shared[0]}): the checkpoint is chosen by memory", fix)
+        found = f"{counted(len(shared), 'items')} in both (first: {shared[0]}): the checkpoint is chosen by memory"
+        return check.fault(found, fix)
     near = [item.cluster for item in validation if item.cluster in clusters]
     if near:
-        return check.fault(f"{len(near)} validation items of clusters that are trained on (first: {near[0]})", fix)
+        return check.fault(f"{counted(len(near), 'validation items')} of clusters that are trained on (first: {near[0]})", fix)
     return check.ok("nothing shared")

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from assay.counting import counted
 from assay.errors import AssayError, TrainingError
 from assay.records import Record
 
@@ -86,7 +87,7 @@ def refuse_faults(findings: Sequence[Finding]) -> None:
         fixes = "\n  ".join(f"{each.check}: {each.fix}" for each in faults)
         raise TrainingError(
             "a set-up that can learn",
-            found=f"{len(faults)} fault{'s' if len(faults) > 1 else ''}: {told}",
+            found=f"{counted(len(faults), 'faults')}: {told}",
             where="the examination before the first step (health.preflight)",
             fix=f"{fixes}\n  ./run assay doctor looks again; health.preflight: false trains all the same",
         )

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from assay.config.settings import Params
+from assay.counting import counted
 from assay.training.doctor.findings import Check, Finding
 from assay.training.doctor.passes import Cost
 
@@ -23,7 +24,7 @@ def time_finding(params: Params, played_seconds: float, cost: Cost | None) -> Fi
     whole = train.steps * step + validations * validation.items * (validation.draws + 1) * played_seconds
     check = Check("time (forecast)", "a time you have", "params.yaml, train.steps")
     without = "" if cost is not None else ", the learning pass left out"
-    return check.ok(f"about {step:.2g} s a step, {duration(whole)} in all with {validations} validations{without}")
+    return check.ok(f"about {step:.2g} s a step, {duration(whole)} in all with {counted(validations, 'validations')}{without}")
 
 
 def disk_finding(params: Params, adapter_bytes: int, folder: Path) -> Finding:

@@ -10,6 +10,7 @@ from typing import Any
 
 from assay.config.settings import Params
 from assay.config.tasks import ColliderTask
+from assay.counting import counted
 from assay.errors import TaskError
 from assay.evaluation.openings import open_item
 from assay.evaluation.rows import GivenUp, tried
@@ -101,8 +102,9 @@ def _prompts(params: Params, openings: Openings) -> Finding:
         found = f"{len(openings.refused)} of {n} too long (first: item {openings.refused[0]})"
         return check.fault(found, "raise task.max_prompt_tokens, set task.truncate_prompts: true, or drop the records")
     if openings.cut:
-        return check.warning(f"{openings.cut} of {n} are cut to fit", "raise task.max_prompt_tokens if the base has room")
-    return check.ok(f"up to {openings.longest} tokens in {n}")
+        found = f"{openings.cut} of {n} {'is' if openings.cut == 1 else 'are'} cut to fit"
+        return check.warning(found, "raise task.max_prompt_tokens if the base has room")
+    return check.ok(f"up to {counted(openings.longest, 'tokens')} in {n}")
 
 
 def _words(policy: Policy, openings: Openings) -> Finding:
@@ -143,7 +145,8 @@ def _budget(policy: Policy, params: Params, texts: Sequence[str]) -> Finding:
     room, needed = params.task.max_new_tokens[surface], [len(ids_of(policy, text)) + 1 for text in texts]
     over = sum(each > room for each in needed)
     check = Check("completion limit", "room for every right completion", f"params.yaml, task.max_new_tokens.{surface}")
-    found = f"{room}, while {over} of {len(texts)} right completions take more (up to {max(needed)})"
+    takes = "takes" if over == 1 else "take"
+    found = f"{room}, while {over} of {counted(len(texts), 'right completions')} {takes} more (up to {max(needed)})"
     fix = f"task.max_new_tokens.{surface}: {max(needed)} or more"
     if over > MOSTLY * len(texts):
         return check.fault(found, fix)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from assay.config.settings import Params, PretrainedBase
+from assay.counting import counted
 from assay.errors import ConfigError
 from assay.evaluation.rollout import Rollout
 from assay.policy.model import Policy
@@ -83,7 +84,7 @@ def pass_findings(
     except torch.cuda.OutOfMemoryError:
         fix = "lower train.micro_batch_size, set train.gradient_checkpointing: true, or use a smaller base"
         memory = Check("memory", "room for one micro-batch", "params.yaml, train.micro_batch_size")
-        return [memory.fault(f"none for {len(chosen)} episodes of {batch.ids.shape[1]} tokens", fix)], None
+        return [memory.fault(f"none for {counted(len(chosen), 'episodes')} of {batch.ids.shape[1]} tokens", fix)], None
     except (RuntimeError, ValueError, IndexError) as error:
         fix = "deterministic: false" if "deterministic" in str(error) else "use a base that torch can train on this device"
         return [check.fault(f"{type(error).__name__}: {str(error).split(chr(10))[0]}", fix)], None

@@ -21,7 +21,7 @@ from assay.config.settings import Params
 from assay.policy.architecture import Reader
 from assay.policy.engine import READ_AT_ONCE
 from assay.policy.model import Policy
-from assay.policy.playing import evaluating, playing
+from assay.policy.playing import playing
 from assay.policy.sampling import choose
 from assay.training.adapter import attach_adapter
 from assay.training.digests import trainable
@@ -207,7 +207,7 @@ class Rehearsal:
         lengths = self._lengths
         ids = torch.zeros(episodes, lengths.whole, dtype=torch.long, device=self._device)
         counted = torch.nn.functional.pad(lengths.counted(), (lengths.prompt, 0))[None].expand(episodes, -1)
-        with evaluating(self._model):
+        with playing(self._model):
             return hidden_states(
                 self._model.get_base_model(), ids, torch.ones_like(ids), counted.to(self._device),
                 most=self._params.train.micro_batch_size,
@@ -217,7 +217,7 @@ class Rehearsal:
         """Compare hidden states with the base's over the vocabulary, all of them or as many tiles."""
         inner, temperature = self._model.get_base_model(), self._params.generation.temperature
         at_once = max(1, TILE // inner.get_output_embeddings().weight.shape[0])
-        with evaluating(self._model):
+        with playing(self._model):
             for part in torch.split(hidden, at_once)[:tiles]:
                 log_p, log_q = (torch.log_softmax(logits_of(inner, part) / temperature, -1) for _ in range(2))
                 (log_p.exp() * (log_p - log_q)).sum().double()

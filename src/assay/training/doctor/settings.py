@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from assay.config.settings import Params, PretrainedBase
 from assay.config.tasks import ColliderTask, StructuredTask
+from assay.counting import counted
 from assay.training.doctor.findings import Check, Finding
 
 LOWEST_RATE, HIGHEST_RATE, HIGHEST_PRETRAINED_RATE = 1e-7, 2e-2, 1e-3
@@ -43,10 +44,11 @@ def _schedule(params: Params) -> Finding:
     highest = min(1.0, (train.steps - 1) / train.warmup_steps)
     fix = "lower train.warmup_steps, or raise train.steps"
     if highest == 0.0:
-        return check.fault(f"{train.steps} step, whose learning rate is 0", fix)
+        return check.fault(f"{counted(train.steps, 'steps')}, whose learning rate is 0", fix)
+    found = f"{train.warmup_steps} of {counted(train.steps, 'steps')}"
     if train.warmup_steps >= train.steps:
-        return check.warning(f"{train.warmup_steps} of {train.steps} steps: at most {highest:.0%} of the rate is reached", fix)
-    return check.ok(f"{train.warmup_steps} of {train.steps} steps")
+        return check.warning(f"{found}: at most {highest:.0%} of the rate is reached", fix)
+    return check.ok(found)
 
 
 def _group_size(params: Params) -> Finding:
@@ -138,10 +140,10 @@ def _processes(params: Params) -> Finding:
     if params.device == "cpu" and told.backend == "nccl":
         return check.fault("backend nccl on device cpu", "distributed.backend: gloo")
     if train.items_per_step % told.processes:
-        found = f"{train.items_per_step} items a step for {told.processes} processes"
+        found = f"{counted(train.items_per_step, 'items')} a step for {told.processes} processes"
         return check.fault(found, "make train.items_per_step a multiple of distributed.processes")
     if train.items_per_step // told.processes * train.group_size % train.micro_batch_size:
-        found = f"{train.items_per_step // told.processes * train.group_size} episodes a process"
+        found = f"{counted(train.items_per_step // told.processes * train.group_size, 'episodes')} a process"
         return check.fault(f"{found} in parts of {train.micro_batch_size}", "make train.micro_batch_size a divisor of it")
     if params.device == "cuda" and told.backend == "gloo":
         return check.warning("backend gloo on device cuda, which copies through the host", "distributed.backend: nccl")
@@ -182,7 +184,7 @@ def _checkpoint_interval(params: Params) -> Finding:
     check = Check("checkpoints", f"one before the last step ({steps})", "params.yaml, checkpoint.every")
     if every >= steps > 1:
         return check.warning(f"{every}: a crash loses the whole training", f"checkpoint.every: {max(1, steps // 8)}")
-    return check.ok(f"every {every} steps")
+    return check.ok(f"every {every} steps" if every > 1 else "every step")
 
 
 def _baseline_steps(params: Params) -> Finding:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from assay.config.settings import Params
+from assay.counting import counted
 from assay.policy.model import Policy
 from assay.records import Episode
 from assay.training.doctor.findings import Check, Finding
@@ -60,10 +61,10 @@ def _whole(probe: Probe, params: Params) -> Finding:
     check = Check("probe", "whole episodes in a minute", "this machine, with this base")
     fix = f"use a faster device or a smaller base, or lower task.max_new_tokens.{surface}; rewards were not looked at"
     if probe.room < room:
-        return check.warning(f"completions of {probe.room} instead of {room} tokens, which take too long", fix)
+        return check.warning(f"completions of {probe.room} instead of {counted(room, 'tokens')}, which take too long", fix)
     if probe.unfinished:
-        return check.warning(f"{len(probe.unfinished)} episodes under way after {probe.seconds:.0f} s", fix)
-    return check.ok(f"{len(probe.rollouts)} episodes in {probe.seconds:.1f} s")
+        return check.warning(f"{counted(len(probe.unfinished), 'episodes')} under way after {probe.seconds:.0f} s", fix)
+    return check.ok(f"{counted(len(probe.rollouts), 'episodes')} in {probe.seconds:.1f} s")
 
 
 def _variety(episodes: Sequence[Episode], differ: float | None, params: Params) -> Finding:
@@ -75,13 +76,13 @@ def _variety(episodes: Sequence[Episode], differ: float | None, params: Params) 
     alike = sum(len({episode_text(episode) for episode in group}) == 1 for group in groups)
     fix = "generation.temperature: 1.0, or a base that has not settled on one answer"
     if alike == len(groups):
-        return check.fault(f"one and the same completion in each of {len(groups)} groups", fix)
+        return check.fault(f"one and the same completion in each of {counted(len(groups), 'groups')}", fix)
     if alike > len(groups) / 2:
-        return check.warning(f"one and the same completion in {alike} of {len(groups)} groups", fix)
+        return check.warning(f"one and the same completion in {alike} of {counted(len(groups), 'groups')}", fix)
     if differ is not None and differ < params.health.distinct.amber:
         told = f"groups whose completions differ by {differ:.2g} (0 all alike, 1 none alike)"
         return check.warning(f"{told}, below health.distinct.amber: {params.health.distinct.amber:g}", fix)
-    return check.ok(f"{len(texts)} different episodes of {len(episodes)}")
+    return check.ok(f"{counted(len(texts), 'different episodes')} of {len(episodes)}")
 
 
 def _spread(episodes: Sequence[Episode], alike: float | None, params: Params) -> Finding:
@@ -90,16 +91,16 @@ def _spread(episodes: Sequence[Episode], alike: float | None, params: Params) ->
     n = len(_groups(episodes))
     if max(rewards) == min(rewards) and len(episodes) >= ENOUGH_GROUPS:
         fix = "let the reward tell completions apart (task.weights), or choose items and a base that earn something at times"
-        return check.fault(f"{rewards[0]:g} for each of {len(episodes)} episodes: no gradient", fix)
+        return check.fault(f"{rewards[0]:g} for each of {counted(len(episodes), 'episodes')}: no gradient", fix)
     if alike is None:
         return check.warning("no group of two episodes left", "see the findings above")
     fix = "take items of another difficulty, or a larger train.group_size"
     if alike == 1.0:
-        found = f"equal rewards within each of {n} groups: no gradient"
+        found = f"equal rewards within each of {counted(n, 'groups')}: no gradient"
         return check.fault(found, fix) if n >= ENOUGH_GROUPS else check.warning(found, fix)
     if alike > params.health.zero_variance.amber:
-        return check.warning(f"equal rewards within {alike:.0%} of {n} groups", fix)
-    return check.ok(f"{min(rewards):.3g} … {max(rewards):.3g}, equal within {alike:.0%} of {n} groups")
+        return check.warning(f"equal rewards within {alike:.0%} of {counted(n, 'groups')}", fix)
+    return check.ok(f"{min(rewards):.3g} … {max(rewards):.3g}, equal within {alike:.0%} of {counted(n, 'groups')}")
 
 
 def _truncated(share: float, params: Params) -> Finding:
@@ -125,8 +126,8 @@ def _success(episodes: Sequence[Episode]) -> Finding:
     rate = float(np.mean([episode.success for episode in episodes]))
     check = Check("room to learn", f"a base that succeeds in less than {SATURATED:.0%}", "the items of train")
     if rate >= SATURATED:
-        return check.warning(f"{rate:.0%} of {len(episodes)} episodes succeed already", "take harder items")
-    return check.ok(f"success in {rate:.0%} of {len(episodes)} episodes")
+        return check.warning(f"{rate:.0%} of {counted(len(episodes), 'episodes')} succeed already", "take harder items")
+    return check.ok(f"success in {rate:.0%} of {counted(len(episodes), 'episodes')}")
 
 
 def _paid_for_success(episodes: Sequence[Episode]) -> Finding:

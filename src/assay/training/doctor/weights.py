@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from assay.config.settings import Params
+from assay.counting import counted
 from assay.policy.model import Policy
 from assay.training.adapter import adapted_modules, refused_targets
 from assay.training.digests import finite
@@ -24,8 +25,9 @@ def _finite(policy: Policy) -> Finding:
     named = [(name, p) for name, p in policy.model.named_parameters() if p.is_floating_point()]
     if not finite(p for _, p in named):
         bad = [name for name, p in named if not torch.isfinite(p).all()]
-        return check.fault(f"NaN or Inf in {len(bad)} tensors (first: {bad[0]})", "./run dvc repro base, or another base.model")
-    return check.ok(f"{len(named)} tensors")
+        found = f"NaN or Inf in {counted(len(bad), 'tensors')} (first: {bad[0]})"
+        return check.fault(found, "./run dvc repro base, or another base.model")
+    return check.ok(counted(len(named), "tensors"))
 
 
 def _rows(policy: Policy, openings: Openings) -> Finding:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from assay.config.settings import Params
+from assay.counting import counted
 from assay.errors import EnvironmentFailure
 from assay.evaluation.rollout import play_baseline
 from assay.evaluation.suite import Play
@@ -52,7 +53,8 @@ def scripted(task: Task, plays: Sequence[Play], params: Params) -> tuple[Scripte
     if both.floor is None or both.ceiling is None or task.floor == task.ceiling:
         fix = "give the task two players, so that grader, reward and token limit can be looked at"
         return both, [check.warning(f"{', '.join(played) or 'none'}", fix)]
-    return both, [check.ok(f"{len(plays)} items each"), _grader(task, both.ceiling), _order(task, both.floor, both.ceiling)]
+    told = f"{counted(len(plays), 'items')} each"
+    return both, [check.ok(told), _grader(task, both.ceiling), _order(task, both.floor, both.ceiling)]
 
 
 def _grader(task: Task, ceiling: Sequence[Episode]) -> Finding:
@@ -60,7 +62,7 @@ def _grader(task: Task, ceiling: Sequence[Episode]) -> Finding:
     check = Check("grader", f"success for {task.ceiling}, who knows what is right", "the task's judge, and the golds of train")
     if rate == 0.0:
         endings = sorted({episode.ending for episode in ceiling})
-        found = f"none in {len(ceiling)} episodes (endings: {', '.join(endings)})"
+        found = f"none in {counted(len(ceiling), 'episodes')} (endings: {', '.join(endings)})"
         return check.fault(found, "correct the rule of success in the task's judge, or the golds")
     return check.ok(f"{rate:.0%}")
 
@@ -133,7 +135,7 @@ def repetition(task: Task, played: Sequence[tuple[Play, Episode]]) -> Finding:
             continue
         if problem is not None:
             return check.fault(f"item {each.item.id}: {problem}", fix)
-    return check.ok(f"{len(played)} episodes played twice")
+    return check.ok(f"{counted(len(played), 'episodes')} played twice")
 
 
 def _difference(task: Task, each: Play, episode: Episode) -> str | None:

@@ -1,0 +1,12 @@
+"""A number and what there are so many of, in words."""
+
+from __future__ import annotations
+
+
+def counted(n: int, plural: str) -> str:
+    """Return a number with its noun, given in the plural.
+
+    >>> counted(1, "prompt groups"), counted(0, "items"), counted(1200, "files")
+    ('1 prompt group', '0 items', '1200 files')
+    """
+    return f"{n} {plural.removesuffix('s') if n == 1 else plural}"
