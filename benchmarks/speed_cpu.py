@@ -175,10 +175,15 @@ def evaluation(task: str, pairs: int) -> dict[str, Any]:
             | {"logprob_difference": checked[side]["logprob_difference"]}
             for k, side in enumerate(("stock", "ours"))
         }
+    with Worker("ours", task) as narrow:  # the same number of conversations at once: memory hangs on it
+        idle_narrow = narrow.ask("idle")["peak_mib"]
+        run = narrow.ask("evaluate", episodes=episodes, batch_size=best)
+        as_stock = one_side([run], 1, {**narrow.ask("memory"), "idle_mib": idle_narrow}, rates)
     answers = list(zip(checked["stock"]["greedy"], checked["ours"]["greedy"], strict=True))
     return compared(found, GOALS["evaluation_ratio"] if task == "collider" else None) | {
         "sides": rows, "product_rates": rates, "episodes": episodes, "base": about,
         "stock_batch_size": best, "stock_seconds_by_batch_size": {str(k): tried[k]["wall"] for k in sizes},
+        "ours_at_stocks_batch_size": as_stock | {"n": 1, "logprob_difference": None},
         "greedy_answers": {"n": len(answers), "equal": sum(one == other for one, other in answers)},
     }  # fmt: skip
 
@@ -273,6 +278,8 @@ def told(record: Mapping[str, Any]) -> str:
     lines += ["|---|---|---|---|---|---|---|---|---|---|---|---|"]
     for key in measured:
         lines += [_row(SAID[key], side, row) for side, row in record[key]["sides"].items()]
+        if row := record[key].get("ours_at_stocks_batch_size"):
+            lines += [_row(SAID[key], f"ours, {record[key]['stock_batch_size']} at once as stock (n = 1, the first)", row)]
     for task, row in record.get("stock_with_continuous_batching", {}).items():
         said, side = SAID[f"{task}_step_ratio"], "stock, continuous batching (n = 1)"
         lines.append(
