@@ -9,6 +9,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import Linear as Lora
 
+from assay.policy import summed as module
 from assay.policy.summed import summed
 from tests.policy.architectures import build
 
@@ -84,3 +85,16 @@ def test_dropout_keeps_its_layers_while_it_drops() -> None:
     model.eval()
     with summed(model):
         assert not any(isinstance(module, Lora) for module in model.modules())
+
+
+def test_a_model_that_gains_nothing_by_it_learns_without_a_second_copy_of_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = adapted("qwen3")
+    linear = [layer.get_base_layer().weight.nbytes for layer in model.modules() if isinstance(layer, Lora)]
+    monkeypatch.setattr(module, "LARGEST_LEARNING", sum(linear) - 1)
+    with summed(model):
+        assert any(isinstance(each, Lora) for each in model.modules())
+    with torch.no_grad(), summed(model):
+        assert not any(isinstance(each, Lora) for each in model.modules())
+    monkeypatch.setattr(module, "LARGEST_LEARNING", sum(linear))
+    with summed(model):
+        assert not any(isinstance(each, Lora) for each in model.modules())

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-# Bytes of weights that are held twice meanwhile. What an adapter of its own costs is calls, not arithmetic: it is small
-# models that gain.
-LARGEST = 2**28
+# Bytes of weights that are held twice meanwhile, while nothing learns and while something does. What an adapter of its own
+# costs is calls, not arithmetic: it is small models that gain. Learning took 0.81 of the time with 20 MiB, 1.0 with 120 MiB.
+LARGEST, LARGEST_LEARNING = 2**28, 2**26
 
 
 class _Product(torch.autograd.Function):
@@ -88,7 +88,8 @@ def _small_adapters(model: Any) -> list[tuple[torch.nn.Module, str, Any]]:
         for parent in model.modules() for name, child in parent._modules.items()
         if child is not None and child is not head and _is_plain_lora(child)
     ]  # fmt: skip
-    return found if sum(layer.get_base_layer().weight.nbytes for _, _, layer in found) <= LARGEST else []
+    largest = LARGEST_LEARNING if torch.is_grad_enabled() else LARGEST
+    return found if sum(layer.get_base_layer().weight.nbytes for _, _, layer in found) <= largest else []
 
 
 def _active(layer: Any) -> list[str]:

@@ -74,6 +74,8 @@ class Processes:
                     if _said_already(rank, world):
                         raise SystemExit(error.exit_code) from None
                     raise
+            # A process's CPU is "cpu:0" to transformers when it resumes, which torch before 2.13 cannot find.
+            torch.serialization.register_package(99, lambda _: None, _on_a_cpu)
             dist.init_process_group(settings.backend, timeout=LONGEST_WAIT)
             _say_who_is_gone()
         return cls(rank, world)
@@ -158,6 +160,11 @@ def _take_a_gpu(local_rank: int, *, shared: bool) -> None:
             fix=f"set it to {there}; over several machines give each its share: --nproc-per-node={there} in ASSAY_TORCHRUN",
         )
     torch.cuda.set_device(local_rank % there)
+
+
+def _on_a_cpu(storage: Any, place: str) -> Any:
+    """Return a storage that was read from a file if its place is a numbered CPU, else None: it is for others to move it."""
+    return storage if place.startswith("cpu:") else None
 
 
 def _said_already(rank: int, world: int) -> bool:
