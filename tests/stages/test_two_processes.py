@@ -406,6 +406,7 @@ def test_no_process_waits_for_another_for_ever(monkeypatch: pytest.MonkeyPatch) 
     given: dict[str, Any] = {}
     monkeypatch.setattr(dist, "init_process_group", lambda backend, **rest: given.update(rest))
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.setattr(torch.serialization, "_package_registry", [*torch.serialization._package_registry])
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "2")):
         monkeypatch.setenv(name, value)
     Processes.joined(DistributedSettings.model_construct(processes=2, backend="gloo"))
@@ -421,6 +422,7 @@ def test_each_process_takes_its_own_gpu_before_anything_is_loaded(
     monkeypatch.setattr(torch.cuda, "set_device", taken.append)
     monkeypatch.setattr(dist, "init_process_group", lambda backend, **rest: taken.append(-1))
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.setattr(torch.serialization, "_package_registry", [*torch.serialization._package_registry])
     for name, value in (("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", 4)):
         monkeypatch.setenv(name, str(value))
     told = DistributedSettings.model_construct(processes=9, backend=backend)
