@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 
@@ -24,6 +24,7 @@ class Item:
     public: Any
     hidden: Any
     chars_cut: int = 0  # left out of what the model is told, so that it fits
+    record: str = ""  # digest of the record it was read from, which the dataset room knows; "" where it came from no file
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,14 @@ class Task(Protocol):
         """Read one row as `item` does, and say what is odd about it; the dataset room counts it and acts on it."""
         ...
 
+    def contradictory(self, items: Sequence[Item]) -> Sequence[int]:
+        """Return the places of items, all of one question, that another one contradicts: who is right there is wrong here."""
+        ...
+
+    def most_right(self, items: Sequence[Item]) -> int:
+        """Return at most how many of some items, all of one question, one completion is right for."""
+        ...
+
     def shortened(self, item: Item, chars: int) -> Item | None:
         """Return the item with at least so many characters less in its opening, counted in `chars_cut`; None if it cannot."""
         ...
@@ -134,3 +143,41 @@ class Task(Protocol):
     def vocabulary(self) -> Sequence[str]:
         """Every word the task's compact surface can write or be told, for a tokenizer built from scratch."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class FieldAnswer:
+    """What an answer says in one field, and what is right there; both as text, "" where nothing is said."""
+
+    found: str
+    gold: str  # where the answer is right, what it says, so that other spellings are no other values
+    right: bool
+
+
+class AnswerKey(Protocol):
+    """What a task offers beside `Task` where it can write down what is right; alarms compare with it. None of it is needed."""
+
+    def right_answer(self, item: Item) -> str | None:
+        """Return the graded part of a right answer as text, None where nothing is known to be right."""
+        ...
+
+    def answer(self, item: Item, action: str) -> str:
+        """Return the graded part of an answer that could be read, as `right_answer` writes it; `action` as in `Step`."""
+        ...
+
+    def fields(self, item: Item, action: str) -> Mapping[str, FieldAnswer]:
+        """Return what an answer that could be read says in each graded field, by dotted name; none without a right answer."""
+        ...
+
+    def survey(self, items: Sequence[Item]) -> Sequence[Oddity]:
+        """Return what is odd about all records together.
+
+        Raises:
+            ConfigError: The settings name what is in none of them.
+        """
+        ...
+
+
+def answer_key(task: Task) -> AnswerKey | None:
+    """Return the task as one that can write down what is right; None if it cannot."""
+    return cast(AnswerKey, task) if hasattr(task, "right_answer") else None

@@ -84,8 +84,9 @@ def weights(**changes: float) -> RewardWeights:
 def settings(**changes: Any) -> StructuredTask:
     usual: dict[str, Any] = {
         "name": "structured", "lessons": None, "strata": [], "max_prompt_chars": 20_000, "max_prompt_tokens": 1000,
-        "truncate_prompts": False, "weights": WEIGHTS, "extracted_share": 0.25, "blocklist": None,
-        "reject_blocklisted": False, "max_new_tokens": {"compact": 24, "json": 160},
+        "truncate_prompts": False, "grade": None, "weights": WEIGHTS, "extracted_share": 0.25, "blocklist": None,
+        "reject_blocklisted": False, "max_new_tokens": {"compact": 24, "json": 160}, "whitespace": "fold",
+        "number_tolerance": {"absolute": 0.0, "relative": 0.0},
     }  # fmt: skip
     return StructuredTask(**(usual | changes))
 

@@ -7,25 +7,31 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from assay.tasks.structured.calls import call_score, is_call_gold, written_calls
-from assay.tasks.structured.matching import field_score, same, unordered
+from assay.tasks.structured.calls import is_call_gold
+from assay.tasks.structured.equality import FOLDED, equal, unordered
+from assay.tasks.structured.golds import Call, gold_of
+from assay.tasks.structured.matching import field_score
 from tests.tasks.structured.material import CALL_GOLD, objects, values
 
 MANY = 20_000
 
 
+def graded_call(answer: Any, gold: Any) -> tuple[float, bool]:
+    return gold_of(gold, calls=True).score(answer, FOLDED)
+
+
 @pytest.mark.parametrize(
-    ("one", "other", "equal"),
+    ("one", "other", "the_same"),
     [
         (1, 1.0, True), (True, 1, False), (0, False, False), ("1", 1, False), (None, "", False), (None, False, False),
         ("caf\u00e9", "cafe\u0301", True), (" a\n b ", "a b", True), ("A", "a", False), ("ﬁ", "fi", False),
         ([1, 2], [2, 1], False), ([1], [1, 1], False), ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True), ({}, [], False),
         ({"a": None}, {}, False), ([True], [1], False), ({"a": [{"b": "x "}]}, {"a": [{"b": "x"}]}, True),
-        (10**30, 1e30, False),
+        (10**30, 1e30, True), (2**53 + 1, float(2**53), False), (-0.0, 0, True), (1e-7, 0.0000001, True),
     ],
 )  # fmt: skip
-def test_values_are_the_same_in_type_and_after_folding(one: Any, other: Any, equal: bool) -> None:
-    assert same(one, other) is same(other, one) is equal
+def test_values_are_the_same_in_type_and_after_folding(one: Any, other: Any, the_same: bool) -> None:
+    assert equal(one, other, FOLDED) is equal(other, one, FOLDED) is the_same
 
 
 @pytest.mark.parametrize(
@@ -39,29 +45,29 @@ def test_values_are_the_same_in_type_and_after_folding(one: Any, other: Any, equ
     ],
 )  # fmt: skip
 def test_the_share_of_gold_that_was_found(found: Any, gold: Any, score: float) -> None:
-    assert field_score(found, gold) == pytest.approx(score)
+    assert field_score(found, gold, FOLDED) == pytest.approx(score)
 
 
 @given(values, values)
 def test_a_score_lies_in_the_unit_interval_and_is_one_for_the_same_alone(found: Any, gold: Any) -> None:
-    score = field_score(found, gold)
+    score = field_score(found, gold, FOLDED)
     assert 0.0 <= score <= 1.0
-    assert (score == 1.0) == (unordered(found) == unordered(gold))
-    assert score == pytest.approx(field_score(gold, found))
-    assert not same(found, gold) or score == 1.0
-    assert same(gold, gold) and field_score(gold, gold) == 1.0
+    assert (score == 1.0) == (unordered(found, FOLDED) == unordered(gold, FOLDED))
+    assert score == pytest.approx(field_score(gold, found, FOLDED))
+    assert not equal(found, gold, FOLDED) or score == 1.0
+    assert equal(gold, gold, FOLDED) and field_score(gold, gold, FOLDED) == 1.0
 
 
 @given(objects)
 def test_an_extra_key_and_a_missing_key_cost(gold: dict[str, Any]) -> None:
-    assert field_score(gold | {"not in the gold": 1}, gold) < 1.0
-    assert all(field_score({k: v for k, v in gold.items() if k != name}, gold) < 1.0 for name in gold)
+    assert field_score(gold | {"not in the gold": 1}, gold, FOLDED) < 1.0
+    assert all(field_score({k: v for k, v in gold.items() if k != name}, gold, FOLDED) < 1.0 for name in gold)
 
 
 def test_long_lists_are_matched_in_linear_time() -> None:
     found, gold = [{"n": n} for n in range(MANY)], [{"n": n} for n in reversed(range(MANY))]
-    assert field_score(found, gold) == 1.0
-    assert field_score(found, [{"n": -n - 1} for n in range(MANY)]) == 0.0
+    assert field_score(found, gold, FOLDED) == 1.0
+    assert field_score(found, [{"n": -n - 1} for n in range(MANY)], FOLDED) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -85,27 +91,27 @@ def test_long_lists_are_matched_in_linear_time() -> None:
     ],
 )
 def test_calls_are_right_in_either_form_and_wrong_in_every_other(answer: Any, score: float, exact: bool) -> None:
-    assert call_score(answer, CALL_GOLD) == (pytest.approx(score), exact)
+    assert graded_call(answer, CALL_GOLD) == (pytest.approx(score), exact)
 
 
 def test_all_functions_of_a_gold_have_to_be_called() -> None:
     gold = {"ship": {"item": ["desk"]}, "stop": {}}
-    assert call_score({"ship": {"item": "desk"}, "stop": {}}, gold) == (1.0, True)
-    assert call_score({"name": "ship", "arguments": {"item": "desk"}}, gold) == (pytest.approx(2 / 3), False)
-    assert call_score({"ship": {"item": "lamp"}, "stop": {}}, gold) == (0.5, False)
+    assert graded_call({"ship": {"item": "desk"}, "stop": {}}, gold) == (1.0, True)
+    assert graded_call({"name": "ship", "arguments": {"item": "desk"}}, gold) == (pytest.approx(2 / 3), False)
+    assert graded_call({"ship": {"item": "lamp"}, "stop": {}}, gold) == (0.5, False)
 
 
-def test_accepted_values_are_taken_literally_and_lists_earn_partial_credit() -> None:
-    gold = {"f": {"where": [{"a": [1, 2]}, ["x", "y"]]}}
-    assert call_score({"f": {"where": {"a": [1, 2]}}}, gold)[1] and call_score({"f": {"where": ["x", "y"]}}, gold)[1]
-    assert call_score({"f": {"where": {"a": 1}}}, gold) == (0.0, False)
-    assert call_score({"f": {"where": ["x"]}}, gold) == (pytest.approx(2 / 3), False)
-    assert call_score({"f": {"where": ["y", "x"]}}, gold) == (1.0, False)
+def test_accepted_lists_are_taken_literally_and_earn_partial_credit() -> None:
+    gold = {"f": {"where": [{"a": 1}, ["x", "y"]]}}
+    assert graded_call({"f": {"where": {"a": 1}}}, gold)[1] and graded_call({"f": {"where": ["x", "y"]}}, gold)[1]
+    assert graded_call({"f": {"where": {"a": 2}}}, gold) == (0.0, False)
+    assert graded_call({"f": {"where": ["x"]}}, gold) == (pytest.approx(2 / 3), False)
+    assert graded_call({"f": {"where": ["y", "x"]}}, gold) == (1.0, False)
 
 
 def test_a_function_called_like_the_keys_of_a_call_can_be_called() -> None:
     gold = {"name": {"x": [1]}, "arguments": {"y": [2]}}
-    assert call_score({"name": {"x": 1}, "arguments": {"y": 2}}, gold) == (1.0, True)
+    assert graded_call({"name": {"x": 1}, "arguments": {"y": 2}}, gold) == (1.0, True)
 
 
 @pytest.mark.parametrize(
@@ -121,5 +127,7 @@ def test_a_gold_of_calls_is_an_object_of_objects_of_lists(gold: Any, is_call: bo
 
 def test_what_is_written_for_a_gold_of_calls_is_right() -> None:
     for gold in (CALL_GOLD, {"f": {"x": [""]}}, {"f": {}, "g": {"x": ["", None]}}):
-        answers = list(written_calls(gold))
-        assert answers and all(call_score(answer, gold) == (1.0, True) for answer in answers)
+        right = gold_of(gold, calls=True)
+        assert isinstance(right, Call)
+        answers = list(right.answers())
+        assert answers and all(graded_call(answer, gold) == (1.0, True) for answer in answers)

@@ -14,6 +14,7 @@ from assay.config.settings import AuditSettings
 from assay.errors import TaskError
 from assay.seeds import rng
 from assay.tasks.structured import Structured
+from assay.tasks.structured.golds import Plain
 from assay.tasks.structured.prompts import opening
 from assay.tasks.structured.records import Request
 from assay.tasks.structured.truncation import MARK, opening_chars, shortened
@@ -40,7 +41,7 @@ def test_a_row_becomes_an_item_that_hides_what_is_right() -> None:
     item = TASK.item(row(difficulty="easy", family=3, unknown=[1]))
     assert item.id == "one" and item.strata == {"difficulty": "easy", "family": "3"}
     assert item.public.prompt == "Extract the invoice." and json.loads(item.public.schema_text) == INVOICE
-    assert item.hidden.gold == GOLD and "gold" not in repr(item.public)
+    assert item.hidden.golds == (Plain(GOLD),) and "gold" not in repr(item.public)
     assert TASK.item(row(family=True, difficulty=[1])).strata == {"family": "true"}
     assert TASK.item(row(id=7)).id == "7"
 
@@ -137,7 +138,7 @@ def test_further_documents_of_a_schema_are_shown_and_the_root_only_once() -> Non
     )
     assert TASK.item(record).public.schema_text == '{"properties":{"a":{"$ref":"part.json"}}}\ns/part.json: {"type":"string"}'
     assert kinds(record | {"context": "x"}) == {"type_spelling": "1 types not spelt as JSON Schema spells them"}
-    inner = record | {"schema_uri": "s/root.json#/properties/a"}
+    inner = record | {"schema_uri": "s/root.json#/properties/a", "gold": "x"}
     assert TASK.item(inner).public.schema_text.startswith('{"$ref":"s/root.json#/properties/a"}\ns/part.json: ')
 
 

@@ -69,6 +69,14 @@ class Collider:
         """Read one row: a scenario is right or refused, and nothing about it is merely odd."""
         return self.item(row), ()
 
+    def contradictory(self, items: Sequence[Item]) -> Sequence[int]:
+        """Two scenarios never ask the same: each is about a world of its own."""
+        return ()
+
+    def most_right(self, items: Sequence[Item]) -> int:
+        """Return all of them: worlds are played, and equal openings do not ask for equal verdicts."""
+        return len(items)
+
     def shortened(self, item: Item, chars: int) -> Item | None:
         """Nothing in a briefing may be cut."""
         return None

@@ -23,8 +23,8 @@ N_SPRAYED = 200
 NOTHING = ""
 
 
-def _answer(state: State) -> dict[str, Any]:
-    return right_answer(state.reference) or shaped(compile_schema(state.reference.schema), EMPTY)
+def _answer(state: State) -> Any:
+    return right_answer(state.reference) or shaped(compile_schema(state.reference.schema), EMPTY, state.reference.wanted)
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -68,7 +68,7 @@ def list_around(state: State, rng: np.random.Generator) -> str:
 
 def null(state: State, rng: np.random.Generator) -> str:
     """Answer null."""
-    return "null"
+    return NOTHING if gold(state, rng) == "null" else "null"
 
 
 def open_brackets(state: State, rng: np.random.Generator) -> str:
@@ -83,17 +83,26 @@ def copied_schema(state: State, rng: np.random.Generator) -> str:
 
 def empty_strings(state: State, rng: np.random.Generator) -> str:
     """Name every field and say nothing in any."""
-    return written(_mapped(shaped(compile_schema(state.reference.schema), EMPTY), lambda value: ""))
+    empty = shaped(compile_schema(state.reference.schema), EMPTY, state.reference.wanted)
+    text = written(_mapped(empty, lambda value: ""))
+    # Where the right answer is an empty text, this is no cheat.
+    return text if isinstance(empty, dict) or text != gold(state, rng) else NOTHING
 
 
 def sprayed_keys(state: State, rng: np.random.Generator) -> str:
     """Bury the right object under hundreds of further keys."""
-    return written({f"key_{n}": n for n in range(N_SPRAYED)} | _answer(state))
+    answer, sprayed = _answer(state), {f"key_{n}": n for n in range(N_SPRAYED)}
+    if isinstance(answer, list):
+        return written([*sprayed.values(), *answer])
+    return written(sprayed | (answer if isinstance(answer, dict) else {"answer": answer}))
 
 
 def duplicate_keys(state: State, rng: np.random.Generator) -> str:
     """Write every key twice, empty and right, and let the reader choose."""
-    pairs = [f"{written(key)}:{text}" for key, value in _answer(state).items() for text in ('""', written(value))]
+    answer = _answer(state)
+    if not isinstance(answer, dict):
+        return NOTHING
+    pairs = [f"{written(key)}:{text}" for key, value in answer.items() for text in ('""', written(value))]
     return "{" + ",".join(pairs) + "}" if pairs else NOTHING
 
 

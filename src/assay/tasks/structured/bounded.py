@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
-from assay.tasks.structured.matching import identity
+from assay.tasks.structured.equality import SCHEMA, key
 
 # A pattern that needs longer than this on one text is one of those that backtrack for ever.
 PATTERN_SECONDS = 1.0
@@ -77,7 +77,7 @@ def _pattern_properties(validator: Any, properties: Any, value: Any, schema: Any
 
 
 def _unique_items(validator: Any, unique: bool, value: Any, schema: Any) -> Iterator[Any]:
-    if unique and validator.is_type(value, "array") and len({identity(part) for part in value}) < len(value):
+    if unique and validator.is_type(value, "array") and len({key(part, SCHEMA) for part in value}) < len(value):
         yield ValidationError("has elements that are equal")
 
 

@@ -7,9 +7,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from assay.storage.json import dumps
 from assay.tasks.protocol import Oddity
 from assay.tasks.structured.blocklist import Blocklist, normalised
-from assay.tasks.structured.calls import LEFT_OUT, written_calls
+from assay.tasks.structured.calls import Elements, Options
+from assay.tasks.structured.control_tokens import control_tokens
+from assay.tasks.structured.golds import Call, Calls, Gold
 from assay.tasks.structured.reading import Reading
 from assay.tasks.structured.records import Reference
 from assay.tasks.structured.schema import compile_schema
@@ -29,7 +32,7 @@ def oddities(reading: Reading, blocklist: Blocklist, max_prompt_chars: int) -> l
         found.append(Oddity("no_gold", "only validity can be graded"))
     if problem is not None:
         found.append(Oddity("gold_breaks_schema", problem))
-    unstated = [] if not reference.has_gold else list(_unstated(reading))
+    unstated = _unstated(reading)
     if unstated:
         more = f", and {len(unstated) - 1} more" if len(unstated) > 1 else ""
         found.append(Oddity("unstated_value", f"{unstated[0]}{more}"))
@@ -37,30 +40,48 @@ def oddities(reading: Reading, blocklist: Blocklist, max_prompt_chars: int) -> l
         found.append(Oddity("long_prompt", f"{opening_chars(request)} characters, more than {max_prompt_chars}"))
     if reading.n_spellings:
         found.append(Oddity("type_spelling", f"{reading.n_spellings} types not spelt as JSON Schema spells them"))
-    term = blocklist.hit(f"{reading.whole.prompt}\n{reading.whole.context or ''}")
+    told = reading.whole.told
+    if names := control_tokens("\n".join([told, reading.whole.schema_text, *(dumps(g.written) for g in reference.golds)])):
+        named = ", ".join(map(ascii, names))[:_SHOWN]
+        found.append(Oddity("control_token", f"{named}: a base that knows it reads the token there, not the text"))
+    term = blocklist.hit(told)
     if term is not None:
         found.append(Oddity("blocked_prompt", ascii(term)[:_SHOWN]))
     return found
 
 
-def right_answer(reference: Reference) -> dict[str, Any] | None:
+def right_answer(reference: Reference) -> Any:
     """Return an answer that is exactly right, in a form that satisfies the schema if one does; None without a gold."""
-    if not reference.has_gold:
-        return None
-    answers = list(written_calls(reference.gold)) if reference.is_call else [reference.gold]
+    answers = [answer for gold in reference.golds for answer in gold.answers()]
     schema = compile_schema(reference.schema)
-    return next((answer for answer in answers if schema.problem(answer) is None), answers[0])
+    return next((answer for answer in answers if schema.problem(answer) is None), answers[0] if answers else None)
 
 
 def gold_problem(reference: Reference) -> str | None:
-    """Return what is wrong with the gold by its own schema; None if nothing is, or if there is no gold."""
-    answer = right_answer(reference)
-    return None if answer is None else compile_schema(reference.schema).problem(answer)
+    """Return what is wrong with a gold by its own schema; None if nothing is with any, or if there is no gold."""
+    schema = compile_schema(reference.schema)
+    for number, gold in enumerate(reference.golds):
+        problems = [schema.problem(answer) for answer in gold.answers()]
+        if None not in problems:
+            return f"golds[{number}]: {problems[0]}" if len(reference.golds) > 1 else problems[0]
+    return None
 
 
-def _unstated(reading: Reading) -> Iterator[str]:
-    """Yield the places in a gold that hold a value found neither in what the model is told nor among the schema's choices."""
-    told = normalised(f"{reading.request.prompt}\n{reading.request.context or ''}")
+def _unstated(reading: Reading) -> list[str]:
+    """Return the places in a gold that hold a value found neither in what the model is told nor among the schema's choices.
+
+    Of several golds one that is wholly stated is enough; if none is, it is the first that is told.
+    """
+    several = len(reading.reference.golds) > 1
+    found = [
+        list(_unstated_in(gold, reading, f"golds[{number}]" if several else "gold"))
+        for number, gold in enumerate(reading.reference.golds)
+    ]
+    return found[0] if found and all(found) else []
+
+
+def _unstated_in(right: Gold, reading: Reading, place: str) -> Iterator[str]:
+    told = normalised(reading.request.told)
     numbers = {number for token in _NUMBER.findall(told) for number in _readings(token)}
     choices = {normalised(text) for text in _choices(json.loads(reading.reference.schema))}
 
@@ -73,19 +94,25 @@ def _unstated(reading: Reading) -> Iterator[str]:
             return all(stated(part) for part in value.values())
         if isinstance(value, list):
             return all(stated(part) for part in value)
+        if isinstance(value, Elements):
+            return all(stated(part) for part in value.parts)
+        if isinstance(value, Options):
+            asked = [values for name, values in value.parts.items() if name not in value.optional]
+            return all(any(stated(each) for each in values) for values in asked)
         return abs(float(value)) in numbers
 
-    gold = reading.reference.gold
     # Each text of a gold is looked for in all that is told: beyond this much of both, the search would take minutes.
-    if len(told) * sum(1 for _ in _leaves(gold, "")) > _MAX_SEARCH:
+    if len(told) * sum(1 for _ in _leaves(right.written, "")) > _MAX_SEARCH:
         return
-    if not reading.reference.is_call:
-        yield from (f"{place}: {ascii(value)[:_SHOWN]}" for place, value in _leaves(gold, "gold") if not stated(value))
-        return
-    for function, arguments in gold.items():
-        for name, accepted in arguments.items():
-            if LEFT_OUT not in accepted and not any(stated(value) for value in accepted):
-                yield f"gold.{function}.{name}: {ascii(accepted)[:_SHOWN]}"
+    calls = right.calls if isinstance(right, Calls) else (right,) if isinstance(right, Call) else ()
+    if not calls:
+        leaves = _leaves(right.written, place)
+        yield from (f"{where}: {ascii(value)[:_SHOWN]}" for where, value in leaves if not stated(value))
+    for call in calls:
+        for function, arguments in call.functions.items():
+            for name, values in arguments.parts.items():
+                if name not in arguments.optional and not any(stated(value) for value in values):
+                    yield f"{place}.{function}.{name}: {ascii(call.written[function][name])[:_SHOWN]}"
 
 
 def _readings(token: str) -> Iterator[float]:

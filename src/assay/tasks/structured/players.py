@@ -31,16 +31,17 @@ def written(value: Any) -> str:
 
 def empty_fields(state: State, rng: np.random.Generator) -> str:
     """Fill the schema's shape with nothing."""
-    return written(shaped(compile_schema(state.reference.schema), EMPTY))
+    return written(shaped(compile_schema(state.reference.schema), EMPTY, state.reference.wanted))
 
 
 def guess(state: State, rng: np.random.Generator) -> str:
     """Fill the schema's shape with words and numbers of the prompt, taken at random."""
-    return written(shaped(compile_schema(state.reference.schema), _filler(state, rng, all_fields=True)))
+    filler = _filler(state, rng, all_fields=True)
+    return written(shaped(compile_schema(state.reference.schema), filler, state.reference.wanted))
 
 
 def _filler(state: State, rng: np.random.Generator, *, all_fields: bool) -> Filler:
-    told = f"{state.request.prompt}\n{state.request.context or ''}"
+    told = state.request.told
     words = _WORD.findall(told) or [""]
     numbers = [float(text) for text in _NUMBER.findall(told)] or [0.0]
     return Filler(
@@ -58,12 +59,11 @@ def _plain(number: float) -> float:
 
 def gold(state: State, rng: np.random.Generator) -> str:
     """Know the gold and write it; where there is none, fill the schema's shape."""
-    answer = right_answer(state.reference)
-    if answer is not None:
-        return written(answer)
-    schema = compile_schema(state.reference.schema)
+    if state.reference.has_gold:
+        return written(right_answer(state.reference))
+    schema, wanted = compile_schema(state.reference.schema), state.reference.wanted
     # What is not required may be hard to fill (a pattern), and leaving it out is as valid.
-    tries = [shaped(schema, _filler(state, rng, all_fields=all_fields)) for all_fields in (True, False)]
+    tries = [shaped(schema, _filler(state, rng, all_fields=all_fields), wanted) for all_fields in (True, False)]
     valid = [value for value in tries if schema.problem(value) is None]
     return written((valid or tries)[0])
 

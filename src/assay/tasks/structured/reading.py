@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urldefrag
@@ -14,14 +14,18 @@ from assay.storage.json import digest, dumps
 from assay.storage.strict_json import MAX_DEPTH, parse_strict
 from assay.tasks.protocol import Item
 from assay.tasks.structured.blocklist import normalised
-from assay.tasks.structured.calls import is_call_gold
+from assay.tasks.structured.conversations import RULE, NoConversation, read_conversation
+from assay.tasks.structured.golds import Call, Calls, Gold, gold_of
+from assay.tasks.structured.graded import graded_gold
+from assay.tasks.structured.kinds import OBJECT, kind_of, wanted_kinds
 from assay.tasks.structured.positions import translate_types
 from assay.tasks.structured.records import Reference, Request
-from assay.tasks.structured.schema import compile_schema, schema_from_functions, schema_key
+from assay.tasks.structured.schema import compile_schema, parameters_of, schema_from_functions, schema_key
 from assay.tasks.structured.truncation import fitting
 
 MAX_ROW_CHARS = 8_000_000
 _MAX_ID, _MAX_SHOWN = 200, 160
+_MAX_CALLS = 64
 _FIX = "correct the record, or let the audit drop it (dataset.audit.unreadable: drop)"
 
 
@@ -83,33 +87,81 @@ def _plain(row: Any) -> dict[str, Any]:
 
 def _read(given: dict[str, Any], settings: StructuredTask) -> Reading:
     row = {name: value for name, value in given.items() if value is not None}  # null is how exports write "absent"
-    prompt, context = row.get("prompt"), row.get("context")
-    if not isinstance(prompt, str) or not prompt.strip():
-        raise _broken("prompt", "a text that is not empty", prompt)
+    before, prompt = _asked(row)
+    context = row.get("context")
     if context is not None and not isinstance(context, str):
         raise _broken("context", "a text", context)
-    schema, resources, uri, n_spellings = _schema(row)
+    written = _written_golds(row)
+    # Several calls at once are a list of them.
+    schema, resources, uri, n_spellings = _schema(row, several=any(isinstance(gold, list) for gold in written))
     key = schema_key(schema, resources, uri)
-    compile_schema(key)
-    gold = row.get("gold")
-    if gold is not None and not isinstance(gold, dict):
-        raise _broken("gold", "an object, or none", gold)
-    is_call = "functions" in row and is_call_gold(gold)
-    if gold is not None and is_call and not all(accepted for arguments in gold.values() for accepted in arguments.values()):
-        raise _broken("gold", "at least one accepted value for each argument", gold)
+    compiled = compile_schema(key)
+    golds = _golds(row, written)
+    wanted = wanted_kinds(compiled, [gold.written for gold in golds])
+    for gold in golds:
+        if kind_of(gold.written) not in wanted:
+            raise _broken("gold", f"a gold of the kind that the schema wants ({', '.join(sorted(wanted))})", gold.written)
+    graded = None if settings.grade is None else tuple(settings.grade)
+    # A gold that has none of the graded fields says nothing that counts: it is no gold.
+    counting = tuple(gold for gold in (graded_gold(each, graded) for each in golds) if gold is not None)
     text = _schema_text(schema, resources, uri)
     if "schema" in row and "functions" in row:
         text = _with_functions(text, row["functions"])
-    whole = Request(prompt, context, text, 0)
+    whole = Request(prompt, context, text, 0, before, "object" if wanted == OBJECT else "value")
+    said = " ".join([*(content for _, content in before), prompt, *([] if context is None else [context])])
     return Reading(
         id=_id(row),
-        cluster=f"p-{digest(normalised(prompt if context is None else f'{prompt} {context}'))[:16]}",
+        cluster=f"p-{digest(normalised(said))[:16]}",
         strata={name: _label(row[name]) for name in settings.strata if isinstance(row.get(name), str | int)},
         whole=whole,
         request=(fitting(whole, settings.max_prompt_chars) if settings.truncate_prompts else None) or whole,
-        reference=Reference(key, gold is not None, gold, is_call),
+        reference=Reference(key, golds, wanted, counting, graded),
         n_spellings=n_spellings,
     )
+
+
+def _asked(row: Mapping[str, Any]) -> tuple[tuple[tuple[str, str], ...], str]:
+    """Return what was said before, and the instruction: `prompt`, a text or a conversation, or `messages`, a conversation."""
+    if "messages" in row and "prompt" in row:
+        raise _broken("prompt", "prompt or messages", "both")
+    name = "messages" if "messages" in row else "prompt"
+    asked = row.get(name)
+    if name == "prompt" and not isinstance(asked, list):
+        if not isinstance(asked, str) or not asked.strip():
+            raise _broken("prompt", "a text that is not empty, or a list of messages", asked)
+        return (), asked
+    try:
+        return read_conversation(asked)
+    except NoConversation as error:
+        raise TaskError(RULE, found=str(error), where=f"field {name}", fix=_FIX) from None
+
+
+def _written_golds(row: Mapping[str, Any]) -> list[Any]:
+    """Return `gold` alone, or all of `golds`."""
+    if "golds" in row and "gold" in row:
+        raise _broken("golds", "gold or golds", "both")
+    if "golds" not in row:
+        return [row["gold"]] if "gold" in row else []
+    written = row["golds"]
+    if not isinstance(written, list) or not written:
+        raise _broken("golds", "a list of accepted golds that is not empty", written)
+    return written
+
+
+def _golds(row: Mapping[str, Any], written: Sequence[Any]) -> tuple[Gold, ...]:
+    def faults(function: str, name: str, value: Any) -> list[tuple[str | int, ...]]:
+        schema = parameters_of(row["functions"]).get(function)
+        places = [] if schema is None else compile_schema(schema_key(schema, {}, None)).faults({name: value})
+        return [place[1:] for place in places if place[:1] == (name,)]
+
+    golds = tuple(gold_of(each, calls="functions" in row, faults=faults) for each in written)
+    for gold in golds:
+        calls = gold.calls if isinstance(gold, Calls) else (gold,) if isinstance(gold, Call) else ()
+        if not all(accepted for call in calls for arguments in call.written.values() for accepted in arguments.values()):
+            raise _broken("gold", "at least one accepted value for each argument", gold.written)
+        if len(calls) > _MAX_CALLS:
+            raise _broken("gold", f"at most {_MAX_CALLS} calls", f"{len(calls)} of them")
+    return golds
 
 
 def _id(row: Mapping[str, Any]) -> str:
@@ -130,7 +182,7 @@ def _label(value: str | int) -> str:
     return json.dumps(value) if isinstance(value, bool) else str(value)
 
 
-def _schema(row: Mapping[str, Any]) -> tuple[Any, dict[str, Any], str | None, int]:
+def _schema(row: Mapping[str, Any], *, several: bool) -> tuple[Any, dict[str, Any], str | None, int]:
     """Return the root document, the documents by URI, where the schema stands, and how many types were respelt."""
     if "schema_path" in row:
         raise _broken("schema_path", "the schema itself in its place, for a task opens no file", row["schema_path"])
@@ -138,7 +190,7 @@ def _schema(row: Mapping[str, Any]) -> tuple[Any, dict[str, Any], str | None, in
         if "functions" not in row:
             raise _broken("schema", "schema, schema_path or functions", None)
         schema, count = _of_functions(row["functions"])
-        return schema, {}, None, count
+        return {"type": "array", "items": schema} if several else schema, {}, None, count
     schema, resources, uri = row["schema"], row.get("schema_resources") or {}, row.get("schema_uri")
     if not isinstance(schema, dict | bool):
         raise _broken("schema", "an object, true or false", schema)

@@ -8,8 +8,8 @@ from typing import Any
 from assay.config.tasks import RewardWeights, StructuredTask
 from assay.storage.json import dumps
 from assay.tasks.structured.blocklist import Blocklist
-from assay.tasks.structured.calls import call_score, calls_in, written_calls
-from assay.tasks.structured.matching import field_score, same
+from assay.tasks.structured.equality import Rules, rules_of
+from assay.tasks.structured.graded import graded_part
 from assay.tasks.structured.parsing import parse
 from assay.tasks.structured.records import Grade, Reference
 from assay.tasks.structured.schema import compile_schema
@@ -26,15 +26,16 @@ _ROUNDING = 1e-9
 def grade(completion: str, reference: Reference, settings: StructuredTask, blocklist: Blocklist) -> Grade:
     """Return what a completion amounts to; never raises, whatever the text.
 
-    An object dug out of other text earns `extracted_share` of what the same object alone would, and is never reported as
-    valid: the flag schema_valid says that the whole completion satisfies the schema. Where there is no gold, validity alone
-    decides success, and the flag exact and the metric field_f1 are None.
+    A value dug out of other text earns `extracted_share` of what the same value alone would, and is never reported as
+    valid: the flag schema_valid says that the whole completion satisfies the schema. Of several golds the nearest counts.
+    Where there is no gold, validity alone decides success, and the flag exact and the metric field_f1 are None.
     """
-    parsed, weights = parse(completion), settings.weights
-    strict, answer = parsed.outcome == "ok", parsed.value
-    valid = answer is not None and compile_schema(reference.schema).problem(answer) is None
-    score, exact = _compared(answer, reference)
-    empty = answer is not None and leaves_all_empty(answer, reference)
+    parsed, weights = parse(completion, reference.wanted), settings.weights
+    strict, read, answer = parsed.outcome == "ok", parsed.outcome != "failed", parsed.value
+    valid = read and compile_schema(reference.schema).problem(answer) is None
+    part = graded_part(answer, reference.graded, is_call=reference.is_call)
+    score, exact = _compared(part, reference, rules_of(settings)) if read else (0.0, False)
+    empty = read and leaves_all_empty(part, reference)
     blocked = blocklist.hit_in_json(completion) is not None
     share = 1.0 if strict else settings.extracted_share
     parts = {
@@ -53,13 +54,13 @@ def grade(completion: str, reference: Reference, settings: StructuredTask, block
         "parsed_extracted": parsed.outcome == "repaired",
         "schema_valid": strict and valid,
         "exact": exact if reference.has_gold else None,
-        "function_correct": _functions_correct(answer, reference),
+        "function_correct": _functions_correct(answer, reference, read=read),
         "empty_fields": empty,
         "blocked": blocked,
         "full_reward_but_wrong": not success and 0.0 < full <= sum(parts.values()) + _ROUNDING,
     }
     metrics = {"field_f1": score if reference.has_gold else None, "completion_chars": float(len(completion))}
-    action = None if answer is None else dumps(answer)
+    action = dumps(answer) if read else None
     return Grade(parsed.outcome, parsed.reason, action, parts, success, flags, metrics)
 
 
@@ -68,30 +69,28 @@ def full_reward(weights: RewardWeights, has_gold: bool) -> float:
     return weights.parsed_strict + weights.schema_valid + has_gold * (weights.fields + weights.exact)
 
 
-def _compared(answer: dict[str, Any] | None, reference: Reference) -> tuple[float, bool]:
-    """Return the share of gold fields that are right, and whether the whole is; nothing is without an answer or a gold."""
-    if answer is None or not reference.has_gold:
-        return 0.0, False
-    if reference.is_call:
-        return call_score(answer, reference.gold)
-    return (1.0, True) if same(answer, reference.gold) else (field_score(answer, reference.gold), False)
+def _compared(part: Any, reference: Reference, rules: Rules) -> tuple[float, bool]:
+    """Return the share of gold fields that are right, and whether the whole is; nothing is without a gold."""
+    graded = [gold.score(part, rules) for gold in reference.counting]
+    return max((score for score, _ in graded), default=0.0), any(exact for _, exact in graded)
 
 
-def _functions_correct(answer: dict[str, Any] | None, reference: Reference) -> bool | None:
+def _functions_correct(answer: Any, reference: Reference, *, read: bool) -> bool | None:
     """Return whether exactly the right functions are called, whatever their arguments; None where no call is asked for."""
     if not reference.is_call:
         return None
-    return answer is not None and set(calls_in(answer)[0]) == set(reference.gold)
+    return read and any(gold.named(answer) is True for gold in reference.golds)
 
 
-def leaves_all_empty(answer: dict[str, Any], reference: Reference) -> bool:
-    """Return whether an answer says nothing in any leaf, although the gold says something."""
+def leaves_all_empty(answer: Any, reference: Reference) -> bool:
+    """Return whether an answer says nothing in any leaf, although the gold, or each of several, says something."""
+    if isinstance(answer, bool | int | float):
+        return False  # a value by itself: 0 and false are answers like others
     if not reference.has_gold:
         return _all_empty(answer)
-    if reference.is_call:
-        wanted = next(written_calls(reference.gold))
-        return _all_empty(list(calls_in(answer)[0].values())) and not _all_empty(list(calls_in(wanted)[0].values()))
-    return _all_empty(answer) and not _all_empty(reference.gold)
+    return all(
+        _all_empty(gold.said(answer)) and not _all_empty(gold.said(next(gold.answers()))) for gold in reference.counting
+    )
 
 
 def _all_empty(value: Any) -> bool:

@@ -23,7 +23,7 @@ from assay.tasks.structured.references import Unfounded, check_references, regis
 if TYPE_CHECKING:
     from referencing._core import Resolver
 
-__all__ = ["Schema", "compile_schema", "schema_from_functions", "schema_key", "translate_types"]
+__all__ = ["Schema", "compile_schema", "parameters_of", "schema_from_functions", "schema_key", "translate_types"]
 
 # Draft 2020-12 would silently ignore them, and the schema would allow more than its writer meant.
 _FORGOTTEN = ("dependencies", "additionalItems", "$recursiveRef", "$recursiveAnchor")
@@ -53,6 +53,14 @@ class Schema:
         except (ArithmeticError, ValueError, LookupError, Unresolvable) as error:
             # A format or a number that the library trips over comes from the value: it is wrong, and nothing stops.
             return f"$: cannot be checked ({type(error).__name__})"
+
+    def faults(self, value: Any) -> list[tuple[str | int, ...]]:
+        """Return the places where a value breaks the schema; none where that takes too much work to say."""
+        Effort.spent = 0
+        try:
+            return [tuple(error.absolute_path) for error in self._validator.iter_errors(value)]
+        except (RecursionError, TooMuchWork, ArithmeticError, ValueError, LookupError, Unresolvable):
+            return []
 
     def root(self) -> tuple[Any, Resolver[Any]]:
         """Return the schema that judges, and what resolves its references."""
@@ -145,6 +153,19 @@ def schema_from_functions(functions: Sequence[Any]) -> dict[str, Any]:
     if len(set(names)) != len(names):
         raise _no_functions("functions with different names", ascii(names)[:80])
     return calls[0] if len(calls) == 1 else {"anyOf": calls}
+
+
+def parameters_of(functions: Sequence[Any]) -> dict[str, Any]:
+    """Return the schema of each function's arguments, by its name.
+
+    >>> parameters_of([{"name": "stop"}])
+    {'stop': {'type': 'object'}}
+
+    Raises:
+        TaskError: As `schema_from_functions`.
+    """
+    calls = [_call(function) for function in functions] if isinstance(functions, list | tuple) else []
+    return {call["properties"]["name"]["const"]: call["properties"]["arguments"] for call in calls}
 
 
 def _no_functions(expected: str, found: str) -> TaskError:

@@ -1,4 +1,4 @@
-"""Objects in the shape that a schema asks for, filled by whoever wants one; made for scripted players, not guaranteed valid."""
+"""Values in the shape that a schema asks for, filled by whoever wants one; made for scripted players, not guaranteed valid."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from assay.tasks.structured.kinds import OBJECT, kind_of
 from assay.tasks.structured.references import enter, follow
 from assay.tasks.structured.schema import Schema
 
@@ -36,11 +37,11 @@ class Filler:
 EMPTY = Filler(text=lambda: "", number=lambda: 0, pick=lambda n: 0, items=0, all_fields=True)
 
 
-def shaped(schema: Schema, filler: Filler) -> dict[str, Any]:
-    """Return an object of the schema's shape; {} where the schema wants no object."""
+def shaped(schema: Schema, filler: Filler, wanted: frozenset[str] = OBJECT) -> Any:
+    """Return a value of the schema's shape; {} where that is of no kind that is wanted."""
     node, resolver = schema.root()
     value = _Writer(filler).value(node, resolver, 0)
-    return value if isinstance(value, dict) else {}
+    return value if kind_of(value) in wanted else {}
 
 
 class _Writer:

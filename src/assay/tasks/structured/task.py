@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from assay.config.places import setting
 from assay.config.tasks import StructuredTask
 from assay.errors import TaskError
 from assay.storage.json import as_written
-from assay.tasks.protocol import Baseline, Item, Message, Oddity, PartKind, Step, Verdict
+from assay.tasks.protocol import Baseline, FieldAnswer, Item, Message, Oddity, PartKind, Step, Verdict
 from assay.tasks.structured import rewards, shop, truncation
 from assay.tasks.structured.attacks import ATTACKS
 from assay.tasks.structured.blocklist import Blocklist
+from assay.tasks.structured.equality import rules_of
+from assay.tasks.structured.fields import answer_text, field_answers, right_text, survey
+from assay.tasks.structured.golds import contradictory, most_right
 from assay.tasks.structured.oddities import oddities
 from assay.tasks.structured.players import PLAYERS, Player
 from assay.tasks.structured.prompts import opening
@@ -23,7 +27,7 @@ from assay.tasks.structured.records import Reference, Request, State
 
 
 class Structured:
-    """One prompt, one JSON object that must satisfy a schema and, where there is a gold, be right."""
+    """One prompt, one JSON value that must satisfy a schema and, where there is a gold, be right."""
 
     name = "structured"
     cluster_name = "prompt groups"
@@ -63,11 +67,24 @@ class Structured:
         return None if request is None else replace(item, public=request, chars_cut=request.chars_cut)
 
     def truth(self, item: Item) -> str:
-        """Return the gold as compact JSON; a gold for calls lists the accepted values of every argument."""
-        return as_written(item.hidden.gold) if item.hidden.has_gold else "no gold: any valid object counts"
+        """Return the gold as compact JSON, or all golds; one for calls lists the accepted values of every argument."""
+        if not item.hidden.has_gold:
+            return f"no gold: any valid {item.public.answer} counts"
+        return " or ".join(as_written(gold.written) for gold in item.hidden.golds)
+
+    def contradictory(self, items: Sequence[Item]) -> Sequence[int]:
+        """Return the places of items, all of one question, whose gold another one's grading would call wrong."""
+        with_gold = [place for place, item in enumerate(items) if item.hidden.has_gold]
+        found = contradictory([items[place].hidden.counting for place in with_gold], rules_of(self.settings))
+        return [with_gold[place] for place in found]
+
+    def most_right(self, items: Sequence[Item]) -> int:
+        """Return at most how many of some items, all of one question, one answer is right for."""
+        with_gold = [item.hidden.counting for item in items if item.hidden.has_gold]
+        return len(items) - len(with_gold) + most_right(with_gold, rules_of(self.settings))
 
     def start(self, item: Item, world_seed: int) -> tuple[list[Message], State]:
-        """Open an episode: one user message. There is no chance in this world, so the seed changes nothing."""
+        """Open an episode: one user message, or a conversation. Nothing is left to chance here, so the seed changes nothing."""
         if not isinstance(item.public, Request) or not isinstance(item.hidden, Reference):
             found = f"{type(item.public).__name__} and {type(item.hidden).__name__}"
             raise TaskError("a structured item", found=found, where=item.id, fix="make items with Structured.item")
@@ -99,6 +116,26 @@ class Structured:
         """Players that try to cheat the reward, by name."""
         return {name: _as_baseline(player) for name, player in ATTACKS.items()}
 
+    def right_answer(self, item: Item) -> str | None:
+        """Return the graded part of a right answer as text, None where there is no gold."""
+        return right_text(item.hidden)
+
+    def answer(self, item: Item, action: str) -> str:
+        """Return the graded part of an answer as text."""
+        return answer_text(action, item.hidden)
+
+    def fields(self, item: Item, action: str) -> Mapping[str, FieldAnswer]:
+        """Return what an answer says in each graded field of the gold, by dotted name."""
+        return field_answers(action, item.hidden, rules_of(self.settings))
+
+    def survey(self, items: Sequence[Item]) -> Sequence[Oddity]:
+        """Return which gold fields say the same, or nothing, in all or most records.
+
+        Raises:
+            ConfigError: task.grade names a field that no gold has.
+        """
+        return survey(items, self.settings.grade)
+
     def demonstrations(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
         """Dialogues of a weak player on jobs made on the fly."""
         self._need_lessons()
@@ -117,7 +154,7 @@ class Structured:
     def _need_lessons(self) -> None:
         if self.settings.lessons is None:
             raise TaskError(
-                "lessons", found="task.lessons: null", where="params.yaml", fix="choose a preset with a pretrained base"
+                "lessons", found="null", where=setting("task.lessons"), fix="choose a preset with a pretrained base"
             )
 
 

@@ -22,17 +22,19 @@ def opening_chars(request: Request) -> int:
 def shortened(request: Request, chars: int) -> Request | None:
     r"""Return the request with at least so many characters less in its opening; None if the context has not so many.
 
-    A context that was cut before is cut further around its mark.
+    A context that was cut before is cut further around its mark. In a conversation without a context it is the longest of the
+    earlier messages that is cut; a system's message and the last one, which asks, never are.
 
-    >>> shortened(Request("Who?", "abcdefghijkl", "{}", 0), 4)
-    Request(prompt='Who?', context='ab […] l', schema_text='{}', chars_cut=9)
+    >>> cut = shortened(Request("Who?", "abcdefghijkl", "{}", 0), 4)
+    >>> cut.context, cut.chars_cut
+    ('ab […] l', 9)
     >>> shortened(Request("Who?", "abc", "{}", 0), 2) is None
     True
     """
     if chars <= 0:
         return request
     if request.context is None:
-        return None
+        return _shortened_before(request, chars)
     head, tail, before = _halves(request)
     budget = before - chars - len(MARK)
     if budget < 2:
@@ -43,6 +45,20 @@ def shortened(request: Request, chars: int) -> Request | None:
         return None
     gone = len(head) + len(tail) - len(kept_head) - len(kept_tail)
     return replace(request, context=f"{kept_head}{MARK}{kept_tail}", chars_cut=request.chars_cut + gone)
+
+
+def _shortened_before(request: Request, chars: int) -> Request | None:
+    """Return the request with its longest earlier message cut, as if that were the context."""
+    lengths = [(len(text), -place) for place, (role, text) in enumerate(request.before) if role != "system"]
+    if not lengths:
+        return None
+    place = -max(lengths)[1]
+    role, text = request.before[place]
+    cut = shortened(replace(request, context=text, before=()), chars)
+    if cut is None or cut.context is None:
+        return None
+    before = (*request.before[:place], (role, cut.context), *request.before[place + 1 :])
+    return replace(request, before=before, chars_cut=cut.chars_cut)
 
 
 def fitting(request: Request, max_chars: int) -> Request | None:
