@@ -138,7 +138,10 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
         "manifest.json", "twice",
     ),
     "spaces": (swap("manifest.json", b'"files":{', b'"files": {'), "manifest.json", "spaces"),
-    "another format": (swap("manifest.json", b"package/1", b"package/2"), "manifest.json", "form assay-package/1"),
+    "another format": (
+        swap("manifest.json", b"package/2", b"package/1"), "manifest.json",
+        "says assay-package/1, and this reads assay-package/2",
+    ),
     "a size": (swap("manifest.json", b'"size":3', b'"size":4'), "manifest.json", "changed: claim.json"),
     "no JSON": (lambda f: f.update({"manifest.json": b"[" * 100_000}), "manifest.json", "there and not listed"),
     "bytes that are no text": (lambda f: f.update({"manifest.json": b"\xff\0" * 99}), "manifest.json", "there and not listed"),

@@ -18,7 +18,10 @@ from omegaconf import OmegaConf
 from safetensors.numpy import save
 
 from assay.composition import Selection, compose
+from assay.config.settings import PretrainedBase
 from assay.console import quietly
+from assay.evaluation.fields import flat
+from assay.evaluation.openings import open_item
 from assay.evaluation.planning import planned_power
 from assay.evaluation.report import Baselines, report_on
 from assay.evaluation.run_difference import LINKS, START, chain_of
@@ -29,6 +32,7 @@ from assay.packaging.lock import folder_md5, md5
 from assay.packaging.manifest import sealed
 from assay.packaging.parity import Parity
 from assay.policy.digests import adapted_digest, digest_folder
+from assay.policy.words import CHAT_TEMPLATE, Words
 from assay.records import ControlFacts, Episode, HealthSummary, TrainFacts
 from assay.seeds import derive_seed, rng
 from assay.stages import fingerprint, render_evidence
@@ -38,15 +42,19 @@ from assay.stages.package import members_of
 from assay.stages.project import Project
 from assay.storage.archive import write_tar
 from assay.storage.files import sha256_bytes
-from assay.storage.json import write_json, write_jsonl
+from assay.storage.json import read_record, write_json, write_jsonl
 from assay.storage.yaml import read_yaml
 from assay.tasks.protocol import Task
 from assay.training.health import Monitor
 from assay.training.history import History, Validation, component_row
+from assay.training.honest import Honest
 from assay.training.recipe import chosen_step, item_order
 from assay.training.signals import StepSignals
 from assay.training.watch import Watch
+from assay.verification.folders import _FREE, adapter_expected, base_expected
+from assay.verification.learned import weights_digest
 from assay.verification.training import learning_rates
+from assay.verification.weights import base_shapes, read_safetensors
 from tests.house import ROOT
 
 TAKEN = ("constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE", "dvc.yaml", "data", "src")
@@ -57,7 +65,9 @@ PARITY = Parity(
 SMALL = {
     "evaluation.items": 20, "evaluation.draws": 2, "validation.items": 12, "validation.draws": 2, "validation.interval": 2,
     "train.steps": 6, "train.items_per_step": 4, "train.group_size": 4, "train.micro_batch_size": 16,
-    "health.top_share_window": 3, "health.baseline_steps": 2, "health.top_share.red": 1.0,
+    "base.architecture.hidden_size": 8, "base.architecture.intermediate_size": 6, "base.architecture.layers": 1,
+    "base.architecture.heads": 2, "train.lora.r": 2, "health.top_share_window": 3, "health.baseline_steps": 2,
+    "health.top_share.red": 1.0,
 }  # fmt: skip
 
 
@@ -78,7 +88,7 @@ def made_run(folder: Path, *, task: str = "collider", seed: int = 0, changes: Ma
             shutil.copy(ROOT / name, folder / name)
     values = OmegaConf.create(dict(compose(ROOT, Selection("tiny", task, seed)).values))
     for name, value in {**SMALL, **(changes or {})}.items():
-        OmegaConf.update(values, name, value)
+        OmegaConf.update(values, name, value, merge=False)
     (folder / "params.yaml").write_text(OmegaConf.to_yaml(values), encoding="utf-8")
     with quietly():
         project = Project.open(folder)
@@ -94,7 +104,7 @@ def made_run(folder: Path, *, task: str = "collider", seed: int = 0, changes: Ma
 
 def packaged(project: Project, folder: Path) -> Path:
     """Write the package of a run into a folder and return the tar."""
-    digest = adapted_digest(digest_folder(project.root / "models/base"), project.root / "models/adapter")
+    digest = read_record(project.results("train.json"), TrainFacts, fix="").policy_digest
     members = sealed(members_of(project, PARITY.model_copy(update={"policy_digest": digest})))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{NAME}.tar"
@@ -107,13 +117,27 @@ def players(task: Task) -> list[str]:
     return list(task.baselines())
 
 
-def played(task: Task, plays: Sequence[Play], skill: float, label: str) -> list[Episode]:
-    """Return the episodes of a policy that plays a share of its plays as the best player would, the rest as the weakest."""
+def played(task: Task, plays: Sequence[Play], skill: float, label: str, words: Words | None = None) -> list[Episode]:
+    """Return the episodes of a policy that plays a share of its plays as the best player would, the rest as the weakest.
+
+    Args:
+        task: What is played.
+        plays: Which.
+        skill: The share.
+        label: Another label, other luck.
+        words: Of the base: prompts and numbers of tokens are what they make of the texts; without them made up.
+    """
     names, found = players(task), []
     for play in plays:
         lucky = rng("skill", label, play.seed).random() < skill
-        name = names[-1] if lucky else names[0]
-        episode = play_baseline(task, task.baselines()[name], [play], name)[0]
+        for name in names[-1:] if lucky else names:
+            episode = play_baseline(task, task.baselines()[name], [play], name)[0]
+            # Some players say what a tiny base has no words for, and so can never have written.
+            if words is None or all(words.can_write(turn.completion) for turn in episode.turns):
+                break
+        if words is not None:
+            found.append(spelled(task, play, episode, words))
+            continue
         turns = [
             turn.model_copy(update={"n_tokens": 3, "prompt_digest": sha256_bytes(f"{play.item.id} {k}".encode())[:16]})
             for k, turn in enumerate(episode.turns)
@@ -122,24 +146,54 @@ def played(task: Task, plays: Sequence[Play], skill: float, label: str) -> list[
     return found
 
 
+def spelled(task: Task, play: Play, episode: Episode, words: Words) -> Episode:
+    """Return an episode with the prompts and numbers of tokens that its texts have in the words of a tiny base."""
+    ids, turns = list(open_item(task, words, play.item, play.world_seed).prompt_ids), []
+    for turn in episode.turns:
+        written = [*words.ids(turn.completion), words.eos_id]
+        prompt = sha256_bytes(np.asarray(ids, np.int64).tobytes())[:16]
+        turns.append(turn.model_copy(update={"n_tokens": len(written), "prompt_digest": prompt, "truncated": False}))
+        ids += [*written, *words.reply(str(turn.observation), last_id=words.eos_id)]
+    return episode.model_copy(update={"turns": tuple(turns)})
+
+
+def words_of(project: Project) -> Words | None:
+    """Return the words of the base, where the package holds it."""
+    return None if isinstance(project.params.base, PretrainedBase) else Words(task_of(project).vocabulary())
+
+
 def _arm(project: Project, name: str, suite: Suite, skill: float, policy: str) -> list[Episode]:
-    episodes = played(task_of(project), suite.plays(), skill, name)
-    write_jsonl(project.results(f"{name}.jsonl"), episodes)
+    episodes = played(task_of(project), suite.plays(), skill, name, words_of(project))
+    write_jsonl(project.results(f"{name}.jsonl"), [each.model_copy(update={"policy": policy}) for each in episodes])
     how = "greedy" if name.endswith("_greedy") else "sampled"
     write_json(project.results(f"{name}.json"), report_on(episodes, suite, policy, how))
     return episodes
 
 
 def _base(project: Project) -> str:
-    folder, seed = project.root / "models/base", project.params.base.seed
+    folder, base = project.root / "models/base", project.params.base
     folder.mkdir(parents=True)
-    weights = {"model.layers.0.self_attn.q_proj.weight": rng("weights", seed).normal(size=(8, 6)).astype(np.float32)}
+    if isinstance(base, PretrainedBase):
+        facts = {"kind": "pretrained", "model": "some/model", "revision": "0" * 40, "digest": sha256_bytes(b"some/model")}
+        write_json(project.results("base.json"), facts)
+        return str(facts["digest"])
+    words = words_of(project)
+    assert words is not None
+    shapes = base_shapes(base, len(words.vocabulary))
+    weights = {name: rng("weights", base.seed, name).normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
     (folder / "model.safetensors").write_bytes(save(weights, metadata={"format": "pt"}))
-    write_json(folder / "config.json", {"model_type": "none"})
-    facts = {"kind": "scratch", "seed": seed, "digest": digest_folder(folder), "parameters": 48}
+    for name, values in base_expected(base, words).items():
+        write_json(folder / name, _with_versions(values))
+    (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE, encoding="utf-8")
+    facts = {"kind": "scratch", "seed": base.seed, "digest": digest_folder(folder)}
+    facts["parameters"] = sum(array.size for array in weights.values())
     facts |= {"copy_accuracy": 1.0, "parsed_rate": 1.0, "success_rate": 0.2, "mean_reward": -0.5}
     write_json(project.results("base.json"), facts)
     return str(facts["digest"])
+
+
+def _with_versions(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: "5.0.0" if value is _FREE else value for name, value in values.items()}
 
 
 def _before(project: Project, base: str) -> None:
@@ -162,12 +216,15 @@ def _trained(project: Project, base: str) -> TrainFacts:
     params, task, suite = project.params, task_of(project), validation_suite(project)
     size, steps = params.train.items_per_step, params.train.steps
     order = item_order(items_of(project, "train"), steps * size, params.seed)
-    history, monitor, watch, chain = History(), Monitor(params.health, task), Watch(task), START
+    history, watch, chain, words = History(), Watch(task), START, words_of(project)
+    monitor = Monitor(params.health, task, Honest(task, items_of(project, "train")))
+    adapter = _adapter(project)
+    made = weights_digest(read_safetensors(adapter / "adapter_model.safetensors", "adapter"))
 
     def validate(step: int) -> None:
         skill = 0.2 + 0.6 * step / steps
-        sampled = played(task, suite.plays(), skill, f"validation {step} {params.seed}")
-        greedy = played(task, replace(suite, draws=1).plays(), skill, f"greedy {step} {params.seed}")
+        sampled = played(task, suite.plays(), skill, f"validation {step} {params.seed}", words)
+        greedy = played(task, replace(suite, draws=1).plays(), skill, f"greedy {step} {params.seed}", words)
         history.validations.append(Validation(step, sampled, greedy))
         watch.look(step, "validation", sampled)
         watch.look(step, "greedy validation", greedy)
@@ -185,16 +242,19 @@ def _trained(project: Project, base: str) -> TrainFacts:
         episodes = played(task, plays, 0.2 + 0.6 * step / steps, f"train {params.seed}")
         watch.look(step, "batch", episodes)
         row = _row(project, task, step, episodes, monitor, history)
-        chain = chain_of(chain, row)
-        history.train_log.append(row | {"chain": chain})
-    adapter = _adapter(project)
-    Tables(project, history, suite, base).write()
+        history.train_log.append(row)
+    chosen = chosen_step(history.validations, params.claim.checkpoint_rule, steps)
+    assert chosen, "a made run has an adapter that learned"
+    history.train_log[chosen - 1]["digests"]["weights"] = made
+    for row in history.train_log:
+        chain = row["chain"] = chain_of(chain, row)
+    Tables(project, history, suite, base, task).write()
     write_jsonl(project.results("validation.jsonl"), history.validation_episodes())
     facts = TrainFacts(
-        seed=params.seed, steps=steps, chosen_step=chosen_step(history.validations, params.claim.checkpoint_rule, steps),
+        seed=params.seed, steps=steps, chosen_step=chosen,
         claim_plan_sha256=sha256_bytes(project.results("claim_plan.json").read_bytes()), base_digest=base,
         policy_digest=adapted_digest(base, adapter), validation_suite=suite.digest, chain=chain, alarms=watch.facts(),
-        health=HealthSummary.of(history.health, monitor.unmeasured),
+        health=HealthSummary.of(history.health, monitor.unmeasured), honest=Honest(task, items_of(project, "train")).facts,
     )  # fmt: skip
     write_json(project.results("train.json"), facts)
     return facts
@@ -214,24 +274,36 @@ def _row(
     history.training_log.append(logged)
     history.reward_components.append(components)
     signals = StepSignals.of(
-        step, episodes, entropy=1.0 - 0.2 * done, kl=logged["kl"], clip=None, grad_norm=logged["grad_norm"], lost=0.0
+        step, episodes, entropy=1.0 - 0.2 * done, kl=logged["kl"], clip=None, grad_norm=logged["grad_norm"], lost=0.0,
+        honest=monitor.honest,
     )
     history.health.extend(monitor.step(signals))
     links = {link: sha256_bytes(f"{link} {step} {project.params.seed}".encode()) for link in LINKS}
     facts = {"step": step, "kl_probe": logged["kl"], "item_ids": sorted({e.item_id for e in episodes}), "digests": links}
     facts |= {"components": components, "skipped": None, "lost": 0, "retries": 0, "entropy": 1.0 - 0.2 * done}
-    facts["signals"] = signals.numbers() | {"top_share": monitor.top_share}
+    whole, parts = monitor.heard.logged()
+    facts["signals"] = signals.numbers() | whole
+    facts |= {"fields": flat(monitor.shares(episodes)), "window": parts}
     return facts | {name: value for name, value in logged.items() if name not in (*facts, "kl")}
 
 
 def _adapter(project: Project) -> Path:
-    folder, lora, n = project.root / "models/adapter", project.params.train.lora, rng("adapter", project.params.seed)
+    params, folder = project.params, project.root / "models/adapter"
     folder.mkdir(parents=True)
-    module = "base_model.model.model.layers.0.self_attn.q_proj"
-    weights = {f"{module}.lora_A.weight": n.normal(size=(lora.r, 6)), f"{module}.lora_B.weight": n.normal(size=(8, lora.r))}
+    lora, n = params.train.lora, rng("adapter", params.seed)
+    far = sum(learning_rates(params.train)[: params.validation.interval])  # no further than the first checkpoint can be
+    shapes = {"model.layers.0.self_attn.q_proj.weight": (8, 6)}
+    if not isinstance(params.base, PretrainedBase):
+        shapes = {name: shape for name, shape in base_shapes(params.base, 1).items() if name.endswith("_proj.weight")}
+    weights = {}
+    for name, (rows, columns) in shapes.items():
+        module = f"base_model.model.{name.removesuffix('.weight')}"
+        weights[f"{module}.lora_A.weight"] = n.uniform(-1, 1, size=(lora.r, columns)) * columns**-0.5
+        weights[f"{module}.lora_B.weight"] = n.uniform(-far, far, size=(rows, lora.r))
     content = save({name: array.astype(np.float32) for name, array in weights.items()}, metadata={"format": "pt"})
     (folder / "adapter_model.safetensors").write_bytes(content)
-    config = {"base_model_name_or_path": "models/base", "r": lora.r, "lora_alpha": lora.alpha, "peft_type": "LORA"}
+    config = _with_versions(adapter_expected(params)) | {"use_rslora": False, "rank_pattern": {}}
+    config |= {"target_modules": sorted(name.removesuffix(".weight") for name in shapes), "fan_in_fan_out": False}
     write_json(folder / "adapter_config.json", config)
     return folder
 

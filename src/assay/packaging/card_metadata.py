@@ -33,7 +33,7 @@ def hub_base(base: BaseFacts) -> str | None:
 
 
 def metadata(
-    claim: Claim, after: Report | None, *, base: BaseFacts, fingerprint: Fingerprint, licence: str | None
+    claim: Claim, after: Report | None, *, base: BaseFacts, fingerprint: Fingerprint, data: str, licence: str | None
 ) -> str:
     """Return the YAML without its marks: one line a key, no final newline; equal records give equal text.
 
@@ -42,27 +42,28 @@ def metadata(
         after: The report of the trained policy; None where no number may be given.
         base: What was trained.
         fingerprint: The data.
+        data: What they are called.
         licence: A hub's id of the licence of the weights, or None.
     """
     from huggingface_hub import EvalResult, ModelCardData
 
     hub = hub_base(base)
-    results = [] if after is None else [EvalResult(**each) for each in _results(claim, after, fingerprint)]
-    known: dict[str, Any] = {} if not results else {"model_name": f"assay-{fingerprint.task}", "eval_results": results}
+    results = [] if after is None else [EvalResult(**each) for each in _results(claim, after, fingerprint, data)]
+    known: dict[str, Any] = {} if not results else {"model_name": f"assay-{data}", "eval_results": results}
     if hub is not None:
         known |= {"base_model": hub, "base_model_relation": "adapter"}
-    data = ModelCardData(
+    card = ModelCardData(
         library_name="peft", pipeline_tag="text-generation", license=None if licence is None else _plain(licence),
         tags=["grpo", "lora", "reinforcement-learning", "assay"], **known,
     )  # fmt: skip
-    return str(data.to_yaml(line_break="\n"))
+    return str(card.to_yaml(line_break="\n"))
 
 
-def _results(claim: Claim, after: Report, fingerprint: Fingerprint) -> list[dict[str, Any]]:
+def _results(claim: Claim, after: Report, fingerprint: Fingerprint, data: str) -> list[dict[str, Any]]:
     size = f"{counted(claim.n_items, 'items')}, {counted(claim.draws, 'draws')} each"
     dataset = {
-        "task_type": "text-generation", "task_name": _plain(fingerprint.task), "dataset_type": _plain(fingerprint.task),
-        "dataset_name": _plain(f"{fingerprint.task}, {claim.split}, {size}"),
+        "task_type": "text-generation", "task_name": _plain(data), "dataset_type": _plain(data),
+        "dataset_name": _plain(f"{data}, {claim.split}, {size}"),
         "dataset_split": claim.split,
         "dataset_args": {"dataset_sha256": fingerprint.dataset_sha256, "suite_digest": claim.plan.suite_digest},
     }  # fmt: skip

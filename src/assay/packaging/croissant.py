@@ -50,7 +50,7 @@ def croissant(task: str, files: Mapping[str, bytes], *, folder: str) -> dict[str
     records, are named or counted in the description.
 
     Args:
-        task: Name of the task, which becomes part of the name.
+        task: What the data are called, which becomes part of the name.
         files: The content of every file of the data, by name relative to its folder.
         folder: The folder inside the package, such as data/collider.
     """

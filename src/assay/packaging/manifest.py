@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -18,8 +19,12 @@ from assay.storage.files import sha256_bytes
 from assay.storage.json import dumps
 from assay.storage.strict_json import parse_strict
 
-Format = Literal["assay-package/1"]
+Format = Literal["assay-package/2"]
 FORMAT: Format = get_args(Format)[0]
+OTHER_FORMAT = (
+    "check it with the version that wrote it: its source lies in the package under src/assay, and its provenance.json names "
+    "the commit of the project to check out; or let its maker pack it again"
+)
 MAX_CHARS = 16_000_000  # as verify.py has it; 20,000 members of the longest names need half of that
 
 
@@ -91,6 +96,8 @@ def read_manifest(text: str, *, where: str) -> Manifest:
         manifest = Manifest.model_validate_json(dumps(parse_strict(text, max_chars=MAX_CHARS, max_depth=4)))
     except ValidationError as error:
         first = error.errors()[0]
+        if first["loc"] == ("format",) and re.fullmatch(r"assay-package/\d+", str(first["input"])):
+            raise PackageError(FORMAT, found=str(first["input"]), where=where, fix=OTHER_FORMAT) from None
         found = f"{'.'.join(str(step) for step in first['loc'])!a}: {first['msg']}"
         raise PackageError(f"a manifest of {FORMAT}", found=found[:300], where=where, fix=fix) from None
     except ValueError as error:

@@ -85,7 +85,7 @@ def model_card(
     """
     evaluable = claim.verdict != "NOT EVALUABLE"
     shown = measured if evaluable else None
-    title = f"# GRPO adapter for the task {one_line(fingerprint.task)}"
+    title = f"# GRPO adapter for the task {one_line(params.dataset.name)}"
     blocks = [title, *_verdict(claim), "## What this does not show", _bullets(limits)]
     if shown is not None:
         blocks += _numbers(claim, shown)
@@ -93,7 +93,8 @@ def model_card(
     blocks += ["## The data", *_data(fingerprint, data_licence), "## Use it", *_use(base, params)]
     blocks += ["## Check it", *_check(), "## Findings that were waived", *_waived(params), "## Files", _files()]
     blocks += ["## Licence", _licence(licence)]
-    head = metadata(claim, shown.after if shown else None, base=base, fingerprint=fingerprint, licence=licence)
+    after, data = shown.after if shown else None, params.dataset.name
+    head = metadata(claim, after, base=base, fingerprint=fingerprint, data=data, licence=licence)
     return f"---\n{head}\n---\n\n" + "\n\n".join(blocks) + "\n"
 
 

@@ -76,7 +76,7 @@ def inner_statement(
     Args:
         subjects: Path in the package → sha256 of each file it is about: adapter, claim, episodes, report.
         params: Every setting of the run, as values.
-        task: Name of the task.
+        task: What its data are called.
         seed: Of the training.
         dependencies: What the run was made from.
 
@@ -99,7 +99,7 @@ def outer_statement(
     Args:
         archive: File name → sha256 of the archive; of its gzip too where there is one.
         params: Every setting of the run, as values.
-        task: Name of the task.
+        task: What its data are called.
         seed: Of the training.
         dependencies: What the run was made from.
         trained: evidence/observed/manifest.json; None where a run has none, and then its clock and hardware are missing here.

@@ -30,7 +30,11 @@ from typing import BinaryIO, NamedTuple, NoReturn, Optional, Union
 
 ROOT, MANIFEST, SUMS, VERIFIER = "assay-package", "manifest.json", "SHA256SUMS", "verify.py"
 VERIFIER_SOURCE = "src/assay/packaging/verify.py"
-FORMAT = "assay-package/1"
+FORMAT = "assay-package/2"
+OTHER_FORMAT = (
+    "Check it with the version that wrote it: its source lies in the package under src/assay, and its provenance.json names "
+    "the commit of the project to check out"
+)
 PIECE = 1 << 20
 LONGEST_LIST = 16_000_000  # bytes of manifest.json or SHA256SUMS
 SHOWN = 5  # names a finding lists before it only counts
@@ -67,8 +71,8 @@ def objection(name: str) -> str:
         return "control or invisible characters in the name"
     if _SPECIAL.search(name):
         return "a backslash in the name" if "\\" in name else "a name that other systems read differently"
-    if any(part.lower().startswith(".git") for part in parts):
-        return "a .git name, which tools of git and signing pass over"
+    if any(part.startswith(".") for part in parts):
+        return "a hidden name, which people and tools (git, signing, digests of models) pass over"
     return f"a path of more than {DEPTH} parts" if len(parts) > DEPTH else ""
 
 
@@ -266,6 +270,9 @@ def _list_finding(page: str, expected: str, pattern: bytes, files: dict[str, Ent
         return Finding(page, True, f"lists exactly the {len(set(files) - left_out)} other files, each as it is")
     if page not in pages:
         return Finding(page, False, f"{files[page].size} bytes, longer than any list of a package")
+    other = re.search(rb'"format":"(assay-package/[0-9]{1,6})"', pages[page])
+    if other is not None and other.group(1).decode() != FORMAT:
+        return Finding(page, False, f"says {other.group(1).decode()}, and this reads {FORMAT}. {OTHER_FORMAT}")
     faults: list[str] = []
     listed = set()
     for found in re.finditer(pattern, pages[page]):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.counting import counted
+from assay.evidence.plan import alarms_digest
 from assay.records import Alarm, HealthEvent, HealthSummary, TrainAlarm
+from assay.stages.inputs import items_of
 from assay.stages.live import quiet
 from assay.tasks.protocol import Task
-from assay.training.health import Monitor
-from assay.training.ladder import Reading
+from assay.training.health import Heard, Monitor
+from assay.training.honest import Honest
 from assay.training.signals import NUMBERS, StepSignals
 from assay.training.watch import Raised, Watch
 from assay.verification.checks import Seen
@@ -21,12 +23,18 @@ FIELDS = ("rule", "level", "step", "stop", "value", "threshold", "baseline", "fi
 
 
 class Relistened(Monitor):
-    """A monitor that takes the share of the most common text from the log, since the texts themselves are not in it."""
+    """A monitor that takes what answers have in common from the log, since the texts themselves are not in it."""
 
-    logged: float | None = None
+    logged = Heard()
 
-    def _texts(self, signals: StepSignals) -> list[Reading]:
-        return [] if self.logged is None else [self._shared(self.logged, ())]
+    def relisten(self, row: Mapping[str, Any]) -> list[HealthEvent]:
+        """Take one row of train_log.jsonl in and return the alarms whose level it changes."""
+        self.logged = Heard.of_log(row)
+        numbers = {name: row["signals"][name] for name in NUMBERS}
+        return self.step(StepSignals(step=row["step"], item_ids=tuple(row["item_ids"]), skipped=row["skipped"], **numbers))
+
+    def _hear(self, signals: StepSignals) -> Heard:
+        return self.logged
 
 
 def scheduled(package: Unpacked) -> list[int]:
@@ -43,11 +51,7 @@ def rung_again(package: Unpacked) -> tuple[list[HealthEvent], Relistened]:
         step = row["step"]
         if step in played:  # a step is validated before it is logged
             found += monitor.validation(step, played[step].sampled)
-        signals = dict(row["signals"])
-        monitor.logged = signals.pop("top_share")
-        numbers = {name: signals[name] for name in NUMBERS}
-        ids = tuple(row["item_ids"])
-        found += monitor.step(StepSignals(step=step, item_ids=ids, skipped=row["skipped"], **numbers))
+        found += monitor.relisten(row)
     return found, monitor
 
 
@@ -55,10 +59,12 @@ def alarms_ring_again(package: Unpacked) -> Seen:
     """Compare the alarms that ring again with those that are stored, and with what train.json sums up of them."""
     again, monitor = rung_again(package)
     stored = [] if package.events == [quiet(len(package.log))] else package.events
+    wrong = [] if package.events else ["health.jsonl: empty; where no alarm rang it has one line that says so"]
+    if package.plan.alarms != alarms_digest(package.project.params.health):
+        wrong.append("params.yaml, health: not the thresholds of the plan, by which these alarms are rung again")
     lost = sorted(set(scheduled(package)) - {each.step for each in package.validations})
     if lost:  # how many episodes were lost is not in a package, and what the rule says depends on it
         again, stored = _without(again), _without(stored)
-    wrong = []
     for one, other in zip(stored, again, strict=False):
         odd = [name for name in FIELDS if getattr(one, name) != getattr(other, name)]
         if odd:
@@ -72,6 +78,8 @@ def alarms_ring_again(package: Unpacked) -> Seen:
             wrong.append(f"health.jsonl, {event.rule} at step {event.step}: {min(foreign)} is no train item")
     if package.trained.health != HealthSummary.of(package.events, monitor.unmeasured):
         wrong.append("train.json, health: not what health.jsonl and the log come to")
+    if package.trained.honest != (honest := Honest(package.task, items_of(package.project, "train")).facts):
+        wrong.append(f"train.json, honest: {package.trained.honest} is stored, {honest} follows from the train items")
     wrong += _ring_of_flags(package)
     said = f"{counted(len(again), 'alarms')} {'rings' if len(again) == 1 else 'ring'} again from "
     said += f"{counted(len(package.log), 'steps')} and {counted(len(package.validations), 'validations')}"

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from assay.config.places import located
 from assay.console import quietly
 from assay.errors import AssayError, EnvironmentFailure
 from assay.records import Record
@@ -73,7 +74,8 @@ def looked(level: Level, name: str, look: Callable[[], Seen]) -> Check:
 def error_said(error: BaseException) -> str:
     """Return an error in one line: ours as it stands, another with its kind, since it says where a file makes no sense."""
     if isinstance(error, AssayError):
-        return plain(f"{error.where}: expected {error.expected}, found {error.found}")
+        place = located(error.where, lambda name: f"params.yaml, {name}")  # of the package, which has no presets
+        return plain(f"{place}: expected {error.expected}, found {error.found}")
     return plain(f"cannot be looked at: {type(error).__name__}: {error}")
 
 

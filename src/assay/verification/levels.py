@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from assay.stages.project import RESULTS
-from assay.verification import alarms, code, locked, stated, suites, training, weights
+from assay.verification import alarms, code, folders, learned, locked, stated, suites, tokens, training, weights
 from assay.verification.checks import Check, Level, Seen, looked, plain, unlooked
 from assay.verification.regraded import regraded
 from assay.verification.rendered import rendered_again
@@ -23,14 +23,19 @@ LEVELS: tuple[Level, ...] = ("V1", "V2", "V3")
 CONSISTENT: tuple[tuple[str, Look], ...] = (
     ("dvc.lock", locked.lock_holds),
     ("pipeline", locked.lock_whole),
+    ("names", folders.names_allowed),
+    ("model settings", folders.model_settings),
     ("base and adapter", weights.digests_hold),
     ("weights", weights.weights_sane),
+    ("adapter", learned.adapter_learned),
     ("facts of the model", stated.facts_within_bounds),
     ("plan before training", training.plan_precedes),
     ("suites", suites.suites_equal),
     ("draws and seeds", suites.draws_complete),
     ("openings", suites.openings_equal),
+    ("tokens", tokens.tokens_counted),
     ("policies", suites.policies_named),
+    ("arms", suites.arms_apart),
     ("steps", training.log_whole),
     ("training items", training.items_in_order),
     ("checkpoint", training.checkpoint_follows),

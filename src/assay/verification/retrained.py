@@ -28,7 +28,9 @@ from assay.verification.stack import stack_said
 
 ADAPTER, LOG = "models/adapter", "train_log.jsonl"
 # Of what a training writes, these are a function of data, settings and code to the last byte.
-COMPARED = ("training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "validation.jsonl", "health.jsonl")
+COMPARED = (
+    "training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "fields.csv", "validation.jsonl", "health.jsonl",
+)  # fmt: skip
 CONTROL = ("control/control.json", "control/post_eval.jsonl", "control/post_eval.json")
 FIX = "take the package again"
 # What a training under DVC or torchrun is told by its parent, and what would draw curves beside it.

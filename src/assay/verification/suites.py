@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 
 from assay.counting import counted
 from assay.evaluation.suite import Suite
 from assay.records import Episode
 from assay.verification.checks import Seen
+from assay.verification.training import learning_rates
 from assay.verification.unpacked import CONTROL, Unpacked
 
+BEFORE = "pre_eval"
+APART = 0.5  # of the items of two arms with the same texts: where there are fewer, the policies are far apart
+Texts = list[tuple[str, ...]]
 _PROMPT = re.compile(r"[0-9a-f]{16}")
 
 
@@ -83,11 +89,15 @@ def policies_named(package: Unpacked) -> Seen:
         "pre_eval": trained.base_digest, "pre_eval_greedy": trained.base_digest, "post_eval": trained.policy_digest,
         "post_eval_greedy": trained.policy_digest, CONTROL: control.policy_digest,
     }  # fmt: skip
-    wrong = [
-        f"{name}.json, policy_digest: not that of {'control.json' if name == CONTROL else 'train.json'}"
-        for name in package.arms
-        if package.arm(name).report.policy_digest != expected[name]
-    ]
+    wrong = []
+    for name in package.arms:
+        report, episodes = package.arm(name)
+        if report.policy_digest != expected[name]:
+            wrong.append(f"{name}.json, policy_digest: not that of {'control.json' if name == CONTROL else 'train.json'}")
+        wrong += _of_another(f"{name}.jsonl", episodes, expected[name])
+    weights = {row["step"]: row["digests"]["weights"] for row in package.log}
+    for step, sampled, greedy in package.validations:
+        wrong += _of_another(f"validation.jsonl, step {step}", [*sampled, *greedy], weights.get(step))
     asked = "random_reward" in package.project.params.claim.controls
     if control.asked != asked:
         wrong.append(f"control.json, asked: {control.asked}; claim.controls of params.yaml says {asked}")
@@ -97,4 +107,55 @@ def policies_named(package: Unpacked) -> Seen:
     if control.policy_digest in (trained.base_digest, trained.policy_digest):
         wrong.append("control.json, policy_digest: that of another arm")
     beside = ", another as control" if asked else ""
-    return Seen(f"base {trained.base_digest[:16]} before, {trained.policy_digest[:16]} after{beside}", wrong)
+    said = f"base {trained.base_digest[:16]} before, {trained.policy_digest[:16]} after{beside}"
+    return Seen(f"{said}; each episode names who played it", wrong)
+
+
+def _of_another(name: str, episodes: Sequence[Episode], expected: str | None) -> list[str]:
+    """Return which episode first names another policy than the one whose place it stands in."""
+    odd = [each for each in episodes if each.policy != expected]
+    if not odd:
+        return []
+    first = f"item {odd[0].item_id}, draw {odd[0].draw} names {str(odd[0].policy)[:16]}, expected {str(expected)[:16]}"
+    return [f"{name}: {counted(len(odd), 'episodes')} of another policy ({first})"]
+
+
+def arms_apart(package: Unpacked) -> Seen:
+    """Check that no arm is a copy of another: draws share their seeds, so policies that differ coincide often, and not always.
+
+    Two arms alike in every text are called a copy only where a third shows that training by no more than theirs moved a
+    policy far from the base: one that learned next to nothing, or whose step 0 was chosen, plays as the base to the letter.
+    """
+    steps = {BEFORE: 0, "post_eval": package.trained.chosen_step}
+    if CONTROL in package.arms:
+        steps[CONTROL] = package.control.chosen_step or 0
+    rates = learning_rates(package.project.params.train)
+    learned = {name: sum(rates[:step]) for name, step in steps.items()}
+    texts = {name: _texts(package.arm(name).episodes) for name in steps}
+    pairs = {(one, other): _share(texts[one], texts[other]) for one, other in combinations(steps, 2)}
+    wrong, alike = [], []
+    for (one, other), share in pairs.items():
+        if share < 1.0 or (learned[one], learned[other]) == (0.0, 0.0):
+            continue
+        alike.append(f"{other} and {one}")
+        most = max(learned[one], learned[other])
+        if any(pairs[BEFORE, each] < APART and 0 < learned[each] <= most for each in steps if each != BEFORE):
+            wrong.append(f"{other}.jsonl: the texts of every item are those of {one}.jsonl, though another policy wrote them")
+    told = ", ".join(f"{other} and {one} {100 * share:.0f} %" for (one, other), share in pairs.items())
+    said = f"items whose texts are all the same: {told}"
+    if alike and not wrong:
+        return Seen(f"{said}; so little was learned that a copy could not be told from what was played", unchecked=True)
+    return Seen(said, wrong)
+
+
+def _share(one: Mapping[str, Texts], other: Mapping[str, Texts]) -> float:
+    """Return of how many of the items of one arm another has the very same texts."""
+    return sum(texts == other.get(item) for item, texts in one.items()) / max(1, len(one))
+
+
+def _texts(episodes: Sequence[Episode]) -> dict[str, Texts]:
+    """Return the texts of all draws of each item, in an order of their own, so that draws that were moved about do not hide."""
+    found: dict[str, Texts] = {}
+    for episode in episodes:
+        found.setdefault(episode.item_id, []).append(tuple(turn.completion for turn in episode.turns))
+    return {item: sorted(texts) for item, texts in found.items()}

@@ -19,7 +19,7 @@ from assay.verification.checks import Check, Seen, looked
 from assay.verification.compared import compare
 from assay.verification.unpacked import Unpacked
 
-TRAINING_TABLES = ("training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "train_log.jsonl")
+TRAINING_TABLES = ("training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "fields.csv", "train_log.jsonl")
 
 
 def tables_again(package: Unpacked, work: Path, *, nearly: bool) -> Iterator[Check]:
@@ -69,7 +69,7 @@ def tables_again(package: Unpacked, work: Path, *, nearly: bool) -> Iterator[Che
     def training() -> Seen:
         history = history_of(package)
         again = Project(work, package.project.params)
-        Tables(again, history, package.validation, package.trained.base_digest).write()
+        Tables(again, history, package.validation, package.trained.base_digest, package.task).write()
         write_jsonl(again.results("validation.jsonl"), package.validation_lines)
         n = sum(len(each.sampled) + len(each.greedy) for each in history.validations)
         said = f"tables of {counted(len(package.log), 'steps')} and {counted(len(history.validations), 'validations')} "

@@ -10,21 +10,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from assay.config.settings import PretrainedBase
+from assay.config.settings import PretrainedBase, ScratchBase
 from assay.errors import RecordError
+from assay.packaging.layout import ADAPTER, BASE, CODE_CARRIERS
 from assay.policy.digests import adapted_digest, digest_folder
+from assay.policy.words import Words
 from assay.storage.files import read_bytes, read_text
 from assay.storage.json import loads
 from assay.storage.strict_json import parse_strict
 from assay.verification.checks import Seen
 from assay.verification.unpacked import FIX, Unpacked
 
-BASE, ADAPTER = "models/base", "models/adapter"
 SUFFIX = ".safetensors"
-# Loading one of these can run what it holds.
-CODE_CARRIERS = (
-    ".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".dill", ".npy", ".npz", ".h5", ".keras", ".msgpack",
-)  # fmt: skip
 MAX_HEADER = 100_000_000
 _SIZES = {
     "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1,
@@ -63,7 +60,8 @@ def read_safetensors(path: Path, name: str) -> dict[str, Tensor]:
     if not isinstance(header, dict):
         raise refuse("a mapping of arrays", type(header).__name__)
     body, tensors, end = memoryview(content)[8 + length :], dict[str, Tensor](), 0
-    header.pop("__metadata__", None)
+    if (told := header.pop("__metadata__", {})) not in ({}, {"format": "pt"}):
+        raise refuse("the one note that says the format", repr(told)[:80])
     try:
         listed = sorted(header.items(), key=lambda item: item[1]["data_offsets"])
         for key, entry in listed:
@@ -82,7 +80,7 @@ def read_safetensors(path: Path, name: str) -> dict[str, Tensor]:
 
 
 def weights_sane(package: Unpacked) -> Seen:
-    """Check that all weights are finite, that the adapter fits configuration and base, and that nothing can run code."""
+    """Check that all weights are finite, that base and adapter fit settings and each other, and that none is a pickle."""
     wrong, n, arrays = list(_code_carriers(package)), 0, dict[str, dict[str, Tensor]]()
     for name in sorted(each for each in package.names if each.endswith(SUFFIX)):
         tensors = read_safetensors(package.root / name, name)
@@ -93,12 +91,13 @@ def weights_sane(package: Unpacked) -> Seen:
             if not _is_finite(tensor):
                 wrong.append(f"{name}, {key}: NaN or Inf")
     wrong += _misfits(package, arrays)
+    wrong += _other_shapes(package, arrays)
     parameters = package.base.get("parameters")
     if not isinstance(package.project.params.base, PretrainedBase):
         found = sum(math.prod(tensor.shape) for tensor in arrays.get(BASE, {}).values())
         if parameters != found:
             wrong.append(f"base.json, parameters: {parameters}; {BASE} holds {found}")
-    said = f"{n:,} numbers, all finite; the adapter fits its base; no pickle or other file that can run code when loaded"
+    said = f"{n:,} numbers, all finite; the adapter fits its base; no pickle"
     return Seen(said, wrong)
 
 
@@ -135,6 +134,44 @@ def _is_finite(tensor: Tensor) -> bool:
     return not bool(np.any((array & array.dtype.type(bits)) == bits))
 
 
+def base_shapes(base: ScratchBase, n_words: int) -> dict[str, tuple[int, ...]]:
+    """Return name and shape of every array of a base that was built here; its first one serves as its last as well."""
+    shape = base.architecture
+    wide, inner, head = shape.hidden_size, shape.intermediate_size, shape.hidden_size // shape.heads
+    found: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (n_words, wide), "model.norm.weight": (wide,)}
+    for layer in range(shape.layers):
+        at = f"model.layers.{layer}"
+        found |= {f"{at}.{name}_layernorm.weight": (wide,) for name in ("input", "post_attention")}
+        found |= {f"{at}.self_attn.{name}_norm.weight": (head,) for name in "qk"}
+        found |= {f"{at}.self_attn.{name}_proj.weight": (wide, wide) for name in "qkvo"}
+        found |= {f"{at}.mlp.{name}_proj.weight": (inner, wide) for name in ("gate", "up")}
+        found[f"{at}.mlp.down_proj.weight"] = (wide, inner)
+    return found
+
+
+def _other_shapes(package: Unpacked, arrays: Mapping[str, Mapping[str, Tensor]]) -> Iterator[str]:
+    """Yield in what a base that was built here, and the modules its adapter stands on, are not those of the settings."""
+    params = package.project.params
+    if not isinstance(params.base, ScratchBase):
+        return
+    expected = base_shapes(params.base, len(Words(package.task.vocabulary()).vocabulary))
+    found = {name: tensor.shape for name, tensor in arrays.get(BASE, {}).items()}
+    for name in sorted({*found, *expected}):
+        if found.get(name) != expected.get(name):
+            yield f"{BASE}, {name}: {found.get(name)}, and the settings make {expected.get(name)}"
+    yield from (f"{BASE}, {name}: {tensor.kind}" for name, tensor in arrays.get(BASE, {}).items() if tensor.kind != "F32")
+    asked = params.train.lora.target_modules
+    linear = {name.removesuffix(".weight") for name in expected if name.endswith("_proj.weight")}
+    due = linear if asked == "all-linear" else {name for name in linear if name.endswith(tuple(f".{each}" for each in asked))}
+    stand = {_module(name) for name in arrays.get(ADAPTER, {})}
+    for module in sorted(stand ^ due):
+        yield f"{ADAPTER}, {module}: {'adapted, and no setting asks for it' if module in stand else 'not adapted'}"
+
+
+def _module(name: str) -> str:
+    return name.removeprefix("base_model.model.").rsplit(".lora_", 1)[0]
+
+
 def _misfits(package: Unpacked, arrays: Mapping[str, Mapping[str, Tensor]]) -> Iterator[str]:
     """Yield in what the adapter does not fit what its configuration says, or the base."""
     where = f"{ADAPTER}/adapter_config.json"
@@ -147,7 +184,7 @@ def _misfits(package: Unpacked, arrays: Mapping[str, Mapping[str, Tensor]]) -> I
     adapter = arrays.get(ADAPTER, {})
     if not adapter:
         yield f"{ADAPTER}: no weights"
-    modules = {key.removeprefix("base_model.model.").rsplit(".lora_", 1)[0] for key in adapter}
+    modules = {_module(key) for key in adapter}
     for module in sorted(modules):
         a, b = (adapter.get(f"base_model.model.{module}.lora_{side}.weight") for side in "AB")
         if a is None or b is None:
