@@ -115,4 +115,11 @@ def windows_of(config: Any, *, recurrent: bool = False) -> dict[str, int | None]
             where=f"{config.model_type}, kinds of layers",
             fix="set generation.backend: transformers",
         )
+    if SLIDING in kinds and (type(window) is not int or window < 1):
+        raise PolicyError(
+            "a window of at least one token",
+            found=repr(window)[:80],
+            where=f"{config.model_type}, sliding_window",
+            fix="put the model's own config.json back",
+        )
     return {kind: window if kind == SLIDING else None for kind in sorted(kinds)}

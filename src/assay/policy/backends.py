@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from assay.config.places import setting
 from assay.errors import ConfigError
 from assay.policy.decoding import Completion, Decoding
 from assay.policy.model import Policy
@@ -48,7 +49,7 @@ def converse(policy: Policy, openings: Sequence[Sequence[int]], seeds: Sequence[
         raise ConfigError(
             "backend cached on a CUDA device, for cuda_graphs: true",
             found=f"backend {decoding.backend} on {next(policy.model.parameters()).device.type}",
-            where="params.yaml, generation.cuda_graphs",
+            where=setting("generation.cuda_graphs"),
             fix="set generation.cuda_graphs: false",
         )
     if decoding.backend == "transformers":

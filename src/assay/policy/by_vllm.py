@@ -11,6 +11,7 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
+from assay.config.places import setting
 from assay.errors import ConfigError
 from assay.policy.decoding import Completion, Decoding
 from assay.policy.handover import Handover, largest_rank, sampling
@@ -34,7 +35,7 @@ class _Engine:
             raise ConfigError(
                 "vLLM (generation.backend: vllm)",
                 found=f"that it cannot be imported ({error})",
-                where="params.yaml, generation.backend",
+                where=setting("generation.backend"),
                 fix=f"{INSTALL}, or set generation.backend: cached",
             ) from None
         rank = largest_rank(model)

@@ -6,6 +6,7 @@ import os
 
 import torch
 
+from assay.config.places import setting
 from assay.errors import ConfigError
 
 # cuBLAS repeats itself only with a fixed workspace, and reads this when CUDA is first used.
@@ -34,6 +35,11 @@ def pin(threads: int, *, deterministic: bool, device: str) -> None:
     _verify(threads, deterministic, device)
 
 
+def gpu_name(device: str) -> str | None:
+    """Return what the GPU is called that this process computes on; None on a CPU, and where there is none."""
+    return torch.cuda.get_device_name() if device == "cuda" and torch.cuda.is_available() else None
+
+
 def _verify(threads: int, deterministic: bool, device: str) -> None:
     held = {"threads": torch.get_num_threads() == threads}
     if deterministic:
@@ -49,7 +55,7 @@ def _verify(threads: int, deterministic: bool, device: str) -> None:
             raise ConfigError(
                 f"{name} to hold (deterministic: {str(deterministic).lower()}, threads: {threads})",
                 found="that it does not on this machine",
-                where="params.yaml, deterministic",
+                where=setting("deterministic"),
                 fix="unset what sets it otherwise, or set deterministic: false in your preset: runs then differ in last bits",
             )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 MOST_TOLD = 4096  # texts whose ids are remembered
 MOST_WRITTEN, SHORT = 1024, 64  # completions whose texts are, where they are no longer than so many tokens
+_MARK = re.compile(r"[<\[].*[>\]]", re.DOTALL)
 MOST_OPENED = 64  # openings whose ids are: at first many worlds look alike
 
 
@@ -153,6 +155,12 @@ class Dialogue:
 
     def _decode(self, ids: tuple[int, ...]) -> str:
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
+def control_names(tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Return the texts that a tokenizer reads as tokens wherever they stand: the special ones, and marks in brackets."""
+    found = [(number, str(token), token.special) for number, token in tokenizer.added_tokens_decoder.items()]
+    return [name for _, name, special in sorted(found) if name.strip() and (special or _MARK.fullmatch(name))]
 
 
 def _special_at(tokenizer: PreTrainedTokenizerBase, text: str) -> int | None:

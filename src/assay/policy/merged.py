@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import IO
 
 import torch
-from safetensors import SafetensorError
 
-from assay.errors import PolicyError
 from assay.policy.backends import converse
+from assay.policy.border import refuse_unreadable
 from assay.policy.decoding import Decoding
 from assay.policy.digests import adapted_digest
 from assay.policy.model import Policy, load
+from assay.policy.model_files import refuse_odd_files
 from assay.policy.playing import evaluating
 from assay.storage.files import sync_folder
 
@@ -58,15 +58,14 @@ def merge(weights: Weights) -> Policy:
         ConfigError: The device does not exist.
         PolicyError: Base or adapter cannot be read, do not fit each other, or give weights that are not finite.
     """
+    if weights.adapter.is_dir():
+        refuse_odd_files(weights.adapter)
     plain = weights.load(weights.base, None, weights.quantization)
     from peft import PeftModel
 
-    try:
+    with refuse_unreadable("an adapter that merges", where=f"{weights.base.name} + {weights.adapter.name}", fix=FIX):
         model = plain.model if weights.quantization is None else plain.model.dequantize()
         model = PeftModel.from_pretrained(model, str(weights.adapter)).merge_and_unload(safe_merge=True)
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        where = f"{weights.base.name} + {weights.adapter.name}"
-        raise PolicyError("an adapter that merges", found=str(error).split("\n")[0], where=where, fix=FIX) from error
     return Policy(model, plain.tokenizer, plain.dialogue, adapted_digest(plain.digest, weights.adapter))
 
 

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
+from assay.config.places import setting
 from assay.errors import ConfigError, PolicyError
+from assay.policy.border import refuse_unreadable
 from assay.policy.dialogue import Dialogue
 from assay.policy.digests import adapted_digest, digest_folder
+from assay.policy.model_files import TOKENIZERS, own_code, refuse_odd_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ def require_device(device: str) -> torch.device:
         raise ConfigError(
             "a CUDA device (device: cuda)",
             found=f"none that torch {torch.__version__} can use",
-            where="params.yaml, device",
+            where=setting("device"),
             fix="run on a GPU box, choose a CPU preset (./run assay config use grpo=tiny), or set device: cpu in your preset",
         )
     return torch.device(device)
@@ -63,14 +65,18 @@ def open_tokenizer(base: Path, template: Mapping[str, bool | int | str] | None) 
     """Return the tokenizer of a model folder, whose chat template was seen to serve; that takes no weights.
 
     Raises:
-        PolicyError: The folder holds no readable tokenizer, or a chat template that cannot be served.
+        PolicyError: The folder holds no readable tokenizer, a chat template that cannot be served, or names code of its own.
     """
-    try:
+    refuse_odd_files(base)
+    if (name := own_code(base)) is not None:
+        fix = "choose another base; code that comes with a model is never run"
+        raise PolicyError("a model without code of its own", found=f"auto_map in {name}", where=base.name, fix=fix)
+    fix = "./run dvc repro base"
+    if not any((base / name).is_file() for name in TOKENIZERS):  # transformers would make up an empty one of the model's kind
+        raise PolicyError("a readable tokenizer", found=f"none of {', '.join(TOKENIZERS)}", where=base.name, fix=fix)
+    with refuse_unreadable("a readable tokenizer", where=base.name, fix=fix):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(base, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        first = str(error).split("\n")[0]
-        raise PolicyError("a readable tokenizer", found=first, where=base.name, fix="./run dvc repro base") from error
-    Dialogue(tokenizer, template)
+        Dialogue(tokenizer, template)
     return tokenizer
 
 
@@ -113,7 +119,10 @@ def load(
     if not (base / "config.json").is_file():
         raise PolicyError("a model folder with config.json", found="none", where=base.name, fix="./run dvc repro base")
     tokenizer = open_tokenizer(base, template)
-    try:
+    where = base.name if adapter is None else f"{base.name} + {adapter.name}"
+    if adapter is not None and adapter.is_dir():
+        refuse_odd_files(adapter)
+    with refuse_unreadable("a readable model", where=where, fix="./run dvc repro base train"):
         model: Any = AutoModelForCausalLM.from_pretrained(base, **arguments)
         if quantization is None:
             model = model.to(target)
@@ -123,13 +132,30 @@ def load(
             from peft import PeftModel
 
             model = PeftModel.from_pretrained(model, str(adapter), is_trainable=trainable)
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        where = base.name if adapter is None else f"{base.name} + {adapter.name}"
-        first = str(error).split("\n")[0]
-        raise PolicyError("a readable model", found=first, where=where, fix="./run dvc repro base train") from error
+        ends = getattr(model.generation_config, "eos_token_id", None)
+        dialogue = Dialogue(tokenizer, template, ends)
+        _look_at(model, tokenizer, where)
     model.config.use_cache = True
     digest = digest_folder(base)
     if adapter is not None:
         digest = adapted_digest(digest, adapter)
-    ends = getattr(model.generation_config, "eos_token_id", None)
-    return Policy(model, tokenizer, Dialogue(tokenizer, template, ends), digest)
+    return Policy(model, tokenizer, dialogue, digest)
+
+
+def _look_at(model: Any, tokenizer: PreTrainedTokenizerBase, where: str) -> None:
+    """Let a model read one token, since a folder may be loaded and be of no use all the same.
+
+    Raises:
+        PolicyError: The tokenizer knows tokens that the model has no rows for, or what the model says are no numbers.
+    """
+    rows, last = int(model.get_input_embeddings().weight.shape[0]), max(tokenizer.get_vocab().values(), default=0)
+    if last >= rows:
+        fix = "put model and tokenizer of one kind into the folder"
+        raise PolicyError(f"at most {rows} tokens, as the model has rows", found=f"token {last}", where=where, fix=fix)
+    training = model.training
+    model.eval()
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([[last]], device=model.get_input_embeddings().weight.device)).logits
+    model.train(training)
+    if not torch.isfinite(logits).all():
+        raise PolicyError("a model that says numbers", found="NaN or Inf", where=where, fix="take its files again")

@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from assay.errors import PolicyError
+
 CONFIG, TOKENIZER_CONFIG, GENERATION_CONFIG = "config.json", "tokenizer_config.json", "generation_config.json"
 # One of these is the tokenizer itself.
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")
 # In the order in which transformers looks for them; an index names the files that the weights are spread over.
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+LARGE = ("tokenizer.json", "vocab.json")  # words, and no settings
 NAMED = 4  # missing files that a message names
 
 
@@ -45,16 +48,45 @@ def faults(folder: Path) -> list[str]:
     return found + [f"{name} is cut short or damaged" for name in sorted(names - set(missing)) if not _whole(folder / name)]
 
 
+def refuse_odd_files(folder: Path) -> None:
+    """Refuse a folder in which something is neither a file nor a folder: who opens a pipe or a device waits for ever.
+
+    Raises:
+        PolicyError: There is such a thing, or a link that leads nowhere; names it.
+    """
+    for path in sorted(folder.iterdir()):
+        if not (path.is_file() or path.is_dir()):
+            found = f"{path.name}, a link to nothing, a pipe or a device"
+            raise PolicyError("files", found=found, where=folder.name, fix="put the file itself there, or remove it")
+
+
 def own_code(folder: Path) -> str | None:
-    """Return which file says that the model brings code of its own (auto_map), or None.
+    """Return which settings file says that the model brings code of its own (auto_map, at any depth), or None.
 
     Such code is never run here. What transformers would do instead, if it does not refuse, is another model under that name.
     """
-    for name in (CONFIG, TOKENIZER_CONFIG):
-        settings = _json(folder / name) if (folder / name).is_file() else None
-        if isinstance(settings, dict) and settings.get("auto_map"):
-            return name
+    for path in sorted(folder.glob("*.json")):
+        if path.name not in LARGE and not path.name.endswith(".index.json") and maps_code(_json(path)):
+            return path.name
     return None
+
+
+def maps_code(settings: Any) -> bool:
+    """Return whether settings name code of their own, at any depth.
+
+    >>> maps_code({"text_config": {"auto_map": {"AutoModel": "modeling_x.X"}}}), maps_code({"auto_map": None})
+    (True, False)
+    """
+    todo = [settings]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, dict):
+            if value.get("auto_map"):
+                return True
+            todo += value.values()
+        elif isinstance(value, list):
+            todo += value
+    return False
 
 
 def _json(path: Path) -> Any:

@@ -7,13 +7,14 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from assay.config.places import setting
 from assay.errors import PolicyError
 from assay.policy.digests import digest_folder
 from assay.policy.model_files import faults, own_code
 
 POINTER = "pointer.json"
 LOCAL = "local"  # the revision of a folder: its digest says what it is
-WHERE = "params.yaml, base.model"
+WHERE = setting("base.model")
 HUB = "https://huggingface.co"
 # Of a repository's files, those that decide a token; weights in another form are looked for by name.
 NEEDED = ("*.json", "*.safetensors", "*.jinja", "*.model", "merges.txt", "vocab.txt")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 import jinja2.meta
 
+from assay.config.places import setting
 from assay.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _REASONING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _TRACKED = re.compile(r"\{%-?\s*(end)?generation\s*-?%\}")  # a tag of transformers'
 # What every template is given by us; a setting of these names would take its place.
 _OURS = {"messages", "tools", "documents", "add_generation_prompt", "strftime_now", "raise_exception"}
+SYSTEM_FIX = "say what the system's message says in the data's first user message, or use a base whose template takes one"
 FIX = "use an instruct model with a template for conversations, or correct its chat_template.jinja"
 
 
@@ -86,7 +88,13 @@ class ChatTemplate:
             roles = ", ".join(message["role"] for message in messages)
             said = f"{type(error).__name__}: {str(error).split(chr(10))[0]}"
             expected = f"a chat template that renders messages of {roles}"
-            raise PolicyError(expected, found=said, where=self.where, fix=FIX) from error
+            fix = SYSTEM_FIX if any(message["role"] == "system" for message in messages) else FIX
+            raise PolicyError(expected, found=said, where=self.where, fix=fix) from error
+        for message in messages:
+            # Some templates raise where they know no such role, others pass the message over.
+            if message["role"] == "system" and message["content"].strip() not in str(text):
+                expected = "a chat template that renders a system's message"
+                raise PolicyError(expected, found="one that drops or rewrites it", where=self.where, fix=SYSTEM_FIX)
         return str(text)
 
     def between(self) -> Between:
@@ -138,7 +146,7 @@ def _refuse_unread(source: str, settings: Mapping[str, bool | int | str]) -> Non
         if name not in read:
             near = difflib.get_close_matches(name, sorted(read), n=1)
             fix = f"did you mean {near[0]}?" if near else "remove it, or choose another base"
-            raise PolicyError("names that the chat template reads", found=name, where="params.yaml, base.template", fix=fix)
+            raise PolicyError("names that the chat template reads", found=name, where=setting("base.template"), fix=fix)
 
 
 def _without_clock(source: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import torch
@@ -10,13 +9,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from assay.config.settings import TinyArchitecture
-
-PAD, UNKNOWN, END, USER, ASSISTANT = "<|pad|>", "<|unk|>", "<|end|>", "<|user|>", "<|assistant|>"
-
-CHAT_TEMPLATE = (
-    "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
-)
+from assay.policy.words import ASSISTANT, CHAT_TEMPLATE, END, PAD, SPECIAL, UNKNOWN, USER, ordered, pattern_of
 
 
 def build_tokenizer(words: Sequence[str]) -> PreTrainedTokenizerFast:
@@ -25,11 +18,9 @@ def build_tokenizer(words: Sequence[str]) -> PreTrainedTokenizerFast:
     Args:
         words: Every word that may be written or shown; the longest match wins.
     """
-    ordered = sorted(set(words))
-    vocabulary = {token: i for i, token in enumerate([PAD, UNKNOWN, END, USER, ASSISTANT, *ordered])}
+    vocabulary = {token: i for i, token in enumerate([*SPECIAL, *ordered(words)])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
-    pattern = "|".join(re.escape(word) for word in sorted(ordered, key=lambda word: (-len(word), word)))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), behavior="isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern_of(words)), behavior="isolated")
     tokenizer.decoder = decoders.Fuse()
     fast: PreTrainedTokenizerFast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer, pad_token=PAD, unk_token=UNKNOWN, eos_token=END,
