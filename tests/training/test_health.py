@@ -12,9 +12,10 @@ import pytest
 from assay.config.health import HealthSettings
 from assay.records import HEALTH_RULES, Episode, HealthEvent, HealthSummary, TrainFacts, Turn
 from assay.seeds import rng
+from assay.training.commonest import most_common
 from assay.training.health import Monitor
 from assay.training.paired import rank_correlation
-from assay.training.signals import StepSignals, top_share
+from assay.training.signals import StepSignals
 from tests.house import ROOT
 
 SETTINGS = HealthSettings.model_validate({
@@ -29,6 +30,7 @@ SETTINGS = HealthSettings.model_validate({
     "distinct": {"amber": 0.25, "amber_for": 5, "red": 0.1, "red_for": 5},
     "top_share": {"amber": 0.05, "amber_for": 1, "red": 0.2, "red_for": 1},
     "top_share_window": 3,
+    "field_collapse": {"amber": 0.15, "amber_for": 1, "red": 0.3, "red_for": 1},
     "clip": {"amber": 3.0, "amber_for": 1, "red": 10.0, "red_for": 1},
     "grad_norm": {"amber": 3.0, "amber_for": 1, "red": 10.0, "red_for": 1},
     "infrastructure": {"amber": 0.01, "amber_for": 1, "red": 0.05, "red_for": 1},
@@ -138,8 +140,8 @@ def test_an_event_says_since_when_with_numbers_and_for_which_items() -> None:
     (event,) = watched(steps)
     assert (event.first_step, event.step, event.value, event.threshold, event.item_ids) == (3, 7, 0.6, 0.5, ("i2",))
     assert event.message == (
-        "The share of groups whose rewards are all equal is 0.6, above 0.5 since step 3; take items of another difficulty or "
-        "a larger train.group_size, since equal rewards teach nothing."
+        "The share of groups that fail somewhere and whose rewards are all equal is 0.6, above 0.5 since step 3; take items of "
+        "another difficulty or a larger train.group_size, since equal rewards teach nothing."
     )
 
 
@@ -192,8 +194,8 @@ def test_one_text_for_many_items_is_told(steps: list[dict[str, list[str]] | None
 
 
 def test_an_item_counts_by_the_share_of_its_own_episodes() -> None:
-    share, items = top_share([{"a": {"x": 1, "y": 3}, "b": {"x": 8}}, {"a": {"x": 4}, "c": {"z": 1}}])
-    assert share == pytest.approx((5 / 8 + 1 + 0) / 3) and items == ("a", "b")
+    common, items = most_common([{"a": {"x": 1, "y": 3}, "b": {"x": 8}}, {"a": {"x": 4}, "c": {"z": 1}}])
+    assert common.share == pytest.approx((5 / 8 + 1 + 0) / 3) and items == ("a", "b")
 
 
 def test_the_items_with_the_common_text_are_named_and_the_text_is_not() -> None:
@@ -423,7 +425,7 @@ def test_a_training_cut_anywhere_and_taken_up_again_raises_the_same_events() -> 
     calls = long_run()
     whole = Monitor(SETTINGS, THREE_PARTS)
     told_at = [call(whole) for call in calls]
-    assert {event.rule for events in told_at for event in events} >= set(HEALTH_RULES) - {"reward_vs_success"}
+    assert {event.rule for events in told_at for event in events} >= set(HEALTH_RULES) - {"reward_vs_success", "field_collapse"}
     monitor = Monitor(SETTINGS, THREE_PARTS)
     for cut, call in enumerate(calls):
         state = json.loads(json.dumps(monitor.state(), allow_nan=False, sort_keys=True))
@@ -480,11 +482,11 @@ def test_a_summary_names_the_worst_level_and_each_rule_that_left_green() -> None
 def test_signals_of_a_step_come_from_its_episodes() -> None:
     cut = turn().model_copy(update={"truncated": True, "outcome": "failed", "n_tokens": 9})
     long = episode("b", 1.0, True).model_copy(update={"turns": (turn(), cut)})
-    episodes = [episode("a", 0.5, True), episode("a", 0.5, True), episode("b", 0.0, False), long]
+    episodes = [episode("a", 0.5, True), episode("a", 0.5, False), episode("b", 0.0, False), long]
     signals = StepSignals.of(7, episodes, entropy=0.4, kl=None, clip=0.0, grad_norm=0.1, lost=None)
     assert (signals.reward, signals.zero_variance, signals.truncated, signals.parsed) == (0.5, 0.5, 0.2, 0.8)
     assert signals.mean_length == pytest.approx(21 / 5)
-    assert signals.concerned == {"zero_variance": ["a"], "truncated": ["b"], "distinct": ["b"]}
+    assert signals.concerned == {"zero_variance": ["a"], "truncated": ["b"], "distinct": ["a", "b"]}
     assert signals.texts == {"a": ["x", "x"], "b": ["x", "x\x1ex"]} and signals.item_ids == ("a", "b")
 
 
@@ -502,9 +504,9 @@ DISTINCT: list[tuple[str, list[list[Episode]], float | None, list[str]]] = [
     ("one of three is another", [answered("a", "x", "x", "y")], 0.5, ["a"]),
     ("the mean over groups, not over episodes, the least varied first",
      [answered("a", "x", "y"), answered("b", "x", "x", "x", "x", "x")], 0.5, ["b", "a"]),
-    ("a group that has solved its item is not asked",
-     [answered("a", "x", "x", success=True), answered("b", "x", "y")], 1.0, ["b"]),
-    ("all have solved theirs: nothing to say", [answered("a", "x", "x", success=True)], None, []),
+    ("a group that has solved its item is as well as one whose members differ",
+     [answered("a", "x", "x", success=True), answered("b", "x", "x")], 0.5, ["b"]),
+    ("all have solved theirs", [answered("a", "x", "x", success=True)], 1.0, []),
     ("one episode has nobody to differ from", [answered("a", "x")[:1]], None, []),
 ]  # fmt: skip
 

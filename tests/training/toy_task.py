@@ -33,6 +33,9 @@ class Letters:
     def oddities(self, row: Mapping[str, Any]) -> Sequence[Oddity]:
         return ()
 
+    def contradictory(self, items: Sequence[Item]) -> Sequence[int]:
+        return ()
+
     def shortened(self, item: Item, chars: int) -> Item | None:
         if chars >= len(item.public):
             return None

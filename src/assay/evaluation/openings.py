@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from assay.errors import TaskError
 from assay.evaluation.phases import Timed, untimed
-from assay.policy.dialogue import Dialogue
 from assay.tasks.protocol import Item, Message, Task
+
+
+class Opens(Protocol):
+    """Renders and tokenises: `policy.dialogue.Dialogue`, or `policy.words.Words` where there is no tokenizer."""
+
+    def opening(self, messages: Sequence[Message]) -> list[int]:
+        """Return the token ids of an opening, up to where the policy starts to write."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +28,7 @@ class Opening:
     chars_cut: int
 
 
-def open_item(task: Task, dialogue: Dialogue, item: Item, world_seed: int, *, timed: Timed = untimed) -> Opening:
+def open_item(task: Task, dialogue: Opens, item: Item, world_seed: int, *, timed: Timed = untimed) -> Opening:
     """Return the opening of an item, rendered by the chat template and no longer than `task.max_prompt_tokens`.
 
     Only what is read may be cut: the state is that of the whole item, so that stored completions are graded again
@@ -53,7 +60,7 @@ def _chars(messages: Sequence[Message]) -> int:
 
 
 def _fitted(
-    task: Task, dialogue: Dialogue, item: Item, world_seed: int, *, excess: int, chars: int, timed: Timed
+    task: Task, dialogue: Opens, item: Item, world_seed: int, *, excess: int, chars: int, timed: Timed
 ) -> tuple[list[int], int] | None:
     """Return the ids of the shortened opening that fits and what it lacks in characters; None if none fits."""
     limit = task.max_prompt_tokens or 0

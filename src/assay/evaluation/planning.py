@@ -21,6 +21,7 @@ from assay.counting import counted
 from assay.evaluation.clusters import Array
 from assay.evaluation.report import value_of
 from assay.evaluation.significance import sign_flip_tests
+from assay.evaluation.suite import FEWEST_CLUSTERS
 from assay.records import Episode, Record
 from assay.seeds import rng as labelled_rng
 
@@ -28,7 +29,6 @@ POWER = 0.8
 # Gains of small models under GRPO were seen to differ between items by 10 to 30 points; 20 is what is planned with.
 ASSUMED_SPREAD_POINTS = 20.0
 SPREADS_POINTS = (0.0, 10.0, 20.0, 30.0)
-FEWEST_CLUSTERS = 6  # below, no p can reach 0.05
 EXPERIMENTS, FLIPS = 1500, 1999  # power to a point, the gain to about two per cent of itself
 GUESSES, CORRECTIONS = 8, 4
 

@@ -19,7 +19,7 @@ LINKS = ("prompts", "completions", "rewards", "gradients", "weights")
 START = "0" * 64
 _HEX = re.compile(r"[0-9a-f]{64}")
 _FIX = "compare logs as the training wrote them; one that was edited or cut says nothing about its run"
-_NO_NUMBERS = frozenset({"step", "digests", "chain", "item_ids", "components", "signals"})
+_NO_NUMBERS = frozenset({"step", "digests", "chain", "item_ids", "components", "signals", "fields", "window"})
 # A call to an environment that had to be made again is an accident: it changes nothing that a step is made of.
 NOT_CHAINED = ("chain", "retries")
 

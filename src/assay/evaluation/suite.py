@@ -1,15 +1,19 @@
-"""A suite: a fixed list of items of one split with draws and a seed; its digest says what was measured."""
+"""A suite: a fixed list of items of one split with draws and a seed; its digest says what was measured, and by which rules."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from assay.config.places import setting
+from assay.config.tasks import NOT_MEASURED, Surface, TaskSettings
 from assay.errors import ConfigError
 from assay.records import Split
 from assay.seeds import derive_seed
 from assay.storage.json import digest
 from assay.tasks.protocol import Item
+
+FEWEST_CLUSTERS = 6  # below, no p of a test over clusters can reach 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +28,31 @@ class Play:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Items of one split, draws per item, and the seed all plays are derived from."""
+    """Items of one split, draws per item, the seed all plays are derived from, and the rules of `rules_of`."""
 
     split: Split
     items: tuple[Item, ...]
     draws: int
     seed: int
+    rules: str = ""
 
     @property
     def digest(self) -> str:
-        """The sha256 of what is played: split, item ids in order, draws, seed."""
+        """The sha256 of what is asked and graded: rules, split, ids and records of the items in order, draws, seed.
+
+        An id can be given by whoever wrote the data, so it says nothing of what is asked or right; the record does.
+        """
+        return digest([self.rules, self.split, [[item.id, item.record] for item in self.items], self.draws, self.seed])
+
+    @property
+    def first_digest(self) -> str:
+        """The digest that suites had while it left out task and data; by it old notes of openings are recognised."""
         return digest([self.split, [item.id for item in self.items], self.draws, self.seed])
+
+    @property
+    def records(self) -> tuple[str, ...]:
+        """The digests of the records that are played, in order."""
+        return tuple(item.record for item in self.items)
 
     def plays(self) -> list[Play]:
         """Return every play of the suite; all draws of an item meet the same world."""
@@ -48,6 +66,18 @@ class Suite:
             for item in self.items
             for draw in range(self.draws)
         ]
+
+
+def rules_of(task: TaskSettings, surface: Surface, blocklist: str | None) -> str:
+    """Return the sha256 of what decides, besides its record, what an item asks and how an answer is graded.
+
+    Args:
+        task: Its settings; what only training or the making of a base reads is left out.
+        surface: How the policy speaks.
+        blocklist: sha256 of the file of blocked terms, None for none.
+    """
+    asked = task.model_dump(mode="json", exclude=set(NOT_MEASURED.get(task.name, ())))
+    return digest([asked, surface, blocklist])
 
 
 # At most so many times the conversations held at once: what has ended makes room for others of the same unit, and only its
@@ -67,7 +97,7 @@ def units(plays: Sequence[Play], batch_size: int) -> list[Sequence[Play]]:
     return [plays[start : start + size] for start in range(0, len(plays), size)]
 
 
-def choose(items: Sequence[Item], n: int, *, split: Split, draws: int, seed: int) -> Suite:
+def choose(items: Sequence[Item], n: int, *, split: Split, draws: int, seed: int, rules: str = "") -> Suite:
     """Return a suite of n items with the strata in the proportions of the whole split, in the order of the file.
 
     Args:
@@ -76,6 +106,7 @@ def choose(items: Sequence[Item], n: int, *, split: Split, draws: int, seed: int
         split: Name of the split.
         draws: Episodes per item.
         seed: Root of all sampling and world seeds of the suite.
+        rules: Those of `rules_of`; "" for a suite that nothing is compared by.
 
     Raises:
         ConfigError: The split holds fewer items.
@@ -84,7 +115,7 @@ def choose(items: Sequence[Item], n: int, *, split: Split, draws: int, seed: int
         raise ConfigError(
             f"at most {len(items)} items (all of {split})",
             found=str(n),
-            where=f"params.yaml, {'evaluation' if split == 'heldout' else split}.items",
+            where=setting(f"{'evaluation' if split == 'heldout' else split}.items"),
             fix="lower the number, or add data",
         )
     groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
@@ -95,4 +126,4 @@ def choose(items: Sequence[Item], n: int, *, split: Split, draws: int, seed: int
         ((rank + 0.5) / len(group), key, index) for key, group in groups.items() for rank, index in enumerate(group)
     )
     chosen = sorted(index for _, _, index in ranked[:n])
-    return Suite(split, tuple(items[index] for index in chosen), draws, seed)
+    return Suite(split, tuple(items[index] for index in chosen), draws, seed, rules)

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from safetensors.torch import save
 
+from assay.config.places import setting
 from assay.config.settings import Params
 from assay.errors import ConfigError, TrainingError
 from assay.policy.model import Policy
-from assay.records import HealthRule
+from assay.records import HealthRule, HonestFacts
 from assay.seeds import derive_seed
 from assay.storage.folders import write_folder
 
@@ -29,6 +30,7 @@ class Trained:
     adapter: Tensors
     adapter_config: dict[str, Any]
     unmeasured: tuple[HealthRule, ...] = ()
+    honest: HonestFacts | None = None
 
 
 def attach_adapter(policy: Policy, params: Params) -> Policy:
@@ -103,7 +105,7 @@ def _kinds(model: Any) -> list[str]:
 def _no_targets(names: list[str], found: str) -> ConfigError:
     fix = f"all-linear, or names among {', '.join(names)}" if names else "all-linear"
     return ConfigError(
-        "names of inner linear modules of the base", found=found, where="params.yaml, train.lora.target_modules", fix=fix
+        "names of inner linear modules of the base", found=found, where=setting("train.lora.target_modules"), fix=fix
     )
 
 

@@ -23,12 +23,13 @@ from assay.policy.model import Policy
 from assay.storage.json import as_written
 from assay.tasks.protocol import Item, Task
 from assay.training.adapter import Tensors, Trained, adapter_config, adapter_tensors
-from assay.training.checkpoints import Checkpoint, Checkpoints
+from assay.training.checkpoints import Checkpoint, Checkpoints, refuse_going_on
 from assay.training.digests import trainable
 from assay.training.divergence import Divergence, Text
 from assay.training.guard import Guard, Poisoned
 from assay.training.health import Monitor
 from assay.training.history import History, LostValidation, Validation
+from assay.training.honest import Honest
 from assay.training.interruption import Interruption
 from assay.training.player import Player, whole
 from assay.training.processes import Processes
@@ -75,7 +76,7 @@ class Attempt:
         limit = params.task.max_new_tokens[generation.surface]
         self._decoding = Decoding(generation.temperature, limit, generation.backend, generation.cuda_graphs)
         self._player = Player(policy, params, self._decoding, processes)
-        self._ledger = Ledger(history, watch, Monitor(params.health, task))
+        self._ledger = Ledger(history, watch, Monitor(params.health, task, Honest(task, items)))
         self._best: Tensors = {}
         self._probe: list[Text] = []
         self._guard = Guard(params.health, processes, {})
@@ -111,11 +112,13 @@ class Attempt:
         self._guard = guard = Guard(params.health, self._processes, skipped)
         self._reset_adapters()
         if start is not None:
-            self._go_back(start)
+            with refuse_going_on(start):
+                self._go_back(start)
         self._probe = self._probe or self._player.fixed_probe(self._task, self._items, self._tell)
-        self._divergence = Divergence(
-            self._policy, self._probe, temperature=generation.temperature, batch_size=settings.micro_batch_size
-        )  # fmt: skip
+        with refuse_going_on(start):
+            self._divergence = Divergence(
+                self._policy, self._probe, temperature=generation.temperature, batch_size=settings.micro_batch_size
+            )
         phases = Phases()
         rollouts = GroupRollouts(
             self._policy, self._task, {item.id: item for item in self._items}, self._decoding,
@@ -146,7 +149,8 @@ class Attempt:
             trainer.add_callback(recorder)
             trainer.add_callback(reports)  # behind the recorder: it shows what that has written
             try:
-                trainer.train(resume_from_checkpoint=None if start is None else str(start.folder))
+                with refuse_going_on(start, lambda: trainer.begun):
+                    trainer.train(resume_from_checkpoint=None if start is None else str(start.folder))
             except Poisoned:  # by all processes alike, who begin anew
                 trainer.part()
                 raise
@@ -163,7 +167,7 @@ class Attempt:
             name = "a signal" if interruption.heard is None else interruption.heard.name
             raise Interrupted(name, where=f"after step {step} of {settings.steps}", exit_code=interruption.exit_code)
         chosen = chosen_step(ledger.history.validations, params.claim.checkpoint_rule, step)
-        return Trained(chosen, self._best, adapter_config(self._policy), ledger.monitor.unmeasured)
+        return Trained(chosen, self._best, adapter_config(self._policy), ledger.monitor.unmeasured, ledger.monitor.facts)
 
     def _reset_adapters(self) -> None:
         """Make the policy what it was before the first go: TRL takes the adapter it finds for the reference of its KL."""
@@ -204,25 +208,32 @@ class Attempt:
             self._checkpoints.keep_validation(step, validation.lines())
         return validation
 
-    def _save(self, step: int, files: dict[str, bytes]) -> None:
+    def _state(self) -> bytes:
         ledger = self._ledger
         state = {
             "probe": [list(text) for text in self._probe],
             "rows": ledger.history.rows(), "watch": ledger.watch.state(), "monitor": ledger.monitor.state(),
             "chain": ledger.chain, "seconds": ledger.seconds, "skipped": {str(k): v for k, v in self._guard.skipped.items()},
         }  # fmt: skip
-        content = {**files, LEDGER: as_written(state).encode(), BEST: save_tensors(self._best)}
+        return as_written(state).encode()
+
+    def _save(self, step: int, files: dict[str, bytes]) -> None:
+        ledger = self._ledger
+        content = {**files, LEDGER: self._state(), BEST: save_tensors(self._best)}
         self._checkpoints.save(step, content, healthy="RED" not in ledger.levels())
         self._tell("checkpoint", {"step": step})
 
     def _go_back(self, start: Checkpoint) -> None:
         ledger, state = self._ledger, json.loads(start.read(LEDGER))
         self._probe = [Text(*text) for text in state["probe"]]
+        rows = self._policy.model.get_input_embeddings().weight.shape[0]
+        if any(token >= rows for text in self._probe for token in (*text.prompt_ids, *text.completion_ids)):
+            raise ValueError("a probe of tokens that the base does not know")
         validated = state["rows"]["validated"]
         validations = [Validation.of_lines(step, self._checkpoints.validation(step)) for step in validated]
         ledger.history.go_back(state["rows"], validations)
         ledger.watch.go_back(state["watch"])
-        ledger.monitor = Monitor.restore(self._params.health, self._task, state["monitor"])
+        ledger.monitor = Monitor.restore(self._params.health, self._task, state["monitor"], ledger.monitor.honest)
         ledger.chain, ledger.seconds, ledger.stopped = state["chain"], state["seconds"], None
         self._guard.skipped = {int(k): v for k, v in state["skipped"].items()} | self._guard.skipped
         self._best = load_tensors(start.read(BEST))

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.errors import AssayError, RecordError, TrainingError
+from assay.errors import AssayError, EnvironmentFailure, RecordError, TrainingError
+from assay.policy.border import said
 from assay.storage.files import read_bytes, remove, sha256_bytes, write_bytes
 from assay.storage.folders import write_folder
 from assay.storage.json import digest, dumps, loads
+from assay.training.checkpoint_contents import unreadable
 
 FORMAT = 1
 MANIFEST = "MANIFEST.json"
@@ -95,14 +99,15 @@ class Checkpoints:
         return None
 
     def verified(self, folder: Path) -> Checkpoint:
-        """Return a checkpoint after comparing every byte with its manifest.
+        """Return a checkpoint after comparing every byte with its manifest, and looking at what the bytes say.
 
         Raises:
-            RecordError: It is damaged, incomplete, or of another run; says which file.
+            RecordError: It is damaged, incomplete, of another run, or nothing that can be gone on with; says which file.
         """
         checkpoint, validations = read_checkpoint(folder)
         if checkpoint.run != self._run:
             raise _damage(folder, f"a checkpoint of another run ({checkpoint.run[:12]})")
+        check_contents(checkpoint)
         self._validations = validations
         return checkpoint
 
@@ -180,13 +185,44 @@ def read_checkpoint(folder: Path) -> tuple[Checkpoint, dict[str, str]]:
     return Checkpoint(raw["step"], folder, raw["run"], raw["healthy"]), dict(raw["validations"])
 
 
+def check_contents(checkpoint: Checkpoint) -> None:
+    """Refuse a checkpoint whose files, though they are those of its manifest, say nothing that can be gone on with.
+
+    Raises:
+        RecordError: It is one; says which file, and why.
+    """
+    for path in sorted(checkpoint.folder.iterdir()):
+        if path.name != MANIFEST and (found := unreadable(path.name, checkpoint.read(path.name))) is not None:
+            raise _damage(checkpoint.folder, found)
+
+
+@contextmanager
+def refuse_going_on(start: Checkpoint | None, begun: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Say what is wrong with a checkpoint, where taking up what it holds fails before a step has begun.
+
+    Its values may be of the right kind and still not fit: another model's optimizer, the generators of another library.
+
+    Raises:
+        RecordError: It failed so; names the checkpoint.
+    """
+    try:
+        yield
+    except (AssayError, EnvironmentFailure, OSError):
+        raise
+    except Exception as error:
+        if start is None or begun():
+            raise
+        fix = f"remove it, and the training goes on from the one before it: rm -r {shlex.quote(str(start.folder))}"
+        raise RecordError("a checkpoint to go on from", found=said(error), where=str(start.folder), fix=fix) from error
+
+
 def _is_manifest(raw: Mapping[str, Any]) -> bool:
     """Return whether a manifest has the form we write: a file is named without a folder, a validation as we name it."""
     kinds = {"format": int, "step": int, "run": str, "healthy": bool, "files": dict, "validations": dict, "sha256": str}
     if raw.keys() != kinds.keys() or not all(isinstance(raw[name], kind) for name, kind in kinds.items()):
         return False
     files = all(
-        isinstance(facts, dict) and isinstance(facts.get("sha256"), str) and Path(name).name == name
+        isinstance(facts, dict) and isinstance(facts.get("sha256"), str) and Path(name).name == name and "\0" not in name
         for name, facts in raw["files"].items()
     )
     named = all(_VALIDATION.fullmatch(name) and isinstance(told, str) for name, told in raw["validations"].items())

@@ -64,10 +64,15 @@ class History:
         return plain | {"validated": [validation.step for validation in self.validations]}
 
     def validation_episodes(self) -> Iterator[ValidationEpisode]:
-        """Yield every episode of every validation, oldest first: the sampled draws, then the greedy pass."""
+        """Yield every episode of every validation, oldest first: the sampled draws, then the greedy pass.
+
+        Each names the weights that played it by the digest that is a link of the chain.
+        """
+        weights = {row["step"]: row["digests"]["weights"] for row in self.train_log}
         for step, sampled, greedy in self.validations:
-            yield from (ValidationEpisode(step=step, greedy=False, episode=each) for each in sampled)
-            yield from (ValidationEpisode(step=step, greedy=True, episode=each) for each in greedy)
+            for is_greedy, each in [*((False, each) for each in sampled), *((True, each) for each in greedy)]:
+                episode = each.model_copy(update={"policy": weights.get(step)})
+                yield ValidationEpisode(step=step, greedy=is_greedy, episode=episode)
 
     def go_back(self, rows: Mapping[str, Any], validations: Sequence[Validation]) -> None:
         """Become what `rows` and the validations say, in place: everybody who watches this history sees the change."""

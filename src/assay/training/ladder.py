@@ -25,6 +25,7 @@ TRY: Mapping[HealthRule, str] = {
     "parsed": "read some failures, lower train.learning_rate or let the format earn more",
     "distinct": "raise generation.temperature or train.epsilon_high, since a group of copies has nothing to compare",
     "top_share": "read that text, since one answer to many items is often a loophole of the reward",
+    "field_collapse": "read answers of these items, since a field that says the same everywhere may earn more than it should",
     "clip": "lower train.learning_rate, since updates are larger than clipping allows for",
     "grad_norm": "lower train.learning_rate or train.max_grad_norm, and look at these items",
     "infrastructure": "look at the environment's errors, and raise health.retries if they pass by themselves",

@@ -24,7 +24,7 @@ NODES_VARIABLE = "ASSAY_ON_NODES"
 # What torchrun reads: the seconds that a stopped process has to finish its step and save it. A second signal does not wait.
 PATIENCE_VARIABLE, PATIENCE_S = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", 3600
 # What `accelerate launch` tells through the environment, with the values that our files in configs/launch/accelerate lead to.
-# Another value would change what a run is, which is said by params.yaml alone.
+# Another value would change what a run is, which is said by the settings alone.
 USES = {"fsdp": "ACCELERATE_USE_FSDP", "deepspeed": "ACCELERATE_USE_DEEPSPEED"}
 TOLD = {
     "ACCELERATE_MIXED_PRECISION": "no", "ACCELERATE_DYNAMO_BACKEND": "no", "FSDP_VERSION": "2",
@@ -86,7 +86,7 @@ def heed_launcher(settings: DistributedSettings) -> None:
     for engine, variable in USES.items():
         if os.environ.pop(variable, "false").lower() == "true" and engine != settings.engine:
             raise ConfigError(
-                f"an accelerate launch of engine {settings.engine}, as params.yaml says",
+                f"an accelerate launch of engine {settings.engine}, as distributed.engine says",
                 found=engine,
                 where=f"the environment, {variable}, against distributed.engine",
                 fix=f"use configs/launch/accelerate/{settings.engine}.yaml{_WHY_NOT.get(engine, '')}",
@@ -97,7 +97,7 @@ def heed_launcher(settings: DistributedSettings) -> None:
                 f"{value}, as in configs/launch/accelerate/{settings.engine}.yaml",
                 found=told,
                 where=f"{variable.removeprefix('ACCELERATE_').lower()}, told by accelerate launch",
-                fix="use that file; what a run is stands in params.yaml and nowhere else",
+                fix="use that file; what a run is stands in the settings (distributed) and nowhere else",
             )
 
 

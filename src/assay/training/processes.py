@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
+from assay.config.places import setting
 from assay.config.settings import DistributedSettings
 from assay.console import complain
 from assay.errors import AssayError, ConfigError
@@ -63,7 +64,7 @@ class Processes:
             raise ConfigError(
                 f"{settings.processes} processes",
                 found=f"{world}",
-                where="params.yaml, distributed.processes, against WORLD_SIZE",
+                where=f"{setting('distributed.processes')}, against WORLD_SIZE",
                 fix="start as many as the settings say (./run assay train does), or change the setting",
             )
         if world > 1 and not dist.is_initialized():
@@ -156,7 +157,7 @@ def _take_a_gpu(local_rank: int, *, shared: bool) -> None:
         raise ConfigError(
             "a GPU for each process of a machine",
             found=str(there),
-            where="params.yaml, distributed.processes",
+            where=setting("distributed.processes"),
             fix=f"set it to {there}; over several machines give each its share: --nproc-per-node={there} in ASSAY_TORCHRUN",
         )
     torch.cuda.set_device(local_rank % there)

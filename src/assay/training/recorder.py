@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
+from assay.evaluation.fields import flat
 from assay.evaluation.phases import Phases
 from assay.evaluation.rollout import Lost, Rollout
 from assay.evaluation.run_difference import START, chain_of
@@ -179,12 +180,15 @@ class Recorder(TrainerCallback):
         signals = StepSignals.of(
             step, episodes, entropy=plain.get("entropy"), kl=row["kl"], clip=clip,
             grad_norm=row["grad_norm"], lost=1 - len(episodes) / len(rollouts), skipped=skipped,
+            honest=ledger.monitor.honest,
         )  # fmt: skip
         if skipped is not None:  # an item whose episodes were all graded with NaN has none of them in the signals
             signals = replace(signals, concerned={"non_finite": self._guard.concerned or item_ids})
         facts |= {"skipped": skipped, "lost": len(rollouts) - len(episodes), "retries": sum(r.retries for r in rollouts)}
         events = ledger.monitor.step(signals)
-        facts["signals"] = signals.numbers() | {"top_share": ledger.monitor.top_share}
+        whole, parts = ledger.monitor.heard.logged()
+        facts["signals"] = signals.numbers() | whole
+        facts |= {"fields": flat(ledger.monitor.shares(episodes)), "window": parts}
         facts |= {name: value for name, value in plain.items() if name not in facts}
         ledger.chain = chain_of(ledger.chain, facts)
         ledger.history.train_log.append(facts | {"chain": ledger.chain})

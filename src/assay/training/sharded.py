@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+from assay.config.places import setting
 from assay.errors import ConfigError
 
 
@@ -82,7 +83,7 @@ def _layers(model: Any) -> list[torch.nn.Module]:
         raise ConfigError(
             "a model that says which of its modules are layers (_no_split_modules)",
             found=type(model.get_base_model()).__name__,
-            where="params.yaml, distributed.engine",
+            where=setting("distributed.engine"),
             fix="set distributed.engine: ddp",
         )
     return found

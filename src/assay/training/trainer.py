@@ -64,6 +64,7 @@ class Trainer(GRPOTrainer):
         self._item_ids: list[str] = []
         self._shard, self._shards = shard, cast("Shards | None", None)
         self.links: dict[str, str] = {}
+        self.begun = False  # whether a step has been begun, so that all that was saved is taken up
         rewards: list[Any] = [episode_reward]
         rollout: Any = _roll_out
         super().__init__(reward_funcs=rewards, rollout_func=rollout, **arguments)
@@ -104,6 +105,7 @@ class Trainer(GRPOTrainer):
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
         """Return the next micro-batch; those of a step are dealt anew, unless the loss depends on who is in one."""
+        self.begun = True
         window = self.args.steps_per_generation * self.num_iterations  # type: ignore[attr-defined]
         inputs = super()._prepare_inputs(generation_batch)
         if self._step % window == 0 and self.loss_type != "bnpo":

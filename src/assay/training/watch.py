@@ -23,7 +23,7 @@ class Watch:
 
     def __init__(self, task: Task) -> None:
         """Watch for the alarms that the task names."""
-        self._task = task
+        self.task = task
         self.raised: list[Raised] = []
         self.items: set[str] = set()
         self.cuts: dict[str, int] = {}
@@ -40,7 +40,7 @@ class Watch:
 
     def look(self, step: int, source: AlarmSource, episodes: Sequence[Episode]) -> None:
         """Check the episodes of one batch or validation."""
-        self.raised += [Raised(step, source, alarm) for alarm in alarms(self._task, episodes)]
+        self.raised += [Raised(step, source, alarm) for alarm in alarms(self.task, episodes)]
         self.items |= {episode.item_id for episode in episodes}
         self.cuts |= {e.item_id: e.prompt_chars_cut for e in episodes if e.prompt_chars_cut}
 

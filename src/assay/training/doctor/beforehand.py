@@ -10,12 +10,15 @@ from typing import Any, cast
 
 import torch
 
+from assay.config.places import setting
 from assay.config.settings import Params, PretrainedBase
 from assay.counting import counted
 from assay.errors import AssayError
 from assay.evaluation.suite import Suite, choose
+from assay.policy.border import refuse_unreadable
 from assay.policy.dialogue import Dialogue
 from assay.policy.model import Policy
+from assay.policy.model_files import refuse_odd_files
 from assay.tasks.protocol import Item, Task
 from assay.training.doctor.deadline import Deadline, TooSlow
 from assay.training.doctor.findings import Check, Finding
@@ -47,14 +50,16 @@ def look_ahead(folder: Path, params: Params) -> Ahead:
     """Read configuration and tokenizer of a base; weights need not be there.
 
     Raises:
-        PolicyError: The chat template cannot be served.
-        OSError, ValueError, KeyError: They cannot be read.
+        PolicyError: They cannot be read, or the chat template cannot be served.
     """
     from transformers import AutoConfig, AutoTokenizer
 
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    config, tokenizer = AutoConfig.from_pretrained(folder, **local), AutoTokenizer.from_pretrained(folder, **local)
-    return Ahead(config, Policy(cast(Any, None), tokenizer, Dialogue(tokenizer, params.base.template), ""))
+    refuse_odd_files(folder)
+    with refuse_unreadable("a readable configuration and tokenizer", where=folder.name, fix="./run dvc repro base"):
+        config, tokenizer = AutoConfig.from_pretrained(folder, **local), AutoTokenizer.from_pretrained(folder, **local)
+        dialogue = Dialogue(tokenizer, params.base.template)
+    return Ahead(config, Policy(cast(Any, None), tokenizer, dialogue, ""))
 
 
 def folder_ahead(base: PretrainedBase, root: Path) -> Path | None:
@@ -136,7 +141,7 @@ def memory_ahead(
 def memory_finding(memory: Memory, weighed: Scales, lengths: Lengths, params: Params, there_is: int | None) -> Finding:
     """Return how much memory a training takes at its peak, against what there is, and what to lower by how much."""
     beside = BESIDE[params.device]
-    check = Check(MEMORY, "a peak that fits", "params.yaml, train.micro_batch_size and generation.batch_size")
+    check = Check(MEMORY, "a peak that fits", f"{setting('train.micro_batch_size')} and {setting('generation.batch_size')}")
     found = f"{in_gib(memory.peak + beside)} at most{'' if there_is is None else f' of {in_gib(there_is)}'}: "
     found += ", ".join(f"{name} {in_gib(size)}" for name, size in terms(memory, params).items())
     found += f"; for episodes of up to {lengths.whole} tokens"
@@ -204,18 +209,18 @@ def what_to_lower(memory: Memory, weighed: Scales, params: Params, room: int) ->
         "train.kl_probe_episodes": (memory.look, looked),
     }  # fmt: skip
     fixes = []
-    for setting, (weight, lower) in ways.items():
+    for name, (weight, lower) in ways.items():
         if weight > room:
             try:
                 fixes.append(lower())
             except TooSlow:
-                fixes.append(f"lower {setting} (to how many was not weighed: the time was up)")
+                fixes.append(f"lower {name} (to how many was not weighed: the time was up)")
     return fixes
 
 
 def time_finding(ahead: Ahead, lengths: Lengths, params: Params, deadline: Deadline, *, fits: bool, elsewhere: bool) -> Finding:
     """Return how long a step takes at most, timed on this very device; missing where it cannot be timed here."""
-    check = Check(TIME, "a time you have", "params.yaml, train.steps")
+    check = Check(TIME, "a time you have", setting("train.steps"))
     plain = params.generation.backend == "cached" and not params.generation.cuda_graphs
     if elsewhere or (params.device == "cuda" and not torch.cuda.is_available()):
         return check.ok("missing: it is timed on the device itself, which is not here")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from assay.config.places import setting
 from assay.config.settings import Params
 from assay.counting import counted
 from assay.tasks.protocol import Item
@@ -26,7 +27,7 @@ def counts_findings(params: Params, items: Sequence[Item], validation: Sequence[
 
 def _items_per_step(params: Params, n: int) -> Finding:
     asked = params.train.items_per_step
-    check = Check("items a step", f"at most the {counted(n, 'training items')}", "params.yaml, train.items_per_step")
+    check = Check("items a step", f"at most the {counted(n, 'training items')}", setting("train.items_per_step"))
     if asked > n:
         return check.warning(
             f"{asked}: an item is several groups of one step", f"train.items_per_step: {max(1, n)}, or add data"
@@ -36,7 +37,7 @@ def _items_per_step(params: Params, n: int) -> Finding:
 
 def _epochs(params: Params, n: int) -> Finding:
     epochs = params.train.steps * params.train.items_per_step / max(1, n)
-    check = Check("epochs", f"at most {MANY_EPOCHS}", "params.yaml, train.steps")
+    check = Check("epochs", f"at most {MANY_EPOCHS}", setting("train.steps"))
     if epochs > MANY_EPOCHS:
         found = f"each of {counted(n, 'items')} is trained on {epochs:.0f} times"
         return check.warning(found, "lower train.steps, or add data")
@@ -45,7 +46,7 @@ def _epochs(params: Params, n: int) -> Finding:
 
 def _kl_probe(params: Params, n: int) -> Finding:
     asked = params.train.kl_probe_episodes
-    check = Check("KL probe", f"at most the {counted(n, 'training items')}", "params.yaml, train.kl_probe_episodes")
+    check = Check("KL probe", f"at most the {counted(n, 'training items')}", setting("train.kl_probe_episodes"))
     if asked > n:
         return check.fault(f"{asked} episodes, each of another item", f"train.kl_probe_episodes: {n}")
     return check.ok(str(asked))
@@ -53,7 +54,7 @@ def _kl_probe(params: Params, n: int) -> Finding:
 
 def _validation_size(params: Params, n: int) -> Finding:
     asked = params.validation.items
-    check = Check("validation items", f"{asked}, as validation.items asks for", "params.yaml, validation.items")
+    check = Check("validation items", f"{asked}, as validation.items asks for", setting("validation.items"))
     if n < asked:
         return check.warning(f"{n}: the checkpoint is chosen on less than was asked for", "add data, or lower validation.items")
     return check.ok(str(n))

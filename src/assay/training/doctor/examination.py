@@ -91,6 +91,15 @@ def examine(
         return findings + _probe(policy, case, faulty, deadline)
 
 
+def examine_ahead(
+    policy: Policy, task: Task, judged: Task, items: Sequence[Item], validation: Suite, params: Params,
+    *, folder: Path, seconds: float = MOST_SECONDS,
+) -> list[Finding]:  # fmt: skip
+    """Return what can be said of a base that is not built or loaded yet: as `examine`, without its weights and a probe."""
+    findings, case, both = _without_model(task, judged, items, validation, params)
+    return findings if case is None else findings + _with_model(policy, case, both, folder, Deadline(seconds), weights=False)
+
+
 def examine_without_model(task: Task, judged: Task, items: Sequence[Item], validation: Suite, params: Params) -> list[Finding]:
     """Return what can be said before there is a base: settings, data, grader, reward, worlds."""
     return _without_model(task, judged, items, validation, params)[0]
@@ -126,7 +135,9 @@ def _repeated(case: _Case, played: Sequence[tuple[Play, Episode]], name: str) ->
     return [finding.model_copy(update={"check": name})]
 
 
-def _with_model(policy: Policy, case: _Case, both: Scripted, folder: Path, deadline: Deadline) -> list[Finding]:
+def _with_model(
+    policy: Policy, case: _Case, both: Scripted, folder: Path, deadline: Deadline, *, weights: bool = True
+) -> list[Finding]:
     params, played = case.params, _played(case.plays, both)
     opening = case.as_task.start(case.plays[0].item, case.plays[0].world_seed)[0]
     findings = text_findings(policy, params, opening, _conversation(case.as_task, played))
@@ -139,7 +150,7 @@ def _with_model(policy: Policy, case: _Case, both: Scripted, folder: Path, deadl
     once = list({each.item.id: each for each in plays}.values())
     openings = opened(policy, case.as_task, once, retries=params.health.retries, until=SHARE_OF_OPENINGS * deadline.left)
     findings += length_findings(policy, params, openings, both.ceiling, turns)
-    return findings + weight_findings(policy, params, openings)
+    return findings + weight_findings(policy, params, openings, loaded=weights)
 
 
 def _probe(policy: Policy, case: _Case, faulty: set[str], deadline: Deadline) -> list[Finding]:

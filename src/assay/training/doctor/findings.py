@@ -68,15 +68,19 @@ def error_finding(check: str, error: AssayError) -> Finding:
 def in_words(finding: Finding) -> str:
     """Return a finding as an error would be told.
 
-    >>> in_words(Check("threads", "at most 2", "params.yaml, threads").warning("8", "threads: 2"))
-    'WARNING threads: params.yaml, threads: expected at most 2, found 8.\\nFix: threads: 2'
+    >>> in_words(Check("threads", "at most 2", "setting threads").warning("8", "threads: 2"))
+    'WARNING threads: setting threads: expected at most 2, found 8.\\nFix: threads: 2'
     """
     head = f"{finding.level.upper()} {finding.check}: {finding.where}: expected {finding.expected}, found {finding.found}."
     return f"{head}\nFix: {finding.fix}" if finding.fix else head
 
 
-def refuse_faults(findings: Sequence[Finding]) -> None:
+def refuse_faults(findings: Sequence[Finding], where: str = "the examination before the first step (health.preflight)") -> None:
     """Return if there is no fault.
+
+    Args:
+        findings: What was found.
+        where: Which look found it.
 
     Raises:
         TrainingError: There is one; tells all of them.
@@ -88,6 +92,6 @@ def refuse_faults(findings: Sequence[Finding]) -> None:
         raise TrainingError(
             "a set-up that can learn",
             found=f"{counted(len(faults), 'faults')}: {told}",
-            where="the examination before the first step (health.preflight)",
+            where=where,
             fix=f"{fixes}\n  ./run assay doctor looks again; health.preflight: false trains all the same",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from assay.config.places import setting
 from assay.config.settings import Params
 from assay.counting import counted
 from assay.training.doctor.findings import Check, Finding
@@ -22,7 +23,7 @@ def time_finding(params: Params, played_seconds: float, cost: Cost | None) -> Fi
     step = train.items_per_step * train.group_size * (played_seconds + learned_seconds) / params.distributed.processes + probe
     validations = 2 + (train.steps - 1) // validation.interval
     whole = train.steps * step + validations * validation.items * (validation.draws + 1) * played_seconds
-    check = Check("time (forecast)", "a time you have", "params.yaml, train.steps")
+    check = Check("time (forecast)", "a time you have", setting("train.steps"))
     without = "" if cost is not None else ", the learning pass left out"
     return check.ok(f"about {step:.2g} s a step, {duration(whole)} in all with {counted(validations, 'validations')}{without}")
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from assay.config.places import setting
 from assay.config.settings import Params
 from assay.config.tasks import ColliderTask
 from assay.counting import counted
@@ -97,7 +98,7 @@ def context_limit(model: Any) -> int | None:
 
 def _prompts(params: Params, openings: Openings) -> Finding:
     n = len(openings.prompts) + len(openings.refused)
-    check = Check("prompts", "prompts within task.max_prompt_tokens", "params.yaml, task.max_prompt_tokens")
+    check = Check("prompts", "prompts within task.max_prompt_tokens", setting("task.max_prompt_tokens"))
     if openings.refused:
         found = f"{len(openings.refused)} of {n} too long (first: item {openings.refused[0]})"
         return check.fault(found, "raise task.max_prompt_tokens, set task.truncate_prompts: true, or drop the records")
@@ -144,7 +145,7 @@ def _budget(policy: Policy, params: Params, texts: Sequence[str]) -> Finding:
     surface = params.generation.surface
     room, needed = params.task.max_new_tokens[surface], [len(ids_of(policy, text)) + 1 for text in texts]
     over = sum(each > room for each in needed)
-    check = Check("completion limit", "room for every right completion", f"params.yaml, task.max_new_tokens.{surface}")
+    check = Check("completion limit", "room for every right completion", setting(f"task.max_new_tokens.{surface}"))
     takes = "takes" if over == 1 else "take"
     found = f"{room}, while {over} of {counted(len(texts), 'right completions')} {takes} more (up to {max(needed)})"
     fix = f"task.max_new_tokens.{surface}: {max(needed)} or more"

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from assay.config.places import setting
 from assay.config.settings import Params, PretrainedBase
 from assay.counting import counted
 from assay.errors import ConfigError
@@ -83,7 +84,7 @@ def pass_findings(
             torch.cuda.synchronize()
     except torch.cuda.OutOfMemoryError:
         fix = "lower train.micro_batch_size, set train.gradient_checkpointing: true, or use a smaller base"
-        memory = Check("memory", "room for one micro-batch", "params.yaml, train.micro_batch_size")
+        memory = Check("memory", "room for one micro-batch", setting("train.micro_batch_size"))
         return [memory.fault(f"none for {counted(len(chosen), 'episodes')} of {batch.ids.shape[1]} tokens", fix)], None
     except (RuntimeError, ValueError, IndexError) as error:
         fix = "deterministic: false" if "deterministic" in str(error) else "use a base that torch can train on this device"
@@ -157,7 +158,7 @@ def _is_float32(params: Params) -> bool:
 
 def _gradients(model: Any, params: Params) -> Finding:
     """Return whether each kind of adapted module gets a gradient; B alone does at first, since it starts at 0."""
-    check = Check("gradients", "finite and not 0 in every kind of adapted module", "params.yaml, train.lora.target_modules")
+    check = Check("gradients", "finite and not 0 in every kind of adapted module", setting("train.lora.target_modules"))
     largest: dict[str, float] = defaultdict(float)
     for name, parameter in model.named_parameters():
         if parameter.requires_grad and ".lora_B." in name:

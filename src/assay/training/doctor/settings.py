@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from assay.config.places import setting
 from assay.config.settings import Params, PretrainedBase
 from assay.config.tasks import ColliderTask, StructuredTask
 from assay.counting import counted
@@ -18,13 +19,13 @@ HIGHEST_BETA = 1.0
 
 
 def settings_findings(params: Params) -> list[Finding]:
-    """Return what params.yaml alone says about a training."""
+    """Return what the settings alone say about a training."""
     return [check(params) for check in _CHECKS]
 
 
 def _learning_rate(params: Params) -> Finding:
     rate, fix = params.train.learning_rate, "train.learning_rate: 1e-5 for a pretrained base, 1e-3 for the tiny one"
-    check = Check("learning rate", f"{LOWEST_RATE:g} … {HIGHEST_RATE:g}", "params.yaml, train.learning_rate")
+    check = Check("learning rate", f"{LOWEST_RATE:g} … {HIGHEST_RATE:g}", setting("train.learning_rate"))
     if not LOWEST_RATE <= rate <= HIGHEST_RATE:
         return check.fault(f"{rate:g}, at which an adapter {'does not move' if rate < LOWEST_RATE else 'diverges'}", fix)
     if isinstance(params.base, PretrainedBase) and rate > HIGHEST_PRETRAINED_RATE:
@@ -34,7 +35,7 @@ def _learning_rate(params: Params) -> Finding:
 
 def _schedule(params: Params) -> Finding:
     train = params.train
-    check = Check("warm-up", "a warm-up that is used and ends before the last step", "params.yaml, train.warmup_steps")
+    check = Check("warm-up", "a warm-up that is used and ends before the last step", setting("train.warmup_steps"))
     if train.warmup_steps == 0:
         return check.ok("none")
     if train.lr_scheduler == "constant":
@@ -52,7 +53,7 @@ def _schedule(params: Params) -> Finding:
 
 
 def _group_size(params: Params) -> Finding:
-    size, check = params.train.group_size, Check("group size", "at least 4", "params.yaml, train.group_size")
+    size, check = params.train.group_size, Check("group size", "at least 4", setting("train.group_size"))
     if size < 4:
         return check.warning(f"{size}: a mean over so few says little about the one", "train.group_size: 8")
     return check.ok(str(size))
@@ -60,7 +61,7 @@ def _group_size(params: Params) -> Finding:
 
 def _gradient_clipping(params: Params) -> Finding:
     norm = params.train.max_grad_norm
-    check = Check("gradient clipping", f"{LOWEST_NORM:g} … {HIGHEST_NORM:g}", "params.yaml, train.max_grad_norm")
+    check = Check("gradient clipping", f"{LOWEST_NORM:g} … {HIGHEST_NORM:g}", setting("train.max_grad_norm"))
     if norm > HIGHEST_NORM:
         return check.warning(f"{norm:g}, which never clips", "train.max_grad_norm: 1.0")
     if norm < LOWEST_NORM:
@@ -70,7 +71,7 @@ def _gradient_clipping(params: Params) -> Finding:
 
 def _clip_range(params: Params) -> Finding:
     low, high = params.train.epsilon_low, params.train.epsilon_high
-    check = Check("clip range", "epsilon_high at least epsilon_low", "params.yaml, train.epsilon_high")
+    check = Check("clip range", "epsilon_high at least epsilon_low", setting("train.epsilon_high"))
     if high < low:
         found = f"{high:g} below {low:g}: what is rare is clipped first, and variety is lost"
         return check.warning(found, f"train.epsilon_high: {max(0.28, low):g}")
@@ -79,7 +80,7 @@ def _clip_range(params: Params) -> Finding:
 
 def _temperature(params: Params) -> Finding:
     value = params.generation.temperature
-    check = Check("temperature", f"{LOWEST_TEMPERATURE:g} … {HIGHEST_TEMPERATURE:g}", "params.yaml, generation.temperature")
+    check = Check("temperature", f"{LOWEST_TEMPERATURE:g} … {HIGHEST_TEMPERATURE:g}", setting("generation.temperature"))
     if value < LOWEST_TEMPERATURE:
         return check.warning(f"{value:g}: the members of a group will hardly differ", "generation.temperature: 1.0")
     if value > HIGHEST_TEMPERATURE:
@@ -88,7 +89,7 @@ def _temperature(params: Params) -> Finding:
 
 
 def _kl_weight(params: Params) -> Finding:
-    beta, check = params.train.beta, Check("KL weight", f"at most {HIGHEST_BETA:g}", "params.yaml, train.beta")
+    beta, check = params.train.beta, Check("KL weight", f"at most {HIGHEST_BETA:g}", setting("train.beta"))
     if beta > HIGHEST_BETA:
         return check.warning(f"{beta:g}: the KL term outweighs any reward, and the policy stays the base", "train.beta: 0.04")
     return check.ok(f"{beta:g}")
@@ -98,14 +99,14 @@ def _lora_scale(params: Params) -> Finding:
     lora = params.train.lora
     scale = lora.alpha / lora.r
     expected = f"alpha / r within {LOWEST_SCALE:g} … {HIGHEST_SCALE:g}"
-    check = Check("LoRA scale", expected, "params.yaml, train.lora.alpha")
+    check = Check("LoRA scale", expected, setting("train.lora.alpha"))
     if not LOWEST_SCALE <= scale <= HIGHEST_SCALE:
         return check.warning(f"{lora.alpha} / {lora.r} = {scale:g}", f"train.lora.alpha: {2 * lora.r}")
     return check.ok(f"{scale:g}")
 
 
 def _lora_dropout(params: Params) -> Finding:
-    dropout, check = params.train.lora.dropout, Check("LoRA dropout", "0", "params.yaml, train.lora.dropout")
+    dropout, check = params.train.lora.dropout, Check("LoRA dropout", "0", setting("train.lora.dropout"))
     if dropout > 0.0:
         found = f"{dropout:g}: episodes are played without dropout and learned from with it, by another policy"
         return check.warning(found, "train.lora.dropout: 0.0")
@@ -113,7 +114,7 @@ def _lora_dropout(params: Params) -> Finding:
 
 
 def _precision(params: Params) -> Finding:
-    base, check = params.base, Check("precision", "one that the device is made for", "params.yaml, base.quantization")
+    base, check = params.base, Check("precision", "one that the device is made for", setting("base.quantization"))
     if not isinstance(base, PretrainedBase) or params.device != "cpu":
         return check.ok("float32" if not isinstance(base, PretrainedBase) else f"{base.dtype} on {params.device}")
     if base.quantization is not None:
@@ -126,7 +127,7 @@ def _precision(params: Params) -> Finding:
 
 def _threads(params: Params) -> Finding:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    check = Check("threads", f"at most {cores} (the cores of this machine)", "params.yaml, threads")
+    check = Check("threads", f"at most {cores} (the cores of this machine)", setting("threads"))
     if params.threads > cores:
         return check.warning(f"{params.threads}, which get in each other's way", f"threads: {cores}")
     return check.ok(str(params.threads))
@@ -134,7 +135,7 @@ def _threads(params: Params) -> Finding:
 
 def _processes(params: Params) -> Finding:
     told, train = params.distributed, params.train
-    check = Check("processes", "whole groups in every process, and a backend for the device", "params.yaml, distributed")
+    check = Check("processes", "whole groups in every process, and a backend for the device", setting("distributed"))
     if told.processes == 1:
         return check.ok("1")
     if params.device == "cpu" and told.backend == "nccl":
@@ -151,7 +152,7 @@ def _processes(params: Params) -> Finding:
 
 
 def _shaping(params: Params) -> Finding:
-    task, check = params.task, Check("shaping", "a discount that is used, and changes no optimum", "params.yaml, task.gamma")
+    task, check = params.task, Check("shaping", "a discount that is used, and changes no optimum", setting("task.gamma"))
     if not isinstance(task, ColliderTask) or task.gamma == 1.0:
         return check.ok("none" if not isinstance(task, ColliderTask) else f"weight {task.shaping:g}, gamma 1")
     if task.shaping == 0.0:
@@ -162,7 +163,7 @@ def _shaping(params: Params) -> Finding:
 
 def _blocklist(params: Params) -> Finding:
     task = params.task
-    check = Check("blocklist", "a list where blocked terms are to be punished", "params.yaml, task.reject_blocklisted")
+    check = Check("blocklist", "a list where blocked terms are to be punished", setting("task.reject_blocklisted"))
     if isinstance(task, StructuredTask) and task.reject_blocklisted and task.blocklist is None:
         return check.warning(
             "reject_blocklisted: true without a list", "task.blocklist: FILE, or task.reject_blocklisted: false"
@@ -172,7 +173,7 @@ def _blocklist(params: Params) -> Finding:
 
 def _validation_interval(params: Params) -> Finding:
     interval, steps = params.validation.interval, params.train.steps
-    check = Check("validation interval", f"below train.steps ({steps})", "params.yaml, validation.interval")
+    check = Check("validation interval", f"below train.steps ({steps})", setting("validation.interval"))
     if interval >= steps > 1:
         found = f"{interval}: only the base and the last step can be chosen from"
         return check.warning(found, f"validation.interval: {max(1, steps // 8)}")
@@ -181,7 +182,7 @@ def _validation_interval(params: Params) -> Finding:
 
 def _checkpoint_interval(params: Params) -> Finding:
     every, steps = params.checkpoint.every, params.train.steps
-    check = Check("checkpoints", f"one before the last step ({steps})", "params.yaml, checkpoint.every")
+    check = Check("checkpoints", f"one before the last step ({steps})", setting("checkpoint.every"))
     if every >= steps > 1:
         return check.warning(f"{every}: a crash loses the whole training", f"checkpoint.every: {max(1, steps // 8)}")
     return check.ok(f"every {every} steps" if every > 1 else "every step")
@@ -189,7 +190,7 @@ def _checkpoint_interval(params: Params) -> Finding:
 
 def _baseline_steps(params: Params) -> Finding:
     first, steps = params.health.baseline_steps, params.train.steps
-    check = Check("alarm baseline", f"fewer than train.steps ({steps})", "params.yaml, health.baseline_steps")
+    check = Check("alarm baseline", f"fewer than train.steps ({steps})", setting("health.baseline_steps"))
     if first >= steps:
         return check.warning(f"{first}: alarms that compare with it can never ring", f"health.baseline_steps: {steps // 2}")
     return check.ok(str(first))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from assay.config.places import setting
 from assay.config.settings import Params
 from assay.counting import counted
 from assay.policy.model import Policy
@@ -14,6 +15,7 @@ from assay.records import Episode
 from assay.training.doctor.findings import Check, Finding
 from assay.training.doctor.lengths import context_limit
 from assay.training.doctor.probe import Probe
+from assay.training.ladder import ROUNDING
 from assay.training.signals import StepSignals, episode_text
 
 ENOUGH_GROUPS, SATURATED, CLEAR = 4, 0.95, 5
@@ -32,7 +34,7 @@ def probe_findings(probe: Probe, policy: Policy, params: Params) -> list[Finding
     return [
         *findings,
         _variety(episodes, signals.distinct, params),
-        _spread(episodes, signals.zero_variance, params),
+        _spread(episodes, params),
         _truncated(signals.truncated or 0.0, params),
         _parsed(signals.parsed or 0.0, params),
         _success(episodes),
@@ -68,7 +70,7 @@ def _whole(probe: Probe, params: Params) -> Finding:
 
 
 def _variety(episodes: Sequence[Episode], differ: float | None, params: Params) -> Finding:
-    check = Check("variety", "other completions within a group", "params.yaml, generation.temperature")
+    check = Check("variety", "other completions within a group", setting("generation.temperature"))
     texts = Counter(episode_text(episode) for episode in episodes)
     if set(texts) == {""}:
         return check.fault("nothing but empty completions", "use a base that answers: base.model, or base.warm_start")
@@ -85,10 +87,13 @@ def _variety(episodes: Sequence[Episode], differ: float | None, params: Params) 
     return check.ok(f"{counted(len(texts), 'different episodes')} of {len(episodes)}")
 
 
-def _spread(episodes: Sequence[Episode], alike: float | None, params: Params) -> Finding:
+def _spread(episodes: Sequence[Episode], params: Params) -> Finding:
     check = Check("reward spread", "rewards that differ within groups", "the task's rewards, and the items of train")
     rewards = [episode.reward for episode in episodes]
-    n = len(_groups(episodes))
+    groups = _groups(episodes)
+    n, compared = len(groups), [[each.reward for each in group] for group in groups if len(group) > 1]
+    # Before the first step, a group that succeeds throughout is no better than one that fails: neither teaches anything.
+    alike = sum(max(each) - min(each) <= ROUNDING for each in compared) / len(compared) if compared else None
     if max(rewards) == min(rewards) and len(episodes) >= ENOUGH_GROUPS:
         fix = "let the reward tell completions apart (task.weights), or choose items and a base that earn something at times"
         return check.fault(f"{rewards[0]:g} for each of {counted(len(episodes), 'episodes')}: no gradient", fix)
@@ -105,7 +110,7 @@ def _spread(episodes: Sequence[Episode], alike: float | None, params: Params) ->
 
 def _truncated(share: float, params: Params) -> Finding:
     levels, surface = params.health.truncated, params.generation.surface
-    where = f"params.yaml, task.max_new_tokens.{surface}"
+    where = setting(f"task.max_new_tokens.{surface}")
     check = Check("truncation", f"at most {levels.amber:.0%} of the completions cut off", where)
     fix = f"raise task.max_new_tokens.{surface}, or use a base that ends its answers"
     if share >= levels.stop:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from assay.config.places import setting
 from assay.config.settings import Params
 from assay.errors import PolicyError
 from assay.policy.model import Policy
@@ -89,7 +90,7 @@ def _end_of_sequence(policy: Policy) -> Finding:
 
 def _reasoning(policy: Policy, params: Params, opening: Sequence[Message]) -> Finding:
     room = params.task.max_new_tokens[params.generation.surface]
-    where = f"params.yaml, task.max_new_tokens.{params.generation.surface}"
+    where = setting(f"task.max_new_tokens.{params.generation.surface}")
     check = Check("reasoning", f"{LITTLE_ROOM} tokens or more for a base that thinks aloud", where)
     if _thinks(policy, opening) and room < LITTLE_ROOM:
         found = f"{room}, and a chat template with <think>: most completions may end before the answer begins"

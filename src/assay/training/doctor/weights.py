@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from assay.config.places import setting
 from assay.config.settings import Params
 from assay.counting import counted
 from assay.policy.model import Policy
@@ -15,9 +16,9 @@ from assay.training.doctor.findings import Check, Finding, error_finding
 from assay.training.doctor.lengths import Openings
 
 
-def weight_findings(policy: Policy, params: Params, openings: Openings) -> list[Finding]:
-    """Return what is wrong with the base's weights and with what is to be adapted."""
-    return [_finite(policy), _rows(policy, openings), *lora_findings(policy.model, params)]
+def weight_findings(policy: Policy, params: Params, openings: Openings, *, loaded: bool = True) -> list[Finding]:
+    """Return what is wrong with the base's weights, if they are loaded, and with what is to be adapted."""
+    return [*([_finite(policy)] if loaded else []), _rows(policy, openings), *lora_findings(policy.model, params)]
 
 
 def _finite(policy: Policy) -> Finding:
@@ -48,9 +49,9 @@ def lora_findings(model: Any, params: Params) -> list[Finding]:
     if refusal is not None:
         return [error_finding("LoRA targets", refusal)]
     adapted = adapted_modules(model, lora.target_modules)
-    targets = Check("LoRA targets", "names of inner linear modules of the base", "params.yaml, train.lora.target_modules")
+    targets = Check("LoRA targets", "names of inner linear modules of the base", setting("train.lora.target_modules"))
     smallest = min(min(columns, rows) for _, columns, rows in adapted)
-    rank = Check("LoRA rank", f"at most {smallest}, the smallest side of what is adapted", "params.yaml, train.lora.r")
+    rank = Check("LoRA rank", f"at most {smallest}, the smallest side of what is adapted", setting("train.lora.r"))
     return [
         targets.ok(f"{len(adapted)} modules"),
         rank.warning(f"{lora.r}: more than full rank", f"train.lora.r: {max(1, smallest // 4)}")

@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from assay.config.places import setting
 from assay.config.settings import Params
 from assay.counting import counted
 from assay.errors import EnvironmentFailure
@@ -102,7 +103,7 @@ def trouble_findings(observed: Observed) -> dict[str, Finding]:
 def reward_size(rewards: Sequence[float], params: Params) -> Finding:
     """Return whether rewards are of a size that can be learned from where nothing scales them."""
     largest = max((abs(reward) for reward in rewards), default=0.0)
-    check = Check("reward size", f"at most {LARGE_REWARD:g} where it is not scaled", "params.yaml, train.scale_rewards")
+    check = Check("reward size", f"at most {LARGE_REWARD:g} where it is not scaled", setting("train.scale_rewards"))
     if largest > LARGE_REWARD and params.train.scale_rewards == "none":
         return check.warning(f"{largest:.3g}, with train.scale_rewards: none", "train.scale_rewards: group, or smaller parts")
     return check.ok(f"{largest:.3g}")

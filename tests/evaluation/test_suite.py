@@ -1,0 +1,77 @@
+"""A suite's digest is another for another task, other records, other rules of grading; equal ones are graded alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from assay.composition import Selection, compose
+from assay.config.tasks import NOT_MEASURED, TaskSettings
+from assay.evaluation.suite import Suite, choose, rules_of
+from assay.tasks.protocol import Item
+from tests.house import ROOT
+
+SETTINGS: TypeAdapter[Any] = TypeAdapter(TaskSettings)
+
+
+def values(task: str) -> dict[str, Any]:
+    return dict(compose(ROOT, Selection("tiny", task, 0)).values["task"])
+
+
+def rules(task: str, **changes: Any) -> str:
+    return rules_of(SETTINGS.validate_python(values(task) | changes), "compact", None)
+
+
+def items(*pairs: tuple[str, str]) -> tuple[Item, ...]:
+    return tuple(Item(name, name, {}, None, None, record=record) for name, record in pairs)
+
+
+SUITES = st.builds(
+    Suite,
+    split=st.sampled_from(["heldout", "validation"]),
+    items=st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy")), max_size=2).map(lambda pairs: items(*pairs)),
+    draws=st.integers(1, 2), seed=st.integers(0, 1), rules=st.sampled_from(["", "r", "s"]),
+)  # fmt: skip
+
+
+@given(SUITES, SUITES)
+def test_suites_share_a_digest_only_if_they_are_one(one: Suite, other: Suite) -> None:
+    assert (one.digest == other.digest) is (one == other)
+
+
+def test_items_of_equal_ids_and_other_records_make_another_suite_which_the_first_digest_did_not_see() -> None:
+    one, other = (Suite("heldout", items(("r1", record)), 1, 0, "rules") for record in ("gold a", "gold b"))
+    assert one.digest != other.digest and one.first_digest == other.first_digest
+
+
+def test_two_tasks_never_share_rules_and_every_setting_of_play_or_grading_counts() -> None:
+    assert rules("collider") != rules("structured")
+    others: dict[str, dict[str, Any]] = {
+        "collider": {"max_turns": 7, "shaping": 0.5, "gamma": 0.5, "max_new_tokens": {"compact": 9, "json": 256}},
+        "structured": {
+            "lessons": None, "strata": [], "max_new_tokens": {"compact": 25, "json": 160}, "max_prompt_chars": 1,
+            "max_prompt_tokens": 1, "truncate_prompts": True, "extracted_share": 0.5, "blocklist": "terms.txt",
+            "weights": values("structured")["weights"] | {"exact": 0.4}, "reject_blocklisted": True,
+        },
+    }  # fmt: skip
+    for task, changes in others.items():
+        assert {*changes, "name"} == {*values(task)}, "every setting is tried"
+        for name, value in changes.items():
+            assert (rules(task, **{name: value}) == rules(task)) is (name in NOT_MEASURED[task]), name
+
+
+def test_surface_and_blocked_terms_belong_to_the_rules() -> None:
+    task = SETTINGS.validate_python(values("structured"))
+    made = {rules_of(task, surface, terms) for surface in ("compact", "json") for terms in (None, "a", "b")}  # type: ignore[arg-type]
+    assert len(made) == 6
+
+
+def test_choosing_keeps_rules_and_records_in_the_order_of_the_file() -> None:
+    all_items = items(("a", "1"), ("b", "2"), ("c", "3"))
+    suite = choose(all_items, 3, split="heldout", draws=1, seed=0, rules="r")
+    assert suite.records == ("1", "2", "3") and suite.rules == "r"
+    assert replace(suite, draws=2).records == suite.records and replace(suite, draws=2).digest != suite.digest
