@@ -87,7 +87,7 @@ def test_task_presets_share_their_sections() -> None:
 def test_an_unknown_setting_names_the_nearest(raw: dict[str, Any]) -> None:
     raw["train"] = raw["train"] | {"learning_rat": 0.1}
     error = refusal(raw)
-    assert error.where == "params.yaml, train.learning_rat"
+    assert error.where == "setting train.learning_rat"
     assert error.fix == "did you mean 'learning_rate'?"
 
 
@@ -100,14 +100,14 @@ def test_an_unknown_setting_with_no_neighbour_lists_what_is_known(raw: dict[str,
 def test_an_unknown_setting_of_a_base_does_not_show_the_tag_of_the_union(raw: dict[str, Any]) -> None:
     raw["base"] = raw["base"] | {"gate": 1}
     error = refusal(raw)
-    assert error.where == "params.yaml, base.gate"
+    assert error.where == "setting base.gate"
     assert error.fix == "did you mean 'gates'?"
 
 
 def test_a_missing_setting_is_named(raw: dict[str, Any]) -> None:
     raw["train"] = {name: value for name, value in raw["train"].items() if name != "beta"}
     error = refusal(raw)
-    assert (error.where, error.found) == ("params.yaml, train.beta", "nothing")
+    assert (error.where, error.found) == ("setting train.beta", "nothing")
     assert "train.beta" in error.fix
 
 
@@ -136,14 +136,14 @@ def test_a_mistyped_or_impossible_value_is_refused_where_it_stands(
 ) -> None:
     raw[section] = raw[section] | {name: value}
     error = refusal(raw)
-    assert error.where == f"params.yaml, {section}.{name}"
+    assert error.where == f"setting {section}.{name}"
     assert error.found == ("true" if value is True else repr(value))
 
 
 def test_deepspeed_is_refused_with_what_is_served_instead_and_why_it_is_not(raw: dict[str, Any]) -> None:
     raw["distributed"] = raw["distributed"] | {"engine": "deepspeed"}
     error = refusal(raw)
-    assert (error.expected, error.where) == ("'ddp' or 'fsdp'", "params.yaml, distributed.engine")
+    assert (error.expected, error.where) == ("'ddp' or 'fsdp'", "setting distributed.engine")
     assert "'deepspeed'" in error.found and "no poisoned step" in error.found
     assert "ddp" in error.fix and "fsdp" in error.fix
 
@@ -179,7 +179,7 @@ def test_no_setting_is_refused_in_the_words_of_another_library(raw: dict[str, An
             parse_params(values)
         except ConfigError as error:
             refused += 1
-            assert error.where.startswith(f"params.yaml, {path[0] if path else last}"), error
+            assert error.where.startswith(f"setting {path[0] if path else last}"), error
             assert not re.search("Input|should|validation,|dictionary|instance", error.expected), error
             assert "[" not in error.where, error
     assert refused > 20
@@ -188,7 +188,7 @@ def test_no_setting_is_refused_in_the_words_of_another_library(raw: dict[str, An
 def test_a_value_that_may_be_of_two_kinds_is_refused_once_with_both(raw: dict[str, Any]) -> None:
     raw["train"] = raw["train"] | {"lora": raw["train"]["lora"] | {"target_modules": "all"}}
     error = refusal(raw)
-    assert (error.where, error.expected) == ("params.yaml, train.lora.target_modules", "a list or 'all-linear'")
+    assert (error.where, error.expected) == ("setting train.lora.target_modules", "a list or 'all-linear'")
     assert error.found == "'all'"
 
 
@@ -207,7 +207,7 @@ def test_another_version_is_refused_first(raw: dict[str, Any], version: object) 
     raw["version"] = version
     raw["nonsense"] = 1
     error = refusal(raw)
-    assert error.where == "params.yaml, version"
+    assert error.where == "setting version"
     assert "assay config use" in error.fix
 
 
@@ -215,7 +215,7 @@ def test_another_version_is_refused_first(raw: dict[str, Any], version: object) 
 def test_cuda_graphs_that_nothing_could_replay_are_refused(raw: dict[str, Any], device: str, backend: str) -> None:
     raw["device"], raw["generation"] = device, raw["generation"] | {"backend": backend, "cuda_graphs": True}
     told = refusal(raw)
-    assert told.where == "params.yaml, generation.cuda_graphs"
+    assert told.where == "setting generation.cuda_graphs"
     assert f"backend {backend} on device {device}" in str(told)
     raw["device"], raw["generation"] = "cuda", raw["generation"] | {"backend": "cached"}
     assert parse_params(raw).generation.cuda_graphs
@@ -224,12 +224,12 @@ def test_cuda_graphs_that_nothing_could_replay_are_refused(raw: dict[str, Any], 
 def test_a_micro_batch_that_does_not_divide_is_refused(raw: dict[str, Any]) -> None:
     train = raw["train"]
     raw["train"] = train | {"micro_batch_size": train["items_per_step"] * train["group_size"] - 1}
-    assert refusal(raw).where == "params.yaml, train.micro_batch_size"
+    assert refusal(raw).where == "setting train.micro_batch_size"
 
 
 def test_a_from_scratch_base_speaks_the_compact_surface_only(raw: dict[str, Any]) -> None:
     raw["generation"] = raw["generation"] | {"surface": "json"}
-    assert refusal(raw).where == "params.yaml, generation.surface"
+    assert refusal(raw).where == "setting generation.surface"
 
 
 def test_settings_cannot_be_changed(raw: dict[str, Any]) -> None:
@@ -291,4 +291,4 @@ def test_settings_of_the_structured_task_that_cannot_be_or_pay_for_chatter_are_r
     raw = dict(compose(REPOSITORY, Selection("tiny", "structured", 0)).values)
     weights = raw["task"]["weights"] | changes.get("weights", {})
     raw["task"] = raw["task"] | changes | {"weights": weights}
-    assert refusal(raw).where == f"params.yaml, {where}"
+    assert refusal(raw).where == f"setting {where}"

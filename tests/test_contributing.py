@@ -45,6 +45,10 @@ class Echo:
         """Nothing about a word is odd."""
         return self.item(row), ()
 
+    def contradictory(self, items: Sequence[Item]) -> Sequence[int]:
+        """No word contradicts another."""
+        return ()
+
     def shortened(self, item: Item, chars: int) -> Item | None:
         """No word may be cut."""
         return None

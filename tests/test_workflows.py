@@ -15,6 +15,7 @@ import pytest
 from assay.storage.yaml import read_yaml
 from tests.house import ROOT
 from tests.training.whole_project import environment
+from tests.verification.made_run import made_run
 
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 SCRIPT = (ROOT / "run").read_text(encoding="utf-8")
@@ -57,32 +58,39 @@ def test_every_line_that_runs_is_a_command_that_there_is(workflow: Path) -> None
         assert command in BROUGHT or (command == "./run" and (f"\n{rest[0]}) " in SCRIPT or rest[0] == "dvc")), line
 
 
-@pytest.fixture
-def changed(tmp_path: Path) -> Path:
-    """A repository whose second commit changed a setting, a number, a verdict and a figure."""
-    root = tmp_path / "a fork"
-    setup = ("run", "requirements.txt", "constraints.txt", "pyproject.toml", ".dvc/config", ".dvc/.gitignore")
-    shown = ("metrics.json", "claim.json", "figures/forest.png")
-    for name in (*setup, "dvc.yaml", "params.yaml", *(f"{RESULTS}/{name}" for name in shown)):
+@pytest.fixture(scope="module")
+def forked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository whose second commit holds a run with another seed; nobody writes in it."""
+    home = tmp_path_factory.mktemp("fork")
+    root = made_run(home / "a fork").root
+    other = made_run(home / "other", seed=41, changes={"evaluation.seed": 3}).root
+    for name in ("run", "requirements.txt", "constraints.txt", "pyproject.toml", ".dvc/config", ".dvc/.gitignore"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
-    (root / ".venv/bin").mkdir(parents=True)
-    (root / ".gitignore").write_text("/.venv\n/.dvc/tmp\n/.dvc/cache\n")
-    # An environment as `run` would have made it, by its stamp.
-    (root / ".venv/bin/python").symlink_to(shutil.which("python") or "python")
-    (root / ".venv/bin/dvc").symlink_to(shutil.which("dvc") or "dvc")
-    stamp = "cat requirements.txt constraints.txt pyproject.toml | cksum; pwd -P"
-    (root / ".venv/.stamp").write_bytes(subprocess.run(["sh", "-c", stamp], cwd=root, check=True, capture_output=True).stdout)
+    (root / ".gitignore").write_text("/.venv\n/.venv.*\n/.dvc/tmp\n/.dvc/cache\n/models\n__pycache__\n")
     git(root, "init", "-q", "-b", "main")
     git(root, "add", "-A")
     git(root, "commit", "-qm", "one")
-    params = (root / "params.yaml").read_text()
-    (root / "params.yaml").write_text(params.replace("\nseed: 0", "\nseed: 41"))
-    for name, key, value in (("metrics.json", "gain", 12.5), ("claim.json", "verdict", "REGRESSED")):
-        content = json.loads((root / RESULTS / name).read_text())
-        (root / RESULTS / name).write_text(json.dumps(content | {key: value}))
-    (root / RESULTS / "figures/forest.png").write_bytes(b"another")
-    git(root, "commit", "-qam", "two")
+    for name in ("params.yaml", "dvc.lock"):
+        shutil.copy(other / name, root / name)
+    shutil.rmtree(root / "evidence")
+    shutil.copytree(other / "evidence", root / "evidence")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "two")
+    return root
+
+
+@pytest.fixture
+def changed(forked: Path, tmp_path: Path) -> Path:
+    """A copy of it, with an environment as `run` would have made it there, by its stamp."""
+    root = Path(shutil.copytree(forked, tmp_path / "a fork"))
+    (root / ".venv/bin").mkdir(parents=True)
+    for name in ("python", "dvc", "assay"):
+        (root / ".venv/bin" / name).symlink_to(shutil.which(name) or name)
+    stamp = "cat requirements.txt constraints.txt pyproject.toml | cksum; pwd -P"
+    (root / ".venv.stamp").write_bytes(subprocess.run(["sh", "-c", stamp], cwd=root, check=True, capture_output=True).stdout)
+    (root / ".venv/pyvenv.cfg").touch()
+    (root / ".venv.list").write_text(".venv/bin/python\n")
     return root
 
 
@@ -100,15 +108,17 @@ def report(root: Path, *arguments: str, **more: str) -> subprocess.CompletedProc
 def test_the_report_tells_what_differs_and_nothing_else(changed: Path) -> None:
     done = report(changed, "HEAD~1", ASSAY_FIGURES_AT="https://example.org/raw")
     assert done.returncode == 0, done.stderr
-    before = json.loads((ROOT / RESULTS / "claim.json").read_text())
-    assert f"* before: {before['verdict']}: {before['sentence']}\n* now: REGRESSED: {before['sentence']}\n" in done.stdout
+    now = json.loads((changed / RESULTS / "claim.json").read_text())
+    before = json.loads(git(changed, "show", f"HEAD~1:{RESULTS}/claim.json"))
+    assert f"* before: collider: {before['verdict']}: {before['sentence']}\n" in done.stdout
+    assert f"* now: collider: {now['verdict']}: {now['sentence']}\n" in done.stdout and now["sentence"] != before["sentence"]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines() if line.startswith("|")]
     assert ["params.yaml", "seed", "0", "41"] in rows
     (gain,) = [row for row in rows if row[1] == "gain"]
-    assert gain[3] == "12.5" and not [row for row in rows if row[1] == "p"]
+    assert float(gain[3]) == pytest.approx(now["difference"]["value"], abs=1e-4)
     one, two = (git(changed, "rev-parse", name) for name in ("HEAD~1", "HEAD"))
-    pictures = [f"![](https://example.org/raw/{commit}/{RESULTS}/figures/forest.png)" for commit in (one, two)]
-    assert pictures in rows
+    figure = f"{RESULTS}/figures/before_after_summary.png"
+    assert [f"![](https://example.org/raw/{commit}/{figure})" for commit in (one, two)] in rows
     assert git(changed, "status", "--porcelain") == ""
 
 
@@ -121,6 +131,13 @@ def test_a_report_against_the_same_commit_says_so_and_one_against_none_is_refuse
     assert "|" not in done.stdout
     refused = report(changed, "--output=x")
     assert refused.returncode == 1 and "expected a commit" in refused.stderr and not os.path.exists(changed / "x")
+
+
+def test_a_report_shows_no_claim_about_other_settings_than_those_of_the_work_tree(changed: Path) -> None:
+    params = (changed / "params.yaml").read_text()
+    (changed / "params.yaml").write_text(params.replace("\nseed: 41", "\nseed: 42"))
+    done = report(changed, "HEAD~1")
+    assert done.returncode == 6 and not done.stdout and "no verdict for these settings yet" in done.stderr
 
 
 def test_a_report_for_which_dvc_fails_does_not_say_that_nothing_differs(changed: Path) -> None:

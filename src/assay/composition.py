@@ -6,16 +6,18 @@ import difflib
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.config.places import located
 from assay.config.reading import parse_params
+from assay.config.settings import Params
 from assay.errors import ConfigError
 from assay.storage.files import read_bytes, read_text, write_text
 from assay.storage.json import dumps
-from assay.storage.yaml import read_yaml
+from assay.storage.yaml import line_of, read_yaml, refuse_foreign
 
 CONFIG = "configs/config.yaml"
 PARAMS = "params.yaml"
@@ -61,7 +63,7 @@ def use(root: Path, *, grpo: str | None, task: str | None, seed: int | None) -> 
         seed=before.seed if seed is None else seed,
     )
     composed = compose(root, after)
-    parse_params(composed.values, where="configs/")
+    parse_selected(root, after, composed.values)
     changes = [f"{CONFIG}: {old} -> {new}" for old, new in _paired(before, after) if old != new]
     if changes:
         write_text(root / CONFIG, _rewritten(read_text(root / CONFIG, fix=RESTORE), after))
@@ -149,11 +151,70 @@ def compose(root: Path, selection: Selection) -> Composition:
         values = OmegaConf.to_container(composed, throw_on_missing=True)
         text = OmegaConf.to_yaml(composed)
     except (HydraException, OmegaConfBaseException) as error:
-        found = str(error).split("\n")[0]
+        found = next((line for line in str(error).split("\n") if line.strip()), type(error).__name__)
         raise ConfigError("settings that compose", found=found, where="configs/", fix=RESTORE) from None
     if not isinstance(values, dict):
         raise ConfigError("a mapping of settings", found=type(values).__name__, where="configs/", fix=RESTORE)
+    refuse_foreign(values, where="configs/", fix=RESTORE)
     return Composition({str(key): value for key, value in values.items()}, text)
+
+
+def parse_selected(root: Path, selection: Selection, values: Mapping[str, Any]) -> Params:
+    """Return the settings composed of a selection.
+
+    Raises:
+        ConfigError: They are wrong; names the preset that says so, and its line.
+    """
+    try:
+        return parse_params(values)
+    except ConfigError as error:
+        where = located(error.where, lambda name: place_of(root, name, selection))
+        raise ConfigError(error.expected, found=error.found, where=where, fix=error.fix) from None
+
+
+def place_of(root: Path, name: str, selection: Selection | None = None) -> str:
+    """Return where a person edits a setting: the preset that holds it, with its line; params.yaml where nothing composes it.
+
+    Under `dvc exp run -S` a value may come from its command line instead, and that is said then.
+
+    Args:
+        root: The project, or a folder with nothing but params.yaml, such as an unpacked package.
+        name: The setting, dotted.
+        selection: The presets; None: those that configs/config.yaml selects.
+    """
+    if not (root / CONFIG).is_file():
+        return f"{PARAMS}, {name}"
+    steps = name.split(".")
+    try:
+        now = selected(root) if selection is None else selection
+        if selection is None and os.environ.get(IN_EXPERIMENT) and _overridden(root, now, steps):
+            return f"-S {name}=… of this experiment"
+        files = [f"configs/{group}/{getattr(now, group)}.yaml" for group in GROUPS]
+        # As Hydra composes: what comes later overrides what comes before, and config.yaml itself is last.
+        found = [(*line_of(root / file, steps, fix=RESTORE), file) for file in (*files, CONFIG)]
+    except ConfigError:  # a preset that cannot be read is told by who composes; here another error is being told
+        return f"configs/, {name}"
+    depth = max(each[0] for each in found)
+    if depth == 0:
+        return f"{_home_of(root, steps[0], files)}, {name}"
+    _, line, file = [each for each in found if each[0] == depth][-1]
+    return f"{file}, line {line}, {name}"
+
+
+def _overridden(root: Path, now: Selection, steps: Sequence[str]) -> bool:
+    theirs: Any = read_yaml(root / PARAMS, fix=RESTORE)
+    ours: Any = compose(root, now).values
+    for step in steps:
+        theirs, ours = (each.get(step) if isinstance(each, Mapping) else None for each in (theirs, ours))
+    return repr(theirs) != repr(ours)
+
+
+def _home_of(root: Path, section: str, files: Sequence[str]) -> str:
+    """Return the file in which a section belongs that none of the selected ones has: the one whose like has it elsewhere."""
+    for group, file in zip(GROUPS, files, strict=True):
+        if any(section in read_yaml(root / f"configs/{group}/{name}.yaml", fix=RESTORE) for name in presets(root, group)):
+            return file
+    return CONFIG
 
 
 def _refuse_unknown(root: Path, group: str, name: str) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+NO_VERDICT, MOST_SHOWN = "no verdict for these settings yet", 6
+
 
 class EnvironmentFailure(Exception):
     """What a task's environment raises when it crashed or timed out through no fault of the model.
@@ -71,6 +75,19 @@ class EnvironmentLost(AssayError):
 
 class EvidenceError(AssayError):
     """Reports that cannot honestly be compared."""
+
+
+class NoVerdictYet(AssayError):
+    """There is no claim about the settings and data at hand: none was made yet, or the one that stands is about others."""
+
+    exit_code = 6
+
+    def __init__(self, differences: Sequence[str], *, data: str) -> None:
+        """Say in what the claim that stands is another's, a difference a line; `data` is what the data at hand are called."""
+        shown = [*differences[:MOST_SHOWN], *([f"and {len(differences) - MOST_SHOWN} more"] * (len(differences) > MOST_SHOWN))]
+        super().__init__("a claim about these settings", found="; ".join(shown), where=data, fix="./run repro")
+        told = "".join(f"\n  {each}" for each in shown)
+        self.args = (f"{data}: {NO_VERDICT}.{told}\nFix: {self.fix}",)
 
 
 class PackageError(AssayError):

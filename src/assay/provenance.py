@@ -19,6 +19,15 @@ PACKAGES = (
 )  # fmt: skip
 # Exact names only: a prefix would let a secret slip in.
 ENVIRONMENT = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTHONHASHSEED", "CUBLAS_WORKSPACE_CONFIG", "DVC_EXP_NAME")
+# By these, libraries share sums out otherwise or choose other instructions; exact names only, as above.
+ARITHMETIC = (
+    "OMP_NUM_THREADS", "OMP_DYNAMIC", "MKL_NUM_THREADS", "MKL_DYNAMIC", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS",
+    "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE", "GOTO_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS", "ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "NPY_DISABLE_CPU_FEATURES",
+    "NPY_ENABLE_CPU_FEATURES", "GLIBC_TUNABLES", "NVIDIA_TF32_OVERRIDE",
+)  # fmt: skip
+# Instructions of a processor by which libraries choose how to add up: x86 and ARM.
+_WIDTHS = ("avx", "amx", "fma", "f16c", "sse4", "asimd", "sve", "sme", "bf16", "i8mm")
 # Settings of a W&B run that keep to itself what it would tell of this machine: host, user, command line, program, git remote,
 # installed packages, hardware, terminal.
 WANDB_QUIET: dict[str, Any] = {
@@ -108,6 +117,21 @@ def hardware() -> dict[str, Any]:
         "system": platform.system(),
         "python": platform.python_version(),
     }
+
+
+def arithmetic() -> dict[str, str]:
+    """Return what decides the last bits of a sum on this processor: its model, its instructions, and the flags that are set."""
+    info, told = Path("/proc/cpuinfo"), dict[str, str]()
+    for line in info.read_text().split("\n") if info.is_file() else ():
+        name, _, value = line.partition(":")
+        told.setdefault(name.strip(), value.strip())
+    parts = [told[name] for name in ("model name", "CPU implementer", "CPU part") if name in told]
+    widths = {each for each in (told.get("flags") or told.get("Features") or "").split() if each.startswith(_WIDTHS)}
+    found = {
+        "processor": " ".join(parts) or platform.processor() or platform.machine(),
+        "instructions": " ".join(sorted(widths)) or "not known",
+    }
+    return found | {name: os.environ[name] for name in ARITHMETIC if name in os.environ}
 
 
 def peak_ram_bytes() -> int:

@@ -40,6 +40,11 @@ class Episode(Record):
     item_id: str
     cluster: str = Field(description="unit of independent evidence: scenario or prompt group")
     strata: dict[str, str] = Field(description="labels for tables, e.g. tier")
+    policy: str | None = Field(
+        default=None,
+        description="who played it: the policy's digest; in a validation that of the weights, as their step's row of the log "
+        "has it; null: the untrained policy of a validation, or a batch",
+    )
     draw: int = Field(ge=0)
     seed: int = Field(ge=0, description="sampling seed, derived from (suite seed, item id, draw)")
     turns: tuple[Turn, ...]
@@ -89,7 +94,7 @@ class TrainAlarm(Record):
 
 HealthRule = Literal[
     "non_finite", "reward_vs_validation", "reward_vs_success", "part_share", "zero_variance", "entropy", "kl", "truncated",
-    "length", "parsed", "distinct", "top_share", "clip", "grad_norm", "infrastructure",
+    "length", "parsed", "distinct", "top_share", "field_collapse", "clip", "grad_norm", "infrastructure",
 ]  # fmt: skip
 HealthLevel = Literal["GREEN", "AMBER", "RED"]
 HEALTH_RULES: tuple[HealthRule, ...] = get_args(HealthRule)
@@ -147,6 +152,14 @@ class HealthSummary(Record):
         return cls(worst=worst, rules=tuple(found), unmeasured=tuple(unmeasured))
 
 
+class HonestFacts(Record):
+    """What a player shows who is always right on the train items, by which alarms are judged."""
+
+    items: int = Field(ge=1, description="whose right answer is known; at most the first 2000 are looked at")
+    answers: int = Field(ge=1, description="different right answers among them")
+    top_share: float = Field(gt=0, le=1, description="share of items for which the commonest of those is right")
+
+
 class TrainFacts(Record):
     """What a training was, for those who compare before and after."""
 
@@ -160,6 +173,10 @@ class TrainFacts(Record):
     chain: str = Field(description="digest over prompts, completions, rewards, gradients and weights of every step")
     alarms: tuple[TrainAlarm, ...] = Field(description="in the order in which they first rang")
     health: HealthSummary
+    other_machines: int = Field(
+        default=0, ge=0, description="how often it was gone on with on another processor, or under other thread flags"
+    )
+    honest: HonestFacts | None = Field(default=None, description="null where the task cannot write down what is right")
 
 
 class ControlFacts(Record):
@@ -174,6 +191,7 @@ class ControlFacts(Record):
     stopped: str | None = Field(default=None, description="why it ended before its last step, and nothing was played")
     chain: str | None = Field(default=None, description="as in the facts of the training proper")
     health: HealthSummary | None = None
+    other_machines: int = Field(default=0, ge=0, description="as in the facts of the training proper")
 
 
 class ValidationEpisode(Record):

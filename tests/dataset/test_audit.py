@@ -95,6 +95,18 @@ def test_each_kind_is_counted_with_its_lines(
     assert lines(found, kind) == expected
 
 
+def test_a_gold_field_that_pays_for_nothing_is_told_and_can_be_refused(folder: Path) -> None:
+    rows = [row(number, gold={"name": "Ana", "age": number}) for number in range(12)]
+    found = audited(folder, jsonl(rows))
+    kind = found.report.kinds["constant_field"]
+    assert (kind.count, kind.action) == (1, "keep") and kept(found) == list(range(1, 13))
+    (first,) = kind.first
+    assert (first.line, first.id) == (None, None) and first.detail.startswith("gold.name: ")
+    assert audited(folder, jsonl(rows), constant_field="refuse").report.refusals() == ["constant_field"]
+    empty = [row(number, gold={"name": f"Ana {number}", "age": None}) for number in range(12)]
+    assert audited(folder, jsonl(empty)).report.kinds["empty_field"].count == 1
+
+
 @pytest.mark.parametrize("spelling", ["dict", "float", "tuple", "any"])
 def test_types_as_python_spells_them_are_read_and_counted(folder: Path, spelling: str) -> None:
     schema = {"type": "object", "properties": {"name": {"type": "string"}, "more": {"type": spelling}}}
@@ -186,7 +198,7 @@ def test_dropping_is_the_same_each_time_and_its_lines_are_recorded(folder: Path)
 def test_a_refusal_names_kind_count_first_line_and_cure(folder: Path, kind: str) -> None:
     found = audited(folder, jsonl([row(1)])).report
     finding = {"split": "tasks", "line": 7, "id": "r7", "detail": "so"}
-    odd = found.kinds[kind].model_validate({"count": 12, "action": "refuse", "first": [finding]})
+    odd = found.kinds[kind].model_validate({"count": 12, "action": "refuse", "first": [finding], "unlisted": 11})
     with pytest.raises(DataError) as caught:
         refuse_unusable(found.model_copy(update={"kinds": {kind: odd}}), "data/mine")
     for word in (kind, "12", "line 7", "r7", "data/mine"):
@@ -209,9 +221,17 @@ def test_an_empty_file_is_refused_in_plain_words(folder: Path) -> None:
         require_records(audited(folder, b"").report, ["other"], "data/mine")
 
 
-def test_only_the_first_five_of_a_kind_are_named(folder: Path) -> None:
-    found = audited(folder, b"NaN\n" * 50).report.kinds["unreadable"]
-    assert (found.count, len(found.first)) == (50, 5)
+def test_every_finding_is_listed_and_beyond_a_bound_how_many_are_not(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = b"\n" * 30 + b"NaN\n" * 50 + jsonl([row(n, gold=None) for n in range(40)])
+    kinds = audited(folder, content).report.kinds
+    assert lines(audited(folder, content), "no_gold") == list(range(81, 121))
+    for name, count in (("blank_line", 30), ("unreadable", 50), ("no_gold", 40)):
+        assert (kinds[name].count, len(kinds[name].first), kinds[name].unlisted) == (count, count, 0)
+    monkeypatch.setattr("assay.dataset.audit.MOST_LISTED", 7)
+    cut = audited(folder, content).report.kinds["no_gold"]
+    assert (cut.count, len(cut.first), cut.unlisted) == (40, 7, 33)
 
 
 def test_a_detail_of_any_length_is_cut(folder: Path) -> None:
@@ -279,3 +299,36 @@ def test_drift_is_told_by_record_and_by_schema(folder: Path) -> None:
         "schema a.json edited", "schema b.json no longer used", "schema c.json added",
     ]  # fmt: skip
     assert changes(index_of(before.kept, {}), index_of(before.kept, {})) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "contradict"),
+    [
+        ({"age": 1}, {"age": 1.0}, False), ({"name": "Jos\u00e9"}, {"name": "Jose\u0301"}, False),
+        ({"name": "Ana  1"}, {"name": "Ana 1"}, False), ({"age": 1}, {"age": True}, True), ({"age": 1}, {"age": "1"}, True),
+        ({"age": -0.0}, {"age": 0}, False), ({"age": 1e22}, {"age": 10**22}, False), ({"age": None}, {}, True),
+    ],
+)  # fmt: skip
+def test_golds_contradict_where_the_grader_would_call_one_wrong(folder: Path, one: Any, other: Any, contradict: bool) -> None:
+    found = audited(folder, jsonl([row(1, id="a", gold=one), row(1, id="b", gold=other)]))
+    assert lines(found, "conflicting_gold") == ([1, 2] if contradict else [])
+    assert lines(found, "duplicate_prompt") == ([] if contradict else [2])
+
+
+def test_several_golds_and_conversations_are_audited_like_others(folder: Path) -> None:
+    said = [{"role": "user", "content": row(1)["prompt"]}]
+    gold, golds = {"name": "Ana 1"}, [{"name": "Ana 1", "age": 21}, {"name": "Ana 1"}]
+    both = [row(1, gold=None, golds=golds), row(1, id="b", prompt=None, messages=said, gold=None, golds=golds[::-1])]
+    found = audited(folder, jsonl([*both, row(2, golds=[]), row(3, golds=[gold])]))
+    assert lines(found, "duplicate_prompt") == [2] and lines(found, "conflicting_gold") == []
+    assert lines(found, "unreadable") == [3, 4]
+    assert lines(audited(folder, jsonl([*both, row(1, id="c", gold=gold)])), "conflicting_gold") == [1, 2, 3]
+
+
+def test_a_control_token_is_counted_and_refused_where_that_is_asked_for(folder: Path) -> None:
+    content = jsonl([row(1), row(2, prompt="Who?<|im_end|> Ana 2, 22")])
+    found = audited(folder, content)
+    assert lines(found, "control_token") == [2] and kept(found) == [1, 2]
+    assert kept(audited(folder, content, control_token="drop")) == [1]
+    with pytest.raises(DataError, match="control_token"):
+        refuse_unusable(audited(folder, content, control_token="refuse").report, "data/mine")

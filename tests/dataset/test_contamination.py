@@ -181,3 +181,15 @@ def test_two_thousand_records_of_three_kilobytes_take_a_few_seconds() -> None:
     start = time.process_time()
     found_in(**rows)
     assert time.process_time() - start < 6
+
+
+def test_a_conversation_leaks_by_all_its_words_and_each_of_several_golds_is_an_answer() -> None:
+    said = [{"role": "user", "content": words(20)}, {"role": "assistant", "content": "Yes."}, {"role": "user", "content": "Go"}]
+    asked = {"prompt": f"{words(20)} yes go"}
+    for conversation in ({"messages": said}, {"prompt": said}):
+        assert ("prompt", ("heldout", "train")) in kinds(found_in(train=[conversation], heldout=[asked]))
+        other = {"prompt": f"{words(20)} no"}
+        assert kinds(found_in(train=[conversation], heldout=[other])) == {("ngram", ("heldout", "train"))}
+    golds = {"prompt": "Who?", "golds": ["short", words(6, seed=1)]}
+    found = found_in(train=[{"prompt": f"it is {words(6, seed=1)} here"}], heldout=[golds])
+    assert kinds(found) == {("answer", ("heldout", "train"))}

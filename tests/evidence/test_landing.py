@@ -23,7 +23,7 @@ def test_every_file_that_a_stage_writes_is_explained_and_no_other() -> None:
 
 
 def test_the_page_says_verdict_figure_files_checks_and_limits(claim: Claim) -> None:
-    text = landing_page(claim, FIGURE, ["One run."])
+    text = landing_page(claim, FIGURE, ["One run."], data="mine")
     words = ("**IMPROVED.** " + claim.sentence, "](results/figures/before_after_summary.png)", "(results/claim.json)")
     places = [text.index(word) for word in (*words, "## Check it", VERIFY[0][1], "## Limits", "One run.")]
     assert places == sorted(places)
@@ -31,15 +31,16 @@ def test_the_page_says_verdict_figure_files_checks_and_limits(claim: Claim) -> N
 
 
 def test_what_is_not_evaluable_shows_its_reason_and_no_figure(before: list[Episode], after: list[Episode]) -> None:
-    text = landing_page(make_claim(before, after, blockers=["an edited plan"]), FIGURE, [])
-    assert text.startswith("# Evidence\n\n**NOT EVALUABLE.**")
+    text = landing_page(make_claim(before, after, blockers=["an edited plan"]), FIGURE, [], data="mine")
+    assert text.startswith("# Evidence: mine\n\n**NOT EVALUABLE.**")
     assert "an edited plan" in text and "figures/" not in text.split("##")[0]
 
 
 def test_text_of_a_stranger_is_neither_markup_nor_a_link(claim: Claim) -> None:
     bad = [*PAYLOADS, "[click](http://evil.invalid)", "![x](http://evil.invalid/x.png)", "# Head\n\n| a |", "`code`"]
-    text = landing_page(claim.model_copy(update={"warnings": tuple(bad)}), FIGURE, bad)
-    harmless = landing_page(claim.model_copy(update={"warnings": ("plain",) * len(bad)}), FIGURE, ["plain"] * len(bad))
+    text = landing_page(claim.model_copy(update={"warnings": tuple(bad)}), FIGURE, bad, data=bad[0])
+    plain = ("plain",) * len(bad)
+    harmless = landing_page(claim.model_copy(update={"warnings": plain}), FIGURE, plain, data="mine")
     assert len(text.splitlines()) == len(harmless.splitlines())
     assert "<" not in text.replace("&lt;", "") or not re.search(r"<[a-zA-Z/!?]", text)
     assert not re.search(r"(?<!\\)\]\(http", text)

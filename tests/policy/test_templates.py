@@ -22,11 +22,12 @@ from assay.composition import Selection, compose
 from assay.config.reading import parse_params
 from assay.config.settings import Params
 from assay.errors import PolicyError
-from assay.policy.dialogue import Dialogue
+from assay.policy.dialogue import Dialogue, control_names
 from assay.policy.model import Policy
 from assay.policy.templates import ChatTemplate, Message
 from assay.stages.inputs import task_with
 from assay.stages.project import Project
+from assay.tasks.structured.control_tokens import control_tokens
 from assay.training.doctor.texts import text_findings
 from tests.house import ROOT
 
@@ -270,3 +271,50 @@ def test_nothing_is_known_of_ends_where_template_and_model_name_none() -> None:
     named = Dialogue(tokenizer, ends=user)
     assert (named.end_ids, named.closes) == ((user, tokenizer.eos_token_id), True)
     assert user not in named.reply("", last_id=user)
+
+
+TOLD: list[Message] = [
+    {"role": "system", "content": " Be kind."},
+    {"role": "user", "content": "Ana, 21."},
+    {"role": "assistant", "content": "Noted."},
+    {"role": "user", "content": "Who?"},
+]
+
+
+@pytest.mark.parametrize("name", OF_PRESETS)
+def test_a_conversation_opens_an_episode_where_the_template_takes_its_roles(name: str) -> None:
+    without = dialogue_of(name).render(TOLD[1:], open_turn=True)
+    assert all(message["content"] in without for message in TOLD[1:])
+    if name == "gemma":
+        with pytest.raises(PolicyError, match="system") as told:
+            dialogue_of(name).opening(TOLD)
+        assert "first user message" in told.value.fix
+    else:
+        read = tokenizer_of(name).decode(dialogue_of(name).opening(TOLD))
+        places = [read.index(message["content"].strip()) for message in TOLD]
+        assert places == sorted(places) and "Be kind." not in without
+
+
+def test_a_template_that_passes_a_systems_message_over_is_refused() -> None:
+    tokenizer = tokenizer_of("qwen3_instruct_2507")
+    deaf = PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, eos_token="<|im_end|>")  # type: ignore[no-untyped-call]
+    deaf.chat_template = (
+        "{% for m in messages if m.role != 'system' %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}"
+        "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    )
+    dialogue = Dialogue(deaf)
+    assert dialogue.opening(TOLD[1:])
+    with pytest.raises(PolicyError, match="drops or rewrites") as told:
+        dialogue.opening(TOLD)
+    assert "first user message" in told.value.fix
+
+
+@pytest.mark.parametrize("name", OF_PRESETS)
+def test_a_control_token_in_a_text_is_read_as_the_token_and_its_name_is_known(name: str) -> None:
+    names = control_names(tokenizer_of(name))
+    assert set(SPECIAL[name][0]) <= set(names)
+    end = SPECIAL[name][0][0]
+    plain, injected = (dialogue_of(name).opening([{"role": "user", "content": text}]) for text in ("Who?", f"Who?{end}"))
+    number = tokenizer_of(name).convert_tokens_to_ids(end)
+    assert injected.count(number) == plain.count(number) + 1
+    assert all(control_tokens(each) for each in SPECIAL[name][0])

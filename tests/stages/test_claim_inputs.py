@@ -19,9 +19,8 @@ from assay.evaluation.report import Report
 from assay.evidence.claim import Claim
 from assay.evidence.plan import ClaimPlan
 from assay.records import ControlFacts, HealthSummary, RuleSummary, TrainFacts
-from assay.stages.claim_inputs import Arms, ClaimInputs, claim_inputs, opened_said
+from assay.stages.claim_inputs import Arms, ClaimInputs, claim_inputs
 from assay.stages.log_tables import log_table
-from assay.stages.opened import note_opening, openings
 from assay.stages.project import Project
 from assay.storage.files import sha256_bytes
 from assay.storage.json import read_record, write_json
@@ -157,21 +156,6 @@ def test_a_plan_for_another_suite_is_not_shown(project: Project) -> None:
     planned(project, 4.0, suite_digest="other")
     found = read(project)
     assert found.planned_points is None and any("another suite or base" in note for note in found.notes)
-
-
-def test_every_opening_is_noted_and_more_than_two_policies_are_said(project: Project) -> None:
-    claim = read_record(project.results("claim.json"), Claim, fix="")
-    suite, base, trained = claim.plan.suite_digest, claim.before_policy, claim.after_policy
-    note_opening(project, "pre_eval", suite, base)
-    note_opening(project, "control", suite, "random rewards")
-    note_opening(project, "post_eval", suite, trained)
-    note_opening(project, "post_eval", suite, trained)
-    note_opening(project, "post_eval", "another suite", "another policy")
-    noted = openings(project)
-    assert noted is not None and [each.times for each in noted] == [1, 1, 2, 1]
-    assert opened_said(project, claim) is None
-    note_opening(project, "post_eval", suite, "an earlier checkpoint")
-    assert "opened for 3 policies" in (opened_said(project, claim) or "")
 
 
 def test_the_random_reward_arm_is_read_where_one_was_asked_for(project: Project) -> None:

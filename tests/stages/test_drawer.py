@@ -144,7 +144,7 @@ def test_the_main_process_alone_takes_old_curves_away_and_starts_one_drawer(
     monkeypatch.setenv(drawer.VARIABLE, "2")
     for name in TABLES:
         write_text(tmp_path / "evidence" / name, "of an earlier training")
-    folder = RunFolder(tmp_path / "run", RunKey("key", {}), 1, main=main)
+    folder = RunFolder(tmp_path / "run", RunKey("key", {}), {}, Project.open(ROOT).params.checkpoint, main=main)
     project = Project(tmp_path, Project.open(ROOT).params)
     live = Live(project, History(), Watch(Letters()), None, "base", folder, main=main)  # type: ignore[arg-type]
     live.tell("started", {"step": 0})
@@ -160,7 +160,7 @@ def test_with_zero_seconds_nothing_is_started(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(module, "Drawer", None)
     monkeypatch.setenv(drawer.VARIABLE, "0")
-    folder = RunFolder(tmp_path / "run", RunKey("key", {}), 1, main=True)
+    folder = RunFolder(tmp_path / "run", RunKey("key", {}), {}, Project.open(ROOT).params.checkpoint, main=True)
     project = Project(tmp_path, Project.open(ROOT).params)
     live = Live(project, History(), Watch(Letters()), None, "base", folder, main=True)  # type: ignore[arg-type]
     live.tell("started", {"step": 0})

@@ -88,6 +88,7 @@ def test_a_base_by_an_absolute_path_is_named_without_it_and_what_follows_is_said
     said: list[str] = []
     for name in ("say", "complain"):
         monkeypatch.setattr(base, name, said.append)
+    monkeypatch.setattr(base, "tell_control_tokens", lambda *_: None)  # there are no data here
     project = small(tmp_path, str(tmp_path / "elsewhere/mine"))
     base.run(project)
     assert json.loads(project.results("base.json").read_text())["model"] == "mine"
@@ -114,6 +115,8 @@ def test_a_base_of_ones_own_is_weighed_before_the_first_step_on_a_gpu(tmp_path: 
         return Check("memory (forecast)", "a peak that fits", "params.yaml").warning("too much", "less"), None
 
     project, nothing = small(tmp_path), cast(Any, None)
+    own_data.write_data(tmp_path)
+    fingerprint.run(project)
     base.run(project)
     monkeypatch.setattr(train, "examine", lambda *_, **__: [])
     monkeypatch.setattr(train, "memory_ahead", weighed)

@@ -301,7 +301,7 @@ def test_a_damaged_memory_of_the_last_fingerprint_is_no_obstacle(
     assert any("cannot be said" in line for line in told)
     told.clear()
     fingerprint.run(plain)
-    assert len(told) == 1
+    assert not [line for line in told if "cannot be said" in line or "since the last" in line]
 
 
 def test_a_blocklist_outside_the_data_is_not_read(tmp_path: Path) -> None:

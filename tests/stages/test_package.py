@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay.errors import ConfigError, PackageError, RunningAlready
+from assay.errors import NoVerdictYet, PackageError, RunningAlready
 from assay.packaging import verify as plain
 from assay.packaging.parity import Measured
 from assay.policy.digests import adapted_digest, digest_folder
@@ -55,7 +55,7 @@ def test_two_packages_of_one_run_and_of_a_copy_of_it_elsewhere_are_the_same_byte
     (other / "src/assay/__pycache__/cli.cpython-311.pyc").write_bytes(b"litter")
     first, again, elsewhere = packaged(one), packaged(one), packaged(other)
     assert first == again == elsewhere
-    assert set(first) == {"assay-package.tar", "assay-package.tar.gz", "assay-package.tar.sha256"}
+    assert set(first) == {"assay-package.tar", "assay-package.tar.gz", "assay-package.tar.sha256", "assay-package.cdx.json"}
 
 
 def test_what_is_written_verifies_and_the_statement_beside_is_about_it(made: Path, tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def _edit(root: Path) -> None:
     [
         (_remove("evidence/results/validation.jsonl"), "evidence/results/validation.jsonl: expected a file or folder"),
         (_remove("LICENSE"), "LICENSE: expected a file"),
-        (_edit, "evidence/results/summary.md: expected the file of the run, found another than render_evidence had"),
-        (_link, "data/collider/more.jsonl: expected files, no links"),
+        (_edit, "evidence/results/summary.md is not what render_evidence wrote"),
+        (_link, "data/collider/more.jsonl: not among the fingerprinted data"),
         (_forget_a_stage, "no train"),
         (_say_a_token, "evidence/results/summary.md:1: Hugging Face"),
     ],
@@ -107,7 +107,7 @@ def test_a_run_that_cannot_be_packaged_is_refused_and_the_last_package_stays(
     root = Path(shutil.copytree(made, tmp_path / "run"))
     before = packaged(root)
     spoil(root)
-    with pytest.raises(PackageError) as caught:
+    with pytest.raises((PackageError, NoVerdictYet)) as caught:
         package.run(Project.open(root))
     assert words in str(caught.value)
     assert {path.name: path.read_bytes() for path in (root / "dist").iterdir()} == before
@@ -144,7 +144,7 @@ def test_two_at_once_are_refused_and_the_first_ends_as_if_alone(made: Path, tmp_
     root = Path(shutil.copytree(made, tmp_path / "run"))
     with hold(root / ".dist.lock"), pytest.raises(RunningAlready):
         package.run(Project.open(root))
-    assert len(packaged(root)) == 3 and not (root / ".dist.lock").exists()
+    assert len(packaged(root)) == 4 and not (root / ".dist.lock").exists()
 
 
 def test_a_linked_folder_is_replaced_and_what_it_led_to_stays(made: Path, tmp_path: Path) -> None:
@@ -152,14 +152,14 @@ def test_a_linked_folder_is_replaced_and_what_it_led_to_stays(made: Path, tmp_pa
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/kept").write_text("mine")
     (root / "dist").symlink_to(tmp_path / "elsewhere")
-    assert len(packaged(root)) == 3 and not (root / "dist").is_symlink()
+    assert len(packaged(root)) == 4 and not (root / "dist").is_symlink()
     assert (tmp_path / "elsewhere/kept").read_text() == "mine"
 
 
 def test_a_project_of_no_run_is_told_what_to_type(made: Path, tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_bytes((made / "params.yaml").read_bytes())
     project = Project.open(tmp_path)
-    with pytest.raises(ConfigError, match=r"dvc.lock(.|\n)*Fix: \./run dvc repro"):
+    with pytest.raises(NoVerdictYet, match=r"no claim was made yet(.|\n)*Fix: \./run repro"):
         package.run(project)
 
 

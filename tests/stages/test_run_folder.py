@@ -192,3 +192,100 @@ def test_a_finished_training_is_not_counted_among_the_unfinished(project: Projec
         finish(with_lr(project, 0.1 + k))
     saved(project, 10)
     assert not any("unfinished trainings" in line for line in told)
+
+
+HERE = {"processor": "One 7", "instructions": "avx avx2 fma", "OMP_NUM_THREADS": "1"}
+OTHERS = [
+    HERE | {"processor": "Another 9"},
+    HERE | {"instructions": "avx avx2 avx512f fma"},
+    HERE | {"OMP_NUM_THREADS": "4"},
+    HERE | {"MKL_CBWR": "COMPATIBLE"},
+    HERE | {"gpu": "A GPU"},
+    {name: value for name, value in HERE.items() if name != "OMP_NUM_THREADS"},
+]
+
+
+def on(monkeypatch: pytest.MonkeyPatch, machine: dict[str, str]) -> None:
+    monkeypatch.setattr(run_folder, "machine_of", lambda project: machine)
+
+
+def under(project: Project, other_machine: str) -> Project:
+    checkpoint = project.params.checkpoint.model_copy(update={"other_machine": other_machine})
+    return Project(project.root, project.params.model_copy(update={"checkpoint": checkpoint}))
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_training_of_another_machine_is_refused_by_what_differs_and_nothing_is_touched(
+    project: Project, monkeypatch: pytest.MonkeyPatch, other: dict[str, str]
+) -> None:
+    on(monkeypatch, HERE)
+    folder = saved(project, 10)
+    before = bytes_of(folder)
+    on(monkeypatch, other)
+    with pytest.raises(ConfigError, match="the machine that this training was begun on") as caught:
+        start_of(project)
+    odd = next(name for name in {**HERE, **other} if HERE.get(name) != other.get(name))
+    assert odd in caught.value.found and "other_machine: say" in caught.value.fix
+    with pytest.raises(ConfigError):
+        start_of(project, folder / "step-000010")
+    assert bytes_of(folder) == before
+    on(monkeypatch, HERE)
+    assert start_of(project) == 10
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_where_it_may_go_on_it_is_said_counted_and_kept_in_mind(
+    project: Project, monkeypatch: pytest.MonkeyPatch, told: list[str], other: dict[str, str]
+) -> None:
+    on(monkeypatch, HERE)
+    saved(project, 10)
+    on(monkeypatch, other)
+    for _ in range(2):  # the second time it is the machine it was on
+        with open_run(under(project, "say"), "train", READS, main=True) as folder:
+            start = folder.start(None)
+            assert start is not None and start.step == 10 and folder.other_machines == 1
+    assert len([line for line in told if "on another machine" in line]) == 1
+    assert [event["event"] for event in read_complete(folder.events)] == ["other machine"]
+    on(monkeypatch, HERE)
+    with open_run(under(project, "say"), "train", READS, main=True) as folder:
+        folder.start(None)
+        assert folder.other_machines == 2
+
+
+def test_on_the_same_machine_nothing_is_counted_or_said(
+    project: Project, monkeypatch: pytest.MonkeyPatch, told: list[str]
+) -> None:
+    on(monkeypatch, HERE)
+    saved(project, 10)
+    with open_run(project, "train", READS, main=True) as folder:
+        start = folder.start(None)
+        assert start is not None and folder.other_machines == 0
+    assert not [line for line in told if "machine" in line]
+
+
+def test_a_run_folder_brought_from_another_machine_is_of_that_machine(
+    project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    on(monkeypatch, HERE)
+    moved = tmp_path / "elsewhere"
+    shutil.move(saved(project, 10, 20), moved)
+    on(monkeypatch, OTHERS[0])
+    with pytest.raises(ConfigError, match="Another 9"):
+        start_of(project, moved)
+    assert start_of(project) is None  # nothing was brought here
+    with open_run(under(project, "say"), "train", READS, main=True) as folder:
+        start = folder.start(moved)
+        assert start is not None and start.step == 20 and folder.other_machines == 1
+
+
+def test_a_training_without_a_checkpoint_begins_on_any_machine(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    on(monkeypatch, HERE)
+    assert start_of(project) is None
+    on(monkeypatch, OTHERS[0])
+    assert start_of(project) is None
+    saved(project, 10)
+    assert start_of(project) == 10

@@ -219,6 +219,25 @@ def test_nothing_is_taken_from_another_policy_or_other_data(project: Project, po
         assert playing.batches == BATCHES, name
 
 
+def test_what_another_machine_kept_is_said_and_played_again(
+    project: Project, policy: Policy, playing: Playing, told: list[str]
+) -> None:
+    interrupt(project, policy, playing, 3)
+    machine = scratch.machine_of(project)
+    for other in (machine | {"processor": "Another 9"}, machine | {"OMP_NUM_THREADS": "7"}):
+        playing.batches.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(heldout, "machine_of", lambda project, other=other: other)
+            evaluate(project, policy)
+        assert playing.batches == BATCHES
+        (line,) = (line for line in told if "of another machine" in line)
+        assert ("Another 9" in line) != ("OMP_NUM_THREADS: 7 here" in line)
+        told.clear()
+    playing.batches.clear()
+    evaluate(project, policy)
+    assert as_uninterrupted(project) and playing.batches == BATCHES[3:]
+
+
 def damage_a_byte(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1

@@ -18,6 +18,7 @@ from assay import console
 from assay.cli import main
 from assay.stages import fingerprint
 from assay.stages.project import Project
+from assay.tools.advice import Machine, fitting
 from assay.tools.audit import project_for
 from tests import own_data
 from tests.own_data import jsonl, row
@@ -184,8 +185,61 @@ def test_splits_are_made_with_schemas_checksums_and_a_preset_and_pass_the_finger
     project = project_for(root, "tasks")
     assert project.params.dataset.root == "data/tasks"
     assert getattr(project.params.task, "lessons", "none") is None
-    small = project.params.evaluation.model_copy(update={"items": 2})
-    fingerprint.run(Project(root, project.params.model_copy(update={"evaluation": small})))
+    small = {name: getattr(project.params, name).model_copy(update={"items": 2}) for name in ("evaluation", "validation")}
+    fingerprint.run(Project(root, project.params.model_copy(update=small)))
+
+
+def test_a_missing_folder_of_schemas_is_told_once_with_every_place_where_it_was_looked_for(root: Path) -> None:
+    rows = [row(n, schema_path=f"nowhere/{n % 3}.json") for n in range(40)]
+    done = assay(root, "audit", write(root, jsonl([*rows, row(50)])))
+    assert done.returncode == 1
+    told = [line for line in done.stdout.split("\n") if "nowhere" in line]
+    assert len(told) == 2, done.stdout  # the row of the table, and where it was looked for
+    assert "raw/nowhere and nowhere" in told[1] and " 40 " in told[0]
+    assert "41 records: 1 usable, 40 refused" in done.stdout
+    found = json.loads((root / "audit.json").read_text())
+    assert [each["line"] for each in found["kinds"]["unreadable"]["first"]] == list(range(1, 41))
+    assert (found["usable"], found["refused"]) == ({"tasks": 1}, {"tasks": 40})
+
+
+def test_contradicting_golds_set_a_ceiling_and_are_not_among_what_is_usable(root: Path) -> None:
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+    asked = {"prompt": "Ana or Bo?", "schema_path": None, "schema": schema}
+    golds = [row(100 + n, **asked, gold={"name": name}) for n, name in enumerate(("Ana", "Ana ", "Bo"))]
+    done = assay(root, "audit", write(root, SOUND + jsonl(golds)))
+    assert "no policy can exceed 98.5 % success: 1 prompt has contradicting golds (3 of 63 records)" in done.stdout
+    assert "63 records: 60 usable, 3 refused" in done.stdout
+    ceiling = json.loads((root / "audit.json").read_text())["ceilings"]["tasks"]
+    assert ceiling["most_success"] == pytest.approx(62 / 63)
+
+
+def test_calls_with_an_accepted_value_in_common_set_no_ceiling(root: Path) -> None:
+    functions = [{"name": "f", "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}}}]
+    asked = {"prompt": "1, 2 or 3?", "schema_path": None, "functions": functions}
+    for second, n in (([2, 3], 0), ([3], 1)):
+        golds = [row(n, **asked, gold={"f": {"x": values}}) for n, values in enumerate(([1, 2], second))]
+        assay(root, "audit", write(root, jsonl(golds)))
+        assert len(json.loads((root / "audit.json").read_text())["ceilings"]) == n
+
+
+def test_the_advice_names_no_preset_that_cannot_run_and_writes_one_that_composes(root: Path) -> None:
+    tasks = write(root, SOUND)
+    plain = assay(root, "audit", tasks)
+    assert "tiny: no: its base is built from the lessons" in plain.stdout and "--fix-splits" in plain.stdout
+    done = assay(root, "audit", tasks, "--fix-splits")
+    assert "./run assay config use task=tasks grpo=tasks" in done.stdout
+    assert assay(root, "config", "use", "task=tasks", "grpo=tasks").returncode == 0
+    assert assay(root, "fingerprint").returncode == 0  # its suites are no larger than the splits
+
+
+@pytest.mark.parametrize(
+    ("gpu", "fits"), [(None, []), (24, ["4090_qwen3", "pretrained"]), (8, ["pretrained"]), (80, ["h100_qwen3", "pretrained"])]
+)
+def test_a_preset_fits_a_machine_by_its_gpu(gpu: int | None, fits: list[str]) -> None:
+    found, lines = fitting(own_data.ROOT, Machine(gpu and gpu * 2**30, 16 * 2**30, 4))
+    assert set(fits) <= set(found) and "tiny" not in found
+    assert bool(found) == bool(fits) and (not found or found[0] == "pretrained")
+    assert ("h100_qwen3" in found) == (gpu == 80) and len(lines) > len(found)
 
 
 def split_of_each(root: Path, folder: str) -> dict[str, str]:
@@ -286,4 +340,5 @@ def test_the_measurement_of_speed_runs(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setitem(module["write_tasks"].__globals__, "N_RECORDS", 30)
     found = module["audited"](module["write_tasks"](tmp_path), project_for(own_data.ROOT, "structured").params)
     assert found.report.kept == {"tasks": 30}
-    assert not [name for name, kind in found.report.kinds.items() if kind.count]
+    told = {name for name, kind in found.report.kinds.items() if kind.count}
+    assert told <= {"constant_field"}  # so few records of a family share a value

@@ -243,7 +243,7 @@ HOSTILE: dict[str, tuple[bool, Callable[[Path], object], str]] = {
     ),
     "settings changed since": (
         True, lambda p: (p / "params.yaml").write_text((p / "params.yaml").read_text().replace("0.001", "0.002")),
-        "train changed since",
+        "is 0.002, and 0.001 is what train ran with",
     ),
     "a lock of nothing": (True, lambda p: (p / "dvc.lock").write_text("stages: 3\n"), "stages missing"),
     "another suite": (

@@ -388,7 +388,11 @@ def test_no_stage_reads_or_writes_recipe_json_so_a_package_is_a_function_of_the_
         assert not parents & {*reads, *writes}, stage
 
 
-def test_readme_gets_its_blocks_and_keeps_the_rest(six: dict[str, Path], tmp_path: Path) -> None:
+def test_readme_gets_its_blocks_and_keeps_the_rest(
+    six: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readme.Project, "open", lambda root: root)
+    monkeypatch.setattr(readme, "claim_at_hand", lambda project: None)  # whose claim it is, test_at_hand asks
     (tmp_path / RESULTS).mkdir(parents=True)
     (tmp_path / RESULTS / "summary.md").write_text("the claim\n")
     recipe_file.write(tmp_path, entry_of(six))

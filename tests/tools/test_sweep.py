@@ -14,6 +14,7 @@ import pytest
 from assay.config.reading import parse_params
 from assay.errors import AssayError, Interrupted
 from assay.evaluation import measure as measuring
+from assay.evaluation.ledger import Opening, policies_that_saw
 from assay.stages import fingerprint, pre_eval, train
 from assay.stages.inputs import heldout_suite
 from assay.stages.opened import openings
@@ -86,6 +87,11 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
     monkeypatch.setattr(measuring, "play", counted)
     yield counts
+
+
+def noted_in(project: Project) -> tuple[Opening, ...]:
+    ledger = openings(project)
+    return () if ledger is None else ledger.openings
 
 
 def run_folder(root: Path) -> Path:
@@ -193,7 +199,7 @@ def test_held_out_work_is_opened_in_the_log_before_it_is_played_and_marked_every
     real, noted = measuring.play, []
 
     def looked(policy: Any, *arguments: Any, **named: Any) -> Any:
-        noted.append(any(o.stage == "sweep" and o.policy_digest == policy.digest for o in openings(project) or ()))
+        noted.append(any(o.stage == "sweep" and o.policy_digest == policy.digest for o in noted_in(project)))
         return real(policy, *arguments, **named)
 
     project = Project.open(root)
@@ -209,13 +215,14 @@ def test_held_out_work_is_opened_in_the_log_before_it_is_played_and_marked_every
     assert before == (root / "evidence/results/post_eval.json").exists()
 
 
-def test_a_part_of_the_held_out_suite_counts_as_an_opening_of_the_whole(root: Path) -> None:
+def test_a_part_of_the_held_out_suite_counts_as_an_opening_of_its_records_in_the_whole(root: Path) -> None:
     _, record, _ = swept(root, heldout=True, items=3, draws=1)
     project = Project.open(root)
-    whole = heldout_suite(project).digest
-    opened = {o.suite_digest for o in openings(project) or () if o.stage == "sweep"}
-    assert record["n_items"] == 3 and record["suite_digest"] != whole
-    assert opened == {record["suite_digest"], whole}
+    whole, ledger = heldout_suite(project), openings(project)
+    assert ledger is not None and record["n_items"] == 3 and record["suite_digest"] != whole.digest
+    seen = policies_that_saw(ledger, whole.records)
+    swept_by = [found for found in seen.values() if "sweep" in found.stages]
+    assert len(swept_by) == 5 and all(found.n_records >= 3 for found in swept_by)
 
 
 def test_without_the_flag_no_opening_is_logged(root: Path) -> None:

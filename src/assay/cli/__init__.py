@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import warnings
+from pathlib import Path
 
 import typer
 
 from assay.cli import data, presets, publishing, results, runs, stages
+from assay.cli.naming import name_settings_of
 from assay.console import complain
 from assay.errors import AssayError, EnvironmentFailure, Interrupted, TrainingStopped
 
@@ -28,6 +31,10 @@ app.add_typer(presets.app, name="config")
 
 def main() -> None:
     """Run the command line; our own errors become one message and exit code 1."""
+    if sys.flags.optimize:  # without asserts and docstrings checks of ours and --help would be empty, unnoticed
+        complain("assay: expected Python with asserts and docstrings, found that it leaves them out (PYTHONOPTIMIZE or -O).")
+        complain("Fix: unset PYTHONOPTIMIZE, and call again")
+        raise SystemExit(1)
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
@@ -35,6 +42,7 @@ def main() -> None:
     logging.getLogger("bitsandbytes").setLevel(logging.CRITICAL)  # it warns of a 4-bit CPU kernel that nobody asked for
     # transformers renames gradient_checkpointing while peft and TRL still ask for the old name.
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+    name_settings_of(Path.cwd())
     try:
         app()
     except AssayError as error:

@@ -36,6 +36,9 @@ def audit(
     fractions: Annotated[str, typer.Option(help="Shares of train, validation and heldout.")] = "0.8,0.1,0.1",
     seed: Annotated[int, typer.Option(help="Another seed, another split.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Overwrite data in the folder for the splits.")] = False,
+    base: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Count prompts in the tokens of this base: a folder, or one of the hub.")
+    ] = None,
 ) -> None:
     """Say what is odd about a tasks file of your own; with --fix-splits make a dataset of it."""
     from assay.tools import audit as tool
@@ -45,5 +48,9 @@ def audit(
     project = tool.project_for(root, task)
     plan = splits.plan(project, tasks, data, fractions, seed, force=force) if fix_splits else None
     audited = tool.run(project, tasks, out)
+    if base is not None:
+        tool.count_tokens(project, tasks, audited, base)
     if plan is not None:
         splits.write(project, task, audited, plan)
+    else:
+        tool.advise(project, tasks)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from assay.cli.naming import name_settings_of
+
 
 def merge(
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="In .scratch/merged if not given.")] = None,
@@ -15,6 +17,8 @@ def merge(
     """Write base and adapter as one plain model, if it says what they say: logits and greedy tokens within package.parity."""
     from assay.tools import merge as tool
 
+    if run is not None:
+        name_settings_of(run)
     tool.run(Path.cwd(), out=out, run=run)
 
 

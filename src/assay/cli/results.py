@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from assay.console import complain, say
+from assay.console import say
 
 
 def verify(
@@ -36,22 +36,16 @@ def verify(
 
 
 def verdict() -> None:
-    """Say the last verdict again, its warnings, its task, and where the report is; exit code 5 for NOT EVALUABLE."""
-    from assay.dataset.fingerprint import Fingerprint
-    from assay.evidence.claim import Claim
+    """Say the verdict about these settings and its warnings; exit code 5 for NOT EVALUABLE, 6 where there is none yet."""
+    from assay.stages.at_hand import claim_at_hand
     from assay.stages.claim_inputs import opened_said
     from assay.stages.project import RESULTS, Project
-    from assay.storage.json import read_record
 
     project = Project.open(Path.cwd())
-    claim = read_record(Path(RESULTS) / "claim.json", Claim, fix="./run repro")
-    task = read_record(Path(RESULTS) / "fingerprint.json", Fingerprint, fix="./run repro").task
-    asked = project.params.task.name
-    if asked != task:
-        complain(f"params.yaml asks for task {asked}; the last run was of {task}. Fix: ./run repro")
-    say(f"{task}: {claim.verdict}: {claim.sentence}")
-    for warning in (*claim.warnings, *filter(None, [opened_said(project, claim)])):
-        say(f"warning: {warning}")
+    claim = claim_at_hand(project)
+    say(f"{project.params.dataset.name}: {claim.verdict}: {claim.sentence}")
+    for kind, said in (*(("warning", text) for text in claim.warnings), *opened_said(project, claim)):
+        say(f"{kind}: {said}")
     say(f"report: {RESULTS}/report.html")
     if claim.verdict == "NOT EVALUABLE":
         raise typer.Exit(5)

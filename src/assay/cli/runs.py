@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from assay.cli.naming import name_settings_of
+
 
 def doctor(
     device_memory: Annotated[
@@ -141,6 +143,8 @@ def sweep(
     from assay.tools import sweep as tool
     from assay.tools.sweep_settings import Asked
 
+    if (path / "params.yaml").is_file():
+        name_settings_of(path)
     tool.run(
         Path.cwd(),
         Asked(path=path, out=out, heldout=held_out, draws=draws, items=items, skip_damaged=skip_damaged),

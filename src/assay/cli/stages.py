@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from assay.cli.naming import name_settings_of
 from assay.errors import ConfigError
 from assay.parent import end_with_parent
 
@@ -71,10 +73,28 @@ def _run_stage(name: str, root: Path | None = None, **options: Any) -> None:
     elif not (root / "params.yaml").is_file():
         fix = "name the folder of a project that was run"
         raise ConfigError("the folder of a finished run", found="no params.yaml in it", where=f"--run {root}", fix=fix)
+    else:
+        name_settings_of(root)
     project = Project.open(root)
+    if name in ("base", "pre_eval") and "RANK" not in os.environ:  # of several processes the one that starts them looks
+        from assay.stages.preflight import look
+
+        look(project)
+    if name in ("base", "pre_eval", "train", "control", "post_eval"):
+        _withdraw(project)
     if name in ("pre_eval", "train", "control", "post_eval"):
         _become_several(name, project.params, **options)
     importlib.import_module(f"assay.stages.{name}").run(project, **options)
+    if name == "fingerprint":
+        _withdraw(project)  # only now are data and plan known
+
+
+def _withdraw(project: Any) -> None:
+    """Let no claim about other settings stand beside what is made now; of several processes the first one sees to it."""
+    from assay.stages.withdrawn import withdraw_if_other
+
+    if os.environ.get("RANK", "0") == "0":
+        withdraw_if_other(project)
 
 
 def _become_several(stage: str, params: Any, resume_from: Path | None = None) -> None:

@@ -13,7 +13,7 @@ class ClaimSettings(Settings):
     """What will be claimed, fixed before training."""
 
     primary: Literal["success"]
-    smallest_effect_points: Annotated[float, Field(gt=0)]
+    smallest_effect_points: Annotated[float, Field(gt=0, le=100)]
     alpha: Annotated[float, Field(ge=0.05, le=0.05)] = Field(description="all intervals are 95 %; no other level yet")
     parsed_rate_margin: Rate = Field(description="largest tolerable loss of parsed completions, as a share")
     checkpoint_rule: Literal["best_validation_reward", "last"]
@@ -31,7 +31,7 @@ class ClaimSettings(Settings):
 # The rules of training health; a test compares them with records.HealthRule, which is no floor below this one.
 Rule = Literal[
     "non_finite", "reward_vs_validation", "reward_vs_success", "part_share", "zero_variance", "entropy", "kl", "truncated",
-    "length", "parsed", "distinct", "top_share", "clip", "grad_norm", "infrastructure",
+    "length", "parsed", "distinct", "top_share", "field_collapse", "clip", "grad_norm", "infrastructure",
 ]  # fmt: skip
 
 
@@ -39,7 +39,9 @@ class AcknowledgedAlarm(Settings):
     """A RED alarm that somebody looked at and answers for; the reason is quoted beside the claim."""
 
     rule: Rule
-    reason: Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")]
+    reason: Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")] = Field(
+        examples=["what was looked at, and why it is harmless"]
+    )
 
 
 class EvidenceSettings(Settings):

@@ -41,8 +41,10 @@ class ValidationLevels(Settings):
     part_share: Fraction = Field(description="of the gain that a single part may make: AMBER beyond")
 
 
-SHARES = ("zero_variance", "truncated", "top_share", "infrastructure", "entropy", "parsed", "distinct")
+SHARES = ("zero_variance", "truncated", "top_share", "field_collapse", "infrastructure", "entropy", "parsed", "distinct")
 BELOW = ("entropy", "parsed", "distinct")  # where less is worse
+# What is done about an accident: a training may go on under other values, which is when they are wanted.
+ACCIDENTS = ("preflight", "on_non_finite", "max_skipped", "retries", "max_lost_share")
 SIGNALS = (*SHARES, "kl", "length", "clip", "grad_norm")
 
 
@@ -55,18 +57,28 @@ class HealthSettings(Settings):
     retries: Natural = Field(description="of one environment step that crashed or timed out")
     max_lost_share: Fraction = Field(description="of a step's episodes that the environment may lose; more stops")
     baseline_steps: Positive = Field(description="first logged steps whose mean a signal is compared with")
-    zero_variance: StoppingLevels = Field(description="share of groups whose rewards are all equal")
-    entropy: Levels = Field(description="as a share of its baseline; below is worse")
+    zero_variance: StoppingLevels = Field(
+        description="share of groups whose rewards are all equal and that do not succeed throughout"
+    )
+    entropy: Levels = Field(
+        description="as a share of its baseline; below is worse, while more than the rest of the first steps' failures is left"
+    )
     kl: Levels = Field(description="to the base on the probe, nats a token")
     truncated: StoppingLevels = Field(description="share of truncated completions")
     length: LengthLevels
     parsed: Levels = Field(description="share of completions that parse; below is worse")
     parsed_drop: Rate = Field(description="AMBER when the share fell so far below its baseline")
     distinct: Levels = Field(
-        description="how far the completions of a group differ, in groups with something to learn: 0 all alike, 1 none alike"
+        description="how far the completions of a group differ, as far as the task has answers for it: 0 all alike, 1 none "
+        "alike, and 1 for a group that succeeds throughout"
     )
-    top_share: Levels = Field(description="share of items answered with one and the same episode text")
-    top_share_window: Positive = Field(description="steps over which that share is taken")
+    top_share: Levels = Field(
+        description="share of items answered with one and the same answer, beyond those that it is right for"
+    )
+    top_share_window: Positive = Field(description="steps over which that share and those of fields are taken")
+    field_collapse: Levels = Field(
+        description="share of items in which one field says one and the same, or nothing, beyond those where that is right"
+    )
     clip: Levels = Field(description="clipped share, as a multiple of its baseline")
     grad_norm: Levels = Field(description="before clipping, as a multiple of its baseline")
     infrastructure: Levels = Field(description="share of episodes that the environment lost")

@@ -8,6 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from assay.config.forms import shown_form
+from assay.config.places import place
 from assay.config.settings import Params
 from assay.errors import ConfigError
 
@@ -27,13 +29,13 @@ _BOUNDS = {
 _SHOWN = 80  # characters of a value that a message quotes
 
 
-def explained(error: ValidationError, raw: Mapping[str, Any], where: str) -> ConfigError:
+def explained(error: ValidationError, raw: Mapping[str, Any], where: str | None) -> ConfigError:
     """Return what is wrong first, and how many other places are.
 
     Args:
         error: What the settings were refused with.
         raw: The settings.
-        where: Name of their file.
+        where: Name of their file; None where they were composed of several.
     """
     errors = error.errors(include_url=False)
     paths = [_path(each["loc"], raw, missing=each["type"] == "missing") for each in errors]
@@ -43,21 +45,27 @@ def explained(error: ValidationError, raw: Mapping[str, Any], where: str) -> Con
     if first["type"] == "union_tag_invalid":
         steps = (*steps, first["ctx"]["discriminator"].strip("'"))
     path = ".".join(steps)
-    place = f"{where}, {path}"
+    at = place(path, where)
+    # What is wrong by a rule of ours has its form; of anything else that is no single value the form is shown.
+    form = None if first["type"] == "value_error" else shown_form(steps)
+    of_record = any(step.isdigit() for step in steps)  # in a list: whoever writes one wrongly may not know how it begins
     if first["type"] == "extra_forbidden":
-        return ConfigError("a known setting", found=f"unknown key {steps[-1]!r}{also}", where=place, fix=_fix_of_key(steps))
+        fix = _fix_of_key(steps) if form is None or not of_record else form
+        return ConfigError("a known setting", found=f"unknown key {steps[-1]!r}{also}", where=at, fix=fix)
     if first["type"] == "missing":
-        return ConfigError("a value", found=f"nothing{also}", where=place, fix=f"add {path} to your preset")
+        fix = form if form and of_record else f"add {path} to your preset{f': {form}' if form else ''}"
+        return ConfigError("a value", found=f"nothing{also}", where=at, fix=fix)
     # Of a setting that may be one of two kinds of thing, each kind has an error of its own.
     same = [each for each, its in zip(errors, paths, strict=True) if its == paths[0]]
     expected = " or ".join(dict.fromkeys(_expected(each) for each in same))
     value = first["input"][steps[-1]] if first["type"] == "union_tag_invalid" else first.get("input")
     choices = [choice for each in same for choice in _choices(each)]
-    found, fix = _quoted(value), _fix_of_choice(value, choices)
+    found, near = quoted(value), _nearest(value, choices)
+    fix = "; ".join(filter(None, (near, form))) or "correct the value in configs/"
     if path == _ENGINE and "deepspeed" in str(value).lower():
         found += f", {NO_DEEPSPEED}"
         fix = f"set {_ENGINE}: ddp, or fsdp where the base does not fit one GPU"
-    return ConfigError(expected, found=f"{found}{also}", where=place, fix=fix)
+    return ConfigError(expected, found=f"{found}{also}", where=at, fix=fix)
 
 
 def _path(location: Sequence[int | str], raw: Mapping[str, Any], *, missing: bool) -> tuple[str, ...]:
@@ -101,9 +109,9 @@ def _choices(error: Mapping[str, Any]) -> list[str]:
     return [word.strip("'") for word in listed.replace(" or ", ", ").split(", ")] if "'" in listed else []
 
 
-def _fix_of_choice(value: object, choices: Sequence[str]) -> str:
+def _nearest(value: object, choices: Sequence[str]) -> str | None:
     near = difflib.get_close_matches(value.lower(), choices, n=1) if isinstance(value, str) else []
-    return f"did you mean {near[0]!r}?" if near else "correct the value in configs/"
+    return f"did you mean {near[0]!r}?" if near else None
 
 
 def _expected(error: Mapping[str, Any]) -> str:
@@ -118,7 +126,7 @@ def _expected(error: Mapping[str, Any]) -> str:
     return _KINDS.get(kind) or str(error["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
 
 
-def _quoted(value: object) -> str:
+def quoted(value: object) -> str:
     """Return a value as the file says it, in short; a section is not repeated."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]

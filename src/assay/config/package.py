@@ -14,9 +14,13 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 class Waiver(Settings):
     """A finding of the secret scan that somebody looked at and answers for; it is written into the package."""
 
-    file: Annotated[str, Field(min_length=1, description="path inside the package")]
-    sha256: Digest = Field(description="of the text that was found, as the refusal names it; never the text")
-    reason: Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")]
+    file: Annotated[str, Field(min_length=1)] = Field(description="path inside the package", examples=["evidence/README.md"])
+    sha256: Digest = Field(
+        description="of the text that was found, as the refusal names it; never the text", examples=["0123456789abcdef" * 4]
+    )
+    reason: Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")] = Field(
+        examples=["what was looked at, and why it is no secret"]
+    )
 
 
 class ParitySettings(Settings):

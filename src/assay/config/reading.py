@@ -7,19 +7,21 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from assay.config.mistakes import explained
+from assay.config.mistakes import explained, quoted
+from assay.config.places import place
 from assay.config.settings import Params
 from assay.errors import ConfigError
 
 CONFIG_VERSION = 1
 
 
-def parse_params(raw: Mapping[str, Any], where: str = "params.yaml") -> Params:
+def parse_params(raw: Mapping[str, Any], where: str | None = None) -> Params:
     """Read settings strictly.
 
     Args:
         raw: The mapping read from YAML.
-        where: Name of the file, for messages.
+        where: Name of the one file that holds them; None where they were composed of several, of which a message then
+            leaves open which it is (`places.setting`).
 
     Raises:
         ConfigError: A key is unknown, missing or mistyped, or the version is not ours; names key and fix.
@@ -27,8 +29,8 @@ def parse_params(raw: Mapping[str, Any], where: str = "params.yaml") -> Params:
     if raw.get("version") != CONFIG_VERSION:
         raise ConfigError(
             f"config version {CONFIG_VERSION}",
-            found=repr(raw.get("version")),
-            where=f"{where}, version",
+            found=quoted(raw.get("version")),
+            where=place("version", where),
             fix="./run assay config use   (writes params.yaml anew from configs/)",
         )
     try:
@@ -39,26 +41,26 @@ def parse_params(raw: Mapping[str, Any], where: str = "params.yaml") -> Params:
     return params
 
 
-def _cross_check(params: Params, where: str) -> None:
+def _cross_check(params: Params, where: str | None) -> None:
     train = params.train
     processes, backend = params.distributed.processes, params.distributed.backend
     if train.items_per_step % processes:
         raise ConfigError(
             f"a divisor of train.items_per_step = {train.items_per_step}, so that every group stays in one process",
             found=str(processes),
-            where=f"{where}, distributed.processes",
+            where=place("distributed.processes", where),
             fix="change one of the two",
         )
     if backend == "nccl" and params.device == "cpu" and processes > 1:
         raise ConfigError(
-            "gloo between processes on CPUs", found=backend, where=f"{where}, distributed.backend", fix="set it to gloo"
+            "gloo between processes on CPUs", found=backend, where=place("distributed.backend", where), fix="set it to gloo"
         )
     _check_engine(params, where)
     if params.generation.cuda_graphs and (params.generation.backend != "cached" or params.device != "cuda"):
         raise ConfigError(
             "backend cached on device cuda, for cuda_graphs: true",
             found=f"backend {params.generation.backend} on device {params.device}",
-            where=f"{where}, generation.cuda_graphs",
+            where=place("generation.cuda_graphs", where),
             fix="set it to false",
         )
     episodes = train.items_per_step * train.group_size // processes
@@ -66,7 +68,7 @@ def _cross_check(params: Params, where: str) -> None:
         raise ConfigError(
             f"a divisor of items_per_step x group_size / distributed.processes = {episodes}",
             found=str(train.micro_batch_size),
-            where=f"{where}, train.micro_batch_size",
+            where=place("train.micro_batch_size", where),
             fix=f"set it to {episodes} or a divisor of it",
         )
     if params.base.kind == "scratch":
@@ -79,33 +81,33 @@ def _cross_check(params: Params, where: str) -> None:
                 raise ConfigError(
                     f"at least one batch ({phase.batch_size})",
                     found=str(pool),
-                    where=f"{where}, base.warm_start.{name}",
+                    where=place(f"base.warm_start.{name}", where),
                     fix="raise it, or lower the batch_size",
                 )
     if params.validation.suite == "train" or params.validation.suite.startswith("heldout"):
         raise ConfigError(
             "a suite that neither trains nor reports",
             found=repr(params.validation.suite),
-            where=f"{where}, validation.suite",
+            where=place("validation.suite", where),
             fix="validation.suite: validation",
         )
     if params.base.kind == "scratch" and params.task.name == "structured" and params.task.lessons is None:
         raise ConfigError(
             "task.lessons that teach a from-scratch base to speak",
             found="null",
-            where=f"{where}, task.lessons",
+            where=place("task.lessons", where),
             fix="choose a preset with a pretrained base; only the shipped data come with lessons",
         )
     if params.base.kind == "scratch" and params.generation.surface != "compact":
         raise ConfigError(
             "surface compact for a from-scratch base",
             found=repr(params.generation.surface),
-            where=f"{where}, generation.surface",
+            where=place("generation.surface", where),
             fix="set generation.surface: compact, or use a pretrained base",
         )
 
 
-def _check_engine(params: Params, where: str) -> None:
+def _check_engine(params: Params, where: str | None) -> None:
     """Refuse what a base that is held in parts cannot do."""
     told = params.distributed
     if told.engine == "ddp":
@@ -117,5 +119,6 @@ def _check_engine(params: Params, where: str) -> None:
         (params.device == "cuda" and told.backend == "gloo", "backend nccl between GPUs", "distributed.backend: gloo"),
     ):
         if wrong:
-            place, fix = f"{where}, distributed.engine", "set distributed.engine: ddp, or change the other"
-            raise ConfigError(expected, found=f"{told.engine} with {found}", where=place, fix=fix)
+            fix = "set distributed.engine: ddp, or change the other"
+            found = f"{told.engine} with {found}"
+            raise ConfigError(expected, found=found, where=place("distributed.engine", where), fix=fix)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import PurePath
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -28,15 +30,24 @@ class AuditSettings(Settings):
     long_prompt: Action = Field(description="longer than task.max_prompt_chars, and not to be cut")
     type_spelling: Action = Field(description="a schema type spelt dict, float, tuple or any, read as JSON Schema's")
     blocked_prompt: Action = Field(description="a blocked term in a prompt")
+    control_token: Action = Field(description="a model's control token, such as <|im_end|>, as text of a prompt or gold")
+    # Of all records together: there is no record to drop.
+    constant_field: Literal["refuse", "keep"] = Field(description="a gold field that says the same in all records")
+    empty_field: Literal["refuse", "keep"] = Field(description="a gold field that says nothing in all or most records")
 
 
 class DatasetSettings(Settings):
     """Where the data lie and what they must be."""
 
-    root: str
+    root: str = Field(description="folder of the data; its own name is what people call the task")
     cache: str | None = Field(description="folder for verified copies named by digest; null reads the data in place")
     expected_dataset_sha256: str | None = Field(description="fingerprint the data must have; null does not enforce")
     audit: AuditSettings
+
+    @property
+    def name(self) -> str:
+        """What the data are called: the folder's own name, whichever task reads them."""
+        return PurePath(os.path.normpath(self.root)).name or self.root
 
 
 class TinyArchitecture(Settings):
@@ -55,7 +66,7 @@ class PhaseSettings(Settings):
 
     steps: Positive
     batch_size: Positive
-    learning_rate: Annotated[float, Field(gt=0)]
+    learning_rate: Annotated[float, Field(gt=0)] = Field(examples=[0.003])
 
 
 class WarmStart(Settings):
@@ -112,7 +123,7 @@ class PretrainedBase(Settings):
     dtype: Literal["float32", "bfloat16"]
     quantization: Literal["nf4"] | None
     template: dict[str, bool | int | str] = Field(
-        description="what the chat template is given, such as {enable_thinking: false}; {} for nothing"
+        description="what the chat template is given, {} for nothing", examples=[{"enable_thinking": False}]
     )
 
 
@@ -126,7 +137,9 @@ class GenerationSettings(Settings):
         description="cached: our own; transformers: its generate, as a reference; vllm: an extra, in this process; "
         "vllm_server: a server of it at ASSAY_VLLM_URL; neither of the two was run by us"
     )
-    cuda_graphs: bool = Field(description="replay a captured step for each token; backend cached on a CUDA device only")
+    cuda_graphs: bool = Field(
+        description="replay a captured step for each token; backend cached on a CUDA device only", examples=[False]
+    )
 
 
 class EvaluationSettings(Settings):
@@ -152,11 +165,12 @@ class ValidationSettings(Settings):
 class LoraSettings(Settings):
     """Low-rank adapter."""
 
-    r: Positive
-    alpha: Positive
-    dropout: Annotated[float, Field(ge=0, lt=1)]
+    r: Positive = Field(examples=[16])
+    alpha: Positive = Field(examples=[32])
+    dropout: Annotated[float, Field(ge=0, lt=1)] = Field(examples=[0.0])
     target_modules: Annotated[list[str], Field(min_length=1)] | Literal["all-linear"] = Field(
-        description="names of modules, each of which the base must have; or all linear ones but its first and last"
+        description="names of modules, each of which the base must have; or all-linear: all but its first and last",
+        examples=[["q_proj", "v_proj"]],
     )
 
 
@@ -183,10 +197,14 @@ class TrainSettings(Settings):
 
 
 class CheckpointSettings(Settings):
-    """What a training keeps to go on from; it changes no result, so a run may go on under other values."""
+    """What a training keeps to go on from, and where; no part of what a run is, so it may go on under other values."""
 
     every: Positive = Field(description="optimizer steps between checkpoints; the last step is always one")
     keep: Positive = Field(description="newest ones that stay, and the newest healthy one beside them")
+    other_machine: Literal["refuse", "say"] = Field(
+        description="a training that was begun on another processor, or under other thread flags: not gone on with, or gone on "
+        "with and said in the claim, since its bytes are then promised to nobody"
+    )
 
 
 class DistributedSettings(Settings):

@@ -1,26 +1,28 @@
-"""What is odd about data: counted by kind, the first few named, and kept, dropped or refused as the task decides."""
+"""What is odd about data: counted by kind, each finding named, and kept, dropped or refused as the task decides."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pydantic import Field
 
 from assay.config.settings import AuditSettings
+from assay.dataset.ceiling import Ceiling, ceiling_of
 from assay.dataset.reading import SHOWN
 from assay.dataset.source import Kept, Source, reason
 from assay.errors import DataError, RecordError, TaskError
 from assay.records import Record
 from assay.storage.json import digest
-from assay.tasks.protocol import Task
+from assay.tasks.protocol import Task, answer_key
 
 # Two records with one id, or one prompt in two splits, make every number wrong; no setting may allow them.
 ALWAYS_REFUSED = ("duplicate_id", "leak")
 REPORTED = ("derived_id", "blank_line", "byte_order_mark", "same_schema_basename")
 DETAIL_CHARS = 300
+MOST_LISTED = 100_000  # findings of a kind; of more it is said how many are left out
 
 
 class Finding(Record):
@@ -37,7 +39,8 @@ class Kind(Record):
 
     count: int = Field(ge=0)
     action: Literal["refuse", "drop", "keep", "report"]
-    first: list[Finding]
+    first: list[Finding] = Field(description="in the order of the files; all of them, unless unlisted says how many are not")
+    unlisted: int = Field(ge=0, description="findings beyond the first 100,000")
 
 
 class Audit(Record):
@@ -46,6 +49,9 @@ class Audit(Record):
     n_records: int = Field(ge=0, description="lines that are not blank")
     kept: dict[str, int] = Field(description="records by split that remain")
     dropped: dict[str, int] = Field(description="records by split that are left out")
+    refused: dict[str, int] = Field(description="records by split, or lines that are none, of kinds that are refused")
+    usable: dict[str, int] = Field(description="records by split that remain once what is refused is gone as well")
+    ceilings: dict[str, Ceiling] = Field(description="by split, where golds contradict each other")
     kinds: dict[str, Kind]
 
     def refusals(self) -> list[str]:
@@ -63,7 +69,7 @@ class Audited:
 
 
 class _Findings:
-    """Counts, the first few findings, and the lines to leave out."""
+    """Counts, the findings, and the lines to leave out."""
 
     def __init__(self, settings: AuditSettings) -> None:
         self.actions: dict[str, str] = dict(settings) | dict.fromkeys(ALWAYS_REFUSED, "refuse")
@@ -71,16 +77,24 @@ class _Findings:
         self.counts: Counter[str] = Counter()
         self.first: defaultdict[str, list[Finding]] = defaultdict(list)
         self.dropped: defaultdict[str, set[int]] = defaultdict(set)
+        self.refused: defaultdict[str, set[int]] = defaultdict(set)
 
     def add(self, kind: str, split: str, line: int | None, name: str | None, detail: str) -> bool:
         """Note one; return whether its record remains."""
         action = self.actions[kind]
         self.counts[kind] += 1
-        if self.counts[kind] <= SHOWN:
+        if self.counts[kind] <= MOST_LISTED:
             self.first[kind].append(Finding(split=split, line=line, id=name, detail=detail[:DETAIL_CHARS]))
-        if action == "drop" and line is not None:
-            self.dropped[split].add(line)
+        if action in ("drop", "refuse") and line is not None:
+            (self.dropped if action == "drop" else self.refused)[split].add(line)
         return action != "drop"
+
+    def kind(self, name: str) -> Kind:
+        """Return all of one kind."""
+        count, first = self.counts[name], self.first[name]
+        return Kind.model_validate(
+            {"count": count, "action": self.actions[name], "first": first, "unlisted": count - len(first)}
+        )
 
 
 def audit(task: Task, sources: Mapping[str, Source], settings: AuditSettings) -> Audited:
@@ -101,18 +115,21 @@ def audit(task: Task, sources: Mapping[str, Source], settings: AuditSettings) ->
             findings.add("byte_order_mark", split, 1, None, "passed over")
         members = list(_readable(task, split, source, findings))
         members = list(_distinct(split, members, findings))
-        kept[split] = list(_without_contradiction(split, members, findings))
+        kept[split] = list(_without_contradiction(task, split, members, findings))
         _unique_ids(split, kept[split], findings)
     _apart(kept, findings)
     _basenames(sources, findings)
+    key = answer_key(task)
+    for odd in key.survey([member.item for members in kept.values() for member in members]) if key is not None else ():
+        findings.add(odd.kind, "", None, None, odd.detail)
     report = Audit(
         n_records=sum(len(source.entries) + len(source.refused) for source in sources.values()),
         kept={split: len(members) for split, members in kept.items()},
         dropped={split: len(findings.dropped[split]) for split in kept},
-        kinds={
-            kind: Kind.model_validate({"count": findings.counts[kind], "action": action, "first": findings.first[kind]})
-            for kind, action in findings.actions.items()
-        },
+        refused={split: len(findings.refused[split]) for split in kept},
+        usable={split: sum(m.entry.line not in findings.refused[split] for m in members) for split, members in kept.items()},
+        ceilings={split: found for split, members in kept.items() if (found := ceiling_of(task, members)) is not None},
+        kinds={kind: findings.kind(kind) for kind in findings.actions},
     )
     return Audited(report, kept, {split: sorted(findings.dropped[split]) for split in kept})
 
@@ -130,7 +147,7 @@ def _readable(task: Task, split: str, source: Source, findings: _Findings) -> It
             findings.add("derived_id", split, entry.line, item.id, "made from the record's content")
         remains = [findings.add(odd.kind, split, entry.line, item.id, odd.detail) for odd in oddities]
         if all(remains):
-            yield Kept(entry, item)
+            yield Kept(entry, replace(item, record=entry.digest))
 
 
 def _distinct(split: str, members: Sequence[Kept], findings: _Findings) -> Iterator[Kept]:
@@ -150,23 +167,29 @@ def _question(member: Kept) -> str:
     return digest([member.item.cluster, asked, entry.record.get("functions")])
 
 
-def _without_contradiction(split: str, members: Sequence[Kept], findings: _Findings) -> Iterator[Kept]:
-    """Yield what remains of records with one prompt: those whose golds differ are told apart from mere repetition."""
+def _contradicted(task: Task, members: Sequence[Kept]) -> dict[int, list[int]]:
+    """Return, by line, the lines with whose golds it cannot stand together; the task compares them as it grades answers."""
     sizes = Counter(member.item.cluster for member in members)
-    shared = [m for m in members if sizes[m.item.cluster] > 1 and m.entry.record.get("gold") is not None]
-    questions = {member.entry.line: _question(member) for member in shared}
-    golds: defaultdict[str, set[str]] = defaultdict(set)
-    lines: defaultdict[str, list[int]] = defaultdict(list)
+    questions: defaultdict[str, list[Kept]] = defaultdict(list)
     for member in members:
-        if question := questions.get(member.entry.line):
-            golds[question].add(digest(member.entry.record["gold"]))
-            lines[question].append(member.entry.line)
+        if sizes[member.item.cluster] > 1:
+            questions[_question(member)].append(member)
+    found: dict[int, list[int]] = {}
+    for asked in questions.values():
+        if len(asked) > 1:
+            lines = [asked[place].entry.line for place in task.contradictory([member.item for member in asked])]
+            found |= dict.fromkeys(lines, lines)
+    return found
+
+
+def _without_contradiction(task: Task, split: str, members: Sequence[Kept], findings: _Findings) -> Iterator[Kept]:
+    """Yield what remains of records with one prompt: those whose golds differ are told apart from mere repetition."""
+    contradicted = _contradicted(task, members)
     prompts: dict[str, int] = {}
     for member in members:
         line, remains = member.entry.line, True
-        question = questions.get(line, "")
-        if len(golds[question]) > 1:
-            others = [str(other) for other in lines[question][: SHOWN + 1] if other != line]
+        if line in contradicted:
+            others = [str(other) for other in contradicted[line][: SHOWN + 1] if other != line]
             detail = f"another gold than line {', '.join(others[:SHOWN])}"
             remains = findings.add("conflicting_gold", split, line, member.item.id, detail)
         elif (first := prompts.setdefault(member.item.cluster, line)) != line:

@@ -33,7 +33,7 @@ SAID: Mapping[Kind, str] = {
 # Where rows of data commonly say what they were generated from.
 SCENARIO_FIELDS = ("scenario_id", "scenario")
 SEED_FIELDS = ("seed", "generator_seed", "scenario_seed", "world_seed")
-TEXT_FIELDS = ("prompt", "context")
+TEXT_FIELDS = ("messages", "prompt", "context")
 SHOWN = 5
 
 
@@ -85,7 +85,7 @@ def contamination(kept: Mapping[str, Sequence[Kept]]) -> Contamination:
 
 def _facts(member: Kept) -> _Facts:
     record = member.entry.record
-    parts = [record[name] for name in TEXT_FIELDS if isinstance(record.get(name), str)]
+    parts = [text for name in TEXT_FIELDS for text in _texts(record.get(name))]
     prompt = tuple(words_of(" ".join(parts)))
     truth, briefing = record.get("truth"), record.get("briefing")
     generated = isinstance(truth, Mapping) and not parts
@@ -98,7 +98,14 @@ def _facts(member: Kept) -> _Facts:
         "world": [digest(truth)] if generated else [],
         "seed": _named(nested, SEED_FIELDS),
     }
-    return _Facts(member.item.id, prompt, tuple(_answers(record.get("gold"))), keys)
+    golds = [record.get("gold"), *(record["golds"] if isinstance(record.get("golds"), list) else ())]
+    return _Facts(member.item.id, prompt, tuple(dict.fromkeys(run for gold in golds for run in _answers(gold))), keys)
+
+
+def _texts(asked: Any) -> list[str]:
+    """Return the texts of a prompt, or of the messages of a conversation."""
+    said = [part.get("content") for part in asked if isinstance(part, Mapping)] if isinstance(asked, list) else [asked]
+    return [text for text in said if isinstance(text, str)]
 
 
 def _named(parts: Iterable[Mapping[str, Any]], names: Sequence[str]) -> list[str]:

@@ -87,7 +87,8 @@ def read_lines(lines: Iterable[bytes | None], *, where: str, skip: Collection[in
             continue
         if line is not None and not line.strip():
             reading.n_blank += 1
-            reading.first_blank += [number] if len(reading.first_blank) < SHOWN else []
+            if len(reading.first_blank) < MAX_REFUSED:
+                reading.first_blank.append(number)
             continue
         found = read_line(number, line)
         if isinstance(found, Line):
@@ -111,7 +112,8 @@ def read_line(number: int, line: bytes | None) -> Line | Refused:
     if not isinstance(row, dict):
         return Refused(number, f"{_kind(row)} instead of a JSON object")
     # A null id or gold is none, and the record the same as one without the field.
-    content = {name: v for name, v in row.items() if name != "schema_path" and not (v is None and name in ("id", "gold"))}
+    left_out = {"schema_path"} | {name for name in ("id", "gold", "golds") if row.get(name) is None}
+    content = {name: v for name, v in row.items() if name not in left_out}
     return Line(number, row, digest(content))
 
 

@@ -55,6 +55,10 @@ def read_schema(path: Path) -> bytes:
     return read_capped(path, max_bytes=MAX_SCHEMA_BYTES, fix=FIX)
 
 
+class MissingFolder(DataError):
+    """A folder of schema files is not there; what is said of it is the same for every record that names a file in it."""
+
+
 class SchemaFiles:
     """Closures by schema_path, each read once."""
 
@@ -65,6 +69,7 @@ class SchemaFiles:
         self._closures: dict[str, Closure | DataError] = {}
         self._by_start: dict[Path, Closure] = {}
         self._bytes = 0
+        self.missing: dict[str, tuple[Path, ...]] = {}  # folders that are not there, and every place they were looked for
 
     def closure(self, schema_path: str) -> Closure:
         """Return the closure of a row's schema_path.
@@ -79,6 +84,8 @@ class SchemaFiles:
                 start = self._start(schema_path)
                 found = self._by_start.get(start) or self._load(start)
                 self._by_start[start] = found
+            except MissingFolder as error:
+                found = error
             except AssayError as error:
                 # Where the project lies is no matter of the data, and audit.json must not depend on it.
                 place = error.where.replace(f"{self._folders[0]}/", "").replace(f"{self._folders[1]}/", "")
@@ -104,7 +111,25 @@ class SchemaFiles:
             path = inside(folder / schema_path, self._folders, where="schema_path", fix=FIX)
             if os.path.lexists(path):
                 return path
-        return inside(folders[0] / schema_path, self._folders, where="schema_path", fix=FIX)
+        raise self._missing(schema_path, folders)
+
+    def _missing(self, schema_path: str, folders: Sequence[Path]) -> DataError:
+        """Return what is not there and where it was looked for: a whole folder, once for all files in it, or a file.
+
+        The places are told without where the project lies, of which no record may depend.
+        """
+        parent = Path(schema_path).parent
+        lacking = all(not os.path.lexists(folder / parent) for folder in folders)
+        name = parent.as_posix() if lacking else schema_path
+        sides = dict(zip(self._folders, ("beside the tasks file", "in the project"), strict=True))
+        places = [sides[folder] for folder in dict.fromkeys(folders)]
+        fix = f"copy it there; {FIX}"
+        told = ascii(name)[1:-1][:200]
+        expected, found = f"the {'folder' if lacking else 'file'} {told}", f"none {' and none '.join(places)}"
+        if lacking:
+            self.missing.setdefault(told, tuple(Path(os.path.normpath(folder / parent)) for folder in dict.fromkeys(folders)))
+            return MissingFolder(expected, found=found, where="schema_path", fix=fix)
+        return DataError(expected, found=found, where="schema_path", fix=fix)
 
     def _reached_by(self, schema_path: str) -> Sequence[Path]:
         """Return the folders from which the path stays inside; both where it stays inside from neither, to be refused."""

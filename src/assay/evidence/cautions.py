@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -21,6 +21,23 @@ def untrained_said(chosen_step: int) -> str | None:
     ('Validation chose step 0: the adapter is the untrained one.', None)
     """
     return None if chosen_step else "Validation chose step 0: the adapter is the untrained one."
+
+
+def other_machines_said(times: int) -> str | None:
+    """Return that a training went on on another machine, so that nobody can repeat its bytes.
+
+    Args:
+        times: How often it did.
+
+    >>> other_machines_said(0), other_machines_said(1)[:81]
+    (None, 'The training went on on another processor, or under other thread flags (1 time): ')
+    """
+    if not times:
+        return None
+    return (
+        f"The training went on on another processor, or under other thread flags ({counted(times, 'times')}): its numbers "
+        "stand, but on no machine will it give these bytes again."
+    )
 
 
 def no_spread_said(reward_std: Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64]] | None) -> str | None:
@@ -63,24 +80,48 @@ def no_gold_said(episodes: Iterable[Episode], flags: Sequence[str]) -> str | Non
     return f"{without} of {counted(len(has_gold), 'items')} {verb} no gold: there a valid answer counts as a success."
 
 
-def openings_said(opened: Collection[tuple[str, str]] | None, expected: Collection[str]) -> str | None:
-    """Return that other policies than the two of the claim were tried on its held-out suite.
+def openings_said(here: int, elsewhere: int, unknown: int, *, known: bool, whole: bool) -> list[tuple[str, str]]:
+    """Return what there is to say of other policies that saw held-out records of a claim, as (warning or note, sentence).
+
+    Base, chosen checkpoint and controls are not counted: the protocol knows them.
 
     Args:
-        opened: (stage, policy digest) of each opening of this suite; None where no note was kept.
-        expected: Digests of the base and of the chosen checkpoint.
+        here: Other policies that were tried in this working copy.
+        elsewhere: Other policies that only the ledger knows, which came with the project: its makers', or a colleague's.
+        unknown: Openings that do not say of which records.
+        known: Whether any note was kept.
+        whole: Whether the ledger stands, and holds what the claim itself opened.
 
-    >>> openings_said([("pre_eval", "b"), ("post_eval", "t")], ["b", "t"]) is None
-    True
-    >>> openings_said([("pre_eval", "b"), ("post_eval", "t"), ("post_eval", "u"), ("control", "r")], ["b", "t"])[:81]
-    'The held-out suite was opened for 3 policies; the protocol knows two, the base an'
+    >>> openings_said(0, 0, 0, known=True, whole=True)
+    []
+    >>> openings_said(0, 2, 0, known=True, whole=True)[0][1][:97]
+    'The held-out records were opened for 0 other policies in this working copy; the ledger that came '
+    >>> [kind for kind, _ in openings_said(3, 2, 0, known=True, whole=False)]
+    ['warning', 'warning', 'note']
     """
-    if opened is None:
-        return "How often the held-out suite was opened is not known: no log of it was kept."
-    policies = {policy for stage, policy in opened if stage != "control"} | set(expected)
-    if len(policies) <= len(set(expected)):
-        return None
-    return (
-        f"The held-out suite was opened for {len(policies)} policies; the protocol knows two, the base and the chosen "
-        "checkpoint. If one of the others had a part in choosing this one, p and interval promise too much."
-    )
+    if not known:
+        return [("warning", "How often the held-out records were opened is not known: no ledger of it was kept.")]
+    found = []
+    if not whole:
+        text = "The ledger of held-out openings is not whole: it was removed or replaced since this claim's own were noted."
+        found.append(("warning", text))
+    if here:
+        found.append((
+            "warning",
+            f"Held-out records of this claim were opened for {_others(here)} in this working copy; the "
+            "protocol knows base, chosen checkpoint and controls. If one of the others had a part in choosing this one, p and "
+            "interval promise too much.",
+        ))  # fmt: skip
+    if elsewhere:
+        found.append((
+            "note",
+            f"The held-out records were opened for {_others(here)} in this working copy; the ledger that came "
+            f"with the project has {_others(elsewhere)} of whoever made or shared it.",
+        ))  # fmt: skip
+    if unknown:
+        found.append(("note", f"{counted(unknown, 'openings')} of an earlier version do not say which records they were of."))
+    return found
+
+
+def _others(n: int) -> str:
+    return f"{n} other {'policy' if n == 1 else 'policies'}"

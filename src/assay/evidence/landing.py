@@ -34,6 +34,7 @@ RESULT_FILES: tuple[tuple[str, str], ...] = (
     ("training_log.csv", "reward, loss, KL and more of every optimizer step"),
     ("reward_components.csv", "reward parts and rates of every step"),
     ("checkpoint_evals.csv", "the validation suite at every checkpoint"),
+    ("fields.csv", "how often each field of an answer said nothing, one and the same, and what is right, beside the golds"),
     ("train_log.jsonl", "all the trainer knows of every step (not in git: `./run repro` makes it, the package holds it)"),
     ("validation.jsonl", "every episode of every validation (not in git, as the last one)"),
     ("health.jsonl", "alarms of the training"),
@@ -76,18 +77,26 @@ VERIFY: tuple[tuple[str, str], ...] = (
 _OWN_STORE = ("train_log.jsonl", "validation.jsonl")
 
 
-def landing_page(claim: Claim, key_figure: tuple[str, str] | None, limits: Sequence[str]) -> str:
+def landing_page(claim: Claim, key_figure: tuple[str, str] | None, limits: Sequence[str], *, data: str) -> str:
     """Return evidence/README.md; `key_figure` is (name, caption) of the figure that tells most. Links are relative.
+
+    It says which data, plan and policies it is about, `data` being what the data are called: a page cannot know the settings
+    at hand when it is read.
 
     A claim that is not evaluable shows no figure: a figure is numbers too.
     """
     split = "Measurements are in `results/`: a function of data, settings and code, the same bytes each time. Clocks and "
     split += "hardware are in `observed/` and enter no number."
-    blocks = ["# Evidence", f"**{claim.verdict}.** {visible(claim.sentence)}"]
+    blocks = [f"# Evidence: {one_line(data)}", f"**{claim.verdict}.** {visible(claim.sentence)}"]
     if claim.verdict == "NOT EVALUABLE":
         blocks.append(f"Reason: {one_line(claim.reason)}.")
     else:
         blocks.append(controls_said(claim))
+    about = f"plan `{claim.plan_digest[:12]}`, base `{one_line(claim.before_policy[:12])}`, policy "
+    about += f"`{one_line(claim.after_policy[:12])}`"
+    if claim.plan.dataset_sha256 is not None:
+        about = f"dataset `{claim.plan.dataset_sha256[:12]}`, {about}"
+    blocks.append(f"This is about {about}. `./run assay verdict` says whether these are the settings and data at hand.")
     if claim.warnings:
         blocks += ["Warnings:", "\n".join(f"- {one_line(text)}" for text in claim.warnings)]
     if key_figure is not None and claim.verdict != "NOT EVALUABLE":

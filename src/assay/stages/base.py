@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,10 +20,14 @@ from assay.policy.dialogue import Dialogue
 from assay.policy.digests import digest_folder
 from assay.policy.model import Policy, load, open_tokenizer, require_device
 from assay.seeds import derive_seed, rng
+from assay.stages.control_tokens import tell_control_tokens
 from assay.stages.inputs import decoding_of, items_of, task_of
 from assay.stages.project import RESULTS, Project
 from assay.storage.json import write_json
 from assay.tasks.protocol import Item, Task
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 READS = (f"{RESULTS}/fingerprint.json", "${dataset.root}/train.jsonl")
 WRITES = ("models/base", f"{RESULTS}/base.json")
@@ -33,7 +37,7 @@ def run(project: Project) -> None:
     """Write models/base and base.json; refuse a base that does not speak the task."""
     params = project.params
     if isinstance(params.base, PretrainedBase):
-        pin_pretrained(project, params.base)
+        tell_control_tokens(project, pin_pretrained(project, params.base), "train")
         return
     require_device(params.device)
     pin(params.threads, deterministic=params.deterministic, device=params.device)
@@ -41,6 +45,7 @@ def run(project: Project) -> None:
     task = task_of(project)
     items = items_of(project, "train")  # before any work, so that changed data are refused at once
     policy = warm_started(params.base, task)
+    tell_control_tokens(project, policy.tokenizer, "train")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     policy.model.save_pretrained(folder)
@@ -55,8 +60,10 @@ def run(project: Project) -> None:
     )
 
 
-def pin_pretrained(project: Project, settings: PretrainedBase) -> None:
-    """Write which model it is; that needs no GPU, so a machine that only downloads can do it, and is told what follows.
+def pin_pretrained(project: Project, settings: PretrainedBase) -> PreTrainedTokenizerBase:
+    """Write which model it is, and return its tokenizer.
+
+    That needs no GPU, so a machine that only downloads can do it, and is told what follows.
 
     Raises:
         PolicyError: The model is not there, or not fit to be loaded.
@@ -66,7 +73,7 @@ def pin_pretrained(project: Project, settings: PretrainedBase) -> None:
     except ConfigError as error:
         complain(f"the stages after base cannot run here: {error}")
     source = pretrained.resolve(settings.model, settings.revision, project.root)
-    open_tokenizer(source.folder, settings.template)  # else it would be told where all weights have been loaded
+    tokenizer = open_tokenizer(source.folder, settings.template)  # else it would be told where all weights have been loaded
     folder = project.root / "models/base"
     shutil.rmtree(folder, ignore_errors=True)
     pretrained.write_pointer(folder, source)
@@ -80,6 +87,7 @@ def pin_pretrained(project: Project, settings: PretrainedBase) -> None:
             "base.model is an absolute path; params.yaml is part of the package, which is refused where that path lies "
             "below your home or the project. Fix: write it relative to the project, or with ~"
         )
+    return tokenizer
 
 
 def warm_started(settings: ScratchBase, task: Task) -> Policy:

@@ -8,15 +8,17 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from assay.dataset.contamination import Contamination, judged
+from assay.evaluation.ledger import policies_that_saw, without_records
 from assay.evaluation.planning import PlannedPower
 from assay.evaluation.report import Report
 from assay.evidence.acknowledged import answer_for
 from assay.evidence.cautions import openings_said
 from assay.evidence.claim import Claim
 from assay.evidence.plan import ClaimPlan, plan_of
+from assay.evidence.what_was_run import BaseFacts
 from assay.records import ControlFacts, Episode, HealthEvent, HealthSummary, TrainFacts
-from assay.stages.inputs import fingerprint_of, heldout_suite, splits_of
-from assay.stages.opened import openings
+from assay.stages.inputs import fingerprint_of, heldout_suite, splits_of, validation_suite
+from assay.stages.opened import known_copy_id, ledger_stands, openings
 from assay.stages.project import RESULTS, Project
 from assay.storage.files import read_bytes, sha256_bytes
 from assay.storage.json import read_record, read_records
@@ -76,11 +78,16 @@ def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: A
 def _changed_since(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: Arms) -> list[tuple[str, str]]:
     """Return why no claim may be made whatever the episodes say: what was trained is not what was measured or planned."""
     written = sha256_bytes(read_bytes(project.results("claim_plan.json"), fix="./run dvc repro fingerprint"))
-    asked = plan_of(project.params.claim, heldout_suite(project), plan.cluster_name)
+    data = fingerprint_of(project).dataset_sha256
+    heldout, validation = heldout_suite(project), validation_suite(project)
+    asked = plan_of(project.params, heldout, validation, cluster_name=plan.cluster_name, dataset_sha256=data)
+    base = read_record(project.results("base.json"), BaseFacts, fix="./run dvc repro base")
     before, after, base_greedy, after_greedy = arms
     checks = (
         (written == trained.claim_plan_sha256, "the plan of the claim was changed after training"),
+        (plan.dataset_sha256 == data, "the plan of the claim is about other data than fingerprint.json"),
         (plan == asked, "the plan of the claim is not what the settings ask for"),
+        (base.digest == trained.base_digest, "base.json is about another base than the one that was trained"),
         (before.policy_digest == trained.base_digest, "the adapter was trained on another base than the one measured before"),
         (after.policy_digest == trained.policy_digest, "the policy measured after is not the one that was trained"),
         (base_greedy.policy_digest == before.policy_digest, "another policy played greedily before"),
@@ -98,13 +105,24 @@ def _other_alarms(project: Project, trained: TrainFacts) -> list[tuple[str, str]
     return [(text, text)]
 
 
-def opened_said(project: Project, claim: Claim) -> str | None:
-    """Return what the log of openings says against a claim; it is no part of it, since it is no function of its inputs."""
-    noted = openings(project)
-    opened = None
-    if noted is not None:
-        opened = {(each.stage, each.policy_digest) for each in noted if each.suite_digest == claim.plan.suite_digest}
-    return openings_said(opened, {claim.before_policy, claim.after_policy})
+def opened_said(project: Project, claim: Claim) -> list[tuple[str, str]]:
+    """Return what the ledger of openings says against a claim, as (warning or note, sentence).
+
+    It is no part of the claim, since it is no function of its inputs.
+
+    Raises:
+        RecordError: The ledger is damaged.
+    """
+    suite = heldout_suite(project)
+    ledger, own = openings(project, suite), known_copy_id(project)
+    if ledger is None:
+        return openings_said(0, 0, 0, known=False, whole=False)
+    seen, expected = policies_that_saw(ledger, suite.records), {claim.before_policy, claim.after_policy}
+    others = [found for policy, found in seen.items() if policy not in expected and found.stages != {CONTROL}]
+    here = sum(own is not None and own in found.copies for found in others)
+    # A claim whose evidence could not be read names no policies.
+    whole = ledger_stands(project) and expected - {"unknown"} <= seen.keys()
+    return openings_said(here, len(others) - here, without_records(ledger), known=True, whole=whole)
 
 
 def _random_arm(
@@ -130,4 +148,6 @@ def _random_arm(
         notes.append("Validation chose step 0 of the random-reward training, which is the base itself: the arm shows nothing.")
     if facts.health is None or facts.health.worst == "RED":
         notes.append("An alarm of the random-reward training was RED.")
+    if facts.other_machines:
+        notes.append("The random-reward training went on on another processor, or under other thread flags.")
     return (report, episodes), bars, notes

@@ -109,6 +109,7 @@ def _train_and_measure(project: Project) -> None:
             facts = {
                 "policy_digest": played.digest, "chosen_step": trained.chosen_step,
                 "chain": str(history.train_log[-1]["chain"]), "health": HealthSummary.of(history.health, trained.unmeasured),
+                "other_machines": folder.other_machines,
             }  # fmt: skip
             write_json(project.results("control/control.json"), own.model_copy(update=facts))
             steps = counted(params.train.steps, "steps")

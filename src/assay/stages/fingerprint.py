@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from assay.config.places import setting
 from assay.console import complain, say
 from assay.dataset import cache, drift
 from assay.dataset.audit import Audit, Audited, audit
+from assay.dataset.ceiling import ceiling_said
 from assay.dataset.checksums import SUMS, check_sums, covered, parse_sums
 from assay.dataset.contamination import contamination, judged
 from assay.dataset.fingerprint import Fingerprint, enforce, fingerprint
@@ -16,7 +18,7 @@ from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import Source, load
 from assay.dataset.verified import require
 from assay.errors import DataError, RecordError
-from assay.evaluation.suite import choose
+from assay.evaluation.suite import FEWEST_CLUSTERS, choose, rules_of
 from assay.evidence.plan import plan_of
 from assay.stages.inputs import blocklist_of, cache_folder, splits_of, task_with
 from assay.stages.project import RESULTS, Project
@@ -43,16 +45,20 @@ def run(project: Project) -> None:
     require_records(audited.report, splits_of(params), root)
     if blocklist is not None and getattr(params.task, "blocklist", None) not in sums:
         fix = f"add it to {root}/{SUMS}"
-        raise DataError(f"a blocklist with a line in {SUMS}", found="none", where="task.blocklist", fix=fix)
+        raise DataError(f"a blocklist with a line in {SUMS}", found="none", where=setting("task.blocklist"), fix=fix)
     terms = None if blocklist is None else sha256_bytes(blocklist)
     found = fingerprint(task.name, sources, audited.kept, audited.dropped, terms)
     _require_covered(found, sums, root)
     enforce(found, params.dataset.expected_dataset_sha256, root)
     found = found.model_copy(update={"cached": _cached(project, found, audited, blocklist)})
-    chosen = params.evaluation
-    items = [member.item for member in audited.kept["heldout"]]
-    suite = choose(items, chosen.items, split="heldout", draws=chosen.draws, seed=chosen.seed)
-    plan = plan_of(params.claim, suite, task.cluster_name)
+    chosen, held = params.evaluation, {split: [member.item for member in members] for split, members in audited.kept.items()}
+    rules = rules_of(params.task, params.generation.surface, terms)
+    suite = choose(held["heldout"], chosen.items, split="heldout", draws=chosen.draws, seed=chosen.seed, rules=rules)
+    chooses = params.validation
+    validation = choose(
+        held[chooses.suite], chooses.items, split="validation", draws=chooses.draws, seed=chooses.seed, rules=rules
+    )
+    plan = plan_of(params, suite, validation, cluster_name=task.cluster_name, dataset_sha256=found.dataset_sha256)
     shared = contamination(audited.kept)
     write_json(project.results("fingerprint.json"), found)
     write_json(project.results("audit.json"), audited.report)
@@ -61,7 +67,11 @@ def run(project: Project) -> None:
     _tell_drift(project, drift.index_of(audited.kept, found.schemas))
     counts = ", ".join(f"{name} {split.n_records}" for name, split in found.splits.items())
     barred, warned = judged(shared, splits_of(params))
-    for said in [*(f"the claim will be NOT EVALUABLE: {text}" for _, text in barred), *warned]:
+    n = len({item.cluster for item in suite.items})
+    few = [f"the claim can only describe: {n} {task.cluster_name} in the held-out suite, a test needs {FEWEST_CLUSTERS}"]
+    ceilings = [ceiling_said(found, split) for split, found in audited.report.ceilings.items()]
+    bars = [f"the claim will be NOT EVALUABLE: {text}" for _, text in barred]
+    for said in [*(few if n < FEWEST_CLUSTERS else ()), *ceilings, *bars, *warned]:
         complain(said)
     leaks = "" if barred else "; no leaks between splits"
     say(f"data {found.dataset_sha256[:12]}: {counts}{leaks}{_odd(audited.report)}")

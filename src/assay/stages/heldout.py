@@ -10,6 +10,7 @@ from assay.console import complain, progress, say
 from assay.counting import counted
 from assay.evaluation.alarms import alarm_said, alarms
 from assay.evaluation.cuts import cuts_said
+from assay.evaluation.fields import collapsed_said, field_shares
 from assay.evaluation.latency import latency
 from assay.evaluation.measure import measure
 from assay.evaluation.phases import Phases
@@ -19,9 +20,10 @@ from assay.provenance import hardware
 from assay.stages.inputs import decoding_of, heldout_suite, task_of
 from assay.stages.opened import note_opening
 from assay.stages.project import Project
-from assay.stages.scratch import KeptEpisodes, locked, run_key, scratch_root
+from assay.stages.scratch import KeptEpisodes, locked, machine_of, run_key, say_other_machine, scratch_root
 from assay.storage.files import remove
 from assay.storage.json import digest, write_json, write_jsonl
+from assay.tasks.protocol import answer_key
 from assay.training.processes import ALONE, Processes
 
 
@@ -55,14 +57,16 @@ def evaluate(
     run = run_key(project, stage or name, reads).digest
     processes.agree("run and policy", (run, policy.digest))
     # Another processor may round otherwise, and the episodes of one evaluation come from machines of one kind.
-    processes.agree("kind of machine", hardware())
-    key = digest([run, policy.digest, hardware()])
+    machine = machine_of(project)
+    processes.agree("kind of machine", (hardware(), machine))
+    key = digest([run, policy.digest, hardware(), machine])
     folder = scratch_root(project) / (stage or name) / key[:16]
     with ExitStack() as held:
         with processes.as_one():
             if processes.main:
                 held.enter_context(locked(folder))
-                note_opening(project, stage or name, parts[0][1].digest, policy.digest)
+                say_other_machine(folder, digest([run, policy.digest]), machine)
+                note_opening(project, stage or name, parts[0][1], policy.digest)
         for label, suite, is_greedy in parts:
             kept = KeptEpisodes(folder / label, digest([key, label, suite.digest]))
             _one(project, policy, label, suite, is_greedy, kept, processes)
@@ -82,7 +86,7 @@ def _one(
     seconds = max(processes.gather(sum(phases.take().values())))
     if not processes.main:
         return
-    write_jsonl(project.results(f"{label}.jsonl"), episodes)
+    write_jsonl(project.results(f"{label}.jsonl"), [each.model_copy(update={"policy": policy.digest}) for each in episodes])
     write_json(project.results(f"{label}.json"), report)
     n_kept = len(episodes) - len(kept.played)
     clock = project.observed(f"{label}_clock.json")
@@ -95,6 +99,9 @@ def _one(
         say(f"{label}: {n_kept} of {counted(len(episodes), 'episodes')} {were} kept from an interrupted call")
     for alarm in alarms(task, episodes):
         complain(alarm_said(alarm, f"held-out episodes of {label}"))
+    told = field_shares(answer_key(task), {item.id: item for item in suite.items}, episodes)
+    for said in collapsed_said(told, f"held-out answers of {label}"):
+        complain(said)
     if cut := cuts_said(episodes):
         say(f"{label}: {cut}")
     success = report.measures["success_rate"]

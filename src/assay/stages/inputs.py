@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from assay.config.places import setting
 from assay.config.settings import Params
 from assay.config.tasks import StructuredTask
 from assay.console import complain
@@ -14,10 +16,10 @@ from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import Entry
 from assay.dataset.verified import entries, reader, require, verify
 from assay.errors import ConfigError, DataError
-from assay.evaluation.suite import Suite, choose
+from assay.evaluation.suite import Suite, choose, rules_of
 from assay.policy.decoding import Decoding
 from assay.stages.project import Project
-from assay.storage.files import sha256_bytes
+from assay.storage.files import real, sha256_bytes
 from assay.storage.foreign import inside, read_capped
 from assay.storage.json import digest, read_record
 from assay.tasks.catalogue import build
@@ -68,7 +70,7 @@ def blocklist_of(project: Project) -> bytes | None:
     if not isinstance(task, StructuredTask) or task.blocklist is None:
         return None
     fix = "put the file in dataset.root, or set task.blocklist: null in configs/task/"
-    path = inside(project.data(task.blocklist), [project.data("")], where="task.blocklist", fix=fix)
+    path = inside(project.data(task.blocklist), [project.data("")], where=setting("task.blocklist"), fix=fix)
     return read_capped(path, max_bytes=MAX_BLOCKLIST_BYTES, fix=fix)
 
 
@@ -110,8 +112,15 @@ def items_of(project: Project, split: str) -> list[Item]:
     settings = [params.task.model_dump(mode="json"), params.generation.model_dump(mode="json"), params.dataset.root]
     key = digest([str(project.root), split, found.model_dump(mode="json"), settings])
     if key not in _ITEMS:
-        _ITEMS[key] = tuple(task.item(entry.row) for entry in _entries(project, found, split, copy))
+        read = _entries(project, found, split, copy)
+        _ITEMS[key] = tuple(replace(task.item(entry.row), record=entry.digest) for entry in read)
     return list(_ITEMS[key])
+
+
+def rules_at(project: Project) -> str:
+    """Return the rules by which the settings ask and grade, as a suite holds them."""
+    content, params = blocklist_of(project), project.params
+    return rules_of(params.task, params.generation.surface, None if content is None else sha256_bytes(content))
 
 
 def splits_of(params: Params) -> tuple[str, str, str]:
@@ -123,14 +132,16 @@ def heldout_suite(project: Project, *, draws: int | None = None) -> Suite:
     """Return the held-out suite."""
     chosen = project.params.evaluation
     items = items_of(project, "heldout")
-    return choose(items, chosen.items, split="heldout", draws=draws or chosen.draws, seed=chosen.seed)
+    draws = draws or chosen.draws
+    return choose(items, chosen.items, split="heldout", draws=draws, seed=chosen.seed, rules=rules_at(project))
 
 
 def validation_suite(project: Project) -> Suite:
     """Return the validation suite, from whichever data file the settings name."""
     chosen = project.params.validation
     items = items_of(project, chosen.suite)
-    return choose(items, chosen.items, split="validation", draws=chosen.draws, seed=chosen.seed)
+    rules = rules_at(project)
+    return choose(items, chosen.items, split="validation", draws=chosen.draws, seed=chosen.seed, rules=rules)
 
 
 def _fix(project: Project) -> str:
@@ -156,10 +167,11 @@ def cache_folder(project: Project, dataset_sha256: str) -> Path:
         ConfigError: The place is outside the project, or among the data.
     """
     name = project.params.dataset.cache or ""
-    chosen, data = (project.root / name).resolve(), project.data("").resolve()
-    if not chosen.is_relative_to(project.root.resolve()) or chosen == project.root.resolve() or chosen.is_relative_to(data):
+    chosen, data = real(project.root / name), real(project.data(""))
+    if not chosen.is_relative_to(real(project.root)) or chosen == real(project.root) or chosen.is_relative_to(data):
         expected = "a folder of its own inside the project"
-        raise ConfigError(expected, found=repr(name), where="dataset.cache", fix="dataset.cache: .scratch/datasets, or null")
+        fix = "dataset.cache: .scratch/datasets, or null"
+        raise ConfigError(expected, found=repr(name), where=setting("dataset.cache"), fix=fix)
     return cache.folder_of(project.root / name, dataset_sha256)
 
 

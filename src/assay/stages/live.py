@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from assay.counting import counted
 from assay.evaluation.alarms import alarm_said
 from assay.evaluation.best_of import best_of_items
 from assay.evaluation.checkpoints import Row, checkpoint_row
+from assay.evaluation.fields import COLUMNS, Shares, field_rows, field_shares, nested
 from assay.evaluation.report import report_on
 from assay.evaluation.suite import Suite
 from assay.provenance import now
@@ -23,6 +24,7 @@ from assay.stages.run_folder import RunFolder
 from assay.storage.files import read_bytes, remove, write_bytes
 from assay.storage.json import write_jsonl
 from assay.storage.tables import write_csv
+from assay.tasks.protocol import Task, answer_key
 from assay.training.history import History, Validation
 from assay.training.watch import Watch
 
@@ -39,7 +41,7 @@ class Live:
     ) -> None:  # fmt: skip
         """Publish a history, and its events in the log of a run folder."""
         self._project, self._history, self._folder, self._main = project, history, folder, main
-        self._tables, self._bell = Tables(project, history, suite, policy_digest), Bell(watch)
+        self._tables, self._bell = Tables(project, history, suite, policy_digest, watch.task), Bell(watch)
         self._next, self._said = 0.0, set[tuple[str, str]]()
         self._every = seconds_between()
         self._drawer: Drawer | None = None
@@ -112,10 +114,13 @@ class Bell:
 class Tables:
     """The curves of a training on disk; what was computed for one validation is kept."""
 
-    def __init__(self, project: Project, history: History, suite: Suite, policy_digest: str) -> None:
-        """Write a history's curves into a project."""
+    def __init__(
+        self, project: Project, history: History, suite: Suite, policy_digest: str, task: Task | None = None
+    ) -> None:  # fmt: skip
+        """Write a history's curves into a project; without a task the fields of validations are not told."""
         self._project, self._history, self._suite, self._policy = project, history, suite, policy_digest
         self._rows: dict[int, Row] = {}
+        self._key, self._fields = None if task is None else answer_key(task), dict[int, dict[str, Shares]]()
 
     def write(self) -> None:
         """Write the curves as they stand; a reader never sees half a file."""
@@ -127,6 +132,7 @@ class Tables:
                 self._rows[validation.step] = self._row(validation)
         known = {validation.step for validation in history.validations}
         _write(project.results("checkpoint_evals.csv"), [row for step, row in self._rows.items() if step in known])
+        write_csv(project.results("fields.csv"), list(self._field_rows()), COLUMNS)  # a task without fields has a header
         _write(project.observed("training_clock.csv"), history.observed)
         if history.train_log:
             write_jsonl(project.results("train_log.jsonl"), history.train_log)
@@ -134,6 +140,17 @@ class Tables:
             remove(project.results("train_log.jsonl"))
         # An empty file reads like a broken one, to DVC and to people.
         write_jsonl(project.results("health.jsonl"), history.health or [quiet(len(history.train_log))])
+
+    def _field_rows(self) -> Iterator[dict[str, object]]:
+        items = {item.id: item for item in self._suite.items}
+        validations = {validation.step: validation for validation in self._history.validations}
+        batches = {row["step"]: nested(row.get("fields", {})) for row in self._history.train_log}
+        for step in sorted({*validations, *batches}):
+            yield from field_rows(step, "batch", batches.get(step, {}))
+            if step in validations:
+                if step not in self._fields:
+                    self._fields[step] = field_shares(self._key, items, validations[step].sampled)
+                yield from field_rows(step, "validation", self._fields[step])
 
     def _row(self, validation: Validation) -> Row:
         suite = self._suite

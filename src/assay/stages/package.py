@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
 
+from assay.config.settings import ScratchBase
 from assay.console import complain, say
 from assay.errors import PackageError
 from assay.packaging.contents import LOCK, NAME, PARITY, PROVENANCE, VERIFIER, files_of
 from assay.packaging.known import known_secrets
+from assay.packaging.layout import strangers
 from assay.packaging.lock import lock_text, refuse_others
 from assay.packaging.machine import this_machine
 from assay.packaging.manifest import sealed
 from assay.packaging.parity import Parity
+from assay.packaging.sbom import SBOM, installed_here, sbom
 from assay.packaging.secrets import cleared
 from assay.packaging.verify import check
 from assay.provenance import now
+from assay.stages.at_hand import claim_at_hand
 from assay.stages.merged import parity_of
 from assay.stages.package_pages import documents, outer_provenance
 from assay.stages.project import RESULTS, Project
@@ -30,8 +34,8 @@ from assay.storage.yaml import read_yaml
 RESULT_FILES = (
     "fingerprint.json", "audit.json", "contamination.json", "claim_plan.json", "base.json", "plan_power.json",
     "pre_eval.jsonl", "pre_eval.json", "pre_eval_greedy.jsonl", "pre_eval_greedy.json", "baselines.json",
-    "training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "train_log.jsonl", "validation.jsonl",
-    "health.jsonl", "train.json", "control", "post_eval.jsonl", "post_eval.json", "post_eval_greedy.jsonl",
+    "training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "fields.csv", "train_log.jsonl",
+    "validation.jsonl", "health.jsonl", "train.json", "control", "post_eval.jsonl", "post_eval.json", "post_eval_greedy.jsonl",
     "post_eval_greedy.json", "before_after_metrics.json", "claim.json", "metrics.json", "report.html",
     "sample_trajectories.md", "summary.md", "figures", "plots",
 )  # fmt: skip
@@ -45,9 +49,10 @@ SOURCE_OF_VERIFIER = "src/assay/packaging/verify.py"
 
 
 def run(project: Project) -> None:
-    """Write dist/: the archive, its gzip, its sha256; and beside other clocks what was packaged when, on what.
+    """Write dist/: the archive, its gzip, its sha256, the software it was made with; and beside other clocks what was packaged.
 
     Raises:
+        NoVerdictYet: The claim that stands is about other settings or data than those at hand.
         PackageError: Something of the run is missing, or another than dvc.lock tells of; base and adapter do not merge as they
             play; or there is a secret in it that nobody answers for. An earlier package stays as it was.
     """
@@ -57,6 +62,7 @@ def run(project: Project) -> None:
 
 def _package(project: Project) -> None:
     began = now()
+    claim_at_hand(project)
     parity, measured = parity_of(project)
     say(
         f"merged model against base and adapter: logits differ by {measured.difference:.2g} at most, "
@@ -74,6 +80,8 @@ def _package(project: Project) -> None:
         identity = write_tar(fresh / f"{NAME}.tar", members, root=NAME)
         write_gz(fresh / f"{NAME}.tar.gz", fresh / f"{NAME}.tar")
         write_text(fresh / f"{NAME}.tar.sha256", f"{identity}  {NAME}.tar\n")
+        constraints = read_text(project.root / "constraints.txt", fix="git checkout -- constraints.txt")
+        write_json(fresh / SBOM, sbom(constraints, installed_here(), f"{NAME}.tar", identity))
         _look_back(fresh / f"{NAME}.tar", identity)
         size = (fresh / f"{NAME}.tar").stat().st_size
         _replace(project.root / "dist", fresh)
@@ -99,7 +107,17 @@ def members_of(project: Project, parity: Parity) -> Mapping[str, bytes | Path]:
     members: dict[str, bytes | Path] = dict(files_of(root, entries, fix=fix))
     members |= {LOCK: text.encode(), PARITY: (dumps(parity) + "\n").encode()}
     members[VERIFIER] = read_text(root / SOURCE_OF_VERIFIER, fix="git checkout -- src").encode()
-    return members | documents(project, members)
+    whole = members | documents(project, members)
+    if odd := list(strangers_in(project, whole)):
+        fix = "move it out of the folder; a package holds exactly what packaging/layout.py lists"
+        raise PackageError("files that have a place in a package", found=odd[0], where=f"{len(odd)} of the run", fix=fix)
+    return whole
+
+
+def strangers_in(project: Project, names: Iterable[str]) -> Iterator[str]:
+    """Yield which of the files of a package have no place in one of this project, with the reason."""
+    scratch = isinstance(project.params.base, ScratchBase)
+    return strangers(names, results=RESULT_FILES, data=PurePosixPath(project.params.dataset.root).as_posix(), scratch=scratch)
 
 
 def _replace(folder: Path, fresh: Path) -> None:

@@ -47,7 +47,7 @@ def documents(project: Project, members: Mapping[str, bytes | Path]) -> dict[str
         name.removeprefix(f"{data}/"): content if isinstance(content, bytes) else read_bytes(content, fix=AGAIN)
         for name, content in members.items() if name.startswith(f"{data}/")
     }  # fmt: skip
-    described = dumps(croissant(project.params.task.name, files, folder=data)) + "\n"
+    described = dumps(croissant(project.params.dataset.name, files, folder=data)) + "\n"
     subjects = {name: entry_of(members[name]).sha256 for name in SUBJECTS}
     statement = inner_statement(subjects, *_built_from(project, members))
     return {
@@ -93,7 +93,7 @@ def _trained(project: Project) -> dict[str, Any] | None:
 def _built_from(
     project: Project, members: Mapping[str, bytes | Path]
 ) -> tuple[dict[str, Any], str, int, Dependencies]:
-    """Return settings, task, seed and what the run was made from."""
+    """Return settings, what the data are called, seed and what the run was made from."""
     params, base = project.params, read_record(project.results("base.json"), BaseFacts, fix=AGAIN)
     known = {"kind": base.kind, "digest": base.digest, "model": base.model, "revision": base.revision}
     dependencies = Dependencies(
@@ -102,7 +102,7 @@ def _built_from(
         source={name: entry_of(members[name]).sha256 for name in members if name.startswith("src/")},
         constraints=entry_of(members["constraints.txt"]).sha256,
     )
-    return params.model_dump(mode="json"), params.task.name, params.seed, dependencies
+    return params.model_dump(mode="json"), params.dataset.name, params.seed, dependencies
 
 
 def _card(project: Project, datasheet: str) -> str:

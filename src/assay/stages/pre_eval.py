@@ -8,6 +8,7 @@ from assay.evaluation.report import Baselines, report_on
 from assay.evaluation.rollout import play_baseline
 from assay.evaluation.suite import Suite
 from assay.records import Episode
+from assay.stages.control_tokens import tell_control_tokens
 from assay.stages.heldout import evaluate
 from assay.stages.inputs import heldout_suite, task_of
 from assay.stages.policies import open_policy
@@ -28,6 +29,7 @@ def run(project: Project) -> None:
     with processes.as_one():
         policy, suite, cluster = open_policy(project, None), heldout_suite(project), task_of(project).cluster_name
         if processes.main:
+            tell_control_tokens(project, policy.tokenizer, "heldout")
             _baselines(project, suite)
     # Last, because it forgets what an interrupted call can be gone on with once it has written its files.
     evaluate(project, policy, "pre_eval", reads=READS, processes=processes)

@@ -28,7 +28,8 @@ class Project:
             ConfigError: params.yaml is missing, unreadable or wrong.
         """
         raw = read_yaml(root / "params.yaml", fix="./run assay config use   (writes params.yaml from configs/)")
-        return cls(root, parse_params(raw))
+        # A folder with nothing but params.yaml, such as an unpacked package, has its settings there and nowhere else.
+        return cls(root, parse_params(raw, None if (root / "configs").is_dir() else "params.yaml"))
 
     def results(self, name: str) -> Path:
         """Return the path of a file of evidence/results/."""

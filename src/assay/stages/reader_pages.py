@@ -24,7 +24,7 @@ from assay.stages.inputs import decoding_of, fingerprint_of, heldout_suite
 from assay.stages.project import Project
 from assay.storage.files import write_text
 from assay.storage.json import read_record
-from assay.tasks.protocol import Task
+from assay.tasks.protocol import Message, Task
 
 README = "evidence/README.md"
 KEY_FIGURE = "before_after_summary"
@@ -64,12 +64,19 @@ class Material:
     baselines: pd.DataFrame
 
 
+def _asked(messages: Sequence[Message]) -> str:
+    """Return an opening as readers are shown it: a conversation with who said what, a single message as it is."""
+    if len(messages) == 1:
+        return messages[0]["content"]
+    return "\n".join(f"[{message['role']}] {message['content']}" for message in messages)
+
+
 def write_pages(project: Project, task: Task, material: Material) -> None:
     """Write the three pages."""
     claim, before, after = material.claim, material.before, material.after
     items = heldout_suite(project).items
     given = {
-        "prompts": {item.id: task.start(item, 0)[0][-1]["content"] for item in items},
+        "prompts": {item.id: _asked(task.start(item, 0)[0]) for item in items},
         "truths": {item.id: task.truth(item) for item in items},
     }
     digest = claim.plan.suite_digest
@@ -80,7 +87,7 @@ def write_pages(project: Project, task: Task, material: Material) -> None:
     path = project.results("contamination.json")
     shared = read_record(path, Contamination, fix="./run dvc repro fingerprint") if path.exists() else None
     page = report_html(
-        claim, title=f"assay: task {task.name}, before and after GRPO",
+        claim, title=f"assay: {project.params.dataset.name}, before and after GRPO",
         digests={
             "claim_plan.json (sha256 of the file, when training began)": material.trained.claim_plan_sha256,
             "dataset (digest of its records, in any order)": fingerprint.dataset_sha256,
@@ -99,7 +106,7 @@ def write_pages(project: Project, task: Task, material: Material) -> None:
     key = (KEY_FIGURE, captions[KEY_FIGURE]) if KEY_FIGURE in captions else None
     write_text(project.results("report.html"), page)
     write_text(project.results("sample_trajectories.md"), sample_trajectories(few, **given))
-    write_text(project.root / README, landing_page(claim, key, limits(task)))
+    write_text(project.root / README, landing_page(claim, key, limits(task), data=project.params.dataset.name))
 
 
 def _splits_said(found: Contamination | None) -> str:
@@ -125,8 +132,10 @@ def limits(task: Task) -> tuple[str, ...]:
 def _what_was_run(project: Project, material: Material) -> pd.DataFrame:
     params, decoding = project.params, decoding_of(project)
     limit = counted(decoding.max_new_tokens, "tokens")
+    name, kind = params.dataset.name, params.task.name
+    called = name if name == kind else f"{name} (a {kind} task)"
     return run_frame(
-        task=params.task.name, data=params.dataset.root, dataset_sha256=fingerprint_of(project).dataset_sha256,
+        task=called, data=params.dataset.root, dataset_sha256=fingerprint_of(project).dataset_sha256,
         base=read_record(project.results("base.json"), BaseFacts, fix="./run dvc repro base"), trained=material.trained,
         checkpoint_rule=material.claim.plan.checkpoint_rule, before=material.before[0],
         decoding=f"temperature {decoding.temperature:g}, at most {limit}, {params.generation.surface} surface",

@@ -17,7 +17,7 @@ from assay.evidence.hostile_text import visible
 from assay.evidence.plan import ClaimPlan
 from assay.records import TrainFacts
 from assay.stages.project import RESULTS, Project
-from assay.storage.files import remove, write_text
+from assay.storage.files import real, remove, write_text
 from assay.storage.json import read_record, write_json
 
 KIND = "a file of the evidence is missing, damaged or not what it should be"
@@ -53,7 +53,7 @@ def refuse(project: Project, error: AssayError, writes: Sequence[str]) -> Claim 
         plan = read_record(project.results("claim_plan.json"), ClaimPlan, fix="")
     except RecordError:
         return None
-    found = f"{error.where}: expected {error.expected}, found {error.found}".replace(f"{project.root.resolve()}/", "")
+    found = f"{error.where}: expected {error.expected}, found {error.found}".replace(f"{real(project.root)}/", "")
     found = visible(" ".join(found.replace(f"{project.root}/", "").split()))
     claim = not_evaluable(
         plan, [(KIND, f"{KIND}: {found}")], before_policy="unknown", after_policy="unknown", split="heldout",

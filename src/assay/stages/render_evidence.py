@@ -13,7 +13,7 @@ from assay.evaluation.alarms import alarm_said, alarms, training_alarm_said
 from assay.evaluation.cuts import cuts_said
 from assay.evaluation.replay import discrepancies
 from assay.evaluation.report import Baselines, Report
-from assay.evidence.cautions import cut_off_said, no_gold_said, no_spread_said, untrained_said
+from assay.evidence.cautions import cut_off_said, no_gold_said, no_spread_said, other_machines_said, untrained_said
 from assay.evidence.claim import Claim, compare, differences_of
 from assay.evidence.differences import deltas
 from assay.evidence.figures import column, render
@@ -151,14 +151,14 @@ def _render(project: Project) -> None:
     write_text(project.results("summary.md"), summary)
     for name, table in plot_tables(claim, before[0], after[0], (before[1], after[1]), gaps).items():
         write_text(project.results(f"plots/{name}.csv"), table.to_csv(index=False, lineterminator="\n"))
-    tell(claim, opened_said(project, claim))
+    tell(claim, project.params.dataset.name, opened_said(project, claim))
 
 
-def tell(claim: Claim, *further: str | None) -> None:
-    """Say the verdict, every warning, and where the report is."""
-    say(f"{claim.verdict}: {claim.sentence}")
-    for warning in (*claim.warnings, *(said for said in further if said is not None)):
-        say(f"warning: {warning}")
+def tell(claim: Claim, data: str, further: Sequence[tuple[str, str]]) -> None:
+    """Say the verdict and what it is about, every warning, what else there is to say by kind, and where the report is."""
+    say(f"{data}: {claim.verdict}: {claim.sentence}")
+    for kind, said in (*(("warning", text) for text in claim.warnings), *further):
+        say(f"{kind}: {said}")
     say(f"report: {RESULTS}/report.html")
 
 
@@ -201,6 +201,7 @@ def _cautions(
 ) -> list[str]:
     found = (
         untrained_said(trained.chosen_step),
+        other_machines_said(trained.other_machines),
         no_spread_said(column(log, "reward_std")),
         cut_off_said(before[0], after[0]),
         no_gold_said([*before[1], *after[1]], task.flags),

@@ -10,22 +10,22 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from assay.config.health import ACCIDENTS
+from assay.config.settings import CheckpointSettings
 from assay.console import complain, say
 from assay.errors import ConfigError, RecordError
 from assay.stages.project import RESULTS, Project
-from assay.stages.scratch import RunKey, difference, locked, run_key, scratch_root
+from assay.stages.scratch import RunKey, difference, locked, machine_of, run_key, scratch_root
 from assay.storage.append_log import AppendLog, read_complete
-from assay.storage.files import read_bytes, write_bytes
+from assay.storage.files import read_bytes, real, write_bytes
 from assay.storage.folders import write_folder
 from assay.storage.json import loads, write_json
 from assay.storage.yaml import read_yaml
-from assay.training.checkpoints import MANIFEST, Checkpoint, Checkpoints, read_checkpoint
+from assay.training.checkpoints import MANIFEST, Checkpoint, Checkpoints, check_contents, read_checkpoint
 
 KEY, DONE, EVENTS = "key.json", "done.json", "run_log.jsonl"
 # What is kept, and what is done about an accident: a training may go on under other values, which is when they are wanted.
-NOT_IN_KEY = (
-    "checkpoint", "health.preflight", "health.on_non_finite", "health.max_skipped", "health.retries", "health.max_lost_share",
-)  # fmt: skip
+NOT_IN_KEY = ("checkpoint", *(f"health.{name}" for name in ACCIDENTS))
 PROOF = f"{RESULTS}/train.json"
 MANY = 5  # unfinished trainings of other settings, before it is said what they take
 
@@ -36,13 +36,18 @@ class RunFolder:
     Args:
         folder: Named by the run's key: another setting, other data or other code is another folder.
         key: What the run is a function of.
-        keep: Newest checkpoints that stay.
+        machine: What of this machine decides last bits.
+        settings: What is kept, and whether a training of another machine may go on here.
         main: Whether this process is the one that writes.
     """
 
-    def __init__(self, folder: Path, key: RunKey, keep: int, *, main: bool) -> None:
+    def __init__(
+        self, folder: Path, key: RunKey, machine: Mapping[str, str], settings: CheckpointSettings, *, main: bool
+    ) -> None:
         self.path, self.key, self._main = folder, key, main
-        self.checkpoints = Checkpoints(folder, key.digest, keep, main=main)
+        self.checkpoints = Checkpoints(folder, key.digest, settings.keep, main=main)
+        self._machine, self._other = dict(machine), settings.other_machine
+        self._machines = [self._machine]
         self.events = folder / EVENTS
         self._log: AppendLog | None = None
 
@@ -68,19 +73,50 @@ class RunFolder:
         """Return where to go on from, None to begin.
 
         Raises:
-            ConfigError: `resume_from` is no checkpoint, or one of another run; names what differs.
+            ConfigError: `resume_from` is no checkpoint, or one of another run, or the run was begun on another machine and may
+                not go on on this one; names what differs.
         """
+        known = _machines(self.path)
         if resume_from is not None and self._main:
-            self._adopt(resume_from)
+            known = self._adopt(resume_from)
         start = self.checkpoints.newest()
         if self._main:
+            if start is not None:
+                self._machines = self._joined(known, start.folder)
             for damage in self.checkpoints.damaged:
                 complain(f"passed over a damaged checkpoint: {damage}")
                 self.log({"event": "damaged checkpoint", "found": damage})
-            write_json(self.path / KEY, {"digest": self.key.digest, "parts": dict(self.key.parts)})
+            told = {"digest": self.key.digest, "parts": dict(self.key.parts), "machines": self._machines}
+            write_json(self.path / KEY, told)
             if start is not None:
                 say(f"going on after step {start.step}, from {self.path.name}/{start.folder.name}")
         return start
+
+    @property
+    def other_machines(self) -> int:
+        """How often this run was gone on with on another machine than before; known to the main process."""
+        return len(self._machines) - 1
+
+    def _joined(self, known: list[dict[str, str]], where: Path) -> list[dict[str, str]]:
+        """Return the machines of the run so far, this one last.
+
+        Raises:
+            ConfigError: This is another one than the last, which is not to be.
+        """
+        odd = difference(self._machine, known[-1]) if known else []
+        if not odd:
+            return known or [self._machine]
+        found = "; ".join(odd)
+        if self._other == "refuse":
+            raise ConfigError(
+                "to go on on the machine that this training was begun on, since another adds up otherwise in last bits",
+                found=found, where=str(where),
+                fix="go on there; or set checkpoint.other_machine: say in your preset (configs/grpo/), which the claim "
+                f"then tells; or begin anew here: rm -r {shlex.quote(str(where.parent))}",
+            )  # fmt: skip
+        complain(f"going on on another machine: {found}; its bytes are promised to nobody from here on, and the claim says so")
+        self.log({"event": "other machine", "found": found})
+        return [*known, self._machine]
 
     def began(self) -> str | None:
         """Return when this run was begun, as its first event says; None if it says nothing."""
@@ -98,8 +134,11 @@ class RunFolder:
             self._log.close()
             self._log = None
 
-    def _adopt(self, given: Path) -> None:
-        """Make a given checkpoint the newest of this folder: bring it here with all it builds on, drop later ones."""
+    def _adopt(self, given: Path) -> list[dict[str, str]]:
+        """Make a given checkpoint the newest of this folder: bring it here with all it builds on, drop later ones.
+
+        Returns the machines that it was made on.
+        """
         where = "--resume-from"
         if (given / MANIFEST).is_file():
             chosen = given
@@ -114,7 +153,11 @@ class RunFolder:
             found = _differs(chosen.parent, self.key)
             fix = "restore what differs, or leave --resume-from out to begin anew"
             raise ConfigError("a checkpoint of this very run", found=found, where=f"{where} {given}", fix=fix)
-        if chosen.parent.resolve() != self.path.resolve():
+        check_contents(checkpoint)  # before anything gives way to it
+        known = _machines(chosen.parent)
+        if self._other == "refuse":
+            self._joined(known, chosen)  # refused before anything is touched
+        if real(chosen.parent) != real(self.path):
             for name in validations:
                 write_bytes(self.path / name, read_bytes(chosen.parent / name, fix="give another checkpoint"))
             files = {path.name: read_bytes(path, fix="give another checkpoint") for path in chosen.iterdir()}
@@ -122,6 +165,7 @@ class RunFolder:
         for later in self.path.glob("step-*"):
             if later.name > chosen.name or not later.name.removeprefix("step-").isdecimal():
                 shutil.rmtree(later)
+        return known
 
 
 @contextmanager
@@ -144,7 +188,7 @@ def open_run(project: Project, stage: str, reads: Sequence[str], *, main: bool) 
             _say_others(root, folder, key)
             _say_how_much(root, folder)
             folder.mkdir(parents=True, exist_ok=True)
-        yield RunFolder(folder, key, project.params.checkpoint.keep, main=main)
+        yield RunFolder(folder, key, machine_of(project), project.params.checkpoint, main=main)
 
 
 def _recorded(project: Project, done: Path) -> bool:
@@ -196,9 +240,17 @@ def _differs(folder: Path, key: RunKey) -> str:
     return "; ".join(told[:3]) + (f" (and {len(told) - 3} more)" if len(told) > 3 else "")
 
 
+def _machines(folder: Path) -> list[dict[str, str]]:
+    """Return the machines a run was computed on, in order; none where its folder does not say."""
+    told = _read(folder / KEY).get("machines") if (folder / KEY).is_file() else None
+    if not isinstance(told, list) or not all(isinstance(each, dict) for each in told):
+        return []
+    return [{str(name): str(value) for name, value in each.items()} for each in told]
+
+
 def _verifies(folder: Path) -> bool:
     try:
-        read_checkpoint(folder)
+        check_contents(read_checkpoint(folder)[0])
     except RecordError:
         return False
     return True

@@ -17,12 +17,12 @@ from typing import Any
 
 from assay.console import complain
 from assay.errors import ConfigError, RecordError
-from assay.provenance import packages
+from assay.provenance import arithmetic, packages
 from assay.records import Episode
 from assay.stages.project import Project
 from assay.storage.contents import sha256_contents
 from assay.storage.files import read_bytes, sha256_bytes, write_bytes
-from assay.storage.json import digest, dumps, loads
+from assay.storage.json import digest, dumps, loads, write_json
 from assay.storage.locks import hold
 from assay.storage.yaml import read_yaml
 
@@ -30,6 +30,7 @@ PIPELINE = "dvc.yaml"
 _FIX = f"git checkout -- {PIPELINE}"
 _PLACEHOLDER = re.compile(r"\$\{([\w.]+)\}")
 _MISSING = "missing"
+_OF = "of.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,18 @@ def run_key(project: Project, stage: str, reads: Sequence[str], without: Sequenc
         parts[f"deps.{path}"] = sha256_contents(project.root / path) or _MISSING
     parts |= {f"packages.{name}": version or _MISSING for name, version in packages().items()}
     return RunKey(digest(parts), parts)
+
+
+def machine_of(project: Project) -> dict[str, str]:
+    """Return what of this machine decides last bits beside the run's key: processor, instructions, thread flags, GPU.
+
+    It is no part of the key: on another machine it is the same run, and has to be told, not to be begun again unnoticed.
+    """
+    from assay.policy.determinism import gpu_name
+
+    found = arithmetic()
+    gpu = gpu_name(project.params.device)
+    return found if gpu is None else found | {"gpu": gpu}
 
 
 def difference(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
@@ -145,6 +158,30 @@ def locked(folder: Path) -> AbstractContextManager[None]:
         RunningAlready: Another one is at it; names its process.
     """
     return hold(folder.with_name(f"{folder.name}.lock"))
+
+
+def say_other_machine(folder: Path, measurement: str, machine: Mapping[str, str]) -> None:
+    """Say where batches of a measurement were kept on another machine, which are not taken here; note whose this folder is.
+
+    Args:
+        folder: Of the batches that this machine keeps, beside those of others.
+        measurement: Digest of all that decides its episodes but the machine.
+        machine: What `machine_of` returns.
+    """
+    for other in sorted(folder.parent.glob(f"*/{_OF}")):
+        told = _told_of(other)
+        if other.parent != folder and told.get("measurement") == measurement and any(other.parent.glob("*/batch-*")):
+            odd = "; ".join(difference(machine, told["machine"])) or "other cores or Python"
+            complain(f"batches kept in {other.parent.name} are of another machine ({odd}): all of it is played again here")
+    write_json(folder / _OF, {"measurement": measurement, "machine": dict(machine)})
+
+
+def _told_of(path: Path) -> dict[str, Any]:
+    try:
+        found = loads(read_bytes(path, fix="").decode("utf-8", "replace"), where=str(path), fix="")
+    except RecordError:
+        return {}
+    return found if isinstance(found, dict) and isinstance(found.get("machine"), dict) else {}
 
 
 class KeptEpisodes:

@@ -23,6 +23,7 @@ from assay.provenance import environment, git_state, hardware, now, packages
 from assay.records import HealthSummary, TrainFacts
 from assay.stages.inputs import fingerprint_of, items_of, task_of, validation_suite
 from assay.stages.live import Live
+from assay.stages.looked import looked
 from assay.stages.policies import ADAPTER, open_policy
 from assay.stages.project import RESULTS, Project
 from assay.stages.run_folder import RunFolder, open_run
@@ -44,7 +45,7 @@ READS = (
 )  # fmt: skip
 WRITES = (
     ADAPTER, f"{RESULTS}/training_log.csv", f"{RESULTS}/reward_components.csv",
-    f"{RESULTS}/checkpoint_evals.csv", f"{RESULTS}/train_log.jsonl", f"{RESULTS}/validation.jsonl",
+    f"{RESULTS}/checkpoint_evals.csv", f"{RESULTS}/fields.csv", f"{RESULTS}/train_log.jsonl", f"{RESULTS}/validation.jsonl",
     f"{RESULTS}/health.jsonl", f"{RESULTS}/train.json",
 )  # fmt: skip
 
@@ -96,7 +97,7 @@ def run(project: Project, resume_from: Path | None = None) -> None:
                 raise
             live.publish()
         if processes.main:
-            _publish(project, trained, history, watch, claim_digest, base_digest, validation)
+            _publish(project, trained, history, watch, claim_digest, base_digest, validation, folder.other_machines)
             chain = str(history.train_log[-1]["chain"])
             write_json(project.observed("manifest.json"), manifest | {"finished": now(), "chain": chain})
             live.tell("finished", {"step": params.train.steps, "chosen": trained.chosen_step})
@@ -122,8 +123,13 @@ def _looked_at(
     """
     params, told, deadline = project.params, list[Finding](), Deadline()
     if params.device == "cuda" and isinstance(params.base, PretrainedBase):
-        ahead, part = look_ahead(locate(project.root / "models/base"), params), Deadline(AHEAD * MOST_SECONDS)
-        told.append(memory_ahead(ahead, task, items, validation, params, part)[0])
+        base = locate(project.root / "models/base")
+
+        def weighed() -> list[Finding]:
+            ahead, part = look_ahead(base, params), Deadline(AHEAD * MOST_SECONDS)
+            return [memory_ahead(ahead, task, items, validation, params, part)[0]]
+
+        told += looked(project, "memory", base, weighed)
     seconds = max(deadline.left, LEAST)
     return [*examine(policy, task, judged, items, validation, params, folder=folder, seconds=seconds), *told]
 
@@ -154,7 +160,8 @@ def _examined(look: Callable[[], list[Finding]], processes: Processes) -> None:
 
 
 def _publish(
-    project: Project, trained: Trained, history: History, watch: Watch, claim_digest: str, base_digest: str, validation: Suite
+    project: Project, trained: Trained, history: History, watch: Watch, claim_digest: str, base_digest: str, validation: Suite,
+    other_machines: int,
 ) -> None:
     params, steps = project.params, project.params.train.steps
     save_adapter(project.root / ADAPTER, trained)
@@ -164,7 +171,8 @@ def _publish(
         seed=params.seed, steps=steps, chosen_step=trained.chosen_step, claim_plan_sha256=claim_digest,
         base_digest=base_digest, policy_digest=adapted_digest(base_digest, project.root / ADAPTER),
         validation_suite=validation.digest, chain=str(history.train_log[-1]["chain"]),
-        alarms=watch.facts(), health=HealthSummary.of(history.health, trained.unmeasured),
+        alarms=watch.facts(), health=HealthSummary.of(history.health, trained.unmeasured), honest=trained.honest,
+        other_machines=other_machines,
     )  # fmt: skip
     write_json(project.results("train.json"), facts)
     say(f"trained {counted(steps, 'steps')}; validation chose step {trained.chosen_step}; health {facts.health.worst}")

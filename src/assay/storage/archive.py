@@ -57,8 +57,8 @@ def objection(name: str) -> str:
         return "control or invisible characters in the name"
     if _SPECIAL.search(name):
         return "a backslash in the name" if "\\" in name else "a name that other systems read differently"
-    if any(part.lower().startswith(".git") for part in parts):
-        return "a .git name, which tools of git and signing pass over"
+    if any(part.startswith(".") for part in parts):
+        return "a hidden name, which people and tools (git, signing, digests of models) pass over"
     return f"a path of more than {DEPTH} parts" if len(parts) > DEPTH else ""
 
 

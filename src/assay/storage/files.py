@@ -127,6 +127,14 @@ def read_text(path: Path, *, fix: str) -> str:
         raise RecordError("UTF-8 text", found=error.reason, where=where, fix=fix) from None
 
 
+def real(path: Path) -> Path:
+    """Return a path absolute and without links; of a loop of links, which leads nowhere, as far as it leads.
+
+    `Path.resolve` raises at such a loop, and only in some versions of Python.
+    """
+    return Path(os.path.realpath(path))
+
+
 def remove(path: Path) -> None:
     """Remove a file; one that is not there is no matter."""
     path.unlink(missing_ok=True)

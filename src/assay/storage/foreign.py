@@ -74,7 +74,10 @@ def read_capped(path: Path, *, max_bytes: int, fix: str) -> bytes:
         DataError: As `opened`.
     """
     with opened(path, max_bytes=max_bytes, fix=fix) as stream:
-        content = stream.read(max_bytes + 1)
+        # Not max_bytes at once: a reader sets aside what it is asked for, which may be more than there is memory.
+        content = stream.read(os.fstat(stream.fileno()).st_size + 1)
+        while len(content) <= max_bytes and (more := stream.read(_PIECE)):
+            content += more
     if len(content) > max_bytes:
         raise DataError(f"at most {max_bytes:,} bytes", found="a file that grows", where=str(path), fix=fix)
     return content

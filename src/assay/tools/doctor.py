@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,14 +10,22 @@ from pathlib import Path
 from assay.config.settings import PretrainedBase
 from assay.console import complain, progress, say, say_table
 from assay.counting import counted
-from assay.errors import AssayError
+from assay.errors import AssayError, ConfigError
 from assay.evaluation.suite import Suite
 from assay.policy.pretrained import how_to_download
 from assay.stages.inputs import items_of, task_of, validation_suite
 from assay.stages.policies import open_policy
 from assay.stages.project import Project
 from assay.tasks.protocol import Item, Task
-from assay.training.doctor import Finding, examine, examine_without_model, in_words, settings_findings, verdict_of
+from assay.training.doctor import (
+    Finding,
+    examine,
+    examine_ahead,
+    examine_without_model,
+    in_words,
+    settings_findings,
+    verdict_of,
+)
 from assay.training.doctor.deadline import AHEAD, LEAST, Deadline
 from assay.training.doctor.findings import error_finding
 
@@ -33,7 +42,12 @@ def run(root: Path, device_memory: float | None = None) -> int:
         root: Of the project.
         device_memory: GiB of a device that is not here, for which memory is forecast and nothing else is looked at that
             needs the base; None: of the device that is here.
+
+    Raises:
+        ConfigError: Settings that cannot be read, or a memory that is no number.
     """
+    if device_memory is not None and math.isnan(device_memory):  # which is neither too little nor too much
+        raise ConfigError("a number of GiB", found="nan", where="--device-memory", fix="--device-memory 24")
     project = Project.open(root)
     begun = time.monotonic()
     with progress("doctor", 1) as advance:
@@ -72,8 +86,9 @@ def examined(project: Project, device_memory: float | None = None) -> tuple[list
     elif verdict_of(told) == "fault":
         why = "the base would not fit this device"
     if why is not None:
-        left = f"not looked at: tokenizer, template, weights, probe; {why}"
-        return [*examine_without_model(task, judged, items, validation, params), *told], [left, *unseen]
+        found, seen = _without_base(project, task, judged, items, validation)
+        left = f"not looked at: {'' if seen else 'tokenizer, template, '}weights, probe; {why}"
+        return [*found, *told], [left, *unseen]
     try:
         policy = open_policy(project, None)
     except AssayError as error:
@@ -83,6 +98,27 @@ def examined(project: Project, device_memory: float | None = None) -> tuple[list
     if any("s at most" in finding.found for finding in told):  # timed as it is trained; the probe's is the cruder one
         found = [finding for finding in found if finding.check != "time (forecast)"]
     return [*found, *told], unseen
+
+
+def _without_base(
+    project: Project, task: Task, judged: Task, items: Sequence[Item], validation: Suite
+) -> tuple[list[Finding], bool]:
+    """Return what can be said before the base is built or loaded, and whether its tokenizer could be looked at."""
+    from assay.stages.preflight import refuse_prompts
+    from assay.stages.unbuilt import unbuilt
+
+    params = project.params
+    try:
+        policy = unbuilt(params, judged, project.root)
+    except AssayError as error:
+        return [*examine_without_model(task, judged, items, validation, params), error_finding("base", error)], False
+    if policy is None:
+        return examine_without_model(task, judged, items, validation, params), False
+    found = examine_ahead(policy, task, judged, items, validation, params, folder=project.root)
+    try:
+        return [*found, refuse_prompts(project, judged, policy)], True
+    except AssayError as error:
+        return [*found, error_finding("prompts of all splits", error)], True
 
 
 def _forecast(
@@ -106,7 +142,7 @@ def _forecast(
         # As a training computes, for what is timed; before anything touches a GPU.
         pin(params.threads, deterministic=params.deterministic, device=params.device if here else "cpu")
         ahead = look_ahead(folder, params)
-    except (AssayError, OSError, ValueError, KeyError) as error:
+    except (AssayError, OSError) as error:
         return [], [f"not forecast: memory and time; {str(error).splitlines()[0]}"]
     size = None if device_memory is None else int(device_memory * GIB)
     part = Deadline((AHEAD if device_memory is None else 1.0) * deadline.left)

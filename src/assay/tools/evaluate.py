@@ -23,12 +23,14 @@ from assay.evaluation.cuts import cuts_said
 from assay.evaluation.latency import Latency, Stopwatch, latency
 from assay.evaluation.measure import measure
 from assay.evaluation.report import Report, is_rate
-from assay.evaluation.suite import Suite, choose
+from assay.evaluation.suite import Suite, choose, rules_of
 from assay.evidence.wording import interval_text
 from assay.policy.decoding import Decoding
 from assay.records import Interval, Record, Split
 from assay.stages.inputs import MAX_BLOCKLIST_BYTES, blocklist_of, task_with
+from assay.stages.opened import note_opening
 from assay.stages.project import Project
+from assay.storage.files import real, sha256_bytes
 from assay.storage.foreign import read_capped
 from assay.storage.json import digest, write_json, write_jsonl
 from assay.tasks.protocol import Item, Task
@@ -79,10 +81,12 @@ def run(root: Path, asked: Asked) -> None:
     terms = blocklist_of(project) if asked.blocklist is None else _terms(asked.blocklist)
     task = task_with(project, terms)
     items, sha256 = items_of(project, task, asked.tasks)
-    suite = suite_of(project, items, asked, draws)
+    rules = rules_of(project.params.task, project.params.generation.surface, None if terms is None else sha256_bytes(terms))
+    suite = suite_of(project, items, asked, draws, rules)
     policy = open_folder(project, asked.policy)
     for caution in cautions(project, task, policy, suite):
         complain(caution)
+    note_heldout(project, suite, policy.digest)
     with progress("evaluate: episodes", len(suite.items) * draws) as advance:
         stopwatch = Stopwatch(advance)
         batch_size = asked.batch_size or project.params.generation.batch_size
@@ -93,7 +97,7 @@ def run(root: Path, asked: Asked) -> None:
     )  # fmt: skip
     took = latency(episodes, stopwatch.seconds)
     out = asked.out or root / ".scratch/evaluate" / _name(asked, task, evaluation)
-    write_jsonl(out / "episodes.jsonl", episodes)
+    write_jsonl(out / "episodes.jsonl", [each.model_copy(update={"policy": policy.digest}) for each in episodes])
     write_json(out / "report.json", evaluation)
     write_json(out / "clock.json", took)
     for line in table(evaluation, task, took):
@@ -103,6 +107,18 @@ def run(root: Path, asked: Asked) -> None:
     if cut := cuts_said(episodes):
         say(cut)
     say(f"wrote episodes.jsonl, report.json and clock.json to {out}")
+
+
+def note_heldout(project: Project, suite: Suite, policy_digest: str) -> None:
+    """Write down an opening of whatever held-out records of the project a suite asks, from whichever file they came."""
+    path = project.data("heldout.jsonl")
+    if not path.is_file():
+        return
+    schemas = SchemaFiles(project.data(""), project.root)
+    held = {entry.digest for entry in load(path, schemas, where=str(path), fix="restore the data").entries}
+    if asked := held & set(suite.records):
+        complain(f"{counted(len(asked), 'held-out records')} of {project.params.dataset.root} are opened; it is noted as such")
+        note_opening(project, "evaluate", suite, policy_digest, records=asked, split="heldout")
 
 
 def _terms(path: Path) -> bytes:
@@ -184,7 +200,7 @@ def items_of(project: Project, task: Task, path: Path) -> tuple[list[Item], str]
     return [each.item for each in kept], source.reading.file_sha256
 
 
-def suite_of(project: Project, items: Sequence[Item], asked: Asked, draws: int) -> Suite:
+def suite_of(project: Project, items: Sequence[Item], asked: Asked, draws: int, rules: str = "") -> Suite:
     """Return what is played. A split of the project keeps its name, so that its plays are those of the stages.
 
     Raises:
@@ -194,8 +210,8 @@ def suite_of(project: Project, items: Sequence[Item], asked: Asked, draws: int) 
     if n > len(items):
         fix = f"--items {len(items)}, or leave it out"
         raise ConfigError(f"at most the {len(items)} items of {asked.tasks}", found=str(n), where="--items", fix=fix)
-    own = {project.data(f"{split}.jsonl").resolve(): split for split in SPLITS}
-    return choose(items, n, split=own.get(asked.tasks.resolve(), "tasks"), draws=draws, seed=seed)
+    own = {real(project.data(f"{split}.jsonl")): split for split in SPLITS}
+    return choose(items, n, split=own.get(real(asked.tasks), "tasks"), draws=draws, seed=seed, rules=rules)
 
 
 def table(evaluation: Evaluation, task: Task, took: Latency) -> list[str]:
@@ -225,4 +241,4 @@ def _name(asked: Asked, task: Task, evaluation: Evaluation) -> str:
     report = evaluation.report
     how = "greedy" if report.decoding == "greedy" else f"k{report.draws}"
     question = digest([report.suite_digest, report.policy_digest, evaluation.tasks_sha256, repr(replace(asked, out=None))])
-    return f"{task.name}-{asked.tasks.stem}-{asked.policy.resolve().name}-{how}-{question[:8]}"
+    return f"{task.name}-{asked.tasks.stem}-{real(asked.policy).name}-{how}-{question[:8]}"

@@ -9,15 +9,17 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePath
+from types import MappingProxyType
 from typing import Any, TypeVar
 
-from assay.errors import RecordError
+from assay.errors import AssayError, RecordError
 from assay.records import HealthEvent
-from assay.stages.project import OBSERVED, RESULTS
-from assay.storage.files import read_bytes
+from assay.stages.project import OBSERVED, RESULTS, Project
+from assay.storage.files import read_bytes, real
 from assay.storage.json import loads
 from assay.tools.control_run import EVENTS, KEY, ControlRun, control_run
 from assay.tools.torn_files import columns, health_events, objects, one_object
@@ -27,6 +29,8 @@ Columns = Mapping[str, Sequence[float | None]]
 MANIFEST, CONTROL = "manifest.json", ".scratch/control"
 MAX_BYTES = 64 * 2**20  # of one file; 200 steps make 23 kB
 MAX_SAID = 3  # damaged lines of one file
+# The sections of the settings that make a training what it is; `validation` and `claim` choose among its checkpoints.
+TRAINED_BY = ("seed", "task", "dataset", "base", "generation", "train", "validation")
 LATEST_STEPS = 20  # behind the speed that is shown and the time left
 _TURNS = ("started", "resumed", "ended early", "finished")
 
@@ -48,7 +52,7 @@ def locate(path: Path) -> Place:
     Raises:
         RecordError: The path is none of these.
     """
-    path = path.resolve()
+    path = real(path)
     if (path / KEY).is_file() and len(path.parents) > 2:
         project = path.parents[2]
         if _run_of(project / OBSERVED / MANIFEST)[:16] == path.name:
@@ -62,6 +66,17 @@ def locate(path: Path) -> Place:
     found = "neither params.yaml nor evidence in it" if path.is_dir() else "no such folder"
     fix = "name a project, its evidence folder, or a run of .scratch/train"
     raise RecordError("a folder of a training", found=found, where=str(path), fix=fix)
+
+
+def data_of(params: Any) -> str | None:
+    """Return what the data of some settings are called.
+
+    >>> data_of({"dataset": {"root": "data/t3_tools"}})
+    't3_tools'
+    """
+    dataset = params.get("dataset") if isinstance(params, Mapping) else None
+    root = dataset.get("root") if isinstance(dataset, Mapping) else None
+    return PurePath(root).name if isinstance(root, str) else None
 
 
 def _run_of(manifest: Path) -> str:
@@ -88,6 +103,20 @@ class Snapshot:
     faults: Sequence[str]
     age_s: float | None = None  # since any of the files was written
     control: ControlRun | None = None  # of a finished training: the control stage that is at work now
+    settings: Mapping[str, Any] = field(default_factory=dict)  # those at hand now; empty where no project stands around
+
+    @property
+    def data(self) -> str | None:
+        """Return what the data it trained on are called, None if that is not known."""
+        return data_of(self.manifest.get("params"))
+
+    @property
+    def other_settings(self) -> str | None:
+        """Return the first section of the settings at hand that this training did not have; None: it had them all."""
+        trained = self.manifest.get("params")
+        if not isinstance(trained, Mapping) or not self.settings:
+            return None
+        return next((name for name in TRAINED_BY if trained.get(name) != self.settings.get(name)), None)
 
     @property
     def steps(self) -> int | None:
@@ -150,6 +179,7 @@ class Follower:
 
     place: Place
     _kept: dict[Path, _Kept] = field(default_factory=dict)
+    _settings: tuple[tuple[int, int], Mapping[str, Any]] = ((0, 0), MappingProxyType({}))
 
     def look(self) -> Snapshot:
         """Return what stands there now. Nothing that a file holds makes this fail."""
@@ -169,7 +199,8 @@ class Follower:
         age = max(0.0, time.time() - max(times) / 1e9) if times else None
         faults = [said for kept in self._kept.values() for said in kept.faults]
         seen = Snapshot(
-            self.place.name, manifest, log, components, checkpoints, clock, alarms, events, facts, faults, age
+            self.place.name, manifest, log, components, checkpoints, clock, alarms, events, facts, faults, age,
+            settings=self._settings_at_hand(),
         )  # fmt: skip
         if self.place.control is None or seen.state != "finished":
             return seen
@@ -178,6 +209,21 @@ class Follower:
     def marks(self) -> dict[Path, tuple[int, int, int] | None]:
         """Return what changes whenever one of the files does."""
         return {path: kept.mark for path, kept in self._kept.items()}
+
+    def _settings_at_hand(self) -> Mapping[str, Any]:
+        """Return the settings of the project around; what cannot be read says nothing here, and every stage refuses it."""
+        root = None if self.place.results is None else self.place.results.parent.parent
+        try:
+            found = (Path("/nonexistent") if root is None else root / "params.yaml").stat()
+        except OSError:
+            return {}
+        mark = (found.st_mtime_ns, found.st_size)
+        if root is not None and self._settings[0] != mark:
+            settings: Mapping[str, Any] = {}
+            with suppress(AssayError):
+                settings = Project.open(root).params.model_dump(mode="json")
+            self._settings = (mark, settings)
+        return self._settings[1]
 
     def _read(self, path: Path, parse: Callable[[bytes, list[str]], T]) -> T | None:
         try:

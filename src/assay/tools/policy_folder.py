@@ -10,7 +10,7 @@ from assay.policy import pretrained
 from assay.policy.determinism import pin
 from assay.policy.model import Policy, load, require_device
 from assay.stages.project import Project
-from assay.storage.files import read_text
+from assay.storage.files import read_text, real
 from assay.storage.json import loads
 
 ADAPTER = "adapter_config.json"
@@ -74,7 +74,7 @@ def _base_of(root: Path, folder: Path) -> Path:
     name = config.get("base_model_name_or_path") if isinstance(config, dict) else None
     if not isinstance(name, str) or not name:
         raise PolicyError("the name of the base", found=repr(name), where=where, fix="train again, or add it")
-    for place in (parent / name for parent in (*folder.resolve().parents, root)):
+    for place in (parent / name for parent in (*real(folder).parents, root)):
         if place.is_dir():
             return pretrained.locate(place)
     revision = config.get("revision")

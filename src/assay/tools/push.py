@@ -15,7 +15,9 @@ from assay.packaging import verify as plain
 from assay.packaging.known import known_secrets
 from assay.packaging.machine import this_machine
 from assay.packaging.secrets import cleared
-from assay.stages.project import Project
+from assay.stages.at_hand import claim_at_hand
+from assay.stages.project import RESULTS, Project
+from assay.storage.files import read_bytes
 from assay.tools.hub import Hub, Stored
 from assay.tools.verify import Asked, verified
 
@@ -23,6 +25,7 @@ from assay.tools.verify import Asked, verified
 OF_THE_HUB = frozenset({".gitattributes"})
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 SHOWN = 5
+CLAIM = f"{RESULTS}/claim.json"
 
 
 def run(package: Path, repo_id: str, *, dry_run: bool, private: bool | None, revision: str, replace: bool) -> None:
@@ -56,6 +59,7 @@ def run(package: Path, repo_id: str, *, dry_run: bool, private: bool | None, rev
             found, fix = str(error).split("\n")[0], "leave the archive alone meanwhile, and call again"
             raise PackageError("the archive that was checked", found=found, where=str(package), fix=fix) from None
         files = {name: root / name for name in sorted(names)}
+        shown_at_hand(package, root)
         searched(root, files)
         if hub is None:
             _tell(files, repo_id, identity, private=private, revision=revision)
@@ -80,6 +84,29 @@ def checked(package: Path) -> str:
         raise PackageError("a package that passes its checks", found=found, where=str(package), fix=fix)
     say(f"{package}: {sum(check.outcome == 'passed' for check in checks)} checks passed, sha256 {result.sha256}")
     return result.sha256
+
+
+def shown_at_hand(package: Path, root: Path) -> None:
+    """Refuse the package of this project's own dist/ where the claim in it is not the one about the settings at hand.
+
+    A package from anywhere else speaks for itself: it holds the settings and data that it is about.
+
+    Args:
+        package: The archive.
+        root: Where it was unpacked.
+
+    Raises:
+        NoVerdictYet: There is no claim about these settings.
+        PackageError: The package holds another one.
+    """
+    here = Path.cwd()
+    if package.resolve().parent != here.resolve() / "dist" or not (here / "params.yaml").is_file():
+        return
+    project = Project.open(here)
+    claim_at_hand(project)
+    if read_bytes(root / CLAIM, fix="") != read_bytes(here / CLAIM, fix="./run repro"):
+        found, fix = "another", "./run dvc repro package"
+        raise PackageError("the claim about the settings at hand", found=found, where=f"{package}, {CLAIM}", fix=fix)
 
 
 def searched(root: Path, files: Mapping[str, Path]) -> None:

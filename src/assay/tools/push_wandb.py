@@ -18,7 +18,7 @@ from assay.provenance import WANDB_QUIET
 from assay.stages.project import RESULTS
 from assay.storage.files import write_text
 from assay.storage.json import read_record
-from assay.tools.push import checked, searched
+from assay.tools.push import checked, searched, shown_at_hand
 
 INSTALL = "./run python -m pip install -c constraints.txt --no-build-isolation -e '.[wandb]'"
 AGAIN = "see to it, then call the same command again"
@@ -53,6 +53,7 @@ def run(package: Path) -> None:
         except plain.Refused as error:
             fix = "leave the archive alone meanwhile, and call again"
             raise PackageError("the archive that was checked", found=error.found, where=str(package), fix=fix) from None
+        shown_at_hand(package, root)
         searched(root, {name: root / name for name in sorted(names)})
         write_text(tar.with_name(f"{NAME}.tar.sha256"), f"{identity}  {NAME}.tar\n")
         claim = read_record(root / RESULTS / "claim.json", Claim, fix=f"./run assay verify {package}")

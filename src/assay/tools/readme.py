@@ -7,7 +7,8 @@ from pathlib import Path
 from assay.console import say
 from assay.errors import RecordError
 from assay.evidence.seed_tables import seeds_block
-from assay.stages.project import RESULTS
+from assay.stages.at_hand import claim_at_hand
+from assay.stages.project import RESULTS, Project
 from assay.storage.files import read_text, write_text
 from assay.tools.recipe_file import code_now, known
 
@@ -19,9 +20,11 @@ def blocks(root: Path) -> dict[str, str]:
     """Return the text of every generated block, by its name.
 
     Raises:
+        NoVerdictYet: The last run was of other settings.
         AssayError: There is no finished run, or recipe.json or dvc.lock is damaged.
     """
     recipes, code = known(root), code_now(root)
+    claim_at_hand(Project.open(root))
     claim = read_text(root / RESULTS / "summary.md", fix="./run repro")
     return {"claim": claim} | {f"{task} seeds": seeds_block(recipes.get(task), task, code) for task in TASKS}
 

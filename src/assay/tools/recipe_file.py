@@ -69,7 +69,7 @@ def together(
     """Return one recipe over its seeds; what `assay compare` refuses, or a seed without a verdict, is not evaluable.
 
     Args:
-        task: Its name.
+        task: What its data are called.
         preset: That of the settings.
         copies: Folder of each run, by its name.
         runs: All seeds asked for, failed ones included: leaving one out would flatter the rest.

@@ -25,6 +25,7 @@ from assay.storage.json import dumps
 if TYPE_CHECKING:  # what is slow to import waits until this process has stepped back behind all others
     from matplotlib.figure import Figure
 
+    from assay.tools.claim_shown import ClaimShown
     from assay.tools.following import Snapshot
 
 FOLDER = "live"  # in evidence/observed/, in no stage's outputs and not in git
@@ -35,9 +36,11 @@ SHARE_OF_TIME = 0.2  # of one core: after a slow drawing the next one waits
 
 def follow(root: Path, seconds: float, pipe: int) -> None:
     """Draw whenever something changed, at most every so many seconds, until the pipe ends."""
+    from assay.tools.claim_shown import ClaimShown
     from assay.tools.following import Follower, locate
 
     follower, wait = Follower(locate(root)), 0.0
+    claim = ClaimShown(root) if (root / "params.yaml").is_file() else None
     before: object = None
     while True:
         word = heard(pipe, wait)
@@ -47,7 +50,7 @@ def follow(root: Path, seconds: float, pipe: int) -> None:
         if marks != before or word is not None:
             faulthandler.dump_traceback_later(LONGEST_S, exit=True)
             try:
-                draw(root, snapshot, seconds, lost=word == "")
+                draw(root, snapshot, seconds, lost=word == "", claim=claim)
             except FileNotFoundError:
                 marks = None  # somebody removed the folder meanwhile: the next time then
             faulthandler.cancel_dump_traceback_later()
@@ -62,8 +65,13 @@ def heard(pipe: int, seconds: float) -> str | None:
     return os.read(pipe, 64).decode("ascii", "replace").strip() if readable else None
 
 
-def draw(root: Path, snapshot: Snapshot, seconds: float, *, lost: bool = False) -> None:
-    """Write the figures and the page of a training as it stands; each file is replaced whole."""
+def draw(
+    root: Path, snapshot: Snapshot, seconds: float, *, lost: bool = False, claim: ClaimShown | None = None
+) -> None:  # fmt: skip
+    """Write the figures and the page of a training as it stands; each file is replaced whole.
+
+    The page leads to no report about other settings: `claim` says whether that which stands is; None: there are no settings.
+    """
     from assay.tools.live_page import live_page
 
     folder = root / OBSERVED / FOLDER
@@ -80,7 +88,7 @@ def draw(root: Path, snapshot: Snapshot, seconds: float, *, lost: bool = False) 
         if failed is None and path.stem not in drawn:
             remove(path)
     captions = {name: caption for name, (_, caption) in drawn.items()}
-    report = (root / RESULTS / "report.html").is_file()
+    report = (root / RESULTS / "report.html").is_file() and (claim is None or not claim.differences())
     page = live_page(snapshot, captions, seconds=seconds, failed=failed, lost=lost, report=report)
     write_bytes(folder / PAGE, page.encode())
 

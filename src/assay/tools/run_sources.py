@@ -16,7 +16,8 @@ from typing import Any
 from assay.errors import AssayError, RecordError
 from assay.evidence.recipe_runs import KnownClaim, KnownTraining, Run
 from assay.records import Episode
-from assay.stages.project import RESULTS
+from assay.stages.at_hand import changed_settings, claim_at_hand
+from assay.stages.project import RESULTS, Project
 from assay.storage.files import write_bytes
 from assay.storage.foreign import inside, read_capped
 from assay.storage.json import read_record, read_records
@@ -24,7 +25,7 @@ from assay.storage.yaml import read_yaml
 
 FILES = ("claim.json", "train.json", "pre_eval.jsonl", "post_eval.jsonl")
 MAX_BYTES = 1_000_000_000
-SETTINGS, LOCK = "params.yaml", "dvc.lock"
+SETTINGS, LOCK, PIPELINE = "params.yaml", "dvc.lock", "dvc.yaml"
 CODE = "code: "
 MEASURED = ("train", "pre_eval", "post_eval")
 # These change no result, or are the seed itself.
@@ -54,6 +55,8 @@ def read_run(root: Path, name: str, scratch: Path) -> Run:
         AssayError: There is no such run, a file of it is missing or damaged, or they are not of one run.
     """
     folder = root if name == WORKSPACE else Path(name)
+    if name == WORKSPACE and (folder / RESULTS / FILES[0]).is_file() and (folder / PIPELINE).is_file():
+        claim_at_hand(Project.open(folder))  # what stands there may be about other settings; an experiment brings its own
     if name and os.path.lexists(folder):  # an empty name is not the folder one stands in
         return _read(*_places(folder), name)
     take_out(root, _commit(root, name), scratch, name)
@@ -119,24 +122,14 @@ def _as_recorded(name: str, lock: Mapping[str, Any], params: Mapping[str, Any], 
     stages = lock.get("stages")
     if not isinstance(stages, dict) or not all(isinstance(stages.get(stage), dict) for stage in MEASURED):
         raise RecordError("a dvc.lock of a whole run", found="stages missing", where=name, fix="./run repro")
-    recorded = {key: value for stage in MEASURED for key, value in _recorded_params(stages[stage]).items()}
-    for key, value in recorded.items():
-        now: Any = params
-        for step in key.split("."):
-            now = now.get(step) if isinstance(now, dict) else None
-        if now != value:
-            fix = "run it (./run repro), put the settings back, or name runs without it: ./run assay compare NAME NAME"
-            raise RecordError("the settings that were run", found=f"{key} changed since", where=f"{name}, {SETTINGS}", fix=fix)
+    if changed := changed_settings(stages, params):
+        fix = "run it (./run repro), put the settings back, or name runs without it: ./run assay compare NAME NAME"
+        raise RecordError("the settings that were run", found=changed[0], where=f"{name}, {SETTINGS}", fix=fix)
     for stage in stages.values():
         for out in stage.get("outs", []) if isinstance(stage, dict) else []:
             file = str(out.get("path", "")).removeprefix(f"{RESULTS}/")
             if file in contents and out.get("md5") != hashlib.md5(contents[file], usedforsecurity=False).hexdigest():
                 raise RecordError("the file that the run wrote", found="another", where=f"{name}, {file}", fix=TAKE)
-
-
-def _recorded_params(stage: Mapping[str, Any]) -> dict[str, Any]:
-    found = stage.get("params", {}).get(SETTINGS, {}) if isinstance(stage.get("params", {}), dict) else {}
-    return found if isinstance(found, dict) else {}
 
 
 def _code(lock: Mapping[str, Any] | None) -> dict[str, str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from assay.composition import check, presets, selected
+from assay.composition import Selection, check, compose, presets, selected
 from assay.config.settings import ScratchBase
 from assay.console import complain, say, say_table
 from assay.counting import counted
@@ -75,10 +75,11 @@ def run(root: Path, asked: Asked) -> int:
         fix = "choose one of them"
         raise ConfigError(f"a task ({', '.join(presets(root, 'task'))})", found=repr(task), where="--task", fix=fix)
     check(root)  # the copies compose from configs/: what stands in params.yaml alone would be left out without a word
-    held = known(root).get(task)  # what is damaged, or would be replaced by another recipe, is refused now and not in an hour
+    data = str(PurePath(compose(root, Selection(chosen.grpo, task, 0)).values["dataset"]["root"]).name)
+    held = known(root).get(data)  # what is damaged, or would be replaced by another recipe, is refused now and not in an hour
     if held is not None and held.preset != chosen.grpo:
         raise ConfigError(
-            f"a recipe.json with preset {chosen.grpo}, or none, for {task}",
+            f"a recipe.json with preset {chosen.grpo}, or none, for {data}",
             found=f"{counted(len(held.seeds), 'seeds')} of preset {held.preset}",
             where=FILE,
             fix=f"./run assay config use grpo={held.preset}, or call assay seeds in another clone, or remove the file",
@@ -95,12 +96,12 @@ def run(root: Path, asked: Asked) -> int:
         runs = _trained(root, measured, recipe, chosen.grpo, task, asked)
         bases = _built(root, measured, recipe, chosen.grpo, task, asked)
         copies = {run.name: home(root) / run.name for run in runs}
-        found = together(task, chosen.grpo, copies, runs, bases, one_sided=asked.one_sided)
-        before = known(root).get(task)
+        found = together(data, chosen.grpo, copies, runs, bases, one_sided=asked.one_sided)
+        before = known(root).get(data)
         if before is not None and not bases and _same(before, found):
             found = found.model_copy(update={"bases": before.bases})
         if before is not None and not {*before.seeds} <= {*found.seeds}:
-            say(f"recipe.json held seeds {', '.join(map(str, before.seeds))} of {task}; it holds what was asked for now")
+            say(f"recipe.json held seeds {', '.join(map(str, before.seeds))} of {data}; it holds what was asked for now")
         more = left_out(_seeds_there(root, recipe), found)
         if more:
             note = f"Trained by the same recipe and left out here: {', '.join(f'seed {seed}' for seed in more)}."

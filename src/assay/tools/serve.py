@@ -14,8 +14,11 @@ from typing import Any
 from urllib.parse import quote
 
 from assay.console import say
-from assay.errors import ConfigError, RecordError
+from assay.errors import NO_VERDICT, ConfigError, RecordError
 from assay.evidence.page.shell import escaped, shell
+from assay.stages.withdrawn import page
+from assay.storage.files import real
+from assay.tools.claim_shown import ClaimShown, project_of
 from assay.tools.served_path import Opened, Refused, content_type, listed, names_of, open_inside
 
 ADDRESS = "127.0.0.1"
@@ -54,7 +57,7 @@ def opened(folder: Path, port: int) -> Server:
     if not folder.is_dir():
         raise RecordError("a folder", found="none", where=str(folder), fix="name the evidence folder with --folder")
     try:
-        return Server(folder.resolve(), port)
+        return Server(real(folder), port)
     except OSError as error:
         found = "that another program uses it" if error.errno == errno.EADDRINUSE else str(error.strerror)
         raise ConfigError("a free port", found=found, where=f"{ADDRESS}:{port}", fix=f"--port {port + 1}") from None
@@ -70,6 +73,8 @@ class Server(ThreadingHTTPServer):
     def __init__(self, folder: Path, port: int) -> None:
         """Take the port."""
         self.folder = folder
+        root = project_of(folder)
+        self.claim = None if root is None else ClaimShown(root)
         self._free = threading.BoundedSemaphore(MOST_AT_ONCE)
         super().__init__((ADDRESS, port), Handler)
 
@@ -141,7 +146,11 @@ class Handler(BaseHTTPRequestHandler):
         """Send a file, or the list of a folder."""
         try:
             self._check_host()
-            found = open_inside(self.server.folder, names_of(self.path))
+            names = names_of(self.path)
+            if why := self._withheld(names):
+                self._send(409, "text/html; charset=utf-8", why.encode(), PAGE_RULES)
+                return
+            found = open_inside(self.server.folder, names)
         except Refused as refused:
             self._refuse(refused.status, refused.why)
             return
@@ -163,6 +172,14 @@ class Handler(BaseHTTPRequestHandler):
                 self.connection.sendfile(stream, 0, found.size)
 
     do_HEAD = do_GET
+
+    def _withheld(self, names: tuple[str, ...]) -> str | None:
+        """Return the page that stands in for one that shows a claim about other settings; None where there is none of it."""
+        claim = self.server.claim
+        if claim is None or not claim.bears_claim(self.server.folder.joinpath(*names)):
+            return None
+        found = claim.differences()
+        return page(claim.data, found) if found else None
 
     def _no(self) -> None:
         self._refuse(405, "read-only: GET and HEAD")
@@ -191,10 +208,17 @@ class Handler(BaseHTTPRequestHandler):
             links.insert(0, ("../", "../"))
         first = [] if found.names else [(path, text) for path, text in SHORTCUTS.items() if self._stands(path)]
         items = "".join(f'<li><a href="{escaped(link)}">{escaped(text)}</a></li>' for link, text in [*first, *links])
-        body = f'<main id="main"><h1>{escaped(here)}</h1><ul>{items}</ul></main>'
+        why = "" if found.names or not (odd := self._other_settings()) else f"<p>{escaped(NO_VERDICT)}: {escaped(odd)}</p>"
+        body = f'<main id="main"><h1>{escaped(here)}</h1>{why}<ul>{items}</ul></main>'
         self._send(200, "text/html; charset=utf-8", shell(title=here, body=body).encode(), PAGE_RULES)
 
+    def _other_settings(self) -> str:
+        found = [] if self.server.claim is None else self.server.claim.differences()
+        return found[0] if found else ""
+
     def _stands(self, path: str) -> bool:
+        if self._withheld(tuple(path.split("/"))):
+            return False
         try:
             os.close(open_inside(self.server.folder, tuple(path.split("/"))).descriptor)
         except Refused:

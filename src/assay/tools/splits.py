@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.composition import presets
 from assay.console import say
 from assay.counting import counted
 from assay.dataset.audit import Audited
@@ -14,9 +13,10 @@ from assay.dataset.checksums import SUMS, UNLISTED, parse_sums, sums_text
 from assay.errors import ConfigError, DataError
 from assay.stages.inputs import blocklist_of
 from assay.stages.project import Project
-from assay.storage.files import read_text, remove, sha256_bytes, write_bytes, write_text
+from assay.storage.files import read_text, real, remove, sha256_bytes, write_bytes, write_text
 from assay.storage.foreign import inside, listing
 from assay.storage.yaml import read_yaml
+from assay.tools.advice import base_of, fitting, preset_for, this_machine
 from assay.tools.grouping import files_of, grouped
 
 NAME = re.compile(r"[a-z0-9_]+")
@@ -47,7 +47,7 @@ def plan(project: Project, tasks: Path, data: Path | None, fractions: str, seed:
         raise ConfigError(
             "a name of a-z, 0-9 and _", found=repr(folder.name), where="the data folder", fix=f"--data data/{near}"
         )
-    if tasks.resolve().is_relative_to(folder.resolve()):
+    if real(tasks).is_relative_to(real(folder)):
         fix = "move the tasks file elsewhere, or choose --data"
         raise DataError("a tasks file outside the folder to write", found=str(tasks), where=str(folder), fix=fix)
     held = [name for name in listing(folder) if name not in UNLISTED] if folder.is_dir() else []
@@ -100,7 +100,7 @@ def write(project: Project, preset: str, audited: Audited, made: Plan) -> None:
     else:
         write_text(target, text)
         say(f"wrote configs/task/{made.name}.yaml, like {preset}.yaml with dataset.root: {made.root} and no lessons")
-    for line in _next(project, made, {name: len(chosen) for name, chosen in splits.items()}):
+    for line in _preset_for_here(project.root, made, {name: len(chosen) for name, chosen in splits.items()}):
         say(line)
 
 
@@ -135,15 +135,21 @@ def _preset_text(root: Path, preset: str, made: Plan) -> str:
     return text
 
 
-def _next(project: Project, made: Plan, sizes: dict[str, int]) -> list[str]:
-    """Return how to go on: a preset of one's own from one with a pretrained base, and what in it these data do not allow."""
-    lines = ["next:"]
-    for name in presets(project.root, "grpo"):
-        found = read_yaml(project.root / f"configs/grpo/{name}.yaml", fix="git checkout -- configs")
-        if isinstance(found.get("base"), dict) and found["base"].get("kind") == "pretrained":
-            lines.append(f"  cp configs/grpo/{name}.yaml configs/grpo/{made.name}.yaml   # then choose base.model and device")
-            for section, size in (("evaluation", sizes["heldout"]), ("validation", sizes["validation"])):
-                if found[section]["items"] > size:
-                    lines.append(f"    and lower {section}.items to {size} or less: these data have no more")
-            break
-    return [*lines, f"  ./run assay config use task={made.name} grpo={made.name}", "  ./run repro"]
+def _preset_for_here(root: Path, made: Plan, sizes: dict[str, int]) -> list[str]:
+    """Write a preset that runs on this machine with these data, unless there is one, and return how to go on."""
+    machine = this_machine()
+    found, lines = fitting(root, machine)
+    place = f"configs/grpo/{made.name}.yaml"
+    if (root / place).exists():
+        lines.append(f"{place} is there already and was left as it is")
+    else:
+        source, text, changes = preset_for(root, machine, sizes)
+        write_text(root / place, text)
+        if not found:
+            lines.append(f"none runs here as it is; {source} does on the processor, slowly, with a small model")
+        lines.append(f"wrote {place}, like {source}.yaml{' with ' + ', '.join(changes) if changes else ''}")
+    base = base_of(read_yaml(root / place, fix=f"rm {place}"))
+    return [
+        *lines, "next:", f"  {base}   # or another model, or a folder of yours: base.model in {place}",
+        f"  ./run assay config use task={made.name} grpo={made.name}", "  ./run repro",
+    ]  # fmt: skip

@@ -87,8 +87,11 @@ def facts_of(snapshot: Snapshot, *, width: int, sparks: str = SPARKS, ages: bool
         state += f"; the control stage {doing}{past}"
     if ages and snapshot.state in ("running", "silent") and snapshot.age_s is not None:
         state += f", last written {duration(snapshot.age_s)} ago"
+    if snapshot.state in ("finished", "ended early") and snapshot.other_settings is not None:
+        state += f"; with other settings than those at hand ({snapshot.other_settings})"
     step = MISSING if snapshot.step is None else snapshot.step
-    facts = [("state", state), ("step", f"{step} of {snapshot.steps or MISSING}")]
+    facts = [("state", state), *([] if snapshot.data is None else [("data", snapshot.data)])]
+    facts += [("step", f"{step} of {snapshot.steps or MISSING}")]
     facts += [("reward", _curve(snapshot.log.get("reward", ()), width, sparks))]
     facts += [("validation", _validation(snapshot, width, sparks))]
     facts += [("alarms", _alarms(snapshot))]

@@ -16,7 +16,7 @@ from assay.evaluation.log_summary import EpisodesSummary, alarm_rates, episodes_
 from assay.evidence import log_tables as tables
 from assay.evidence.hostile_text import markdown_table, one_line
 from assay.evidence.wording import NO_INTERVAL, missing_interval_said
-from assay.storage.files import write_text
+from assay.storage.files import real, write_text
 from assay.storage.tables import csv_text
 from assay.tools.log_files import Log, pass_said, read_log
 from assay.tools.log_lines import read_health
@@ -48,7 +48,7 @@ def run(files: Sequence[Path], *, form: Format | None, out: Path | None, skip_da
         AssayError: A file is damaged or none that is known; nothing is written then.
     """
     chosen = _format(form, out)
-    twice = [path for path in files if [p.resolve() for p in files].count(path.resolve()) > 1]
+    twice = [path for path in files if [real(p) for p in files].count(real(path)) > 1]
     if twice:
         raise ConfigError("each file once", found=f"{twice[0]} twice", where="assay summarize", fix="name it once")
     found = summarize(files, skip_damaged=skip_damaged)
@@ -106,8 +106,8 @@ def summarize(files: Sequence[Path], *, skip_damaged: bool) -> Summary:
             log = read_log(path, skip_damaged=skip_damaged)
             if log.kind == "steps":
                 _steps(log, found)
-                if path.parent.resolve() not in seen and (path.parent / HEALTH).is_file():
-                    seen.add(path.parent.resolve())
+                if real(path.parent) not in seen and (path.parent / HEALTH).is_file():
+                    seen.add(real(path.parent))
                     _alarms(path.parent / HEALTH, log, found, skip_damaged=skip_damaged)
             elif log.kind == "episodes":
                 policies[(log.reader.label,)] = _episodes(log, found)

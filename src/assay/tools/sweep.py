@@ -33,13 +33,13 @@ from assay.evidence.sweep_table import (
 from assay.policy.model import Policy
 from assay.provenance import hardware, packages
 from assay.records import Episode
-from assay.stages.inputs import decoding_of, fingerprint_of, heldout_suite, task_of
+from assay.stages.inputs import decoding_of, fingerprint_of, task_of
 from assay.stages.opened import note_opening
 from assay.stages.policies import open_policy
 from assay.stages.project import Project
-from assay.stages.scratch import KeptEpisodes, locked, scratch_root
+from assay.stages.scratch import KeptEpisodes, locked, machine_of, scratch_root
 from assay.storage.contents import sha256_contents
-from assay.storage.files import write_bytes, write_text
+from assay.storage.files import real, write_bytes, write_text
 from assay.storage.json import digest, write_json
 from assay.storage.tables import write_csv
 from assay.tasks.protocol import Task
@@ -82,7 +82,8 @@ class Player:
         self._task: Task = task_of(project)
         self._home = scratch_root(project) / STAGE / "episodes"
         self._how = digest([
-            {name: sha256_contents(Path(assay.__file__).parent / name) for name in PLAYING}, packages(), hardware(),
+            {name: sha256_contents(Path(assay.__file__).parent / name) for name in PLAYING},
+            packages(), hardware(), machine_of(project),
             project.params.model_dump(mode="json", include=set(DECIDING)),
             fingerprint_of(project).model_dump(mode="json"), suite.digest,
         ])  # fmt: skip
@@ -140,9 +141,10 @@ class Player:
                 shutil.rmtree(self._home.parent / "adapters", ignore_errors=True)
         chosen, chosen_by = _chosen(source, checkpoints, self._asked)
         return Sweep(
-            format="assay-sweep/1", run=source.name, task=self._task.name, split=self._asked.split, suite_digest=suite.digest,
-            n_items=report.n_items, n_clusters=report.n_clusters, cluster_name=self._task.cluster_name, draws=suite.draws,
-            temperature=decoding_of(project).temperature, checkpoints=corrected(checkpoints), chosen_step=chosen,
+            format="assay-sweep/1", run=source.name, task=project.params.dataset.name, split=self._asked.split,
+            suite_digest=suite.digest, n_items=report.n_items, n_clusters=report.n_clusters,
+            cluster_name=self._task.cluster_name, draws=suite.draws, temperature=decoding_of(project).temperature,
+            checkpoints=corrected(checkpoints), chosen_step=chosen,
             chosen_by=chosen_by, left_out=tuple(source.damaged), notes=(OPTIMISTIC, *source.notes),
         )  # fmt: skip
 
@@ -161,10 +163,9 @@ class Player:
             raise ConfigError("checkpoints after step 0", found="none", where=str(self._asked.path), fix=fix)
 
     def _open(self, policy_digest: str) -> None:
-        """Write down, before it happens, that a policy is let loose on held-out work; under the claim's own suite as well."""
+        """Write down, before it happens, that a policy is let loose on held-out work, record by record."""
         if self._asked.heldout:
-            for suite_digest in dict.fromkeys([self._suite.digest, heldout_suite(self._project).digest]):
-                note_opening(self._project, STAGE, suite_digest, policy_digest)
+            note_opening(self._project, STAGE, self._suite, policy_digest)
 
     def _played(self, policy: Policy, step: int, count: Advance) -> tuple[list[Episode], Report, Row]:
         """Play the suite as a validation does, sampled and once greedily, and return the row it gives."""
@@ -211,12 +212,12 @@ def _out(project: Project, source: Source, asked: Asked) -> Path:
     Raises:
         ConfigError: --out is such a place, or a file.
     """
-    question = digest([str(source.folder.resolve()), source.name, asked.split, asked.draws, asked.items])
+    question = digest([str(real(source.folder)), source.name, asked.split, asked.draws, asked.items])
     out = asked.out or scratch_root(project) / STAGE / f"{source.name}-{asked.split}-{question[:8]}"
     if out.exists() and not out.is_dir():
         raise ConfigError("a folder to write in", found="a file", where=f"--out {out}", fix="--out with another name")
     for name in NOT_HERE:
-        if out.resolve().is_relative_to((project.root / name).resolve()):
+        if real(out).is_relative_to(real(project.root / name)):
             expected = "a folder that is no part of the pipeline"
             raise ConfigError(expected, found=f"one in {name}/", where=f"--out {out}", fix="leave --out out, or name another")
     return out

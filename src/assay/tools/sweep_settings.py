@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from assay.config.places import setting
 from assay.errors import ConfigError, DataError, PolicyError
 from assay.evaluation.suite import Suite, choose
 from assay.policy.digests import adapted_digest
@@ -58,7 +59,7 @@ def suite_of(project: Project, asked: Asked) -> Suite:
     if n > len(items):
         expected = f"at most the {len(items)} items of {asked.split}"
         raise ConfigError(expected, found=str(n), where="--items", fix=f"--items {len(items)}, or leave it out")
-    return choose(items, n, split=own.split, draws=asked.draws or own.draws, seed=own.seed)
+    return choose(items, n, split=own.split, draws=asked.draws or own.draws, seed=own.seed, rules=own.rules)
 
 
 def settings_notes(project: Project, source: Source, asked: Asked) -> list[str]:
@@ -123,7 +124,7 @@ def check_published(project: Project, source: Source, suite: Suite, asked: Asked
         raise PolicyError(f"the base of this training ({facts.base_digest[:12]}…)", found=found, where="models/base", fix=again)
     if not asked.heldout and asked.own_suite and facts.validation_suite != suite.digest:
         expected = f"the validation suite of this training ({facts.validation_suite[:12]}…)"
-        raise DataError(expected, found=f"{suite.digest[:12]}…", where="params.yaml, validation, and its data", fix=again)
+        raise DataError(expected, found=f"{suite.digest[:12]}…", where=f"{setting('validation')}, and its data", fix=again)
     uses = any(each.name == ADAPTER for each in source.candidates)
     if uses and adapted_digest(base_digest, project.root / ADAPTER) != facts.policy_digest:
         expected = f"the adapter that train.json names ({facts.policy_digest[:12]}…)"

@@ -15,7 +15,7 @@ from assay.stages.policies import ADAPTER
 from assay.stages.project import Project
 from assay.stages.run_folder import DONE, KEY
 from assay.stages.scratch import scratch_root
-from assay.storage.files import read_bytes
+from assay.storage.files import read_bytes, real
 from assay.storage.json import loads, read_record
 from assay.training.checkpoints import MANIFEST
 from assay.training.run_checkpoints import RunFacts, checkpoint_of, run_facts, total_steps
@@ -103,7 +103,7 @@ def _of_project(project: Project, path: Path) -> Source:
         if len(runs) > 1:
             source.notes.append(f"Of {len(runs)} run folders, {newest.name} is the newest.")
     elif published:
-        source = Source(path.resolve().name, path, [], trained=_facts(proof))
+        source = Source(real(path).name, path, [], trained=_facts(proof))
     else:
         where = f"{path}: .scratch/train/ and {ADAPTER}"
         raise ConfigError("checkpoints", found="none", where=where, fix="train first: ./run dvc repro train")
@@ -128,7 +128,7 @@ def _of_run(project: Project, path: Path) -> Source:
     fix = "take another run folder; without its key nobody knows what shape its adapters have"
     told = loads(read_bytes(path / KEY, fix=fix).decode("utf-8", "replace"), where=str(path / KEY), fix=fix)
     facts = run_facts(told, str(path / KEY))
-    source = Source(path.resolve().name, path, [], facts=facts, trained=_published(project, path))
+    source = Source(real(path).name, path, [], facts=facts, trained=_published(project, path))
     for step, folder in _steps(path):
         try:
             checkpoint_of(folder, facts.digest)
@@ -159,7 +159,7 @@ def _published(project: Project, folder: Path) -> TrainFacts | None:
 
 def _of_adapters(path: Path) -> Source:
     """Return the adapters of a folder, each step once; the number a folder's name ends with is its step."""
-    source = Source(path.resolve().name, path, [])
+    source = Source(real(path).name, path, [])
     seen: dict[int, str] = {}
     for folder in sorted(each for each in path.iterdir() if (each / CONFIG).is_file()):
         found = _NUMBER.fullmatch(folder.name)

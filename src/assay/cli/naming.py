@@ -1,0 +1,29 @@
+"""Whose settings a command is about: messages name the files in which those are edited."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from assay.config.places import located
+from assay.console import name_places
+
+
+def name_settings_of(root: Path) -> None:
+    """Let every message from now on name the place of a setting as it is edited in a project.
+
+    Args:
+        root: The project, or a folder with nothing but params.yaml.
+    """
+    name_places(partial(located, find=partial(_place, root)))
+
+
+def _place(root: Path, name: str) -> str:
+    from assay.composition import place_of  # only once there is a setting to be named
+    from assay.config.settings import Params
+
+    if name.partition(".")[0] not in Params.model_fields:
+        return f"setting {name}"  # a sentence that has the word
+
+    place = place_of(root, name)
+    return place if root.resolve() == Path.cwd() else f"{root}/{place}"

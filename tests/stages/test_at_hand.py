@@ -1,0 +1,373 @@
+"""A claim is shown for the settings and data that it is about, and for no others: by every command, page and figure."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from assay.config.settings import DatasetSettings
+from assay.errors import NO_VERDICT, NoVerdictYet, RecordError
+from assay.packaging.verify import unpack
+from assay.stages import fingerprint, package, render_evidence
+from assay.stages.at_hand import UNREAD, claim_at_hand, differences
+from assay.stages.inputs import heldout_suite
+from assay.stages.project import Project
+from assay.stages.withdrawn import SHOWN, withdraw_if_other
+from assay.tools import push, readme, redraw, serve
+from assay.tools.claim_shown import ClaimShown
+from assay.tools.following import Follower, locate
+from assay.tools.run_sources import WORKSPACE, read_run
+from assay.tools.watch import plain
+from tests.house import ROOT
+from tests.training.whole_project import environment
+from tests.verification.made_run import lock, made_run, packaged
+
+RESULTS = "evidence/results"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A finished run with what a user's project has beside it; nobody writes in it."""
+    project = made_run(tmp_path_factory.mktemp("at hand") / "a project")
+    shutil.copytree(ROOT / "configs", project.root / "configs")
+    shutil.copy(ROOT / "README.md", project.root)
+    return project
+
+
+@pytest.fixture
+def project(made: Project, tmp_path: Path) -> Project:
+    """A copy of it to change."""
+    return Project.open(Path(shutil.copytree(made.root, tmp_path / "a project")))
+
+
+def changed(project: Project, **changes: Any) -> Project:
+    """Change settings by dotted names (with __ for the dots), as `config use` with another preset does."""
+    path = project.root / "params.yaml"
+    values = OmegaConf.load(path)
+    for name, value in changes.items():
+        OmegaConf.update(values, name.replace("__", "."), value, force_add=True)
+    path.write_text(OmegaConf.to_yaml(values), encoding="utf-8")
+    return Project.open(project.root)
+
+
+def edited(project: Project, name: str, **changes: Any) -> None:
+    path = project.results(name)
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes), encoding="utf-8")
+
+
+def called(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    where = environment(DVC_SITE_CACHE_DIR=str(root.parent / "site"), HOME=str(root.parent), DVC_NO_ANALYTICS="1")
+    return subprocess.run([sys.executable, "-m", *command], cwd=root, env=where, capture_output=True, text=True, check=False)
+
+
+def verdict(root: Path) -> subprocess.CompletedProcess[str]:
+    return called(root, "assay.cli", "verdict")
+
+
+def test_a_run_stands_for_its_own_settings_and_is_called_by_its_data(made: Project) -> None:
+    assert differences(made) == []
+    done = verdict(made.root)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"collider: {claim_at_hand(made).verdict}: ")
+
+
+def test_the_colliders_numbers_are_no_verdict_of_another_task_whose_data_were_only_fingerprinted(project: Project) -> None:
+    root, sentence = project.root, claim_at_hand(project).sentence
+    assert called(root, "dvc", "init", "-q", "--no-scm").returncode == 0
+    assert called(root, "assay.cli", "config", "use", "task=structured", "grpo=tiny_smoke").returncode == 0
+    done = verdict(root)
+    assert done.returncode == 6 and not done.stdout and f"structured: {NO_VERDICT}" in done.stderr
+    done = called(root, "dvc", "repro", "-s", "fingerprint")
+    assert done.returncode == 0, done.stderr
+    done = verdict(root)
+    assert done.returncode == 6 and not done.stdout, done.stdout
+    assert f"structured: {NO_VERDICT}" in done.stderr and "Fix: ./run repro" in done.stderr
+    assert "IMPROVED" not in done.stdout + done.stderr
+    for path in (each for each in (root / "evidence").rglob("*") if each.is_file()):
+        assert sentence not in path.read_text("utf-8", "replace"), path
+    assert f"structured: {NO_VERDICT}" in (root / "evidence/README.md").read_text()
+    assert NO_VERDICT in (root / RESULTS / "report.html").read_text()
+    assert json.loads((root / RESULTS / "metrics.json").read_text()) == {"verdict": None, "p": None}
+    assert not (root / RESULTS / "figures").exists() and not (root / RESULTS / "claim.json").exists()
+    assert called(root, "dvc", "metrics", "show").returncode == 0
+
+
+SETTINGS: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"train__learning_rate": 0.5}, "train.learning_rate is 0.5"),
+    ({"seed": 7}, "seed is 7, and 0 is what"),
+    ({"train__lora__r": 8}, "train.lora.r is 8"),
+    ({"claim__smallest_effect_points": 3.0}, "smallest_effect_points"),
+    ({"claim__controls": ["aa"]}, "controls"),
+    ({"evaluation__items": 19}, "evaluation.items is 19"),
+    ({"evaluation__draws": 3}, "evaluation.draws is 3"),
+    ({"base__seed": 5}, "base.seed is 5"),
+    ({"base__warm_start__drills__steps": 3}, "base.warm_start.drills.steps is 3"),
+    ({"task__max_turns": 7}, "task.max_turns is 7"),
+    ({"generation__temperature": 0.7}, "generation.temperature is 0.7"),
+    ({"validation__items": 11}, "validation.items is 11"),
+    ({"dataset__audit__no_gold": "drop"}, "dataset.audit.no_gold is drop"),
+    ({"health__kl__red": 2.0}, "health.kl.red is 2.0"),
+)
+
+
+def test_each_setting_that_decided_the_claim_takes_it_away_when_it_is_changed(project: Project) -> None:
+    path = project.root / "params.yaml"
+    was = path.read_bytes()
+    for changes, said in SETTINGS:
+        with pytest.raises(NoVerdictYet, match=NO_VERDICT) as caught:
+            claim_at_hand(changed(project, **changes))
+        assert said in str(caught.value) and caught.value.exit_code == 6, said
+        path.write_bytes(was)
+    assert differences(Project.open(project.root)) == []
+
+
+def test_a_setting_of_packing_alone_takes_no_claim_away(project: Project) -> None:
+    assert differences(changed(project, package__parity__prompts=5)) == []
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "heldout"])
+def test_data_that_changed_since_have_no_verdict(project: Project, split: str) -> None:
+    path = project.data(f"{split}.jsonl")
+    path.write_bytes(path.read_bytes().replace(b"0", b"1", 1))
+    assert differences(project) == [f"data/collider/{split}.jsonl: not the data that were fingerprinted"]
+    path.unlink()
+    assert f"data/collider/{split}.jsonl" in differences(project)[0]
+
+
+def test_another_file_among_the_data_has_no_verdict_yet(project: Project) -> None:
+    shutil.copy(project.data("train.jsonl"), project.data("more.jsonl"))
+    assert differences(project) == ["data/collider/more.jsonl: not among the fingerprinted data"]
+
+
+def test_new_data_that_were_fingerprinted_have_no_verdict(project: Project) -> None:
+    sums, path = project.data("SHA256SUMS"), project.data("train.jsonl")
+    lines = path.read_bytes().split(b"\n")
+    path.write_bytes(b"\n".join(lines[1:]))
+    kept = [line for line in sums.read_text().split("\n") if line and not line.endswith("  train.jsonl")]
+    sums.write_text("\n".join([*kept, f"{hashlib.sha256(path.read_bytes()).hexdigest()}  train.jsonl", ""]))
+    fingerprint.run(project)
+    lock(project)  # as if everything had been recorded, the claim still says which data it is about
+    found = differences(project)
+    assert len(found) == 1 and found[0].startswith("the claim is about the dataset ")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "said"),
+    [
+        ("base.json", {"digest": "b" * 64}, "the claim is about the base"),
+        ("train.json", {"base_digest": "b" * 64}, "the claim is about the base"),
+        ("train.json", {"policy_digest": "c" * 64}, "the claim is about the policy"),
+        ("claim.json", {"before_policy": "d" * 64}, "the claim is about the base"),
+        ("claim.json", {"after_policy": "d" * 64}, "the claim is about the policy"),
+    ],
+)
+def test_a_base_or_policy_that_is_another_has_no_verdict_even_where_all_was_recorded(
+    project: Project, name: str, changes: dict[str, Any], said: str
+) -> None:
+    edited(project, name, **changes)
+    lock(project)
+    found = differences(project)
+    assert found and all(each.startswith(said) for each in found)
+
+
+def test_a_plan_that_was_edited_everywhere_is_not_that_of_the_settings(project: Project) -> None:
+    plan = json.loads(project.results("claim_plan.json").read_text()) | {"alpha": 0.2}
+    edited(project, "claim_plan.json", alpha=0.2)
+    edited(project, "claim.json", plan=plan)
+    lock(project)
+    assert differences(project) == ["the plan of the claim has alpha 0.2, and the settings ask for 0.05"]
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "reason"),
+    [
+        ("claim_plan.json", {"alpha": 0.2}, "the plan of the claim is not what the settings ask for"),
+        ("fingerprint.json", {"dataset_sha256": "e" * 64}, "the plan of the claim is about other data than fingerprint.json"),
+        ("base.json", {"digest": "b" * 64}, "base.json is about another base than the one that was trained"),
+        ("pre_eval.json", {"policy_digest": "b" * 64}, "another base than the one measured before"),
+        ("post_eval.json", {"policy_digest": "c" * 64}, "the policy measured after is not the one that was trained"),
+        ("train.json", {"policy_digest": "c" * 64}, "the policy measured after is not the one that was trained"),
+    ],
+)
+def test_rendering_mixed_inputs_by_hand_makes_no_claim(
+    project: Project, name: str, changes: dict[str, Any], reason: str
+) -> None:
+    edited(project, name, **changes)
+    render_evidence.run(project)
+    claim = json.loads(project.results("claim.json").read_text())
+    assert claim["verdict"] == "NOT EVALUABLE" and reason in claim["reason"]
+
+
+def test_a_file_that_no_stage_wrote_has_no_verdict(project: Project) -> None:
+    edited(project, "claim.json", reason="because")
+    assert differences(project) == [f"{RESULTS}/claim.json is not what render_evidence wrote"]
+
+
+def test_without_a_lock_nobody_knows_the_settings_of_the_training(project: Project) -> None:
+    (project.root / "dvc.lock").unlink()
+    assert "dvc.lock" in differences(project)[0]
+    (project.root / "dvc.lock").write_text("schema: '2.0'\nstages: {}\n")
+    assert "no fingerprint, base" in differences(project)[0]
+
+
+def test_a_claim_that_says_why_nothing_can_be_read_is_shown(project: Project) -> None:
+    edited(project, "claim.json", verdict="NOT EVALUABLE", before_policy=UNREAD, after_policy=UNREAD)
+    assert differences(project) == [] and verdict(project.root).returncode == 5
+    assert differences(changed(project, claim__smallest_effect_points=3.0)) != []
+
+
+def test_a_damaged_claim_is_an_error_and_not_a_claim_that_is_missing(project: Project) -> None:
+    project.results("claim.json").write_text("{")
+    with pytest.raises(RecordError, match=r"claim\.json"):
+        claim_at_hand(project)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Callable[[str], tuple[int, str]]]:
+    server = serve.opened(folder, 0)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+
+    def get(path: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=60)
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        found = answer.status, answer.read().decode("utf-8", "replace")
+        connection.close()
+        return found
+
+    try:
+        yield get
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+PAGES = (
+    "/README.md", "/results/report.html", "/results/claim.json", "/results/metrics.json", "/results/summary.md",
+    "/results/plots/rates.csv", "/results/figures/before_after_summary.png", "/results/sample_trajectories.md",
+)  # fmt: skip
+
+
+def test_a_served_folder_shows_no_claim_as_long_as_the_settings_are_others(project: Project) -> None:
+    was = (project.root / "params.yaml").read_bytes()
+    with served(project.root / "evidence") as get:
+        assert [get(page)[0] for page in PAGES] == [200] * len(PAGES)
+        assert NO_VERDICT not in get("/")[1] and "results/report.html" in get("/")[1]
+        changed(project, seed=9)
+        for page in PAGES:
+            status, text = get(page)
+            assert status == 409 and f"collider: {NO_VERDICT}" in text and "IMPROVED" not in text, page
+        assert get("/results/REPORT.html")[0] in (404, 409)
+        assert NO_VERDICT in get("/")[1] and "results/report.html" not in get("/")[1]
+        assert get("/results/train.json")[0] == 200
+        (project.root / "params.yaml").write_bytes(was)
+        os.utime(project.root / "params.yaml", ns=(1, 1))
+        assert get("/results/report.html")[0] == 200
+    with served(project.root / "evidence/results") as get:
+        assert get("/report.html")[0] == 200
+        changed(project, train__steps=5)
+        assert get("/report.html")[0] == 409
+
+
+def test_the_live_page_leads_to_no_report_of_other_settings(project: Project) -> None:
+    page = project.root / "evidence/observed/live/index.html"
+    for seed, leads in ((0, True), (3, False)):
+        changed(project, seed=seed)
+        redraw.draw(project.root, Follower(locate(project.root)).look(), 5.0, claim=ClaimShown(project.root))
+        assert ("results/report.html" in page.read_text()) is leads
+
+
+def test_watch_says_that_a_finished_training_had_other_settings(project: Project) -> None:
+    manifest = {"params": project.params.model_dump(mode="json"), "finished": "2026-01-01T00:00:00Z"}
+    project.observed("manifest.json").parent.mkdir(parents=True, exist_ok=True)
+    project.observed("manifest.json").write_text(json.dumps(manifest))
+    said = "\n".join(plain(Follower(locate(project.root)).look()))
+    assert "other settings" not in said and "data          collider" in said
+    changed(project, train__learning_rate=0.5)
+    assert "with other settings than those at hand (train)" in "\n".join(plain(Follower(locate(project.root)).look()))
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        lambda project: readme.run(project.root),
+        lambda project: read_run(project.root, WORKSPACE, project.root / ".none"),
+        lambda project: package.run(project),
+    ],
+    ids=["readme", "compare", "package"],
+)
+def test_readme_compare_and_package_refuse_a_claim_about_other_settings(
+    project: Project, shown: Callable[[Project], Any]
+) -> None:
+    before = (project.root / "README.md").read_bytes()
+    with pytest.raises(NoVerdictYet, match=r"train\.learning_rate is 0\.5"):
+        shown(changed(project, train__learning_rate=0.5))
+    assert (project.root / "README.md").read_bytes() == before and not (project.root / "dist").exists()
+
+
+def test_the_own_package_is_pushed_only_with_the_claim_at_hand_and_any_other_speaks_for_itself(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tar = packaged(project, project.root / "dist")
+    unpack(str(tar), str(tmp_path / "unpacked"))
+    monkeypatch.chdir(project.root)
+    push.shown_at_hand(tar, tmp_path / "unpacked")
+    changed(project, seed=4)
+    with pytest.raises(NoVerdictYet):
+        push.shown_at_hand(tar, tmp_path / "unpacked")
+    push.shown_at_hand(Path(shutil.copy(tar, tmp_path / "other.tar")), tmp_path / "unpacked")
+
+
+def test_what_is_withdrawn_is_what_render_evidence_shows_and_comes_back_with_the_settings(project: Project) -> None:
+    assert set(SHOWN) == set(render_evidence.WRITES)
+    was = {name: (project.root / name).read_bytes() for name in SHOWN if (project.root / name).is_file()}
+    withdraw_if_other(project)
+    assert all((project.root / name).read_bytes() == content for name, content in was.items())
+    text = (project.root / "params.yaml").read_bytes()
+    withdraw_if_other(changed(project, seed=9))
+    assert not project.results("claim.json").exists() and project.results("pre_eval.jsonl").exists()
+    (project.root / "params.yaml").write_bytes(text)
+    assert verdict(project.root).returncode == 6
+    render_evidence.run(Project.open(project.root))
+    assert {name: (project.root / name).read_bytes() for name in was} == was and differences(project) == []
+
+
+def test_a_task_is_called_by_its_data_wherever_a_person_reads_it(tmp_path: Path) -> None:
+    project = made_run(tmp_path / "mine", task="structured")
+    digest = heldout_suite(project).digest
+    project.data("").rename(project.root / "data/t3_tools")
+    project = changed(project, dataset__root="data/t3_tools")
+    fingerprint.run(project)
+    assert heldout_suite(project).digest == digest  # where data lie is not what they are
+    render_evidence.run(project)
+    lock(project)
+    done = verdict(project.root)
+    assert done.returncode == 0 and done.stdout.startswith("t3_tools: "), done.stderr
+    report = project.results("report.html").read_text()
+    assert "<h1>assay: t3_tools, before and after GRPO</h1>" in report and "t3_tools (a structured task)" in report
+    assert (project.root / "evidence/README.md").read_text().startswith("# Evidence: t3\\_tools\n")
+    unpack(str(packaged(project, tmp_path / "dist")), str(tmp_path / "unpacked"))
+    card = (tmp_path / "unpacked/README.md").read_text().replace("\\_", "_")
+    assert "# GRPO adapter for the task t3_tools" in card and "assay-t3_tools" in card and "assay-structured" not in card
+    assert json.loads((tmp_path / "unpacked/croissant.json").read_text())["name"] == "assay-t3_tools"
+
+
+@pytest.mark.parametrize("root", ["data/t3_tools", "data/t3_tools/", "./data/t3_tools/.", "t3_tools"])
+def test_a_folder_has_one_name_however_it_is_written(made: Project, root: str) -> None:
+    settings = made.params.dataset.model_dump() | {"root": root}
+    assert DatasetSettings.model_validate(settings).name == "t3_tools"

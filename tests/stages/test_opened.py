@@ -1,0 +1,205 @@
+"""A ledger says which held-out records were opened for which policy, and tells what was done here from what came along."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from assay.errors import RecordError
+from assay.evaluation.ledger import policies_that_saw, without_records
+from assay.evidence.claim import Claim
+from assay.stages import fingerprint
+from assay.stages.claim_inputs import opened_said
+from assay.stages.inputs import heldout_suite, items_of, task_of
+from assay.stages.opened import LEDGER, copy_id, note_opening, openings
+from assay.stages.project import Project
+from assay.storage.json import read_record
+from assay.tools import evaluate
+from tests.house import ROOT
+from tests.own_data import jsonl, row, write_data
+from tests.own_data import project as of_my_own
+
+BASE, TRAINED = "b" * 64, "c" * 64
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A small dataset, fingerprinted, in which nothing was opened yet."""
+    write_data(tmp_path / "clone")
+    made = of_my_own(tmp_path / "clone")
+    fingerprint.run(made)
+    return made
+
+
+@pytest.fixture
+def claim() -> Claim:
+    found = read_record(ROOT / "evidence/results/claim.json", Claim, fix="")
+    return found.model_copy(update={"before_policy": BASE, "after_policy": TRAINED})
+
+
+def a_run(project: Project, trained: str = TRAINED, *, coin: str = "r" * 64) -> None:
+    suite = heldout_suite(project)
+    note_opening(project, "pre_eval", suite, BASE)
+    note_opening(project, "control", suite, coin)
+    note_opening(project, "post_eval", suite, trained)
+
+
+def shipped(project: Project, folder: Path) -> Project:
+    """Return what a stranger gets of a project: everything but .scratch/, which is in no clone and no zip."""
+    shutil.copytree(project.root, folder, ignore=shutil.ignore_patterns(".scratch"))
+    return Project(folder, project.params)
+
+
+def test_the_protocols_own_openings_are_nothing_to_speak_of(project: Project, claim: Claim) -> None:
+    a_run(project)
+    a_run(project)
+    assert opened_said(project, claim) == []
+    ledger = openings(project)
+    assert ledger is not None and [each.times for each in ledger.openings] == [2, 2, 2] and len(ledger.record_sets) == 1
+
+
+def test_a_newcomer_is_told_of_no_opening_of_his_own_and_how_many_the_makers_have(
+    project: Project, claim: Claim, tmp_path: Path
+) -> None:
+    for number in range(3):
+        a_run(project, str(number) * 64)
+    a_run(project)
+    ((kind, said),) = opened_said(project, claim)
+    assert kind == "warning" and "for 3 other" in said
+    theirs = shipped(project, tmp_path / "newcomer")
+    a_run(theirs)  # equal bytes, so the same two policies and the same control
+    ((kind, said),) = opened_said(theirs, claim)
+    assert kind == "note" and "opened for 0 other policies in this working copy" in said and "has 3 other policies" in said
+    a_run(theirs, "f" * 64)
+    warning, note = opened_said(theirs, claim)
+    assert warning[0] == "warning" and "1 other policy in this working copy" in warning[1] and "has 3 other" in note[1]
+    assert copy_id(theirs) != copy_id(project)
+
+
+def test_a_ledger_names_nobody_and_no_place(project: Project) -> None:
+    a_run(project)
+    text = project.observed(LEDGER).read_text()
+    assert str(project.root) not in text and set(json.loads(text)["openings"][0]) == {
+        "stage", "policy_digest", "suite_digest", "data", "split", "records", "copy_id", "times",
+    }  # fmt: skip
+
+
+def test_another_size_of_the_suite_shares_records_and_counts(project: Project, claim: Claim) -> None:
+    a_run(project)
+    changed = project.params.evaluation.model_copy(update={"items": 2, "draws": 7})
+    small = Project(project.root, project.params.model_copy(update={"evaluation": changed}))
+    assert heldout_suite(small).digest != heldout_suite(project).digest
+    note_opening(small, "post_eval", heldout_suite(small), "e" * 64)
+    assert "1 other policy in this working copy" in opened_said(project, claim)[0][1]
+
+
+def test_openings_of_other_records_do_not_count_even_under_equal_ids(project: Project, claim: Claim) -> None:
+    a_run(project)
+    numbers = range(9, 13)
+    others = [row(n, prompt=f"And who is {n}? Ben {n}.", gold={"name": f"Ben {n}"}) for n in numbers]
+    write_data(project.root, {"heldout": jsonl(others)})
+    before = heldout_suite_ids(project)
+    fingerprint.run(project)
+    assert heldout_suite_ids(project) == before
+    a_run(project, "e" * 64)
+    assert opened_said(project, claim.model_copy(update={"after_policy": "e" * 64})) == []
+
+
+def heldout_suite_ids(project: Project) -> list[str]:
+    return [json.loads(line)["id"] for line in project.data("heldout.jsonl").read_text().split("\n") if line]
+
+
+def test_two_datasets_with_equal_ids_and_other_golds_are_two_suites(project: Project) -> None:
+    digest = heldout_suite(project).digest
+    numbers = range(9, 13)
+    others = [row(n, gold={"name": f"Ana {n}", "age": n + 20 + (n < 12)}) for n in numbers]
+    write_data(project.root, {"heldout": jsonl(others)})
+    fingerprint.run(project)
+    assert heldout_suite(project).digest != digest
+
+
+def test_a_ledger_that_was_removed_torn_or_begun_anew_is_said(project: Project, claim: Claim, tmp_path: Path) -> None:
+    a_run(project, "e" * 64)
+    a_run(project)
+    path = project.observed(LEDGER)
+    whole = path.read_bytes()
+    path.unlink()
+    found = opened_said(project, claim)  # the working copy itself remembers
+    assert "is not whole" in found[0][1] and "1 other policy in this working copy" in found[1][1]
+    stranger = shipped(project, tmp_path / "zip")
+    assert opened_said(stranger, claim) == [
+        ("warning", "How often the held-out records were opened is not known: no ledger of it was kept.")
+    ]
+    note_opening(stranger, "post_eval", heldout_suite(stranger), TRAINED)
+    assert "is not whole" in opened_said(stranger, claim)[0][1], "the base was opened as well, and nothing says so"
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(RecordError, match=LEDGER):
+        opened_said(project, claim)
+    path.write_bytes(whole.replace(b"post_eval", b"pre_eval", 1)[:-40])
+    with pytest.raises(RecordError, match=LEDGER):
+        note_opening(project, "post_eval", heldout_suite(project), TRAINED)
+
+
+def test_a_ledger_of_the_first_format_is_the_makers_and_is_kept_in_the_new_one(project: Project, claim: Claim) -> None:
+    suite = heldout_suite(project)
+    old = [{"stage": stage, "policy_digest": policy, "suite_digest": digest, "times": 8} for stage, policy, digest in (
+        ("pre_eval", BASE, suite.first_digest), ("post_eval", "1" * 64, suite.first_digest),
+        ("post_eval", "2" * 64, suite.first_digest), ("control", "3" * 64, suite.first_digest),
+        ("post_eval", "4" * 64, "of another task"),
+    )]  # fmt: skip
+    project.observed(LEDGER).parent.mkdir(parents=True, exist_ok=True)
+    project.observed(LEDGER).write_text(json.dumps({"openings": old}))
+    a_run(project)
+    notes = opened_said(project, claim)
+    assert [kind for kind, _ in notes] == ["note", "note"]
+    assert "0 other policies in this working copy" in notes[0][1] and "has 2 other policies" in notes[0][1]
+    assert notes[1][1].startswith("1 opening of an earlier version")
+    now = json.loads(project.observed(LEDGER).read_text())
+    assert now["format"] == "assay-openings/2" and len(now["record_sets"]) == 1
+    assert sorted(each["times"] for each in now["openings"]) == [1, 1, 1, 8, 8, 8, 8, 8]
+
+
+def test_the_shipped_ledger_can_be_read(claim: Claim, tmp_path: Path) -> None:
+    for name in ("evidence/results/fingerprint.json", f"evidence/observed/{LEDGER}"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "data").symlink_to(ROOT / "data")
+    project = Project(tmp_path, Project.open(ROOT).params)
+    suite = heldout_suite(project)
+    ledger = openings(project, suite)
+    assert ledger is not None and without_records(ledger) == 0
+    shipped_claim = read_record(ROOT / "evidence/results/claim.json", Claim, fix="")
+    seen = policies_that_saw(ledger, suite.records)
+    assert {shipped_claim.before_policy, shipped_claim.after_policy} <= seen.keys()
+    assert all(found.n_records == len(suite.records) for found in seen.values())
+    assert all(kind == "note" for kind, _ in opened_said(project, shipped_claim))
+
+
+def test_experiments_in_a_folder_of_their_own_are_remembered_by_the_folder_they_were_called_in(
+    project: Project, claim: Claim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_run(project)
+    temporary = shipped(project, tmp_path / "temp")
+    monkeypatch.setenv("DVC_ROOT", str(project.root))
+    a_run(temporary, "e" * 64)
+    assert copy_id(temporary) == copy_id(project)
+    monkeypatch.delenv("DVC_ROOT")
+    assert "1 other policy in this working copy" in opened_said(project, claim)[0][1]
+
+
+def test_whoever_evaluates_held_out_records_from_another_file_has_opened_them(project: Project, tmp_path: Path) -> None:
+    items = items_of(project, "heldout")
+    some = [row(40), row(10), row(11)]  # two of them are held out
+    (project.root / "elsewhere.jsonl").write_bytes(jsonl(some))
+    shutil.copytree(project.data("schemas"), project.root / "schemas")
+    asked = evaluate.Asked(tasks=project.root / "elsewhere.jsonl", policy=tmp_path)
+    read, _ = evaluate.items_of(project, task_of(project), asked.tasks)
+    evaluate.note_heldout(project, evaluate.suite_of(project, read, asked, 1), "e" * 64)
+    ledger = openings(project)
+    assert ledger is not None
+    assert policies_that_saw(ledger, [item.record for item in items])["e" * 64].n_records == 2
+    (opening,) = ledger.openings
+    assert (opening.stage, opening.split) == ("evaluate", "heldout")

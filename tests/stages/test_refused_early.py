@@ -1,0 +1,183 @@
+"""What a later stage would refuse is refused before the base is built, whatever setting or record is wrong."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.composition import Selection, compose
+from assay.config.reading import parse_params
+from assay.errors import AssayError, DataError
+from assay.stages import base, fingerprint, heldout, preflight
+from assay.stages.project import Project
+from assay.training.doctor import Finding
+from tests.house import ROOT
+from tests.own_data import jsonl, write_sums
+from tests.stages.test_bad_input import assay, refused
+
+ROWS = {"train": 48, "validation": 16, "heldout": 24}
+Change = Callable[[Path], None]
+
+
+@functools.cache
+def _composed() -> str:
+    return json.dumps(compose(ROOT, Selection("tiny_smoke", "structured", 0)).values)
+
+
+def rows(root: Path, split: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (root / f"data/structured/{split}.jsonl").read_text().split("\n") if line]
+
+
+def write(root: Path, split: str, records: Sequence[dict[str, Any]]) -> None:
+    (root / f"data/structured/{split}.jsonl").write_bytes(jsonl(records))
+    write_sums(root / "data/structured")
+
+
+def made(root: Path, settings: dict[str, Any]) -> Project:
+    """Return a project with a few of the shipped records, all of its suites, and some settings other than tiny_smoke's."""
+    shutil.copytree(ROOT / "data/structured", root / "data/structured")
+    for path in (root / "data/structured").glob("*.jsonl"):
+        lines = path.read_text().split("\n")[: ROWS.get(path.stem, 0)]
+        path.write_text("".join(f"{line}\n" for line in lines)) if lines else path.unlink()
+    write_sums(root / "data/structured")
+    values = json.loads(_composed())
+    for name, size in (("evaluation.items", 24), ("validation.items", 8), ("dataset.cache", None)):
+        values[name.split(".")[0]][name.split(".")[1]] = size
+    for name, value in settings.items():
+        *steps, last = name.split(".")
+        section = values
+        for step in steps:
+            section = section[step]
+        section[last] = value
+    return Project(root, parse_params(values))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_trained_or_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("something was built or played")
+
+    for module, name in ((base, "warm_started"), (base, "measure"), (heldout, "measure")):
+        monkeypatch.setattr(module, name, never)
+
+
+def first_two_alike(split: str, other: str) -> Change:
+    """Put the first record of one split into another one as well."""
+    return lambda root: write(root, other, [*rows(root, other), rows(root, split)[0] | {"id": "again"}])
+
+
+def contradicting(root: Path) -> None:
+    first, *rest = rows(root, "train")
+    write(root, "train", [first, first | {"id": "b", "gold": rest[0]["gold"]}, *rest])
+
+
+def without(name: str) -> Change:
+    def change(root: Path) -> None:
+        (root / f"data/structured/{name}.jsonl").unlink()
+        write_sums(root / "data/structured")
+
+    return change
+
+
+CASES: dict[str, tuple[dict[str, Any], Change | None, str]] = {
+    "validation items": ({"validation.items": 17}, None, r"validation\.items: expected at most 16"),
+    "evaluation items": ({"evaluation.items": 25}, None, r"evaluation\.items: expected at most 24"),
+    "validation suite": ({"validation.suite": "nosuch"}, None, r"nosuch\.jsonl"),
+    "blocklist": ({"task.blocklist": "terms.txt"}, None, r"terms\.txt"),
+    "data digest": ({"dataset.expected_dataset_sha256": "0" * 64}, None, "0000"),
+    "contradicting golds": ({}, contradicting, "conflicting_gold"),
+    "leak": ({}, first_two_alike("train", "heldout"), "leak"),
+    "no heldout": ({}, without("heldout"), r"heldout\.jsonl"),
+    "empty validation": ({}, lambda root: write(root, "validation", []), r"validation\.jsonl"),
+    "rate that moves nothing": ({"train.learning_rate": 1e-9}, None, r"train\.learning_rate"),
+    "rate that diverges": ({"train.learning_rate": 5.0}, None, r"train\.learning_rate"),
+    "rate of zero": ({"train.steps": 1, "train.warmup_steps": 4}, None, r"train\.warmup_steps"),
+    "KL probe": ({"train.kl_probe_episodes": 49}, None, r"train\.kl_probe_episodes"),
+    "LoRA targets": ({"train.lora.target_modules": ["nope"]}, None, r"train\.lora\.target_modules.*nope"),
+    "prompt tokens": ({"task.max_prompt_tokens": 5}, None, r"max_prompt_tokens: .*at most 5 tokens.*48 of 48 prompts of train"),
+    "positions": ({"base.architecture.max_positions": 30}, None, r"fit 30 positions.*heldout"),
+    "completion limit": ({"task.max_new_tokens": {"compact": 2, "json": 160}}, None, r"task\.max_new_tokens\.compact"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_what_cannot_work_is_refused_before_anything_is_trained(tmp_path: Path, name: str) -> None:
+    settings, change, told = CASES[name]
+    project = made(tmp_path, settings)
+    if change is not None:
+        change(tmp_path)
+    with pytest.raises(AssayError, match=f"(?s){told}") as caught:
+        fingerprint.run(project)
+        preflight.look(project)
+    assert caught.value.fix
+    assert not (tmp_path / "models").exists()
+
+
+def test_what_is_well_is_looked_at_once_for_the_same_settings_and_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = made(tmp_path, {})
+    fingerprint.run(project)
+    looks: list[str] = []
+    look = preflight._looked_ahead
+
+    def counted(here: Project) -> list[Finding]:
+        looks.append("looked")
+        return look(here)
+
+    monkeypatch.setattr(preflight, "_looked_ahead", counted)
+    preflight.look(project)
+    preflight.look(project)
+    assert looks == ["looked"]
+    (tmp_path / ".scratch/preflight/ahead.json").write_text("{")
+    preflight.look(project)
+    assert len(looks) == 2
+    preflight.look(Project(tmp_path, project.params.model_copy(update={"seed": 5})))
+    assert len(looks) == 3
+
+
+def test_who_wants_no_examination_gets_none_but_prompts_that_cannot_be_played(tmp_path: Path) -> None:
+    project = made(tmp_path, {"train.learning_rate": 5.0, "health.preflight": False, "base.architecture.max_positions": 30})
+    fingerprint.run(project)
+    preflight.look(project)
+    task = project.params.task.model_copy(update={"max_prompt_tokens": 5})
+    short = Project(tmp_path, project.params.model_copy(update={"task": task}))
+    fingerprint.run(short)
+    with pytest.raises(DataError, match="at most 5 tokens"):
+        preflight.look(short)
+
+
+def test_a_heldout_suite_that_can_only_be_described_and_a_ceiling_are_said_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(fingerprint, "complain", said.append)
+    project = made(tmp_path, {"evaluation.items": 3, "dataset.audit.conflicting_gold": "keep"})
+    contradicting(tmp_path)
+    fingerprint.run(project)
+    assert any("can only describe: 3 prompt groups" in line for line in said)
+    assert any(line.startswith("train: no policy can exceed 98.0 % success: 1 prompt has contradicting golds") for line in said)
+    found = json.loads(project.results("audit.json").read_text())["ceilings"]["train"]
+    assert (found["n_records"], found["n_prompts"], found["n_contradicting"]) == (49, 1, 2)
+    assert found["most_success"] == pytest.approx(48 / 49)
+
+
+def test_the_command_for_the_base_refuses_what_train_would_refuse_and_names_the_preset(tmp_path: Path) -> None:
+    made(tmp_path, {})
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    preset = tmp_path / "configs/grpo/tiny_smoke.yaml"
+    lines = preset.read_text().split("\n")
+    at = next(n for n, line in enumerate(lines) if line.startswith("  learning_rate:"))
+    lines[at] = "  learning_rate: 5.0"
+    text = "\n".join(lines).replace("  items: 32\n", "  items: 8\n")
+    preset.write_text(text)
+    for words in (("config", "use", "grpo=tiny_smoke", "task=structured"), ("fingerprint",)):
+        done = assay(tmp_path, *words)
+        assert done.returncode == 0, done.stderr
+    done = assay(tmp_path, "base")
+    refused(done, f"configs/grpo/tiny_smoke.yaml, line {at + 1}, train.learning_rate", "health.preflight")
+    assert not (tmp_path / "models").exists()
