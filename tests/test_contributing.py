@@ -49,6 +49,10 @@ class Echo:
         """No word contradicts another."""
         return ()
 
+    def most_right(self, items: Sequence[Item]) -> int:
+        """Equal words ask for equal answers."""
+        return len(items)
+
     def shortened(self, item: Item, chars: int) -> Item | None:
         """No word may be cut."""
         return None
@@ -79,8 +83,8 @@ class Echo:
         return []
 
     def drills(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
-        """None."""
-        return []
+        """Letters, digits and a space."""
+        return list("abcdefghijklmnopqrstuvwxyz0123456789 ")
 
     def vocabulary(self) -> Sequence[str]:
         """None."""

@@ -36,6 +36,9 @@ class Letters:
     def contradictory(self, items: Sequence[Item]) -> Sequence[int]:
         return ()
 
+    def most_right(self, items: Sequence[Item]) -> int:
+        return len(items)
+
     def shortened(self, item: Item, chars: int) -> Item | None:
         if chars >= len(item.public):
             return None
