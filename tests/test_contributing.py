@@ -83,12 +83,12 @@ class Echo:
         return []
 
     def drills(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
-        """Letters, digits and a space."""
-        return list("abcdefghijklmnopqrstuvwxyz0123456789 ")
-
-    def vocabulary(self) -> Sequence[str]:
         """None."""
         return []
+
+    def vocabulary(self) -> Sequence[str]:
+        """What can be printed."""
+        return [chr(code) for code in range(32, 127)]
 '''
 ECHO_SETTINGS = '''class EchoTask(Settings):
     """Say the word again."""
