@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.provenance import ENVIRONMENT, arithmetic, environment, git_state, host_and_path, remotes
+from assay.provenance import ARITHMETIC, ENVIRONMENT, arithmetic, environment, git_state, host_and_path, remotes
 
 
 def git(root: Path, *arguments: str) -> None:
@@ -87,7 +87,8 @@ def test_what_decides_last_bits_names_processor_instructions_and_flags(monkeypat
     told = "processor\t: 0\nmodel name\t: One 7\nflags\t\t: fpu avx2 sse4_2 fma avx\n\nprocessor\t: 1\nmodel name\t: Two\n"
     monkeypatch.setattr(Path, "is_file", lambda self: True)
     monkeypatch.setattr(Path, "read_text", lambda self: told)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    for name in ARITHMETIC:
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ATEN_CPU_CAPABILITY", "avx2")
     assert arithmetic() == {"processor": "One 7", "instructions": "avx avx2 fma sse4_2", "ATEN_CPU_CAPABILITY": "avx2"}
     told = "processor\t: 0\nFeatures\t: fp asimd sve\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n"

@@ -56,6 +56,7 @@ def test_two_tasks_never_share_rules_and_every_setting_of_play_or_grading_counts
             "lessons": None, "strata": [], "max_new_tokens": {"compact": 25, "json": 160}, "max_prompt_chars": 1,
             "max_prompt_tokens": 1, "truncate_prompts": True, "extracted_share": 0.5, "blocklist": "terms.txt",
             "weights": values("structured")["weights"] | {"exact": 0.4}, "reject_blocklisted": True,
+            "grade": ["city"], "number_tolerance": {"relative": 0.01, "absolute": 0.5}, "whitespace": "keep",
         },
     }  # fmt: skip
     for task, changes in others.items():

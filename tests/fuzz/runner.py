@@ -26,7 +26,8 @@ from tests.fuzz import project
 from tests.fuzz.targets import EXPERIMENT, TARGETS
 
 CODES = {
-    "health": {0, 1, 2, 3, 4}, "train": {0, 1, 2, 4}, "verdict": {0, 1, 2, 5},
+    "health": {0, 1, 2, 3, 4}, "train": {0, 1, 2, 4}, "verdict": {0, 1, 2, 5, 6}, "package": {0, 1, 2, 6}, "push": {0, 1, 2, 6},
+    "readme": {0, 1, 2, 6},
 }  # fmt: skip
 # These say with 1 what they found; there is no message of ours then.
 FINDERS = ("diff-runs", "doctor", "verify", "seeds")

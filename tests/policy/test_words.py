@@ -14,7 +14,7 @@ from assay.tasks.collider.compact import compact_vocabulary
 from assay.tasks.structured import shop
 from assay.verification.folders import _NOTHING_AROUND
 
-VOCABULARIES = {"collider": compact_vocabulary(), "structured": tuple(shop.vocabulary())}
+VOCABULARIES = {"collider": compact_vocabulary(), "structured": tuple(shop.vocabulary()), "no words": ()}
 TEXTS = (
     "rg4", "ygb072c9", "L9 gb55z041 lb15z031", "", "??", "what no word is", "<|user|>rg1", "<|unk|>a", "é\n",
     '{"colour":"red"}',

@@ -20,9 +20,10 @@ from omegaconf import OmegaConf
 
 from assay.config.settings import DatasetSettings
 from assay.errors import NO_VERDICT, NoVerdictYet, RecordError
+from assay.evidence.claim import UNREAD
 from assay.packaging.verify import unpack
 from assay.stages import fingerprint, package, render_evidence
-from assay.stages.at_hand import UNREAD, claim_at_hand, differences
+from assay.stages.at_hand import claim_at_hand, differences
 from assay.stages.inputs import heldout_suite
 from assay.stages.project import Project
 from assay.stages.withdrawn import SHOWN, withdraw_if_other

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from assay.errors import ConfigError
+from assay.evaluation.suite import Suite
 from assay.stages import drawer
 from assay.stages.drawer import Drawer, seconds_between
 from assay.stages.live import Live
@@ -21,6 +22,8 @@ from assay.training.history import History
 from assay.training.watch import Watch
 from tests.house import ROOT
 from tests.training.toy_task import Letters
+
+SUITE = Suite("validation", (), 1, 0)
 
 
 @pytest.fixture
@@ -146,7 +149,7 @@ def test_the_main_process_alone_takes_old_curves_away_and_starts_one_drawer(
         write_text(tmp_path / "evidence" / name, "of an earlier training")
     folder = RunFolder(tmp_path / "run", RunKey("key", {}), {}, Project.open(ROOT).params.checkpoint, main=main)
     project = Project(tmp_path, Project.open(ROOT).params)
-    live = Live(project, History(), Watch(Letters()), None, "base", folder, main=main)  # type: ignore[arg-type]
+    live = Live(project, History(), Watch(Letters()), SUITE, "base", folder, main=main)
     live.tell("started", {"step": 0})
     live.begin()
     assert [(tmp_path / "evidence" / name).exists() for name in TABLES] == [not main] * len(TABLES)
@@ -162,7 +165,7 @@ def test_with_zero_seconds_nothing_is_started(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv(drawer.VARIABLE, "0")
     folder = RunFolder(tmp_path / "run", RunKey("key", {}), {}, Project.open(ROOT).params.checkpoint, main=True)
     project = Project(tmp_path, Project.open(ROOT).params)
-    live = Live(project, History(), Watch(Letters()), None, "base", folder, main=True)  # type: ignore[arg-type]
+    live = Live(project, History(), Watch(Letters()), SUITE, "base", folder, main=True)
     live.tell("started", {"step": 0})
     live.begin()
     live.end()

@@ -38,7 +38,7 @@ def test_the_last_training_of_the_project_is_shown_if_no_file_is_named(tmp_path:
     monkeypatch.setattr(console, "_OUT", Console(file=shown, soft_wrap=True, highlight=False, markup=False))
     write_jsonl(tmp_path / "evidence/results/health.jsonl", AMBER)
     assert run(tmp_path, None) == 3
-    assert "kl at 3." in shown.getvalue() and "AMBER: 1 of 15 rules raised an alarm" in shown.getvalue()
+    assert "kl at 3." in shown.getvalue() and "AMBER: 1 of 16 rules raised an alarm" in shown.getvalue()
 
 
 def test_the_worst_rule_comes_first_with_the_event_that_made_it_so() -> None:

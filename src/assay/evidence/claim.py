@@ -46,6 +46,7 @@ from assay.records import Episode, Interval, Record, Split
 from assay.seeds import rng as labelled_rng
 
 __all__ = ["Claim", "ClaimPlan", "Guardrail", "Verdict", "compare", "plan_digest"]
+UNREAD = "unknown"  # the policies of a claim whose evidence could not even be read: it says why, and shows no number
 
 
 class Claim(Record):

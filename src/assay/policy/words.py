@@ -33,7 +33,8 @@ def pattern_of(words: Sequence[str]) -> str:
     >>> pattern_of(["a", "ab", "+"])
     'ab|\\\\+|a'
     """
-    return "|".join(re.escape(word) for word in sorted(ordered(words), key=lambda word: (-len(word), word)))
+    longest_first = sorted(ordered(words), key=lambda word: (-len(word), word))
+    return "|".join(re.escape(word) for word in longest_first) or "(?!)"  # without words nothing is one
 
 
 class Words:

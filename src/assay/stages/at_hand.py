@@ -13,12 +13,13 @@ from typing import Any
 
 from assay.dataset.reading import MAX_FILE_BYTES
 from assay.errors import AssayError, NoVerdictYet, RecordError
-from assay.evidence.claim import Claim
-from assay.evidence.plan import ClaimPlan, plan_of
+from assay.evidence.claim import UNREAD, Claim
+from assay.evidence.plan import ClaimPlan
 from assay.evidence.what_was_run import BaseFacts
 from assay.packaging.lock import folder_md5, md5
 from assay.records import TrainFacts
-from assay.stages.inputs import fingerprint_of, heldout_suite, task_of, validation_suite
+from assay.stages.claim_inputs import plan_asked
+from assay.stages.inputs import fingerprint_of, task_of
 from assay.stages.project import RESULTS, Project
 from assay.storage.foreign import listing, sha256_capped
 from assay.storage.json import read_record
@@ -27,7 +28,6 @@ from assay.storage.yaml import read_yaml
 PARAMS, LOCK = "params.yaml", "dvc.lock"
 # The stages behind a claim: all but the one that packs it.
 STAGES = ("fingerprint", "base", "pre_eval", "train", "control", "post_eval", "render_evidence")
-UNREAD = "unknown"  # the policies of a claim whose evidence could not even be read: it says why, and shows no number
 FIX = "./run repro"
 
 
@@ -172,9 +172,7 @@ def _of_the_plan(project: Project, claim: Claim) -> list[str]:
     try:
         if odd := _of_the_data(project):
             return odd
-        data = fingerprint_of(project).dataset_sha256
-        heldout, validation = heldout_suite(project), validation_suite(project)
-        asked = plan_of(project.params, heldout, validation, cluster_name=claim.plan.cluster_name, dataset_sha256=data)
+        asked = plan_asked(project, claim.plan.cluster_name)
         written = read_record(project.results("claim_plan.json"), ClaimPlan, fix=FIX)
     except AssayError as error:
         return [f"{error.where}: expected {error.expected}, found {error.found}"]

@@ -13,7 +13,7 @@ from assay.evaluation.planning import PlannedPower
 from assay.evaluation.report import Report
 from assay.evidence.acknowledged import answer_for
 from assay.evidence.cautions import openings_said
-from assay.evidence.claim import Claim
+from assay.evidence.claim import UNREAD, Claim
 from assay.evidence.plan import ClaimPlan, plan_of
 from assay.evidence.what_was_run import BaseFacts
 from assay.records import ControlFacts, Episode, HealthEvent, HealthSummary, TrainFacts
@@ -75,17 +75,21 @@ def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: A
     return ClaimInputs([*blockers, *bars], [*notes, *warned], points, arm)
 
 
+def plan_asked(project: Project, cluster_name: str) -> ClaimPlan:
+    """Return the plan that the settings make of the data at hand."""
+    heldout, validation, data = heldout_suite(project), validation_suite(project), fingerprint_of(project).dataset_sha256
+    return plan_of(project.params, heldout, validation, cluster_name=cluster_name, dataset_sha256=data)
+
+
 def _changed_since(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: Arms) -> list[tuple[str, str]]:
     """Return why no claim may be made whatever the episodes say: what was trained is not what was measured or planned."""
     written = sha256_bytes(read_bytes(project.results("claim_plan.json"), fix="./run dvc repro fingerprint"))
-    data = fingerprint_of(project).dataset_sha256
-    heldout, validation = heldout_suite(project), validation_suite(project)
-    asked = plan_of(project.params, heldout, validation, cluster_name=plan.cluster_name, dataset_sha256=data)
+    asked = plan_asked(project, plan.cluster_name)
     base = read_record(project.results("base.json"), BaseFacts, fix="./run dvc repro base")
     before, after, base_greedy, after_greedy = arms
     checks = (
         (written == trained.claim_plan_sha256, "the plan of the claim was changed after training"),
-        (plan.dataset_sha256 == data, "the plan of the claim is about other data than fingerprint.json"),
+        (plan.dataset_sha256 == asked.dataset_sha256, "the plan of the claim is about other data than fingerprint.json"),
         (plan == asked, "the plan of the claim is not what the settings ask for"),
         (base.digest == trained.base_digest, "base.json is about another base than the one that was trained"),
         (before.policy_digest == trained.base_digest, "the adapter was trained on another base than the one measured before"),
@@ -121,7 +125,7 @@ def opened_said(project: Project, claim: Claim) -> list[tuple[str, str]]:
     others = [found for policy, found in seen.items() if policy not in expected and found.stages != {CONTROL}]
     here = sum(own is not None and own in found.copies for found in others)
     # A claim whose evidence could not be read names no policies.
-    whole = ledger_stands(project) and expected - {"unknown"} <= seen.keys()
+    whole = ledger_stands(project) and expected - {UNREAD} <= seen.keys()
     return openings_said(here, len(others) - here, without_records(ledger), known=True, whole=whole)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from assay.console import complain
 from assay.errors import AssayError, RecordError
-from assay.evidence.claim import Claim, not_evaluable
+from assay.evidence.claim import UNREAD, Claim, not_evaluable
 from assay.evidence.hostile_text import visible
 from assay.evidence.plan import ClaimPlan
 from assay.records import TrainFacts
@@ -56,7 +56,7 @@ def refuse(project: Project, error: AssayError, writes: Sequence[str]) -> Claim 
     found = f"{error.where}: expected {error.expected}, found {error.found}".replace(f"{real(project.root)}/", "")
     found = visible(" ".join(found.replace(f"{project.root}/", "").split()))
     claim = not_evaluable(
-        plan, [(KIND, f"{KIND}: {found}")], before_policy="unknown", after_policy="unknown", split="heldout",
+        plan, [(KIND, f"{KIND}: {found}")], before_policy=UNREAD, after_policy=UNREAD, split="heldout",
         decoding="sampled", training_seeds=_seeds(project),
     )  # fmt: skip
     write_json(project.results("claim.json"), claim)

@@ -9,8 +9,9 @@ from typing import Any
 from assay.config.settings import TrainSettings
 from assay.counting import counted
 from assay.evaluation.run_difference import check_chain
-from assay.evidence.plan import ClaimPlan, alarms_digest, plan_digest, plan_of
-from assay.stages.inputs import fingerprint_of, items_of
+from assay.evidence.plan import alarms_digest, plan_digest
+from assay.stages.claim_inputs import plan_asked
+from assay.stages.inputs import items_of
 from assay.storage.files import read_bytes, sha256_bytes
 from assay.storage.json import digest
 from assay.training.recipe import chosen_step, item_order
@@ -30,7 +31,7 @@ def plan_precedes(package: Unpacked) -> Seen:
     wrong = []
     if written != noted:
         wrong.append(f"claim_plan.json: sha256 {written[:16]} now, {noted[:16]} when training began (train.json)")
-    if plan != _plan_asked(package):
+    if plan != plan_asked(package.project, package.task.cluster_name):
         wrong.append("claim_plan.json is not what the settings ask for")
     told = package.claim.get("plan")
     if digest(told) != digest(plan.model_dump(mode="json")):
@@ -39,12 +40,6 @@ def plan_precedes(package: Unpacked) -> Seen:
         wrong.append("params.yaml, health: other alarms than the plan was hashed with")
     said = f"plan {plan_digest(plan)[:16]} follows from the settings, and its file has the sha256 noted when training began"
     return Seen(said, wrong)
-
-
-def _plan_asked(package: Unpacked) -> ClaimPlan:
-    project, data = package.project, fingerprint_of(package.project).dataset_sha256
-    cluster_name = package.task.cluster_name
-    return plan_of(project.params, package.heldout, package.validation, cluster_name=cluster_name, dataset_sha256=data)
 
 
 def log_whole(package: Unpacked) -> Seen:
