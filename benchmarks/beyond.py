@@ -134,7 +134,7 @@ ATTEMPTS: dict[str, tuple[Attempt, str]] = {
         "`assay control` again",
     ),
     "calls that were made again": (tried_again, NOTHING),
-    "adapter against merged model": (parity, "`assay merge` again"),
+    "adapter against merged model": (parity, "`assay publish merge` again"),
     "the words of the datasheet": (datasheet, NOTHING),
 }  # fmt: skip
 

@@ -6,7 +6,7 @@
 For the shapes of 4090_qwen3_8b (inside 24 GiB) and h100_qwen3 (inside 80 GiB), with random weights and a tokenizer of
 letters: what `assay doctor` forecasts of memory and seconds a step; then a training of 5 steps in deterministic mode, in a
 process that torch lets have no more memory than that, whose peak and seconds stand beside the forecast with the errors; then
-the same training again, and the first difference between the two as `assay diff-runs` names it. The task is one of fixed
+the same training again, and the first difference between the two as `assay runs diff` names it. The task is one of fixed
 lengths (Lengths below), so that both speak of the same work.
 
 Writes results/gpu_presets_<device>.json. Exits with 1 if a part failed, with 2 if there is no such device (nothing is written).
@@ -146,7 +146,7 @@ def part(preset: str, device: str, small: bool) -> dict[str, Any]:
             log = folder / f"run{number}"
             runs.append(in_process("--train", preset, "--at", str(folder / "model"), "--log", str(log), *flags))
         compared = subprocess.run(
-            [sys.executable, "-m", "assay.cli", "diff-runs", str(folder / "run1"), str(folder / "run2")],
+            [sys.executable, "-m", "assay.cli", "runs", "diff", str(folder / "run1"), str(folder / "run2")],
             capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
         )  # fmt: skip
     peak, seconds = runs[0]["peak_gib"], runs[0]["seconds_a_step"]

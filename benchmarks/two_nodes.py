@@ -228,8 +228,8 @@ def clocks(project: Path) -> dict[str, int]:
 
 
 def parting(one: Path, other: Path) -> list[str]:
-    """Return what `assay diff-runs` says of two trainings."""
-    command = [*ASSAY, "diff-runs", str(one / "evidence/results"), str(other / "evidence/results")]
+    """Return what `assay runs diff` says of two trainings."""
+    command = [*ASSAY, "runs", "diff", str(one / "evidence/results"), str(other / "evidence/results")]
     done = subprocess.run(command, cwd=one, env=environment(), capture_output=True, text=True, check=False)
     return [line.replace(str(one.parent), "…") for line in (done.stdout + done.stderr).splitlines() if line.strip()]
 

@@ -77,7 +77,8 @@ def test_the_week_has_in_it_what_users_do() -> None:
         "git clone", "assay config use", "dvc repro", "dvc exp run -S", "--queue", "--run-all", "--temp",
         "-S grpo=", "-S task=", "dvc exp show", "dvc exp diff", "dvc exp apply", "dvc exp branch",
         "dvc exp push", "dvc exp pull", "dvc params diff",
-        "dvc metrics diff", "dvc plots diff", "dvc push", "dvc fetch", "dvc pull", "dvc checkout", "dvc gc", "assay compare",
+        "dvc metrics diff", "dvc plots diff", "dvc push", "dvc fetch", "dvc pull", "dvc checkout", "dvc gc",
+        "assay runs compare",
     ):  # fmt: skip
         assert words in typed, words
     assert len(STEPS) >= 30 and sum(bool(step.killed_at) for step in STEPS) >= 3

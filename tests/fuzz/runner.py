@@ -22,18 +22,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 
+from assay.cli import GROUPS
 from tests.fuzz import project
 from tests.fuzz.targets import EXPERIMENT, TARGETS
 
 CODES = {
-    "health": {0, 1, 2, 3, 4}, "train": {0, 1, 2, 4}, "verdict": {0, 1, 2, 5, 6}, "package": {0, 1, 2, 6}, "push": {0, 1, 2, 6},
-    "readme": {0, 1, 2, 6},
+    "runs health": {0, 1, 2, 3, 4}, "train": {0, 1, 2, 4}, "verdict": {0, 1, 2, 5, 6}, "package": {0, 1, 2, 6},
+    "publish push": {0, 1, 2, 6}, "readme": {0, 1, 2, 6},
 }  # fmt: skip
 # These say with 1 what they found; there is no message of ours then.
-FINDERS = ("diff-runs", "doctor", "verify", "seeds")
+FINDERS = ("runs diff", "doctor", "verify", "seeds")
 WRITE_DATA = ("make-data", "audit")
 # These only look: nothing of a run may be another afterwards.
-LOOKING = ("verdict", "health", "watch", "diff-runs", "verify", "doctor", "push", "push-wandb", "serve", "compare")
+LOOKING = (
+    "verdict", "runs health", "runs watch", "runs diff", "runs compare", "verify", "doctor", "publish push", "publish wandb",
+    "serve",
+)  # fmt: skip
 SECONDS, MEMORY = 180.0, 6 * 2**30  # a machine with other work takes its time
 TRACEBACK = "Traceback (most recent call last)"
 OUTSIDE = "what must stay as it is\n"
@@ -161,7 +165,7 @@ def _trial(template: Path, target: str, number: int, seed: int, folder: Path) ->
     _, prepare = TARGETS[target]
     words = list(prepare(rng, root))
     (folder / "words.json").write_text(json.dumps(words), encoding="utf-8")
-    kept = _kept(root, words[0])
+    kept = _kept(root, name_of(words))
     before = {name: project.state(root / name) for name in kept}
     output = os.open(folder / "output.txt", os.O_WRONLY | os.O_CREAT)
     os.dup2(output, 1)
@@ -192,6 +196,11 @@ def _called(words: Sequence[str]) -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 1 if ended.code else 0
     return 0
+
+
+def name_of(words: Sequence[str]) -> str:
+    """Return the command that is called, with its group's name if it is in one."""
+    return " ".join(words[: 2 if words[0] in GROUPS else 1])
 
 
 def _kept(root: Path, command: str) -> list[str]:
@@ -226,33 +235,34 @@ def _judged(folder: Path, target: str, number: int, seed: int, status: int | Non
     if not words:
         yield found("trial", "tests/fuzz", f"the trial itself failed: {output[-2000:]}, status {status}")
         return
+    name = name_of(words)
     if status is None:
-        yield found("hang", words[0], f"not ended after {SECONDS:.0f} s: {output[-1500:]}")
+        yield found("hang", name, f"not ended after {SECONDS:.0f} s: {output[-1500:]}")
         return
     told = json.loads(_text(folder / "told.json") or "null")
     if told is None:
-        yield found("crash", words[0], f"status {status}: {output[-3000:]}")
+        yield found("crash", name, f"status {status}: {output[-3000:]}")
         return
     if told["error"] is not None:
         yield found("traceback", f"{told['error']} {told['where']}", told["trace"])
     elif TRACEBACK in output:
         yield found("traceback", "printed", output[-4000:])
-    elif told["code"] not in CODES.get(words[0], {0, 1, 2}):
-        yield found("code", f"{words[0]} {told['code']}", output[-1500:])
+    elif told["code"] not in CODES.get(name, {0, 1, 2}):
+        yield found("code", f"{name} {told['code']}", output[-1500:])
     elif told["code"] == 2 and "Usage: " not in output:
-        yield found("message", f"{words[0]}: 2 without usage", output[-1500:])
-    elif told["code"] == 1 and words[0] not in FINDERS and "Fix: " not in output and "To go on" not in output:
-        yield found("message", f"{words[0]}: 1 without Fix", output[-1500:])
+        yield found("message", f"{name}: 2 without usage", output[-1500:])
+    elif told["code"] == 1 and name not in FINDERS and "Fix: " not in output and "To go on" not in output:
+        yield found("message", f"{name}: 1 without Fix", output[-1500:])
     elif re.search(r"written, found None\.$|found \.$", output, re.M):
-        yield found("message", f"{words[0]}: says nothing", output[-1500:])
+        yield found("message", f"{name}: says nothing", output[-1500:])
     elif len(re.findall(r"^assay: ", output, re.M)) > 1:
-        yield found("message", f"{words[0]}: several messages", output[-1500:])
+        yield found("message", f"{name}: several messages", output[-1500:])
     if told["changed"]:
-        yield found("changed", f"{words[0]}: {', '.join(told['changed'])}", output[-800:])
+        yield found("changed", f"{name}: {', '.join(told['changed'])}", output[-800:])
     if _text(folder / "outside.txt") != OUTSIDE or {p.name for p in folder.iterdir()} - {
         "project", "home", "outside.txt", "words.json", "output.txt", "told.json",
     }:  # fmt: skip
-        yield found("outside", words[0], str(sorted(p.name for p in folder.iterdir())))
+        yield found("outside", name, str(sorted(p.name for p in folder.iterdir())))
 
 
 def _text(path: Path) -> str:

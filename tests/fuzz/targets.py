@@ -25,6 +25,7 @@ from tests.own_data import write_sums
 
 Prepared = list[str]
 EXPERIMENT = "DVC_EXP_BASELINE_REV"  # under which a stage takes params.yaml as it stands
+PUSHED = ["publish", "push", "owner/name", "--dry-run"]
 RESULTS = "evidence/results"
 STRUCTURED = "data/structured"
 EPISODES = ("pre_eval", "pre_eval_greedy", "post_eval", "post_eval_greedy")
@@ -38,8 +39,8 @@ def params(rng: Random, root: Path) -> Prepared:
         os.environ[EXPERIMENT] = "1"
     return rng.choice([
         ["config", "check"], ["config", "use", "grpo=fuzz"], ["doctor"], ["verdict"], ["fingerprint"], ["render-evidence"],
-        ["evaluate", *_played(root), "--items", "1", "--draws", "1"], ["base"], ["sweep", "."], ["compare", "."],
-        ["doctor", "--device-memory", "24"], ["train"], ["watch", "--once"],
+        ["evaluate", *_played(root), "--items", "1", "--draws", "1"], ["base"], ["runs", "sweep", "."],
+        ["runs", "compare", "."], ["doctor", "--device-memory", "24"], ["train"], ["runs", "watch", "--once"],
     ])  # fmt: skip
 
 
@@ -59,8 +60,9 @@ def lock(rng: Random, root: Path) -> Prepared:
     """Damage dvc.lock or dvc.yaml."""
     other_file(rng, root / rng.choice(["dvc.lock", "dvc.lock", "dvc.yaml"]))
     return rng.choice([
-        ["compare", "."], ["compare", "workspace"], ["train"], ["seeds", "0..1"], ["sweep", ".", "--items", "1"], ["post-eval"],
-        ["watch", "--once"], ["package"],
+        ["runs", "compare", "."], ["runs", "compare", "workspace"], ["train"], ["seeds", "0..1"],
+        ["runs", "sweep", ".", "--items", "1"], ["post-eval"],
+        ["runs", "watch", "--once"], ["package"],
     ])  # fmt: skip
 
 
@@ -96,9 +98,10 @@ def evidence(rng: Random, root: Path) -> Prepared:
     other_file(rng, damaged)
     # Figures take seconds to draw, so few of the trials that would draw them are made.
     return rng.choice([
-        *[["verdict"], ["health"], ["watch", "--once"], ["readme"], ["compare", "."], ["summarize", name]] * 2,
-        *[["summarize", name, "--skip-damaged"], ["diff-runs", name, name], ["health", name]] * 2,
-        ["render-evidence"], ["render-evidence"], ["doctor"], ["sweep", "."], ["post-eval"], ["train"], ["package"],
+        *[["verdict"], ["runs", "health"], ["runs", "watch", "--once"], ["readme"]] * 2,
+        *[["runs", "compare", "."], ["runs", "summarize", name]] * 2,
+        *[["runs", "summarize", name, "--skip-damaged"], ["runs", "diff", name, name], ["runs", "health", name]] * 2,
+        ["render-evidence"], ["render-evidence"], ["doctor"], ["runs", "sweep", "."], ["post-eval"], ["train"], ["package"],
         ["pre-eval"],
     ])  # fmt: skip
 
@@ -120,7 +123,7 @@ def bases(rng: Random, root: Path) -> Prepared:
         return rng.choice([["base"], ["base"], ["doctor"], ["doctor", "--device-memory", "24"]])
     return rng.choice([
         ["evaluate", *_played(root), "--items", "1", "--draws", "1"], ["evaluate", *_played(root), "--items", "1", "--greedy"],
-        ["doctor"], ["merge"], ["pre-eval"], ["sweep", ".", "--items", "1"],
+        ["doctor"], ["publish", "merge"], ["pre-eval"], ["runs", "sweep", ".", "--items", "1"],
     ])  # fmt: skip
 
 
@@ -133,8 +136,8 @@ def adapters(rng: Random, root: Path) -> Prepared:
     other_file(rng, rng.choice(sorted(folder.iterdir())))
     playing = ["evaluate", "--tasks", "data/collider/heldout.jsonl", "--items", "1", "--draws", "1", "--policy"]
     if folder.name == "adapter":
-        return rng.choice([[*playing, "models/adapter"], ["post-eval"], ["merge"], ["package"]])
-    return rng.choice([[*playing, "adapters/checkpoint-3"], ["sweep", "adapters", "--items", "1", "--draws", "1"]])
+        return rng.choice([[*playing, "models/adapter"], ["post-eval"], ["publish", "merge"], ["package"]])
+    return rng.choice([[*playing, "adapters/checkpoint-3"], ["runs", "sweep", "adapters", "--items", "1", "--draws", "1"]])
 
 
 def checkpoints(rng: Random, root: Path) -> Prepared:
@@ -156,7 +159,7 @@ def checkpoints(rng: Random, root: Path) -> Prepared:
     where = run.relative_to(root).as_posix()
     return rng.choice([
         ["train"], ["train"], ["train", "--resume-from", f"{where}/{folder.name}"], ["train", "--resume-from", where],
-        ["sweep", where, "--items", "1", "--draws", "1"], ["watch", where, "--once"],
+        ["runs", "sweep", where, "--items", "1", "--draws", "1"], ["runs", "watch", where, "--once"],
     ])  # fmt: skip
 
 
@@ -165,7 +168,7 @@ def packages(rng: Random, root: Path) -> Prepared:
     tar = root / TAR
     if rng.random() < 0.3:
         rewrite(tar, other_bytes(rng, tar.read_bytes()))
-        return rng.choice([["verify", TAR], ["push", "owner/name", "--dry-run"], ["verify", TAR, "--sha256", "0" * 64]])
+        return rng.choice([["verify", TAR], PUSHED, ["verify", TAR, "--sha256", "0" * 64]])
     with tarfile.open(tar) as archive:
         archive.extractall(root / "dist", filter="data")
     folder = root / "dist" / NAME
@@ -184,7 +187,7 @@ def packages(rng: Random, root: Path) -> Prepared:
         shutil.rmtree(folder)
         tar.unlink()
         write_tar(tar, whole, root=NAME)
-        looked = [["verify", TAR], ["verify", TAR], ["verify", TAR, "--other-code"], ["push", "owner/name", "--dry-run"]]
+        looked = [["verify", TAR], ["verify", TAR], ["verify", TAR, "--other-code"], PUSHED]
         return rng.choice(looked)
     return ["verify", f"dist/{NAME}"]
 
@@ -206,9 +209,9 @@ def arguments(rng: Random, root: Path) -> Prepared:
         words += [rng.choice(["--help", "--nothing", "-", "--", "extra", ""])]
     if words[0] == "serve":  # which serves until it is told to stop
         words += ["--folder", "nowhere"]
-    if words[0] == "push":
+    if words[:2] == ["publish", "push"]:
         words += ["--dry-run"]
-    if words[0] == "watch":
+    if words[:2] == ["runs", "watch"]:
         words += ["--once"]
     return words
 

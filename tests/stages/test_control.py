@@ -63,7 +63,7 @@ def test_a_control_is_played_on_the_held_out_suite_and_twice_the_same(
     plain = heldout.evaluate
     monkeypatch.setattr(heldout, "evaluate", watched)
     control.run(wanted)
-    assert seen == [ControlRun(step=2, trained=True), None]  # `assay watch` knows it by its settings, and no other
+    assert seen == [ControlRun(step=2, trained=True), None]  # `assay runs watch` knows it by its settings, and no other
     assert control_run(project.root / ".scratch/control", wanted.params.model_dump(mode="json")) is None
     first = {path.name: path.read_bytes() for path in project.results("control").iterdir()}
     assert set(first) == {"control.json", "post_eval.json", "post_eval.jsonl"}

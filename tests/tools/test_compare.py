@@ -1,4 +1,4 @@
-"""`assay compare` reads runs wherever they lie, puts together what belongs together, and names what does not."""
+"""`assay runs compare` reads runs wherever they lie, puts together what belongs together, and names what does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`assay diff-runs` gives one plain answer and an exit code, and refuses logs that say nothing about their runs."""
+"""`assay runs diff` gives one plain answer and an exit code, and refuses logs that say nothing about their runs."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ def test_a_file_that_did_not_change_is_not_read_again(tmp_path: Path, monkeypatc
     assert follower.look().log["reward"] == [0.5] and read[first:] == ["training_log.csv"]
 
 
-COMMAND = [sys.executable, "-m", "assay.cli", "watch"]
+COMMAND = [sys.executable, "-m", "assay.cli", "runs", "watch"]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "src"), "TERM": "xterm", "COLUMNS": "90", "LINES": "40"}
 
 

@@ -1,4 +1,4 @@
-"""`assay merge` writes a model that says what base and adapter say, whole or not at all, and takes nobody's place."""
+"""`assay publish merge` writes a model that says what base and adapter say, whole or not at all, and takes nobody's place."""
 
 from __future__ import annotations
 

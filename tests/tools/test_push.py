@@ -1,4 +1,4 @@
-"""`assay push` sends what was checked, byte for byte, in one commit; nothing half-sent is called done; no token is shown."""
+"""`assay publish push` sends what was checked, byte for byte, in one commit; half-sent is never done; no token is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`assay push-wandb` sends nothing unless it is asked to, nothing unchecked, and tells nothing of this machine."""
+"""`assay publish wandb` sends nothing unless it is asked to, nothing unchecked, and tells nothing of this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`assay sign` and `verify --signature`: by this key and over exactly these files, or it fails."""
+"""`assay publish sign` and `verify --signature`: by this key and over exactly these files, or it fails."""
 
 from __future__ import annotations
 

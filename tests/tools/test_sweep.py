@@ -1,4 +1,4 @@
-"""`assay sweep` plays checkpoints exactly as the training did, keeps what is finished, and never touches a claim."""
+"""`assay runs sweep` plays checkpoints exactly as the training did, keeps what is finished, and never touches a claim."""
 
 from __future__ import annotations
 
@@ -345,7 +345,7 @@ def test_a_folder_without_checkpoints_is_refused_with_what_would_do(root: Path, 
 
 
 def test_a_project_that_was_never_trained_and_a_single_checkpoint_are_refused(root: Path) -> None:
-    assert "assay sweep" in refused(root, run_folder(root) / "step-000002")
+    assert "assay runs sweep" in refused(root, run_folder(root) / "step-000002")
     shutil.rmtree(root / ".scratch/train")
     shutil.rmtree(root / "models/adapter")
     assert "./run dvc repro train" in refused(root)

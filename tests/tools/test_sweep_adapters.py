@@ -1,4 +1,4 @@
-"""`assay sweep` on adapter folders that somebody else wrote: LoRA of this base is played, anything else is refused in words."""
+"""`assay runs sweep` on adapter folders of somebody else: LoRA of this base is played, anything else is refused in words."""
 
 from __future__ import annotations
 

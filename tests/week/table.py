@@ -78,9 +78,9 @@ WEEK: dict[str, tuple[Step, ...]] = {
         mine("dvc params diff seed-1 hot", says=("0.002",)),
         mine("dvc metrics diff main hot", says=("post_mean_reward",)),
         mine("dvc plots diff main hot -q -o dvc_plots"),
-        mine("assay compare", says=("expected the files of a finished run",), code=1),
+        mine("assay runs compare", says=("expected the files of a finished run",), code=1),
         mine("dvc exp remove other-task", says=("other-task",)),
-        mine("assay compare"),
+        mine("assay runs compare"),
     ),
     "Thursday: an experiment becomes a branch": (
         mine("dvc exp apply seed-1", *EXPERIMENT),

@@ -15,17 +15,29 @@ from assay.cli.naming import name_settings_of
 from assay.console import complain
 from assay.errors import AssayError, EnvironmentFailure, Interrupted, TrainingStopped
 
-# A new command is a function in the module of its kind and its place in this list, which is the order of --help.
+# A new command is a function in the module of its kind and its place in a list, which is the order of --help.
 COMMANDS = (
     stages.fingerprint, stages.base, stages.pre_eval, stages.train, stages.control, stages.post_eval, stages.render_evidence,
-    stages.package, results.verify, results.verdict, results.health, results.watch, results.serve, publishing.merge,
-    publishing.push, publishing.push_wandb, publishing.sign, runs.doctor, runs.diff_runs, runs.compare, runs.seeds,
-    runs.summarize, results.readme, data.make_data, data.audit, runs.evaluate, runs.sweep,
+    stages.package, results.verify, results.verdict, results.serve, results.readme, data.make_data, data.audit, runs.doctor,
+    runs.evaluate, runs.seeds,
 )  # fmt: skip
+GROUPS = {
+    "runs": ("Look at trainings: one, or several beside each other.", (
+        results.watch, results.health, runs.diff, runs.compare, runs.summarize, runs.sweep,
+    )),
+    "publish": ("Hand a policy or a package on.", (
+        publishing.push, publishing.sign, publishing.wandb, publishing.merge,
+    )),
+}  # fmt: skip
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 for command in COMMANDS:
     app.command()(command)
+for name, (about, commands) in GROUPS.items():
+    group = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=about)
+    for command in commands:
+        group.command()(command)
+    app.add_typer(group, name=name)
 app.add_typer(presets.app, name="config")
 
 

@@ -36,7 +36,7 @@ def push(
     tool.run(package, repo_id, dry_run=dry_run, private=private, revision=revision, replace=replace)
 
 
-def push_wandb(
+def wandb(
     package: Annotated[Path, typer.Option(metavar="FILE", help="The .tar.")] = Path("dist/assay-package.tar"),
 ) -> None:
     """Log a verified package as an artifact of Weights & Biases; only if WANDB_PROJECT is set."""

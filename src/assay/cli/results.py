@@ -22,7 +22,7 @@ def verify(
     base: Annotated[Path | None, typer.Option(metavar="DIR", help="A pretrained base, which is in no package.")] = None,
     allow: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Leave this out of an unpacked folder.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all checks there, as JSON.")] = None,
-    signature: Annotated[Path | None, typer.Option(metavar="FILE", help="Of assay sign; needs --public-key.")] = None,
+    signature: Annotated[Path | None, typer.Option(metavar="FILE", help="Of assay publish sign; needs --public-key.")] = None,
     public_key: Annotated[Path | None, typer.Option(metavar="PUB.pem", help="Whose the signature has to be.")] = None,
 ) -> None:
     """Check a package from itself alone: files, every number, every grade, consistency; exit code 0 if nothing failed."""

@@ -24,7 +24,7 @@ def doctor(
     raise typer.Exit(tool.run(Path.cwd(), device_memory))
 
 
-def diff_runs(
+def diff(
     a: Annotated[Path, typer.Argument(metavar="A", help="train_log.jsonl, or a folder that has one.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="Another.")],
 ) -> None:

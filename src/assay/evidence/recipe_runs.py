@@ -17,7 +17,7 @@ from assay.evaluation.report import check_complete, value_of
 from assay.records import Episode, HealthLevel, Interval
 
 ABSENT = "(absent)"
-RUNS = "assay compare"
+RUNS = "assay runs compare"
 MOST_NAMED = 3  # settings in the name of a recipe; all of them stand in its record
 
 

@@ -25,7 +25,7 @@ CSV_COLUMNS = (
 
 
 class RecipeComparison(Record):
-    """What `assay compare` found: every recipe, and every pair of them."""
+    """What `assay runs compare` found: every recipe, and every pair of them."""
 
     suite_digest: str
     plan_digest: str

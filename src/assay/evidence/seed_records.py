@@ -50,7 +50,7 @@ class BaseBuilt(Record):
 
 
 class SeedsTogether(Record):
-    """One recipe over its training seeds; its verdict is that of `assay compare`."""
+    """One recipe over its training seeds; its verdict is that of `assay runs compare`."""
 
     task: str
     preset: str

@@ -70,7 +70,7 @@ def _train_and_measure(project: Project) -> None:
         start = start if processes.main else folder.start(None)
 
         def tell(event: str, facts: Mapping[str, Any]) -> None:
-            """Write an event into the log of the run, for `assay watch`."""
+            """Write an event into the log of the run, for `assay runs watch`."""
             if processes.main:
                 folder.log({"time": now(), "event": event} | dict(facts))
 

@@ -1,4 +1,4 @@
-"""A project's base and adapter merged into one model, and compared with it; for `package` and `assay merge`."""
+"""A project's base and adapter merged into one model, and compared with it; for `package` and `assay publish merge`."""
 
 from __future__ import annotations
 

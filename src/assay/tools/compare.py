@@ -1,4 +1,4 @@
-"""`assay compare`: several trainings with other seeds as one statement about the recipe, and recipes against each other."""
+"""`assay runs compare`: trainings of several seeds as one statement about the recipe, and recipes against each other."""
 
 from __future__ import annotations
 

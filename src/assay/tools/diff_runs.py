@@ -1,4 +1,4 @@
-"""`assay diff-runs`: are two trainings the same, and if not, where does the first difference come from?"""
+"""`assay runs diff`: are two trainings the same, and if not, where does the first difference come from?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`assay merge`: base and adapter as one plain model folder, compared with what it was made from before it is kept."""
+"""`assay publish merge`: base and adapter as one plain model folder, compared with what it was made from before it is kept."""
 
 from __future__ import annotations
 

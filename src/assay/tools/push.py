@@ -1,4 +1,4 @@
-"""`assay push`: a package that passes its checks and holds no secret goes to a hub in one commit and is looked at there."""
+"""`assay publish push`: a package that passes its checks and holds no secret goes to a hub in one commit, looked at there."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run(package: Path, repo_id: str, *, dry_run: bool, private: bool | None, rev
     """
     if not _REPO.fullmatch(repo_id) or not package.is_file():
         wrong = (repo_id, "owner/name", "REPO_ID") if package.is_file() else (str(package), "an archive", "--package")
-        fix = "./run assay push owner/name --package dist/assay-package.tar   (./run dvc repro package writes it)"
+        fix = "./run assay publish push owner/name --package dist/assay-package.tar   (./run dvc repro package writes it)"
         raise PackageError(wrong[1], found=repr(wrong[0]), where=wrong[2], fix=fix)
     # Before minutes of checking, so that nobody waits for a refusal.
     hub = None if dry_run else Hub()

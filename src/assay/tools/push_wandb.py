@@ -1,4 +1,4 @@
-"""`assay push-wandb`: a package that passes its checks and holds no secret, as an artifact of a Weights & Biases project."""
+"""`assay publish wandb`: a package that passes its checks and holds no secret, as an artifact of a Weights & Biases project."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(package: Path) -> None:
     """
     project = os.environ.get("WANDB_PROJECT", "").strip()
     if not project:
-        fix = "WANDB_PROJECT=name ./run assay push-wandb, with the name of the W&B project it is to go to"
+        fix = "WANDB_PROJECT=name ./run assay publish wandb, with the name of the W&B project it is to go to"
         raise PackageError("the name of a W&B project", found="none, so nothing is uploaded", where="WANDB_PROJECT", fix=fix)
     if not package.is_file() or package.suffix != ".tar":
         raise PackageError("a .tar", found="none", where=str(package), fix="--package dist/assay-package.tar")
@@ -57,7 +57,7 @@ def run(package: Path) -> None:
         searched(root, {name: root / name for name in sorted(names)})
         write_text(tar.with_name(f"{NAME}.tar.sha256"), f"{identity}  {NAME}.tar\n")
         claim = read_record(root / RESULTS / "claim.json", Claim, fix=f"./run assay verify {package}")
-        with progress("push-wandb: sending", 1) as advance:
+        with progress("publish wandb: sending", 1) as advance:
             told = _log(wandb, project, [tar, tar.with_name(f"{NAME}.tar.sha256")], metadata_of(claim, identity))
             advance(1)
     say(told)

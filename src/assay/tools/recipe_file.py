@@ -66,7 +66,7 @@ def code_now(root: Path) -> str | None:
 def together(
     task: str, preset: str, copies: Mapping[str, Path], runs: Sequence[SeedRun], bases: Sequence[BaseBuilt], *, one_sided: bool
 ) -> SeedsTogether:
-    """Return one recipe over its seeds; what `assay compare` refuses, or a seed without a verdict, is not evaluable.
+    """Return one recipe over its seeds; what `assay runs compare` refuses, or a seed without a verdict, is not evaluable.
 
     Args:
         task: What its data are called.
@@ -74,7 +74,7 @@ def together(
         copies: Folder of each run, by its name.
         runs: All seeds asked for, failed ones included: leaving one out would flatter the rest.
         bases: Bases built with other base seeds.
-        one_sided: As for `assay compare`.
+        one_sided: As for `assay runs compare`.
     """
     claim, reason, notes = _claimed(copies, runs, one_sided=one_sided)
     # A seed that failed can have a dvc.lock of an earlier run, by other code.

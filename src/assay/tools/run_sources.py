@@ -123,7 +123,7 @@ def _as_recorded(name: str, lock: Mapping[str, Any], params: Mapping[str, Any], 
     if not isinstance(stages, dict) or not all(isinstance(stages.get(stage), dict) for stage in MEASURED):
         raise RecordError("a dvc.lock of a whole run", found="stages missing", where=name, fix="./run repro")
     if changed := changed_settings(stages, params):
-        fix = "run it (./run repro), put the settings back, or name runs without it: ./run assay compare NAME NAME"
+        fix = "run it (./run repro), put the settings back, or name runs without it: ./run assay runs compare NAME NAME"
         raise RecordError("the settings that were run", found=changed[0], where=f"{name}, {SETTINGS}", fix=fix)
     for stage in stages.values():
         for out in stage.get("outs", []) if isinstance(stage, dict) else []:

@@ -1,4 +1,4 @@
-"""`assay sign`: a signature beside a package, made and checked by `model-signing` with a key of one's own; no network.
+"""`assay publish sign`: a signature beside a package, made and checked by `model-signing` with a key of one's own; no network.
 
 It is over the unpacked files, so that who has the archive, a folder, or a copy from a hub checks it alike, with plain
 `model_signing verify key` as well; the tar follows from its files to the byte. A member of the package it cannot be: that
@@ -39,7 +39,7 @@ def run(package: Path, key: Path, out: Path | None) -> None:
     available()
     target = Path(f"{package.name}.sig") if out is None else out
     if not package.is_file():
-        fix = "./run assay sign dist/assay-package.tar --key KEY.pem"
+        fix = "./run assay publish sign dist/assay-package.tar --key KEY.pem"
         raise PackageError("an archive", found="a folder" if package.is_dir() else "no such file", where=str(package), fix=fix)
     if target.exists():
         raise PackageError("no file there yet", found="one", where=str(target), fix="another --out, or remove it")

@@ -1,4 +1,4 @@
-"""`assay summarize`: logs of trainings and files of episodes as tables, on the terminal, as CSV or as Markdown."""
+"""`assay runs summarize`: logs of trainings and files of episodes as tables, on the terminal, as CSV or as Markdown."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(files: Sequence[Path], *, form: Format | None, out: Path | None, skip_da
     chosen = _format(form, out)
     twice = [path for path in files if [real(p) for p in files].count(real(path)) > 1]
     if twice:
-        raise ConfigError("each file once", found=f"{twice[0]} twice", where="assay summarize", fix="name it once")
+        raise ConfigError("each file once", found=f"{twice[0]} twice", where="assay runs summarize", fix="name it once")
     found = summarize(files, skip_damaged=skip_damaged)
     if chosen == "csv":
         text = csv_text(found.rows, tables.COLUMNS)
@@ -78,7 +78,7 @@ def format_of(name: str | None) -> Format | None:
     known: dict[str, Format] = {"table": "table", "csv": "csv", "markdown": "markdown"}
     if name is not None and name not in known:
         fix = "--format csv"
-        raise ConfigError(f"one of {', '.join(known)}", found=repr(name), where="assay summarize --format", fix=fix)
+        raise ConfigError(f"one of {', '.join(known)}", found=repr(name), where="assay runs summarize --format", fix=fix)
     return None if name is None else known[name]
 
 
@@ -88,7 +88,7 @@ def _format(form: Format | None, out: Path | None) -> Format:
         form = by_name.get("" if out is None else out.suffix.lower(), "table")
     if out is not None and form == "table":
         fix = "--format csv or --format markdown, or a name that ends so"
-        raise ConfigError("a format for a file", found=f"table for {out}", where="assay summarize --out", fix=fix)
+        raise ConfigError("a format for a file", found=f"table for {out}", where="assay runs summarize --out", fix=fix)
     return form
 
 

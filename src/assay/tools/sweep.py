@@ -1,4 +1,4 @@
-"""`assay sweep`: every checkpoint of a run on the validation suite, each beside step 0, as a table and a figure."""
+"""`assay runs sweep`: every checkpoint of a run on the validation suite, each beside step 0, as a table and a figure."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class Player:
         for said in source.damaged:
             complain(f"left out: {said}")
         if not source.candidates:
-            fix = "let the training go on, or name a run that has some; ./run assay watch shows how far one is"
+            fix = "let the training go on, or name a run that has some; ./run assay runs watch shows how far one is"
             raise ConfigError("checkpoints after step 0", found="none", where=str(self._asked.path), fix=fix)
 
     def _open(self, policy_digest: str) -> None:

@@ -1,4 +1,4 @@
-"""What `assay sweep` was pointed at: a run folder, a project, or a folder of adapters; and what can be played of it."""
+"""What `assay runs sweep` was pointed at: a run folder, a project, or a folder of adapters; and what can be played of it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def open_source(root: Path, path: Path) -> tuple[Project, Source]:
     if (path / KEY).is_file() or any(_steps(path)):
         return project, _of_run(project, path)
     if (path / MANIFEST).is_file():
-        raise ConfigError("a run folder", found="one checkpoint of it", where=str(path), fix=f"assay sweep {path.parent}")
+        raise ConfigError("a run folder", found="one checkpoint of it", where=str(path), fix=f"assay runs sweep {path.parent}")
     return project, _of_adapters(path)
 
 

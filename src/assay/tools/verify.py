@@ -33,7 +33,7 @@ class Asked:
 
     `sha256` is the published digest of the tar; `regenerate` the batches to play again, None for none; `key` what they are
     drawn by; `base` the folder of a pretrained base; `allow` what an unpacked folder may hold besides;
-    `signature` a file of `assay sign` and `public_key` whose it has to be, both or none.
+    `signature` a file of `assay publish sign` and `public_key` whose it has to be, both or none.
     """
 
     sha256: str | None = None

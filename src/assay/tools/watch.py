@@ -1,4 +1,4 @@
-"""`assay watch`: where a training stands, on a terminal, until Ctrl-C; without a terminal once, as plain lines."""
+"""`assay runs watch`: where a training stands, on a terminal, until Ctrl-C; without a terminal once, as plain lines."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def retrained(project: Project, *, base: Path | None = None, scratch: Path | Non
         scratch: Where the copy is made, and removed; the system's temporary folder if not given.
     """
     if (n := project.params.distributed.processes) > 1:
-        found = f"it was trained by {n} processes; unpack it and call assay train there, then assay diff-runs"
+        found = f"it was trained by {n} processes; unpack it and call assay train there, then assay runs diff"
         return [_check("train again", "not checked", found)]
     try:
         if (no_device := without_device(project, "V5")) is not None:
