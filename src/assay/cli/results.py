@@ -83,7 +83,9 @@ def serve(
 
 
 def readme() -> None:
-    """Write the generated tables of README.md anew from the last run and recipe.json."""
+    """Write docs/cli.md, and the tables of README.md and docs/results.md from the last run and recipe.json."""
+    from assay.cli import app
+    from assay.cli.reference import reference
     from assay.tools import readme as tool
 
-    tool.run(Path.cwd())
+    tool.run(Path.cwd(), reference(app))
