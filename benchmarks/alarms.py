@@ -9,10 +9,12 @@ Usage: ./run bench alarms (some minutes on one core). Writes results/alarms.json
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.training.alarm_shapes import Training, ill, sound, worst
 
 SEEDS = 2

@@ -227,6 +227,19 @@ def quieted(files: Files) -> None:
     files[path("train.json")] = pretty(facts)
 
 
+def without_rule(name: str, rule: str) -> Forge:
+    """Leave an alarm out of the facts of a training."""
+
+    def forge(files: Files) -> None:
+        facts = json.loads(files[name])
+        kept = [each for each in facts["health"]["rules"] if each["rule"] != rule]
+        worst = max((each["level"] for each in kept), key=("GREEN", "AMBER", "RED").index, default="GREEN")
+        facts["health"] |= {"rules": kept, "worst": worst}
+        files[name] = pretty(facts)
+
+    return forge
+
+
 def planned_anew(files: Files) -> None:
     """Let the plan name the alarms of params.yaml as they are now, and train.json the sha256 of the plan."""
     from assay.config.reading import parse_params
@@ -251,6 +264,9 @@ BASE_CONFIG, GENERATION, TOKENS, WORDS = (
 PICKLE = b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x94."
 MAPPED = {"AutoModelForCausalLM": "modeling_x.X"}
 LOOSE = text("params.yaml", r"(?s)(kl:\n    amber: )[\d.]+(.*?red: )[\d.]+", r"\g<1>50.0\g<2>90.0")
+ANSWERED = text(
+    "params.yaml", r"acknowledged_alarms: \[\]", "acknowledged_alarms: [{rule: reward_vs_validation, reason: it was looked at}]"
+)
 DESIGNS: dict[str, Design] = {}
 
 
@@ -358,9 +374,12 @@ _design(
 )  # fmt: skip
 _design(
     "everything but the training", TRAIN, control_mostly_the_base=taken("control/post_eval", "pre_eval", share=0.8),
-    validations_exchanged=validations_exchanged(named=True),
+    validations_exchanged=both(validations_exchanged(named=True), ANSWERED),
 )  # fmt: skip
-_design("nothing to compare with", NOTHING, alarms_loosened_everywhere=both(LOOSE, quieted, planned_anew, noted_anew))
+_design(
+    "nothing to compare with", NOTHING,
+    alarms_loosened_everywhere=both(LOOSE, planned_anew, noted_anew, without_rule(path("control/control.json"), "kl")),
+)  # fmt: skip
 
 
 def with_digests(files: Files, before: Files, folder: Path) -> Files:
@@ -378,12 +397,31 @@ def with_digests(files: Files, before: Files, folder: Path) -> Files:
     return found
 
 
+def rung_anew(files: Files, folder: Path) -> Files:
+    """Return the files with the alarms that log, validations and thresholds, as they are now, raise."""
+    from assay.records import HealthSummary
+    from assay.stages.live import quiet
+    from assay.verification.alarms import rung_again
+    from assay.verification.unpacked import Unpacked
+
+    write(files, folder)
+    package = Unpacked(folder)
+    events, monitor = rung_again(package)
+    events = events or [quiet(len(package.log))]
+    facts = package.trained.model_copy(update={"health": HealthSummary.of(events, monitor.unmeasured)})
+    found = files | {path("train.json"): pretty(facts.model_dump(mode="json"))}
+    put_rows(found, path("health.jsonl"), [event.model_dump(mode="json") for event in events])
+    return found
+
+
 def forged(design: Design, before: Files, folder: Path) -> Files:
     """Return the files of a design, covered up as well as its forger can."""
     files = dict(before)
     design.forge(files)
     assert files != before
     files = with_digests(files, before, folder)
+    if design.due in (TRAIN, NOTHING):
+        files = rung_anew(files, folder)
     if design.due in (PLAY, TRAIN, NOTHING):
         files = rederived(files, folder)
     elif design.kind in ("tokens", "arms"):

@@ -2,7 +2,7 @@
 
     ./run bench setup_kills
     ./run python benchmarks/setup_kills.py --kills 100 --seed 0 --out benchmarks/results/setup_kills.json
-    ./run python benchmarks/setup_kills.py --kills 20 --script OLD_RUN --out /dev/null    # another script, to compare
+    ./run python benchmarks/setup_kills.py --kills 20 --script OTHER/run --out /dev/null    # another project's, to compare
 
 The true `run` makes true environments, in a project of six small packages of constraints.txt, one of them from its source,
 with a Python of its own: a copy of this one, with pip, so that what goes wrong pollutes nothing of this machine. Four ways of
@@ -75,6 +75,8 @@ class Place:
             '[project]\nname = "small"\nversion = "1.0"\n[tool.setuptools.packages.find]\nwhere = ["src"]\n'
         )
         shutil.copy2(script, self.root / "run")
+        (self.root / ".ci").mkdir()
+        shutil.copy2(script.parent / ".ci/set_up.py", self.root / ".ci/set_up.py")
         (self.root / ".git").mkdir()  # DVC, which is not here, need not be told that there is none
         get = [sys.executable, "-m", "pip", "download", "-qq", "--no-deps", "-d", str(wheels)]
         subprocess.run([*get, *re.findall(r"^[\w.-]+==\S+$", pins(), re.MULTILINE)], check=True)

@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,9 +27,8 @@ FAKE = """#!/bin/sh
 [ "$1" != -I ] || shift
 echo "$*" >>"$FAKE_LOG"
 case "$1 $2" in
-*version_info*) echo {version} ;;
+"-V ") echo Python {version} ;;
 *ensurepip*) exit {lacks_venv} ;;
-*fcntl*) exec "$REAL_PYTHON" "$@" ;;
 "-m venv")
     site=$3/lib/python3.12/site-packages
     mkdir -p "$3/bin" "$site/kept" "$site/kept-1.dist-info" && cp "$0" "$3/bin/python" && cp "$0" "$3/bin/pip"
@@ -102,7 +102,8 @@ def download(tmp_path: Path) -> Download:
     root, fakes = tmp_path / "a download", tmp_path / "fakes"
     root.mkdir()
     fakes.mkdir()
-    for name in ("run", "requirements.txt", "constraints.txt", "pyproject.toml"):
+    (root / ".ci").mkdir()
+    for name in ("run", ".ci/set_up.py", "requirements.txt", "constraints.txt", "pyproject.toml"):
         shutil.copy2(REPOSITORY / name, root / name)
     environment = {
         "PATH": f"{fakes}:/usr/bin:/bin",
@@ -204,8 +205,10 @@ def test_a_killed_set_up_starts_afresh(download: Download) -> None:
     while not (log.exists() and "-m pip" in log.read_text()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
+    (set_up,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     process.kill()
-    # The fake pip outlives the script and holds the lock: the next call waits for it, then starts afresh.
+    os.kill(int(set_up), signal.SIGKILL)
+    # The fake pip outlives both and holds the lock: the next call waits for it, then starts afresh.
     (download.root / ".venv" / "half").touch()
     done = download.run("true")
     process.communicate()
@@ -241,7 +244,7 @@ def test_the_old_environment_goes_under_another_name_so_that_no_half_of_it_is_ev
     (download.root / ".venv.stamp").unlink()
     (download.fakes / "rm").write_text('#!/bin/sh\ncase "$*" in *.venv.old*) kill -9 $PPID; exit ;; esac\nexec /bin/rm "$@"\n')
     (download.fakes / "rm").chmod(0o755)
-    assert download.run("true").returncode == -9
+    assert download.run("true").returncode == 128 + 9
     assert not (download.root / ".venv").exists()
     (aside,) = download.root.glob(".venv.old.*")
     assert (aside / "old").exists()
@@ -500,7 +503,9 @@ def test_only_a_file_whose_hash_is_known_is_installed(tmp_path: Path, wheels: Pa
     (root / "src/small").mkdir(parents=True)
     (root / "src/small/__init__.py").touch()
     (root / ".git").mkdir()
-    shutil.copy2(REPOSITORY / "run", root / "run")
+    (root / ".ci").mkdir()
+    for name in ("run", ".ci/set_up.py"):
+        shutil.copy2(REPOSITORY / name, root / name)
     own = sha256(wheels / "wares-1.0+own-py3-none-any.whl") if true else 64 * "0"
     other = sha256(wheels / "wares-1.0-py3-none-any.whl")
     (root / "requirements.txt").write_text("wares==1.0\n")
@@ -510,8 +515,8 @@ def test_only_a_file_whose_hash_is_known_is_installed(tmp_path: Path, wheels: Pa
     )
     (root / "pyproject.toml").write_text('[project]\nname = "small"\nversion = "1"\n')
     # No tools are pinned here: what installs is what came with Python, and building the project is left out.
-    script = (root / "run").read_text().replace("    pip install --no-deps --no-build-isolation -e .\n", "")
-    (root / "run").write_text(script)
+    set_up = root / ".ci/set_up.py"
+    set_up.write_text(set_up.read_text().replace('    pip("install", "--no-deps", "--no-build-isolation", "-e", ".")\n', ""))
     environment = {
         "PATH": f"{Path(sys.base_prefix) / 'bin'}:/usr/bin:/bin", "HOME": str(tmp_path), "PIP_NO_INDEX": "1",
         "PIP_FIND_LINKS": str(wheels), "PIP_CONFIG_FILE": os.devnull,

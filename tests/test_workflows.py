@@ -64,7 +64,8 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("fork")
     root = made_run(home / "a fork").root
     other = made_run(home / "other", seed=41, changes={"evaluation.seed": 3}).root
-    for name in ("run", "requirements.txt", "constraints.txt", "pyproject.toml", ".dvc/config", ".dvc/.gitignore"):
+    made_from = ("requirements.txt", "constraints.txt", "pyproject.toml")
+    for name in ("run", ".ci/set_up.py", *made_from, ".dvc/config", ".dvc/.gitignore"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
     (root / ".gitignore").write_text("/.venv\n/.venv.*\n/.dvc/tmp\n/.dvc/cache\n/models\n__pycache__\n")
@@ -130,7 +131,9 @@ def test_a_report_against_the_same_commit_says_so_and_one_against_none_is_refuse
     ]  # fmt: skip
     assert "|" not in done.stdout
     refused = report(changed, "--output=x")
-    assert refused.returncode == 1 and "expected a commit" in refused.stderr and not os.path.exists(changed / "x")
+    assert refused.returncode == 2 and "--output" in refused.stderr and not os.path.exists(changed / "x")
+    refused = report(changed, "no-such-commit")
+    assert refused.returncode == 1 and "expected a commit" in refused.stderr and "Fix:" in refused.stderr
 
 
 def test_a_report_shows_no_claim_about_other_settings_than_those_of_the_work_tree(changed: Path) -> None:

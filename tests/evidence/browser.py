@@ -88,9 +88,9 @@ class Browser:
             self.call("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=code, **typed)
 
     def requested(self) -> list[str]:
-        """Return what the page asked for beside itself."""
+        """Return what the page asked for beside itself and the pictures in it."""
         urls = [e["params"]["request"]["url"] for e in self.events if e.get("method") == "Network.requestWillBeSent"]
-        return urls[1:]
+        return [url for url in urls[1:] if not url.startswith("data:")]
 
     def complaints(self) -> list[str]:
         """Return what stands in the console, exceptions and breaches of the page's policy included."""

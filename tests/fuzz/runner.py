@@ -28,15 +28,15 @@ from tests.fuzz.targets import EXPERIMENT, TARGETS
 
 CODES = {
     "runs health": {0, 1, 2, 3, 4}, "train": {0, 1, 2, 4}, "verdict": {0, 1, 2, 5, 6}, "package": {0, 1, 2, 6},
-    "publish push": {0, 1, 2, 6}, "readme": {0, 1, 2, 6},
+    "publish push": {0, 1, 2, 6}, "readme": {0, 1, 2, 6}, "runs compare": {0, 1, 2, 6}, "runs report": {0, 1, 2, 6},
 }  # fmt: skip
 # These say with 1 what they found; there is no message of ours then.
 FINDERS = ("runs diff", "doctor", "verify", "seeds")
 WRITE_DATA = ("make-data", "audit")
 # These only look: nothing of a run may be another afterwards.
 LOOKING = (
-    "verdict", "runs health", "runs watch", "runs diff", "runs compare", "verify", "doctor", "publish push", "publish wandb",
-    "serve",
+    "verdict", "runs health", "runs watch", "runs diff", "runs compare", "runs report", "verify", "doctor", "publish push",
+    "publish wandb", "serve",
 )  # fmt: skip
 SECONDS, MEMORY = 180.0, 6 * 2**30  # a machine with other work takes its time
 TRACEBACK = "Traceback (most recent call last)"

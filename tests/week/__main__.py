@@ -17,6 +17,7 @@ from pathlib import Path
 
 from assay.console import complain, say
 from tests.house import ROOT
+from tests.smoke import committable
 from tests.week.playing import Desk, Unexpected
 from tests.week.table import WEEK
 
@@ -83,12 +84,9 @@ def play(root: Path, said: list[str]) -> int:
 def serve(desk: Desk) -> None:
     """Put what git would commit of this project on a git server of the user's."""
     first = desk.root / "first"
-    names = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(names, cwd=ROOT, check=True, capture_output=True).stdout
-    chosen = b"\0".join(name for name in listed.split(b"\0") if name and (ROOT / name.decode()).is_file())
-    first.mkdir()
-    packed = subprocess.run(["tar", "c", "--null", "--files-from=-"], cwd=ROOT, input=chosen, check=True, capture_output=True)
-    subprocess.run(["tar", "x"], cwd=first, input=packed.stdout, check=True)
+    for name in committable():
+        (first / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, first / name)
     typed = f"git init -q && git add -A && git commit -qm 'the project' && git clone -q --bare . ../{ORIGIN}"
     subprocess.run(["sh", "-c", typed], cwd=first, check=True, env=desk.environment())
     shutil.rmtree(first)

@@ -23,7 +23,7 @@ COMMANDS = (
 )  # fmt: skip
 GROUPS = {
     "runs": ("Look at trainings: one, or several beside each other.", (
-        results.watch, results.health, runs.diff, runs.compare, runs.summarize, runs.sweep,
+        results.watch, results.health, runs.diff, runs.compare, runs.summarize, runs.sweep, runs.report,
     )),
     "publish": ("Hand a policy or a package on.", (
         publishing.push, publishing.sign, publishing.wandb, publishing.merge,

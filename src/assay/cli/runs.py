@@ -96,6 +96,15 @@ def summarize(
     tool.run(logs, form=tool.format_of(form), out=out, skip_damaged=skip_damaged)
 
 
+def report(
+    revision: Annotated[str, typer.Argument(metavar="REV", help="The commit to compare with.")],
+) -> None:
+    """Show what changed in settings, numbers and figures since a commit, as Markdown."""
+    from assay.tools import changes as tool
+
+    tool.run(Path.cwd(), revision)
+
+
 def evaluate(
     tasks: Annotated[Path, typer.Option(metavar="FILE", help="Tasks file, one record a line.")],
     policy: Annotated[Path, typer.Option(metavar="FOLDER", help="A model folder, models/base, or an adapter folder.")],

@@ -23,6 +23,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
+from assay.evidence.hostile_text import visible
+
 # Source: Okabe and Ito (2008), Color Universal Design, palette for all kinds of colour vision.
 BEFORE, AFTER, GREY = "#0072B2", "#D55E00", "#5F5F5F"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#000000")
@@ -101,7 +103,7 @@ def render(figure: Figure) -> dict[str, bytes]:
         figure.set_dpi(DPI)
         FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})  # type: ignore[no-untyped-call,unused-ignore]
         FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call,unused-ignore]
-    return {"png": png.getvalue(), "svg": _smaller(svg.getvalue())}
+    return {"png": png.getvalue(), "svg": _smaller(visible(svg.getvalue().decode()).encode())}
 
 
 def _snap(figure: Figure) -> None:

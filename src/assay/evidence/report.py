@@ -12,7 +12,6 @@ from assay.evidence.page.elements import Shown, bullets, commands, figure, html_
 from assay.evidence.page.episodes import episodes, pairs_that_fit
 from assay.evidence.page.script import SCRIPT
 from assay.evidence.page.shell import escaped, shell
-from assay.evidence.page.svg import Figures
 from assay.evidence.page.top import integrity, verdict
 from assay.evidence.page.trained import training
 from assay.evidence.trajectories import Pair
@@ -75,7 +74,6 @@ def report_html(
         limits: what is not claimed, one sentence each.
         verify: (what it does, command) of each way to check the page.
     """
-    figures = Figures()
     total = 0 if arms is None else len(arms[0])
     fitting = pairs_that_fit(pairs)
     blocks = {
@@ -83,7 +81,7 @@ def report_html(
         "integrity": integrity(claim, digests, checked, findings),
         "compared": [
             *before_after(claim, arms),
-            *(figure(shown, figures) for shown in compared),
+            *(figure(shown) for shown in compared),
             *(html_table(frame, caption) for caption, frame in (tables or {}).items()),
         ],
         "controls": [
@@ -92,7 +90,7 @@ def report_html(
         ],
         "training": [
             *([] if trained is None else training(trained, claim.plan.checkpoint_rule)),
-            *(figure(shown, figures) for shown in training_figures),
+            *(figure(shown) for shown in training_figures),
         ],
         "episodes": episodes(fitting, max(total, len(pairs)), prompts=prompts, truths=truths) if fitting else [],
         "data": [html_table(frame, caption, long=True) for caption, frame in (data or {}).items()],
@@ -108,4 +106,4 @@ def report_html(
         f'<header><h1>{escaped(title)}</h1></header><nav aria-label="Sections"><ul>{links}</ul></nav>'
         f'<main id="main" tabindex="-1">\n{sections}\n</main>'
     )
-    return shell(title=title, body=body, script=SCRIPT, style=figures.style())
+    return shell(title=title, body=body, script=SCRIPT)

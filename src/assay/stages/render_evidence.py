@@ -147,7 +147,7 @@ def _render(project: Project) -> None:
     )  # fmt: skip
     write_json(project.results("before_after_metrics.json"), metrics)
     write_json(project.results("claim.json"), claim)
-    write_json(project.results("metrics.json"), _flat(claim, task, before[0], after[0], baselines))
+    write_json(project.results("metrics.json"), _flat(claim, trained.chosen_step, task, before[0], after[0], baselines))
     write_text(project.results("summary.md"), summary)
     for name, table in plot_tables(claim, before[0], after[0], (before[1], after[1]), gaps).items():
         write_text(project.results(f"plots/{name}.csv"), table.to_csv(index=False, lineterminator="\n"))
@@ -209,10 +209,12 @@ def _cautions(
     return [said for said in found if said is not None]
 
 
-def _flat(claim: Claim, task: Task, before: Report, after: Report, baselines: dict[str, Report]) -> dict[str, Any]:
-    """Return the few numbers that `dvc metrics` and `dvc exp show` put side by side; names are unique across files."""
+def _flat(
+    claim: Claim, chosen_step: int, task: Task, before: Report, after: Report, baselines: dict[str, Report]
+) -> dict[str, Any]:
+    """Return the few numbers that `dvc metrics` and `dvc exp show` put side by side."""
     floor, ceiling = (baselines[name].measures["mean_reward"].value for name in (task.floor, task.ceiling))
-    numbers: dict[str, Any] = {"verdict": claim.verdict, "p": claim.p}
+    numbers: dict[str, Any] = {"verdict": claim.verdict, "p": claim.p, "chosen_step": chosen_step}
     if claim.verdict == "NOT EVALUABLE":
         return numbers | {"p": None}
     for name in ("success_rate", "mean_reward", "parsed_rate"):

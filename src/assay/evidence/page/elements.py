@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,6 @@ import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
 from assay.counting import counted
 from assay.evidence.page.shell import escaped
-from assay.evidence.page.svg import Figures
 from assay.evidence.wording import MISSING
 
 MOST_CELLS = 420  # of the table behind a figure; a page has a size limit, the files have none
@@ -96,10 +96,14 @@ def _ordinal(number: int) -> str:
     return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"
 
 
-def figure(shown: Shown, figures: Figures) -> str:
-    """Return a figure, scrolling by itself on a narrow page, with its caption and the numbers behind it."""
+def figure(shown: Shown) -> str:
+    """Return a figure, scrolling by itself on a narrow page, with its caption and the numbers behind it.
+
+    It is a picture, not a part of the page: nothing in it can run, and its ids meet no others.
+    """
     few, said = few_rows(shown.table, shown.source)
-    drawn = figures.inline(shown.svg, shown.caption)
+    picture = base64.b64encode(shown.svg).decode()
+    drawn = f'<img alt="{escaped(shown.caption)}" src="data:image/svg+xml;base64,{picture}">'
     numbers = f"<p>No rows: nothing was drawn. Source: {escaped(shown.source)}.</p>"
     if len(few):
         numbers = html_table(few, f"{shown.caption} {said}")

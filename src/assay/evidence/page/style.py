@@ -35,7 +35,7 @@ table:not(.long) td{white-space:nowrap}
 th button{all:unset;cursor:pointer}th button:focus-visible{outline:3px solid var(--link)}
 th[aria-sort=ascending] button::after{content:" \\25B2"}th[aria-sort=descending] button::after{content:" \\25BC"}
 figure{margin:1.4rem 0}figcaption{font-size:.92rem;max-width:56rem}
-figure svg{display:block;max-width:100%;min-width:38rem;height:auto}
+figure img{display:block;max-width:100%;min-width:38rem;height:auto;background:#fff}
 details{margin:.35rem 0}summary{cursor:pointer;padding:.15rem 0}
 pre{white-space:pre-wrap;overflow-wrap:anywhere;background:var(--soft);padding:.5rem;margin:.3rem 0;font-size:.85rem}
 code{overflow-wrap:anywhere}
@@ -49,5 +49,5 @@ padding:.3rem .5rem;max-width:100%}
 [hidden]{display:none!important}
 @media(max-width:50rem){.pair{grid-template-columns:1fr}main,header,footer,nav{padding-left:.8rem;padding-right:.8rem}}
 @media print{:root{color-scheme:light}nav,form,.skip{display:none}body{font-size:10pt}.scroll{overflow:visible}
-figure,article,tr{break-inside:avoid}figure svg{min-width:0}}
+figure,article,tr{break-inside:avoid}figure img{min-width:0}}
 """
