@@ -5,7 +5,7 @@
 
 Settings, presets, dvc.lock, data, evidence, bases, adapters, checkpoints, packages and arguments are damaged in copies of a
 small run, and a command is called on each (tests/fuzz/). A trial is right if the command ends in time, with a code of the table
-in README.md, in one message with a `Fix:`, and has written only where it may. Exits with 1 unless all are right.
+in docs/recovery.md, in one message with a `Fix:`, and has written only where it may. Exits with 1 unless all are right.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md shows one parameter's way from configs/ to a claim; here it is gone, place by place, on a copy."""
+"""docs/internals/parameter.md shows one parameter's way from configs/ to a claim; here it is gone, on a copy."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ RATE = 0.002
 
 
 def places() -> list[str]:
-    """Return the first column of the table in ARCHITECTURE.md."""
-    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("\n## One parameter's way\n")[1].split("\n## ")[0]
+    """Return the first column of the table in docs/internals/parameter.md."""
+    text = (ROOT / "docs/internals/parameter.md").read_text(encoding="utf-8")
     return [re.sub("`", "", line.split(" | ")[0].removeprefix("| ")) for line in text.split("\n") if line.startswith("| `")]
 
 

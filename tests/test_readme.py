@@ -1,32 +1,197 @@
-"""README.md shows the committed evidence, and names nothing that is not there."""
+"""README.md and docs/ show the committed evidence, and name nothing that is not there: no file, no command, no option."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
+import tomllib
+from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from assay import errors
+from assay.cli import app
+from assay.cli.reference import reference
 from assay.storage.yaml import read_yaml
 from assay.tools import readme
 from tests.house import ROOT
+from tests.pages import MARK, PAGES, Command, anchors, commands, mentions, text_of, without_blocks
+from tests.week.table import WEEK
 
-TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+GPU = text_of("docs/gpu.md")
+# What a `Needs:` line may speak of, so that all pages say it in the same words.
+NEEDS = (
+    "minutes", "an hour", "time", "a network", "a GPU", "GPUs", "a cluster", "a Slurm cluster", "a package", "a finished run",
+    "finished training", "a training", "the experiments above", "a git remote", "a git checkout", "a browser", "a base",
+    "a pretrained base", "a shared folder", "the downloaded model", "vLLM", "Python",
+)  # fmt: skip
+ROOMS = "cli|tools|verification|stages|packaging|training|evidence|evaluation|policy|dataset|tasks|storage|config"
+VERBS = ("repro", "test", "smoke", "week", "report")
+# Programs that are not part of the environment; a page has to say that they are needed.
+OTHERS = ("git", "cd", "export", "vllm", "sbatch", "sky", "python3", "sha256sum")
+TASKS_OF_ONES_OWN = "".join(
+    json.dumps({"prompt": f"How many? {n}", "schema": {"type": "object"}, "gold": {"n": n}}) + "\n" for n in range(40)
+)
 
 
-@pytest.mark.parametrize("name", ["claim", *(f"{task} seeds" for task in readme.TASKS)])
-def test_a_generated_table_is_the_one_of_the_last_run(name: str) -> None:
+@pytest.mark.parametrize(("page", "name"), [(page, name) for page, names in readme.PAGES.items() for name in names])
+def test_a_generated_block_is_the_one_of_the_last_run(page: str, name: str) -> None:
     start, end = readme.marks(name)
-    assert TEXT.split(start)[1].split(end)[0] == readme.blocks(ROOT)[name], "./run assay readme renews it"
+    assert text_of(page).split(start)[1].split(end)[0] == readme.blocks(ROOT)[name], "./run assay readme renews it"
 
 
-@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_the_page_of_commands_is_what_the_command_line_says() -> None:
+    assert text_of(readme.CLI) == reference(app), "./run assay readme renews it"
+
+
+def test_readme_is_short_and_its_first_screen_has_figure_claim_commands_and_stages() -> None:
+    text = text_of("README.md").encode()
+    assert len(text) <= 9 * 1024
+    assert len(text_of("ARCHITECTURE.md").encode()) <= 8 * 1024
+    screen = text[: 5 * 512].decode(errors="ignore")
+    for wanted in (
+        "before_after_summary.png",
+        readme.marks("headline")[1],
+        "./run repro",
+        "./run assay verify",
+        "| `package` |",
+    ):
+        assert wanted in screen, wanted
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_line_is_long(page: str) -> None:
+    generated = {name: readme.marks(name) for name in readme.PAGES.get(page, ())}
+    text = text_of(page)
+    for start, end in generated.values():  # rows of measured tables are as long as their numbers
+        head, _, rest = text.partition(start)
+        block, _, tail = rest.partition(end)
+        text = head + "".join(line + "\n" for line in block.splitlines() if not line.startswith("|")) + tail
+    assert [line for line in text.splitlines() if len(line) > 110] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_every_link_and_every_path_of_ours_leads_somewhere(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
-    paths = re.findall(r"`((?:src|tests|configs|benchmarks|policy|training|stages|evidence)/[\w/.-]+\.(?:py|yaml))`", text)
-    for name in links + paths:
+    text, here = text_of(page), ROOT / page
+    for link in re.findall(r"\]\(([^)]+)\)", text):
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = here.parent / name if name else here
+        assert target.exists(), f"{page} links {link}"
+        assert not anchor or anchor in anchors(target), f"{page} links {link}"
+    for name in re.findall(rf"`((?:src|tests|configs|benchmarks|{ROOMS})/[\w/.-]+\.(?:py|yaml|sh|ipynb))`", text):
         assert (ROOT / name).exists() or (ROOT / "src/assay" / name).exists(), f"{page} names {name}"
+    for name in re.findall(r"`(\w+\.py)`", text):
+        assert any((ROOT / "src").rglob(name)) or any((ROOT / "tests").rglob(name)), f"{page} names {name}"
+
+
+def test_every_page_is_in_an_index() -> None:
+    for index in ("README.md", "docs/internals/README.md", "docs/decisions/README.md"):
+        folder = ROOT / ("docs" if index == "README.md" else Path(index).parent)
+        linked = {((ROOT / index).parent / link).resolve() for link in re.findall(r"\]\(([^)#]+)\)", text_of(index))}
+        assert {path.resolve() for path in folder.glob("*.md")} - {(ROOT / index).resolve()} <= linked, index
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_command_needs_is_said_in_one_way(page: str) -> None:
+    text = text_of(page)
+    for line in re.findall(rf"^{MARK}.*(?:\n.+)*", text, re.M):
+        assert re.search(re.escape(line) + r"\n\n```sh\n", text), f"{page}: no commands below: {line}"
+        assert line.endswith("."), line
+        assert any(need in line for need in NEEDS), f"{page}: {line}"
+    assert not re.search(r"^```(?!sh$|json$|text$|$)", text, re.M), f"{page}: a block is sh, json or text"
+
+
+def _parsed(words: list[str]) -> None:
+    command: Any = typer.main.get_command(app)
+    while hasattr(command, "commands"):
+        command = command.commands[words.pop(0)]
+    command.make_context(command.name, words)
+
+
+def _asked_of_dvc(words: list[str]) -> None:
+    from dvc.cli import parse_args
+
+    parse_args(words)
+
+
+def _is_known(words: list[str]) -> None:
+    """Fail where a command is not one of ours, or is given what it does not take; nothing is run."""
+    match words:
+        case ["./run", "assay", *rest]:
+            _parsed(rest)
+        case ["./run", "dvc", *rest]:
+            _asked_of_dvc(rest)
+        case ["./run", "bench", name]:
+            assert (ROOT / f"benchmarks/{name}.py").is_file(), name
+        case ["./run", "python", "-m", "pip", "install", *rest]:
+            extras = tomllib.loads(text_of("pyproject.toml"))["project"]["optional-dependencies"]
+            asked = [name for word in rest if word.startswith(".[") for name in word[2:-1].split(",")]
+            assert set(asked) <= set(extras), asked
+        case ["./run", "jupyter" | "accelerate" | "gto", *rest]:
+            for word in rest:
+                assert not word.startswith(("configs/", "notebooks/")) or (ROOT / word).is_file(), word
+        case ["./run", verb, *_]:
+            assert verb in VERBS, verb
+        case [program, *rest]:
+            assert program in OTHERS, program
+            for word in rest:
+                assert not word.startswith("configs/") or (ROOT / word).is_file(), word
+
+
+@pytest.mark.parametrize("command", [each for page in PAGES for each in commands(page)], ids=str)
+def test_every_command_exists_with_its_options(command: Command) -> None:
+    _is_known(list(command.words))
+    assert command.needs is not None or command.words[0] == "./run", "a program of another's needs saying"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_in_a_sentence_exists(page: str) -> None:
+    for said in sorted(mentions(page)):
+        words = said.split()
+        if words[0] == "dvc":
+            _asked_of_dvc(words[1:])
+            continue
+        command: Any = typer.main.get_command(app)
+        for word in words[1:]:
+            if hasattr(command, "commands"):
+                assert word in command.commands, f"{page}: {said}"
+                command = command.commands[word]
+            elif word.startswith("--"):
+                assert word in {name for each in command.params for name in (*each.opts, *each.secondary_opts)}, said
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if any(each.needs is None for each in commands(page))])
+def test_a_command_that_needs_nothing_is_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a project that has settings and nothing else, as they stand on the page; or `./run week` runs it."""
+    week = {step.command for steps in WEEK.values() for step in steps}
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    (tmp_path / "tasks.jsonl").write_text(TASKS_OF_ONES_OWN, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for command in commands(page):
+        if command.needs is not None or " ".join(command.words[1:]) in week:
+            continue
+        assert command.words[:2] == ("./run", "assay"), f"{command}: say what it needs"
+        done = CliRunner().invoke(app, list(command.words[2:]))
+        assert done.exit_code == 0, f"{command}: {done.output}{done.exception!r}"
+
+
+def test_the_table_of_exit_codes_has_all_of_ours() -> None:
+    table = text_of("docs/recovery.md").split("## Exit codes")[1].split("\n## ")[0]
+    listed = {int(code) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.M) for code in row.split(",")}
+    ours = {each.exit_code for each in vars(errors).values() if isinstance(each, type) and hasattr(each, "exit_code")}
+    assert ours <= listed and listed == {0, 1, 3, 4, 5, 6, 130, 143}
+
+
+def test_the_levels_of_verify_are_all_explained() -> None:
+    text = without_blocks("docs/verify.md")
+    assert re.findall(r"^\| (V\d|none) \|", text, re.M) == ["V0", "V1", "V2", "V3", "V4", "V5", "none"]
 
 
 def test_the_table_of_gpu_presets_says_what_the_presets_and_their_forecast_say() -> None:
@@ -42,11 +207,11 @@ def test_the_table_of_gpu_presets_says_what_the_presets_and_their_forecast_say()
             f"{train['learning_rate']:.0e}".replace("e-0", "e-") + f", {train['lora']['r']}",
             f"{peaks[0]:.1f} / {peaks[1]:.1f} of {forecasts[f'{name}, collider']['device_gib']}",
         ]  # fmt: skip
-        row = next(line for line in TEXT.splitlines() if line.startswith(f"| `{name}`"))
+        row = next(line for line in GPU.splitlines() if line.startswith(f"| `{name}`"))
         assert [each for each in told if each.lower() not in row.lower()] == [], row
 
 
 def test_the_errors_of_the_forecast_are_those_that_were_measured() -> None:
     measured = json.loads((ROOT / "benchmarks/results/presets.json").read_text(encoding="utf-8"))["accuracy"].values()
     for kind in ("memory", "time"):
-        assert f"{max(abs(row[f'{kind}_error']) for row in measured):.1%}".replace("%", " %") in TEXT
+        assert f"{max(abs(row[f'{kind}_error']) for row in measured):.1%}".replace("%", " %") in GPU

@@ -1,7 +1,7 @@
 """Trials, each in a process of its own: a copy of the project is damaged, a command is called, and what it did is judged.
 
-A trial is right if the command ends in time with a code that README.md lists, says what is wrong in one message of ours with a
-`Fix:`, and has written nowhere but where it may. Anything else that reaches the front door is a finding.
+A trial is right if the command ends in time with a code that docs/recovery.md lists, says what is wrong in one message of
+ours with a `Fix:`, and has written nowhere but where it may. Anything else that reaches the front door is a finding.
 """
 
 from __future__ import annotations

@@ -45,6 +45,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = made_run(tmp_path_factory.mktemp("at hand") / "a project")
     shutil.copytree(ROOT / "configs", project.root / "configs")
     shutil.copy(ROOT / "README.md", project.root)
+    (project.root / "docs").mkdir()
+    shutil.copy(ROOT / "docs/results.md", project.root / "docs")
     return project
 
 
@@ -306,7 +308,7 @@ def test_watch_says_that_a_finished_training_had_other_settings(project: Project
 @pytest.mark.parametrize(
     "shown",
     [
-        lambda project: readme.run(project.root),
+        lambda project: readme.run(project.root, "# Commands\n"),
         lambda project: read_run(project.root, WORKSPACE, project.root / ".none"),
         lambda project: package.run(project),
     ],
@@ -315,10 +317,11 @@ def test_watch_says_that_a_finished_training_had_other_settings(project: Project
 def test_readme_compare_and_package_refuse_a_claim_about_other_settings(
     project: Project, shown: Callable[[Project], Any]
 ) -> None:
-    before = (project.root / "README.md").read_bytes()
+    pages = [project.root / name for name in readme.PAGES]
+    before = [page.read_bytes() for page in pages]
     with pytest.raises(NoVerdictYet, match=r"train\.learning_rate is 0\.5"):
         shown(changed(project, train__learning_rate=0.5))
-    assert (project.root / "README.md").read_bytes() == before and not (project.root / "dist").exists()
+    assert [page.read_bytes() for page in pages] == before and not (project.root / "dist").exists()
 
 
 def test_the_own_package_is_pushed_only_with_the_claim_at_hand_and_any_other_speaks_for_itself(

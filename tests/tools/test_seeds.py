@@ -394,19 +394,26 @@ def test_readme_gets_its_blocks_and_keeps_the_rest(
     monkeypatch.setattr(readme.Project, "open", lambda root: root)
     monkeypatch.setattr(readme, "claim_at_hand", lambda project: None)  # whose claim it is, test_at_hand asks
     (tmp_path / RESULTS).mkdir(parents=True)
-    (tmp_path / RESULTS / "summary.md").write_text("the claim\n")
+    (tmp_path / RESULTS / "summary.md").write_text("the claim\n\nBefore and after (held-out):\n")
     recipe_file.write(tmp_path, entry_of(six))
-    names = ("claim", "collider seeds", "structured seeds")
-    (tmp_path / "README.md").write_text("top\n" + "".join(f"{name}\n{'old'.join(readme.marks(name))}\n" for name in names))
-    readme.run(tmp_path)
-    text = (tmp_path / "README.md").read_text()
-    assert text.startswith("top\nclaim\n") and "old" not in text.replace("older", "") and "the claim\n" in text
+    (tmp_path / "docs").mkdir()
+    for page, names in readme.PAGES.items():
+        blocks = "".join(f"{name}\n{'old'.join(readme.marks(name))}\n" for name in names)
+        (tmp_path / page).write_text(f"top\n{blocks}")
+    readme.run(tmp_path, "# Commands\n")
+    assert (tmp_path / readme.CLI).read_text() == "# Commands\n"
+    start, end = readme.marks("headline")
+    assert (tmp_path / "README.md").read_text() == f"top\nheadline\n{start}the claim\n{end}\n"
+    page = tmp_path / "docs/results.md"
+    text = page.read_text()
+    assert text.startswith("top\nclaim\n") and "old" not in text.replace("older", "")
+    assert "the claim\n\nBefore and after (held-out):\n" in text
     assert "**IMPROVED**, 6 training seeds" in text and "Not measured: `./run assay seeds 0..5 --task structured`" in text
-    readme.run(tmp_path)
-    assert (tmp_path / "README.md").read_text() == text
-    (tmp_path / "README.md").write_text(text.replace("<!-- end of claim -->", ""))
+    readme.run(tmp_path, "# Commands\n")
+    assert page.read_text() == text
+    page.write_text(text.replace("<!-- end of claim -->", ""))
     with pytest.raises(RecordError):
-        readme.run(tmp_path)
+        readme.run(tmp_path, "# Commands\n")
 
 
 def test_a_copy_loses_what_the_project_no_longer_has_and_keeps_its_outputs(tmp_path: Path) -> None:

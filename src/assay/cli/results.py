@@ -12,18 +12,24 @@ from assay.console import say
 
 def verify(
     package: Annotated[Path, typer.Argument(metavar="PACKAGE", help="A .tar, a .tar.gz or an unpacked folder.")],
-    sha256: Annotated[str | None, typer.Option(metavar="HEX", help="Of the tar, as it was published.")] = None,
+    sha256: Annotated[str | None, typer.Option(metavar="HEX", help="The sha256 of the tar, as its maker published it.")] = None,
     other_code: Annotated[
-        bool, typer.Option("--other-code", help="Accept that another version made it; agreement to 9 digits will do.")
+        bool, typer.Option("--other-code", help="Accept a package of another version; 9 equal digits will do.")
     ] = False,
     regenerate: Annotated[int | None, typer.Option(min=1, metavar="N", help="V4: play N batches of each file again.")] = None,
-    key: Annotated[str | None, typer.Option(metavar="WORD", help="What they are drawn by; a word of your own.")] = None,
-    retrain: Annotated[bool, typer.Option("--retrain", help="V5: do the training again.")] = False,
-    base: Annotated[Path | None, typer.Option(metavar="DIR", help="A pretrained base, which is in no package.")] = None,
-    allow: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Leave this out of an unpacked folder.")] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="WORD", help="A word of your own; it decides which batches V4 draws.")
+    ] = None,
+    retrain: Annotated[bool, typer.Option("--retrain", help="V5: train again, the control too.")] = False,
+    base: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of a pretrained base, which no package holds.")
+    ] = None,
+    allow: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Ignore this file of an unpacked folder.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all checks there, as JSON.")] = None,
-    signature: Annotated[Path | None, typer.Option(metavar="FILE", help="Of assay publish sign; needs --public-key.")] = None,
-    public_key: Annotated[Path | None, typer.Option(metavar="PUB.pem", help="Whose the signature has to be.")] = None,
+    signature: Annotated[Path | None, typer.Option(metavar="FILE", help="A signature to check; needs --public-key.")] = None,
+    public_key: Annotated[
+        Path | None, typer.Option(metavar="PUB.pem", help="The public key that the signature has to fit.")
+    ] = None,
 ) -> None:
     """Check a package from itself alone: files, every number, every grade, consistency; exit code 0 if nothing failed."""
     from assay.tools import verify as tool
@@ -36,7 +42,7 @@ def verify(
 
 
 def verdict() -> None:
-    """Say the verdict about these settings and its warnings; exit code 5 for NOT EVALUABLE, 6 where there is none yet."""
+    """Print the verdict for these settings, and its warnings; exit code 5 for NOT EVALUABLE, 6 if there is none yet."""
     from assay.stages.at_hand import claim_at_hand
     from assay.stages.claim_inputs import opened_said
     from assay.stages.project import RESULTS, Project
@@ -52,7 +58,9 @@ def verdict() -> None:
 
 
 def health(
-    file: Annotated[Path | None, typer.Argument(metavar="health.jsonl", help="That of the last run if not given.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="health.jsonl", help="Log of alarms; that of the last run if not given.")
+    ] = None,
 ) -> None:
     """Show the alarms of a training; exit code 0 if all stayed green, 3 for AMBER, 4 for RED."""
     from assay.tools import health as tool
@@ -73,8 +81,8 @@ def watch(
 
 
 def serve(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8765,
-    folder: Annotated[Path, typer.Option(help="What to serve.")] = Path("evidence"),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")] = 8765,
+    folder: Annotated[Path, typer.Option(help="Folder to serve.")] = Path("evidence"),
 ) -> None:
     """Serve the evidence folder and its live page to this machine, read-only. Ctrl-C ends it, with code 0."""
     from assay.tools import serve as tool
@@ -83,7 +91,9 @@ def serve(
 
 
 def readme() -> None:
-    """Write the generated tables of README.md anew from the last run and recipe.json."""
+    """Write docs/cli.md, and the tables of README.md and docs/results.md from the last run and recipe.json."""
+    from assay.cli import app
+    from assay.cli.reference import reference
     from assay.tools import readme as tool
 
-    tool.run(Path.cwd())
+    tool.run(Path.cwd(), reference(app))

@@ -18,7 +18,7 @@ def doctor(
         ),
     ] = None,
 ) -> None:
-    """Look, before a training, for what would make it useless or break it hours later; exit code 1 for a fault."""
+    """Check before a training what would make it useless or break it hours later; exit code 1 for a fault."""
     from assay.tools import doctor as tool
 
     raise typer.Exit(tool.run(Path.cwd(), device_memory))
@@ -58,7 +58,7 @@ def seeds(
     task: Annotated[
         str | None, typer.Option(metavar="NAME", help="Preset of configs/task/; the selected one if not given.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Trainings at a time.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Trainings to run at a time.")] = 1,
     bases: Annotated[
         str | None, typer.Option(metavar="SEEDS", help="Also build bases from these base seeds, and say which pass.")
     ] = None,
@@ -90,7 +90,7 @@ def summarize(
         bool, typer.Option("--skip-damaged", help="Leave damaged lines out and count them, instead of refusing the file.")
     ] = False,
 ) -> None:
-    """Show logs in short: means with intervals, percentiles of timings, rates, endings, alarms."""
+    """Summarize logs: means with intervals, percentiles of timings, rates, endings, alarms."""
     from assay.tools import summarize as tool
 
     tool.run(logs, form=tool.format_of(form), out=out, skip_damaged=skip_damaged)
@@ -106,20 +106,22 @@ def report(
 
 
 def evaluate(
-    tasks: Annotated[Path, typer.Option(metavar="FILE", help="One record a line.")],
+    tasks: Annotated[Path, typer.Option(metavar="FILE", help="Tasks file, one record a line.")],
     policy: Annotated[Path, typer.Option(metavar="FOLDER", help="A model folder, models/base, or an adapter folder.")],
-    draws: Annotated[int | None, typer.Option(min=1, help="Episodes an item.")] = None,
+    draws: Annotated[int | None, typer.Option(min=1, help="Episodes for each item.")] = None,
     best_of: Annotated[int | None, typer.Option(min=1, help="Also the best of so many draws; all if not given.")] = None,
-    greedy: Annotated[bool, typer.Option("--greedy", help="One draw at temperature 0.")] = False,
+    greedy: Annotated[bool, typer.Option("--greedy", help="Greedy decoding: one draw at temperature 0.")] = False,
     task: Annotated[str | None, typer.Option(help="Preset of configs/task/; that of params.yaml if not given.")] = None,
-    items: Annotated[int | None, typer.Option(min=1, help="So many, strata in proportion; all if not given.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of sampling and worlds.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="Above 0.")] = None,
-    max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens a completion.")] = None,
+    items: Annotated[int | None, typer.Option(min=1, help="Number of items, strata in proportion; all if not given.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of sampling and of worlds.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Sampling temperature, above 0.")] = None,
+    max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens of one completion.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Episodes held at once; changes no result.")] = None,
     surface: Annotated[str | None, typer.Option(help="compact for a from-scratch policy, json for others.")] = None,
-    blocklist: Annotated[Path | None, typer.Option(help="One term a line; instead of the task's own.")] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="In .scratch/evaluate/ if not given.")] = None,
+    blocklist: Annotated[Path | None, typer.Option(help="Blocklist to use instead of the task's, one term a line.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for the results; in .scratch/evaluate/ if not given.")
+    ] = None,
 ) -> None:
     """Measure any policy on any tasks file, as the stages do; what is not given is as in the settings."""
     from assay.tools import evaluate as tool
@@ -138,7 +140,9 @@ def sweep(
     path: Annotated[
         Path, typer.Argument(metavar="RUN", help="A run of .scratch/train, a project, or a folder of adapters checkpoint-N.")
     ],
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="In .scratch/sweep/ if not given.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for the results; in .scratch/sweep/ if not given.")
+    ] = None,
     held_out: Annotated[
         bool, typer.Option("--held-out", help="On the held-out suite: logged as an opening, and never a claim.")
     ] = False,

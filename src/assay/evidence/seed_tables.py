@@ -1,4 +1,4 @@
-"""The seeds of a recipe as text: the README's block, and the table in a terminal."""
+"""The seeds of a recipe as text: the block of docs/results.md, and the table in a terminal."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def bases_frame(bases: Sequence[BaseBuilt]) -> pd.DataFrame:
 
 
 def seeds_block(found: SeedsTogether | None, task: str, code_now: str | None) -> str:
-    """Return the README's block of one task: the verdict over seeds, every seed, the bases.
+    """Return the block of docs/results.md on one task: the verdict over seeds, every seed, the bases.
 
     Args:
         found: What recipe.json holds of the task; None if nothing.

@@ -1,4 +1,4 @@
-"""Tables of one comparison: the before/after record, and the generated block of the README."""
+"""Tables of one comparison: the before/after record, and the generated block of docs/results.md."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def before_after_metrics(
 
 
 def main_measures(before: Report, after: Report) -> list[str]:
-    """Return the measures of the README: reward, success, the task's flags that are not always 0, parsing and tokens.
+    """Return the main measures: reward, success, the task's flags that are not always 0, parsing and tokens.
 
     What the columns `<x>_acc` hold is shown in any case.
     """
@@ -204,7 +204,7 @@ def readme_block(
     further: Mapping[str, pd.DataFrame] | None = None,
     greedy: tuple[Report, Report] | None = None,
 ) -> str:
-    """Return the generated Markdown of the README: verdict, sentence, warnings, then the tables; ends with a newline.
+    """Return the text of summary.md, as docs/results.md shows it: verdict, sentence, warnings, tables, and a newline.
 
     `gaps` are the paired differences by measure (see `evidence.differences.deltas`). `ends` are the baselines that score
     0 and 1; without them no baseline is shown. `further` maps captions to tables of the task's own. The first table holds

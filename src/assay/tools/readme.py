@@ -1,7 +1,9 @@
-"""`assay readme`: the generated blocks of README.md, each a function of committed files."""
+"""`assay readme`: the generated blocks of README.md and docs/results.md, each a function of committed files."""
 
 from __future__ import annotations
 
+import re
+import textwrap
 from pathlib import Path
 
 from assay.console import say
@@ -12,8 +14,13 @@ from assay.stages.project import RESULTS, Project
 from assay.storage.files import read_text, write_text
 from assay.tools.recipe_file import code_now, known
 
-README = "README.md"
+CLI = "docs/cli.md"
 TASKS = ("collider", "structured")
+# Which page has which blocks.
+PAGES = {"README.md": ("headline",), "docs/results.md": ("claim", *(f"{task} seeds" for task in TASKS))}
+WIDTH = 108
+# The first words of the part of summary.md that has tables: what stands before them is the headline.
+TABLES = "\n\nBefore and after ("
 
 
 def blocks(root: Path) -> dict[str, str]:
@@ -25,8 +32,28 @@ def blocks(root: Path) -> dict[str, str]:
     """
     recipes, code = known(root), code_now(root)
     claim_at_hand(Project.open(root))
-    claim = read_text(root / RESULTS / "summary.md", fix="./run repro")
-    return {"claim": claim} | {f"{task} seeds": seeds_block(recipes.get(task), task, code) for task in TASKS}
+    claim = wrapped(read_text(root / RESULTS / "summary.md", fix="./run repro"))
+    seeds = {f"{task} seeds": wrapped(seeds_block(recipes.get(task), task, code)) for task in TASKS}
+    return {"headline": claim.split(TABLES)[0].rstrip("\n") + "\n", "claim": claim} | seeds
+
+
+def wrapped(text: str) -> str:
+    """Return Markdown with its long lines broken, except rows of tables; no line begins with what would be a mark.
+
+    >>> print(wrapped("- " + "word " * 25 + "> 1\\n"), end="")
+    - word word word word word word word word word word word word word word word word word word word word word
+      word word word word > 1
+    """
+    lines = []
+    for line in text.split("\n"):
+        if line.startswith("|") or len(line) <= WIDTH:
+            lines.append(line)
+            continue
+        kept = re.sub(r"(?<= [=<>]) | (?=([^\w\s]{1,6}|\d+[.)])( |$))", "\0", line)
+        hanging = "  " if line.startswith("- ") else ""
+        broken = textwrap.wrap(kept, WIDTH, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
+        lines += [each.replace("\0", " ") for each in broken]
+    return "\n".join(lines)
 
 
 def marks(name: str) -> tuple[str, str]:
@@ -34,18 +61,28 @@ def marks(name: str) -> tuple[str, str]:
     return f"<!-- {name}: generated, do not edit -->\n", f"<!-- end of {name} -->"
 
 
-def run(root: Path) -> None:
-    """Write the generated blocks of README.md anew; the rest stays to the byte.
+def run(root: Path, reference: str) -> None:
+    """Write docs/cli.md, and the generated blocks of README.md and docs/results.md; the rest stays to the byte.
+
+    Args:
+        root: The project's folder.
+        reference: Text of docs/cli.md, which is about no claim and so is written in any case.
 
     Raises:
         AssayError: A block has no place there, or its source cannot be read.
     """
-    text = read_text(root / README, fix="run this in the project's folder")
-    for name, block in blocks(root).items():
-        start, end = marks(name)
-        if text.count(start) != 1 or text.count(end) != 1 or text.index(start) > text.index(end):
-            raise RecordError(f"one pair of marks {start.strip()} … {end}", found="none", where=README, fix="restore it")
-        head, _, rest = text.partition(start)
-        text = head + start + block + end + rest.partition(end)[2]
-    write_text(root / README, text)
-    say("README.md shows the last run, and the seeds of recipe.json")
+    texts = {page: read_text(root / page, fix="run this in the project's folder") for page in PAGES}
+    write_text(root / CLI, reference)
+    found = blocks(root)
+    for page, names in PAGES.items():
+        text = texts[page]
+        for name in names:
+            start, end = marks(name)
+            if text.count(start) != 1 or text.count(end) != 1 or text.index(start) > text.index(end):
+                raise RecordError(f"one pair of marks {start.strip()} … {end}", found="none", where=page, fix="restore it")
+            head, _, rest = text.partition(start)
+            text = head + start + found[name] + end + rest.partition(end)[2]
+        texts[page] = text
+    for page, text in texts.items():
+        write_text(root / page, text)
+    say("README.md and docs/results.md show the last run, and the seeds of recipe.json")
