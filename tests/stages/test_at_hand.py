@@ -238,7 +238,7 @@ def test_a_damaged_claim_is_an_error_and_not_a_claim_that_is_missing(project: Pr
 
 @contextmanager
 def served(folder: Path) -> Iterator[Callable[[str], tuple[int, str]]]:
-    server = serve.opened(folder, 0)
+    server = serve.open_server(folder, 0)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
 
