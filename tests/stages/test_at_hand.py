@@ -29,9 +29,9 @@ from assay.stages.project import Project
 from assay.stages.withdrawn import SHOWN, withdraw_if_other
 from assay.tools import push, readme, redraw, serve
 from assay.tools.claim_shown import ClaimShown
-from assay.tools.following import Follower, locate
 from assay.tools.run_sources import WORKSPACE, read_run
-from assay.tools.watch import plain
+from assay.tools.snapshot import SnapshotReader, find_place
+from assay.tools.watch import format_lines
 from tests.house import ROOT
 from tests.training.whole_project import environment
 from tests.verification.made_run import lock, made_run, packaged
@@ -240,7 +240,7 @@ def test_a_damaged_claim_is_an_error_and_not_a_claim_that_is_missing(project: Pr
 
 @contextmanager
 def served(folder: Path) -> Iterator[Callable[[str], tuple[int, str]]]:
-    server = serve.opened(folder, 0)
+    server = serve.open_server(folder, 0)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
 
@@ -291,18 +291,21 @@ def test_the_live_page_leads_to_no_report_of_other_settings(project: Project) ->
     page = project.root / "evidence/observed/live/index.html"
     for seed, leads in ((0, True), (3, False)):
         changed(project, seed=seed)
-        redraw.draw(project.root, Follower(locate(project.root)).look(), 5.0, claim=ClaimShown(project.root))
+        redraw.draw(project.root, SnapshotReader(find_place(project.root)).read(), 5.0, claim=ClaimShown(project.root))
         assert ("results/report.html" in page.read_text()) is leads
 
 
 def test_watch_says_that_a_finished_training_had_other_settings(project: Project) -> None:
+    def watched() -> str:
+        return "\n".join(format_lines(SnapshotReader(find_place(project.root)).read()))
+
     manifest = {"params": project.params.model_dump(mode="json"), "finished": "2026-01-01T00:00:00Z"}
     project.observed("manifest.json").parent.mkdir(parents=True, exist_ok=True)
     project.observed("manifest.json").write_text(json.dumps(manifest))
-    said = "\n".join(plain(Follower(locate(project.root)).look()))
+    said = watched()
     assert "other settings" not in said and "data          collider" in said
     changed(project, train__learning_rate=0.5)
-    assert "with other settings than those at hand (train)" in "\n".join(plain(Follower(locate(project.root)).look()))
+    assert "with other settings than those at hand (train)" in watched()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from assay.records import ControlFacts, Episode
 from assay.stages import base, control, fingerprint, heldout
 from assay.stages.project import Project
 from assay.storage.json import read_record, read_records
-from assay.tools.control_run import ControlRun, control_run
+from assay.tools.control_run import ControlRun, find_control_run
 from assay.training.coins import coin
 from tests import own_data
 from tests.house import ROOT
@@ -57,14 +57,14 @@ def test_a_control_is_played_on_the_held_out_suite_and_twice_the_same(
 
     def watched(*args: Any, **kwargs: Any) -> Any:
         for params in (wanted.params, project.params):
-            seen.append(control_run(project.root / ".scratch/control", params.model_dump(mode="json")))
+            seen.append(find_control_run(project.root / ".scratch/control", params.model_dump(mode="json")))
         return plain(*args, **kwargs)
 
     plain = heldout.evaluate
     monkeypatch.setattr(heldout, "evaluate", watched)
     control.run(wanted)
     assert seen == [ControlRun(step=2, trained=True), None]  # `assay runs watch` knows it by its settings, and no other
-    assert control_run(project.root / ".scratch/control", wanted.params.model_dump(mode="json")) is None
+    assert find_control_run(project.root / ".scratch/control", wanted.params.model_dump(mode="json")) is None
     first = {path.name: path.read_bytes() for path in project.results("control").iterdir()}
     assert set(first) == {"control.json", "post_eval.json", "post_eval.jsonl"}
     facts = facts_of(project)

@@ -15,16 +15,16 @@ import pytest
 
 from assay.storage.files import write_text
 from assay.tools import redraw
-from assay.tools.following import Follower, Snapshot, locate
+from assay.tools.snapshot import Snapshot, SnapshotReader, find_place
 from tests.house import ROOT
-from tests.tools.test_following import HOSTILE, training
+from tests.tools.test_snapshot import HOSTILE, training
 
 PATIENCE_S = 900.0
 TABLES = ("training_log", "reward_components", "checkpoint_evals")
 
 
 def look(root: Path) -> Snapshot:
-    return Follower(locate(root)).look()
+    return SnapshotReader(find_place(root)).read()
 
 
 def real(root: Path, rows: int) -> Path:
@@ -74,7 +74,7 @@ def test_figures_that_fail_are_said_on_the_page_and_keep_the_numbers(tmp_path: P
     def broken(snapshot: Snapshot) -> dict[str, tuple[bytes, str]]:
         raise ValueError("<script>no</script>")
 
-    monkeypatch.setattr(redraw, "figures", broken)
+    monkeypatch.setattr(redraw, "draw_figures", broken)
     root = real(tmp_path, 5)
     redraw.draw(root, look(root), 5.0)
     page = (root / "evidence/observed/live/index.html").read_text()

@@ -17,9 +17,8 @@ from assay import console
 from assay.errors import AssayError, ConfigError, DataError, RecordError
 from assay.evaluation.clusters import cluster_sums
 from assay.evaluation.statistics import rate_interval
-from assay.evidence.log_tables import COLUMNS
 from assay.storage.json import dumps
-from assay.tools.summarize import markdown, run, summarize
+from assay.tools.summarize import COLUMNS, format_markdown, make_tables, run, summarize
 
 NUMBERS = ("value", "low", "high", "first", "last", "p50", "p95", "p99", "largest")
 
@@ -69,7 +68,7 @@ def written(tmp_path: Path, name: str, text: str) -> Path:
 
 
 def long_table(*paths: Path, skip: bool = False) -> dict[tuple[str, str, str, str], dict[str, Any]]:
-    found = summarize(list(paths), skip_damaged=skip).rows
+    found = summarize(list(paths), skip_damaged=skip)
     assert all(tuple(each) == COLUMNS for each in found)
     return {(Path(each["file"]).name, each["kind"], each["part"], each["measure"]): each for each in found}
 
@@ -88,7 +87,12 @@ def test_rates_of_episodes_are_those_of_the_house_and_undefined_ones_are_left_ou
     wins = [float(each["success"]) for each in EPISODES]
     expected = rate_interval(cluster_sums(wins, [each["cluster"] for each in EPISODES]))
     rate = found["pre_eval.jsonl", "episodes", "all", "success_rate"]
-    assert (rate["value"], rate["low"], rate["high"], rate["n"]) == (expected.value, expected.low, expected.high, 96)
+    assert (rate["value"], rate["low"], rate["high"], rate["n"]) == (
+        expected.value,
+        expected.low,
+        expected.high,
+        96,
+    )
     assert found["pre_eval.jsonl", "episodes", "all", "odd_rate"]["n"] == 32
     size = found["pre_eval.jsonl", "episodes", "all", "metric.size"]
     assert (size["n"], size["value"]) == (20, 10.0)
@@ -99,19 +103,20 @@ def test_rates_of_episodes_are_those_of_the_house_and_undefined_ones_are_left_ou
 
 def test_each_pass_of_a_validation_is_a_row_of_its_own(tmp_path: Path) -> None:
     found = summarize([written(tmp_path, "validation.jsonl", lines(VALIDATION))], skip_damaged=False)
-    ((_, _, ((_, frame),)),) = found.parts
-    assert list(zip(frame["step"], frame["decoding"], frame["episodes"], strict=True)) == [
-        ("0", "sampled", 24), ("0", "greedy", 12), ("25", "sampled", 24), ("25", "greedy", 12),
-    ]  # fmt: skip
-    assert {each["part"] for each in found.rows} == {f"step {s}, {d}" for s in (0, 25) for d in ("sampled", "greedy")}
+    ((heading, frame),) = make_tables(found)
+    passes = [f"step {step}, {decoding}" for step in (0, 25) for decoding in ("sampled", "greedy")]
+    assert heading == "Validations by step" and list(frame.part[frame.measure == "mean_reward"]) == passes
+    sizes = [(row["part"], row["n"]) for row in found if row["measure"] == "episodes"]
+    assert sizes == list(zip(passes, (24, 12, 24, 12), strict=True))
 
 
-def test_numbers_of_a_training_have_first_last_mean_and_say_where_they_were_not_measured(tmp_path: Path) -> None:
+def test_numbers_of_a_training_have_first_last_mean_and_say_where_they_were_not_measured(
+    tmp_path: Path,
+) -> None:
     found = long_table(written(tmp_path, "train_log.jsonl", lines(ROWS)))
     loss = found["train_log.jsonl", "steps", "all", "loss"]
     assert (loss["first"], loss["last"], loss["n"]) == (1.0, 0.025, 40)
     assert loss["value"] == pytest.approx(sum(1 / s for s in range(1, 41)) / 40) and loss["low"] < loss["value"] < loss["high"]
-    assert "not independent" in loss["note"]
     kl = found["train_log.jsonl", "steps", "all", "signals.kl"]
     assert (kl["n"], kl["value"], kl["low"]) == (20, 0.5, None)
     assert found["train_log.jsonl", "steps", "all", "components.mean_cumulative"]["last"] == 4.0
@@ -120,10 +125,17 @@ def test_numbers_of_a_training_have_first_last_mean_and_say_where_they_were_not_
     assert (tokens["first"], tokens["last"], tokens["value"], tokens["p50"]) == (100.0, 4000.0, None, None)
 
 
-def test_timings_have_percentiles_that_were_measured_and_the_running_clock_is_split_into_steps(tmp_path: Path) -> None:
+def test_timings_have_percentiles_that_were_measured_and_the_running_clock_is_split_into_steps(
+    tmp_path: Path,
+) -> None:
     found = long_table(written(tmp_path, "training_clock.csv", CLOCK))
     generate = found["training_clock.csv", "steps", "all", "generate_s"]
-    assert (generate["p50"], generate["p95"], generate["p99"], generate["largest"]) == (0.505, 0.95, 0.99, 1.0)
+    assert (generate["p50"], generate["p95"], generate["p99"], generate["largest"]) == (
+        0.505,
+        0.95,
+        0.99,
+        1.0,
+    )
     step = found["training_clock.csv", "steps", "all", "step_s"]
     assert (step["n"], step["value"], step["unit"]) == (99, 2.0, "s")
     assert found["training_clock.csv", "steps", "all", "tokens_per_second"]["unit"] == "tokens/s"
@@ -136,8 +148,9 @@ def test_what_was_never_measured_is_missing_and_never_0(tmp_path: Path, shown: i
     gpu = long_table(path)["training_clock.csv", "steps", "all", "peak_gpu_mib"]
     assert gpu["n"] == 0 and all(gpu[name] is None for name in NUMBERS)
     run([path], form=None, out=None, skip_damaged=False)
+    assert "Steps are not independent" in shown.getvalue()
     (line,) = [line for line in shown.getvalue().split("\n") if line.startswith("peak_gpu_mib")]
-    assert line.split() == ["peak_gpu_mib", "0", "of", "100", *["missing"] * 4]
+    assert line.split() == ["peak_gpu_mib", "0", *["missing"] * 7]
     run([path], form="csv", out=tmp_path / "out.csv", skip_damaged=False)
     rows = csv.DictReader(io.StringIO((tmp_path / "out.csv").read_text()))
     (written_row,) = [each for each in rows if each["measure"] == "peak_gpu_mib"]
@@ -180,7 +193,11 @@ BROKEN: dict[str, tuple[str, Callable[[list[str]], list[str]], int]] = {
     "an unknown field": ("episodes", damage(2, dumps(EPISODES[1] | {"extra": 1})), 2),
     "a draw twice": ("episodes", damage(6, dumps(EPISODES[4])), 6),
     "an item in another cluster": ("episodes", damage(6, dumps(EPISODES[5] | {"cluster": "other"})), 6),
-    "an infinite reward": ("episodes", damage(6, dumps(EPISODES[5]).replace('"reward":-0.5', '"reward":-1e999')), 6),
+    "an infinite reward": (
+        "episodes",
+        damage(6, dumps(EPISODES[5]).replace('"reward":-0.5', '"reward":-1e999')),
+        6,
+    ),
     "a list": ("episodes", damage(2, "[1]"), 2),
     "bytes that are no text": ("episodes", damage(2, "\udcff\udcfe"), 2),
     "a pass out of order": ("validation", damage(70, dumps(VALIDATION[0])), 70),
@@ -212,7 +229,7 @@ def test_damage_is_refused_by_file_and_line_or_counted(tmp_path: Path, shown: io
     assert left["n"] == len(text.split("\n")) - 1
     run([path], form=None, out=None, skip_damaged=True)
     assert f"1 line left out, the first is line {number}" in shown.getvalue()
-    assert f"line {number}" in markdown(summarize([path], skip_damaged=True))
+    assert f"line {number}" in format_markdown(summarize([path], skip_damaged=True))
 
 
 def test_a_row_that_is_not_there_is_refused_and_counted_as_missing(tmp_path: Path) -> None:
@@ -272,8 +289,8 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
 
 def test_a_damaged_health_file_is_not_passed_over_in_silence(tmp_path: Path) -> None:
     log = written(tmp_path, "train_log.jsonl", lines(ROWS))
-    written(tmp_path, "health.jsonl", lines([alarm(11, "AMBER"), alarm(3, "GREEN")]) + '{"rule":\n')
-    with pytest.raises(RecordError, match=r"health\.jsonl:2"):
+    written(tmp_path, "health.jsonl", lines([alarm(11, "AMBER"), alarm(12, "RED"), alarm(3, "GREEN")]) + "{\n")
+    with pytest.raises(RecordError, match=r"health\.jsonl:4"):
         summarize([log], skip_damaged=False)
     assert long_table(log, skip=True)["health.jsonl", "left out", "all", "lines"]["value"] == 2
 
@@ -293,18 +310,31 @@ def test_nothing_is_written_if_one_of_the_files_is_damaged(tmp_path: Path) -> No
     assert not (tmp_path / "out.csv").exists()
 
 
-HOSTILE = ("<script>x()</script>", "a|b\n| c |", "\x1b[31mred", "\u202egnp", "=1+1", "[x](http://evil.invalid)", "n" * 5000)
+HOSTILE = (
+    "<script>x()</script>",
+    "a|b\n| c |",
+    "\x1b[31mred",
+    "\u202egnp",
+    "=1+1",
+    "[x](http://evil.invalid)",
+    "n" * 5000,
+)
 
 
 def test_text_of_a_stranger_is_shown_and_never_obeyed(tmp_path: Path, shown: io.StringIO) -> None:
     rows = [
-        each | {"flags": dict.fromkeys(HOSTILE, True), "metrics": dict.fromkeys(HOSTILE, 1.0), "ending": HOSTILE[k % 7]}
+        each
+        | {
+            "flags": dict.fromkeys(HOSTILE, True),
+            "metrics": dict.fromkeys(HOSTILE, 1.0),
+            "ending": HOSTILE[k % 7],
+        }
         for k, each in enumerate(EPISODES)
     ]
     path = written(tmp_path, "<b>\u202e|x.jsonl", lines(rows))
     clock = written(tmp_path, "training_clock.csv", 'step,wall_time_s,"=cmd()",<b>\n1,1.0,2.0,3.0\n')
     for form, name in ((None, None), ("csv", "o.csv"), ("markdown", "o.md")):
-        run([path, clock], form=form, out=None if name is None else tmp_path / name, skip_damaged=False)  # type: ignore[arg-type]
+        run([path, clock], form=form, out=None if name is None else tmp_path / name, skip_damaged=False)
     said, page = shown.getvalue(), (tmp_path / "o.md").read_text()
     table = list(csv.reader(io.StringIO((tmp_path / "o.csv").read_text())))
     assert not any(sign in text for sign in "\x1b\u202e" for text in (said, page, str(table)))
@@ -332,5 +362,5 @@ def test_any_damage_ends_in_a_refusal_or_a_count_and_never_in_another_error(tmp_
             except AssayError:
                 refused += 1
                 continue
-            assert json.loads(json.dumps(found.rows, allow_nan=False)) and markdown(found)
+            assert json.loads(json.dumps(found, allow_nan=False)) and format_markdown(found)
     assert refused > 100

@@ -93,7 +93,7 @@ def summarize(
     """Summarize logs: means with intervals, percentiles of timings, rates, endings, alarms."""
     from assay.tools import summarize as tool
 
-    tool.run(logs, form=tool.format_of(form), out=out, skip_damaged=skip_damaged)
+    tool.run(logs, form=form, out=out, skip_damaged=skip_damaged)
 
 
 def report(

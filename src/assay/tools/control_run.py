@@ -11,7 +11,7 @@ from typing import Any
 from assay.errors import RecordError
 from assay.storage.files import read_bytes
 from assay.storage.json import dumps
-from assay.tools.torn_files import objects, one_object
+from assay.tools.partial_reads import read_object, read_objects
 
 KEY, EVENTS = "key.json", "run_log.jsonl"
 
@@ -24,11 +24,11 @@ class ControlRun:
     trained: bool  # and plays the held-out suite now
 
 
-def control_run(scratch: Path, params: Any) -> ControlRun | None:
-    """Return the control stage that is at work with these settings, None if there is none; nothing found there is an error.
+def find_control_run(scratch: Path, params: Any) -> ControlRun | None:
+    """Return the control stage that is at work with these settings, None if there is none.
 
-    It holds the lock of its run folder, in which its process is named. The lock itself is not tried: for that moment
-    nobody else could have it.
+    It holds the lock of its run folder, in which its process is named. The lock itself is not tried: for that
+    moment nobody else could have it. Nothing that is found there is an error.
 
     Args:
         scratch: The folder of its run folders, .scratch/control.
@@ -36,10 +36,12 @@ def control_run(scratch: Path, params: Any) -> ControlRun | None:
     """
     for lock in sorted(scratch.glob("*.lock")):
         folder = lock.with_suffix("")
-        if _alive(lock) and _of(folder / KEY, params):
-            events = objects(_read(folder / EVENTS), [])
+        process = _read(lock).decode("ascii", "replace").strip()
+        if _is_alive(process) and _has_settings(folder / KEY, params):
+            events = read_objects(_read(folder / EVENTS), [])
             steps = [event["step"] for event in events if isinstance(event.get("step"), int)]
-            return ControlRun(max(steps, default=None), any(event.get("event") == "trained" for event in events))
+            is_trained = any(event.get("event") == "trained" for event in events)
+            return ControlRun(max(steps, default=None), is_trained)
     return None
 
 
@@ -50,12 +52,11 @@ def _read(path: Path) -> bytes:
         return b""
 
 
-def _alive(lock: Path) -> bool:
-    holder = _read(lock).decode("ascii", "replace").strip()
-    if not holder.isdecimal() or len(holder) > 9 or int(holder) < 1:
+def _is_alive(process: str) -> bool:
+    if not process.isdecimal() or len(process) > 9 or int(process) < 1:
         return False
     try:
-        os.kill(int(holder), 0)
+        os.kill(int(process), 0)
     except ProcessLookupError:
         return False
     except OSError:
@@ -63,19 +64,17 @@ def _alive(lock: Path) -> bool:
     return True
 
 
-def _of(key: Path, params: Any) -> bool:
+def _has_settings(key: Path, params: Any) -> bool:
     """Return whether every setting that a run folder is named by has the value it has in `params`."""
-    try:
-        parts = one_object(_read(key), []).get("parts")
-    except RecordError:
-        return False
-    told = {name: value for name, value in parts.items() if name.startswith("params.")} if isinstance(parts, dict) else {}
-    return bool(told) and all(_leaf(params, name.split(".")[1:]) == value for name, value in told.items())
+    parts = read_object(_read(key), []).get("parts")
+    known = parts.items() if isinstance(parts, dict) else ()
+    told = {name.removeprefix("params."): value for name, value in known if name.startswith("params.")}
+    return bool(told) and all(_find_setting(params, name) == value for name, value in told.items())
 
 
-def _leaf(value: Any, path: list[str]) -> str | None:
-    for name in path:
-        if not isinstance(value, Mapping) or name not in value:
+def _find_setting(params: Any, name: str) -> str | None:
+    for part in name.split("."):
+        if not isinstance(params, Mapping) or part not in params:
             return None
-        value = value[name]
-    return dumps(value)
+        params = params[part]
+    return dumps(params)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
-import socket
-import threading
-import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import re
+from contextlib import suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from socketserver import ThreadingTCPServer
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from assay.console import say
 from assay.errors import NO_VERDICT, ConfigError, RecordError
@@ -19,238 +19,121 @@ from assay.evidence.page.shell import escaped, shell
 from assay.stages.withdrawn import page
 from assay.storage.files import real
 from assay.tools.claim_shown import ClaimShown, project_of
-from assay.tools.served_path import Opened, Refused, content_type, listed, names_of, open_inside
 
 ADDRESS = "127.0.0.1"
-HOSTS = ("127.0.0.1", "localhost", "[::1]")
-SHORTCUTS = {"observed/live/index.html": "live page of a training", "results/report.html": "report", "README.md": "read me"}
-REQUEST_S = 10.0  # for a whole request, however slowly it drips in
-SEND_S = 30.0  # without any progress while an answer is sent
-MOST_AT_ONCE = 128  # connections; more are told to come back
-# Pages bring stricter rules of their own, by the digests of their scripts; both hold. Nothing else may act at all.
-PAGE_RULES = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-OTHER_RULES = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; sandbox"
+NAME = re.compile(r"[^./\\][^/\\]*")  # neither hidden nor a way to elsewhere
+HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?", re.IGNORECASE)
+FIRST = ("observed/live/index.html", "results/report.html", "README.md")  # of the list of the folder
+HTML, TEXT = "text/html; charset=utf-8", "text/plain; charset=utf-8"
+TYPES = {".html": HTML, ".svg": "image/svg+xml", ".png": "image/png", ".json": "application/json"}
+TYPES |= {".csv": "text/csv; charset=utf-8", ".jsonl": TEXT, ".md": TEXT, ".txt": TEXT}
+# Pages bring stricter rules of their own, by digests of their scripts: both hold. Nothing else may act.
+RULES = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; img-src data:"
+PAGE_RULES = f"{RULES} 'self'; script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; "
+PAGE_RULES += "form-action 'none'"
+HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+HEADERS |= {"Cross-Origin-Resource-Policy": "same-origin"}
 
 
 def run(folder: Path, port: int) -> None:
-    """Serve a folder until Ctrl-C.
-
-    Raises:
-        RecordError: There is no such folder.
-        ConfigError: The port is taken, or not ours to take.
-    """
-    server = opened(folder, port)
-    say(f"serving {folder} at http://{ADDRESS}:{server.server_address[1]}/   (read-only, this machine only; Ctrl-C ends it)")
-    try:
+    """Serve a folder until Ctrl-C; errors as of `open_server`."""
+    with open_server(folder, port) as server, suppress(KeyboardInterrupt):
+        address = f"http://{ADDRESS}:{server.server_address[1]}/"
+        say(f"serving {folder} at {address}   (read-only, this machine only; Ctrl-C ends it)")
         server.serve_forever()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        server.server_close()
 
 
-def opened(folder: Path, port: int) -> Server:
-    """Return a server that has its port and waits to be started; port 0 takes any that is free."""
+def open_server(folder: Path, port: int) -> Server:
+    """Return a server that has its port, for 0 any free one; an AssayError says what hinders."""
     if not folder.is_dir():
-        raise RecordError("a folder", found="none", where=str(folder), fix="name the evidence folder with --folder")
+        raise RecordError("a folder", found="none", where=str(folder), fix="name one with --folder")
     try:
         return Server(real(folder), port)
     except OSError as error:
         found = "that another program uses it" if error.errno == errno.EADDRINUSE else str(error.strerror)
-        raise ConfigError("a free port", found=found, where=f"{ADDRESS}:{port}", fix=f"--port {port + 1}") from None
+        where, fix = f"{ADDRESS}:{port}", f"--port {port + 1}"
+        raise ConfigError("a free port", found=found, where=where, fix=fix) from None
 
 
-class Server(ThreadingHTTPServer):
-    """Serves one folder, a thread a connection, so many at once and no more."""
+class Server(ThreadingTCPServer):  # the one of HTTP asks a name server what this machine is called
+    """Serves one folder, a thread a connection."""
 
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 128
+    allow_reuse_address, daemon_threads, block_on_close, request_queue_size = True, True, False, 128
 
     def __init__(self, folder: Path, port: int) -> None:
-        """Take the port."""
-        self.folder = folder
-        root = project_of(folder)
+        self.folder, root = folder, project_of(folder)
         self.claim = None if root is None else ClaimShown(root)
-        self._free = threading.BoundedSemaphore(MOST_AT_ONCE)
         super().__init__((ADDRESS, port), Handler)
-
-    def server_bind(self) -> None:
-        """Bind, without asking a name server what this machine is called."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(self.server_address)
-        self.server_address = self.socket.getsockname()
-        self.server_name, self.server_port = ADDRESS, int(self.server_address[1])
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own, if there is one left."""
-        if not self._free.acquire(blocking=False):
-            try:
-                request.settimeout(0.1)
-                request.sendall(b"HTTP/1.0 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n")
-            except OSError:
-                pass
-            self.shutdown_request(request)
-            return
-        try:
-            super().process_request(request, client_address)
-        except BaseException:
-            self._free.release()
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, and give the place back."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of connections that broke: browsers break them all the time."""
 
 
-class _Dripping(io.RawIOBase):
-    """Reads a connection, but not for longer than a request may take in all."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        super().__init__()
-        self._connection, self._until = connection, time.monotonic() + REQUEST_S
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Read what has come, waiting for the time that is left."""
-        left = self._until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self._connection.settimeout(left)
-        return self._connection.recv_into(buffer)
-
-
 class Handler(BaseHTTPRequestHandler):
-    """Answers one request; each connection is closed after it."""
+    """Answers one request, and closes the connection."""
 
     server: Server
-
-    def setup(self) -> None:
-        """Bound the time of reading."""
-        super().setup()
-        self.rfile = io.BufferedReader(_Dripping(self.connection))
+    timeout = 10.0  # seconds without a byte
+    server_version, sys_version = "assay", ""
 
     def do_GET(self) -> None:
         """Send a file, or the list of a folder."""
+        hosts = self.headers.get_all("Host", [])
+        if len(hosts) != 1 or not HOST.fullmatch(hosts[0].strip()):
+            return self.send_error(421)  # a page of a stranger whose name was made to mean this machine
+        target = self.path.partition("?")[0]
+        # Decoded after the split: an encoded slash stays in its name, and no such name is served.
+        names = [unquote(name) for name in target.removesuffix("/").split("/")[1:]]
+        path = self.server.folder.joinpath(*names)
+        is_plain = all(NAME.fullmatch(name) and name.isprintable() for name in names)
+        if not target.startswith("/") or not is_plain or os.path.realpath(path) != str(path):
+            return self.send_error(404)  # hidden, or behind a link, wherever that leads
+        if os.path.isdir(path):
+            return self._send(200, HTML, self._list(path).encode())
+        claim = self.server.claim
+        if claim is not None and self._is_withheld(path):
+            return self._send(409, HTML, page(claim.data, claim.differences()).encode())
+        if target.endswith("/") or not os.path.isfile(path):  # a pipe is never opened
+            return self.send_error(404)
         try:
-            self._check_host()
-            names = names_of(self.path)
-            if why := self._withheld(names):
-                self._send(409, "text/html; charset=utf-8", why.encode(), PAGE_RULES)
-                return
-            found = open_inside(self.server.folder, names)
-        except Refused as refused:
-            self._refuse(refused.status, refused.why)
-            return
-        self.connection.settimeout(SEND_S)
-        if found.folder:
-            try:
-                self._send_list(found)
-            finally:
-                os.close(found.descriptor)
-            return
-        with os.fdopen(found.descriptor, "rb") as stream:
-            if self.path.partition("?")[0].endswith("/"):
-                self._refuse(404, "a file is no folder")
-                return
-            kind = content_type(found.names[-1])
-            self._head(200, kind, found.size, PAGE_RULES if kind.startswith("text/html") else OTHER_RULES)
-            if self.command == "GET" and found.size:
-                self.wfile.flush()
-                self.connection.sendfile(stream, 0, found.size)
+            content = path.read_bytes()
+        except OSError:
+            return self.send_error(404)
+        return self._send(200, TYPES.get(path.suffix.lower(), "application/octet-stream"), content)
 
     do_HEAD = do_GET
 
-    def _withheld(self, names: tuple[str, ...]) -> str | None:
-        """Return the page that stands in for one that shows a claim about other settings; None where there is none of it."""
+    def _is_withheld(self, path: Path) -> bool:
+        """Return whether a file shows a claim about other settings than those at hand."""
         claim = self.server.claim
-        if claim is None or not claim.bears_claim(self.server.folder.joinpath(*names)):
-            return None
-        found = claim.differences()
-        return page(claim.data, found) if found else None
+        return claim is not None and claim.bears_claim(path) and bool(claim.differences())
 
-    def _no(self) -> None:
-        self._refuse(405, "read-only: GET and HEAD")
-
-    do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_TRACE = do_CONNECT = _no
-
-    def _check_host(self) -> None:
-        """Refuse who came here under another name: a page of a stranger whose name was made to mean this machine."""
-        hosts = self.headers.get_all("Host", [])
-        name, _, port = hosts[0].strip().lower().rpartition(":") if len(hosts) == 1 else ("", "", "")
-        if port.endswith("]") or not name:  # no port was given
-            name, port = (f"{name}:{port}" if name else port), "0"
-        if name not in HOSTS or not (port.isascii() and port.isdecimal()):
-            raise Refused(421, "this server answers to 127.0.0.1 and localhost only")
-
-    def _send_list(self, found: Opened) -> None:
-        if not self.path.partition("?")[0].endswith("/"):
-            self.send_response(301)
-            self.send_header("Location", "/" + "/".join(quote(name, safe="") for name in found.names) + "/")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        here = "/".join((self.server.folder.name, *found.names))
-        links = [(quote(name, safe="/"), name) for name in listed(found)]
-        if found.names:
-            links.insert(0, ("../", "../"))
-        first = [] if found.names else [(path, text) for path, text in SHORTCUTS.items() if self._stands(path)]
-        items = "".join(f'<li><a href="{escaped(link)}">{escaped(text)}</a></li>' for link, text in [*first, *links])
-        why = "" if found.names or not (odd := self._other_settings()) else f"<p>{escaped(NO_VERDICT)}: {escaped(odd)}</p>"
-        body = f'<main id="main"><h1>{escaped(here)}</h1>{why}<ul>{items}</ul></main>'
-        self._send(200, "text/html; charset=utf-8", shell(title=here, body=body).encode(), PAGE_RULES)
-
-    def _other_settings(self) -> str:
-        found = [] if self.server.claim is None else self.server.claim.differences()
-        return found[0] if found else ""
-
-    def _stands(self, path: str) -> bool:
-        if self._withheld(tuple(path.split("/"))):
-            return False
-        try:
-            os.close(open_inside(self.server.folder, tuple(path.split("/"))).descriptor)
-        except Refused:
-            return False
-        return True
+    def _list(self, folder: Path) -> str:
+        root, claim = self.server.folder, self.server.claim
+        first = [path for path in map(root.joinpath, FIRST) if path.is_file() and not self._is_withheld(path)]
+        shown = [path for path in sorted(folder.iterdir()) if path.name[0] != "." and not path.is_symlink()]
+        names = [path.relative_to(root).as_posix() + "/" * path.is_dir() for path in [*first, *shown]]
+        links = [f'<a href="/{quote(name)}">{escaped(name)}</a>' for name in names if name.isprintable()]
+        items = "".join(f"<li>{link}</li>" for link in links)
+        differences = claim.differences() if claim else []
+        note = f"<p>{escaped(NO_VERDICT)}: {escaped(differences[0])}</p>" if differences else ""
+        title = folder.relative_to(root.parent).as_posix()
+        body = f'<main id="main"><h1>{escaped(title)}</h1>{note}<ul>{items}</ul></main>'
+        return shell(title=title, body=body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Refuse in plain text, quoting nothing of the request."""
-        self._refuse(int(code), "not a request that is understood here")
+        self._send(code, TEXT, f"{int(code)}: {HTTPStatus(code).phrase}\n".encode())
 
-    def _refuse(self, status: int, why: str) -> None:
-        self.close_connection = True
-        self._send(status, "text/plain; charset=utf-8", f"{status}: {why}\n".encode(), OTHER_RULES)
-
-    def _send(self, status: int, kind: str, content: bytes, rules: str) -> None:
-        self._head(status, kind, len(content), rules)
-        if self.command != "HEAD":
-            self.wfile.write(content)
-
-    def _head(self, status: int, kind: str, size: int, rules: str) -> None:
+    def _send(self, status: int, kind: str, content: bytes) -> None:
         self.send_response(status)
-        for name, value in (
-            ("Content-Type", kind), ("Content-Length", str(size)), ("X-Content-Type-Options", "nosniff"),
-            ("Content-Security-Policy", rules), ("Cache-Control", "no-store"), ("Referrer-Policy", "no-referrer"),
-            ("Cross-Origin-Resource-Policy", "same-origin"), *([("Allow", "GET, HEAD")] if status == 405 else []),
-        ):  # fmt: skip
+        rules = PAGE_RULES if kind == HTML else f"{RULES}; sandbox"
+        own = {"Content-Type": kind, "Content-Length": str(len(content)), "Content-Security-Policy": rules}
+        for name, value in (HEADERS | own).items():
             self.send_header(name, value)
         self.end_headers()
-
-    def version_string(self) -> str:
-        """Name the program, and no version of anything."""
-        return "assay"
+        if self.command != "HEAD":
+            self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: a page is loaded again every few seconds."""

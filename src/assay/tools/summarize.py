@@ -1,208 +1,273 @@
-"""`assay runs summarize`: logs of trainings and files of episodes as tables, on the terminal, as CSV or as Markdown."""
+"""`assay runs summarize`: logs of trainings and files of episodes in short, as text, CSV or Markdown.
+
+Everything is one long table, a row a measure, and CSV is that table; people are shown it file by file.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
-import pandas as pd
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
 from assay.console import complain, progress, say, say_table
 from assay.counting import counted
 from assay.errors import ConfigError
-from assay.evaluation.log_summary import EpisodesSummary, alarm_rates, episodes_summary, series_of, step_seconds
-from assay.evidence import log_tables as tables
-from assay.evidence.hostile_text import markdown_table, one_line
-from assay.evidence.wording import NO_INTERVAL, missing_interval_said
+from assay.evaluation.clusters import cluster_sums
+from assay.evaluation.report import column_name, is_rate, measure_names, value_of
+from assay.evaluation.statistics import mean_interval, median_interval, missing, rate_interval
+from assay.evaluation.timing import block_interval
+from assay.evidence.hostile_text import markdown_table, one_line, visible
+from assay.evidence.page.elements import cell_text
+from assay.evidence.wording import MISSING, NO_INTERVAL, missing_interval_said
+from assay.records import Episode, HealthSummary, Interval
+from assay.seeds import rng
 from assay.storage.files import real, write_text
 from assay.storage.tables import csv_text
-from assay.tools.log_files import Log, pass_said, read_log
-from assay.tools.log_lines import read_health
+from assay.tools.log_reader import Log, read_log
 
-Format = Literal["table", "csv", "markdown"]
-HEALTH = "health.jsonl"
-WALL, STEP = "wall_time_s", "step_s"  # the clock that runs on, and what a step took by it
+Row = dict[str, Any]
+FORMATS = {"table": "", "csv": ".csv", "markdown": ".md"}
+NUMBERS = ("n", "value", "low", "high", "first", "last", "p50", "p95", "p99", "largest")
+COLUMNS = ("file", "kind", "part", "measure", "unit", *NUMBERS, "note")
+RUNS_ON = ("step", "epoch", "num_tokens", "wall_time_s")  # their first and last is all there is to say
+MAIN = (
+    "mean_reward",
+    "success_rate",
+    "parsed_rate",
+    "truncated_rate",
+    "mean_n_steps",
+    "mean_tokens_per_completion",
+)
+NOTES = {
+    "steps": "Steps are not independent and follow a trend: intervals (95 %, block bootstrap) describe how "
+    "this training scattered and test nothing. p50, p95, p99: the smallest measured value that so many % of "
+    "the steps do not exceed.",
+    "episodes": "95 % intervals over clusters (rates: Wilson at the effective number; means: studentised "
+    "bootstrap). n: episodes in which the question arises. That two intervals overlap, or do not, tests no "
+    "difference. Means are resampled by other labels than in the stages' reports: their ends may differ by a "
+    "few per cent of the interval.",
+}
 
 
-@dataclass(slots=True)
-class Summary:
-    """What is shown of all files: (heading, what is said below it, captioned tables) of each, and the long table."""
-
-    parts: list[tuple[str, list[str], list[tuple[str, pd.DataFrame]]]] = field(default_factory=list)
-    rows: list[tables.Row] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-
-
-def run(files: Sequence[Path], *, form: Format | None, out: Path | None, skip_damaged: bool) -> None:
+def run(files: Sequence[Path], *, form: str | None, out: Path | None, skip_damaged: bool) -> None:
     """Show files as tables; with `out` write them there instead.
 
     Args:
         files: Any mix, of one run or several; health.jsonl beside a log of a training is read as well.
-        form: How; if None by the name of `out` (.csv, .md), and as tables on the terminal without one.
+        form: One of FORMATS; if None by the name of `out`, and as tables on the terminal without one.
         out: Where to.
         skip_damaged: Leave damaged lines out, count them, and say so everywhere.
 
     Raises:
         AssayError: A file is damaged or none that is known; nothing is written then.
     """
-    chosen = _format(form, out)
-    twice = [path for path in files if [real(p) for p in files].count(real(path)) > 1]
-    if twice:
-        raise ConfigError("each file once", found=f"{twice[0]} twice", where="assay runs summarize", fix="name it once")
-    found = summarize(files, skip_damaged=skip_damaged)
-    if chosen == "csv":
-        text = csv_text(found.rows, tables.COLUMNS)
-    elif chosen == "markdown":
-        text = markdown(found)
-    else:
-        text = ""
+    where, ending = "assay runs summarize", out.suffix.lower() if out else ""
+    form = form or next((name for name, each in FORMATS.items() if each == ending), "table")
+    if form not in FORMATS:
+        known = f"one of {', '.join(FORMATS)}"
+        raise ConfigError(known, found=repr(form), where=f"{where} --format", fix="--format csv")
+    if out is not None and form == "table":
+        fix = "--format csv or --format markdown, or a name that ends so"
+        raise ConfigError("a format for a file", found=f"table for {out}", where=f"{where} --out", fix=fix)
+    if len({real(path) for path in files}) < len(files):
+        raise ConfigError("each file once", found="one of them twice", where=where, fix="name it once")
+    rows = summarize(files, skip_damaged=skip_damaged)
+    text = csv_text(rows, COLUMNS) if form == "csv" else format_markdown(rows)
     if out is not None:
         write_text(out, text)
         say(f"wrote {counted(len(files), 'files')} in short to {out}")
-    elif text:
+    elif form != "table":
         say(text.rstrip("\n"))
     else:
-        _tell(found)
-    for said in found.left_out:  # beside the tables, so that a pipe does not swallow it
-        complain(f"warning: {said}")
+        for heading, frame in make_tables(rows):
+            say(f"\n{heading}")
+            say_table(list(frame.columns), frame.to_numpy().tolist())
+        for note in find_notes(rows):
+            say(f"\n{note}")
+    for warning in find_warnings(rows):  # beside the tables, so that a pipe does not swallow it
+        complain(f"warning: {warning}")
 
 
-def format_of(name: str | None) -> Format | None:
-    """Return a format by its name, None for none.
-
-    Raises:
-        ConfigError: There is no such format.
-    """
-    known: dict[str, Format] = {"table": "table", "csv": "csv", "markdown": "markdown"}
-    if name is not None and name not in known:
-        fix = "--format csv"
-        raise ConfigError(f"one of {', '.join(known)}", found=repr(name), where="assay runs summarize --format", fix=fix)
-    return None if name is None else known[name]
-
-
-def _format(form: Format | None, out: Path | None) -> Format:
-    if form is None:
-        by_name: dict[str, Format] = {".csv": "csv", ".md": "markdown"}
-        form = by_name.get("" if out is None else out.suffix.lower(), "table")
-    if out is not None and form == "table":
-        fix = "--format csv or --format markdown, or a name that ends so"
-        raise ConfigError("a format for a file", found=f"table for {out}", where="assay runs summarize --out", fix=fix)
-    return form
-
-
-def summarize(files: Sequence[Path], *, skip_damaged: bool) -> Summary:
-    """Return files in short, in the order given.
+def summarize(files: Sequence[Path], *, skip_damaged: bool) -> list[Row]:
+    """Return the measures of files, in the order given.
 
     Raises:
         AssayError: As `run`.
     """
-    found = Summary()
-    policies: dict[tuple[str, ...], EpisodesSummary] = {}
+    rows: list[Row] = []
     seen: set[Path] = set()
     with progress("summarize", len(files)) as advance:
         for path in files:
-            log = read_log(path, skip_damaged=skip_damaged)
-            if log.kind == "steps":
-                _steps(log, found)
-                if real(path.parent) not in seen and (path.parent / HEALTH).is_file():
-                    seen.add(real(path.parent))
-                    _alarms(path.parent / HEALTH, log, found, skip_damaged=skip_damaged)
-            elif log.kind == "episodes":
-                policies[(log.reader.label,)] = _episodes(log, found)
+            log, health = read_log(path, skip_damaged=skip_damaged), path.parent / "health.jsonl"
+            if log.kind != "steps":
+                for part, played in log.rows.groupby("part", sort=False):
+                    rows += _summarize_episodes(log, part, played.record.tolist())
             else:
-                _validations(log, found)
-            _left_out(log.reader.label, log.reader.n_lines, log.reader.left_out, log.missing, found, skip_damaged)
+                rows += _summarize_steps(log)
+                if health.is_file() and real(health) not in seen:
+                    seen.add(real(health))
+                    alarms = read_log(health, skip_damaged=skip_damaged, kind="alarms")
+                    rows += _summarize_alarms(alarms, log.rows.step.tolist()) + _count_left_out(alarms)
+            rows += _count_left_out(log)
             advance(1)
-    if len(policies) > 1:
-        frame = tables.side_by_side_frame(policies, ["file"])
-        found.parts.append(("Files of episodes side by side", [tables.EPISODES_NOTE], [("", frame)]))
-    return found
+    return rows
 
 
-def _steps(log: Log, found: Summary) -> None:
-    columns = dict(log.columns)
-    if WALL in columns and STEP not in columns:
-        columns[STEP] = step_seconds(log.steps, columns[WALL])
-    series = [series_of(name, values) for name, values in columns.items()]
-    numbers, times = tables.numbers_frame(series), tables.times_frame(series)
-    said = [f"{counted(len(log.steps), 'steps')}, {log.steps[0]} to {log.steps[-1]}.", tables.STEPS_NOTE]
-    shown = [(caption, frame) for caption, frame in (("Numbers", numbers), ("Times and speeds", times)) if len(frame)]
-    found.parts.append((log.reader.label, said + _no_interval(shown, "blocks of steps"), shown))
-    found.rows += tables.series_rows(log.reader.label, series)
+def _make_row(
+    log: Log,
+    kind: str,
+    part: str,
+    measure: str,
+    found: Interval | None = None,
+    **known: Any,
+) -> Row:
+    row: Row = dict.fromkeys(COLUMNS) | {"unit": "", "note": ""} | known
+    row |= found.model_dump() if found else {}
+    return row | {"file": clean(str(log.path), 5000), "kind": kind, "part": part, "measure": clean(measure)}
 
 
-def _alarms(path: Path, log: Log, found: Summary, *, skip_damaged: bool) -> None:
-    events, reader = read_health(path, skip_damaged=skip_damaged)
-    rates = alarm_rates(events, log.steps)
-    said = [f"Alarms over the {counted(len(log.steps), 'steps')} of {tables.file_text(log.reader.label)}."]
-    said += [] if rates else ["No rule left GREEN."]
-    found.parts.append((reader.label, said, [("", tables.alarms_frame(rates))] if rates else []))
-    found.rows += tables.alarm_rows(reader.label, rates)
-    _left_out(reader.label, reader.n_lines, reader.left_out, 0, found, skip_damaged)
+def _summarize_steps(log: Log) -> list[Row]:
+    frame = log.rows.astype(float)
+    rows: list[Row] = []
+    if "wall_time_s" in frame and "step_s" not in frame:  # of the clock that runs on, what each step took
+        frame["step_s"] = frame.wall_time_s.diff().where(frame.step.diff() == 1).round(6)
+    for name, column in frame.items():
+        known = column.dropna().tolist()
+        unit = "tokens/s" if name == "tokens_per_second" else "s" if str(name).endswith("_s") else ""
+        row = _make_row(log, "steps", "all", str(name), missing(), unit=unit)
+        if known:
+            row |= {"n": len(known), "first": known[0], "last": known[-1], "note": "runs on"}
+        if known and name not in RUNS_ON:
+            p95, p99 = (float(np.quantile(known, share, method="inverted_cdf")) for share in (0.95, 0.99))
+            row |= {"p50": round(float(np.median(known)), 10), "p95": p95, "p99": p99, "largest": max(known)}
+            row |= block_interval(known, rng("log summary"), 2000).model_dump() | {"note": ""}
+        rows.append(row)
+    return rows
 
 
-def _episodes(log: Log, found: Summary) -> EpisodesSummary:
-    ((_, episodes),) = log.episodes.items()
-    summary = episodes_summary(episodes)
-    shown = [("Measures", tables.episodes_frame(summary)), ("By ending", tables.endings_frame(summary))]
-    said = [f"{tables.counts_said(summary)}.", tables.EPISODES_NOTE, *_no_interval(shown, "clusters")]
-    found.parts.append((log.reader.label, said, shown))
-    found.rows += tables.episode_rows(log.reader.label, "all", summary)
-    return summary
+def _summarize_episodes(log: Log, part: str, episodes: Sequence[Episode]) -> list[Row]:
+    episodes = sorted(episodes, key=lambda each: (each.item_id, each.draw))
+    clusters = [each.cluster for each in episodes]
+    n_items = len({each.item_id for each in episodes})
+    counts = (("episodes", len(episodes)), ("items", n_items), ("clusters", len(set(clusters))))
+    rows = [_make_row(log, "episodes", part, name, n=n) for name, n in counts]
+    columns: list[tuple[str, str, bool, tuple[str, ...], list[float | None]]] = []
+    for name in measure_names(episodes):
+        values = [value_of(each, name) for each in episodes]
+        columns.append(("episodes", column_name(name), is_rate(name), (name,), values))
+    for name in sorted({each.ending for each in episodes}):
+        ended: list[float | None] = [float(each.ending == name) for each in episodes]
+        earned = [each.reward if each.ending == name else None for each in episodes]
+        columns.append(("ending", f"{name}: share", True, (), ended))
+        columns.append(("ending", f"{name}: mean_reward", False, ("ending", name), earned))
+    for kind, name, is_share, labels, values in columns:
+        sums = cluster_sums(values, clusters)
+        found = rate_interval(sums) if is_share else mean_interval(sums, rng("log summary", *labels))
+        rows.append(_make_row(log, kind, part, name, found, unit="share" if is_share else ""))
+        if name == "mean_reward":
+            median = median_interval([each.reward for each in episodes], clusters)
+            rows.append(_make_row(log, kind, part, "median_reward", median))
+    return rows
 
 
-def _validations(log: Log, found: Summary) -> None:
-    passes = {which: episodes_summary(episodes) for which, episodes in sorted(log.episodes.items())}
-    keyed: dict[tuple[str, ...], EpisodesSummary] = {
-        (str(step), "greedy" if greedy else "sampled"): each for (step, greedy), each in passes.items()
-    }
-    said = [f"{counted(len({step for step, _ in passes}), 'validations')}.", tables.EPISODES_NOTE]
-    frame = tables.side_by_side_frame(keyed, ["step", "decoding"])
-    shown = [("By step", frame)]
-    found.parts.append((log.reader.label, said + _no_interval(shown, "clusters"), shown))
-    for which, each in passes.items():
-        found.rows += tables.episode_rows(log.reader.label, pass_said(which).removeprefix(", "), each)
+def _summarize_alarms(log: Log, steps: Sequence[int]) -> list[Row]:
+    events = [] if log.rows.empty else log.rows.record.tolist()
+    rows = [_make_row(log, "alarms", "GREEN", "all rules", n=len(steps), note="no rule left GREEN")]
+    for k, rule in enumerate(HealthSummary.of(events).rules):
+        # A level holds from its step until the next of its rule.
+        levels = pd.Series({event.step: event.level for event in events if event.rule == rule.rule})
+        share = float((levels.reindex(steps, method="ffill").fillna("GREEN") != "GREEN").mean())
+        known: Row = {"n": len(steps), "value": share, "unit": "share", "note": f"left GREEN {rule.times} x"}
+        rows[k:] = [_make_row(log, "alarms", rule.level, rule.rule, **known)]
+    return rows
 
 
-def _no_interval(shown: Sequence[tuple[str, pd.DataFrame]], clusters: str) -> list[str]:
-    """Return why an interval may be missing, nothing where none is."""
-    found = any(NO_INTERVAL in str(cell) for _, frame in shown for cell in frame.to_numpy().ravel())
-    return [missing_interval_said(clusters)] if found else []
+def _count_left_out(log: Log) -> list[Row]:
+    told = []
+    if log.left_out:
+        number, why = log.left_out[0]
+        lines = counted(len(log.left_out), "lines")
+        told.append(f"{lines} left out, the first is line {number}: {clean(why)}")
+    if log.missing:
+        told.append(f"{counted(log.missing, 'records')} missing")
+    known: Row = {"n": log.n_lines, "value": len(log.left_out), "note": "; ".join(told)}
+    row = _make_row(log, "left out", "all", "lines", **known)
+    return [row] if log.skip_damaged else []
 
 
-def _left_out(
-    label: str, n_lines: int, left_out: Sequence[tuple[int, str]], missing: int, found: Summary, skipping: bool
-) -> None:
-    if not skipping:
-        return
-    found.rows.append(tables.left_out_row(label, n_lines, left_out, missing))
-    said = tables.left_out_said(left_out, missing)
-    if said:
-        found.left_out.append(f"{tables.file_text(label)}: {said}; of {counted(n_lines, 'lines')}")
+def clean(name: str, longest: int = 80) -> str:
+    r"""Return what a file brought along as one line, not too long, and no formula of a spreadsheet.
+
+    >>> clean("=1+1\n"), clean("a" * 100)[-3:]
+    ("'=1+1 ", 'aa…')
+    """
+    flat = visible(name).replace("\n", " ").replace("\t", " ")
+    flat = flat if len(flat) <= longest else flat[: longest - 1] + "…"
+    return f"'{flat}" if flat.startswith(("=", "+", "-", "@")) else flat
 
 
-def markdown(found: Summary) -> str:
-    """Return a summary as Markdown, in which text of the files has no other meaning than itself."""
-    blocks = ["# Logs in short"]
-    if found.left_out:
-        blocks.append("Damaged lines were left out:\n\n" + "\n".join(f"- {one_line(said)}" for said in found.left_out))
-    for heading, said, shown in found.parts:
-        blocks += [f"## {one_line(tables.file_text(heading))}", *map(one_line, said)]
-        for caption, frame in shown:
-            blocks += [*([f"{caption}:"] if caption else []), markdown_table(frame)]
+def make_tables(rows: Sequence[Row]) -> list[tuple[str, pd.DataFrame]]:
+    """Return the long table as text by file and kind, each with its heading; then policies side by side."""
+    frame = pd.DataFrame([row | {"value": _format_value(row)} for row in rows], columns=COLUMNS, dtype=object)
+    frame["unit"] = frame.unit.replace("share", "%")
+    is_pass = frame.part.str.startswith("step ")
+    shown = frame[(frame.kind != "left out") & ~is_pass]
+    by_kind = shown.groupby(["file", "kind"], sort=False)
+    tables = [(f"{file}: {kind}", found) for (file, kind), found in by_kind]
+    for heading, found in (("Policies side by side", shown), ("Validations by step", frame[is_pass])):
+        found = found[found.measure.isin(MAIN) & (found.kind == "episodes")]
+        if len(found[["file", "part"]].drop_duplicates()) > 1:
+            tables.append((heading, found.sort_values("measure", kind="stable")))
+    return [(heading, _format_cells(found)) for heading, found in tables]
+
+
+def _format_cells(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns that say something, as text: never measured is missing, what cannot be is empty."""
+    cells = rows.map(lambda cell: "" if cell is None else cell_text(cell))
+    cells.loc[(rows.n == 0) & (rows.kind == "steps"), list(NUMBERS[4:])] = MISSING
+    silent = [name for name in cells if set(cells[name]) <= {"", "all"}]
+    silent += ["file"] if rows.file.nunique() == 1 else []
+    cells = cells.drop(columns={"kind", "low", "high", *silent})
+    return cells.set_index("measure").reset_index().rename(columns={"value": "value [95 %]"})
+
+
+def _format_value(row: Row) -> str:
+    """Return a value with its interval, shares in per cent; nothing where there can be none."""
+    if row["value"] is None:
+        return "" if row["n"] else MISSING
+    scale = 100.0 if row["unit"] == "share" else 1.0
+    value, ends = cell_text(scale * row["value"]), [row["low"], row["high"]]
+    if row["kind"] in ("alarms", "left out"):
+        return value
+    if None in ends:
+        return f"{value} {NO_INTERVAL}"
+    return f"{value} [{', '.join(cell_text(scale * end) for end in ends)}]"
+
+
+def find_notes(rows: Sequence[Row]) -> list[str]:
+    """Return what has to be known of the intervals that are shown."""
+    notes = [note for kind, note in NOTES.items() if any(row["kind"] == kind for row in rows)]
+    if any(NO_INTERVAL in _format_value(row) for row in rows):
+        notes.append(missing_interval_said("clusters, or blocks of steps,"))
+    return notes
+
+
+def find_warnings(rows: Sequence[Row]) -> list[str]:
+    """Return what was left out, a file a line."""
+    left_out = [row for row in rows if row["kind"] == "left out" and row["note"]]
+    return [f"{row['file']}: {row['note']}; of {counted(row['n'], 'lines')}" for row in left_out]
+
+
+def format_markdown(rows: Sequence[Row]) -> str:
+    """Return the tables as Markdown, in which text of the files has no other meaning than itself."""
+    blocks = [
+        "# Logs in short",
+        *(f"- {one_line(text)}" for text in find_warnings(rows)),
+        *map(one_line, find_notes(rows)),
+    ]
+    for heading, frame in make_tables(rows):
+        blocks += [f"## {one_line(heading)}", markdown_table(frame)]
     return "\n\n".join(blocks) + "\n"
-
-
-def _tell(found: Summary) -> None:
-    told: set[str] = set()
-    for heading, said, shown in found.parts:
-        say(f"\n{tables.file_text(heading)}")
-        for text in said:
-            if text not in told:  # what the intervals are is said once
-                say(text)
-        told |= set(said)
-        for caption, frame in shown:
-            say(f"\n{caption}" if caption else "")
-            say_table(list(frame.columns), [[str(cell) for cell in row] for row in frame.itertuples(index=False, name=None)])

@@ -1,4 +1,4 @@
-"""`assay runs watch`: where a training stands, on a terminal, until Ctrl-C; without a terminal once, as plain lines."""
+"""`assay runs watch`: how a training goes, on a terminal until Ctrl-C; elsewhere once, as plain lines."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ from typing import NoReturn
 from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from assay.console import say
-from assay.tools.following import Follower, Snapshot, locate
-from assay.tools.standing import PLAIN_SPARKS, SPARKS, alarm_rows, facts_of, one_line
+from assay.tools.snapshot import Snapshot, SnapshotReader, find_place
+from assay.tools.status import PLAIN_SPARKS, SPARKS, describe, flatten, list_alarms
 
 SECONDS = 1.0
-SPARK_SHARE, WIDEST_SPARK, LABELS = 0.4, 60, 14
-LEVELS = {"RED": "bold red", "AMBER": "yellow"}
-STYLES = {"running": "green", "finished": "green", "ended early": "yellow", "silent": "yellow", "none yet": "dim"}
+WIDEST_SPARK = 60
+STYLES = {"RED": "bold red", "AMBER": "yellow", "running": "green", "finished": "green", "damaged": "red"}
 
 
 def run(path: Path, *, once: bool) -> None:
@@ -32,9 +30,9 @@ def run(path: Path, *, once: bool) -> None:
     Raises:
         RecordError: The path is no place of a training.
     """
-    follower = Follower(locate(path))
+    reader = SnapshotReader(find_place(path))
     if once or not sys.stdout.isatty():
-        for line in plain(follower.look()):
+        for line in format_lines(reader.read(), sys.stdout.encoding or "ascii"):
             say(line)
         return
     signal.signal(signal.SIGTERM, _leave)  # so that the cursor is given back
@@ -42,7 +40,7 @@ def run(path: Path, *, once: bool) -> None:
     try:
         with Live(console=console, auto_refresh=False) as live:
             while True:
-                live.update(view(follower.look(), console.width, sparks=sparks_for(console.encoding)), refresh=True)
+                live.update(make_panel(reader.read(), console.width, console.encoding), refresh=True)
                 time.sleep(SECONDS)
     except KeyboardInterrupt:
         return
@@ -52,10 +50,10 @@ def _leave(number: int, frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def sparks_for(encoding: str) -> str:
+def choose_sparks(encoding: str) -> str:
     """Return the signs of a spark line that an encoding can write.
 
-    >>> sparks_for("ascii")
+    >>> choose_sparks("ascii")
     '_.-=+*#@'
     """
     try:
@@ -65,29 +63,25 @@ def sparks_for(encoding: str) -> str:
     return SPARKS
 
 
-def plain(snapshot: Snapshot) -> list[str]:
+def format_lines(snapshot: Snapshot, encoding: str = "utf-8") -> list[str]:
     """Return the training as lines of text, a fact a line."""
-    lines = [one_line(f"{snapshot.name}:")]
-    facts = facts_of(snapshot, width=WIDEST_SPARK, sparks=sparks_for(sys.stdout.encoding or "ascii"))
-    lines += [f"  {label:<{LABELS}}{text}" for label, text in facts]
-    return lines + [
-        f"  {level:<{LABELS}}{rule}, since step {step}: {message}" for level, rule, step, message in alarm_rows(snapshot)
-    ]
+    facts = describe(snapshot, width=WIDEST_SPARK, sparks=choose_sparks(encoding))
+    for level, rule, step, found in list_alarms(snapshot):
+        facts.append((level, f"{rule}, since step {step}: {found}"))
+    return [flatten(f"{snapshot.name}:"), *(f"  {label:<14}{text}" for label, text in facts)]
 
 
-def view(snapshot: Snapshot, width: int, sparks: str = SPARKS) -> Panel:
+def make_panel(snapshot: Snapshot, width: int, encoding: str = "utf-8") -> Panel:
     """Return the training as a panel that fits a terminal of so many columns."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
-    bars = max(8, min(WIDEST_SPARK, int(SPARK_SHARE * width)))
-    for label, text in facts_of(snapshot, width=bars, sparks=sparks):
-        style = STYLES[snapshot.state] if label == "state" else "red" if label == "damaged" else ""
-        grid.add_row(label, Text(text, style=style))
-        if label == "step" and snapshot.steps and snapshot.step is not None:
-            grid.add_row("", ProgressBar(total=snapshot.steps, completed=snapshot.step, width=bars))
-    rows = [
-        Text(f"{level} {rule} since step {step}: {message}", style=LEVELS.get(level, ""))
-        for level, rule, step, message in alarm_rows(snapshot)
+    bars = max(8, min(WIDEST_SPARK, width * 2 // 5))
+    for label, text in describe(snapshot, width=bars, sparks=choose_sparks(encoding)):
+        grid.add_row(label, Text(text, style=STYLES.get(snapshot.state if label == "state" else label, "")))
+    alarms = [
+        Text(f"{level} {rule} since step {step}: {found}", style=STYLES.get(level, ""))
+        for level, rule, step, found in list_alarms(snapshot)
     ]
-    return Panel(Group(grid, *rows), title=Text(one_line(f"{snapshot.name}: training")), subtitle=Text("Ctrl-C leaves"))
+    title = Text(flatten(f"{snapshot.name}: training"))
+    return Panel(Group(grid, *alarms), title=title, subtitle=Text("Ctrl-C leaves"))

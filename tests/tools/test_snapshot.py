@@ -21,8 +21,8 @@ from rich.console import Console
 from assay.errors import RecordError
 from assay.storage.files import write_text
 from assay.tools import watch
-from assay.tools.following import Follower, Snapshot, locate
-from assay.tools.standing import alarm_rows, facts_of
+from assay.tools.snapshot import Snapshot, SnapshotReader, find_place
+from assay.tools.status import describe, list_alarms
 from tests.house import ROOT
 
 HOSTILE = "\x1b[2J\x07\u202eevil\u200b\r\n\x9b31m"
@@ -55,32 +55,32 @@ def alarm(rule: str, level: str, step: int, **more: Any) -> dict[str, Any]:
 
 
 def look(root: Path) -> Snapshot:
-    return Follower(locate(root)).look()
+    return SnapshotReader(find_place(root)).read()
 
 
 def test_a_running_training_is_told_with_its_speed_and_time_left(tmp_path: Path) -> None:
     snapshot = look(training(tmp_path))
     assert (snapshot.state, snapshot.step, snapshot.steps, snapshot.left_s) == ("running", 4, 10, 12.0)
-    facts = dict(facts_of(snapshot, width=20))
+    facts = dict(describe(snapshot, width=20))
     assert facts["reward"].startswith("-0.100  ▁")
     assert "success 25.0 % (95 % interval 10.0 to 50.0, n = 16)" in facts["validation"]
     assert facts["alarms"] == "AMBER kl since step 2"
     assert facts["time left"] == "12 s" and facts["tokens/s"].startswith("1,002 over")
-    assert snapshot.faults == [] and alarm_rows(snapshot) == [("AMBER", "kl", "2", "too far from the base")]
+    assert snapshot.faults == [] and list_alarms(snapshot) == [("AMBER", "kl", "2", "too far from the base")]
 
 
 def test_an_alarm_that_is_over_is_not_told_as_standing(tmp_path: Path) -> None:
     root = training(tmp_path)
     lines = [alarm("kl", "AMBER", 2), alarm("entropy", "AMBER", 3), alarm("kl", "GREEN", 4), alarm("entropy", "RED", 4)]
     write_text(root / "evidence/results/health.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
-    assert [(event.rule, event.level) for event in look(root).standing] == [("entropy", "RED")]
+    assert [(event.rule, event.level) for event in look(root).raised] == [("entropy", "RED")]
 
 
 def test_before_the_first_step_everything_is_missing_and_nothing_is_zero(tmp_path: Path) -> None:
     write_text(tmp_path / "params.yaml", "")
     snapshot = look(tmp_path)
     assert snapshot.state == "none yet"
-    facts = dict(facts_of(snapshot, width=20))
+    facts = dict(describe(snapshot, width=20))
     assert facts["step"] == "missing of missing" and facts["reward"] == "missing" and facts["tokens/s"] == "missing"
     assert facts["validation"] == "success missing" and facts["alarms"] == "missing"
 
@@ -92,11 +92,11 @@ def test_states_follow_what_was_written(tmp_path: Path) -> None:
         os.utime(name, (time.time() - 300, time.time() - 300))
     assert look(root).state == "silent"
     write_text(log, log.read_text() + '{"event":"ended early","why":"stopped by SIGTERM"}\n')
-    assert look(root).state == "ended early" and "stopped by SIGTERM" in dict(facts_of(look(root), width=9))["state"]
+    assert look(root).state == "ended early" and "stopped by SIGTERM" in dict(describe(look(root), width=9))["state"]
     write_text(log, log.read_text() + '{"event":"resumed","step":4}\n')
     assert look(root).state == "running"
     training(root, finished="2026-01-01T00:10:00Z")
-    assert look(root).state == "finished" and "time left" not in dict(facts_of(look(root), width=9))
+    assert look(root).state == "finished" and "time left" not in dict(describe(look(root), width=9))
 
 
 def control(root: Path, *, process: int, steps: int = 10, events: str = "") -> Path:
@@ -112,7 +112,7 @@ def test_a_finished_training_is_not_all_while_the_control_stage_is_at_work(tmp_p
     root = training(tmp_path, done=10, finished="2026-01-01T00:10:00Z")
 
     def state(folder: Path = root) -> str:
-        return dict(facts_of(look(folder), width=9))["state"]
+        return dict(describe(look(folder), width=9))["state"]
 
     assert state() == "finished"
     run = control(root, process=os.getpid())
@@ -157,7 +157,7 @@ def test_a_torn_last_line_is_not_there_yet_and_a_damaged_one_is_said(tmp_path: P
                  "run_log.jsonl: line 2", "line 3: not an object", "health.jsonl: line 1"):  # fmt: skip
         assert part in said, said
     assert snapshot.log["reward"][-2:] == [None, None] and snapshot.step == 7
-    assert [event.level for event in snapshot.standing] == ["RED"]
+    assert [event.level for event in snapshot.raised] == ["RED"]
 
 
 @pytest.mark.parametrize(
@@ -175,9 +175,9 @@ def test_no_content_of_any_file_makes_looking_fail(tmp_path: Path, content: byte
     for path in sorted(root.glob("evidence/*/*")):
         kept = path.read_bytes()
         path.write_bytes(content)
-        for line in [*facts_of(look(root), width=20), *alarm_rows(look(root))]:
+        for line in [*describe(look(root), width=20), *list_alarms(look(root))]:
             assert all(part.isprintable() for part in line)
-        watch.plain(look(root))
+        watch.format_lines(look(root))
         path.write_bytes(kept)
 
 
@@ -199,10 +199,10 @@ def test_nothing_that_is_told_can_steer_a_terminal(tmp_path: Path) -> None:
     write_text(root / "evidence/observed/run_log.jsonl", json.dumps({"event": HOSTILE, HOSTILE: HOSTILE}) + "\n")
     write_text(root / "evidence/results/health.jsonl", json.dumps(alarm("kl", "RED", 1, message=HOSTILE + "x" * 9999)) + "\n")
     snapshot = look(root)
-    lines = watch.plain(snapshot)
+    lines = watch.format_lines(snapshot)
     assert all(line.isprintable() for line in lines) and max(map(len, lines)) < 400
     console = Console(width=80, force_terminal=True, file=io.StringIO(), record=True)
-    console.print(watch.view(snapshot, 80))
+    console.print(watch.make_panel(snapshot, 80))
     text = console.export_text(styles=False)
     assert "evil" in text and not set(text) & set("\x1b\x07\u202e\u200b\r\x9b")
 
@@ -210,7 +210,7 @@ def test_nothing_that_is_told_can_steer_a_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [1, 10, 20, 40, 80, 300])
 def test_the_view_fits_any_width(tmp_path: Path, width: int) -> None:
     console = Console(width=width, file=io.StringIO(), record=True)
-    console.print(watch.view(look(training(tmp_path)), width))
+    console.print(watch.make_panel(look(training(tmp_path)), width))
     assert max(map(len, console.export_text().split("\n"))) <= max(width, 4)
 
 
@@ -227,22 +227,22 @@ def test_a_project_its_evidence_and_its_run_folder_are_places_and_others_are_ref
     assert other.step == 3 and other.log == {} and other.state == "running"
     for nowhere in (tmp_path, tmp_path / "none", root / "evidence/results"):
         with pytest.raises(RecordError, match="expected a folder of a training"):
-            locate(nowhere)
+            find_place(nowhere)
 
 
 def test_a_file_that_did_not_change_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from assay.tools import following
+    from assay.tools import snapshot
 
     read: list[str] = []
-    plain = following.read_bytes
-    monkeypatch.setattr(following, "read_bytes", lambda path, fix: (read.append(path.name), plain(path, fix=fix))[1])
-    follower = Follower(locate(training(tmp_path)))
-    follower.look()
+    plain = snapshot.read_bytes
+    monkeypatch.setattr(snapshot, "read_bytes", lambda path, fix: (read.append(path.name), plain(path, fix=fix))[1])
+    reader = SnapshotReader(find_place(training(tmp_path)))
+    reader.read()
     first = len(read)
-    follower.look()
+    reader.read()
     assert len(read) == first > 3
     write_text(tmp_path / "evidence/results/training_log.csv", "step,reward\n1,0.5\n")
-    assert follower.look().log["reward"] == [0.5] and read[first:] == ["training_log.csv"]
+    assert reader.read().log["reward"] == [0.5] and read[first:] == ["training_log.csv"]
 
 
 COMMAND = [sys.executable, "-m", "assay.cli", "runs", "watch"]
