@@ -33,10 +33,10 @@ GROUPS = {
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 for command in COMMANDS:
     app.command()(command)
-for name, (about, commands) in GROUPS.items():
+for name, (about, members) in GROUPS.items():
     group = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=about)
-    for command in commands:
-        group.command()(command)
+    for member in members:
+        group.command()(member)
     app.add_typer(group, name=name)
 app.add_typer(presets.app, name="config")
 

@@ -114,9 +114,11 @@ def draw_figures(snapshot: Snapshot) -> dict[str, tuple[bytes, str]]:
     is_done = snapshot.state == "finished" and bool(snapshot.facts)
     facts = TrainFacts.model_validate_json(dumps(dict(snapshot.facts))) if is_done else None
     tables = (snapshot.log, snapshot.components, snapshot.checkpoints)
-    frames = [pd.DataFrame(dict(columns or {"step": []}), dtype=float) for columns in tables]
+    log, components, checkpoints = (pd.DataFrame(dict(columns or {"step": []}), dtype=float) for columns in tables)
     gallery = of_training(
-        *frames,
+        log,
+        components,
+        checkpoints,
         snapshot.alarms,
         steps=snapshot.steps or snapshot.step or 1,
         unmeasured=[rule for rule in HEALTH_RULES if facts is not None and rule in facts.health.unmeasured],
