@@ -16,16 +16,16 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from assay.composition import use
+from assay.composition import Selection, use
 from assay.errors import ConfigError, RecordError, RunningAlready
 from assay.evidence.recipe_tables import compare_runs
 from assay.evidence.seed_records import BaseBuilt, SeedRun, SeedsTogether, failed
 from assay.evidence.seed_tables import seeds_block
 from assay.storage.json import read_record, write_json
 from assay.storage.locks import hold
-from assay.tools import readme, recipe_file, seed_copies, seed_jobs, seeds
+from assay.tools import readme, recipe_file, seed_copies, seeds
 from assay.tools.compare import read_all
-from assay.tools.seed_reading import finished_run
+from assay.tools.seed_copies import Job
 from tests.evidence.conftest import make_claim, make_report
 from tests.evidence.synthetic_episodes import arm
 from tests.house import ROOT, STAGES, reads_and_writes
@@ -104,12 +104,6 @@ def write_pipeline(root: Path) -> Path:
     return root
 
 
-def asked(*numbers: int, **changes: object) -> seeds.Asked:
-    """Return what the command line asks for, with changes."""
-    settings: dict[str, object] = {"seeds": numbers, "bases": (), "task": None, "jobs": 1, "one_sided": False}
-    return seeds.Asked(**(settings | changes))  # type: ignore[arg-type]
-
-
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project where three seeds were run: one is fine, one is not evaluable, one failed; not to be changed."""
@@ -118,7 +112,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     prepare(root / "data/prepared/seed-1", 1, barred="a red alarm of the training is not acknowledged: entropy")
     prepare(root / "data/prepared/seed-2", 2)
     (root / "data/prepared/seed-2/train-fails").touch()
-    assert seeds.run(root, asked(0, 1, 2, jobs=2)) == 1
+    assert seeds.run(root, [0, 1, 2], jobs=2) == 1
     return root
 
 
@@ -134,7 +128,7 @@ def test_all_seeds_share_one_base_and_one_measurement_of_it(project: Path) -> No
 
 
 def test_a_seed_that_fails_or_does_not_count_stands_in_the_record_with_its_reason(project: Path) -> None:
-    entry = recipe_file.known(project)["collider"]
+    entry = recipe_file.read_recipes(project)["collider"]
     fine, barred, broken = entry.runs
     assert (fine.verdict, fine.normalised_score) == ("IMPROVED", 0.5)
     assert barred.verdict == "NOT EVALUABLE" and barred.normalised_score is None
@@ -158,10 +152,10 @@ def test_what_is_finished_does_not_run_again_and_what_failed_is_tried_again(proj
     (root / "data/prepared/seed-2/train-fails").unlink()
     (root / ".scratch/seeds/calls").unlink()
     # No stage depends on the folder it came from, and seed 1 is left out of this call.
-    assert seeds.run(root, asked(0, 2)) == 0
+    assert seeds.run(root, [0, 2]) == 0
     ran = {line.split()[0].removeprefix(PREFIX) for line in calls(root)}
     assert ran == {"-seed2"}
-    entry = recipe_file.known(root)["collider"]
+    entry = recipe_file.read_recipes(root)["collider"]
     assert [run.verdict for run in entry.runs] == ["IMPROVED", "IMPROVED"]
     assert entry.verdict == "NOT EVALUABLE" and entry.reason.startswith("2 seeds, at least 5 one-sided / 6 two-sided")
 
@@ -171,18 +165,18 @@ def test_a_seed_that_another_process_is_at_is_told_and_ends_no_other(
 ) -> None:
     root = tmp_path / "moved"
     shutil.copytree(project, root)
-    waits = seed_copies.await_stages
-    monkeypatch.setattr(seeds, "await_stages", lambda copy: waits(copy, seconds=0.0))
+    waits = seed_copies.wait_for_stages
+    monkeypatch.setattr(seed_copies, "wait_for_stages", lambda copy: waits(copy, seconds=0.0))
     with hold(root / f".scratch/seeds/{PREFIX}-seed1/.scratch/train/abc.lock"):
-        assert seeds.run(root, asked(0, 1)) == 1
-    fine, busy = recipe_file.known(root)["collider"].runs
+        assert seeds.run(root, [0, 1]) == 1
+    fine, busy = recipe_file.read_recipes(root)["collider"].runs
     assert (fine.verdict, busy.verdict) == ("IMPROVED", None)
     assert "no other process on this run" in busy.reason and str(root) not in busy.reason
 
 
 def test_a_second_call_on_the_same_recipe_is_refused(project: Path) -> None:
     with hold(project / f".scratch/seeds/{PREFIX}.lock"), pytest.raises(RunningAlready):
-        seeds.run(project, asked(0))
+        seeds.run(project, [0])
 
 
 def test_settings_that_stand_in_params_yaml_alone_and_a_damaged_record_are_refused_before_anything_runs(
@@ -194,11 +188,11 @@ def test_settings_that_stand_in_params_yaml_alone_and_a_damaged_record_are_refus
     text = (root / "params.yaml").read_text()
     (root / "params.yaml").write_text(re.sub(r"learning_rate: .*", "learning_rate: 0.5", text))
     with pytest.raises(ConfigError, match="learning_rate"):
-        seeds.run(root, asked(0))
+        seeds.run(root, [0])
     (root / "params.yaml").write_text(text)
     (root / recipe_file.FILE).write_text("{}")
     with pytest.raises(RecordError):
-        seeds.run(root, asked(0))
+        seeds.run(root, [0])
     assert not (root / ".scratch/seeds/calls").exists()
 
 
@@ -213,15 +207,15 @@ def test_all_seeds_of_a_call_are_of_one_state_of_the_project_and_too_few_are_tol
         (root / "src/stage.py").write_text(f"{STAGE}# edited\n")
         hands(source, copy, *rest, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(seeds, "hand_over", edited_meanwhile)
+    monkeypatch.setattr(seed_copies, "hand_over", edited_meanwhile)
     monkeypatch.setattr(seeds, "complain", said.append)
     prepared = root / "data/prepared"
     shutil.copytree(prepared / "seed-0", prepared / "seed-3")
     prepare(root / "data/new/seed-3", 3)
     shutil.rmtree(prepared / "seed-3")
     (root / "data/new/seed-3").rename(prepared / "seed-3")
-    assert seeds.run(root, asked(0, 3)) == 0
-    entry = recipe_file.known(root)["collider"]
+    assert seeds.run(root, [0, 3]) == 0
+    entry = recipe_file.read_recipes(root)["collider"]
     assert entry.reason.startswith("2 seeds, at least") and "edited" in (root / "src/stage.py").read_text()
     assert said[0].startswith("there will be no verdict over seeds: 2 seeds, at least")
 
@@ -230,8 +224,8 @@ def test_a_finished_seed_that_is_not_asked_for_is_told_in_the_record(project: Pa
     root = tmp_path / "moved"
     shutil.copytree(project, root)
     # Seed 2 never finished: there is nothing of it to leave out.
-    assert seeds.run(root, asked(1)) == 1
-    entry = recipe_file.known(root)["collider"]
+    assert seeds.run(root, [1]) == 1
+    entry = recipe_file.read_recipes(root)["collider"]
     assert entry.notes == ("Trained by the same recipe and left out here: seed 0.",)
     assert entry.notes[0] in seeds_block(entry, "collider", None)
 
@@ -239,11 +233,11 @@ def test_a_finished_seed_that_is_not_asked_for_is_told_in_the_record(project: Pa
 def test_the_code_shown_is_that_of_a_finished_seed_not_of_one_that_failed(six: dict[str, Path], tmp_path: Path) -> None:
     stale = tmp_path / "seed9"
     shutil.copytree(six["seed0"], stale)
-    lock = seed_copies.lock_of(stale)
+    lock = {"stages": recipe_file.read_stages(stale)}
     lock["stages"]["train"]["deps"] = [{"path": "src/assay/training", "md5": "0" * 32}]
     write_json(stale / "dvc.lock", lock)
-    runs = [failed("seed9", 9, "a disk"), *(finished_run(copy, name) for name, copy in six.items())]
-    found = recipe_file.together("collider", "tiny", {"seed9": stale} | six, runs, (), one_sided=False)
+    runs = [failed("seed9", 9, "a disk"), *(recipe_file.read_seed(copy) for copy in six.values())]
+    found = recipe_file.combine_seeds("collider", "tiny", [stale, *six.values()], runs, (), one_sided=False)
     assert found.code_digest == entry_of(six).code_digest
 
 
@@ -254,9 +248,9 @@ def test_a_torn_dvc_lock_of_a_copy_makes_its_stages_run_again(project: Path, tmp
     (root / ".scratch/seeds/calls").unlink()
     for name in ("shared", "seed0"):
         (root / f".scratch/seeds/{PREFIX}-{name}/dvc.lock").write_text(torn)
-    assert seeds.run(root, asked(0)) == 0
+    assert seeds.run(root, [0]) == 0
     assert calls(root)[f"{PREFIX}-shared base"] == calls(root)[f"{PREFIX}-seed0 train"] == 1
-    assert recipe_file.known(root)["collider"].runs[0].verdict == "IMPROVED"
+    assert recipe_file.read_recipes(root)["collider"].runs[0].verdict == "IMPROVED"
 
 
 def test_bases_from_seeds_are_refused_where_the_base_is_a_pretrained_one(project: Path, tmp_path: Path) -> None:
@@ -264,7 +258,7 @@ def test_bases_from_seeds_are_refused_where_the_base_is_a_pretrained_one(project
     shutil.copytree(project, root)
     use(root, grpo="pretrained", task=None, seed=None)
     with pytest.raises(ConfigError, match="pretrained"):
-        seeds.run(root, asked(0, bases=(1,)))
+        seeds.run(root, [0], bases=(1,))
 
 
 def test_seeds_of_another_preset_are_not_replaced(project: Path, tmp_path: Path) -> None:
@@ -273,19 +267,19 @@ def test_seeds_of_another_preset_are_not_replaced(project: Path, tmp_path: Path)
     held = (root / recipe_file.FILE).read_bytes()
     use(root, grpo="tiny", task=None, seed=None)
     with pytest.raises(ConfigError, match="3 seeds of preset tiny_smoke"):
-        seeds.run(root, asked(0))
+        seeds.run(root, [0])
     assert (root / recipe_file.FILE).read_bytes() == held
 
 
 def test_an_unknown_task_is_refused_before_anything_runs(project: Path) -> None:
     with pytest.raises(ConfigError, match="structured"):
-        seeds.run(project, asked(0, task="structred"))
+        seeds.run(project, [0], task="structred")
 
 
 @pytest.mark.parametrize("text", ["", "a", "-1", "4..2", "0..100", "1,1", "0..2,2", "1.5", "0...3", "٣", "0..5,"])
 def test_what_names_no_seeds_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
-        seeds.seeds_of(text)
+        seeds.parse_seeds(text)
 
 
 @pytest.fixture(scope="module")
@@ -303,8 +297,8 @@ def six(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def entry_of(copies: dict[str, Path], bases: Sequence[BaseBuilt] = ()) -> SeedsTogether:
     """Return the entry of finished runs."""
-    runs = [finished_run(copy, name) for name, copy in copies.items()]
-    return recipe_file.together("collider", "tiny", copies, runs, bases, one_sided=False)
+    runs = [recipe_file.read_seed(copy) for copy in copies.values()]
+    return recipe_file.combine_seeds("collider", "tiny", list(copies.values()), runs, bases, one_sided=False)
 
 
 def test_the_verdict_over_seeds_is_that_of_compare(six: dict[str, Path], tmp_path: Path) -> None:
@@ -317,9 +311,9 @@ def test_the_verdict_over_seeds_is_that_of_compare(six: dict[str, Path], tmp_pat
 
 def test_each_task_keeps_its_entry_when_the_other_is_run(six: dict[str, Path], tmp_path: Path) -> None:
     one = entry_of(six)
-    recipe_file.write(tmp_path, one)
-    recipe_file.write(tmp_path, one.model_copy(update={"task": "structured", "preset": "other"}))
-    assert {task: entry.preset for task, entry in recipe_file.known(tmp_path).items()} == {
+    recipe_file.write_recipe(tmp_path, one)
+    recipe_file.write_recipe(tmp_path, one.model_copy(update={"task": "structured", "preset": "other"}))
+    assert {task: entry.preset for task, entry in recipe_file.read_recipes(tmp_path).items()} == {
         "collider": "tiny", "structured": "other",
     }  # fmt: skip
     assert set(json.loads((tmp_path / recipe_file.FILE).read_text())["recipes"]) == {"collider", "structured"}
@@ -329,7 +323,7 @@ def test_a_damaged_recipe_json_is_refused_and_stays(six: dict[str, Path], tmp_pa
     (tmp_path / RESULTS).mkdir(parents=True)
     (tmp_path / recipe_file.FILE).write_text('{"recipes": {"collider": {}}}')
     with pytest.raises(RecordError):
-        recipe_file.write(tmp_path, entry_of(six))
+        recipe_file.write_recipe(tmp_path, entry_of(six))
     assert (tmp_path / recipe_file.FILE).read_text() == '{"recipes": {"collider": {}}}'
 
 
@@ -370,14 +364,12 @@ def test_the_code_digest_is_that_of_what_decides_numbers() -> None:
     def lock(**changes: str) -> dict[str, object]:
         known = {"src/assay/tasks": "a", "constraints.txt": "b", "data/collider/train.jsonl": "c", "models/base": "d"} | changes
         deps = [{"path": path, "md5": md5} for path, md5 in known.items()]
-        return {
-            "stages": {"train": {"deps": deps}, "render_evidence": {"deps": [{"path": "src/x", "md5": known.get("src/x")}]}}
-        }
+        return {"train": {"deps": deps}, "render_evidence": {"deps": [{"path": "src/x", "md5": known.get("src/x")}]}}
 
-    code, data = recipe_file.digests(lock())
-    assert recipe_file.digests(lock(**{"models/base": "e"})) == (code, data)
-    assert recipe_file.digests(lock(**{"src/assay/tasks": "e"}))[0] != code
-    changed = recipe_file.digests(lock(**{"data/collider/train.jsonl": "e"}))
+    code, data = recipe_file.digest_deps(lock())
+    assert recipe_file.digest_deps(lock(**{"models/base": "e"})) == (code, data)
+    assert recipe_file.digest_deps(lock(**{"src/assay/tasks": "e"}))[0] != code
+    changed = recipe_file.digest_deps(lock(**{"data/collider/train.jsonl": "e"}))
     assert changed[0] == code and changed[1] != data
 
 
@@ -395,7 +387,7 @@ def test_readme_gets_its_blocks_and_keeps_the_rest(
     monkeypatch.setattr(readme, "claim_at_hand", lambda project: None)  # whose claim it is, test_at_hand asks
     (tmp_path / RESULTS).mkdir(parents=True)
     (tmp_path / RESULTS / "summary.md").write_text("the claim\n\nBefore and after (held-out):\n")
-    recipe_file.write(tmp_path, entry_of(six))
+    recipe_file.write_recipe(tmp_path, entry_of(six))
     (tmp_path / "docs").mkdir()
     for page, names in readme.PAGES.items():
         blocks = "".join(f"{name}\n{'old'.join(readme.marks(name))}\n" for name in names)
@@ -420,11 +412,11 @@ def test_a_copy_loses_what_the_project_no_longer_has_and_keeps_its_outputs(tmp_p
     root = write_pipeline(tmp_path / "project")
     (root / "data").mkdir()
     (root / "src/gone.py").write_text("")
-    copy = tmp_path / "copy"
-    seed_copies.refresh(root, copy, grpo="tiny_smoke", task="structured", seed=3)
+    copy = root / ".scratch/seeds/copy"
+    seed_copies.prepare_copy(Job(copy, root, Selection("tiny_smoke", "structured", 3), (), "base"))
     (copy / "models").mkdir()
     (root / "src/gone.py").unlink()
-    seed_copies.refresh(root, copy, grpo="tiny_smoke", task="structured", seed=4, base_seed=9)
+    seed_copies.prepare_copy(Job(copy, root, Selection("tiny_smoke", "structured", 4), (), "base", 9))
     assert [path.name for path in (copy / "src").iterdir()] == ["stage.py"]
     params = YAML(typ="safe").load((copy / "params.yaml").read_text())
     assert (params["seed"], params["task"]["name"], params["base"]["seed"]) == (4, "structured", 9)
@@ -444,16 +436,16 @@ def test_a_base_and_data_named_relative_to_the_project_are_there_in_a_copy(tmp_p
     text = (root / "configs/task/structured.yaml").read_text()
     task.write_text(re.sub(r"(  root: ).*", r"\1own", text))
     for _ in range(2):
-        seed_copies.refresh(root, copy, grpo="mine", task="mine", seed=0)
+        seed_copies.prepare_copy(Job(copy, root, Selection("mine", "mine", 0), (), "base"))
     assert (copy / "own/jobs.jsonl").read_text() == "{}\n" and (copy / "kept/model").is_dir()
 
 
 def test_a_stage_of_a_killed_call_is_waited_for_but_not_for_ever(tmp_path: Path) -> None:
     lock = tmp_path / ".scratch/train/abc.lock"
     with hold(lock), pytest.raises(RunningAlready):
-        seed_copies.await_stages(tmp_path, seconds=0.0)
+        seed_copies.wait_for_stages(tmp_path, seconds=0.0)
     lock.write_text("12345\n")  # of one who was killed
-    seed_copies.await_stages(tmp_path, seconds=0.0)
+    seed_copies.wait_for_stages(tmp_path, seconds=0.0)
 
 
 @pytest.mark.parametrize(
@@ -466,7 +458,7 @@ def test_a_stage_of_a_killed_call_is_waited_for_but_not_for_ever(tmp_path: Path)
 )
 def test_the_reason_of_a_failure_is_what_assay_said_else_what_dvc_said(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "log").write_text(text)
-    assert seed_jobs.why(tmp_path / "log", -9) == reason
+    assert seed_copies.read_failure(tmp_path / "log", -9) == reason
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only the Linux kernel ends a child with its parent")

@@ -67,14 +67,9 @@ def seeds(
     """Train on several seeds from one base, and write recipe.json; exit code 1 if one failed or is NOT EVALUABLE."""
     from assay.tools import seeds as tool
 
-    asked = tool.Asked(
-        seeds=tool.seeds_of(seeds),
-        bases=() if bases is None else tool.seeds_of(bases),
-        task=task,
-        jobs=jobs,
-        one_sided=one_sided,
-    )
-    raise typer.Exit(tool.run(Path.cwd(), asked))
+    further = () if bases is None else tool.parse_seeds(bases)
+    failed = tool.run(Path.cwd(), tool.parse_seeds(seeds), bases=further, task=task, jobs=jobs, one_sided=one_sided)
+    raise typer.Exit(failed)
 
 
 def summarize(

@@ -12,7 +12,7 @@ from assay.evidence.seed_tables import seeds_block
 from assay.stages.at_hand import claim_at_hand
 from assay.stages.project import RESULTS, Project
 from assay.storage.files import read_text, write_text
-from assay.tools.recipe_file import code_now, known
+from assay.tools.recipe_file import digest_last_code, read_recipes
 
 CLI = "docs/cli.md"
 TASKS = ("collider", "structured")
@@ -30,7 +30,7 @@ def blocks(root: Path) -> dict[str, str]:
         NoVerdictYet: The last run was of other settings.
         AssayError: There is no finished run, or recipe.json or dvc.lock is damaged.
     """
-    recipes, code = known(root), code_now(root)
+    recipes, code = read_recipes(root), digest_last_code(root)
     claim_at_hand(Project.open(root))
     claim = wrapped(read_text(root / RESULTS / "summary.md", fix="./run repro"))
     seeds = {f"{task} seeds": wrapped(seeds_block(recipes.get(task), task, code)) for task in TASKS}

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from assay.errors import AssayError
+from assay.evaluation.report import Report
+from assay.evidence.claim import Claim
 from assay.evidence.recipe_records import RecipeClaim
-from assay.evidence.recipe_runs import Run
 from assay.evidence.recipe_tables import compare_runs
-from assay.evidence.seed_records import BaseBuilt, Recipes, SeedRun, SeedsTogether
+from assay.evidence.seed_records import BaseBuilt, Recipes, SeedRun, SeedsTogether, finished
+from assay.records import TrainFacts
 from assay.stages.project import RESULTS
-from assay.storage.files import read_bytes, sha256_bytes
-from assay.storage.json import digest, read_record, write_json
+from assay.storage.files import read_bytes, read_text, sha256_bytes
+from assay.storage.json import digest, loads, read_record, write_json
 from assay.storage.yaml import read_yaml
 from assay.tools.compare import with_known_code
-from assay.tools.run_sources import APART, SETTINGS, flat, read_run
-from assay.tools.seed_copies import LOCK, lock_of
+from assay.tools.run_sources import APART, LOCK, SETTINGS, flat, read_run
 
 FILE = f"{RESULTS}/recipe.json"
+NOT_EVALUABLE = "NOT EVALUABLE"
+LAST = "render_evidence"  # the stage that ends a run
 # The stages whose code decides the numbers of a run; how they are drawn changes none.
 DECIDE = ("fingerprint", "base", "pre_eval", "train", "control", "post_eval")
 _FIX = "git checkout -- evidence/results/recipe.json, or remove it and call assay seeds again"
+_AGAIN = "call assay seeds again; if it stays so, remove the folder first"
 
 
-def known(root: Path) -> dict[str, SeedsTogether]:
+def read_recipes(root: Path) -> dict[str, SeedsTogether]:
     """Return what recipe.json holds, by task; nothing where there is none.
 
     Raises:
@@ -36,113 +39,137 @@ def known(root: Path) -> dict[str, SeedsTogether]:
     return dict(read_record(root / FILE, Recipes, fix=_FIX).recipes) if (root / FILE).is_file() else {}
 
 
-def write(root: Path, found: SeedsTogether) -> Path:
-    """Write one task's entry beside those of other tasks, and return where."""
-    recipes = known(root) | {found.task: found}
+def write_recipe(root: Path, found: SeedsTogether) -> None:
+    """Write one task's entry beside those of other tasks."""
+    recipes = read_recipes(root) | {found.task: found}
     write_json(root / FILE, Recipes(recipes=dict(sorted(recipes.items()))))
-    return root / FILE
 
 
-def digests(lock: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the digests of the code, and of the data, that the stages of a dvc.lock ran on.
+def read_stages(project: Path) -> dict[str, Any]:
+    """Return the stages of a dvc.lock; none where there is no such file, or it is not whole, as after a kill.
 
-    Code is the same for every task; data are not.
+    Raises:
+        ConfigError: It is no YAML at all.
     """
-    stages = lock.get("stages") or {}
-    deps = {str(dep["path"]): dep.get("md5") for name in DECIDE for dep in stages.get(name, {}).get("deps", [])}
+    if not (project / LOCK).is_file():
+        return {}
+    stages = read_yaml(project / LOCK, fix="git checkout -- dvc.lock, or ./run repro").get("stages")
+    if not isinstance(stages, dict) or not all(isinstance(stage, dict) for stage in stages.values()):
+        return {}
+    return stages
+
+
+def digest_deps(stages: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the digests of the code, which is one for every task, and of the data that stages ran on."""
+    listed = [dep for name in DECIDE for dep in stages.get(name, {}).get("deps", [])]
+    deps = {str(dep["path"]): dep.get("md5") for dep in listed}
     own = {path: md5 for path, md5 in deps.items() if not path.startswith(("models/", "evidence/"))}
     code = {path: md5 for path, md5 in own.items() if path.startswith("src/") or path == "constraints.txt"}
     return digest(code), digest({path: md5 for path, md5 in own.items() if path not in code})
 
 
-def code_now(root: Path) -> str | None:
-    """Return the digest of the code that the project's last run was made by; None where dvc.lock does not say."""
-    if not (root / LOCK).is_file():
-        return None
-    lock = lock_of(root)
-    return digests(lock)[0] if set(DECIDE) <= set(lock.get("stages") or {}) else None
+def digest_last_code(root: Path) -> str | None:
+    """Return the digest of the code that made the project's last run; None where dvc.lock does not say."""
+    stages = read_stages(root)
+    return digest_deps(stages)[0] if set(DECIDE) <= set(stages) else None
 
 
-def together(
-    task: str, preset: str, copies: Mapping[str, Path], runs: Sequence[SeedRun], bases: Sequence[BaseBuilt], *, one_sided: bool
-) -> SeedsTogether:
-    """Return one recipe over its seeds; what `assay runs compare` refuses, or a seed without a verdict, is not evaluable.
-
-    Args:
-        task: What its data are called.
-        preset: That of the settings.
-        copies: Folder of each run, by its name.
-        runs: All seeds asked for, failed ones included: leaving one out would flatter the rest.
-        bases: Bases built with other base seeds.
-        one_sided: As for `assay runs compare`.
-    """
-    claim, reason, notes = _claimed(copies, runs, one_sided=one_sided)
-    # A seed that failed can have a dvc.lock of an earlier run, by other code.
-    whole = [copies[run.name] for run in runs if run.state == "finished" and (copies[run.name] / LOCK).is_file()]
-    locked = [copy for copy in copies.values() if (copy / LOCK).is_file()]
-    code, data, settings = _made_by((whole or locked or list(copies.values()))[0])
-    return SeedsTogether(
-        task=task, preset=preset, verdict="NOT EVALUABLE" if claim is None else claim.verdict,
-        reason=reason if claim is None else claim.reason,
-        sentence=f"The recipe over seeds is not evaluable: {reason}." if claim is None else claim.sentence,
-        code_digest=code, data_digest=data, settings_digest=settings,
-        lock_sha256={
-            name: sha256_bytes(read_bytes(copy / LOCK, fix="call again"))
-            for name, copy in copies.items()
-            if copy in locked
-        },
-        seeds=tuple(run.seed for run in runs), runs=tuple(runs), bases=tuple(bases), recipe=claim, notes=tuple(notes),
-    )  # fmt: skip
-
-
-def _made_by(copy: Path) -> tuple[str, str, str]:
+def digest_run(copy: Path) -> tuple[str, str, str]:
     """Return the digests of the code, the data and the settings of a run, the training seed left out."""
-    settings = flat(read_yaml(copy / SETTINGS, fix="call again"))
+    settings = flat(read_yaml(copy / SETTINGS, fix=_AGAIN))
     kept = {name: value for name, value in settings.items() if name.split(".")[0] not in APART}
-    return *digests(lock_of(copy)), digest(kept)
+    return *digest_deps(read_stages(copy)), digest(kept)
 
 
-def left_out(others: Mapping[int, Path], found: SeedsTogether) -> tuple[int, ...]:
-    """Return the seeds whose copies hold a finished run of the same code, data and settings, and that were not asked for."""
-    kind = (found.code_digest, found.data_digest, found.settings_digest)
-    same = []
-    for seed, copy in others.items():
-        with suppress(AssayError):  # one that cannot be read is no finished run
-            whole = "render_evidence" in (lock_of(copy).get("stages") or {})
-            if seed not in found.seeds and whole and _made_by(copy) == kind:
-                same.append(seed)
-    return tuple(sorted(same))
+def read_seed(copy: Path) -> SeedRun:
+    """Return what a finished run showed; one that is NOT EVALUABLE has its reason and may lack numbers."""
+    results = copy / RESULTS
+    claim = read_record(results / "claim.json", Claim, fix=_AGAIN)
+    trained = read_record(results / "train.json", TrainFacts, fix=_AGAIN)
+    arms = [read_record(results / f"{arm}_eval_greedy.json", Report, fix=_AGAIN) for arm in ("pre", "post")]
+    before, after = (arm.measures["success_rate"].value for arm in arms)
+    return finished(copy.name, claim, trained, (before, after), _read_json(results / "metrics.json"))
 
 
-def _claimed(
-    copies: Mapping[str, Path], runs: Sequence[SeedRun], *, one_sided: bool
+def read_base(copy: Path, seed: int | None, failure: str | None) -> BaseBuilt:
+    """Return what the gates said of a base, or why it was refused."""
+    facts = _read_json(copy / RESULTS / "base.json") if failure is None else {}
+    names = ("copy_accuracy", "parsed_rate", "success_rate")
+    numbers: dict[str, Any] = {name: facts.get(name) for name in names}
+    return BaseBuilt(base_seed=seed or 0, passed=failure is None, reason=failure or "", **numbers)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = loads(read_text(path, fix=_AGAIN), where=str(path), fix=_AGAIN)
+    return found
+
+
+def combine_seeds(
+    task: str,
+    preset: str,
+    copies: Sequence[Path],
+    runs: Sequence[SeedRun],
+    bases: Sequence[BaseBuilt],
+    *,
+    one_sided: bool,
+) -> SeedsTogether:
+    """Return one recipe over its seeds: not evaluable where `runs compare` refuses, or a seed has no verdict.
+
+    Among the runs and their copies are those that failed: leaving one out would flatter the rest.
+    """
+    claim, reason, notes = _claim_together(copies, runs, one_sided=one_sided)
+    locked = [copy for copy in copies if (copy / LOCK).is_file()]
+    # A seed that failed can have a dvc.lock of an earlier run, by other code.
+    done = {run.name for run in runs if run.state == "finished"}
+    whole = [copy for copy in locked if copy.name in done]
+    code, data, settings = digest_run((whole or locked or list(copies))[0])
+    return SeedsTogether(
+        task=task,
+        preset=preset,
+        verdict=claim.verdict if claim else NOT_EVALUABLE,
+        reason=claim.reason if claim else reason,
+        sentence=claim.sentence if claim else f"The recipe over seeds is not evaluable: {reason}.",
+        code_digest=code,
+        data_digest=data,
+        settings_digest=settings,
+        lock_sha256={copy.name: sha256_bytes(read_bytes(copy / LOCK, fix=_AGAIN)) for copy in locked},
+        seeds=tuple(run.seed for run in runs),
+        runs=tuple(runs),
+        bases=tuple(bases),
+        recipe=claim,
+        notes=tuple(notes),
+    )
+
+
+def _claim_together(
+    copies: Sequence[Path], runs: Sequence[SeedRun], *, one_sided: bool
 ) -> tuple[RecipeClaim | None, str, Sequence[str]]:
     """Return what the runs show together, or None with the reason; and notes."""
-    bad = [run for run in runs if run.verdict in (None, "NOT EVALUABLE")]
+    bad = [run for run in runs if run.verdict in (None, NOT_EVALUABLE)]
     if bad:
-        each = "; ".join(f"{run.name} {'failed' if run.verdict is None else 'is NOT EVALUABLE'} ({run.reason})" for run in bad)
-        return None, each, ()
-    read = []
+        what = {None: "failed", NOT_EVALUABLE: "is NOT EVALUABLE"}
+        return None, "; ".join(f"{run.name} {what[run.verdict]} ({run.reason})" for run in bad), ()
     try:
-        for name, copy in copies.items():
-            with tempfile.TemporaryDirectory(prefix="assay-seeds-") as scratch:
-                run = read_run(copy, str(copy), Path(scratch))
-            read.append(Run(name, run.settings, run.claim, run.trained, run.before, run.after))
+        # A folder is read where it lies; the scratch folder is for runs out of git.
+        read = [replace(read_run(copy, str(copy), copy), name=copy.name) for copy in copies]
         read, notes = with_known_code(read)
         found = compare_runs(read, one_sided=one_sided)
     except AssayError as error:
-        return None, told(f"{error.where}: expected {error.expected}, found {error.found}", *copies.values()), ()
+        return None, describe(error, *copies), ()
     if len(found.recipes) != 1:
         return None, f"the runs are of {len(found.recipes)} recipes, not of one", ()
     return found.recipes[0], "", [*found.notes, *notes]
 
 
-def told(text: str, *copies: Path) -> str:
-    """Return a message without the places of copies on this machine, which are nobody's business and change no fact.
+def describe(failure: AssayError | str, *copies: Path) -> str:
+    """Return a failure in one line, without the places of copies on this machine: they are nobody's business.
 
-    >>> told("/here/run/evidence: expected a, found b", Path("/here/run"))
+    >>> describe("/here/run/evidence: expected a, found b", Path("/here/run"))
     'evidence: expected a, found b'
     """
+    text = failure
+    if isinstance(text, AssayError):
+        text = f"{text.where}: expected {text.expected}, found {text.found}"
     for place in {str(each) for copy in copies for each in (copy, copy.resolve())}:
         text = text.replace(f"{place}/", "").replace(place, Path(place).name)
     return text

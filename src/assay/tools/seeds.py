@@ -1,10 +1,11 @@
-"""`assay seeds`: one recipe on several training seeds, and what they say together in evidence/results/recipe.json."""
+"""`assay seeds`: one recipe on several training seeds, and what they say together in recipe.json."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path, PurePath
 
 from assay.composition import Selection, check, compose, presets, selected
@@ -14,195 +15,172 @@ from assay.counting import counted
 from assay.errors import AssayError, ConfigError, RecordError
 from assay.evaluation.seeds_and_items import fewest_runs
 from assay.evidence.recipe_wording import too_few_said
-from assay.evidence.seed_records import BaseBuilt, SeedRun, SeedsTogether, failed
+from assay.evidence.seed_records import SeedRun, SeedsTogether, failed
 from assay.evidence.seed_tables import bases_frame, runs_frame
 from assay.evidence.wording import difference_text
 from assay.stages.project import Project
+from assay.storage.json import digest
 from assay.storage.locks import hold
-from assay.tools.recipe_file import FILE, known, left_out, together, told, write
-from assay.tools.seed_copies import await_stages, first_outputs, hand_over, home, lock_of, refresh, same_baseline
-from assay.tools.seed_jobs import Job, run_all
-from assay.tools.seed_reading import base_built, finished_run
+from assay.tools import recipe_file
+from assay.tools.recipe_file import FILE, LAST, NOT_EVALUABLE, describe, read_stages
+from assay.tools.seed_copies import HOME, Job, has_stages, run_jobs
 
-MEASURED, LAST = "pre_eval", "render_evidence"
+SHARED = ("fingerprint", "base", "pre_eval")  # what all seeds have in common
 MOST = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What was asked for on the command line."""
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Return the seeds that a text names, sorted: numbers, and ranges with both ends, with commas.
 
-    seeds: tuple[int, ...]
-    bases: tuple[int, ...]
-    task: str | None
-    jobs: int
-    one_sided: bool
-
-
-def seeds_of(text: str) -> tuple[int, ...]:
-    """Return the seeds that a text names, sorted: numbers, ranges with both ends, or several of them with commas.
-
-    >>> seeds_of("0..4"), seeds_of("7,0,3"), seeds_of("2"), seeds_of("0..1,5")
+    >>> parse_seeds("0..4"), parse_seeds("7,0,3"), parse_seeds("2"), parse_seeds("0..1,5")
     ((0, 1, 2, 3, 4), (0, 3, 7), (2,), (0, 1, 5))
 
     Raises:
-        ConfigError: It names none, too many, or something else.
+        ConfigError: It names none, one twice, too many, or something else.
     """
     found: list[int] = []
     for part in text.split(","):
         ends = re.fullmatch(r"\s*([0-9]{1,9})\s*(?:\.\.\s*([0-9]{1,9}))?\s*", part)
         first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (0, -1)
-        if not first <= last < first + MOST:
-            fix = "./run assay seeds 0..5"
-            raise ConfigError(
-                f"seeds like 0..5 or 0,3,7, the lower one first, at most {MOST}", found=repr(text), where="assay seeds", fix=fix
-            )
-        found += range(first, last + 1)
-    if len(found) != len(set(found)):
-        raise ConfigError("each seed once", found=repr(text), where="assay seeds", fix="leave out what stands twice")
+        # Before the range is made: 0..999999999 is no list to have in memory.
+        found += range(first, last + 1) if first <= last < first + MOST else [-1]
+    if -1 in found or len(found) != len(set(found)):
+        expected = f"seeds like 0..5 or 0,3,7, each once, the lower one first, at most {MOST}"
+        raise ConfigError(expected, found=repr(text), where="assay seeds", fix="./run assay seeds 0..5")
     return tuple(sorted(found))
 
 
-def run(root: Path, asked: Asked) -> int:
-    """Train on every seed that is not finished, then write recipe.json; return 1 if a seed failed or is not evaluable.
+def run(
+    root: Path,
+    seeds: Sequence[int],
+    *,
+    bases: Sequence[int] = (),
+    task: str | None = None,
+    jobs: int = 1,
+    one_sided: bool = False,
+) -> int:
+    """Train on every seed that is not finished, then write recipe.json; return 1 if one shows nothing.
+
+    From the seeds `bases` further bases are built, to see which pass the gates; so many `jobs` run at a time.
 
     Raises:
         AssayError: The settings are wrong, the measurement before training failed, or another call is at it.
     """
-    chosen = selected(root)
-    task = asked.task or chosen.task
-    if task not in presets(root, "task"):
-        fix = "choose one of them"
-        raise ConfigError(f"a task ({', '.join(presets(root, 'task'))})", found=repr(task), where="--task", fix=fix)
-    check(root)  # the copies compose from configs/: what stands in params.yaml alone would be left out without a word
-    data = str(PurePath(compose(root, Selection(chosen.grpo, task, 0)).values["dataset"]["root"]).name)
-    held = known(root).get(data)  # what is damaged, or would be replaced by another recipe, is refused now and not in an hour
-    if held is not None and held.preset != chosen.grpo:
+    settings = replace(selected(root), seed=0, task=task or selected(root).task)
+    data = check_request(root, settings, seeds, bases, one_sided=one_sided)
+    recipe, home = f"{settings.task}-{settings.grpo}", root / HOME
+    with hold(home / f"{recipe}.lock"):
+        shared = home / f"{recipe}-shared"
+        # A new one begins with what the project has: after a run of the same settings DVC has nothing to do.
+        measuring = Job(shared, root, settings, () if has_stages(shared) else SHARED, SHARED[-1])
+        for _, failure in run_jobs([measuring], 1, f"{recipe}: base and baseline"):
+            if failure is not None:
+                where = str(measuring.log.relative_to(root))
+                raise RecordError("a base and its measurement", found=failure, where=where, fix="read it")
+        copies = [home / f"{recipe}-seed{seed}" for seed in seeds]
+        pairs = zip(copies, seeds, strict=True)
+        trainings = [Job(copy, shared, replace(settings, seed=seed), SHARED, LAST) for copy, seed in pairs]
+        runs = train_seeds(trainings, jobs, f"{recipe}: training seeds")
+        places = {home / f"{recipe}-base{seed}": seed for seed in bases}
+        buildings = [Job(copy, shared, settings, SHARED[:1], "base", seed) for copy, seed in places.items()]
+        built = [
+            recipe_file.read_base(job.copy, job.base_seed, failure)
+            for job, failure in (run_jobs(buildings, jobs, f"{recipe}: bases") if bases else ())
+        ]
+        built.sort(key=lambda base: base.base_seed)
+        found = recipe_file.combine_seeds(data, settings.grpo, copies, runs, built, one_sided=one_sided)
+        found = add_history(root, recipe, found)
+        recipe_file.write_recipe(root, found)
+    print_recipe(found)
+    say(f"wrote {FILE}; ./run assay readme shows it")
+    return 0 if all(run.verdict not in (None, NOT_EVALUABLE) for run in runs) else 1
+
+
+def check_request(
+    root: Path,
+    settings: Selection,
+    seeds: Sequence[int],
+    bases: Sequence[int],
+    *,
+    one_sided: bool,
+) -> str:
+    """Refuse now, and not in an hour, what cannot end in a record; return what the task's data are called."""
+    tasks = presets(root, "task")
+    if settings.task not in tasks:
+        expected = f"a task ({', '.join(tasks)})"
+        raise ConfigError(expected, found=repr(settings.task), where="--task", fix="choose one of them")
+    check(root)  # copies compose from configs/: what stands in params.yaml alone would be left out
+    data = PurePath(compose(root, settings).values["dataset"]["root"]).name
+    held = recipe_file.read_recipes(root).get(data)
+    if held is not None and held.preset != settings.grpo:
         raise ConfigError(
-            f"a recipe.json with preset {chosen.grpo}, or none, for {data}",
+            f"a recipe.json with preset {settings.grpo}, or none, for {data}",
             found=f"{counted(len(held.seeds), 'seeds')} of preset {held.preset}",
             where=FILE,
-            fix=f"./run assay config use grpo={held.preset}, or call assay seeds in another clone, or remove the file",
+            fix=f"./run assay config use grpo={held.preset}, or another clone, or remove the file",
         )
     params = Project.open(root).params
-    if asked.bases and not isinstance(params.base, ScratchBase):
-        raise ConfigError("a base that is built from a seed", found="a pretrained one", where="--bases", fix="leave it out")
-    alpha = params.claim.alpha
-    if len(asked.seeds) < fewest_runs(alpha, one_sided=asked.one_sided):
-        complain(f"there will be no verdict over seeds: {too_few_said(len(asked.seeds), alpha, one_sided=asked.one_sided)}")
-    recipe = f"{task}-{chosen.grpo}"
-    with hold(home(root) / f"{recipe}.lock"):
-        measured = _measured(root, recipe, chosen.grpo, task)
-        runs = _trained(root, measured, recipe, chosen.grpo, task, asked)
-        bases = _built(root, measured, recipe, chosen.grpo, task, asked)
-        copies = {run.name: home(root) / run.name for run in runs}
-        found = together(data, chosen.grpo, copies, runs, bases, one_sided=asked.one_sided)
-        before = known(root).get(data)
-        if before is not None and not bases and _same(before, found):
-            found = found.model_copy(update={"bases": before.bases})
-        if before is not None and not {*before.seeds} <= {*found.seeds}:
-            say(f"recipe.json held seeds {', '.join(map(str, before.seeds))} of {data}; it holds what was asked for now")
-        more = left_out(_seeds_there(root, recipe), found)
-        if more:
-            note = f"Trained by the same recipe and left out here: {', '.join(f'seed {seed}' for seed in more)}."
-            found = found.model_copy(update={"notes": (*found.notes, note)})
-        where = write(root, found)
-    _tell(found)
-    say(f"wrote {where.relative_to(root)}; ./run assay readme shows it")
-    return 0 if all(run.verdict not in (None, "NOT EVALUABLE") for run in runs) else 1
+    if bases and not isinstance(params.base, ScratchBase):
+        expected = "a base that is built from a seed"
+        raise ConfigError(expected, found="a pretrained one", where="--bases", fix="leave it out")
+    if len(seeds) < fewest_runs(params.claim.alpha, one_sided=one_sided):
+        few = too_few_said(len(seeds), params.claim.alpha, one_sided=one_sided)
+        complain(f"there will be no verdict over seeds: {few}")
+    return data
 
 
-def _seeds_there(root: Path, recipe: str) -> dict[int, Path]:
-    found = ((re.fullmatch(rf"{re.escape(recipe)}-seed([0-9]{{1,9}})", path.name), path) for path in home(root).iterdir())
-    return {int(name[1]): path for name, path in found if name and path.is_dir()}
-
-
-def _same(one: SeedsTogether, other: SeedsTogether) -> bool:
-    return (one.code_digest, one.settings_digest) == (other.code_digest, other.settings_digest)
-
-
-def _measured(root: Path, recipe: str, grpo: str, task: str) -> Path:
-    """Return the copy whose base and measurement before training all seeds share."""
-    copy = home(root) / f"{recipe}-shared"
-
-    def prepare() -> None:
-        await_stages(copy)
-        refresh(root, copy, grpo=grpo, task=task, seed=0)
-        first_outputs(root, copy)
-
-    failures: list[str] = []
-    run_all(
-        f"{recipe}: base and baseline",
-        [Job(copy, MEASURED, prepare)],
-        1,
-        lambda job, why: failures.extend([why] if why else []),
-    )
-    if failures:
-        log = copy.with_name(f"{copy.name}.log")
-        raise RecordError("a base and its measurement", found=failures[0], where=str(log.relative_to(root)), fix="read it")
-    return copy
-
-
-def _trained(root: Path, measured: Path, recipe: str, grpo: str, task: str, asked: Asked) -> list[SeedRun]:
-    """Return what each seed showed; one that is finished is read, one that was interrupted goes on."""
-    lock, found = lock_of(measured), dict[int, SeedRun]()
-
-    def prepare(copy: Path, seed: int) -> None:
-        await_stages(copy)
-        refresh(root, copy, grpo=grpo, task=task, seed=seed, inputs=measured)
-        hand_over(measured, copy, lock)
-
-    def done(seed: int, job: Job, why: str | None) -> None:
-        run = found[seed] = outcome(job, seed, why)
-        if run.verdict in (None, "NOT EVALUABLE"):
-            complain(f"{run.name}: {run.verdict or 'FAILED'}: {run.reason}")
+def train_seeds(jobs: Sequence[Job], at_once: int, label: str) -> list[SeedRun]:
+    """Return what each seed showed, or why it shows nothing; one that is finished is only read."""
+    found: dict[int, SeedRun] = {}
+    for job, failure in run_jobs(jobs, at_once, label):
+        name, seed = job.copy.name, job.settings.seed
+        try:
+            run = failed(name, seed, failure) if failure is not None else recipe_file.read_seed(job.copy)
+        except AssayError as error:
+            run = failed(name, seed, describe(error, job.copy))
+        found[seed] = run
+        if run.verdict in (None, NOT_EVALUABLE):
+            complain(f"{name}: {run.verdict or 'FAILED'}: {run.reason}")
         else:
-            say(f"{run.name}: {run.verdict}, {difference_text(run.gain, rate=True)} points")
-
-    jobs = {seed: home(root) / f"{recipe}-seed{seed}" for seed in asked.seeds}
-    by_copy = {copy: seed for seed, copy in jobs.items()}
-    run_all(
-        f"{recipe}: training seeds", [Job(copy, LAST, partial(prepare, copy, seed)) for seed, copy in jobs.items()], asked.jobs,
-        lambda job, why: done(by_copy[job.copy], job, why),
-    )  # fmt: skip
-    finished = [copy for seed, copy in jobs.items() if found[seed].state == "finished"]
-    if not same_baseline([measured, *finished]):
-        raise RecordError("one base and one baseline for all seeds", found="several", where=str(home(root)), fix="call again")
-    return [found[seed] for seed in asked.seeds]
+            say(f"{name}: {run.verdict}, {difference_text(run.gain, rate=True)} points")
+    whole = [job.copy for job in jobs if found[job.settings.seed].state == "finished"]
+    if len({digest_baseline(copy) for copy in (jobs[0].source, *whole)}) > 1:
+        expected = "one base and one baseline for all seeds"
+        raise RecordError(expected, found="several", where=HOME, fix="call again")
+    return [found[job.settings.seed] for job in jobs]
 
 
-def outcome(job: Job, seed: int, why: str | None) -> SeedRun:
-    """Return what became of a seed: its run, or the reason why there is none."""
-    name = job.copy.name
-    if why is not None:
-        return failed(name, seed, told(why, job.copy))
-    try:
-        return finished_run(job.copy, name)
-    except AssayError as error:
-        return failed(name, seed, told(f"{error.where}: expected {error.expected}, found {error.found}", job.copy))
+def digest_baseline(copy: Path) -> str:
+    """Return the digest of what dvc.lock says of the base and its measurement."""
+    stages = read_stages(copy)
+    return digest([stages.get(name, {}).get("outs", []) for name in ("base", "pre_eval")])
 
 
-def _built(root: Path, measured: Path, recipe: str, grpo: str, task: str, asked: Asked) -> tuple[BaseBuilt, ...]:
-    """Return what the gates said of a base built with each base seed; a refused one is a row like any other."""
-    lock, found = lock_of(measured), dict[int, BaseBuilt]()
+def add_history(root: Path, recipe: str, found: SeedsTogether) -> SeedsTogether:
+    """Return a recipe with the bases it had before, and a note of finished seeds that were not asked for."""
+    kind = (found.code_digest, found.data_digest, found.settings_digest)
+    held = recipe_file.read_recipes(root).get(found.task)
+    if held is not None and not found.bases and (held.code_digest, held.settings_digest) == kind[::2]:
+        found = found.model_copy(update={"bases": held.bases})
+    if held is not None and not {*held.seeds} <= {*found.seeds}:
+        seeds = ", ".join(map(str, held.seeds))
+        say(f"recipe.json held seeds {seeds} of {held.task}; it holds what was asked for now")
+    others = []
+    for copy in (root / HOME).glob(f"{recipe}-seed*/"):
+        seed = copy.name.removeprefix(f"{recipe}-seed")
+        with suppress(AssayError):  # one that cannot be read is no finished run
+            same = LAST in read_stages(copy) and recipe_file.digest_run(copy) == kind
+            if same and seed.isdecimal() and int(seed) not in found.seeds:
+                others.append(int(seed))
+    if others:
+        named = ", ".join(f"seed {seed}" for seed in sorted(others))
+        note = f"Trained by the same recipe and left out here: {named}."
+        found = found.model_copy(update={"notes": (*found.notes, note)})
+    return found
 
-    def prepare(copy: Path, seed: int) -> None:
-        await_stages(copy)
-        refresh(root, copy, grpo=grpo, task=task, seed=0, base_seed=seed, inputs=measured)
-        hand_over(measured, copy, lock, shared=("fingerprint",))
 
-    copies = {home(root) / f"{recipe}-base{seed}": seed for seed in asked.bases}
-
-    def done(job: Job, why: str | None) -> None:
-        found[copies[job.copy]] = base_built(job.copy, copies[job.copy], None if why is None else told(why, job.copy))
-
-    if copies:
-        jobs = [Job(copy, "base", partial(prepare, copy, seed)) for copy, seed in copies.items()]
-        run_all(f"{recipe}: bases", jobs, asked.jobs, done)
-    return tuple(found[seed] for seed in asked.bases)
-
-
-def _tell(found: SeedsTogether) -> None:
+def print_recipe(found: SeedsTogether) -> None:
+    """Say the verdict over seeds, what speaks against it, and the tables of seeds and bases."""
     say(f"{found.task}: {found.verdict}: {found.sentence}")
     for warning in (*(found.recipe.warnings if found.recipe is not None else ()), *found.notes):
         say(f"warning: {warning}")
