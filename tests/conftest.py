@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,19 +15,36 @@ os.environ.setdefault("ASSAY_REDRAW_SECONDS", "0")
 os.environ["OMP_NUM_THREADS"] = "1"
 
 
+TESTS = Path(__file__).resolve().parent
+# Files whose tests train, start processes or kill them: whole pipelines, kills, DVC traps, notebooks. `--all` runs them too.
+LONG = {
+    "fuzz/test_fuzz.py", "policy/test_pretrained.py", "presets/test_presets.py", "stages/test_two_processes.py",
+    "tasks/collider/test_collider_players.py", "test_benchmarks.py", "test_contributing.py", "test_dvc_traps.py",
+    "test_notebook.py", "tools/test_redraw.py", "tools/test_sweep.py", "tools/test_sweep_adapters.py",
+    "training/test_alarm_shapes.py", "training/test_crash.py", "training/test_disk_full.py", "training/test_distributed.py",
+    "training/test_forecast.py", "training/test_interruption.py", "training/test_lost_episodes.py",
+    "training/test_own_labels.py", "training/test_poison.py", "training/test_sharded.py",
+}  # fmt: skip
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add --all."""
     parser.addoption("--all", action="store_true", help="also run what takes minutes: tests that are marked long")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked long, unless all is asked for."""
+    """Leave out what is long, unless all is asked for, or the file itself."""
     if config.getoption("--all"):
         return
-    left_out = [item for item in items if item.get_closest_marker("long")]
+    named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
+    kept, left_out = list[pytest.Item](), list[pytest.Item]()
+    for item in items:
+        file = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
+        is_long = item.get_closest_marker("long") is not None or (file in LONG and item.path not in named)
+        (left_out if is_long else kept).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
+        items[:] = kept
 
 
 @pytest.hookimpl(tryfirst=True)

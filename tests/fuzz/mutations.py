@@ -133,7 +133,10 @@ def other_table(rng: Random, content: bytes) -> bytes:
     """Return a CSV file of which a cell, a row or a column is another."""
     rows = [line.split(b",") for line in content.split(b"\n")]
     for _ in range(rng.randrange(1, 3)):
-        row = rng.choice(rows)
+        filled = [row for row in rows if row]
+        if not filled:
+            break
+        row = rng.choice(filled)
         what = rng.random()
         if what < 0.6:
             cells = (b"", b"nan", b"inf", b"-1", b"1e309", b"x", b'"', b"\x00", b"1e-400", b"9" * 400, b"None", b"true", b"1,1")

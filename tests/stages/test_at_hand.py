@@ -333,11 +333,11 @@ def test_the_own_package_is_pushed_only_with_the_claim_at_hand_and_any_other_spe
     tar = packaged(project, project.root / "dist")
     unpack(str(tar), str(tmp_path / "unpacked"))
     monkeypatch.chdir(project.root)
-    push.shown_at_hand(tar, tmp_path / "unpacked")
+    push.check_at_hand(tar, tmp_path / "unpacked")
     changed(project, seed=4)
     with pytest.raises(NoVerdictYet):
-        push.shown_at_hand(tar, tmp_path / "unpacked")
-    push.shown_at_hand(Path(shutil.copy(tar, tmp_path / "other.tar")), tmp_path / "unpacked")
+        push.check_at_hand(tar, tmp_path / "unpacked")
+    push.check_at_hand(Path(shutil.copy(tar, tmp_path / "other.tar")), tmp_path / "unpacked")
 
 
 def test_what_is_withdrawn_is_what_render_evidence_shows_and_comes_back_with_the_settings(project: Project) -> None:

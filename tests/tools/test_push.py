@@ -13,7 +13,6 @@ from assay.errors import PackageError
 from assay.packaging import verify as plain
 from assay.packaging.manifest import sealed
 from assay.storage.archive import write_gz, write_tar
-from assay.tools import hub as hub_room
 from assay.tools import push
 from assay.verification import levels as levels_room
 from assay.verification.checks import Check
@@ -174,7 +173,7 @@ def test_a_hub_that_is_not_there_or_never_answers_is_told_as_such(
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
         mute.listen()
-        monkeypatch.setattr(hub_room, "SILENCE_S", 0.2)
+        monkeypatch.setattr(push, "SILENCE_S", 0.2)
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{mute.getsockname()[1]}")
         assert "none in" in refused(package).found
     monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{mute.getsockname()[1] if mute.fileno() >= 0 else 9}")

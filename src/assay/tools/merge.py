@@ -1,7 +1,8 @@
-"""`assay publish merge`: base and adapter as one plain model folder, compared with what it was made from before it is kept."""
+"""`assay publish merge`: base and adapter as one plain model, compared with them before it is kept."""
 
 from __future__ import annotations
 
+import filecmp
 import tempfile
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def run(root: Path, *, out: Path | None, run: Path | None) -> None:
         run: Another project: a run's folder, or an unpacked package.
 
     Raises:
-        PackageError: There is other content already, or the merged model does not follow its adapter; nothing is written.
+        PackageError: There is other content already, or the merged model does not follow its adapter.
     """
     project = Project.open(run or root)
     if run is not None:
@@ -41,28 +42,29 @@ def run(root: Path, *, out: Path | None, run: Path | None) -> None:
         parity, measured = merge_into(project, fresh)
         write_json(fresh / RECORD, parity)
         if folder.exists() and any(folder.iterdir()):
-            if not _same(folder, fresh):
+            if not is_same(folder, fresh):
                 raise _taken(folder, "other content")
             say(f"{folder} is this very model already")
         else:
             if folder.exists():
                 folder.rmdir()
             fresh.rename(folder)
-    for line in told(folder, parity, measured):
+    for line in describe_merge(folder, parity, measured):
         say(line)
 
 
-def told(folder: Path, parity: Parity, measured: Measured) -> list[str]:
+def describe_merge(folder: Path, parity: Parity, measured: Measured) -> list[str]:
     """Return the lines to print."""
+    megabytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
     lines = [
-        f"{folder}: base and adapter as one model ({parity.policy_digest[:16]}…), {_megabytes(folder):.1f} MB",
-        f"logits at most {measured.difference:.3g} apart at {measured.positions} places of {measured.prompts} held-out "
-        f"openings and completions (bound {parity.max_logit_difference:g})",
+        f"{folder}: base and adapter as one model ({parity.policy_digest[:16]}…), {megabytes:.1f} MB",
+        f"logits at most {measured.difference:.3g} apart at {measured.positions} places of {measured.prompts} "
+        f"held-out prompts and completions (bound {parity.max_logit_difference:g})",
         f"greedy tokens: {measured.n_agreed} of {measured.n_tokens} the same ({measured.agreement:.2%}, bound "
         f"{parity.min_greedy_agreement:.1%}); each writing on by itself: {measured.free_agreement:.2%}",
     ]
     if parity.base_was_4bit:
-        lines.append("the base was 4-bit; the merged model is not: its weights are in the dtype the 4-bit layers compute in")
+        lines.append("the base was 4-bit; the merged model is in the dtype that the 4-bit layers compute in")
     return lines
 
 
@@ -71,23 +73,9 @@ def _taken(folder: Path, found: str) -> PackageError:
     return PackageError("no folder, or this very model", found=found, where=str(folder), fix=fix)
 
 
-def _same(one: Path, other: Path) -> bool:
-    """Return whether two folders hold the same files, byte for byte; large ones are read in parts."""
-    names = [sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*")) for folder in (one, other)]
-    return names[0] == names[1] and all(_equal(one / name, other / name) for name in names[0])
-
-
-def _equal(one: Path, other: Path) -> bool:
-    if one.is_dir() or other.is_dir():
-        return one.is_dir() and other.is_dir()
-    if one.stat().st_size != other.stat().st_size:
-        return False
-    with one.open("rb") as ours, other.open("rb") as theirs:
-        while chunk := ours.read(1 << 20):
-            if chunk != theirs.read(1 << 20):
-                return False
-    return True
-
-
-def _megabytes(folder: Path) -> float:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+def is_same(one: Path, other: Path) -> bool:
+    """Return whether two folders hold the same files, byte for byte."""
+    names = [sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) for folder in (one, other)]
+    files = [name for name in names[1] if not (other / name).is_dir()]
+    filecmp.clear_cache()
+    return names[0] == names[1] and filecmp.cmpfiles(one, other, files, shallow=False)[0] == files
