@@ -17,14 +17,14 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from assay.config.settings import Params
-from assay.dataset.audit import Audited, audit
+from assay.audit.audit import Audited, audit
+from assay.core.config.settings import Params
+from assay.core.storage.files import write_text
+from assay.core.storage.json import write_json, write_jsonl
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import load
-from assay.stages.inputs import task_with
-from assay.storage.files import write_text
-from assay.storage.json import write_json, write_jsonl
-from assay.tools.audit import project_for
+from assay.pipeline.inputs import task_with
+from assay.tools.own_data.audit import project_for
 
 N_RECORDS, PROMPT_CHARS, REPEATS, LIMIT_SECONDS = 10_000, 3000, 5, 10.0
 ROOT = Path(__file__).resolve().parent.parent

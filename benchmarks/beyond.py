@@ -15,11 +15,11 @@ from typing import Any
 from benchmarks.resealing import pretty, rederived, relocked, resealed, tar_of, write
 from benchmarks.tamperings import Files, episode_in, path, put_rows, rows_of
 
-from assay.evaluation.run_difference import START, chain_of
+from assay.core.storage.json import dumps
 from assay.evaluation.scripted import play_baseline
-from assay.stages.inputs import heldout_suite, task_of
-from assay.stages.project import Project
-from assay.storage.json import dumps
+from assay.pipeline.inputs import heldout_suite, task_of
+from assay.pipeline.project import Project
+from assay.training.log.step_chain import START, chain_of
 
 PLAY, TRAIN, NOTHING = (
     "V4 (--regenerate)",

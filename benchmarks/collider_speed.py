@@ -17,9 +17,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from assay.seeds import derive_seed, rng
+from assay.core.seeds import derive_seed, rng
 from assay.tasks.collider import Collider, ColliderSettings, generate
-from assay.tasks.collider.batch import play_adaptive
+from assay.tasks.collider.world.batch import play_adaptive
 from assay.tasks.protocol import Item
 
 N_BATCHED, BATCH, N_SINGLE, REPEATS = 8000, 500, 400, 7

@@ -29,7 +29,7 @@ from benchmarks import filler, stock  # sides has set the thread counts first
 from benchmarks.sides import holds, machine, published
 from matplotlib.figure import Figure
 
-from assay.evidence.figures import GREY, PALETTE, legend, new_figure, styled
+from assay.evidence.figures.drawing import GREY, PALETTE, legend, new_figure, styled
 
 PAIRS = 3
 SHAPES = {

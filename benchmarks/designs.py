@@ -21,14 +21,14 @@ from benchmarks.resealing import pretty, rederived, relocked, resealed, tar_of, 
 from benchmarks.tamperings import Files, episode_in, path, put_rows, rows_of
 from safetensors.numpy import load, save
 
-from assay.errors import PackageError
-from assay.evaluation.run_difference import START, chain_of
-from assay.packaging.layout import ADAPTER, BASE
+from assay.core.errors import PackageError
+from assay.core.storage.json import dumps
+from assay.package.layout import ADAPTER, BASE
+from assay.pipeline.project import Project
 from assay.policy.digests import adapted_digest, digest_folder
-from assay.stages.project import Project
-from assay.storage.json import dumps
-from assay.verification.learned import weights_digest
-from assay.verification.weights import read_safetensors
+from assay.training.log.step_chain import START, chain_of
+from assay.verify.content.learned import weights_digest
+from assay.verify.content.weights import read_safetensors
 
 Forge = Callable[[Files], None]
 WEIGHTS, CONFIG = f"{ADAPTER}/adapter_model.safetensors", f"{ADAPTER}/adapter_config.json"
@@ -242,9 +242,9 @@ def without_rule(name: str, rule: str) -> Forge:
 
 def planned_anew(files: Files) -> None:
     """Let the plan name the alarms of params.yaml as they are now, and train.json the sha256 of the plan."""
-    from assay.config.reading import parse_params
-    from assay.evidence.plan import alarms_digest
-    from assay.storage.yaml import read_yaml
+    from assay.core.config.reading import parse_params
+    from assay.core.storage.yaml import read_yaml
+    from assay.evidence.claim.plan import alarms_digest
 
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "params.yaml").write_bytes(files["params.yaml"])
@@ -399,10 +399,10 @@ def with_digests(files: Files, before: Files, folder: Path) -> Files:
 
 def rung_anew(files: Files, folder: Path) -> Files:
     """Return the files with the alarms that log, validations and thresholds, as they are now, raise."""
-    from assay.records import HealthSummary
-    from assay.stages.live import quiet
-    from assay.verification.alarms import rung_again
-    from assay.verification.unpacked import Unpacked
+    from assay.core.records import HealthSummary
+    from assay.pipeline.live_log import quiet
+    from assay.verify.content.alarms import rung_again
+    from assay.verify.unpacked import Unpacked
 
     write(files, folder)
     package = Unpacked(folder)
@@ -425,8 +425,8 @@ def forged(design: Design, before: Files, folder: Path) -> Files:
     if design.due in (PLAY, TRAIN, NOTHING):
         files = rederived(files, folder)
     elif design.kind in ("tokens", "arms"):
-        from assay.verification.tables import tables_again
-        from assay.verification.unpacked import Unpacked
+        from assay.verify.content.tables import tables_again
+        from assay.verify.unpacked import Unpacked
 
         write(files, folder)
         list(tables_again(Unpacked(folder), folder.parent / "tables", nearly=False))
@@ -440,8 +440,8 @@ def tried(given: tuple[str, Files]) -> dict[str, Any]:
     """Forge one design and return which level finds it first: V0 to V3, then V4 on every row, then V5."""
     from benchmarks.tamper import first_failure
 
-    from assay.verification.regenerated import regenerated
-    from assay.verification.retrained import retrained
+    from assay.verify.rerun.regenerated import regenerated
+    from assay.verify.rerun.retrained import retrained
 
     design = DESIGNS[given[0]]
     told = {"design": given[0], "kind": design.kind, "due": design.due, "level": NOTHING, "check": None, "found": None}

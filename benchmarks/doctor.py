@@ -27,10 +27,10 @@ from tests.training import healthy_setup
 from tests.training.fault_library import FAULTS
 from tests.training.whole_project import LARGE, base_folder, copied_project, run
 
-from assay.composition import Selection, compose
-from assay.config.reading import parse_params
-from assay.stages.project import Project
-from assay.tools import doctor
+from assay.core.config.composition import Selection, compose
+from assay.core.config.reading import parse_params
+from assay.pipeline.project import Project
+from assay.tools.doctor import command as doctor
 
 RESULT = Path(__file__).parent / "results" / "doctor.json"
 LARGE_RESULT = RESULT.with_name("doctor_large.json")

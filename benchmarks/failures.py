@@ -78,24 +78,24 @@ from scipy.optimize import brentq
 from scipy.stats import t as student
 from transformers.utils.logging import disable_progress_bar
 
-from assay.config.settings import Params
-from assay.counting import counted
-from assay.errors import EnvironmentFailure, TrainingStopped
-from assay.evaluation import rows
-from assay.evaluation.suite import Suite
-from assay.evidence.figures import GREY, legend, look, new_figure, render, styled
-from assay.evidence.wording import signed
+from assay.core.config.settings import Params
+from assay.core.counting import counted
+from assay.core.errors import EnvironmentFailure, TrainingStopped
+from assay.core.records import AlarmSource, Episode
+from assay.core.seeds import derive_seed
+from assay.dataset.suite import Suite
+from assay.evaluation import trajectory as rows
+from assay.evidence.figures.drawing import GREY, legend, look, new_figure, render, styled
+from assay.evidence.formatting import signed
+from assay.pipeline.inputs import items_of, task_of, validation_suite
+from assay.pipeline.policies import open_policy
+from assay.pipeline.project import Project
 from assay.policy.model import Policy
-from assay.records import AlarmSource, Episode
-from assay.seeds import derive_seed
-from assay.stages.inputs import items_of, task_of, validation_suite
-from assay.stages.policies import open_policy
-from assay.stages.project import Project
 from assay.tasks.protocol import Item, Message, Step, Task, Verdict
-from assay.training.checkpoints import Checkpoints
+from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
-from assay.training.history import History
-from assay.training.watch import Watch
+from assay.training.health.watch import Watch
+from assay.training.log.history import History
 
 STEPS, EVERY = 80, 20
 CLEAN_SEEDS, ARM_SEEDS = range(8), range(100, 102)

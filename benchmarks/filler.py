@@ -20,12 +20,12 @@ import torch
 from benchmarks import stock
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from assay.core.decoding import Decoding
+from assay.dataset.suite import Play
 from assay.evaluation.rollout import play
-from assay.evaluation.suite import Play
-from assay.policy import tiny
-from assay.policy.decoding import Decoding
-from assay.policy.dialogue import Dialogue
+from assay.policy.base import tiny
 from assay.policy.model import Policy
+from assay.policy.renderer import Dialogue
 from assay.tasks.protocol import Item, Step, Verdict
 
 WORDS = [f"w{k:03d}" for k in range(1000)]

@@ -43,7 +43,7 @@ from tests.training.whole_project import (
     steps_saved,
 )
 
-from assay.config.settings import TinyArchitecture
+from assay.core.config.settings import TinyArchitecture
 
 RESULTS = Path(__file__).parent / "results"
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}

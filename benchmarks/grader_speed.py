@@ -14,12 +14,12 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from assay.composition import Selection, compose
-from assay.config.reading import parse_params
-from assay.seeds import rng
+from assay.core.config.composition import Selection, compose
+from assay.core.config.reading import parse_params
+from assay.core.seeds import rng
 from assay.tasks.catalogue import build
 from assay.tasks.protocol import Task
-from assay.tasks.structured.records import State
+from assay.tasks.structured.reading.records import State
 
 N_COMPLETIONS, REPEATS = 2000, 9
 RESULT = Path(__file__).parent / "results" / "grader_speed.json"

@@ -17,16 +17,16 @@ from pathlib import Path
 
 import torch
 
-from assay.config.settings import Params, ScratchBase
+from assay.core.config.settings import Params, ScratchBase
+from assay.core.decoding import Decoding
+from assay.core.seeds import derive_seed, rng
+from assay.dataset.suite import choose
 from assay.evaluation.measure import measure
-from assay.evaluation.suite import choose
-from assay.policy import tiny, warmstart
-from assay.policy.decoding import Decoding
-from assay.policy.dialogue import Dialogue
+from assay.pipeline.inputs import items_of, task_of
+from assay.pipeline.project import Project
+from assay.policy.base import tiny, warmstart
 from assay.policy.model import Policy
-from assay.seeds import derive_seed, rng
-from assay.stages.inputs import items_of, task_of
-from assay.stages.project import Project
+from assay.policy.renderer import Dialogue
 from assay.tasks.protocol import Message, Task
 
 PIECES = re.compile(r" ?[A-Za-z_]+|[0-9]|[^A-Za-z_0-9\s]+ ?")
@@ -57,7 +57,7 @@ def make(root: Path) -> None:
     policy.model.eval()
     items = choose(items_of(project, "train"), TRIED // 4, split="train", draws=4, seed=2)
     decoding = Decoding(project.params.generation.temperature, project.params.task.max_new_tokens["json"])
-    played, _ = measure(policy, task, items, decoding, batch_size=TRIED)
+    played = measure(policy, task, items, decoding, batch_size=TRIED)
     outcomes = [turn.outcome != "failed" for one in played for turn in one.turns]
     folder = root / "models/base"
     folder.mkdir(parents=True, exist_ok=True)

@@ -23,19 +23,19 @@ from typing import Any
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from assay.config.settings import Params
-from assay.stages.drawer import DEFAULT_S, VARIABLE
-from assay.stages.inputs import items_of, task_of, validation_suite
-from assay.stages.live import Live
-from assay.stages.policies import open_policy
-from assay.stages.project import Project
-from assay.stages.run_folder import RunFolder
-from assay.stages.scratch import RunKey
+from assay.core.config.settings import Params
+from assay.pipeline.inputs import items_of, task_of, validation_suite
+from assay.pipeline.live_log import Live
+from assay.pipeline.plot_process import DEFAULT_S, VARIABLE
+from assay.pipeline.policies import open_policy
+from assay.pipeline.project import Project
+from assay.pipeline.resume import RunKey
+from assay.pipeline.run_folder import RunFolder
 from assay.training.adapter import Trained
-from assay.training.checkpoints import Checkpoints
+from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
-from assay.training.history import History
-from assay.training.watch import Watch
+from assay.training.health.watch import Watch
+from assay.training.log.history import History
 
 PAIRS, STEPS, WARM_UP, ROWS = 6, 40, 4, 200
 RESULT = Path(__file__).parent / "results" / "live_cost.json"

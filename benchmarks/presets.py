@@ -33,12 +33,12 @@ import torch
 from tests.training.forecast_setup import Model, forecast, measured, settings
 from transformers import AutoConfig
 
-from assay.composition import Selection, compose
-from assay.config.reading import parse_params
-from assay.storage.files import write_text
-from assay.training.doctor.beforehand import BESIDE
-from assay.training.doctor.rehearsal import Lengths
-from assay.training.doctor.weighing import Memory, scales
+from assay.core.config.composition import Selection, compose
+from assay.core.config.reading import parse_params
+from assay.core.storage.files import write_text
+from assay.tools.doctor.forecast.forecast import BESIDE
+from assay.tools.doctor.forecast.memory import Memory, scales
+from assay.tools.doctor.forecast.rehearsal import Lengths
 
 RESULT = Path(__file__).parent / "results" / "presets.json"
 GIB = 2.0**30

@@ -23,17 +23,17 @@ from pathlib import Path
 
 import pandas as pd
 
-from assay.composition import Selection, compose
-from assay.evaluation.planning import planned_power
-from assay.evaluation.report import Baselines, report_on
+from assay.core.config.composition import Selection, compose
+from assay.core.records import ControlFacts, Episode, HealthEvent, HealthSummary, TrainFacts
+from assay.core.storage.files import read_bytes, sha256_bytes, write_text
+from assay.core.storage.json import read_record, read_records, write_json, write_jsonl
 from assay.evaluation.rollout import play_baseline
-from assay.evidence.what_was_run import BaseFacts
-from assay.records import ControlFacts, Episode, HealthEvent, HealthSummary, TrainFacts
+from assay.evidence.claim.what_was_run import BaseFacts
+from assay.pipeline.inputs import heldout_suite, task_of
+from assay.pipeline.project import Project
 from assay.stages import fingerprint
-from assay.stages.inputs import heldout_suite, task_of
-from assay.stages.project import Project
-from assay.storage.files import read_bytes, sha256_bytes, write_text
-from assay.storage.json import read_record, read_records, write_json, write_jsonl
+from assay.statistics.power import planned_power
+from assay.statistics.report import Baselines, report_on
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = Path(__file__).parent / "results" / "render_evidence.json"
@@ -83,7 +83,7 @@ def play(project: Project) -> int:
     for name, baseline in task.baselines().items():
         reports[name] = report_on(play_baseline(task, baseline, suite.plays(), name), suite, f"scripted:{name}", "sampled")
     write_json(project.results("baselines.json"), Baselines(reports=reports))
-    write_json(project.results("control/control.json"), ControlFacts(asked=False))
+    write_json(project.results("control.json"), ControlFacts(asked=False))
     base = read_records(project.results("pre_eval.jsonl"), Episode, fix="-")
     sampled = heldout_suite(project)
     planned = planned_power(

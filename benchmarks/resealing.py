@@ -10,20 +10,20 @@ from typing import Any
 
 from benchmarks.tamperings import LISTS, Files
 
-from assay.console import quietly
-from assay.packaging.contents import NAME
-from assay.packaging.lock import folder_md5, lock_text, md5
-from assay.packaging.manifest import sealed
+from assay.core.console import quietly
+from assay.core.storage.archive import write_tar
+from assay.core.storage.files import sha256_bytes
+from assay.core.storage.yaml import read_yaml
+from assay.package.manifest import sealed
+from assay.package.names import NAME
+from assay.pipeline.dvc_lock import folder_md5, lock_text, md5
+from assay.pipeline.project import Project
 from assay.stages import render_evidence
 from assay.stages.package import BEFORE
-from assay.stages.package_pages import documents
-from assay.stages.project import Project
-from assay.storage.archive import write_tar
-from assay.storage.files import sha256_bytes
-from assay.storage.yaml import read_yaml
-from assay.verification.checks import UNUSABLE
-from assay.verification.tables import tables_again
-from assay.verification.unpacked import Unpacked
+from assay.stages.package.pages import documents
+from assay.verify.checks import UNUSABLE
+from assay.verify.content.tables import tables_again
+from assay.verify.unpacked import Unpacked
 
 
 def files_in(folder: Path) -> Files:

@@ -39,23 +39,23 @@ from matplotlib.figure import Figure
 from tests.training.whole_project import copied_project, run
 from transformers.utils.logging import disable_progress_bar
 
-from assay.config.settings import Params
+from assay.core.config.settings import Params
+from assay.core.decoding import Decoding
+from assay.core.records import Episode
+from assay.core.seeds import derive_seed
+from assay.dataset.suite import Play, Suite, choose
 from assay.evaluation.measure import measure
 from assay.evaluation.rollout import play
-from assay.evaluation.suite import Play, Suite, choose
-from assay.evidence.figures import render
-from assay.policy.decoding import Decoding
-from assay.records import Episode
-from assay.seeds import derive_seed
-from assay.stages.inputs import items_of, task_of, validation_suite
-from assay.stages.policies import open_policy
-from assay.stages.project import Project
+from assay.evidence.figures.drawing import render
+from assay.pipeline.inputs import items_of, task_of, validation_suite
+from assay.pipeline.policies import open_policy
+from assay.pipeline.project import Project
 
 RESULTS = Path(__file__).parent / "results"
 NEVER = 10**6
 JSON = "collider_json"
 # What a base is made from; a change elsewhere makes no other base.
-MAKERS = ("configs", "data/{task}/SHA256SUMS", "src/assay/policy/tiny.py", "src/assay/policy/warmstart.py", "src/assay/tasks")
+MAKERS = ("configs", "data/{task}/SHA256SUMS", "src/assay/policy/base/tiny.py", "src/assay/policy/base/warmstart.py", "src/assay/tasks")
 MIB = 2**20
 MANY = 4096  # rows of a product as wide as it gets when prompts are read or learned from
 
@@ -76,7 +76,7 @@ def base_project(name: str) -> Project:
             if file.is_file() and file.suffix != ".pyc":
                 made.update(f"{file.relative_to(ROOT)}\n".encode() + file.read_bytes())
     folder = ROOT / f".scratch/bench/{name}-{made.hexdigest()[:16]}"
-    last = json_base.FACTS if spoken else "evidence/results/base.json"  # the last thing that is written
+    last = json_base.FACTS if spoken else "evidence/results/base/base.json"  # the last thing that is written
     if not (folder / last).is_file():
         with tempfile.TemporaryDirectory(prefix="assay-bench-") as scratch:
             project = copied_project(Path(scratch) / task, "tiny", task, {})
@@ -165,11 +165,11 @@ class Ours(Side):
 
         Without a warm-up the clock begins as the first episode does, for validation comes before it.
         """
-        from assay.training.checkpoints import Checkpoints
+        from assay.training.checkpoints.store import Checkpoints
         from assay.training.grpo import train
-        from assay.training.history import History
+        from assay.training.health.watch import Watch
+        from assay.training.log.history import History
         from assay.training.rollouts import GroupRollouts
-        from assay.training.watch import Watch
 
         params = short(self.params, warm_up + steps, seed)
         policy, history = open_policy(self.project, None), History()
@@ -211,7 +211,7 @@ class Ours(Side):
         """Measure the base on a suite, as a stage does."""
         wall, cpu = time.perf_counter(), time.process_time()
         size = batch_size or self.params.generation.batch_size
-        played, _ = measure(self.policy, self.task, self.suite(episodes), self.decoding, batch_size=size)
+        played = measure(self.policy, self.task, self.suite(episodes), self.decoding, batch_size=size)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         talks = [self._talk(one) for one in played]
         return self.tallied(talks, [one.reward for one in played], wall, cpu, learned=False)
@@ -226,7 +226,7 @@ class Ours(Side):
         """Return the seconds a step of a training with all logging or without any, and the digest of its weights."""
         from benchmarks import logging_cost
 
-        from assay.training.digests import tensors_digest
+        from assay.training.log.digests import tensors_digest
 
         project = Project(self.project.root, logging_cost.settings(self.params))
         trained, seconds, _ = logging_cost.run(project, logged=logged)

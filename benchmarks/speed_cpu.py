@@ -37,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.sides import JSON, Worker, holds, machine, published, written
 from matplotlib.figure import Figure
 
-from assay.evidence.figures import GREY, PALETTE, new_figure, styled
+from assay.evidence.figures.drawing import GREY, PALETTE, new_figure, styled
 
 # Of what an issue set one for.
 GOALS = {"collider_step_ratio": 8.0, "structured_step_ratio": 4.0, "evaluation_ratio": 8.0}

@@ -21,10 +21,10 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
-from assay.evaluation.suite import Play
-from assay.policy.decoding import Decoding
-from assay.policy.dialogue import Dialogue
+from assay.core.decoding import Decoding
+from assay.dataset.suite import Play
 from assay.policy.model import Policy
+from assay.policy.renderer import Dialogue
 from assay.tasks.collider.task import Collider
 from assay.tasks.protocol import Task
 

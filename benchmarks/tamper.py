@@ -47,18 +47,18 @@ from benchmarks import beyond, designs
 from benchmarks.resealing import files_in, relocked, resealed, tar_of, write
 from benchmarks.tamperings import KINDS, Files, byte_of, flipped
 
-from assay.console import quietly
-from assay.packaging import verify as plain
-from assay.packaging.contents import NAME
-from assay.storage.archive import write_gz
-from assay.storage.files import sha256_bytes
+from assay.core.console import quietly
+from assay.core.storage.archive import write_gz
+from assay.core.storage.files import sha256_bytes
+from assay.package import verify as plain
+from assay.package.names import NAME
 from assay.tools import verify as tool
-from assay.verification.checks import Check
-from assay.verification.levels import consistent, settings
-from assay.verification.regraded import regraded
-from assay.verification.rendered import rendered_again_lazily
-from assay.verification.tables import tables_again
-from assay.verification.unpacked import Unpacked
+from assay.verify.checks import Check
+from assay.verify.content.regraded import regraded
+from assay.verify.content.rendered import rendered_again_lazily
+from assay.verify.content.tables import tables_again
+from assay.verify.levels import consistent, settings
+from assay.verify.unpacked import Unpacked
 
 EVERY = 61  # so many-th tampering is also given to the whole of `assay verify`; no divisor of the number of kinds
 DEPTHS = ("as is", "re-sealed", "re-locked")

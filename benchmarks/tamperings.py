@@ -25,7 +25,7 @@ def dumped(value: Any) -> str:
 
 
 def path(name: str) -> str:
-    return f"{RESULTS}/{name}"
+    return place_of(name)
 
 
 def some_arm(rng: Random, files: Mapping[str, bytes]) -> str:

@@ -49,8 +49,8 @@ CHANGES = {
 SHARED_OUT = ("pre-eval", "train", "control", "post-eval")
 STAGES = (*SHARED_OUT, "render-evidence")  # after those that make the base, and before DVC packs what it was told of
 OF_TRAIN = (
-    "evidence/results/training_log.csv", "evidence/results/reward_components.csv", "evidence/results/train_log.jsonl",
-    "evidence/results/validation.jsonl", "evidence/results/health.jsonl", "evidence/results/train.json",
+    "evidence/results/train/training_log.csv", "evidence/results/train/reward_components.csv", "evidence/logs/train/train_log.jsonl",
+    "evidence/logs/train/validation.jsonl", "evidence/results/train/health.jsonl", "evidence/results/train/train.json",
     "models/adapter/adapter_model.safetensors",
 )  # fmt: skip
 PRODUCTS = ("evidence/results", "evidence/README.md", "models", "dist")
@@ -237,7 +237,7 @@ def parting(one: Path, other: Path) -> list[str]:
 def equal_steps(one: Path, other: Path) -> dict[str, int]:
     """Return for each link of the chain how many first steps have it equal in both trainings."""
     logs = [
-        [json.loads(line) for line in (project / "evidence/results/train_log.jsonl").read_text().splitlines()]
+        [json.loads(line) for line in (project / "evidence/logs/train/train_log.jsonl").read_text().splitlines()]
         for project in (one, other)
     ]
     found = {}

@@ -36,9 +36,16 @@ def _files(name: str) -> list[Path]:
     return [f for f in (path.with_suffix(".py"), path / "__init__.py") if f.is_file()]
 
 
-def code_of(stage: str) -> set[Path]:
-    """Return every file of the package that a stage can run, except empty ones."""
-    todo, seen = [SRC / f"assay/stages/{stage}.py"], set()
+def holds_code(path: Path) -> bool:
+    """Return whether a module holds more than a docstring."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    return any(not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)) for each in body)
+
+
+@functools.cache
+def code_of(stage: str) -> frozenset[Path]:
+    """Return every file of the package that a stage can run."""
+    todo, seen = _files(f"assay.stages.{stage}"), set()
     while todo:
         path = todo.pop()
         if path in seen:
@@ -49,28 +56,7 @@ def code_of(stage: str) -> set[Path]:
             if parts[0] == "assay":
                 for n in range(1, len(parts) + 1):
                     todo += _files(".".join(parts[:n]))
-    return {path for path in seen if path.stat().st_size}
-
-
-def code_deps(stage: str) -> list[str]:
-    """Return a stage's code as the shortest list for dvc.yaml: a folder where it runs every file of it.
-
-    A stage that reads the source as data, whole, names the whole of it.
-    """
-    if SOURCE in reads_and_writes(stage)[0]:
-        return [SOURCE]
-    code = code_of(stage)
-    names: set[str] = set()
-    for path in code:
-        best = path
-        for folder in path.parents:
-            if folder == SRC / "assay":
-                break
-            inside = {f for f in folder.rglob("*.py") if f.stat().st_size}
-            if inside <= code and len(inside) > 1:
-                best = folder
-        names.add(best.relative_to(ROOT).as_posix())
-    return sorted(names)
+    return frozenset(path for path in seen if holds_code(path))
 
 
 def reads_and_writes(stage: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.composition import Selection, compose
-from assay.config.settings import Params
-from assay.stages.project import Project
+from assay.core.config.composition import Selection, compose
+from assay.core.config.settings import Params
+from assay.pipeline.project import Project
 from tests.house import ROOT
 
 DATA = "data/mine"

@@ -8,11 +8,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from assay.console import complain
+from assay.core.console import complain
 from tests.house import ROOT
 
 TASKS = ("collider", "structured")
-PRODUCTS = ("evidence/results/claim.json", "evidence/results/report.html", "dist/assay-package.tar")
+PRODUCTS = ("evidence/results/report/claim.json", "evidence/results/report/report.html", "dist/assay-package.tar")
 LEFT_OUT = (".git", ".venv", "models", "dist", ".scratch", "__pycache__")  # of a copy without git: what is rebuilt
 NO_SCM = "[core]\n    no_scm = true\n"
 

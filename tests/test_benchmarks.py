@@ -12,13 +12,13 @@ import pytest
 import torch
 from benchmarks import filler, json_base, speed_cpu, stock
 
-from assay.config.settings import TinyArchitecture
+from assay.core.config.settings import TinyArchitecture
+from assay.core.decoding import Decoding
+from assay.dataset.suite import choose
 from assay.evaluation.rollout import play
-from assay.evaluation.suite import choose
-from assay.policy import tiny
-from assay.policy.decoding import Decoding
-from assay.policy.dialogue import Dialogue
+from assay.policy.base import tiny
 from assay.policy.model import Policy
+from assay.policy.renderer import Dialogue
 from assay.tasks.collider import Collider, ColliderSettings, generate
 from tests.house import ROOT
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from assay import composition
-from assay.composition import Selection, check, check_unless_experiment, compose, presets, selected, use
-from assay.errors import ConfigError
+from assay.core.config import composition
+from assay.core.config.composition import Selection, check, check_unless_experiment, compose, presets, selected, use
+from assay.core.errors import ConfigError
 
 REPOSITORY = Path(__file__).parents[1]
 

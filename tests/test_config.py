@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from assay.composition import Selection, compose
-from assay.config.reading import parse_params
-from assay.config.settings import Params
-from assay.errors import ConfigError
-from assay.storage.yaml import read_yaml
+from assay.core.config.composition import Selection, compose
+from assay.core.config.reading import parse_params
+from assay.core.config.settings import Params
+from assay.core.errors import ConfigError
+from assay.core.storage.yaml import read_yaml
 
 REPOSITORY = Path(__file__).parents[1]
 GRPO = sorted((REPOSITORY / "configs" / "grpo").glob("*.yaml"))

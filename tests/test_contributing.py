@@ -103,13 +103,13 @@ ECHO_SETTINGS = '''class EchoTask(Settings):
 ECHO_PLAYED = """
 import json
 from pathlib import Path
-from assay.config.settings import TinyArchitecture
+from assay.core.config.settings import TinyArchitecture
 from assay.evaluation.measure import measure
-from assay.policy import tiny
-from assay.policy.decoding import Decoding
-from assay.policy.dialogue import Dialogue
+from assay.policy.base import tiny
+from assay.core.decoding import Decoding
+from assay.policy.renderer import Dialogue
 from assay.policy.model import Policy
-from assay.stages.inputs import heldout_suite, task_of
+from assay.pipeline.inputs import heldout_suite, task_of
 from tests.verification.made_run import made_run
 
 project = made_run(Path("run"), task="echo")
@@ -130,7 +130,7 @@ from collections.abc import Sequence
 import pandas as pd
 from matplotlib.figure import Figure
 
-from assay.records import Episode
+from assay.core.records import Episode
 
 
 def lengths(before: Sequence[Episode], after: Sequence[Episode]) -> Figure:
@@ -156,7 +156,7 @@ def test_what_is_added_takes_ten_lines_at_most(thing: str) -> None:
 def test_a_new_task_goes_from_its_data_to_a_claim(tmp_path: Path) -> None:
     root = copied(tmp_path)
     written(root / "src/assay/tasks/echo/__init__.py", ECHO)
-    settings, catalogue = root / "src/assay/config/tasks.py", root / "src/assay/tasks/catalogue.py"
+    settings, catalogue = root / "src/assay/core/config/tasks.py", root / "src/assay/tasks/catalogue.py"
     insert(settings, "TaskSettings = ColliderTask", ECHO_SETTINGS)
     settings.write_text(settings.read_text().replace("TaskSettings = ", "TaskSettings = EchoTask | "))
     insert(catalogue, "        case StructuredTask():", "        case EchoTask():\n            return Echo(settings.pay)\n")
@@ -186,7 +186,7 @@ def test_a_new_reward_part_is_in_every_table_by_its_name(tmp_path: Path) -> None
     insert(room / "task.py", '        "schema_valid": "outcome",\n', '        "brief": "shaping",\n')
     insert(room / "rewards.py", '        "schema_valid": share', f"        {BRIEF}\n")
     insert(room / "rewards.py", "weights.schema_valid + has_gold", "weights.brief + ")
-    insert(root / "src/assay/config/tasks.py", "    schema_valid: Fraction\n", "    brief: Fraction\n")
+    insert(root / "src/assay/core/config/tasks.py", "    schema_valid: Fraction\n", "    brief: Fraction\n")
     insert(root / "configs/task/structured.yaml", "schema_valid: ", "brief: 0.1, ")
     assert touched(root) == named("Add a reward part")
     ran(root, "-m", "assay.cli", "config", "use", "task=structured")
@@ -204,12 +204,12 @@ def test_a_new_reward_part_is_in_every_table_by_its_name(tmp_path: Path) -> None
 def test_a_new_figure_is_among_the_figures_and_in_the_report(tmp_path: Path) -> None:
     root = copied(tmp_path)
     written(root / "src/assay/evidence/lengths_figure.py", LENGTHS)
-    gallery = root / "src/assay/evidence/gallery.py"
-    insert(gallery, "from assay.evidence.paired_rows", "from assay.evidence.lengths_figure import lengths, lengths_frame\n")
+    gallery = root / "src/assay/evidence/figures/gallery.py"
+    insert(gallery, "from assay.evidence.figures.paired_rows", "from assay.evidence.lengths_figure import lengths, lengths_frame\n")
     drawn = 'Drawn("lengths", lengths(*arms), "Turns of an episode, before and after.", lengths_frame(*arms))'
     insert(gallery, "    if not paired:\n        return drawn\n", f"    drawn.append({drawn})\n")
-    insert(root / "dvc.yaml", "      - src/assay/evidence/page\n      - src/assay/evidence/paired_rows.py\n"
-           "      - src/assay/evidence/plan.py", "      - src/assay/evidence/lengths_figure.py\n")  # fmt: skip
+    insert(root / "dvc.yaml", "      - src/assay/evidence/page\n      - src/assay/evidence/figures/paired_rows.py\n"
+           "      - src/assay/evidence/claim/plan.py", "      - src/assay/evidence/lengths_figure.py\n")  # fmt: skip
     assert touched(root) == named("Add a figure", name="lengths")
     keeps_the_rules(root)
     assert changed_code(root) == {"render_evidence": {"assay/evidence/lengths_figure.py"}}  # nothing trains or plays again

@@ -12,7 +12,7 @@ import pytest
 from dvc_render.html import HTML
 from dvc_render.vega import VegaRenderer
 
-from assay.storage.yaml import read_yaml
+from assay.core.storage.yaml import read_yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 PLOTS = ROOT / ".dvc" / "plots"
@@ -61,5 +61,5 @@ def test_dvc_puts_the_plots_and_none_of_its_own_scripts_into_the_page() -> None:
 
 
 def test_no_figure_is_shown_twice() -> None:
-    listed = re.findall(r"^  - (evidence/results/figures/\S+)$", (ROOT / "dvc.yaml").read_text(), re.MULTILINE)
+    listed = re.findall(r"^  - (evidence/results/report/figures/\S+)$", (ROOT / "dvc.yaml").read_text(), re.MULTILINE)
     assert listed and all(name.endswith(".svg") for name in listed) and len(set(listed)) == len(listed)

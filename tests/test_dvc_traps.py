@@ -18,12 +18,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from assay.composition import Selection, compose
-from assay.storage.yaml import read_yaml
+from assay.core.config.composition import Selection, compose
+from assay.core.storage.yaml import read_yaml
 from tests.house import ROOT
 from tests.training.whole_project import TAKEN, environment
 
-PLAN, TRACKED = "evidence/results/claim_plan.json", (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore")
+PLAN, TRACKED = "evidence/results/data/claim_plan.json", (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore")
 WRITTEN_IN_PROJECT = """
 import json, sys, warnings
 from types import SimpleNamespace
@@ -184,7 +184,7 @@ def test_a_stage_that_fails_leaves_what_git_ignores_as_it_was(project: Path) -> 
     assert "ERROR" in dvc(
         project, "repro", "base", code=255
     )  # a base that reads nothing off is refused, after models/ was there
-    for name in ("models/base", "models/adapter", "dist/x", ".scratch/train", "evidence/results/train_log.jsonl"):
+    for name in ("models/base", "models/adapter", "dist/x", ".scratch/train", "evidence/logs/train/train_log.jsonl"):
         call(project, "git", "check-ignore", "-q", name)
     assert git(project, "status", "--porcelain", "--", ".gitignore", "evidence/results/.gitignore") == ""
     assert "??" not in git(project, "status", "--porcelain")

@@ -44,7 +44,7 @@ if sys.argv[1:3] == ["assay", "verdict"]:
     print("verdict")
     sys.exit(5)
 assert sys.argv[1:] == ["dvc", "repro", "train"], sys.argv
-command = [sys.executable, "-m", "assay.parent", sys.executable, {{stage!r}}]
+command = [sys.executable, "-m", "assay.core.parent", sys.executable, {{stage!r}}]
 if "ASSAY_ON_NODES" in os.environ:
     command = [*shlex.split(os.environ["ASSAY_ON_NODES"]), sys.executable, {{stage!r}}]
 sys.exit(255 if subprocess.call(command) else 0)

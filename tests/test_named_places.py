@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from assay import composition
-from assay.composition import Selection, compose, place_of, use
-from assay.config.forms import form_of, shown_form
-from assay.config.reading import parse_params
-from assay.errors import ConfigError
-from assay.stages.project import Project
+from assay.core.config import composition
+from assay.core.config.composition import Selection, compose, place_of, use
+from assay.core.config.forms import form_of, shown_form
+from assay.core.config.reading import parse_params
+from assay.core.errors import ConfigError
+from assay.pipeline.project import Project
 from tests import house
 from tests.house import ROOT
 from tests.stages.test_bad_input import assay
 
 SELECTIONS = (Selection("tiny", "structured", 0), Selection("pretrained", "structured", 0), Selection("tiny", "collider", 0))
 # Rooms in which params.yaml is the file of a package, which has no presets.
-OF_PACKAGES = ("assay/verification/", "assay/packaging/", "assay/tools/run_sources.py")
+OF_PACKAGES = ("assay/verification/", "assay/packaging/", "assay/tools/recipe/run_sources.py")
 
 
 def nodes(values: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:

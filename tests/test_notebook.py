@@ -52,7 +52,7 @@ def figures(cells: list[Any]) -> int:
 
 def test_as_it_is_it_shows_the_committed_evidence(execute: Any) -> None:
     cells = execute(None)
-    claim = json.loads((ROOT / "evidence/results/claim.json").read_text(encoding="utf-8"))
+    claim = json.loads((ROOT / "evidence/results/report/claim.json").read_text(encoding="utf-8"))
     said = printed(cells)
     assert claim["sentence"] in said and EQUAL in said and figures(cells) == 6
     assert "verdict, reason and sentence are those of claim.json" in said
@@ -81,7 +81,7 @@ def _another_plan(claim: dict[str, Any]) -> None:
 @pytest.mark.parametrize("tamper", [_narrower, _better, _another_plan])
 def test_a_claim_that_its_episodes_do_not_bear_out_stops_it(execute: Any, tmp_path: Path, tamper: Any) -> None:
     shutil.copytree(ROOT / "evidence/results", tmp_path / "evidence/results", ignore=shutil.ignore_patterns("figures"))
-    file = tmp_path / "evidence/results/claim.json"
+    file = tmp_path / "evidence/results/report/claim.json"
     claim = json.loads(file.read_text(encoding="utf-8"))
     tamper(claim)
     file.write_text(json.dumps(claim), encoding="utf-8")

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from assay.composition import check, use
-from assay.config.reading import parse_params
-from assay.errors import ConfigError, RecordError
-from assay.evaluation.run_difference import check_chain
-from assay.packaging import verify as plain
-from assay.stages.project import Project
-from assay.stages.run_folder import NOT_IN_KEY
-from assay.stages.scratch import run_key
+from assay.core.config.composition import check, use
+from assay.core.config.reading import parse_params
+from assay.core.errors import ConfigError, RecordError
+from assay.core.storage.yaml import read_yaml
+from assay.package import verify as plain
+from assay.pipeline.project import Project
+from assay.pipeline.resume import run_key
+from assay.pipeline.run_folder import NOT_IN_KEY
 from assay.stages.train import READS
-from assay.storage.yaml import read_yaml
+from assay.training.log.step_chain import check_chain
 from assay.training.recipe import grpo_config
-from assay.verification.training import log_whole
-from assay.verification.unpacked import Unpacked
+from assay.verify.content.training import log_whole
+from assay.verify.unpacked import Unpacked
 from tests.copied_house import copied
 from tests.house import ROOT
 from tests.verification import made_run as making

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.provenance import ARITHMETIC, ENVIRONMENT, arithmetic, environment, git_state, host_and_path, remotes
+from assay.core.provenance import ARITHMETIC, ENVIRONMENT, arithmetic, environment, git_state, host_and_path, remotes
 
 
 def git(root: Path, *arguments: str) -> None:

@@ -13,10 +13,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from assay import errors
 from assay.cli import app
 from assay.cli.reference import reference
-from assay.storage.yaml import read_yaml
+from assay.core import errors
+from assay.core.storage.yaml import read_yaml
 from assay.tools import readme
 from tests.house import ROOT
 from tests.pages import MARK, PAGES, Command, anchors, commands, mentions, text_of, without_blocks

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from assay.storage.yaml import read_yaml
+from assay.core.evidence_files import place_of
+from assay.core.storage.yaml import read_yaml
 from tests.house import ROOT
 from tests.training.whole_project import environment
 from tests.verification.made_run import made_run
@@ -109,7 +110,7 @@ def report(root: Path, *arguments: str, **more: str) -> subprocess.CompletedProc
 def test_the_report_tells_what_differs_and_nothing_else(changed: Path) -> None:
     done = report(changed, "HEAD~1", ASSAY_FIGURES_AT="https://example.org/raw")
     assert done.returncode == 0, done.stderr
-    now = json.loads((changed / RESULTS / "claim.json").read_text())
+    now = json.loads((changed / place_of("claim.json")).read_text())
     before = json.loads(git(changed, "show", f"HEAD~1:{RESULTS}/claim.json"))
     assert f"* before: collider: {before['verdict']}: {before['sentence']}\n" in done.stdout
     assert f"* now: collider: {now['verdict']}: {now['sentence']}\n" in done.stdout and now["sentence"] != before["sentence"]
@@ -118,7 +119,7 @@ def test_the_report_tells_what_differs_and_nothing_else(changed: Path) -> None:
     (gain,) = [row for row in rows if row[1] == "gain"]
     assert float(gain[3]) == pytest.approx(now["difference"]["value"], abs=1e-4)
     one, two = (git(changed, "rev-parse", name) for name in ("HEAD~1", "HEAD"))
-    figure = f"{RESULTS}/figures/before_after_summary.png"
+    figure = place_of("figures/before_after_summary.png")
     assert [f"![](https://example.org/raw/{commit}/{figure})" for commit in (one, two)] in rows
     assert git(changed, "status", "--porcelain") == ""
 

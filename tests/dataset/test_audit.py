@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.config.settings import AuditSettings
-from assay.dataset.audit import ALWAYS_REFUSED, REPORTED, Audited, audit
-from assay.dataset.drift import changes, index_of
-from assay.dataset.refusal import cure, refuse_unusable, require_records
+from assay.audit.audit import ALWAYS_REFUSED, REPORTED, Audited, audit
+from assay.audit.drift import changes, index_of
+from assay.audit.refusal import cure, refuse_unusable, require_records
+from assay.core.config.settings import AuditSettings
+from assay.core.errors import DataError
+from assay.core.storage.json import dumps
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import load
-from assay.errors import DataError
-from assay.stages.inputs import task_with
-from assay.storage.json import dumps
-from assay.tools.grouping import files_of, grouped, split_of_groups
+from assay.pipeline.inputs import task_with
+from assay.tools.own_data.grouping import files_of, grouped, split_of_groups
 from tests import own_data
 from tests.own_data import jsonl, row
 
@@ -229,7 +229,7 @@ def test_every_finding_is_listed_and_beyond_a_bound_how_many_are_not(
     assert lines(audited(folder, content), "no_gold") == list(range(81, 121))
     for name, count in (("blank_line", 30), ("unreadable", 50), ("no_gold", 40)):
         assert (kinds[name].count, len(kinds[name].first), kinds[name].unlisted) == (count, count, 0)
-    monkeypatch.setattr("assay.dataset.audit.MOST_LISTED", 7)
+    monkeypatch.setattr("assay.audit.audit.MOST_LISTED", 7)
     cut = audited(folder, content).report.kinds["no_gold"]
     assert (cut.count, len(cut.first), cut.unlisted) == (40, 7, 33)
 

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.dataset.contamination import Contamination, contamination, judged
-from assay.dataset.overlap import BOILERPLATE, NGRAM, Texts, answers_inside, shared_ngrams, words_of
+from assay.audit.contamination import contamination
+from assay.audit.overlap import BOILERPLATE, NGRAM, Texts, answers_inside, shared_ngrams, words_of
+from assay.dataset.audit_records import Contamination, judged
 from assay.dataset.source import Entry, Kept
 from assay.tasks.protocol import Item
 

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.config.settings import AuditSettings
-from assay.dataset.audit import Audited, audit
+from assay.audit.audit import Audited, audit
+from assay.audit.refusal import refuse_unusable
+from assay.core.config.settings import AuditSettings
+from assay.core.errors import DataError
+from assay.core.storage.json import dumps, read_record
 from assay.dataset.checksums import check_sums, covered, parse_sums, sums_text
 from assay.dataset.fingerprint import Fingerprint, dataset_sha256, enforce, fingerprint
 from assay.dataset.reading import read_lines
-from assay.dataset.refusal import refuse_unusable
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import Source, resolved
-from assay.errors import DataError
-from assay.storage.json import dumps, read_record
 from assay.tasks.collider import Collider, ColliderSettings, generate
 from tests import own_data
 from tests.house import ROOT
@@ -58,7 +58,7 @@ def test_one_record_less_changes_the_fingerprint() -> None:
 
 
 def test_the_shipped_collider_data_are_what_they_were_in_the_committed_evidence() -> None:
-    committed = json.loads((ROOT / "evidence/results/fingerprint.json").read_text())
+    committed = json.loads((ROOT / "evidence/results/data/fingerprint.json").read_text())
     if committed["task"] != "collider":
         pytest.skip("the committed evidence is of another task")
     splits = {

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from assay.dataset.audit import Audited
-from assay.errors import DataError
+from assay.audit.audit import Audited
+from assay.core.errors import DataError
+from assay.pipeline.inputs import items_of
 from assay.stages import fingerprint
-from assay.stages.inputs import items_of
-from assay.tools import audit as tool
+from assay.tools.own_data import audit as tool
 from tests import own_data
 from tests.own_data import jsonl, row
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.core.errors import DataError
 from assay.dataset.reading import MAX_LINE_BYTES, Reading, read_lines, read_tasks
-from assay.errors import DataError
 from tests.house import ROOT
 
 

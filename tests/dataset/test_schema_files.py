@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from assay.core.errors import AssayError, DataError
+from assay.core.storage import untrusted as foreign
 from assay.dataset import schema_files
 from assay.dataset.schema_files import Closure, SchemaFiles
-from assay.errors import AssayError, DataError
-from assay.storage import foreign
 from assay.tasks.structured.schema import compile_schema, schema_key
 
 

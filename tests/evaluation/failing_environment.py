@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from assay.errors import EnvironmentFailure
+from assay.core.errors import EnvironmentFailure
 from assay.tasks.protocol import Item, Message, Step, Task, Verdict
 
 Call = tuple[str, str, int]

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from assay.evaluation.aggregates import iqm, optimality_gap, probability_of_improvement, profile, weighted_mean
+from assay.statistics.aggregates import iqm, optimality_gap, probability_of_improvement, profile, weighted_mean
 from tests.evaluation.published_scores import normalised
 
 MATRICES = np.random.default_rng(7)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from assay.core.records import Episode
 from assay.evaluation.alarms import alarms
-from assay.records import Episode
 from tests.evaluation.test_statistics import play
 from tests.training.toy_task import Letters
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.errors import EvidenceError
-from assay.evaluation.best_of import best_of, best_of_items
-from assay.records import Episode
+from assay.core.errors import EvidenceError
+from assay.core.records import Episode
+from assay.evaluation.pass_at_k import best_of
+from assay.statistics.pass_at_k import best_of_items
 from tests.evaluation.test_statistics import play
 
 

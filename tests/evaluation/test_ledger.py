@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from assay.evaluation.ledger import (
+from assay.core.storage.json import dumps
+from assay.dataset.suite import Suite
+from assay.pipeline.openings import (
     FORMAT,
     NOTHING,
     Ledger,
@@ -23,8 +25,6 @@ from assay.evaluation.ledger import (
     resolved,
     without_records,
 )
-from assay.evaluation.suite import Suite
-from assay.storage.json import dumps
 from assay.tasks.protocol import Item
 
 RECORDS = st.frozensets(st.sampled_from("uvwxyz"), min_size=1)

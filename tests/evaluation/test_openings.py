@@ -7,19 +7,18 @@ from typing import Any
 
 import pytest
 
-from assay.config.settings import TinyArchitecture
-from assay.errors import TaskError
-from assay.evaluation.cuts import cuts_said
-from assay.evaluation.openings import open_item
-from assay.evaluation.replay import discrepancies
-from assay.evaluation.report import report_on
+from assay.core.config.settings import TinyArchitecture
+from assay.core.decoding import Decoding
+from assay.core.errors import TaskError
+from assay.core.records import Episode
+from assay.dataset.suite import Suite
+from assay.evaluation.prompts import open_item
+from assay.evaluation.replay import graded_again
 from assay.evaluation.rollout import play
-from assay.evaluation.suite import Suite
-from assay.policy import tiny
-from assay.policy.decoding import Decoding
-from assay.policy.dialogue import Dialogue
+from assay.evaluation.truncation import cuts_said
+from assay.policy.base import tiny
 from assay.policy.model import Policy
-from assay.records import Episode
+from assay.policy.renderer import Dialogue
 from assay.tasks.protocol import Item
 from tests.training.toy_task import WORDS, Letters
 
@@ -109,7 +108,7 @@ def test_what_is_played_is_what_was_cut_and_episodes_count_it(policy: Policy) ->
 def test_a_cut_episode_is_graded_again_from_the_whole_item(policy: Policy) -> None:
     task = Letters(max_prompt_tokens=100)
     suite, episodes = played(policy, task, ITEM, SHORT)
-    assert discrepancies(task, suite, episodes, report_on(episodes, suite, "p", "sampled"), "arm") == []
+    assert graded_again(task, suite, episodes, "arm") == []
 
 
 def test_what_the_task_itself_cut_while_reading_is_counted_too(policy: Policy) -> None:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from assay.evaluation.planning import PlannedPower, planned_power, planned_said, smallest_gain
-from assay.evaluation.significance import sign_flip_tests
-from assay.records import Episode
-from assay.seeds import rng
+from assay.core.records import Episode
+from assay.core.seeds import rng
+from assay.statistics.power import PlannedPower, planned_power, planned_said, smallest_gain
+from assay.statistics.tests import sign_flip_tests
 from tests.evaluation.test_statistics import play
 
 Array = NDArray[np.float64]

@@ -6,25 +6,23 @@ from typing import Any
 
 import pytest
 
-from assay.evaluation.replay import discrepancies
-from assay.evaluation.report import report_on
+from assay.core.records import Episode
+from assay.dataset.suite import choose
+from assay.evaluation.replay import graded_again
 from assay.evaluation.rollout import play_baseline
-from assay.evaluation.suite import choose
-from assay.records import Episode
 from assay.tasks.collider import Collider, ColliderSettings, generate
 
 TASK = Collider(ColliderSettings(surface="compact", max_turns=8, shaping=0.0, gamma=1.0))
 ITEMS = [TASK.item(row) for row in generate("heldout", 8, max_turns=8, labels=("replay test",))]
 SUITE = choose(ITEMS, 8, split="heldout", draws=2, seed=0)
 EPISODES = play_baseline(TASK, TASK.baselines()["adaptive"], SUITE.plays(), "adaptive")
-REPORT = report_on(EPISODES, SUITE, "policy", "sampled")
 
 
-def complaints(episodes: list[Episode], **report: Any) -> list[str]:
-    return discrepancies(TASK, SUITE, episodes, REPORT.model_copy(update=report), "arm")
+def complaints(episodes: list[Episode]) -> list[str]:
+    return graded_again(TASK, SUITE, episodes, "arm")
 
 
-def test_untouched_episodes_and_their_report_hold_together() -> None:
+def test_untouched_episodes_hold_together() -> None:
     assert complaints(EPISODES) == []
     assert complaints(EPISODES[::-1]) == []
 
@@ -55,8 +53,3 @@ def test_a_dropped_or_a_repeated_episode_is_found() -> None:
     assert "not the 16 plays" in complaints(EPISODES[1:])[0]
     assert "not the 16 plays" in complaints([*EPISODES, EPISODES[0]])[0]
     assert "not the 16 plays" in complaints([*EPISODES[:-1], EPISODES[0]])[0]
-
-
-def test_a_report_that_its_episodes_do_not_give_is_found() -> None:
-    better = REPORT.measures["success_rate"].model_copy(update={"value": 1.0})
-    assert "not what its episodes give" in complaints(EPISODES, measures=REPORT.measures | {"success_rate": better})[0]

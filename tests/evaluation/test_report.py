@@ -6,12 +6,17 @@ from typing import Any
 
 import pytest
 
-from assay.errors import EvidenceError
-from assay.evaluation.best_of import best_of_items
-from assay.evaluation.checkpoints import checkpoint_row
-from assay.evaluation.report import Report, column_name, is_rate, measure_names, summarise, value_of
-from assay.records import Episode, Turn
-from assay.seeds import rng
+from assay.core.errors import EvidenceError
+from assay.core.records import Episode, Interval, Turn
+from assay.core.seeds import rng
+from assay.evaluation.measures import column_name, is_rate, measure_names, value_of
+from assay.statistics.checkpoint_rows import checkpoint_row
+from assay.statistics.pass_at_k import best_of_items
+from assay.statistics.report import Report, summarise
+
+
+def told(report: Report) -> tuple[dict[str, Interval], int]:
+    return report.measures, report.n_episodes
 
 
 def play(item: int, draw: int, **changes: Any) -> Episode:
@@ -131,7 +136,7 @@ def test_no_episodes_are_refused() -> None:
 
 
 def test_a_checkpoint_row_starts_with_the_contracted_columns() -> None:
-    row = checkpoint_row(report_of(suite()), step=30, fraction_done=0.5)
+    row = checkpoint_row(*told(report_of(suite())), step=30, fraction_done=0.5)
     first = ["step", "fraction_done", "episodes", "mean_reward", "success_rate", "mass_acc", "channel_acc"]
     assert list(row)[:7] == first
     assert row["episodes"] == 32
@@ -141,7 +146,7 @@ def test_a_checkpoint_row_starts_with_the_contracted_columns() -> None:
 
 
 def test_another_task_gets_its_own_columns_in_the_same_form() -> None:
-    row = checkpoint_row(report_of(suite(flags={"valid": True})), step=1, fraction_done=1.0)
+    row = checkpoint_row(*told(report_of(suite(flags={"valid": True}))), step=1, fraction_done=1.0)
     assert "valid_rate" in row and "mass_acc" not in row
 
 
@@ -159,8 +164,8 @@ def test_names_tell_rates_from_means() -> None:
 def test_best_of_k_and_greedy_stand_behind_the_sampled_columns() -> None:
     sampled, greedy = report_of(suite()), report_of([e for e in suite() if e.draw == 0], draws=1)
     best = best_of_items(suite(), 2, "s")
-    plain = checkpoint_row(sampled, step=30, fraction_done=0.5)
-    row = checkpoint_row(sampled, step=30, fraction_done=0.5, best=best, greedy=greedy)
+    plain = checkpoint_row(*told(sampled), step=30, fraction_done=0.5)
+    row = checkpoint_row(*told(sampled), step=30, fraction_done=0.5, best=best, greedy=greedy.measures)
     assert list(row)[: len(plain)] == list(plain)
     assert list(row)[len(plain) :] == [
         "best_of", "best_of_k_mean_reward", "best_of_k_success_rate", "best_of_k_mean_reward_low",

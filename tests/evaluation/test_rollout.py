@@ -12,18 +12,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assay.config.settings import TinyArchitecture
-from assay.errors import ConfigError, EnvironmentLost
+from assay.core.config.settings import TinyArchitecture
+from assay.core.decoding import Decoding
+from assay.core.errors import ConfigError, EnvironmentLost
+from assay.core.records import Episode
+from assay.core.seeds import derive_seed
+from assay.dataset.suite import Play, Suite, choose
 from assay.evaluation.measure import measure
 from assay.evaluation.phases import Phases
 from assay.evaluation.rollout import Lost, Rollout, attempt, play, play_baseline
-from assay.evaluation.suite import Play, Suite, choose
-from assay.policy import tiny
-from assay.policy.decoding import Decoding
-from assay.policy.dialogue import Dialogue
+from assay.policy.base import tiny
 from assay.policy.model import Policy
-from assay.records import Episode
-from assay.seeds import derive_seed
+from assay.policy.renderer import Dialogue
 from assay.tasks.collider import Collider, ColliderSettings, generate
 from tests.evaluation.failing_environment import Failing
 

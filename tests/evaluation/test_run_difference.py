@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.errors import RecordError
-from assay.evaluation.run_difference import LINKS, START, chain_of, check_chain, first_difference, first_numbers
+from assay.core.errors import RecordError
+from assay.training.log.step_chain import LINKS, START, chain_of, check_chain, first_difference, first_numbers
 
 
 def chained(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

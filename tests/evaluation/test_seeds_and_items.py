@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from assay.evaluation.aggregates import iqm, weighted_mean
-from assay.evaluation.seeds_and_items import (
+from assay.statistics.aggregates import iqm, weighted_mean
+from assay.statistics.seeds_and_items import (
     CrossedMean,
     bootstrap,
     cell_weights,
@@ -18,7 +18,7 @@ from assay.evaluation.seeds_and_items import (
     resampled,
     sign_flip_runs,
 )
-from assay.evaluation.significance import sign_flip_test
+from assay.statistics.tests import sign_flip_test
 
 Array = NDArray[np.float64]
 DRAWS = 4

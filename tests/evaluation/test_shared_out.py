@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from assay.errors import EnvironmentLost
+from assay.core.errors import EnvironmentLost
+from assay.core.records import Episode
 from assay.evaluation import measure as measuring
 from assay.evaluation.measure import measure
 from assay.policy.model import Policy
-from assay.records import Episode
+from assay.policy.processes import Processes
 from assay.tasks.protocol import Task
-from assay.training.processes import Processes
 from tests.evaluation.failing_environment import Failing
 from tests.evaluation.test_rollout import SAMPLED, TASK, Memory, policy, suite
 

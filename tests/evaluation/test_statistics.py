@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.errors import EvidenceError
+from assay.core.errors import EvidenceError
+from assay.core.records import Episode
+from assay.core.seeds import rng
 from assay.evaluation.clusters import ClusterSums, cluster_sums, paired_cluster_differences
-from assay.evaluation.significance import holm, sign_flip, sign_flip_test, smallest_detectable_effect
-from assay.evaluation.statistics import mean_interval, median_difference_interval, median_interval, rate_interval, wilson
-from assay.records import Episode
-from assay.seeds import rng
+from assay.statistics.intervals import mean_interval, median_difference_interval, median_interval, rate_interval, wilson
+from assay.statistics.tests import holm, sign_flip, sign_flip_test, smallest_detectable_effect
 
 
 def sums_of(totals: list[float] | np.ndarray, sizes: list[float] | np.ndarray | None = None) -> ClusterSums:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from assay.composition import Selection, compose
-from assay.config.tasks import NOT_MEASURED, TaskSettings
-from assay.evaluation.suite import Suite, choose, rules_of
+from assay.core.config.composition import Selection, compose
+from assay.core.config.tasks import NOT_MEASURED, TaskSettings
+from assay.dataset.suite import Suite, choose, rules_of
 from assay.tasks.protocol import Item
 from tests.house import ROOT
 

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assay.errors import EvidenceError
+from assay.core.errors import EvidenceError
+from assay.core.records import Interval
+from assay.core.seeds import rng
+from assay.core.storage.json import read_record, write_json
 from assay.evaluation.clusters import cluster_sums
-from assay.evaluation.statistics import mean_interval
-from assay.evaluation.timing import PHASES, TimingSummary, block_interval, timing_summary
-from assay.records import Interval
-from assay.seeds import rng
-from assay.storage.json import read_record, write_json
+from assay.evaluation.phases import PHASES
+from assay.statistics.intervals import mean_interval
+from assay.statistics.timing import TimingSummary, block_interval, timing_summary
 
 
 def series(n: int, correlation: float, label: int) -> list[float]:

@@ -10,10 +10,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from assay.evaluation.report import Report, summarise
-from assay.evidence.claim import Claim, ClaimPlan, compare
-from assay.records import Episode
-from assay.seeds import rng
+from assay.core.records import Episode
+from assay.core.seeds import rng
+from assay.evidence.claim.claim import Claim, ClaimPlan, compare
+from assay.statistics.report import Report, summarise
 from synthetic_episodes import SUITE, arm
 
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pandas as pd
 
-from assay.evidence.claim import Claim
-from assay.evidence.comparison_figures import before_after_summary, reward_distribution
-from assay.evidence.differences import deltas
-from assay.evidence.figures import render
+from assay.core.records import Episode, HealthSummary, TrainFacts
+from assay.evidence.claim.claim import Claim
+from assay.evidence.claim.differences import deltas
+from assay.evidence.figures.comparison_figures import before_after_summary, reward_distribution
+from assay.evidence.figures.drawing import render
 from assay.evidence.page.elements import Shown
-from assay.evidence.report import report_html
-from assay.evidence.trajectories import KINDS, Pair
-from assay.records import Episode, HealthSummary, TrainFacts
+from assay.evidence.page.report import report_html
+from assay.evidence.tables.trajectories import KINDS, Pair
 from conftest import make_claim, make_report
 from synthetic_episodes import arm, episode
 

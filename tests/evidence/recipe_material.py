@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from assay.evidence.recipe_runs import KnownClaim, KnownTraining, Run
-from assay.records import Episode, HealthSummary, TrainFacts
-from assay.seeds import rng
+from assay.core.records import Episode, HealthSummary, TrainFacts
+from assay.core.seeds import rng
+from assay.evidence.recipe.runs import KnownClaim, KnownTraining, Run
 from conftest import make_claim, make_plan
 from synthetic_episodes import SUITE, arm
 

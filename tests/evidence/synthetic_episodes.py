@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from assay.records import Episode, Turn
-from assay.seeds import derive_seed, rng
+from assay.core.records import Episode, Turn
+from assay.core.seeds import derive_seed, rng
 
 SUITE = "5" * 64
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from assay.records import Episode, Turn
-from assay.seeds import derive_seed, rng
+from assay.core.records import Episode, Turn
+from assay.core.seeds import derive_seed, rng
 
 PARTS = {"parsed_strict": 0.05, "parsed_extracted": 0.0, "schema_valid": 0.15, "fields": 0.3, "exact": 0.5}
 FLAGS = (

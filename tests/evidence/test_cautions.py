@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from assay.evidence.cautions import cut_off_said, no_gold_said, no_spread_said, untrained_said
-from assay.records import Episode
+from assay.core.records import Episode
+from assay.evidence.claim.warnings import cut_off_said, no_gold_said, no_spread_said, untrained_said
 from conftest import make_report
 from synthetic_structured import FLAGS, structured_arm
 

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from assay.errors import EvidenceError
-from assay.evidence.claim import Claim, plan_digest
-from assay.evidence.control import aa_control
-from assay.evidence.differences import gain_split, success_changes
-from assay.records import Episode
-from assay.seeds import rng
+from assay.core.errors import EvidenceError
+from assay.core.records import Episode
+from assay.core.seeds import rng
+from assay.evidence.claim.aa_test import aa_control
+from assay.evidence.claim.claim import Claim, plan_digest
+from assay.evidence.claim.differences import gain_split, success_changes
 from conftest import make_claim, make_plan
 from synthetic_episodes import arm, episode
 

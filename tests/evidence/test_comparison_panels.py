@@ -9,20 +9,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from assay.evaluation.report import Report
-from assay.evaluation.statistics import wilson
-from assay.evidence.claim import Claim
-from assay.evidence.comparison_figures import reward_histogram
-from assay.evidence.differences import compare_measure, deltas
-from assay.evidence.forest_figure import cluster_gains, forest, forest_frame, newcombe
-from assay.evidence.gallery import Drawn, of_comparison
-from assay.evidence.paired_rows import PairedRow
-from assay.evidence.plot_tables import plot_tables
-from assay.evidence.strata_rows import strata_rows
-from assay.evidence.verdict_figures import calibration, calibration_frame, false_claims, verdict_right
-from assay.evidence.wording import difference_text
-from assay.records import Episode, Interval
-from assay.seeds import rng
+from assay.core.records import Episode, Interval
+from assay.core.seeds import rng
+from assay.evidence.claim.claim import Claim
+from assay.evidence.claim.differences import compare_measure, deltas
+from assay.evidence.figures.comparison_figures import reward_histogram
+from assay.evidence.figures.forest_figure import cluster_gains, forest, forest_frame, newcombe
+from assay.evidence.figures.gallery import Drawn, of_comparison
+from assay.evidence.figures.paired_rows import PairedRow
+from assay.evidence.figures.strata_rows import strata_rows
+from assay.evidence.figures.verdict_figures import calibration, calibration_frame, false_claims, verdict_right
+from assay.evidence.formatting import difference_text
+from assay.evidence.tables.plot_tables import plot_tables
+from assay.statistics.intervals import wilson
+from assay.statistics.report import Report
 from conftest import make_claim, make_plan, make_report
 from synthetic_episodes import arm
 from synthetic_structured import structured_arm

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from assay.evidence.claim import Claim
-from assay.evidence.control import AA_LEVEL, Control, aa_control
-from assay.evidence.random_reward import random_reward_control, random_reward_said
-from assay.records import Episode
-from assay.seeds import rng
+from assay.core.records import Episode
+from assay.core.seeds import rng
+from assay.evidence.claim.aa_test import AA_LEVEL, Control, aa_control
+from assay.evidence.claim.claim import Claim
+from assay.evidence.claim.random_reward import random_reward_control, random_reward_said
 from conftest import make_claim, make_plan
 from synthetic_episodes import arm
 

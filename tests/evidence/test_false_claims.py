@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from assay.core.seeds import rng
 from assay.evaluation.clusters import ClusterSums
-from assay.evaluation.significance import sign_flip, sign_flip_tests
-from assay.evaluation.statistics import interval
-from assay.evidence.differences import Comparison
-from assay.evidence.verdict import decide
-from assay.seeds import rng
+from assay.evidence.claim.differences import Comparison
+from assay.evidence.claim.verdict import decide
+from assay.statistics.intervals import interval
+from assay.statistics.tests import sign_flip, sign_flip_tests
 from conftest import make_plan
 
 Array = NDArray[np.float64]

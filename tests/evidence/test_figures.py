@@ -11,18 +11,19 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from assay.evaluation.best_of import best_of_items
-from assay.evaluation.checkpoints import checkpoint_row
-from assay.evidence.checkpoint_figure import checkpoint_progression
-from assay.evidence.claim import Claim
-from assay.evidence.comparison_figures import before_after_summary, reward_distribution, summary_rows
-from assay.evidence.differences import deltas
-from assay.evidence.figures import look, new_figure, render
-from assay.evidence.paired_rows import PairedRow, draw_levels, draw_rows, level_room, row_places
-from assay.evidence.training_figures import reward_components, training_curve
-from assay.records import Episode
-from assay.seeds import rng
-from assay.training.history import component_row
+from assay.core.records import Episode, Interval
+from assay.core.seeds import rng
+from assay.evidence.claim.claim import Claim
+from assay.evidence.claim.differences import deltas
+from assay.evidence.figures.checkpoint_figure import checkpoint_progression
+from assay.evidence.figures.comparison_figures import before_after_summary, reward_distribution, summary_rows
+from assay.evidence.figures.drawing import look, new_figure, render
+from assay.evidence.figures.paired_rows import PairedRow, draw_levels, draw_rows, level_room, row_places
+from assay.evidence.figures.training_figures import reward_components, training_curve
+from assay.statistics.checkpoint_rows import checkpoint_row
+from assay.statistics.pass_at_k import best_of_items
+from assay.statistics.report import Report
+from assay.training.log.history import component_row
 from conftest import make_claim, make_plan, make_report
 from synthetic_structured import FLAGS, METRICS, PARTS, structured_arm
 
@@ -31,6 +32,10 @@ class Structured:
     """What a training's rows need to know of the structured task."""
 
     parts, flags, metrics = PARTS, FLAGS, METRICS
+
+
+def told(report: Report) -> tuple[dict[str, Interval], int]:
+    return report.measures, report.n_episodes
 
 
 def words(figure: Figure) -> str:
@@ -47,7 +52,7 @@ def log(n: int = 50) -> pd.DataFrame:
 
 def checkpoints(before: list[Episode], after: list[Episode]) -> pd.DataFrame:
     """Return the rows of two checkpoints."""
-    rows = [checkpoint_row(make_report(e), step=10 * k, fraction_done=k / 2) for k, e in enumerate((before, after))]
+    rows = [checkpoint_row(*told(make_report(e)), step=10 * k, fraction_done=k / 2) for k, e in enumerate((before, after))]
     return pd.DataFrame(rows)
 
 
@@ -165,7 +170,7 @@ def test_mean_best_of_k_and_greedy_are_lines_of_their_own(before: list[Episode],
     for k, arm in enumerate((before, after)):
         greedy = make_report([e for e in arm if e.draw == 0], draws=1, decoding="greedy")
         best = best_of_items(arm, 4, "suite")
-        rows.append(checkpoint_row(make_report(arm), step=10 * k, fraction_done=k / 2, best=best, greedy=greedy))
+        rows.append(checkpoint_row(*told(make_report(arm)), step=10 * k, fraction_done=k / 2, best=best, greedy=greedy.measures))
     figure = checkpoint_progression(pd.DataFrame(rows), 10)
     ways = {"mean of the draws": "", "best of 4": "best_of_k_", "greedy": "greedy_"}
     for axes, name in zip(figure.axes[:2], ("mean_reward", "success_rate"), strict=True):
@@ -276,7 +281,7 @@ def test_titles_claim_no_more_observations_than_every_line_has(before: list[Epis
 def test_the_first_checkpoint_stands_at_the_left_of_the_whole_training(
     before: list[Episode], steps: int | None, end: int
 ) -> None:
-    first = pd.DataFrame([checkpoint_row(make_report(before), step=0, fraction_done=0.0)])
+    first = pd.DataFrame([checkpoint_row(*told(make_report(before)), step=0, fraction_done=0.0)])
     for axes in checkpoint_progression(first, None, steps=steps).axes:
         low, high = axes.get_xlim()
         assert -0.05 * end < low < 0 and end < high < 1.05 * end

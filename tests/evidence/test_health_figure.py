@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from assay.evidence.figures import render
-from assay.evidence.health_figure import health_strip, spans
-from assay.records import HEALTH_RULES, HealthEvent
+from assay.core.records import HEALTH_RULES, HealthEvent
+from assay.evidence.figures.drawing import render
+from assay.evidence.figures.health_figure import health_strip, spans
 
 
 def event(rule: str, level: str, step: int, *, stop: bool = False) -> HealthEvent:

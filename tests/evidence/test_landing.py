@@ -6,9 +6,9 @@ import re
 
 from tests.house import STAGES, reads_and_writes
 
-from assay.evidence.claim import Claim
-from assay.evidence.landing import RESULT_FILES, VERIFY, landing_page
-from assay.records import Episode
+from assay.core.records import Episode
+from assay.evidence.claim.claim import Claim
+from assay.evidence.tables.evidence_readme import RESULT_FILES, VERIFY, landing_page
 from conftest import make_claim
 from hostile import PAYLOADS
 

@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.figure import Figure
 
-from assay.evidence.comparison_figures import before_after_summary
-from assay.evidence.differences import deltas
-from assay.evidence.figures import render
-from assay.evidence.hostile_text import visible
+from assay.evidence.claim.differences import deltas
+from assay.evidence.escape import visible
+from assay.evidence.figures.comparison_figures import before_after_summary
+from assay.evidence.figures.drawing import render
 from conftest import make_claim, make_report
 from hostile import PAYLOADS
 from made_pages import Tags, made_page

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from assay.errors import EvidenceError
+from assay.core.errors import EvidenceError
 from assay.evidence.page.shell import escaped, shell
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from assay.evidence.figures import render
-from assay.evidence.recipe_figures import performance_profile, seeds_forest
-from assay.evidence.recipe_tables import compare_runs
+from assay.evidence.figures.drawing import render
+from assay.evidence.figures.recipe_figures import performance_profile, seeds_forest
+from assay.evidence.recipe.tables import compare_runs
 from recipe_material import runs
 
 ONE = compare_runs(runs(6, 0.6), one_sided=False).recipes

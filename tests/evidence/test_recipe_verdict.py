@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from assay.errors import EvidenceError
-from assay.evaluation.aggregates import iqm
-from assay.evidence.recipe_records import RecipeClaim
-from assay.evidence.recipe_tables import RecipeComparison, compare_runs, comparison_markdown, csv_rows
+from assay.core.errors import EvidenceError
+from assay.evidence.recipe.records import RecipeClaim
+from assay.evidence.recipe.tables import RecipeComparison, compare_runs, comparison_markdown, csv_rows
+from assay.statistics.aggregates import iqm
 from recipe_material import BASE, BEFORE, facts, run, runs
 from synthetic_episodes import arm
 

@@ -7,15 +7,15 @@ from itertools import pairwise
 
 import pandas as pd
 
-from assay.evidence.claim import Claim
+from assay.core.records import Episode
+from assay.core.seeds import rng
+from assay.evidence.claim.claim import Claim
 from assay.evidence.page.compared import item_by_item
 from assay.evidence.page.elements import few_rows
 from assay.evidence.page.episodes import pairs_that_fit
+from assay.evidence.page.report import report_html
 from assay.evidence.page.script import SCRIPT
-from assay.evidence.report import report_html
-from assay.evidence.trajectories import KINDS, Pair, choose_pairs
-from assay.records import Episode
-from assay.seeds import rng
+from assay.evidence.tables.trajectories import KINDS, Pair, choose_pairs
 from conftest import make_claim, make_plan
 from made_pages import FACTS, Tags, figures, hostile_pair, made_page, plain_claim
 from synthetic_episodes import arm, episode

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from assay.errors import EvidenceError
-from assay.evidence.claim import Claim
-from assay.evidence.differences import deltas
-from assay.evidence.tables import (
+from assay.core.errors import EvidenceError
+from assay.core.records import Episode, Interval
+from assay.evidence.claim.claim import Claim
+from assay.evidence.claim.differences import deltas
+from assay.evidence.tables.claim_tables import (
     BeforeAfter,
     before_after_metrics,
     ladder_frame,
@@ -16,7 +17,6 @@ from assay.evidence.tables import (
     measures_frame,
     readme_block,
 )
-from assay.records import Episode, Interval
 from conftest import make_claim, make_report
 from synthetic_episodes import arm
 

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from assay.evidence.figures import render, thinned
-from assay.evidence.gallery import of_training
-from assay.evidence.training_figures import reward_components, training_curve
-from assay.records import HealthEvent
-from assay.seeds import rng
+from assay.core.records import HealthEvent
+from assay.core.seeds import rng
+from assay.evidence.figures.drawing import render, thinned
+from assay.evidence.figures.gallery import of_training
+from assay.evidence.figures.training_figures import reward_components, training_curve
 from test_figures import log, structured_components, words
 from test_health_figure import SOME, event
 

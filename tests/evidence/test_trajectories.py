@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.errors import EvidenceError
-from assay.evidence.hostile_text import fenced, inline, visible
-from assay.evidence.trajectories import RIGHT, Pair, choose_pairs, deciding_turn, sample_trajectories
-from assay.records import Episode
-from assay.seeds import rng
+from assay.core.errors import EvidenceError
+from assay.core.records import Episode
+from assay.core.seeds import rng
+from assay.evidence.escape import fenced, inline, visible
+from assay.evidence.tables.trajectories import RIGHT, Pair, choose_pairs, deciding_turn, sample_trajectories
 from synthetic_episodes import episode
 
 

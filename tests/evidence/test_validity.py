@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from assay.evidence.validity import validity_frame
-from assay.evidence.wording import interval_text
-from assay.records import Episode
+from assay.core.records import Episode
+from assay.evidence.figures.validity import validity_frame
+from assay.evidence.formatting import interval_text
 from conftest import make_report
 from synthetic_structured import STRATA, structured_arm
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from assay.config.claim import AcknowledgedAlarm, Rule
-from assay.dataset.contamination import Contamination, Overlap, judged
-from assay.evidence.acknowledged import answer_for
-from assay.evidence.claim import ClaimPlan, not_evaluable, plan_digest
-from assay.evidence.differences import gain_split
-from assay.records import HEALTH_RULES, Episode, HealthRule, RuleSummary
+from assay.core.config.claim import AcknowledgedAlarm, Rule
+from assay.core.records import HEALTH_RULES, Episode, HealthRule, RuleSummary
+from assay.dataset.audit_records import Contamination, Overlap, judged
+from assay.evidence.claim.claim import ClaimPlan, not_evaluable, plan_digest
+from assay.evidence.claim.differences import gain_split
+from assay.evidence.claim.waivers import answer_for
 from conftest import make_claim, make_plan
 from synthetic_episodes import arm, episode
 

@@ -7,8 +7,8 @@ import re
 
 from tests.tasks.structured.material import CALL_GOLD, GOLD, call_row, row, settings
 
-from assay.evidence.what_was_run import BaseFacts, base_said, run_frame
-from assay.records import Episode, HealthSummary, TrainFacts
+from assay.core.records import Episode, HealthSummary, TrainFacts
+from assay.evidence.claim.what_was_run import BaseFacts, base_said, run_frame
 from assay.tasks.collider import Collider, ColliderSettings, generate
 from assay.tasks.structured import Structured
 from conftest import make_report

@@ -16,8 +16,8 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from assay.cli import main
-from assay.composition import Selection, compose, use
-from assay.stages.project import Project
+from assay.core.config.composition import Selection, compose, use
+from assay.pipeline.project import Project
 from tests.house import ROOT
 from tests.own_data import write_sums
 from tests.verification.made_run import PARITY, lock
@@ -102,15 +102,15 @@ def _base_facts(root: Path) -> None:
     from assay.policy.digests import digest_folder
 
     facts = {"kind": "scratch", "seed": 0, "digest": digest_folder(root / "models/base")}
-    (root / "evidence/results/base.json").write_text(json.dumps(facts), encoding="utf-8")
+    (root / "evidence/results/base/base.json").write_text(json.dumps(facts), encoding="utf-8")
 
 
 def _package(root: Path) -> None:
-    from assay.packaging.contents import NAME
-    from assay.packaging.manifest import sealed
+    from assay.core.storage.archive import write_tar
+    from assay.package.manifest import sealed
+    from assay.package.names import NAME
     from assay.policy.digests import adapted_digest, digest_folder
     from assay.stages.package import members_of
-    from assay.storage.archive import write_tar
 
     digest = adapted_digest(digest_folder(root / "models/base"), root / "models/adapter")
     members = sealed(members_of(Project.open(root), PARITY.model_copy(update={"policy_digest": digest})))

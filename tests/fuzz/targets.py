@@ -14,11 +14,12 @@ from typing import Any
 import typer
 
 from assay.cli import app
-from assay.packaging.contents import NAME
-from assay.packaging.manifest import sealed
-from assay.storage.archive import write_tar
-from assay.storage.files import sha256_bytes
-from assay.storage.json import digest, dumps
+from assay.core.evidence_files import place_of
+from assay.core.storage.archive import write_tar
+from assay.core.storage.files import sha256_bytes
+from assay.core.storage.json import digest, dumps
+from assay.package.manifest import sealed
+from assay.package.names import NAME
 from tests.fuzz.mutations import VALUES, YAML, displaced_folder, other_bytes, other_file, rewrite
 from tests.fuzz.project import TAR
 from tests.own_data import write_sums
@@ -228,7 +229,7 @@ def _some_command(rng: Random) -> tuple[list[str], Any]:
 
 PLACES = (
     ".", "models/base", "models/adapter", "data/collider/train.jsonl", "data/structured/train.jsonl", TAR, "evidence",
-    f"{RESULTS}/train_log.jsonl", f"{RESULTS}/health.jsonl", f"{RESULTS}/post_eval.jsonl", "nowhere", "", "params.yaml", "/",
+    place_of("train_log.jsonl"), place_of("health.jsonl"), place_of("post_eval.jsonl"), "nowhere", "", "params.yaml", "/",
     "..", "/dev/null", "a\nb", "\udcff", "x" * 300, "~", "own-base", ".scratch", "configs", "é", "out.csv", "out", "data",
     "dist",
 )  # fmt: skip

@@ -52,7 +52,7 @@ def test_a_trial_is_a_function_of_its_number() -> None:
 def test_an_error_that_reaches_the_front_door_is_found(tmp_path: Path) -> None:
     """A command that lets one through, in a copy of the code: what looks for tracebacks must see one."""
     code = (
-        "import sys, pathlib, assay.stages.project as project\n"
+        "import sys, pathlib, assay.pipeline.project as project\n"
         "def broken(root): raise KeyError('planted')\n"
         "project.Project.open = broken\n"
         "from tests.fuzz.__main__ import main\n"

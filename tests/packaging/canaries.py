@@ -116,19 +116,19 @@ def _png(text: str, *, packed: bool = False) -> bytes:
 
 CHANNELS: dict[str, Callable[[str], bytes]] = {
     "data/collider/train.jsonl": _line("prompt"),
-    "evidence/results/post_eval.jsonl": _line("completion"),
-    "evidence/results/train_log.jsonl": _line("note"),
+    "evidence/results/post_eval/post_eval.jsonl": _line("completion"),
+    "evidence/logs/train/train_log.jsonl": _line("note"),
     "evidence/results/run_log.jsonl": lambda text: json.dumps({"event": "started", "by": text}, ensure_ascii=False).encode(),
     "params.yaml": lambda text: f"seed: 0\ntask:\n  note: {json.dumps(text)}\n".encode(),
     "models/adapter/adapter_config.json": lambda text: json.dumps({"base_model_name_or_path": text}, indent=2).encode(),
     "models/adapter/adapter_model.safetensors": _safetensors,
-    "evidence/results/figures/curve.png": _png,
-    "evidence/results/figures/packed.png": lambda text: _png(text, packed=True),
-    "evidence/results/report.html": lambda text: (
+    "evidence/results/report/figures/curve.png": _png,
+    "evidence/results/report/figures/packed.png": lambda text: _png(text, packed=True),
+    "evidence/results/report/report.html": lambda text: (
         "<p>" + text.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;") + "</p>"
     ).encode(),
     "evidence/README.md": lambda text: f"# Run\n\nIt says:\n{text}\n".encode(),
-    "evidence/results/training_log.csv": lambda text: f"step,note\n1,{text}\n".encode(),
+    "evidence/results/train/training_log.csv": lambda text: f"step,note\n1,{text}\n".encode(),
 }  # fmt: skip
 
 

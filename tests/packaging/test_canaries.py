@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from assay.errors import PackageError
-from assay.packaging.known import KnownSecret, known_secrets
-from assay.packaging.machine import Machine, this_machine
-from assay.packaging.parity import Measured, Parity
-from assay.packaging.secrets import cleared, scan
+from assay.core.errors import PackageError
+from assay.core.storage.archive import write_tar
+from assay.package.parity import Measured, Parity
+from assay.package.secrets.known import KnownSecret, known_secrets
+from assay.package.secrets.machine import Machine, this_machine
+from assay.package.secrets.search import cleared, scan
+from assay.pipeline.project import Project
 from assay.stages import package
 from assay.stages.package import BEFORE, READS, SOURCE_OF_VERIFIER
-from assay.stages.project import Project
-from assay.storage.archive import write_tar
 from tests.packaging.canaries import (
     CHANNELS,
     HOST,
@@ -198,16 +198,16 @@ def test_nothing_the_machine_knows_gets_into_a_package_by_itself(stage: Pack, sm
 # Where a secret may get to in a real project, and how a file goes on being one when it does.
 FILES: dict[str, Callable[[bytes, str], bytes]] = {
     "data/collider/train.jsonl": lambda old, text: old + json.dumps({"note": text}).encode() + b"\n",
-    "evidence/results/post_eval.jsonl": lambda old, text: old + json.dumps({"completion": text}).encode() + b"\n",
-    "evidence/results/train_log.jsonl": lambda old, text: old + json.dumps({"note": text}).encode() + b"\n",
+    "evidence/results/post_eval/post_eval.jsonl": lambda old, text: old + json.dumps({"completion": text}).encode() + b"\n",
+    "evidence/logs/train/train_log.jsonl": lambda old, text: old + json.dumps({"note": text}).encode() + b"\n",
     "models/adapter/adapter_config.json": lambda old, text: json.dumps({**json.loads(old), "revision": text}).encode(),
     "models/adapter/adapter_model.safetensors": lambda old, text: CHANNELS["models/adapter/adapter_model.safetensors"](text),
-    "evidence/results/figures/forest.png": lambda old, text: CHANNELS["evidence/results/figures/curve.png"](ascii(text)),
-    "evidence/results/report.html": lambda old, text: old.replace(b"</body>", f"<p>{escape(text)}</p></body>".encode()),
-    "evidence/results/summary.md": lambda old, text: old + f"\n{text}\n".encode(),
-    "evidence/results/plots/rates.csv": lambda old, text: old + f"{text},1\n".encode(),
+    "evidence/results/report/figures/forest.png": lambda old, text: CHANNELS["evidence/results/report/figures/curve.png"](ascii(text)),
+    "evidence/results/report/report.html": lambda old, text: old.replace(b"</body>", f"<p>{escape(text)}</p></body>".encode()),
+    "evidence/results/report/summary.md": lambda old, text: old + f"\n{text}\n".encode(),
+    "evidence/results/report/plots/rates.csv": lambda old, text: old + f"{text},1\n".encode(),
     "params.yaml": lambda old, text: old + f"# {json.dumps(text)}\n".encode(),
-    "src/assay/packaging/verify.py": lambda old, text: old + f"\n# {text!r}\n".encode(),
+    "src/assay/package/verify.py": lambda old, text: old + f"\n# {text!r}\n".encode(),
     "evidence/observed/run_log.jsonl": lambda old, text: old + json.dumps({"event": text}).encode() + b"\n",
 }
 

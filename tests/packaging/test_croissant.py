@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from assay.packaging.croissant import CONFORMS_TO, SPLITS, croissant
-from assay.packaging.datasheet import stated_licence
+from assay.package.card.croissant import CONFORMS_TO, SPLITS, croissant
+from assay.package.card.datasheet import stated_licence
 from tests.house import ROOT
 
 TYPES = {"sc:Text", "sc:Integer", "sc:Float", "sc:Boolean", "sc:URL"}

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.packaging import manifest, verify
-from assay.storage import archive
+from assay.core.storage import archive
+from assay.package import manifest, verify
 
 ROOT = "assay-package"
 MB = 1 << 20

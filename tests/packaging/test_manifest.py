@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.errors import PackageError
-from assay.packaging import manifest, verify
-from assay.packaging.contents import MANIFEST, NAME, SUMS, VERIFIER
+from assay.core.errors import PackageError
+from assay.package import manifest, verify
+from assay.package.names import MANIFEST, NAME, SUMS, VERIFIER
 
 
 def test_both_lists_cover_everything_but_themselves(tmp_path: Path) -> None:

@@ -11,19 +11,20 @@ import pytest
 from huggingface_hub import ModelCard
 from ruamel.yaml import YAML
 
-from assay.config.package import Waiver
-from assay.config.settings import PretrainedBase
+from assay.core.config.package import Waiver
+from assay.core.config.settings import PretrainedBase
+from assay.core.errors import EvidenceError
+from assay.core.evidence_files import place_of
+from assay.core.records import Interval, TrainFacts
+from assay.core.storage.json import read_record
 from assay.dataset.fingerprint import Fingerprint
-from assay.errors import EvidenceError
-from assay.evaluation.report import Report
-from assay.evidence.claim import Claim, not_evaluable
-from assay.evidence.tables import BeforeAfter
-from assay.evidence.what_was_run import BaseFacts
-from assay.evidence.wording import difference_text, interval_text
-from assay.packaging.model_card import LEVELS, Measured, model_card
-from assay.records import Interval, TrainFacts
-from assay.stages.project import Project
-from assay.storage.json import read_record
+from assay.evidence.claim.claim import Claim, not_evaluable
+from assay.evidence.claim.what_was_run import BaseFacts
+from assay.evidence.formatting import difference_text, interval_text
+from assay.evidence.tables.claim_tables import BeforeAfter
+from assay.package.card.model_card import LEVELS, Measured, model_card
+from assay.pipeline.project import Project
+from assay.statistics.report import Report
 from tests.house import ROOT
 
 BAD = (
@@ -33,7 +34,7 @@ BAD = (
 
 
 def read(name: str, kind: Any) -> Any:
-    return read_record(ROOT / "evidence/results" / name, kind, fix="")
+    return read_record(ROOT / place_of(name), kind, fix="")
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +198,7 @@ def test_alarms_controls_checks_and_the_way_to_use_it_stand_there(given: dict[st
 
 def test_equal_records_give_equal_bytes_and_no_torch_is_needed(given: dict[str, Any]) -> None:
     assert card(given) == card(given)
-    needed = "assay.packaging.model_card, assay.packaging.croissant, huggingface_hub.repocard_data"
+    needed = "assay.package.card.model_card, assay.package.card.croissant, huggingface_hub.repocard_data"
     code = f"import sys, {needed}; sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT, env={"PYTHONPATH": "src", "PATH": ""})
     assert done.returncode == 0

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from assay.config.package import ParitySettings
-from assay.errors import PackageError
-from assay.packaging.parity import Measured, Side, refusal, rounded_up
-from assay.policy.decoding import Decoding
-from assay.policy.merged import Weights, merge
+from assay.core.config.package import ParitySettings
+from assay.core.decoding import Decoding
+from assay.core.errors import PackageError
+from assay.package.parity import Measured, Side, refusal, rounded_up
+from assay.policy.base.merged import Weights, merge
 from assay.policy.model import Policy
 from tests.policy.adapted import OPENINGS, adapted_base
 

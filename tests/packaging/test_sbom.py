@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from assay.packaging.sbom import Installed, installed_here, same, sbom
-from assay.storage.json import dumps
+from assay.core.storage.json import dumps
+from assay.package.sbom import Installed, installed_here, same, sbom
 from tests.house import ROOT
 
 PINS = """# a comment

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from assay.config.package import Waiver
-from assay.errors import PackageError
-from assay.packaging import secrets
-from assay.packaging.known import KnownSecret, known_secrets
-from assay.packaging.machine import Machine
-from assay.packaging.secrets import cleared, refuse, scan
+from assay.core.config.package import Waiver
+from assay.core.errors import PackageError
+from assay.package.secrets import search as secrets
+from assay.package.secrets.known import KnownSecret, known_secrets
+from assay.package.secrets.machine import Machine
+from assay.package.secrets.search import cleared, refuse, scan
 from tests.packaging.canaries import drawn, tokens
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -227,7 +227,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="this system shows no command lines of parents")
 def test_the_command_line_of_a_parent_is_known(tmp_path: Path) -> None:
     child = (
-        "import hashlib, pathlib, sys; from assay.packaging.machine import this_machine;"
+        "import hashlib, pathlib, sys; from assay.package.secrets.machine import this_machine;"
         "found = [hashlib.sha256(word.encode()).hexdigest() for word in this_machine(pathlib.Path('.')).argv];"
         f"sys.exit(0 if '{sha(TOKEN)}' in found else 3)"
     )

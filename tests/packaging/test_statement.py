@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from assay.errors import PackageError
-from assay.packaging.secrets import scan
-from assay.packaging.statement import Dependencies, Packaged, inner_statement, outer_statement, statement_text, tree_digest
-from assay.storage.files import sha256_bytes
+from assay.core.errors import PackageError
+from assay.core.storage.files import sha256_bytes
+from assay.package.secrets.search import scan
+from assay.package.statement import Dependencies, Packaged, inner_statement, outer_statement, statement_text, tree_digest
 
 ROOT = Path(__file__).resolve().parents[2]
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 PARAMS = {"seed": 3, "train": {"learning_rate": 0.001}, "task": {"name": "collider"}}
-SUBJECTS = {"models/adapter/adapter_model.safetensors": A, "evidence/results/claim.json": B}
+SUBJECTS = {"models/adapter/adapter_model.safetensors": A, "evidence/results/report/claim.json": B}
 MADE_FROM = Dependencies(
     data={"data/collider/train.jsonl": A, "data/collider/heldout.jsonl": B},
     base={"kind": "scratch", "digest": C, "seed": 0}, source={"src/assay/a.py": A, "src/assay/b.py": B}, constraints=C,

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from assay.packaging import manifest, verify
-from assay.packaging.contents import NAME
-from assay.storage import archive
+from assay.core.storage import archive
+from assay.package import manifest, verify
+from assay.package.names import NAME
 from tests import house
 
 VERIFIER = Path(verify.__file__)
 FILES: dict[str, bytes | Path] = {
-    "verify.py": VERIFIER, "src/assay/packaging/verify.py": VERIFIER, "data/a/é.jsonl": b'{"a": 1}\n',
+    "verify.py": VERIFIER, "src/assay/package/verify.py": VERIFIER, "data/a/é.jsonl": b'{"a": 1}\n',
     "claim.json": b"{}\n", "empty": b"",
 }  # fmt: skip
 Edit = Callable[[dict[str, bytes]], object]
@@ -274,7 +274,7 @@ def test_a_disk_that_fills_up_leaves_nothing(tar: Path, tmp_path: Path, monkeypa
 
 
 def test_a_checker_inside_that_is_another_one_is_said_and_not_to_be_run(tmp_path: Path) -> None:
-    other = {**FILES, "verify.py": b"print('fine')\n", "src/assay/packaging/verify.py": b"print('fine')\n"}
+    other = {**FILES, "verify.py": b"print('fine')\n", "src/assay/package/verify.py": b"print('fine')\n"}
     archive.write_tar(tmp_path / "a.tar", manifest.sealed(other), root=NAME)
     result = verify.check(tmp_path / "a.tar")
     assert outcomes(result)["verify.py"] is None and "do not run the one inside" in text_of(result, "verify.py")

@@ -7,9 +7,9 @@ from pathlib import Path
 import torch
 from peft import LoraConfig, get_peft_model
 
-from assay.config.settings import TinyArchitecture
-from assay.policy import tiny
-from assay.policy.merged import Weights
+from assay.core.config.settings import TinyArchitecture
+from assay.policy.base import tiny
+from assay.policy.base.merged import Weights
 
 SHAPE = TinyArchitecture(hidden_size=32, intermediate_size=64, layers=2, heads=2, max_positions=128, initializer_range=0.1)
 OPENINGS = [[5 + row + k for k in range(8 + 3 * row)] for row in range(4)]

@@ -13,19 +13,20 @@ from typing import Any
 import pytest
 import torch
 
-from assay.errors import ConfigError, PolicyError
-from assay.policy import by_server, handover, tiny, vllm_server
-from assay.policy.backends import converse
-from assay.policy.decoding import Decoding
-from assay.policy.merged import Weights
+from assay.core.decoding import Decoding
+from assay.core.errors import ConfigError, PolicyError
+from assay.core.seeds import derive_seed
+from assay.policy.backends import by_server, handover, vllm_server
+from assay.policy.backends.select import converse
+from assay.policy.base import tiny
+from assay.policy.base.merged import Weights
+from assay.policy.eval_mode import playing
 from assay.policy.model import Policy, load
-from assay.policy.playing import playing
-from assay.seeds import derive_seed
 from assay.training.adapter import Trained
-from assay.training.checkpoints import Checkpoints
+from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
-from assay.training.history import History
-from assay.training.watch import Watch
+from assay.training.health.watch import Watch
+from assay.training.log.history import History
 from tests.policy.adapted import OPENINGS, SHAPE, adapted_base
 from tests.policy.vllm_stand_in import StandIn, serving
 from tests.training import test_training as toy

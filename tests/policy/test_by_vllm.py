@@ -12,11 +12,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from assay.errors import ConfigError
-from assay.policy import by_vllm
-from assay.policy.backends import converse
-from assay.policy.decoding import Decoding
-from assay.policy.merged import Weights
+from assay.core.decoding import Decoding
+from assay.core.errors import ConfigError
+from assay.policy.backends import by_vllm
+from assay.policy.backends.select import converse
+from assay.policy.base.merged import Weights
 from tests.policy.adapted import adapted_base
 
 # transformers 5.23 renames gradient_checkpointing; peft 0.21 still asks for the old name.

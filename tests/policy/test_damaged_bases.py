@@ -13,11 +13,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from assay.config.settings import TinyArchitecture
-from assay.errors import PolicyError
-from assay.policy import tiny
-from assay.policy.architecture import windows_of
+from assay.core.config.settings import TinyArchitecture
+from assay.core.errors import PolicyError
+from assay.policy.base import tiny
 from assay.policy.border import refuse_unreadable
+from assay.policy.engine.architecture import windows_of
 from assay.policy.model import load, open_tokenizer
 
 Harm = Callable[[Path], Any]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from assay.errors import PolicyError
-from assay.policy.dialogue import SHORT
-from assay.policy.merged import Weights, merge
+from assay.core.errors import PolicyError
+from assay.policy.base.merged import Weights, merge
+from assay.policy.base.tiny import CHAT_TEMPLATE, END
 from assay.policy.model import load
-from assay.policy.tiny import CHAT_TEMPLATE, END
+from assay.policy.renderer import SHORT
 from tests.policy.adapted import adapted_base
 
 pytestmark = pytest.mark.filterwarnings("ignore")

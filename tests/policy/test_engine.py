@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from assay.config.settings import TinyArchitecture
-from assay.policy import tiny
-from assay.policy.decoding import Decoding
-from assay.policy.dialogue import Dialogue
-from assay.policy.engine import Session
+from assay.core.config.settings import TinyArchitecture
+from assay.core.decoding import Decoding
+from assay.policy.base import tiny
+from assay.policy.engine.engine import Session
+from assay.policy.eval_mode import evaluating
 from assay.policy.model import Policy
-from assay.policy.playing import evaluating
+from assay.policy.renderer import Dialogue
 
 WORDS = ["a", "b", "c", "d", "e", "f", " "]
 SHAPE = TinyArchitecture(hidden_size=32, intermediate_size=64, layers=2, heads=4, max_positions=256, initializer_range=0.3)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.errors import PolicyError
-from assay.packaging.parity import Side
-from assay.policy import merged
-from assay.policy.decoding import Decoding
+from assay.core.decoding import Decoding
+from assay.core.errors import PolicyError
+from assay.package.parity import Side
+from assay.policy.base import merged
+from assay.policy.base.merged import KeptLogits, Weights, greedy, logits_of, merge, write_model
 from assay.policy.digests import digest_folder
-from assay.policy.merged import KeptLogits, Weights, greedy, logits_of, merge, write_model
 from assay.policy.model import load
 from tests.policy.adapted import OPENINGS, adapted_base
 

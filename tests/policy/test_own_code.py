@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.errors import PolicyError
+from assay.core.errors import PolicyError
+from assay.policy.base.model_files import own_code
 from assay.policy.model import load, open_tokenizer
-from assay.policy.model_files import own_code
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "generation_config.json", "preprocessor_config.json"])

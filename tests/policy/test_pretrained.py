@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from assay.config.settings import TinyArchitecture
-from assay.errors import PolicyError
-from assay.policy import tiny
+from assay.core.config.settings import TinyArchitecture
+from assay.core.errors import PolicyError
+from assay.policy.base import tiny
+from assay.policy.base.pretrained import LOCAL, find, how_to_download, locate, resolve, write_pointer
 from assay.policy.digests import digest_folder
-from assay.policy.pretrained import LOCAL, find, how_to_download, locate, resolve, write_pointer
 from tests.house import ROOT
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -9,12 +9,12 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from assay.config.settings import TinyArchitecture
-from assay.policy import tiny
-from assay.policy.decoding import Decoding
-from assay.policy.engine import Session
+from assay.core.config.settings import TinyArchitecture
+from assay.core.decoding import Decoding
+from assay.policy.base import tiny
+from assay.policy.engine.engine import Session
+from assay.policy.eval_mode import evaluating, playing
 from assay.policy.model import load
-from assay.policy.playing import evaluating, playing
 from tests.policy.architectures import logprobs_of
 
 

@@ -12,14 +12,14 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, GPTNeoConfig, RwkvConfig
 
-from assay.errors import PolicyError
-from assay.policy.architecture import windows_of
-from assay.policy.by_transformers import Session as Stock
-from assay.policy.decoding import Completion, Decoding
-from assay.policy.engine import Session
-from assay.policy.kv import reserved_for
-from assay.policy.playing import evaluating, playing
-from assay.policy.static import arena_of
+from assay.core.decoding import Completion, Decoding
+from assay.core.errors import PolicyError
+from assay.policy.backends.by_transformers import Session as Stock
+from assay.policy.engine.architecture import windows_of
+from assay.policy.engine.cuda_graphs import arena_of
+from assay.policy.engine.engine import Session
+from assay.policy.engine.kv_cache import reserved_for
+from assay.policy.eval_mode import evaluating, playing
 from tests.policy.architectures import END, NAMES, PAD, build, logprobs_of
 
 # transformers 5.23 renames gradient_checkpointing; peft 0.21 still asks for the old name.

@@ -9,8 +9,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import Linear as Lora
 
-from assay.policy import summed as module
-from assay.policy.summed import summed
+from assay.policy.engine import fused_lora as module
+from assay.policy.engine.fused_lora import summed
 from tests.policy.architectures import build
 
 pytestmark = [

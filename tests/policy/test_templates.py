@@ -18,17 +18,17 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import chat_template_utils
 
-from assay.composition import Selection, compose
-from assay.config.reading import parse_params
-from assay.config.settings import Params
-from assay.errors import PolicyError
-from assay.policy.dialogue import Dialogue, control_names
+from assay.core.config.composition import Selection, compose
+from assay.core.config.reading import parse_params
+from assay.core.config.settings import Params
+from assay.core.errors import PolicyError
+from assay.pipeline.inputs import task_with
+from assay.pipeline.project import Project
+from assay.policy.chat_template import ChatTemplate, Message
 from assay.policy.model import Policy
-from assay.policy.templates import ChatTemplate, Message
-from assay.stages.inputs import task_with
-from assay.stages.project import Project
-from assay.tasks.structured.control_tokens import control_tokens
-from assay.training.doctor.texts import text_findings
+from assay.policy.renderer import Dialogue, control_names
+from assay.tasks.structured.reading.control_tokens import control_tokens
+from assay.tools.doctor.texts import text_findings
 from tests.house import ROOT
 
 IM = ["<|im_end|>", "<|im_start|>", "<|endoftext|>"]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from assay.policy.dialogue import Dialogue
-from assay.policy.tiny import build_tokenizer
-from assay.policy.words import END, Words
+from assay.policy.base.tiny import build_tokenizer
+from assay.policy.base.words import END, Words
+from assay.policy.renderer import Dialogue
 from assay.tasks.collider.compact import compact_vocabulary
 from assay.tasks.structured import shop
-from assay.verification.folders import _NOTHING_AROUND
+from assay.verify.folders import _NOTHING_AROUND
 
 VOCABULARIES = {"collider": compact_vocabulary(), "structured": tuple(shop.vocabulary()), "no words": ()}
 TEXTS = (

@@ -13,10 +13,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from assay.policy import engine
-from assay.policy.decoding import Decoding
+from assay.core.decoding import Decoding
+from assay.policy.engine import engine
+from assay.policy.eval_mode import playing
 from assay.policy.model import Policy, load
-from assay.policy.playing import playing
 
 # Every field, and whether its value will do; one that is missing or unknown is refused, unlike by vLLM.
 COMPLETION: dict[str, Any] = {

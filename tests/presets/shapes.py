@@ -15,20 +15,20 @@ from bitsandbytes.nn import Linear4bit
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from assay.composition import Selection, compose
-from assay.config.reading import parse_params
+from assay.core.config.composition import Selection, compose
+from assay.core.config.reading import parse_params
 from assay.evaluation.measure import measure
+from assay.pipeline.inputs import decoding_of, heldout_suite, items_of, task_of, validation_suite
+from assay.pipeline.policies import ADAPTER, open_policy
+from assay.pipeline.project import Project
 from assay.policy.model import Policy
 from assay.stages import base, fingerprint
-from assay.stages.inputs import decoding_of, heldout_suite, items_of, task_of, validation_suite
-from assay.stages.policies import ADAPTER, open_policy
-from assay.stages.project import Project
 from assay.tasks.protocol import Item
 from assay.training.adapter import save_adapter
-from assay.training.checkpoints import Checkpoints
+from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
-from assay.training.history import History
-from assay.training.watch import Watch
+from assay.training.health.watch import Watch
+from assay.training.log.history import History
 from tests.house import ROOT
 
 CONFIGS = Path(__file__).parent / "configs"

@@ -14,12 +14,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Gemma2Config, Gemma2ForCausalLM
 
-from assay.composition import Selection, compose
-from assay.config.reading import parse_params
-from assay.config.settings import PretrainedBase
-from assay.policy.decoding import Decoding
-from assay.policy.engine import Session
-from assay.training.scoring import hidden_states, logits_of
+from assay.core.config.composition import Selection, compose
+from assay.core.config.reading import parse_params
+from assay.core.config.settings import PretrainedBase
+from assay.core.decoding import Decoding
+from assay.policy.engine.engine import Session
+from assay.training.logprobs import hidden_states, logits_of
 from tests.house import ROOT
 from tests.policy.architectures import logprobs_of
 from tests.presets.shapes import SHAPES, config_of, two_steps

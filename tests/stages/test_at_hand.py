@@ -16,22 +16,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from assay.stages.render_evidence.withdrawn import SHOWN, withdraw_if_other
 from omegaconf import OmegaConf
 
-from assay.config.settings import DatasetSettings
-from assay.errors import NO_VERDICT, NoVerdictYet, RecordError
-from assay.evidence.claim import UNREAD
-from assay.packaging.verify import unpack
+from assay.core.config.settings import DatasetSettings
+from assay.core.errors import NO_VERDICT, NoVerdictYet, RecordError
+from assay.core.evidence_files import place_of
+from assay.evidence.claim.claim import UNREAD
+from assay.package.verify import unpack
+from assay.pipeline.inputs import heldout_suite
+from assay.pipeline.project import Project
 from assay.stages import fingerprint, package, render_evidence
-from assay.stages.at_hand import claim_at_hand, differences
-from assay.stages.inputs import heldout_suite
-from assay.stages.project import Project
-from assay.stages.withdrawn import SHOWN, withdraw_if_other
-from assay.tools import push, readme, redraw, serve
-from assay.tools.claim_shown import ClaimShown
-from assay.tools.run_sources import WORKSPACE, read_run
-from assay.tools.snapshot import SnapshotReader, find_place
-from assay.tools.watch import format_lines
+from assay.stages.render_evidence.at_hand import claim_at_hand, differences
+from assay.tools import readme
+from assay.tools.publish import push
+from assay.tools.recipe.run_sources import WORKSPACE, read_run
+from assay.tools.watch import redraw, serve
+from assay.tools.watch.claim_shown import ClaimShown
+from assay.tools.watch.command import format_lines
+from assay.tools.watch.snapshot import SnapshotReader, find_place
 from tests.house import ROOT
 from tests.training.whole_project import environment
 from tests.verification.made_run import lock, made_run, packaged
@@ -102,9 +105,9 @@ def test_the_colliders_numbers_are_no_verdict_of_another_task_whose_data_were_on
     for path in (each for each in (root / "evidence").rglob("*") if each.is_file()):
         assert sentence not in path.read_text("utf-8", "replace"), path
     assert f"structured: {NO_VERDICT}" in (root / "evidence/README.md").read_text()
-    assert NO_VERDICT in (root / RESULTS / "report.html").read_text()
-    assert json.loads((root / RESULTS / "metrics.json").read_text()) == {"verdict": None, "p": None}
-    assert not (root / RESULTS / "figures").exists() and not (root / RESULTS / "claim.json").exists()
+    assert NO_VERDICT in (root / place_of("report.html")).read_text()
+    assert json.loads((root / place_of("metrics.json")).read_text()) == {"verdict": None, "p": None}
+    assert not (root / place_of("figures")).exists() and not (root / place_of("claim.json")).exists()
     assert called(root, "dvc", "metrics", "show").returncode == 0
 
 

@@ -50,7 +50,7 @@ def test_untouched_data_pass_and_name_their_splits(project: Path) -> None:
     done = assay(project, "fingerprint")
     assert done.returncode == 0, done.stderr
     assert "heldout 512" in done.stdout
-    assert (project / "evidence/results/fingerprint.json").is_file()
+    assert (project / "evidence/results/data/fingerprint.json").is_file()
 
 
 def test_one_changed_byte_in_the_data_is_found_and_named(project: Path) -> None:

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from assay.config.claim import AcknowledgedAlarm, EvidenceSettings
-from assay.dataset.contamination import Contamination, Overlap
-from assay.errors import RecordError
-from assay.evaluation.planning import PlannedPower
-from assay.evaluation.report import Report
-from assay.evidence.claim import Claim
-from assay.evidence.plan import ClaimPlan
-from assay.records import ControlFacts, HealthSummary, RuleSummary, TrainFacts
-from assay.stages.claim_inputs import Arms, ClaimInputs, claim_inputs
-from assay.stages.log_tables import log_table
-from assay.stages.project import Project
-from assay.storage.files import sha256_bytes
-from assay.storage.json import read_record, write_json
+from assay.core.config.claim import AcknowledgedAlarm, EvidenceSettings
+from assay.core.errors import RecordError
+from assay.core.records import ControlFacts, HealthSummary, RuleSummary, TrainFacts
+from assay.core.storage.files import sha256_bytes
+from assay.core.storage.json import read_record, write_json
+from assay.dataset.audit_records import Contamination, Overlap
+from assay.evidence.claim.claim import Claim
+from assay.evidence.claim.plan import ClaimPlan
+from assay.pipeline.project import Project
+from assay.stages.render_evidence.claim_inputs import Arms, ClaimInputs, claim_inputs
+from assay.stages.render_evidence.log_tables import log_table
+from assay.statistics.power import PlannedPower
+from assay.statistics.report import Report
 from tests.house import ROOT
 from tests.stages.test_bad_input import assay
 
@@ -161,7 +161,7 @@ def test_a_plan_for_another_suite_is_not_shown(project: Project) -> None:
 def test_the_random_reward_arm_is_read_where_one_was_asked_for(project: Project) -> None:
     found = read(project).random_arm
     assert found is not None and len(found[1]) == arms(project)[1].n_episodes
-    write_json(project.results("control/control.json"), ControlFacts(asked=False))
+    write_json(project.results("control.json"), ControlFacts(asked=False))
     assert read(project).random_arm is None
 
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from assay.config.reading import parse_params
-from assay.records import ControlFacts, Episode
-from assay.stages import base, control, fingerprint, heldout
-from assay.stages.project import Project
-from assay.storage.json import read_record, read_records
-from assay.tools.control_run import ControlRun, find_control_run
-from assay.training.coins import coin
+from assay.core.config.reading import parse_params
+from assay.core.records import ControlFacts, Episode
+from assay.core.storage.json import read_record, read_records
+from assay.pipeline import heldout
+from assay.pipeline.project import Project
+from assay.stages import base, control, fingerprint
+from assay.tools.watch.control_run import ControlRun, find_control_run
+from assay.training.random_rewards import coin
 from tests import own_data
 from tests.house import ROOT
 from tests.stages.test_own_base import small
@@ -39,7 +40,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def facts_of(project: Project) -> ControlFacts:
-    return read_record(project.results("control/control.json"), ControlFacts, fix="")
+    return read_record(project.results("control.json"), ControlFacts, fix="")
 
 
 def test_nothing_is_trained_where_no_control_was_asked_for(project: Project) -> None:
@@ -70,7 +71,7 @@ def test_a_control_is_played_on_the_held_out_suite_and_twice_the_same(
     facts = facts_of(project)
     assert facts.asked
     assert facts.steps == wanted.params.train.steps
-    episodes = read_records(project.results("control/post_eval.jsonl"), Episode, fix="")
+    episodes = read_records(project.results("control_eval.jsonl"), Episode, fix="")
     assert len(episodes) == 4 * 2  # items x draws
     assert not (project.root / "models/adapter").exists()
     control.run(wanted)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from assay.errors import DataError
-from assay.policy.tiny import END, USER, build_tokenizer
-from assay.stages import control_tokens, fingerprint
-from assay.stages.control_tokens import tell_control_tokens
-from assay.stages.project import Project
+from assay.core.errors import DataError
+from assay.pipeline import control_tokens
+from assay.pipeline.control_tokens import tell_control_tokens
+from assay.pipeline.project import Project
+from assay.policy.base.tiny import END, USER, build_tokenizer
+from assay.stages import fingerprint
 from tests import own_data
 from tests.own_data import jsonl, row
 

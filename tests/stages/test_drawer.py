@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from assay.errors import ConfigError
-from assay.evaluation.suite import Suite
-from assay.stages import drawer
-from assay.stages.drawer import Drawer, seconds_between
-from assay.stages.live import Live
-from assay.stages.project import Project
-from assay.stages.run_folder import RunFolder
-from assay.stages.scratch import RunKey
-from assay.storage.files import write_text
-from assay.training.history import History
-from assay.training.watch import Watch
+from assay.core.errors import ConfigError
+from assay.core.storage.files import write_text
+from assay.dataset.suite import Suite
+from assay.pipeline import plot_process as drawer
+from assay.pipeline.live_log import Live
+from assay.pipeline.plot_process import Drawer, seconds_between
+from assay.pipeline.project import Project
+from assay.pipeline.resume import RunKey
+from assay.pipeline.run_folder import RunFolder
+from assay.training.health.watch import Watch
+from assay.training.log.history import History
 from tests.house import ROOT
 from tests.training.toy_task import Letters
 
@@ -141,7 +141,7 @@ def test_the_main_process_alone_takes_old_curves_away_and_starts_one_drawer(
         def close(self) -> None:
             told.append("close")
 
-    from assay.stages import live as module
+    from assay.pipeline import live_log as module
 
     monkeypatch.setattr(module, "Drawer", Known)
     monkeypatch.setenv(drawer.VARIABLE, "2")
@@ -159,7 +159,7 @@ def test_the_main_process_alone_takes_old_curves_away_and_starts_one_drawer(
 
 
 def test_with_zero_seconds_nothing_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from assay.stages import live as module
+    from assay.pipeline import live_log as module
 
     monkeypatch.setattr(module, "Drawer", None)
     monkeypatch.setenv(drawer.VARIABLE, "0")

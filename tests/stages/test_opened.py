@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from assay.errors import RecordError
-from assay.evaluation.ledger import policies_that_saw, without_records
-from assay.evidence.claim import Claim
+from assay.core.errors import RecordError
+from assay.core.storage.json import read_record
+from assay.evidence.claim.claim import Claim
+from assay.pipeline.heldout_ledger import LEDGER, copy_id, note_opening, openings
+from assay.pipeline.inputs import heldout_suite, items_of, task_of
+from assay.pipeline.openings import policies_that_saw, without_records
+from assay.pipeline.project import Project
 from assay.stages import fingerprint
-from assay.stages.claim_inputs import opened_said
-from assay.stages.inputs import heldout_suite, items_of, task_of
-from assay.stages.opened import LEDGER, copy_id, note_opening, openings
-from assay.stages.project import Project
-from assay.storage.json import read_record
+from assay.stages.render_evidence.claim_inputs import opened_said
 from assay.tools import evaluate
 from tests.house import ROOT
 from tests.own_data import jsonl, row, write_data
@@ -36,7 +36,7 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def claim() -> Claim:
-    found = read_record(ROOT / "evidence/results/claim.json", Claim, fix="")
+    found = read_record(ROOT / "evidence/results/report/claim.json", Claim, fix="")
     return found.model_copy(update={"before_policy": BASE, "after_policy": TRAINED})
 
 
@@ -163,7 +163,7 @@ def test_a_ledger_of_the_first_format_is_the_makers_and_is_kept_in_the_new_one(p
 
 
 def test_the_shipped_ledger_can_be_read(claim: Claim, tmp_path: Path) -> None:
-    for name in ("evidence/results/fingerprint.json", f"evidence/observed/{LEDGER}"):
+    for name in ("evidence/results/data/fingerprint.json", f"evidence/observed/{LEDGER}"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "data").symlink_to(ROOT / "data")
@@ -171,7 +171,7 @@ def test_the_shipped_ledger_can_be_read(claim: Claim, tmp_path: Path) -> None:
     suite = heldout_suite(project)
     ledger = openings(project, suite)
     assert ledger is not None and without_records(ledger) == 0
-    shipped_claim = read_record(ROOT / "evidence/results/claim.json", Claim, fix="")
+    shipped_claim = read_record(ROOT / "evidence/results/report/claim.json", Claim, fix="")
     seen = policies_that_saw(ledger, suite.records)
     assert {shipped_claim.before_policy, shipped_claim.after_policy} <= seen.keys()
     assert all(found.n_records == len(suite.records) for found in seen.values())

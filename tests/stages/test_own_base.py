@@ -9,22 +9,22 @@ from typing import Any, cast
 
 import pytest
 
-from assay.composition import Selection, compose
-from assay.config.reading import parse_params
-from assay.config.settings import TinyArchitecture
-from assay.errors import PolicyError
-from assay.evidence.claim import Claim
-from assay.packaging import verify as plain
-from assay.policy import tiny
-from assay.policy.pretrained import locate
-from assay.seeds import derive_seed
+from assay.core.config.composition import Selection, compose
+from assay.core.config.reading import parse_params
+from assay.core.config.settings import TinyArchitecture
+from assay.core.errors import PolicyError
+from assay.core.seeds import derive_seed
+from assay.core.storage.json import read_record
+from assay.evidence.claim.claim import Claim
+from assay.package import verify as plain
+from assay.pipeline.project import Project
+from assay.policy.base import tiny
+from assay.policy.base.pretrained import locate
 from assay.stages import base, control, fingerprint, package, post_eval, pre_eval, render_evidence, train
-from assay.stages.project import Project
-from assay.storage.json import read_record
-from assay.training.doctor.beforehand import Ahead
-from assay.training.doctor.findings import Check, Finding
-from assay.verification.stated import facts_within_bounds
-from assay.verification.unpacked import Unpacked
+from assay.tools.doctor.findings import Check, Finding
+from assay.tools.doctor.forecast.forecast import Ahead
+from assay.verify.stated import facts_within_bounds
+from assay.verify.unpacked import Unpacked
 from tests import own_data
 from tests.house import ROOT
 from tests.verification.made_run import lock
@@ -78,7 +78,7 @@ def test_an_untrained_base_goes_through_every_stage_and_is_no_evidence(tmp_path:
     assert (root / "dist/assay-package.tar").stat().st_size > 0  # though the base lies in the project
     plain.unpack(str(root / "dist/assay-package.tar"), str(tmp_path / "unpacked"))
     assert facts_within_bounds(Unpacked(tmp_path / "unpacked")).wrong == []
-    (tmp_path / "unpacked/evidence/results/base.json").write_text(json.dumps(pinned | {"model": "another"}))
+    (tmp_path / "unpacked/evidence/results/base/base.json").write_text(json.dumps(pinned | {"model": "another"}))
     assert ["another" in fault for fault in facts_within_bounds(Unpacked(tmp_path / "unpacked")).wrong] == [True]
 
 

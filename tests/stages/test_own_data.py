@@ -12,11 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from assay.core.errors import AssayError, ConfigError, DataError
+from assay.core.storage.json import read_record
 from assay.dataset.fingerprint import Fingerprint
-from assay.errors import AssayError, ConfigError, DataError
-from assay.stages import fingerprint, inputs
-from assay.stages.project import Project
-from assay.storage.json import read_record
+from assay.pipeline import inputs
+from assay.pipeline.project import Project
+from assay.stages import fingerprint
 from tests import own_data
 from tests.own_data import DATA, jsonl, row, write_sums
 
@@ -195,7 +196,7 @@ def test_a_build_that_breaks_off_leaves_no_copy(tmp_path: Path, monkeypatch: pyt
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("assay.storage.folders.os.rename", full)
+    monkeypatch.setattr("assay.core.storage.folders.os.rename", full)
     with pytest.raises(OSError, match="No space"):
         made(tmp_path, cache=CACHE)
     assert list((tmp_path / CACHE).iterdir()) == []

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from assay.errors import NoVerdictYet, PackageError, RunningAlready
-from assay.packaging import verify as plain
-from assay.packaging.parity import Measured
+from assay.core.errors import NoVerdictYet, PackageError, RunningAlready
+from assay.core.storage.json import loads, write_json
+from assay.core.storage.locks import hold
+from assay.package import verify as plain
+from assay.package.parity import Measured
+from assay.pipeline.project import Project
 from assay.policy.digests import adapted_digest, digest_folder
 from assay.stages import package
-from assay.stages.project import Project
-from assay.storage.json import loads, write_json
-from assay.storage.locks import hold
 from tests.house import ROOT
 from tests.verification.made_run import PARITY, lock, made_run
 
@@ -81,24 +81,24 @@ def _forget_a_stage(root: Path) -> None:
 
 
 def _say_a_token(root: Path) -> None:
-    (root / "evidence/results/summary.md").write_text("use hf_" + "aB3dE5gH7jK9" * 3 + "\n")
+    (root / "evidence/results/report/summary.md").write_text("use hf_" + "aB3dE5gH7jK9" * 3 + "\n")
     lock(Project.open(root))
 
 
 def _edit(root: Path) -> None:
-    with (root / "evidence/results/summary.md").open("a") as stream:
+    with (root / "evidence/results/report/summary.md").open("a") as stream:
         stream.write("It got better.\n")
 
 
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (_remove("evidence/results/validation.jsonl"), "evidence/results/validation.jsonl: expected a file or folder"),
+        (_remove("evidence/logs/train/validation.jsonl"), "evidence/logs/train/validation.jsonl: expected a file or folder"),
         (_remove("LICENSE"), "LICENSE: expected a file"),
-        (_edit, "evidence/results/summary.md is not what render_evidence wrote"),
+        (_edit, "evidence/results/report/summary.md is not what render_evidence wrote"),
         (_link, "data/collider/more.jsonl: not among the fingerprinted data"),
         (_forget_a_stage, "no train"),
-        (_say_a_token, "evidence/results/summary.md:1: Hugging Face"),
+        (_say_a_token, "evidence/results/report/summary.md:1: Hugging Face"),
     ],
 )
 def test_a_run_that_cannot_be_packaged_is_refused_and_the_last_package_stays(
@@ -168,7 +168,7 @@ def test_when_and_where_it_was_trained_is_told_of_this_training_and_of_no_other(
     made: Path, tmp_path: Path, chain: str, told: bool
 ) -> None:
     root = Path(shutil.copytree(made, tmp_path / "run"))
-    trained = loads((root / "evidence/results/train.json").read_text(), where="", fix="")
+    trained = loads((root / "evidence/results/train/train.json").read_text(), where="", fix="")
     observed = loads((ROOT / "evidence/observed/manifest.json").read_text(), where="", fix="")
     write_json(root / "evidence/observed/manifest.json", observed | {"chain": trained["chain"] if chain else "e" * 64})
     packaged(root)

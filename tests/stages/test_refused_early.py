@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from assay.composition import Selection, compose
-from assay.config.reading import parse_params
-from assay.errors import AssayError, DataError
-from assay.stages import base, fingerprint, heldout, preflight
-from assay.stages.project import Project
-from assay.training.doctor import Finding
+from assay.core.config.composition import Selection, compose
+from assay.core.config.reading import parse_params
+from assay.core.errors import AssayError, DataError
+from assay.pipeline import heldout
+from assay.pipeline.project import Project
+from assay.stages import base, fingerprint
+from assay.tools.doctor import Finding
+from assay.tools.doctor.preflight import look as preflight
 from tests.house import ROOT
 from tests.own_data import jsonl, write_sums
 from tests.stages.test_bad_input import assay, refused

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from assay.errors import ConfigError, RunningAlready
-from assay.stages import run_folder
-from assay.stages.project import Project
-from assay.stages.run_folder import MANY, open_run
-from assay.storage.append_log import read_complete
+from assay.core.errors import ConfigError, RunningAlready
+from assay.core.storage.append_log import read_complete
+from assay.pipeline import run_folder
+from assay.pipeline.project import Project
+from assay.pipeline.run_folder import MANY, open_run
 from tests.house import ROOT
 
 READS = ("data.txt",)
@@ -134,7 +134,7 @@ def finish(project: Project) -> Path:
 
 
 def lock(project: Project, md5: str) -> None:
-    outs = f"    outs:\n    - path: evidence/results/train.json\n      md5: {md5}\n"
+    outs = f"    outs:\n    - path: evidence/results/train/train.json\n      md5: {md5}\n"
     (project.root / "dvc.lock").write_text(f"schema: '2.0'\nstages:\n  train:\n    cmd: assay train\n{outs}")
 
 

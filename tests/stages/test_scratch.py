@@ -15,16 +15,18 @@ from typing import Any
 
 import pytest
 
-from assay.config.settings import Params, TinyArchitecture
-from assay.errors import ConfigError, EnvironmentLost, RunningAlready
+from assay.core.config.settings import Params, TinyArchitecture
+from assay.core.errors import ConfigError, EnvironmentLost, RunningAlready
+from assay.core.records import Episode
 from assay.evaluation import measure as measuring
-from assay.policy import tiny
+from assay.pipeline import heldout
+from assay.pipeline import resume as scratch
+from assay.pipeline.policies import open_policy
+from assay.pipeline.project import Project
+from assay.pipeline.resume import KeptEpisodes, difference, locked, run_key
+from assay.policy.base import tiny
 from assay.policy.model import Policy
-from assay.records import Episode
-from assay.stages import fingerprint, heldout, pre_eval, scratch
-from assay.stages.policies import open_policy
-from assay.stages.project import Project
-from assay.stages.scratch import KeptEpisodes, difference, locked, run_key, scratch_root
+from assay.stages import fingerprint, pre_eval
 from tests import own_data
 from tests.evaluation.failing_environment import Timeout
 from tests.house import ROOT
@@ -35,10 +37,10 @@ BATCHES = ["pre_eval"] * 4 + ["pre_eval_greedy"] * 2
 # A real evaluation in a process of its own, which is killed as its third batch begins.
 KILLED = """
 import os, pathlib, signal, sys
-from assay.config.settings import Params
+from assay.core.config.settings import Params
 from assay.evaluation import measure
 from assay.stages import pre_eval
-from assay.stages.project import Project
+from assay.pipeline.project import Project
 played, original = [], measure.play
 def play(*arguments, **named):
     played.append(0)
@@ -209,7 +211,7 @@ def test_nothing_is_taken_from_another_policy_or_other_data(project: Project, po
     interrupt(project, policy, playing, 3)
     evaluate(project, replace(policy, digest="another"))
     assert playing.batches == BATCHES
-    for name in ("models/base/config.json", "evidence/results/fingerprint.json"):
+    for name in ("models/base/config.json", "evidence/results/data/fingerprint.json"):
         path = project.root / name
         before = path.read_bytes()
         path.write_bytes(before + b"\n")
@@ -398,9 +400,9 @@ def test_a_pipeline_that_dvc_would_not_read_is_refused(declared: Project) -> Non
 
 
 def test_what_is_kept_lies_in_the_repository_dvc_was_called_in(declared: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert scratch_root(declared) == declared.root / ".scratch"
+    assert declared.scratch == declared.root / ".scratch"
     monkeypatch.setenv("DVC_ROOT", "/elsewhere")
-    assert scratch_root(declared) == Path("/elsewhere/.scratch")
+    assert declared.scratch == Path("/elsewhere/.scratch")
 
 
 def test_the_keys_of_the_shipped_pipeline_cover_every_stage() -> None:

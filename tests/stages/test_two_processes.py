@@ -22,19 +22,19 @@ import torch
 import torch.distributed as dist
 
 from assay.cli.stages import _become_several
-from assay.composition import IN_EXPERIMENT, Selection, compose
-from assay.config.reading import parse_params
-from assay.config.settings import DistributedSettings
-from assay.errors import ConfigError, TrainingError
-from assay.evaluation.planning import PlannedPower
-from assay.evaluation.run_difference import check_chain
-from assay.parent import STARTED_BY
+from assay.core.config.composition import IN_EXPERIMENT, Selection, compose
+from assay.core.config.reading import parse_params
+from assay.core.config.settings import DistributedSettings
+from assay.core.errors import ConfigError, TrainingError
+from assay.core.parent import STARTED_BY
+from assay.core.storage.append_log import read_complete
+from assay.core.storage.json import write_json
+from assay.pipeline.project import Project
+from assay.policy.processes import Processes
 from assay.stages import base, fingerprint, pre_eval, train
-from assay.stages.project import Project
-from assay.storage.append_log import read_complete
-from assay.storage.json import write_json
-from assay.training.doctor import MOST_SECONDS, Finding
-from assay.training.processes import Processes
+from assay.statistics.power import PlannedPower
+from assay.tools.doctor import MOST_SECONDS, Finding
+from assay.training.log.step_chain import check_chain
 from tests import fake_slurm
 from tests.house import ROOT
 
@@ -313,7 +313,7 @@ def test_several_processes_are_started_before_anything_heavy_is_imported(tmp_pat
     environment |= {"PYTHONPATH": str(ROOT / "src"), IN_EXPERIMENT: "0" * 40}
     command = [sys.executable, "-c", BEFORE_EXEC]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout == "['-m', 'assay.training.launching'] []\n", done.stderr
+    assert done.stdout == "['-m', 'assay.pipeline.launching'] []\n", done.stderr
 
 
 FAULT = Finding(check="probe", level="fault", expected="a", found="b", where="c", fix="d")
@@ -377,8 +377,8 @@ def test_a_box_without_a_gpu_is_said_once_before_there_are_several_processes(mon
 SURPLUS = """
 import time, torch, torch.distributed as dist
 from assay import cli
-from assay.config.settings import DistributedSettings
-from assay.training.processes import Processes
+from assay.core.config.settings import DistributedSettings
+from assay.policy.processes import Processes
 
 torch.cuda.device_count, torch.cuda.set_device = (lambda: 1), (lambda index: None)
 dist.init_process_group = lambda *_, **__: time.sleep(60)

@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from assay.config.settings import TinyArchitecture
-from assay.policy import tiny
-from assay.policy.dialogue import Dialogue
+from assay.core.config.settings import TinyArchitecture
+from assay.core.records import Episode, HealthSummary, TrainFacts
+from assay.core.storage.json import read_record, write_json
+from assay.pipeline import heldout
+from assay.pipeline import live_log as live
+from assay.pipeline.inputs import task_of, validation_suite
+from assay.pipeline.project import Project
+from assay.policy.base import tiny
 from assay.policy.model import Policy
-from assay.records import Episode, HealthSummary, TrainFacts
-from assay.stages import fingerprint, heldout, live, render_evidence
-from assay.stages.inputs import task_of, validation_suite
-from assay.stages.project import Project
-from assay.storage.json import read_record, write_json
-from assay.training.history import History, Validation
-from assay.training.watch import Watch
+from assay.policy.renderer import Dialogue
+from assay.stages import fingerprint, render_evidence
+from assay.training.health.watch import Watch
+from assay.training.log.history import History, Validation
 from tests.evaluation.test_statistics import play
 from tests.house import ROOT
 from tests.training.toy_task import Letters
@@ -119,8 +121,8 @@ def test_playing_again_takes_another_time_and_gives_the_same_bytes(project: Proj
 def test_a_validation_is_summarised_once_and_every_row_has_the_same_columns(
     project: Project, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from assay.core.decoding import Decoding
     from assay.evaluation.rollout import play as played
-    from assay.policy.decoding import Decoding
 
     suite, task = validation_suite(project), task_of(project)
     sampled = [r.episode for r in played(policy, task, suite.plays(), Decoding(1.0, 8), batch_size=64)]

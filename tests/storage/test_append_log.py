@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.house import SRC
 
-from assay.errors import RecordError
-from assay.storage.append_log import AppendLog, read_complete
+from assay.core.errors import RecordError
+from assay.core.storage.append_log import AppendLog, read_complete
 
 ROWS: list[dict[str, Any]] = [{"k": k, "text": "é\u2028\n" * k, "loss": 0.1 * k} for k in range(4)]
 
@@ -145,7 +145,7 @@ def test_any_cut_leaves_exactly_the_rows_that_were_complete(tmp_path: Path, valu
 KILLED = """
 import json, os, random, signal, sys, time
 from pathlib import Path
-from assay.storage.append_log import AppendLog, read_complete
+from assay.core.storage.append_log import AppendLog, read_complete
 path, chance, torn, rows = Path(sys.argv[1]), random.Random(7), [], [0]
 
 def size(k):  # now and then a long row: its write is the one that a kill can tear
@@ -184,7 +184,7 @@ def test_twenty_kills_at_random_moments_leave_a_prefix_of_what_was_written(tmp_p
 FULL = """
 import json, resource, sys
 from pathlib import Path
-from assay.storage.append_log import AppendLog, read_complete
+from assay.core.storage.append_log import AppendLog, read_complete
 path, limited, rows = Path(sys.argv[1]), sys.argv[2] == "limited", 0
 log = AppendLog.open(path)
 if limited:

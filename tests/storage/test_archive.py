@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.errors import PackageError
-from assay.storage import archive
+from assay.core.errors import PackageError
+from assay.core.storage import archive
 
 MEMBERS: dict[str, bytes | Path] = {"b": b"2", "a/c": b"1" * 512, "a/é": b"", "z" * 90 + "/" + "y" * 99: b"long"}
 
@@ -148,7 +148,7 @@ def test_a_disk_that_fills_up_leaves_the_old_archives_whole_and_no_litter(tmp_pa
     archive.write_tar(tmp_path / "noise.tar", {"noise": tmp_path / "noise"}, root="r")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     code = (
-        "import resource, sys; from pathlib import Path; from assay.storage import archive\n"
+        "import resource, sys; from pathlib import Path; from assay.core.storage import archive\n"
         "here = Path(sys.argv[1]); resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536)); failed = 0\n"
         "for write in (lambda: archive.write_tar(here / 'a.tar', {'noise': here / 'noise'}, root='r'),\n"
         "              lambda: archive.write_gz(here / 'a.tar.gz', here / 'noise.tar')):\n"

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import assay
-from assay.errors import AssayError, RecordError, RunningAlready
-from assay.storage.locks import hold
+from assay.core.errors import AssayError, RecordError, RunningAlready
+from assay.core.storage.locks import hold
 
 HOLDER = """
 import pathlib, sys
-from assay.storage.locks import hold
+from assay.core.storage.locks import hold
 with hold(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -65,7 +65,7 @@ def test_a_lock_is_let_go_of_when_its_block_raises(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_its_last_holder_removes_meanwhile_is_taken_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from assay.storage import locks
+    from assay.core.storage import locks
 
     path, original, removed = tmp_path / "run.lock", locks.fcntl.flock, list[int]()
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from assay.errors import RecordError
-from assay.records import Interval
-from assay.storage import files, json, tables
-from assay.storage.yaml import read_yaml
+from assay.core.errors import RecordError
+from assay.core.records import Interval
+from assay.core.storage import files, json, tables
+from assay.core.storage.yaml import read_yaml
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tests.house import ROOT
 
-from assay.composition import check, use
-from assay.errors import ConfigError
-from assay.storage.yaml import read_yaml
-from assay.tools import doctor
+from assay.core.config.composition import check, use
+from assay.core.errors import ConfigError
+from assay.core.storage.yaml import read_yaml
+from assay.tools.doctor import command as doctor
 
 NOT_FINITE = (".inf", "-.inf", ".nan", ".NaN", "1e309", "-1e309", "1e400")
 FOREIGN = {

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from assay import console
 from assay.cli import main
+from assay.core import console
+from assay.pipeline.project import Project
 from assay.stages import fingerprint
-from assay.stages.project import Project
-from assay.tools.advice import Machine, fitting
-from assay.tools.audit import project_for
+from assay.tools.own_data.advice import Machine, fitting
+from assay.tools.own_data.audit import project_for
 from tests import own_data
 from tests.own_data import jsonl, row
 from tests.stages.test_bad_input import assay
@@ -44,10 +44,10 @@ def called(root: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tupl
     told: list[str] = []
     monkeypatch.chdir(root)
     monkeypatch.setattr(sys, "argv", ["assay", "audit", *arguments])
-    for place in ("assay.cli", "assay.tools.audit", "assay.tools.splits"):
+    for place in ("assay.cli", "assay.tools.own_data.audit", "assay.tools.own_data.splits"):
         for name in ("say", "complain"):
             monkeypatch.setattr(f"{place}.{name}", told.append, raising=False)
-    monkeypatch.setattr("assay.tools.audit.say_table", lambda columns, rows: told.extend(map(str, rows)))
+    monkeypatch.setattr("assay.tools.own_data.audit.say_table", lambda columns, rows: told.extend(map(str, rows)))
     with pytest.raises(SystemExit) as caught:
         main()
     return int(caught.value.code or 0), "\n".join(told)
@@ -143,7 +143,7 @@ def test_what_is_no_file_is_refused_in_words(root: Path, tasks: str, monkeypatch
 def test_random_damage_to_a_sound_file_never_ends_in_a_traceback(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(1)
     project = project_for(root, "structured")
-    monkeypatch.setattr("assay.tools.audit.project_for", lambda *_: project)
+    monkeypatch.setattr("assay.tools.own_data.audit.project_for", lambda *_: project)
     base = jsonl([row(n, schema_path=None, schema=own_data.TEXT | {"type": "object"}) for n in range(4)])
     for _ in range(150):
         content = bytearray(base)

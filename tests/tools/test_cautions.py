@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from assay.config.settings import TinyArchitecture
-from assay.evaluation.suite import Suite
-from assay.policy import tiny
-from assay.policy.dialogue import Dialogue
+from assay.core.config.settings import TinyArchitecture
+from assay.dataset.suite import Suite
+from assay.pipeline.inputs import items_of, task_of
+from assay.pipeline.project import Project
+from assay.policy.base import tiny
 from assay.policy.model import Policy
+from assay.policy.renderer import Dialogue
 from assay.stages import fingerprint
-from assay.stages.inputs import items_of, task_of
-from assay.stages.project import Project
 from assay.tools.cautions import cautions
 from tests import own_data
 

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from assay.errors import AssayError
-from assay.evidence.recipe_tables import RecipeComparison
-from assay.records import Episode, HealthSummary, TrainFacts
-from assay.storage.json import read_record, write_json, write_jsonl
-from assay.tools import compare
+from assay.core.errors import AssayError
+from assay.core.evidence_files import place_of
+from assay.core.records import Episode, HealthSummary, TrainFacts
+from assay.core.storage.json import read_record, write_json, write_jsonl
+from assay.evidence.recipe.tables import RecipeComparison
+from assay.tools.recipe import compare
 from tests.evidence.conftest import make_claim
 from tests.evidence.synthetic_episodes import SUITE, arm
 
@@ -56,7 +57,7 @@ def write_lock(project: Path, params: dict[str, object], code: str = "0" * 32) -
             "cmd": f"assay {stage}",
             "deps": [{"path": "src/assay/tasks", "md5": code}, {"path": "models/base", "md5": f"{params['seed']}"}],
             "params": {"params.yaml": {k: v for k, v in params.items() if stage == "train" and k in ("seed", "train")}},
-            "outs": [{"path": f"{RESULTS}/{name}", "md5": hashlib.md5((project / RESULTS / name).read_bytes()).hexdigest()}],
+            "outs": [{"path": place_of(name), "md5": hashlib.md5((project / place_of(name)).read_bytes()).hexdigest()}],
         }
         for stage, name in outs.items()
     }
@@ -83,11 +84,11 @@ def add_experiment(root: Path, name: str, base: str) -> str:
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the tool says, line by line, cells of tables joined; figures are left blank, for drawing them takes longest."""
-    monkeypatch.setattr("assay.tools.compare.render", lambda figure: {"png": b"", "svg": b""})
+    monkeypatch.setattr("assay.tools.recipe.compare.render", lambda figure: {"png": b"", "svg": b""})
     lines: list[str] = []
     for name in ("say", "complain"):
-        monkeypatch.setattr(f"assay.tools.compare.{name}", lines.append)
-    monkeypatch.setattr("assay.tools.compare.say_table", lambda head, rows: lines.extend(" ".join(row) for row in rows))
+        monkeypatch.setattr(f"assay.tools.recipe.compare.{name}", lines.append)
+    monkeypatch.setattr("assay.tools.recipe.compare.say_table", lambda head, rows: lines.extend(" ".join(row) for row in rows))
     return lines
 
 
@@ -202,24 +203,24 @@ def test_a_run_without_dvc_lock_is_taken_with_a_note(tmp_path: Path, folders: li
 
 
 def _damage(project: Path, name: str, change: Callable[[str], str]) -> None:
-    path = project / RESULTS / name
+    path = project / place_of(name)
     path.write_text(change(path.read_text()))
 
 
 def _drop(project: Path) -> None:
-    rows = [Episode.model_validate_json(line) for line in (project / RESULTS / "post_eval.jsonl").read_text().splitlines()]
-    write_jsonl(project / RESULTS / "post_eval.jsonl", rows[:-1])
+    rows = [Episode.model_validate_json(line) for line in (project / place_of("post_eval.jsonl")).read_text().splitlines()]
+    write_jsonl(project / place_of("post_eval.jsonl"), rows[:-1])
 
 
 def _link(project: Path) -> None:
     target = project.parent / "elsewhere.jsonl"
-    (project / RESULTS / "post_eval.jsonl").rename(target)
-    (project / RESULTS / "post_eval.jsonl").symlink_to(target)
+    (project / place_of("post_eval.jsonl")).rename(target)
+    (project / place_of("post_eval.jsonl")).symlink_to(target)
 
 
 def _pipe(project: Path) -> None:
-    (project / RESULTS / "post_eval.jsonl").unlink()
-    os.mkfifo(project / RESULTS / "post_eval.jsonl")
+    (project / place_of("post_eval.jsonl")).unlink()
+    os.mkfifo(project / place_of("post_eval.jsonl"))
 
 
 def _reseed(project: Path) -> None:
@@ -227,15 +228,15 @@ def _reseed(project: Path) -> None:
 
 
 HOSTILE: dict[str, tuple[bool, Callable[[Path], object], str]] = {
-    "a missing file": (False, lambda p: (p / RESULTS / "train.json").unlink(), "train.json"),
-    "no claim": (False, lambda p: (p / RESULTS / "claim.json").unlink(), "found no claim.json"),
+    "a missing file": (False, lambda p: (p / place_of("train.json")).unlink(), "train.json"),
+    "no claim": (False, lambda p: (p / place_of("claim.json")).unlink(), "found no claim.json"),
     "no settings": (False, lambda p: (p / "params.yaml").unlink(), "found no params.yaml"),
     "a damaged line": (False, lambda p: _damage(p, "post_eval.jsonl", lambda t: t.replace("{", "[", 1)), "line 1"),
     "a half line": (False, lambda p: _damage(p, "post_eval.jsonl", lambda t: t[:-40]), "post_eval.jsonl, line 64"),
     "a missing draw": (False, _drop, "1 missing"),
     "a link that leaves": (False, _link, "a link that leaves"),
     "a pipe": (False, _pipe, "a pipe, socket or device"),
-    "not UTF-8": (False, lambda p: (p / RESULTS / "claim.json").write_bytes(b"\xff"), "UTF-8"),
+    "not UTF-8": (False, lambda p: (p / place_of("claim.json")).write_bytes(b"\xff"), "UTF-8"),
     "another seed": (False, _reseed, "7 in train.json, 8 in params.yaml"),
     "an edited episode": (
         True, lambda p: _damage(p, "post_eval.jsonl", lambda t: t.replace('"success":false', '"success":true')),
@@ -280,8 +281,8 @@ def test_a_name_that_is_no_run_is_refused(tmp_path: Path, name: str) -> None:
 
 def test_a_link_in_a_commit_and_a_commit_without_a_run_are_refused(tmp_path: Path) -> None:
     root = write_run(tmp_path / "p", 0)
-    (root / RESULTS / "train.json").unlink()
-    (root / RESULTS / "train.json").symlink_to("/etc/hostname")
+    (root / place_of("train.json")).unlink()
+    (root / place_of("train.json")).symlink_to("/etc/hostname")
     git(root, "init", "-q")
     git(root, "add", "params.yaml")
     git(root, "commit", "-qm", "empty")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from assay.errors import RecordError
-from assay.evaluation.run_difference import LINKS
-from assay.storage.json import write_jsonl
-from assay.tools import diff_runs
+from assay.core.errors import RecordError
+from assay.core.storage.json import write_jsonl
+from assay.tools.logs import diff_runs
+from assay.training.log.step_chain import LINKS
 from tests.evaluation.test_run_difference import chained, log
 
 
@@ -19,7 +19,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the tool says, line by line."""
     lines: list[str] = []
     for name in ("say", "complain"):
-        monkeypatch.setattr(f"assay.tools.diff_runs.{name}", lines.append)
+        monkeypatch.setattr(f"assay.tools.logs.diff_runs.{name}", lines.append)
     return lines
 
 
@@ -31,7 +31,7 @@ def written(path: Path, rows: list[dict[str, Any]]) -> Path:
 @pytest.mark.parametrize("place", ["run", "run/train_log.jsonl", "project", "project/evidence/results"])
 def test_equal_runs_are_told_so_wherever_the_log_lies(tmp_path: Path, said: list[str], place: str) -> None:
     written(tmp_path / "run/train_log.jsonl", log(200))
-    written(tmp_path / "project/evidence/results/train_log.jsonl", log(200))
+    written(tmp_path / "project/evidence/logs/train/train_log.jsonl", log(200))
     written(tmp_path / "other/train_log.jsonl", log(200))
     assert diff_runs.run(tmp_path / place, tmp_path / "other") == 0
     chain = log(200)[-1]["chain"][:12]
@@ -97,7 +97,7 @@ def test_items_that_differ_are_told_of_both_and_long_lists_are_cut(tmp_path: Pat
 
 
 def test_a_log_compared_with_itself_is_told_so(tmp_path: Path, said: list[str]) -> None:
-    written(tmp_path / "evidence/results/train_log.jsonl", log(3))
+    written(tmp_path / "evidence/logs/train/train_log.jsonl", log(3))
     assert diff_runs.run(tmp_path, tmp_path / "evidence/results") == 0
     assert "compared with itself" in said[0]
 

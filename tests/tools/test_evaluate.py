@@ -14,15 +14,15 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner, Result
 
 from assay.cli import app
-from assay.config.settings import TinyArchitecture
-from assay.errors import AssayError
+from assay.core.config.settings import TinyArchitecture
+from assay.core.decoding import Decoding
+from assay.core.errors import AssayError
+from assay.core.records import Episode
+from assay.core.storage.json import read_records
+from assay.dataset.suite import choose
 from assay.evaluation.measure import measure
-from assay.evaluation.suite import choose
-from assay.policy import pretrained, tiny
-from assay.policy.decoding import Decoding
+from assay.policy.base import pretrained, tiny
 from assay.policy.model import load
-from assay.records import Episode
-from assay.storage.json import read_records
 from assay.tasks.collider import Collider, ColliderSettings
 from assay.tools import evaluate as tool
 from tests.house import ROOT

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from assay import console
-from assay.errors import RecordError
-from assay.records import HealthEvent
-from assay.storage.json import write_jsonl
-from assay.tools.health import rows, run
+from assay.core import console
+from assay.core.errors import RecordError
+from assay.core.records import HealthEvent
+from assay.core.storage.json import write_jsonl
+from assay.tools.watch.health import rows, run
 
 
 def event(rule: str, level: str, step: int, **changes: Any) -> HealthEvent:
@@ -36,7 +36,7 @@ def test_the_exit_code_is_the_worst_level_of_the_whole_training(tmp_path: Path, 
 def test_the_last_training_of_the_project_is_shown_if_no_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = io.StringIO()
     monkeypatch.setattr(console, "_OUT", Console(file=shown, soft_wrap=True, highlight=False, markup=False))
-    write_jsonl(tmp_path / "evidence/results/health.jsonl", AMBER)
+    write_jsonl(tmp_path / "evidence/results/train/health.jsonl", AMBER)
     assert run(tmp_path, None) == 3
     assert "kl at 3." in shown.getvalue() and "AMBER: 1 of 16 rules raised an alarm" in shown.getvalue()
 

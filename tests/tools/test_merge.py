@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.errors import AssayError, PackageError
-from assay.packaging.parity import Parity
-from assay.policy import merged
+from assay.core.errors import AssayError, PackageError
+from assay.core.storage.json import read_record
+from assay.package.parity import Parity
+from assay.pipeline.project import Project
+from assay.policy.base import merged
 from assay.policy.digests import digest_folder
 from assay.policy.model import load
-from assay.stages.merged import parity_of
-from assay.stages.project import Project
-from assay.storage.json import read_record
-from assay.tools import merge as tool
+from assay.stages.package.merged import parity_of
+from assay.tools.publish import merge as tool
 from tests.verification.small_run import base_folder, small_run
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from assay.errors import PackageError
-from assay.packaging import verify as plain
-from assay.packaging.manifest import sealed
-from assay.storage.archive import write_gz, write_tar
-from assay.tools import push
-from assay.verification import levels as levels_room
-from assay.verification.checks import Check
+from assay.core.errors import PackageError
+from assay.core.storage.archive import write_gz, write_tar
+from assay.package import verify as plain
+from assay.package.manifest import sealed
+from assay.tools.publish import push
+from assay.verify import levels as levels_room
+from assay.verify.checks import Check
 from tests.house import ROOT
 from tests.tools.fake_hub import TOKEN, FakeHub, serving
 
@@ -23,12 +23,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::Deprec
 REPO = "somebody/model"
 FILES = {
     "README.md": b"---\nlicense: apache-2.0\n---\n# a model card\n",
-    "verify.py": (ROOT / "src/assay/packaging/verify.py").read_bytes(),
-    "src/assay/packaging/verify.py": (ROOT / "src/assay/packaging/verify.py").read_bytes(),
+    "verify.py": (ROOT / "src/assay/package/verify.py").read_bytes(),
+    "src/assay/package/verify.py": (ROOT / "src/assay/package/verify.py").read_bytes(),
     "params.yaml": (ROOT / "params.yaml").read_bytes(),
     "models/adapter/adapter_model.safetensors": bytes(range(256)) * 40,
     "evidence/results/empty.jsonl": b"",
-    "evidence/results/pre_eval.jsonl": '{"completion": "é\u2028"}\n'.encode(),
+    "evidence/results/pre_eval/pre_eval.jsonl": '{"completion": "é\u2028"}\n'.encode(),
 }
 
 
@@ -211,10 +211,10 @@ def test_a_level_above_the_files_refuses_as_well(hub: FakeHub, package: Path, mo
 
 def test_a_secret_in_a_package_of_elsewhere_is_not_sent(hub: FakeHub, tmp_path: Path) -> None:
     leaky = tmp_path / "leaky.tar"
-    files = FILES | {"evidence/results/post_eval.jsonl": f'{{"completion": "{TOKEN}"}}\n'.encode()}
+    files = FILES | {"evidence/results/post_eval/post_eval.jsonl": f'{{"completion": "{TOKEN}"}}\n'.encode()}
     write_tar(leaky, sealed(dict(files)), root="assay-package")
     error = refused(leaky)
-    assert "evidence/results/post_eval.jsonl:1" in error.found and hub.asked == []
+    assert "evidence/results/post_eval/post_eval.jsonl:1" in error.found and hub.asked == []
 
 
 def test_an_archive_that_changes_behind_the_checks_is_not_sent(

@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from assay.errors import PackageError
-from assay.packaging import verify as plain
-from assay.packaging.manifest import sealed
-from assay.storage.archive import write_tar
-from assay.tools import push_wandb
-from assay.verification import levels as levels_room
-from assay.verification.checks import Check
+from assay.core.errors import PackageError
+from assay.core.storage.archive import write_tar
+from assay.package import verify as plain
+from assay.package.manifest import sealed
+from assay.tools.publish import push_wandb
+from assay.verify import levels as levels_room
+from assay.verify.checks import Check
 from tests.house import ROOT
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 SECRET = "abcdef0123" * 4
 FILES: dict[str, bytes | Path] = {
-    "verify.py": (ROOT / "src/assay/packaging/verify.py").read_bytes(),
-    "src/assay/packaging/verify.py": (ROOT / "src/assay/packaging/verify.py").read_bytes(),
+    "verify.py": (ROOT / "src/assay/package/verify.py").read_bytes(),
+    "src/assay/package/verify.py": (ROOT / "src/assay/package/verify.py").read_bytes(),
     "params.yaml": (ROOT / "params.yaml").read_bytes(),
-    "evidence/results/claim.json": (ROOT / "evidence/results/claim.json").read_bytes(),
+    "evidence/results/report/claim.json": (ROOT / "evidence/results/report/claim.json").read_bytes(),
 }
 
 

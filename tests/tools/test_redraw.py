@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from assay.storage.files import write_text
-from assay.tools import redraw
-from assay.tools.snapshot import Snapshot, SnapshotReader, find_place
+from assay.core.evidence_files import place_of
+from assay.core.storage.files import write_text
+from assay.tools.watch import redraw
+from assay.tools.watch.snapshot import Snapshot, SnapshotReader, find_place
 from tests.house import ROOT
 from tests.tools.test_snapshot import HOSTILE, training
 
@@ -31,8 +32,8 @@ def real(root: Path, rows: int) -> Path:
     """Write the first rows of the tables of the committed run, as they stood after so many steps."""
     training(root, steps=200)
     for name in TABLES:
-        lines = (ROOT / f"evidence/results/{name}.csv").read_text().split("\n")
-        write_text(root / f"evidence/results/{name}.csv", "\n".join(lines[: rows + 1]) + "\n")
+        lines = (ROOT / place_of(f"{name}.csv")).read_text().split("\n")
+        write_text(root / place_of(f"{name}.csv"), "\n".join(lines[: rows + 1]) + "\n")
     return root
 
 
@@ -55,7 +56,7 @@ def test_before_the_first_step_the_page_says_so_and_has_no_curve(tmp_path: Path)
     root = real(tmp_path, 3)
     redraw.draw(root, look(root), 5.0)
     for name in TABLES:
-        (root / f"evidence/results/{name}.csv").unlink()
+        (root / place_of(f"{name}.csv")).unlink()
     redraw.draw(root, look(root), 5.0)
     folder = root / "evidence/observed/live"
     assert sorted(path.name for path in folder.iterdir()) == ["index.html"], "curves of an earlier training are taken away"
@@ -65,7 +66,7 @@ def test_before_the_first_step_the_page_says_so_and_has_no_curve(tmp_path: Path)
 def test_a_table_that_is_not_there_yet_costs_no_other_curve(tmp_path: Path) -> None:
     root = real(tmp_path, 5)
     for name in TABLES[1:]:
-        (root / f"evidence/results/{name}.csv").unlink()
+        (root / place_of(f"{name}.csv")).unlink()
     redraw.draw(root, look(root), 5.0)
     assert (root / "evidence/observed/live/training_curve.svg").is_file()
 
@@ -85,7 +86,7 @@ def test_hostile_text_is_text_on_the_page(tmp_path: Path) -> None:
     root = training(tmp_path)
     markup = "<img src=x onerror=alert(1)></dl></main><script>alert(1)</script>"
     log = root / "evidence/observed/run_log.jsonl"
-    from assay.storage.json import dumps
+    from assay.core.storage.json import dumps
 
     write_text(log, dumps({"event": markup, "why": HOSTILE}) + "\n")
     redraw.draw(root, look(root), 5.0)
@@ -114,7 +115,7 @@ process.wait()"""
 @contextmanager
 def started(root: Path) -> Iterator[subprocess.Popen[bytes]]:
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-m", "assay.tools.redraw", str(root), "1"]
+    command = [sys.executable, "-m", "assay.tools.watch.redraw", str(root), "1"]
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             yield process
@@ -150,7 +151,7 @@ def test_it_follows_draws_a_last_time_at_the_word_end_and_writes_nowhere_else(tm
 def test_a_killed_trainer_takes_it_along_and_the_page_says_so(tmp_path: Path) -> None:
     root = real(tmp_path, 3)
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, sys.executable, "-m", "assay.tools.redraw", str(root), "1"],
+        [sys.executable, "-c", PARENT, sys.executable, "-m", "assay.tools.watch.redraw", str(root), "1"],
         env=os.environ | {"PYTHONPATH": str(ROOT / "src")}, stdout=subprocess.PIPE,
     )  # fmt: skip
     assert parent.stdout is not None

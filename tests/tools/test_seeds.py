@@ -16,16 +16,18 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from assay.composition import Selection, use
-from assay.errors import ConfigError, RecordError, RunningAlready
-from assay.evidence.recipe_tables import compare_runs
-from assay.evidence.seed_records import BaseBuilt, SeedRun, SeedsTogether, failed
-from assay.evidence.seed_tables import seeds_block
-from assay.storage.json import read_record, write_json
-from assay.storage.locks import hold
-from assay.tools import readme, recipe_file, seed_copies, seeds
-from assay.tools.compare import read_all
-from assay.tools.seed_copies import Job
+from assay.core.config.composition import Selection, use
+from assay.core.errors import ConfigError, RecordError, RunningAlready
+from assay.core.evidence_files import place_of
+from assay.core.storage.json import read_record, write_json
+from assay.core.storage.locks import hold
+from assay.evidence.recipe.seed_records import BaseBuilt, SeedRun, SeedsTogether, failed
+from assay.evidence.recipe.seed_tables import seeds_block
+from assay.evidence.recipe.tables import compare_runs
+from assay.tools import readme
+from assay.tools.recipe import recipe_file, seed_copies, seeds
+from assay.tools.recipe.compare import read_all
+from assay.tools.recipe.seed_copies import Job
 from tests.evidence.conftest import make_claim, make_report
 from tests.evidence.synthetic_episodes import arm
 from tests.house import ROOT, STAGES, reads_and_writes
@@ -75,7 +77,7 @@ def prepare(folder: Path, seed: int, *, barred: str | None = None) -> None:
 
 def recipe_claim() -> type:
     """Return the record of claim.json."""
-    from assay.evidence.claim import Claim
+    from assay.evidence.claim.claim import Claim
 
     return Claim
 
@@ -96,9 +98,9 @@ def write_pipeline(root: Path) -> Path:
         stages[name] = {
             "cmd": f"{sys.executable} src/stage.py {name} {seed} {' '.join(outs)}",
             "deps": ["src", before], "params": ["seed", "train"] if own else ["base"],
-            "outs": [{f"{RESULTS}/{out}": {"cache": False}} for out in outs],
+            "outs": [{place_of(out): {"cache": False}} for out in outs],
         }  # fmt: skip
-        before = f"{RESULTS}/{outs[0]}"
+        before = place_of(outs[0])
     with (root / "dvc.yaml").open("w") as stream:
         YAML().dump({"stages": stages}, stream)
     return root
@@ -290,8 +292,8 @@ def six(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for seed in range(6):
         copy = found[f"seed{seed}"] = write_run(root / f"seed{seed}", seed)
         for name in ("pre_eval_greedy", "post_eval_greedy"):
-            write_json(copy / RESULTS / f"{name}.json", make_report(BEFORE))
-        write_json(copy / RESULTS / "metrics.json", {"normalised_score": None})
+            write_json(copy / place_of(f"{name}.json"), make_report(BEFORE))
+        write_json(copy / place_of("metrics.json"), {"normalised_score": None})
     return found
 
 
@@ -330,7 +332,7 @@ def test_a_damaged_recipe_json_is_refused_and_stays(six: dict[str, Path], tmp_pa
 def test_runs_that_are_not_one_recipe_make_no_claim(six: dict[str, Path], tmp_path: Path) -> None:
     other = write_run(tmp_path / "seed5", 5, rate_of_learning=0.01)
     for name in ("pre_eval_greedy.json", "post_eval_greedy.json", "metrics.json"):
-        shutil.copy(six["seed5"] / RESULTS / name, other / RESULTS / name)
+        shutil.copy(six["seed5"] / RESULTS / name, other / place_of(name))
     entry = entry_of(six | {"seed5": other})
     assert entry.recipe is None and entry.reason == "the runs are of 2 recipes, not of one"
 
@@ -386,7 +388,7 @@ def test_readme_gets_its_blocks_and_keeps_the_rest(
     monkeypatch.setattr(readme.Project, "open", lambda root: root)
     monkeypatch.setattr(readme, "claim_at_hand", lambda project: None)  # whose claim it is, test_at_hand asks
     (tmp_path / RESULTS).mkdir(parents=True)
-    (tmp_path / RESULTS / "summary.md").write_text("the claim\n\nBefore and after (held-out):\n")
+    (tmp_path / place_of("summary.md")).write_text("the claim\n\nBefore and after (held-out):\n")
     recipe_file.write_recipe(tmp_path, entry_of(six))
     (tmp_path / "docs").mkdir()
     for page, names in readme.PAGES.items():
@@ -465,7 +467,7 @@ def test_the_reason_of_a_failure_is_what_assay_said_else_what_dvc_said(tmp_path:
 def test_a_command_ends_when_the_process_that_started_it_is_killed(tmp_path: Path) -> None:
     starts = f"""
 import subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-m", "assay.parent", {shutil.which("sleep")!r}, "300"])
+child = subprocess.Popen([sys.executable, "-m", "assay.core.parent", {shutil.which("sleep")!r}, "300"])
 open({str(tmp_path / "pid")!r} + ".new", "w").write(str(child.pid))
 time.sleep(1.5)
 import os

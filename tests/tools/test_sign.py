@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from assay.errors import AssayError, PackageError
-from assay.packaging import verify as plain
-from assay.packaging.manifest import sealed
-from assay.storage.archive import write_gz, write_tar
-from assay.tools import sign
+from assay.core.errors import AssayError, PackageError
+from assay.core.storage.archive import write_gz, write_tar
+from assay.package import verify as plain
+from assay.package.manifest import sealed
 from assay.tools import verify as tool
+from assay.tools.publish import sign
 from assay.tools.verify import Asked
-from assay.verification import levels as levels_room
+from assay.verify import levels as levels_room
 from tests.house import ROOT
 
 FILES: dict[str, bytes | Path] = {
-    "verify.py": (ROOT / "src/assay/packaging/verify.py").read_bytes(),
-    "src/assay/packaging/verify.py": (ROOT / "src/assay/packaging/verify.py").read_bytes(),
+    "verify.py": (ROOT / "src/assay/package/verify.py").read_bytes(),
+    "src/assay/package/verify.py": (ROOT / "src/assay/package/verify.py").read_bytes(),
     "models/adapter/a.safetensors": bytes(range(256)),
-    "evidence/results/claim.json": b"{}\n",
+    "evidence/results/report/claim.json": b"{}\n",
 }
 
 
@@ -113,7 +113,7 @@ def test_another_package_fails_though_its_own_lists_are_right(package: Path, tmp
     sign.run(package, private, signature)
     files = dict(FILES)
     if change == "a byte":
-        files["evidence/results/claim.json"] = b"{ \n"
+        files["evidence/results/report/claim.json"] = b"{ \n"
     elif change == "a file more":
         files["evidence/results/more"] = b""
     else:
@@ -133,7 +133,7 @@ def test_a_signature_that_passes_over_files_or_is_edited_fails(package: Path, tm
     # By itself the library lets it pass.
     model_signing.verifying.Config().use_elliptic_key_verifier(public_key=public).verify(folder, signature)
     code, said = looked(package, signature, public)
-    assert code == 1 and "evidence/results/claim.json" in said
+    assert code == 1 and "evidence/results/report/claim.json" in said
     sign.run(package, private, tmp_path / "b.sig")
     whole = (tmp_path / "b.sig").read_text(encoding="utf-8")
     edited = whole.replace('"sig":"', '"sig":"A'), whole.replace('"payload":"', '"payload":"IC')

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from assay.errors import RecordError
-from assay.storage.files import write_text
-from assay.tools import watch
-from assay.tools.snapshot import Snapshot, SnapshotReader, find_place
-from assay.tools.status import describe, list_alarms
+from assay.core.errors import RecordError
+from assay.core.storage.files import write_text
+from assay.tools.watch import command as watch
+from assay.tools.watch.snapshot import Snapshot, SnapshotReader, find_place
+from assay.tools.watch.status import describe, list_alarms
 from tests.house import ROOT
 
 HOSTILE = "\x1b[2J\x07\u202eevil\u200b\r\n\x9b31m"
@@ -72,7 +72,7 @@ def test_a_running_training_is_told_with_its_speed_and_time_left(tmp_path: Path)
 def test_an_alarm_that_is_over_is_not_told_as_standing(tmp_path: Path) -> None:
     root = training(tmp_path)
     lines = [alarm("kl", "AMBER", 2), alarm("entropy", "AMBER", 3), alarm("kl", "GREEN", 4), alarm("entropy", "RED", 4)]
-    write_text(root / "evidence/results/health.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    write_text(root / "evidence/results/train/health.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
     assert [(event.rule, event.level) for event in look(root).raised] == [("entropy", "RED")]
 
 
@@ -197,7 +197,7 @@ def test_a_folder_or_a_pipe_or_a_huge_file_in_place_of_a_table_is_said(tmp_path:
 def test_nothing_that_is_told_can_steer_a_terminal(tmp_path: Path) -> None:
     root = training(tmp_path / HOSTILE.replace("\r\n", ""))
     write_text(root / "evidence/observed/run_log.jsonl", json.dumps({"event": HOSTILE, HOSTILE: HOSTILE}) + "\n")
-    write_text(root / "evidence/results/health.jsonl", json.dumps(alarm("kl", "RED", 1, message=HOSTILE + "x" * 9999)) + "\n")
+    write_text(root / "evidence/results/train/health.jsonl", json.dumps(alarm("kl", "RED", 1, message=HOSTILE + "x" * 9999)) + "\n")
     snapshot = look(root)
     lines = watch.format_lines(snapshot)
     assert all(line.isprintable() for line in lines) and max(map(len, lines)) < 400
@@ -231,7 +231,7 @@ def test_a_project_its_evidence_and_its_run_folder_are_places_and_others_are_ref
 
 
 def test_a_file_that_did_not_change_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from assay.tools import snapshot
+    from assay.tools.watch import snapshot
 
     read: list[str] = []
     plain = snapshot.read_bytes
@@ -241,7 +241,7 @@ def test_a_file_that_did_not_change_is_not_read_again(tmp_path: Path, monkeypatc
     first = len(read)
     reader.read()
     assert len(read) == first > 3
-    write_text(tmp_path / "evidence/results/training_log.csv", "step,reward\n1,0.5\n")
+    write_text(tmp_path / "evidence/results/train/training_log.csv", "step,reward\n1,0.5\n")
     assert reader.read().log["reward"] == [0.5] and read[first:] == ["training_log.csv"]
 
 

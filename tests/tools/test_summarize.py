@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from assay import console
-from assay.errors import AssayError, ConfigError, DataError, RecordError
+from assay.core import console
+from assay.core.errors import AssayError, ConfigError, DataError, RecordError
+from assay.core.storage.json import dumps
 from assay.evaluation.clusters import cluster_sums
-from assay.evaluation.statistics import rate_interval
-from assay.storage.json import dumps
-from assay.tools.summarize import COLUMNS, format_markdown, make_tables, run, summarize
+from assay.statistics.intervals import rate_interval
+from assay.tools.logs.summarize import COLUMNS, format_markdown, make_tables, run, summarize
 
 NUMBERS = ("value", "low", "high", "first", "last", "p50", "p95", "p99", "largest")
 

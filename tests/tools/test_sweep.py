@@ -11,19 +11,20 @@ from typing import Any
 
 import pytest
 
-from assay.config.reading import parse_params
-from assay.errors import AssayError, Interrupted
+from assay.core.config.reading import parse_params
+from assay.core.errors import AssayError, Interrupted
 from assay.evaluation import measure as measuring
-from assay.evaluation.ledger import Opening, policies_that_saw
+from assay.pipeline.heldout_ledger import openings
+from assay.pipeline.inputs import heldout_suite
+from assay.pipeline.openings import Opening, policies_that_saw
+from assay.pipeline.project import Project
 from assay.stages import fingerprint, pre_eval, train
-from assay.stages.inputs import heldout_suite
-from assay.stages.opened import openings
-from assay.stages.project import Project
-from assay.tools import sweep as tool
-from assay.tools.sweep_settings import Asked, settings_notes
-from assay.tools.sweep_sources import open_source
-from assay.training import run_checkpoints, trainer
-from assay.training.run_checkpoints import RunFacts
+from assay.tools.sweep import command as tool
+from assay.tools.sweep.settings import Asked, settings_notes
+from assay.tools.sweep.sources import open_source
+from assay.training import trainer
+from assay.training.checkpoints import of_run as run_checkpoints
+from assay.training.checkpoints.of_run import RunFacts
 from tests.house import ROOT
 from tests.training.healthy_setup import composed, spoken
 
@@ -117,7 +118,7 @@ def refused(root: Path, path: Path | None = None, **more: Any) -> str:
 def test_rows_of_validated_steps_are_those_of_the_training_to_the_last_digit(root: Path) -> None:
     rows, record, _ = swept(root)
     assert [row["step"] for row in rows] == ["0", "1", "2", "3", "4"]
-    with (root / "evidence/results/checkpoint_evals.csv").open() as stream:
+    with (root / "evidence/results/train/checkpoint_evals.csv").open() as stream:
         own = list(csv.DictReader(stream))
     assert [row["step"] for row in own] == ["0", "2", "4"]
     by_step = {row["step"]: row for row in rows}
@@ -127,7 +128,7 @@ def test_rows_of_validated_steps_are_those_of_the_training_to_the_last_digit(roo
 
 
 def test_the_policy_of_the_chosen_step_is_the_one_that_was_published(root: Path) -> None:
-    facts = json.loads((root / "evidence/results/train.json").read_text())
+    facts = json.loads((root / "evidence/results/train/train.json").read_text())
     _, record, _ = swept(root)
     assert record["chosen_step"] == facts["chosen_step"]
     found = {each["step"]: each["policy_digest"] for each in record["checkpoints"]}
@@ -233,7 +234,7 @@ def test_without_the_flag_no_opening_is_logged(root: Path) -> None:
 
 
 def test_the_best_of_a_held_out_table_is_not_pointed_at_where_nobody_chose(root: Path) -> None:
-    (root / "evidence/results/train.json").unlink()
+    (root / "evidence/results/train/train.json").unlink()
     _, heldout, _ = swept(root, run_folder(root), heldout=True, items=3)
     _, validation, _ = swept(root, run_folder(root))
     assert heldout["chosen_step"] is None

@@ -14,16 +14,16 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from assay.config.reading import parse_params
-from assay.config.settings import TinyArchitecture
-from assay.errors import AssayError
-from assay.policy import tiny
+from assay.core.config.reading import parse_params
+from assay.core.config.settings import TinyArchitecture
+from assay.core.errors import AssayError
+from assay.pipeline.heldout_ledger import openings
+from assay.pipeline.inputs import task_of
+from assay.pipeline.project import Project
+from assay.policy.base import tiny
 from assay.stages import fingerprint
-from assay.stages.inputs import task_of
-from assay.stages.opened import openings
-from assay.stages.project import Project
-from assay.tools import sweep as tool
-from assay.tools.sweep_settings import Asked
+from assay.tools.sweep import command as tool
+from assay.tools.sweep.settings import Asked
 from tests.house import ROOT
 from tests.training.healthy_setup import composed
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from assay.evaluation.checkpoints import checkpoint_row
-from assay.evaluation.report import summarise
-from assay.evidence.figures import render
-from assay.evidence.sweep_figure import sweep_figure
-from assay.evidence.sweep_table import (
+from assay.core.records import Episode
+from assay.core.seeds import rng
+from assay.evidence.figures.drawing import render
+from assay.evidence.figures.sweep_figure import sweep_figure
+from assay.evidence.tables.sweep_table import (
     EXPLORATORY,
     OPTIMISTIC,
     Checkpoint,
@@ -20,8 +20,8 @@ from assay.evidence.sweep_table import (
     sweep_markdown,
     sweep_rows,
 )
-from assay.records import Episode
-from assay.seeds import rng
+from assay.statistics.checkpoint_rows import checkpoint_row
+from assay.statistics.report import summarise
 from tests.evaluation.test_statistics import play
 
 MEASURES = ("mean_reward", "success_rate")
@@ -39,7 +39,7 @@ def sweep_of(n: int, solved: Sequence[int], split: str = "validation", **more: o
         report = summarise(
             found, policy_digest=f"p{k}", suite_digest="s", split="validation", decoding="sampled", draws=2, rng=rng("t")
         )
-        row = checkpoint_row(report, step=10 * k, fraction_done=k / 10)
+        row = checkpoint_row(report.measures, report.n_episodes, step=10 * k, fraction_done=k / 10)
         gaps = against_base(base, found, MEASURES, "s") if k else {}
         checkpoints.append(Checkpoint(step=10 * k, name=f"step-{10 * k}", policy_digest=f"p{k}", row=row, against_base=gaps))
     return Sweep.model_validate(

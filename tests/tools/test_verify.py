@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.packaging import verify as plain
+from assay.package import verify as plain
 from assay.tools import verify as tool
 from assay.tools.verify import Asked
 from tests.house import SRC
@@ -58,11 +58,11 @@ def test_a_package_passes_without_torch_and_leaves_nothing_but_what_was_asked_fo
 
 
 def test_an_unpacked_folder_with_an_edited_number_fails_and_is_left_as_it_was(tar: Path, tmp_path: Path) -> None:
-    from assay.packaging.manifest import sealed
+    from assay.package.manifest import sealed
 
     folder = tmp_path / "folder"
     plain.unpack(str(tar), str(folder))
-    path = folder / "evidence/results/metrics.json"
+    path = folder / "evidence/results/report/metrics.json"
     path.write_text(path.read_text(encoding="utf-8").replace('"p": ', '"p": 0'), encoding="utf-8")
     # As somebody would who knows how the lists are made.
     kept = {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}

@@ -15,17 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from assay.config.reading import parse_params
-from assay.config.settings import Params
-from assay.evaluation.rows import episode_of, turn_of
-from assay.evaluation.suite import Play
-from assay.records import Episode, HealthEvent
-from assay.seeds import rng
+from assay.core.config.reading import parse_params
+from assay.core.config.settings import Params
+from assay.core.records import Episode, HealthEvent
+from assay.core.seeds import rng
+from assay.dataset.suite import Play
+from assay.evaluation.trajectory import episode_of, turn_of
 from assay.tasks.catalogue import build
 from assay.tasks.protocol import Item
-from assay.training.health import Monitor
-from assay.training.honest import Honest
-from assay.training.signals import StepSignals
+from assay.training.health.honest import Honest
+from assay.training.health.rules import Monitor
+from assay.training.health.signals import StepSignals
 from tests.training.healthy_setup import composed
 
 STEPS, ITEMS, GROUP, VALIDATE, VALIDATED = 60, 8, 8, 20, 48

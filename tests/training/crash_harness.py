@@ -37,22 +37,24 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
 
-from assay import cli, console
-from assay.config.reading import parse_params
-from assay.config.settings import Params, TinyArchitecture
+from assay import cli
+from assay.core import console
+from assay.core.config.reading import parse_params
+from assay.core.config.settings import Params, TinyArchitecture
+from assay.core.evidence_files import place_of
+from assay.core.storage.json import as_written
+from assay.core.storage.yaml import read_yaml
+from assay.dataset.suite import Suite, choose
 from assay.evaluation.phases import Phases
-from assay.evaluation.suite import Suite, choose
-from assay.policy import tiny
-from assay.policy.dialogue import Dialogue
+from assay.pipeline import live_log as live
+from assay.pipeline.live_log import Live
+from assay.pipeline.project import Project
+from assay.pipeline.run_folder import RunFolder
+from assay.policy.base import tiny
 from assay.policy.model import Policy
-from assay.stages import live
+from assay.policy.renderer import Dialogue
 from assay.stages import train as train_stage
-from assay.stages.live import Live
-from assay.stages.project import Project
-from assay.stages.run_folder import RunFolder
-from assay.storage.json import as_written
-from assay.storage.yaml import read_yaml
-from assay.training.checkpoints import Checkpoints
+from assay.training.checkpoints.store import Checkpoints
 from tests.house import ROOT
 from tests.training.toy_task import Letters, items
 
@@ -134,7 +136,7 @@ Left = dict[str, bytes]
 
 def training(root: Path, params: Params, task: Letters | None = None) -> Left:
     """Begin a training in a folder, or go on with it, by the stage itself; return what it leaves behind."""
-    plan = root / "evidence/results/claim_plan.json"
+    plan = root / "evidence/results/data/claim_plan.json"
     plan.parent.mkdir(parents=True, exist_ok=True)
     plan.write_bytes(b"{}\n")
     with _without_data(params, task or Toy()):
@@ -157,7 +159,7 @@ def checkpoints(root: Path) -> Checkpoints:
 def left_behind(root: Path, params: Params) -> Left:
     """Return everything of a finished training by name, but for clocks: outputs, last checkpoint, validations."""
     left = {f"models/adapter/{path.name}": path.read_bytes() for path in sorted((root / "models/adapter").iterdir())}
-    left |= {name: (root / "evidence/results" / name).read_bytes() for name in TABLES}
+    left |= {name: (root / place_of(name)).read_bytes() for name in TABLES}
     run = run_folder(root)
     last = run / f"step-{params.train.steps:06d}"
     left |= {f"last {name}": (last / name).read_bytes() for name in LAST_FILES}

@@ -21,19 +21,19 @@ from unittest import mock
 
 import torch
 
-from assay.config.settings import Params
-from assay.errors import AssayError
+from assay.core.config.settings import Params
+from assay.core.errors import AssayError
+from assay.core.seeds import derive_seed
 from assay.evaluation.rollout import Lost, Rollout
-from assay.seeds import derive_seed
+from assay.policy.processes import Processes
 from assay.training import rollouts as rollouts_room
 from assay.training import trainer as trainer_room
-from assay.training.checkpoints import Checkpoints
-from assay.training.digests import tensors_digest
+from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
-from assay.training.history import History
-from assay.training.processes import Processes
+from assay.training.health.watch import Watch
+from assay.training.log.digests import tensors_digest
+from assay.training.log.history import History
 from assay.training.recipe import item_order
-from assay.training.watch import Watch
 from tests.evaluation.failing_environment import Failing
 from tests.training import test_training as toy
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from assay.config.settings import PretrainedBase
-from assay.config.tasks import StructuredTask
-from assay.errors import AssayError
-from assay.policy.dialogue import Dialogue
+from assay.core.config.settings import PretrainedBase
+from assay.core.config.tasks import StructuredTask
+from assay.core.errors import AssayError
 from assay.policy.model import Policy
-from assay.training.doctor import Finding
-from assay.training.doctor.findings import error_finding
+from assay.policy.renderer import Dialogue
+from assay.tools.doctor import Finding
+from assay.tools.doctor.findings import error_finding
 from tests.training import faulty_tasks as tasks
 from tests.training.healthy_setup import Setup, composed, healthy, healthy_policy, settings, with_settings
 

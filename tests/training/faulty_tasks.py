@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from assay.errors import EnvironmentFailure
-from assay.seeds import rng
+from assay.core.errors import EnvironmentFailure
+from assay.core.seeds import rng
 from assay.tasks.protocol import Baseline, Item, Message, Oddity, Step, Verdict
 
 WORDS = ("a", "b", "c", "d", "e", "f", "g", "h")

@@ -15,22 +15,22 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, Gemma2Config, LlamaConfig, Qwen3Config
 
-from assay.composition import Selection, compose
-from assay.config.reading import parse_params
-from assay.config.settings import Params
-from assay.evaluation.suite import choose
-from assay.policy import tiny
+from assay.core.config.composition import Selection, compose
+from assay.core.config.reading import parse_params
+from assay.core.config.settings import Params
+from assay.dataset.suite import choose
+from assay.policy.base import tiny
 from assay.policy.model import load
 from assay.tasks.protocol import Item, Message, Step, Verdict
+from assay.tools.doctor.deadline import Deadline
+from assay.tools.doctor.forecast.fake_tensors import Meter
+from assay.tools.doctor.forecast.pace import Pace, pace
+from assay.tools.doctor.forecast.rehearsal import Lengths
 from assay.training.adapter import Trained
-from assay.training.checkpoints import Checkpoints
-from assay.training.doctor.deadline import Deadline
-from assay.training.doctor.pace import Pace, pace
-from assay.training.doctor.rehearsal import Lengths
-from assay.training.doctor.weightless import Meter
+from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
-from assay.training.history import History
-from assay.training.watch import Watch
+from assay.training.health.watch import Watch
+from assay.training.log.history import History
 from tests.house import ROOT
 from tests.training.toy_task import WORDS, Letters
 

@@ -9,19 +9,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from assay.composition import Selection, compose
-from assay.config.reading import parse_params
-from assay.config.settings import Params, ScratchBase, TinyArchitecture
-from assay.evaluation.suite import Suite, choose
-from assay.policy import tiny
-from assay.policy.dialogue import Dialogue
+from assay.core.config.composition import Selection, compose
+from assay.core.config.reading import parse_params
+from assay.core.config.settings import Params, ScratchBase, TinyArchitecture
+from assay.dataset.suite import Suite, choose
+from assay.pipeline.inputs import items_of, task_of, validation_suite
+from assay.pipeline.project import Project
+from assay.policy.base import tiny
 from assay.policy.model import Policy
+from assay.policy.renderer import Dialogue
 from assay.stages import fingerprint
 from assay.stages.base import warm_started
-from assay.stages.inputs import items_of, task_of, validation_suite
-from assay.stages.project import Project
 from assay.tasks.protocol import Item
-from assay.training.doctor import Finding, examine
+from assay.tools.doctor import Finding, examine
 from tests.house import ROOT
 from tests.training.faulty_tasks import WORDS, Letters
 

@@ -15,11 +15,11 @@ from unittest import mock
 import torch
 from torch.distributed.tensor import DTensor
 
-from assay.config.settings import Params
+from assay.core.config.settings import Params
 from assay.policy.model import Policy
+from assay.policy.processes import Processes
 from assay.training import packing, player
 from assay.training import trainer as trainer_room
-from assay.training.processes import Processes
 from tests.training import distributed_worker as worker
 from tests.training import test_training as toy
 from tests.training.distributed_worker import CRASH_STEP, Report, poisoned, training

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from assay.config.settings import LoraSettings, Params
-from assay.errors import ConfigError
+from assay.core.config.settings import LoraSettings, Params
+from assay.core.errors import ConfigError
 from assay.training.adapter import adapter_tensors, attach_adapter
 from tests.training.healthy_setup import healthy, healthy_policy
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from assay.training.commonest import Common, most_common
-from assay.training.honest import Honest
-from assay.training.signals import StepSignals, failures_left
-from assay.verification.alarms import FIELDS, Relistened
+from assay.training.health.commonest import Common, most_common
+from assay.training.health.honest import Honest
+from assay.training.health.signals import StepSignals, failures_left
+from assay.verify.content.alarms import FIELDS, Relistened
 from tests.training.alarm_shapes import Shape, Training, even, ill, labels, learner, settings, sound, worst
 from tests.training.test_health import SETTINGS, Monitor, Parts, told
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.errors import RecordError, TrainingError
-from assay.training import checkpoints as module
-from assay.training.checkpoints import MANIFEST, Checkpoints, read_checkpoint
+from assay.core.errors import RecordError, TrainingError
+from assay.training.checkpoints import store as module
+from assay.training.checkpoints.store import MANIFEST, Checkpoints, read_checkpoint
 from tests.training import crash_harness
 from tests.training.crash_harness import Left, differences, ended, fork
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load as load_tensors
 
-from assay.training.checkpoints import MANIFEST, Checkpoints, read_checkpoint
+from assay.training.checkpoints.store import MANIFEST, Checkpoints, read_checkpoint
 from tests.training import crash_harness
 from tests.training.crash_harness import Killer, Operations, differences, ended, fork, kill_at_operations
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from assay.errors import ConfigError
-from assay.evaluation.run_difference import LINKS, START, chain_of, first_difference
+from assay.core.errors import ConfigError
 from assay.policy import determinism
 from assay.policy.determinism import pin
-from assay.training.attempt import Attempt
+from assay.training.log.step_chain import LINKS, START, chain_of, first_difference
+from assay.training.run import Attempt
 from tests.house import ROOT, SRC
 from tests.training.test_training import params, run, with_last_checkpoint
 

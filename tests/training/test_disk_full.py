@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from assay.stages.live import Live
-from assay.stages.run_folder import RunFolder
-from assay.storage.append_log import read_complete
-from assay.training.checkpoints import Checkpoints
+from assay.core.storage.append_log import read_complete
+from assay.pipeline.live_log import Live
+from assay.pipeline.run_folder import RunFolder
+from assay.training.checkpoints.store import Checkpoints
 from tests.training import crash_harness
 from tests.training.crash_harness import Left, before, command, differences, ended, fork
 

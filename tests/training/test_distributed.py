@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 import torch
 
-from assay.config.reading import parse_params
-from assay.errors import ConfigError
-from assay.storage.yaml import read_yaml
-from assay.training.launching import PATIENCE_S, PATIENCE_VARIABLE, must_launch
-from assay.training.processes import Processes
+from assay.core.config.reading import parse_params
+from assay.core.errors import ConfigError
+from assay.core.storage.yaml import read_yaml
+from assay.pipeline.launching import PATIENCE_S, PATIENCE_VARIABLE, must_launch
+from assay.policy.processes import Processes
 from assay.training.recipe import item_order
 from tests.house import ROOT
 from tests.training import distributed_worker as worker
@@ -31,9 +31,9 @@ from tests.training.distributed_worker import CRASH_STEP, RETRIES, STEPS, WORLD,
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
 
-PLAIN, OURS = "torch.distributed.run", "assay.training.launching"  # torchrun, and torchrun as assay launches it
+PLAIN, OURS = "torch.distributed.run", "assay.pipeline.launching"  # torchrun, and torchrun as assay launches it
 # As assay launches it; of its own accord it starts no program but assay.
-AS_OURS = f"from assay.training import launching; launching._PROGRAM = ['-m', {worker.__name__!r}]; launching.main()"
+AS_OURS = f"from assay.pipeline import launching; launching._PROGRAM = ['-m', {worker.__name__!r}]; launching.main()"
 LAUNCHES = {
     "first": (PLAIN, ["clean", "refusals", "plain", "environment", "poison_skip", "poison_rollback", "poison_stop"]),
     "killed": (OURS, ["killed"]),

@@ -12,18 +12,19 @@ import numpy as np
 import pytest
 import torch
 
-from assay.errors import TrainingError
-from assay.evaluation.suite import choose
+from assay.core.errors import TrainingError
+from assay.dataset.suite import choose
+from assay.pipeline.project import Project
 from assay.policy.model import Policy
-from assay.stages.project import Project
 from assay.tasks.protocol import Step
-from assay.tools import doctor as tool
-from assay.training.digests import tensors_digest
-from assay.training.doctor import examine_without_model, passes, probe, refuse_faults, verdict_of
-from assay.training.doctor.findings import Check
-from assay.training.doctor.lengths import opened
-from assay.training.doctor.observed import MOST_STEPS
-from assay.training.signals import StepSignals
+from assay.tools.doctor import command as tool
+from assay.tools.doctor import examine_without_model, probe, refuse_faults, verdict_of
+from assay.tools.doctor.findings import Check
+from assay.tools.doctor.forecast import passes
+from assay.tools.doctor.lengths import opened
+from assay.tools.doctor.observed import MOST_STEPS
+from assay.training.health.signals import StepSignals
+from assay.training.log.digests import tensors_digest
 from tests.training.fault_library import FAULTS, Fault, sliding_window, with_policy
 from tests.training.faulty_tasks import NeverEnds, State
 from tests.training.healthy_setup import Setup, amiss, examined_project, healthy, settings, shipped, spoken, with_preset

@@ -9,9 +9,11 @@ from typing import Any, cast
 import pytest
 import torch
 
-from assay.config.settings import Params
-from assay.evaluation.suite import choose
-from assay.training.doctor.beforehand import (
+from assay.core.config.settings import Params
+from assay.dataset.suite import choose
+from assay.tools.doctor.deadline import Deadline, TooSlow
+from assay.tools.doctor.forecast.fake_tensors import Meter, weightless
+from assay.tools.doctor.forecast.forecast import (
     BESIDE,
     MEMORY,
     TIME,
@@ -23,11 +25,9 @@ from assay.training.doctor.beforehand import (
     time_finding,
     what_to_lower,
 )
-from assay.training.doctor.deadline import Deadline, TooSlow
-from assay.training.doctor.pace import pace
-from assay.training.doctor.rehearsal import Lengths
-from assay.training.doctor.weighing import Memory, Scales, scales
-from assay.training.doctor.weightless import Meter, weightless
+from assay.tools.doctor.forecast.memory import Memory, Scales, scales
+from assay.tools.doctor.forecast.pace import pace
+from assay.tools.doctor.forecast.rehearsal import Lengths
 from tests.training.forecast_setup import Model, Talk, measured, settings
 from tests.training.healthy_setup import rows
 

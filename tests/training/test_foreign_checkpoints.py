@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from assay.errors import RecordError
-from assay.training.checkpoint_contents import unreadable
-from assay.training.checkpoints import Checkpoints, read_checkpoint, refuse_going_on
+from assay.core.errors import RecordError
+from assay.training.checkpoints.contents import unreadable
+from assay.training.checkpoints.store import Checkpoints, read_checkpoint, refuse_going_on
 from tests.fuzz.targets import sign_again
 from tests.training.crash_harness import differences
 from tests.training.test_checkpoints import BEFORE, NEWEST, Made, go_on, made, run

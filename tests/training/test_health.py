@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from assay.config.health import HealthSettings
-from assay.records import HEALTH_RULES, Episode, HealthEvent, HealthSummary, TrainFacts, Turn
-from assay.seeds import rng
-from assay.training.commonest import most_common
-from assay.training.health import Monitor
-from assay.training.paired import rank_correlation
-from assay.training.signals import StepSignals
+from assay.core.config.health import HealthSettings
+from assay.core.records import HEALTH_RULES, Episode, HealthEvent, HealthSummary, TrainFacts, Turn
+from assay.core.seeds import rng
+from assay.training.health.commonest import most_common
+from assay.training.health.paired import rank_correlation
+from assay.training.health.rules import Monitor
+from assay.training.health.signals import StepSignals
 from tests.house import ROOT
 
 SETTINGS = HealthSettings.model_validate({
@@ -539,5 +539,5 @@ def test_a_step_whose_episodes_are_all_lost_measures_nothing_of_them() -> None:
 
 
 def test_the_committed_training_raised_no_red_alarm() -> None:
-    facts = TrainFacts.model_validate_json((ROOT / "evidence/results/train.json").read_text())
+    facts = TrainFacts.model_validate_json((ROOT / "evidence/results/train/train.json").read_text())
     assert facts.health.worst != "RED", facts.health.rules

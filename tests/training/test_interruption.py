@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay.training.recorder import Recorder
+from assay.training.log.callback import Recorder
 from tests.training import crash_harness
 from tests.training.crash_harness import Left, Stages, before, command, differences, ended, fork
 
@@ -82,7 +82,7 @@ def test_a_signal_lets_the_step_be_finished_and_saved(
     checkpoints = crash_harness.checkpoints(root)
     newest = checkpoints.newest()
     assert newest is not None and newest.step == step and checkpoints.damaged == []
-    lines = (root / "evidence/results/training_log.csv").read_text("utf-8").split("\n")
+    lines = (root / "evidence/results/train/training_log.csv").read_text("utf-8").split("\n")
     assert len(lines) == 1 + step + 1, "the curves show what is saved"
     assert f"going on after step {step}, from " in went_on(root, tmp_path, whole)
 

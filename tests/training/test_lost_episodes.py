@@ -14,15 +14,15 @@ import pytest
 import torch
 from trl import GRPOTrainer  # type: ignore[attr-defined,unused-ignore]
 
-from assay.config.settings import Params
-from assay.errors import EnvironmentLost, TrainingStopped
-from assay.evaluation import rows as rows_of_play
+from assay.core.config.settings import Params
+from assay.core.errors import EnvironmentLost, TrainingStopped
+from assay.core.seeds import derive_seed
+from assay.dataset.suite import choose
+from assay.evaluation import trajectory as rows_of_play
 from assay.evaluation.rollout import Lost
-from assay.evaluation.rows import GivenUp, tried
-from assay.evaluation.suite import choose
-from assay.seeds import derive_seed
+from assay.evaluation.trajectory import GivenUp, tried
 from assay.training.adapter import attach_adapter
-from assay.training.digests import tensors_digest, trainable
+from assay.training.log.digests import tensors_digest, trainable
 from assay.training.player import Player
 from assay.training.recipe import item_order
 from assay.training.rollouts import GroupRollouts

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assay.config.reading import parse_params
-from assay.config.settings import TinyArchitecture
-from assay.errors import TrainingStopped
-from assay.evaluation.suite import choose
-from assay.policy import tiny, warmstart
-from assay.policy.dialogue import Dialogue
+from assay.core.config.reading import parse_params
+from assay.core.config.settings import TinyArchitecture
+from assay.core.errors import TrainingStopped
+from assay.core.storage.json import read_jsonl
+from assay.dataset.suite import choose
+from assay.policy.base import tiny, warmstart
 from assay.policy.model import Policy
-from assay.storage.json import read_jsonl
+from assay.policy.renderer import Dialogue
 from assay.tasks.catalogue import build
-from assay.training.checkpoints import Checkpoints
+from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
-from assay.training.history import History
-from assay.training.watch import Watch
+from assay.training.health.watch import Watch
+from assay.training.log.history import History
 from tests.training.healthy_setup import composed
 
 LABELS = ("sad", "glad", "calm")

@@ -19,15 +19,16 @@ import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import load_file
 
-from assay.config.settings import Params
-from assay.errors import TrainingStopped
+from assay.core.config.settings import Params
+from assay.core.errors import TrainingStopped
+from assay.core.evidence_files import place_of
+from assay.core.seeds import derive_seed
 from assay.evaluation.rollout import Lost, Rollout
-from assay.seeds import derive_seed
-from assay.stages.live import Live
+from assay.pipeline.live_log import Live
 from assay.tasks.protocol import Item, Message, Step
 from assay.training import rollouts
+from assay.training.log.callback import Recorder
 from assay.training.recipe import grpo_config, item_order
-from assay.training.recorder import Recorder
 from assay.training.trainer import Trainer
 from tests.training import crash_harness
 from tests.training.crash_harness import Left, Toy, before, differences, ended, fork
@@ -193,11 +194,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def table(root: Path, name: str) -> list[dict[str, str]]:
-    return list(csv.DictReader((root / "evidence/results" / name).read_text("utf-8").splitlines()))
+    return list(csv.DictReader((root / place_of(name)).read_text("utf-8").splitlines()))
 
 
 def log(root: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (root / "evidence/results" / name).read_text("utf-8").splitlines()]
+    return [json.loads(line) for line in (root / place_of(name)).read_text("utf-8").splitlines()]
 
 
 def nothing_poisoned(root: Path) -> None:

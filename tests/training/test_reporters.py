@@ -15,13 +15,13 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from assay.config.settings import Params, PretrainedBase
-from assay.training import reporters
-from assay.training.checkpoints import Checkpoint, Checkpoints
+from assay.core.config.settings import Params, PretrainedBase
+from assay.training.checkpoints.store import Checkpoint, Checkpoints
 from assay.training.grpo import train
-from assay.training.history import History
-from assay.training.reporters import INSTALL, NAME, VARIABLES, asked_for, numbers_of, reporting, run_name
-from assay.training.watch import Watch
+from assay.training.health.watch import Watch
+from assay.training.log import reporters
+from assay.training.log.history import History
+from assay.training.log.reporters import INSTALL, NAME, VARIABLES, asked_for, numbers_of, reporting, run_name
 from tests.training.test_training import ITEMS, TASK, fresh_policy, params, validation, with_last_checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")

@@ -23,11 +23,12 @@ from transformers import (
 from trl.trainer import utils as trl_utils
 from trl.trainer.utils import add_fused_lm_head
 
-from assay.training import packing, scoring
-from assay.training.attempt import Attempt
-from assay.training.divergence import Divergence, Text
+from assay.training import logprobs as scoring
+from assay.training import packing
+from assay.training.kl import Divergence, Text
+from assay.training.logprobs import install, logits_of, shares_prompts
 from assay.training.packing import Unit, Work, passes, regrouped, rows_alone
-from assay.training.scoring import install, logits_of, shares_prompts
+from assay.training.run import Attempt
 from assay.training.trainer import Trainer
 from tests.training.test_training import params, run
 
@@ -294,7 +295,7 @@ def test_a_fresh_adapter_has_moved_by_exactly_nothing_and_the_base_is_read_once(
         found.append((twice, len(calls)))
         return twice[0]
 
-    with mock.patch("assay.training.divergence.hidden_states", counting), mock.patch.object(Attempt, "_kl", before):
+    with mock.patch("assay.training.kl.hidden_states", counting), mock.patch.object(Attempt, "_kl", before):
         _, history = run(params(learning_rate=1e-30))
     assert [calls for _, calls in found] == [3, 2]
     assert history.training_log[0]["kl"] == 0.0
@@ -313,7 +314,7 @@ def test_the_divergence_is_that_of_whole_logits() -> None:
             with model.disable_adapter():
                 log_q = torch.log_softmax(model(ids).logits[0, places] / 0.7, -1)
             total, n = total + float((log_p.exp() * (log_p - log_q)).sum()), n + len(places)
-    with mock.patch("assay.training.divergence.TILE", 100):  # two tokens at a time
+    with mock.patch("assay.training.kl.TILE", 100):  # two tokens at a time
         measured = Divergence(policy, texts, temperature=0.7, batch_size=8)()
     assert measured == pytest.approx(total / n, rel=1e-4)
     assert measured > 1e-4

@@ -16,11 +16,11 @@ from accelerate.commands.launch import _validate_launch_command, launch_command_
 from accelerate.utils.launch import prepare_multi_gpu_env
 from safetensors.torch import load_file
 
-from assay.config.reading import parse_params
-from assay.config.settings import DistributedSettings
-from assay.errors import ConfigError
-from assay.storage.yaml import read_yaml
-from assay.training.launching import LAUNCH_VARIABLE, NODES_VARIABLE, TOLD, USES, heed_launcher, launch, refuse_unfit
+from assay.core.config.reading import parse_params
+from assay.core.config.settings import DistributedSettings
+from assay.core.errors import ConfigError
+from assay.core.storage.yaml import read_yaml
+from assay.pipeline.launching import LAUNCH_VARIABLE, NODES_VARIABLE, TOLD, USES, heed_launcher, launch, refuse_unfit
 from tests.house import ROOT
 from tests.training import sharded_worker as worker
 from tests.training import test_distributed as distributed
@@ -236,7 +236,7 @@ def test_flags_that_torchrun_takes_are_let_pass(flags: str) -> None:
 
 @pytest.mark.parametrize("flags", ["--foo", "--rdzv-backend=none --rdzv-endpoint=127.0.0.1:1"])  # the latter it finds later
 def test_a_launch_by_wrong_flags_ends_as_any_wrong_setting_does(flags: str) -> None:
-    command = [sys.executable, "-m", "assay.training.launching", *flags.split(), "-m", "assay.cli", "train"]
+    command = [sys.executable, "-m", "assay.pipeline.launching", *flags.split(), "-m", "assay.cli", "train"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (1, "")

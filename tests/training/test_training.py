@@ -10,24 +10,24 @@ from typing import Any
 import pytest
 import torch
 
-from assay.config.reading import parse_params
-from assay.config.settings import Params, TinyArchitecture
-from assay.errors import TaskError, TrainingError
+from assay.core.config.reading import parse_params
+from assay.core.config.settings import Params, TinyArchitecture
+from assay.core.decoding import Decoding
+from assay.core.errors import TaskError, TrainingError
+from assay.core.storage.yaml import read_yaml
+from assay.dataset.suite import Play, Suite, choose
 from assay.evaluation.rollout import Rollout, play, play_baseline
-from assay.evaluation.suite import Play, Suite, choose
-from assay.policy import tiny
-from assay.policy.decoding import Decoding
-from assay.policy.dialogue import Dialogue
+from assay.policy.base import tiny
 from assay.policy.model import Policy
-from assay.storage.yaml import read_yaml
+from assay.policy.renderer import Dialogue
 from assay.tasks.collider import Collider, ColliderSettings, generate
 from assay.training import player
 from assay.training.adapter import Trained, save_adapter
-from assay.training.checkpoints import Checkpoints
+from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
-from assay.training.history import History, Validation, component_row
+from assay.training.health.watch import Watch
+from assay.training.log.history import History, Validation, component_row
 from assay.training.recipe import chosen_step, item_order
-from assay.training.watch import Watch
 from tests.house import ROOT
 from tests.training.toy_task import Letters, items
 

@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.config.settings import TinyArchitecture
-from assay.policy import tiny
-from assay.storage.yaml import read_yaml
+from assay.core.config.settings import TinyArchitecture
+from assay.core.evidence_files import place_of
+from assay.core.storage.yaml import read_yaml
+from assay.policy.base import tiny
 from tests.house import ROOT
 
 TAKEN = ("configs", "constraints.txt", "data", "dvc.yaml", "params.yaml", "src")
@@ -107,12 +108,12 @@ def steps_saved(project: Path) -> list[int]:
 
 def facts(project: Path) -> dict[str, Any]:
     """Return train.json of a finished training."""
-    found: dict[str, Any] = json.loads((project / "evidence/results/train.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads((project / "evidence/results/train/train.json").read_text(encoding="utf-8"))
     return found
 
 
 def left_by_training(project: Path) -> dict[str, bytes]:
     """Return all that a training gives that is no clock, by name."""
     names = ("training_log.csv", "train_log.jsonl", "health.jsonl", "checkpoint_evals.csv", "train.json")
-    files = [project / "evidence/results" / name for name in names] + sorted((project / "models/adapter").iterdir())
+    files = [project / place_of(name) for name in names] + sorted((project / "models/adapter").iterdir())
     return {path.name: path.read_bytes() for path in files}

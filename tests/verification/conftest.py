@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.packaging import verify as plain
+from assay.package import verify as plain
 from tests.verification.made_run import made_run, packaged
 
 

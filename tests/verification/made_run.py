@@ -17,44 +17,44 @@ import numpy as np
 from omegaconf import OmegaConf
 from safetensors.numpy import save
 
-from assay.composition import Selection, compose
-from assay.config.settings import PretrainedBase
-from assay.console import quietly
+from assay.core.config.composition import Selection, compose
+from assay.core.config.settings import PretrainedBase
+from assay.core.console import quietly
+from assay.core.records import ControlFacts, Episode, HealthSummary, TrainFacts
+from assay.core.seeds import derive_seed, rng
+from assay.core.storage.archive import write_tar
+from assay.core.storage.files import sha256_bytes
+from assay.core.storage.json import read_record, write_json, write_jsonl
+from assay.core.storage.yaml import read_yaml
+from assay.dataset.suite import Play, Suite
 from assay.evaluation.fields import flat
-from assay.evaluation.openings import open_item
-from assay.evaluation.planning import planned_power
-from assay.evaluation.report import Baselines, report_on
-from assay.evaluation.run_difference import LINKS, START, chain_of
+from assay.evaluation.prompts import open_item
 from assay.evaluation.scripted import play_baseline
-from assay.evaluation.suite import Play, Suite
-from assay.packaging.contents import NAME
-from assay.packaging.lock import folder_md5, md5
-from assay.packaging.manifest import sealed
-from assay.packaging.parity import Parity
+from assay.package.manifest import sealed
+from assay.package.names import NAME
+from assay.package.parity import Parity
+from assay.pipeline.dvc_lock import folder_md5, md5
+from assay.pipeline.inputs import heldout_suite, items_of, task_of, validation_suite
+from assay.pipeline.live_log import Tables
+from assay.pipeline.project import Project
+from assay.policy.base.words import CHAT_TEMPLATE, Words
 from assay.policy.digests import adapted_digest, digest_folder
-from assay.policy.words import CHAT_TEMPLATE, Words
-from assay.records import ControlFacts, Episode, HealthSummary, TrainFacts
-from assay.seeds import derive_seed, rng
 from assay.stages import fingerprint, render_evidence
-from assay.stages.inputs import heldout_suite, items_of, task_of, validation_suite
-from assay.stages.live import Tables
 from assay.stages.package import members_of
-from assay.stages.project import Project
-from assay.storage.archive import write_tar
-from assay.storage.files import sha256_bytes
-from assay.storage.json import read_record, write_json, write_jsonl
-from assay.storage.yaml import read_yaml
+from assay.statistics.power import planned_power
+from assay.statistics.report import Baselines, report_on
 from assay.tasks.protocol import Task
-from assay.training.health import Monitor
-from assay.training.history import History, Validation, component_row
-from assay.training.honest import Honest
+from assay.training.health.honest import Honest
+from assay.training.health.rules import Monitor
+from assay.training.health.signals import StepSignals
+from assay.training.health.watch import Watch
+from assay.training.log.history import History, Validation, component_row
+from assay.training.log.step_chain import LINKS, START, chain_of
 from assay.training.recipe import chosen_step, item_order
-from assay.training.signals import StepSignals
-from assay.training.watch import Watch
-from assay.verification.folders import _FREE, adapter_expected, base_expected
-from assay.verification.learned import weights_digest
-from assay.verification.training import learning_rates
-from assay.verification.weights import base_shapes, read_safetensors
+from assay.verify.content.learned import weights_digest
+from assay.verify.content.training import learning_rates
+from assay.verify.content.weights import base_shapes, read_safetensors
+from assay.verify.folders import _FREE, adapter_expected, base_expected
 from tests.house import ROOT
 
 TAKEN = ("constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE", "dvc.yaml", "data", "src")
@@ -312,7 +312,7 @@ def _after(project: Project, trained: TrainFacts) -> None:
     _arm(project, "post_eval", heldout_suite(project), 0.8, trained.policy_digest)
     _arm(project, "post_eval_greedy", heldout_suite(project, draws=1), 0.8, trained.policy_digest)
     if "random_reward" not in project.params.claim.controls:
-        write_json(project.results("control/control.json"), ControlFacts(asked=False))
+        write_json(project.results("control.json"), ControlFacts(asked=False))
         return
     paid_by_a_coin = sha256_bytes(f"coin {trained.seed}".encode())
     _arm(project, "control/post_eval", heldout_suite(project), 0.2, paid_by_a_coin)
@@ -320,7 +320,7 @@ def _after(project: Project, trained: TrainFacts) -> None:
         asked=True, base_digest=trained.base_digest, seed=trained.seed, steps=trained.steps, chosen_step=trained.steps,
         policy_digest=paid_by_a_coin, chain=paid_by_a_coin, health=trained.health,
     )  # fmt: skip
-    write_json(project.results("control/control.json"), facts)
+    write_json(project.results("control.json"), facts)
 
 
 def lock(project: Project) -> None:

@@ -9,13 +9,13 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from assay.composition import Selection, compose
-from assay.config.settings import ScratchBase
+from assay.core.config.composition import Selection, compose
+from assay.core.config.settings import ScratchBase
+from assay.pipeline.inputs import task_of
+from assay.pipeline.project import Project
 from assay.policy.digests import digest_folder
 from assay.stages import control, fingerprint, post_eval, pre_eval, train
 from assay.stages.base import warm_started
-from assay.stages.inputs import task_of
-from assay.stages.project import Project
 from tests.house import ROOT
 
 SHAPE = {"hidden_size": 32, "intermediate_size": 64, "layers": 1, "heads": 2}

@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 
-from assay.packaging.lock import folder_md5
-from assay.storage.json import dumps
-from assay.storage.yaml import read_yaml
-from assay.verification import alarms, code, locked, stated, suites, training, weights
-from assay.verification.checks import Check, Seen, looked
-from assay.verification.levels import CONSISTENT, all_levels, consistent, settings
-from assay.verification.regraded import regraded
-from assay.verification.unpacked import Unpacked
+from assay.core.evidence_files import place_of
+from assay.core.storage.json import dumps
+from assay.core.storage.yaml import read_yaml
+from assay.pipeline.dvc_lock import folder_md5
+from assay.verify import code, locked, stated, suites
+from assay.verify.checks import Check, Seen, looked
+from assay.verify.content import alarms, training, weights
+from assay.verify.content.regraded import regraded
+from assay.verify.levels import CONSISTENT, all_levels, consistent, settings
+from assay.verify.unpacked import Unpacked
 from tests.house import ROOT
 
 RESULTS = "evidence/results"
@@ -36,7 +38,7 @@ def edit(name: str, old: str, new: str, count: int = 1) -> Tamper:
 
 def lines(name: str, change: Callable[[list[str]], Iterable[str]]) -> Tamper:
     def tamper(root: Path) -> None:
-        path = root / RESULTS / name
+        path = root / place_of(name)
         path.write_text(
             "".join(f"{line}\n" for line in change(path.read_text(encoding="utf-8").split("\n")[:-1])), encoding="utf-8"
         )
@@ -46,7 +48,7 @@ def lines(name: str, change: Callable[[list[str]], Iterable[str]]) -> Tamper:
 
 def record(name: str, change: Callable[[Any], None]) -> Tamper:
     def tamper(root: Path) -> None:
-        path = root / RESULTS / name
+        path = root / place_of(name)
         value = json.loads(path.read_text(encoding="utf-8"))
         change(value)
         path.write_text(json.dumps(value, sort_keys=True, indent=2) + "\n", encoding="utf-8")
@@ -78,11 +80,11 @@ def scale_one(value: Any) -> None:
 
 
 FOUND: list[tuple[str, Tamper, Callable[[Unpacked], Seen], str]] = [
-    ("an edited file", edit(f"{RESULTS}/summary.md", "a", "b"), locked.lock_holds, "summary.md: render_evidence of dvc.lock"),
-    ("a missing file", lambda root: (root / RESULTS / "summary.md").unlink(), locked.lock_holds, "not in the package"),
+    ("an edited file", edit(place_of("summary.md"), "a", "b"), locked.lock_holds, "summary.md: render_evidence of dvc.lock"),
+    ("a missing file", lambda root: (root / place_of("summary.md")).unlink(), locked.lock_holds, "not in the package"),
     (
         "an added file",
-        lambda root: (root / RESULTS / "more.txt").write_text("x"),
+        lambda root: (root / place_of("more.txt")).write_text("x"),
         locked.lock_whole,
         "no stage of dvc.lock wrote",
     ),  # type: ignore[list-item]
@@ -119,10 +121,10 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], Seen], str]] = [
         stated.facts_within_bounds,
         "parsed_rate: 0.5",
     ),
-    ("a lowered bar", edit(f"{RESULTS}/claim_plan.json", "10.0", "1.0"), training.plan_precedes, "when training began"),
+    ("a lowered bar", edit(place_of("claim_plan.json"), "10.0", "1.0"), training.plan_precedes, "when training began"),
     (
         "a claim by another plan",
-        edit(f"{RESULTS}/claim.json", '"alpha": 0.05', '"alpha": 0.1'),
+        edit(place_of("claim.json"), '"alpha": 0.05', '"alpha": 0.1'),
         training.plan_precedes,
         "claim.json, plan",
     ),
@@ -145,10 +147,10 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], Seen], str]] = [
         suites.draws_complete,
         "pre_eval.jsonl, episode 1",
     ),
-    ("another seed", edit(f"{RESULTS}/post_eval.jsonl", '"seed":\\d+', '"seed":7'), suites.draws_complete, "7"),
+    ("another seed", edit(place_of("post_eval.jsonl"), '"seed":\\d+', '"seed":7'), suites.draws_complete, "7"),
     (
         "another prompt",
-        edit(f"{RESULTS}/post_eval.jsonl", '"prompt_digest":"\\w{16}', '"prompt_digest":"' + "0" * 16),
+        edit(place_of("post_eval.jsonl"), '"prompt_digest":"\\w{16}', '"prompt_digest":"' + "0" * 16),
         suites.openings_equal,
         "opened otherwise",
     ),
@@ -162,14 +164,14 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], Seen], str]] = [
     ("a dropped step", lines("train_log.jsonl", lambda all_: [*all_[:2], *all_[3:]]), training.log_whole, "row 3 of train_log"),
     (
         "an edited loss",
-        edit(f"{RESULTS}/train_log.jsonl", '"loss":0\\.\\d', '"loss":0.99'),
+        edit(place_of("train_log.jsonl"), '"loss":0\\.\\d', '"loss":0.99'),
         training.log_whole,
         "does not follow",
     ),
     ("another chain", record("train.json", lambda v: v.update(chain="0" * 64)), training.log_whole, "train.json, chain"),
     (
         "another item",
-        edit(f"{RESULTS}/train_log.jsonl", '"item_ids":\\["\\w+', '"item_ids":["0000'),
+        edit(place_of("train_log.jsonl"), '"item_ids":\\["\\w+', '"item_ids":["0000'),
         training.items_in_order,
         "none of the train data",
     ),
@@ -178,15 +180,15 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], Seen], str]] = [
     ("an alarm invented", lines("health.jsonl", lambda all_: [*all_, all_[-1]]), alarms.alarms_ring_again, "does not ring"),
     (
         "an alarm softened",
-        edit(f"{RESULTS}/health.jsonl", '"threshold":[\\d.]+', '"threshold":0.123'),
+        edit(place_of("health.jsonl"), '"threshold":[\\d.]+', '"threshold":0.123'),
         alarms.alarms_ring_again,
         "threshold 0.123",
     ),
     (
         "other code",
-        lambda root: (root / "src/assay/seeds.py").write_text(""),
+        lambda root: (root / "src/assay/core/seeds.py").write_text(""),
         lambda p: code.code_equal(p, other_code=False),
-        "src/assay/seeds.py",
+        "src/assay/core/seeds.py",
     ),  # type: ignore[list-item]
 ]
 
@@ -205,10 +207,10 @@ def test_what_was_changed_is_found_and_named(
 @pytest.mark.parametrize(
     ("tamper", "name"),
     [
-        (edit(f"{RESULTS}/post_eval.jsonl", '"success":false', '"success":true'), "post_eval.jsonl"),
-        (edit(f"{RESULTS}/pre_eval_greedy.jsonl", '"reward":(-?)[\\d.]+', '"reward":\\g<1>0.123'), "pre_eval_greedy.jsonl"),
-        (edit(f"{RESULTS}/validation.jsonl", '"ending":"\\w+"', '"ending":"given up"'), "validation.jsonl"),
-        (edit(f"{RESULTS}/control/post_eval.jsonl", '"completion":"\\w', '"completion":"?'), "control/post_eval.jsonl"),
+        (edit(place_of("post_eval.jsonl"), '"success":false', '"success":true'), "post_eval.jsonl"),
+        (edit(place_of("pre_eval_greedy.jsonl"), '"reward":(-?)[\\d.]+', '"reward":\\g<1>0.123'), "pre_eval_greedy.jsonl"),
+        (edit(place_of("validation.jsonl"), '"ending":"\\w+"', '"ending":"given up"'), "validation.jsonl"),
+        (edit(place_of("control_eval.jsonl"), '"completion":"\\w', '"completion":"?'), "control/post_eval.jsonl"),
     ],
 )
 def test_every_stored_completion_is_graded_again(unpacked: Path, tamper: Tamper, name: str) -> None:
@@ -219,7 +221,7 @@ def test_every_stored_completion_is_graded_again(unpacked: Path, tamper: Tamper,
 
 
 def test_a_reward_that_is_off_by_a_billionth_is_off(unpacked: Path) -> None:
-    path = unpacked / RESULTS / "post_eval.jsonl"
+    path = unpacked / place_of("post_eval.jsonl")
     first, rest = path.read_text(encoding="utf-8").split("\n", 1)
     row = json.loads(first)
     row["reward"] *= 1 + 1e-10
@@ -249,7 +251,7 @@ MALFORMED = {
 }  # fmt: skip
 FILES = (
     "params.yaml", "dvc.lock", "parity.json", "models/base/model.safetensors", "models/adapter/adapter_config.json",
-    *(f"{RESULTS}/{name}" for name in (
+    *(place_of(name) for name in (
         "train_log.jsonl", "validation.jsonl", "health.jsonl", "train.json", "post_eval.jsonl", "post_eval.json",
         "control/control.json", "claim.json", "claim_plan.json", "base.json", "fingerprint.json",
     )),
@@ -279,7 +281,7 @@ def test_settings_that_point_out_of_the_package_are_refused_before_anything_is_r
 
 
 def test_other_code_is_accepted_only_when_asked_and_never_called_checked(unpacked: Path) -> None:
-    (unpacked / "src/assay/seeds.py").write_text("raise SystemExit('this was run')", encoding="utf-8")
+    (unpacked / "src/assay/core/seeds.py").write_text("raise SystemExit('this was run')", encoding="utf-8")
     found = code.code_equal(Unpacked(unpacked), other_code=True)
     assert found.unchecked
     assert "differ from those that check here" in found.said

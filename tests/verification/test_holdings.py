@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
-from assay.packaging.layout import BASE_FILES, strangers
+from assay.core.evidence_files import place_of
+from assay.package.layout import BASE_FILES, strangers
 from assay.stages.package import RESULT_FILES
-from assay.verification import alarms, folders, learned, suites, tokens, training, weights
-from assay.verification.checks import Seen
-from assay.verification.unpacked import Unpacked
+from assay.verify import folders, suites
+from assay.verify.checks import Seen
+from assay.verify.content import alarms, learned, tokens, training, weights
+from assay.verify.unpacked import Unpacked
 from tests.verification.test_consistency import RESULTS, Tamper, edit, lines
 
 ADAPTER, CONFIG = "models/adapter/adapter_model.safetensors", "models/adapter/adapter_config.json"
@@ -29,7 +31,7 @@ ADAPTER, CONFIG = "models/adapter/adapter_model.safetensors", "models/adapter/ad
         ("models/base/README.md", "no digest"), ("models/README.md", "no digest"), ("models/adapter/optimizer.pt", "loaded"),
         ("models/base/vocab.json", "none of what"), ("models/base/LICENSE", "none of what"), ("data/x/load.py", "code"),
         ("models/base/model-00001-of-00002.safetensors", "none of what"), ("conftest.py", "code"), ("src/assay/x.so", "code"),
-        ("evidence/results/control/more.json", "no place"), ("evidence/results/figures/more/x.svg", "no place"),
+        ("evidence/results/control/more.json", "no place"), ("evidence/results/report/figures/more/x.svg", "no place"),
         ("evidence/results/recipe.json", "no place"), ("models/base/original/params.json", "none of what"),
     ],
 )  # fmt: skip
@@ -131,7 +133,7 @@ def test_an_adapter_that_did_not_learn_or_learned_too_much_is_found(unpacked: Pa
 
 
 def test_an_adapter_of_step_0_adds_nothing_and_is_called_so(unpacked: Path) -> None:
-    edit(f"{RESULTS}/train.json", '"chosen_step": \\d+', '"chosen_step": 0')(unpacked)
+    edit(place_of("train.json"), '"chosen_step": \\d+', '"chosen_step": 0')(unpacked)
     assert any("at step 0" in each for each in learned.adapter_learned(Unpacked(unpacked)).wrong)
     zeroed("lora_B")(unpacked)
     seen = learned.adapter_learned(Unpacked(unpacked))
@@ -147,11 +149,11 @@ def test_an_array_more_in_the_base_is_found(unpacked: Path) -> None:
 @pytest.mark.parametrize(
     "tamper",
     [
-        edit(f"{RESULTS}/post_eval.jsonl", '"n_tokens":3', '"n_tokens":4'),
-        edit(f"{RESULTS}/pre_eval.jsonl", '"truncated":false', '"truncated":true'),
-        edit(f"{RESULTS}/control/post_eval.jsonl", '"prompt_digest":"\\w{16}', '"prompt_digest":"' + "0" * 16),
-        edit(f"{RESULTS}/validation.jsonl", '"n_tokens":\\d', '"n_tokens":8'),
-        edit(f"{RESULTS}/post_eval_greedy.jsonl", '"prompt_chars_cut":0', '"prompt_chars_cut":2'),
+        edit(place_of("post_eval.jsonl"), '"n_tokens":3', '"n_tokens":4'),
+        edit(place_of("pre_eval.jsonl"), '"truncated":false', '"truncated":true'),
+        edit(place_of("control_eval.jsonl"), '"prompt_digest":"\\w{16}', '"prompt_digest":"' + "0" * 16),
+        edit(place_of("validation.jsonl"), '"n_tokens":\\d', '"n_tokens":8'),
+        edit(place_of("post_eval_greedy.jsonl"), '"prompt_chars_cut":0', '"prompt_chars_cut":2'),
     ],
 )
 def test_a_prompt_or_a_number_of_tokens_that_does_not_follow_is_found(unpacked: Path, tamper: Tamper) -> None:
@@ -161,7 +163,7 @@ def test_a_prompt_or_a_number_of_tokens_that_does_not_follow_is_found(unpacked: 
 
 
 def rows_in(root: Path, name: str) -> list[Any]:
-    return [json.loads(line) for line in (root / RESULTS / name).read_text(encoding="utf-8").split("\n")[:-1]]
+    return [json.loads(line) for line in (root / place_of(name)).read_text(encoding="utf-8").split("\n")[:-1]]
 
 
 @pytest.mark.parametrize(("source", "target"), [("pre_eval", "control/post_eval"), ("pre_eval", "post_eval")])
@@ -178,7 +180,7 @@ def test_rows_of_another_arm_are_found_by_the_policy_they_name_or_by_their_texts
     lines(f"{target}.jsonl", lambda _: [json.dumps(row | {"policy": policy}) for row in others])(unpacked)
     # What the scripted stand-ins of a made run write is often the same, so a third arm is put far from the base by hand.
     third = "post_eval" if target != "post_eval" else "control/post_eval"
-    edit(f"{RESULTS}/{third}.jsonl", '"completion":"', '"completion":"s', count=0)(unpacked)
+    edit(place_of(f"{third}.jsonl"), '"completion":"', '"completion":"s', count=0)(unpacked)
     named, apart = looks()
     assert not named.wrong and f"{target}.jsonl: the texts of every item" in apart.wrong[0]
 
@@ -203,7 +205,7 @@ def test_other_thresholds_than_those_of_the_plan_are_found_though_every_alarm_fo
 
 
 def test_an_emptied_log_of_alarms_is_found(unpacked: Path) -> None:
-    (unpacked / RESULTS / "health.jsonl").write_bytes(b"")
+    (unpacked / place_of("health.jsonl")).write_bytes(b"")
     assert any("empty" in each for each in alarms.alarms_ring_again(Unpacked(unpacked)).wrong)
 
 

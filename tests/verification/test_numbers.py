@@ -8,11 +8,12 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 
-from assay.verification.checks import Check
-from assay.verification.compared import NEARLY, compare, difference
-from assay.verification.rendered import rendered_again
-from assay.verification.tables import tables_again
-from assay.verification.unpacked import Unpacked
+from assay.core.evidence_files import place_of
+from assay.verify.checks import Check
+from assay.verify.compared import NEARLY, compare, difference
+from assay.verify.content.rendered import rendered_again
+from assay.verify.content.tables import tables_again
+from assay.verify.unpacked import Unpacked
 
 RESULTS = "evidence/results"
 
@@ -29,11 +30,11 @@ def edited(root: Path, name: str, old: str, new: str) -> None:
 
 
 def test_an_edited_claim_page_and_figure_are_found_each_by_its_check(unpacked: Path, tmp_path: Path) -> None:
-    claim = json.loads((unpacked / RESULTS / "claim.json").read_text(encoding="utf-8"))
-    edited(unpacked, f"{RESULTS}/claim.json", claim["sentence"][:20], "A great success over")
-    edited(unpacked, f"{RESULTS}/report.html", "</h1>", "!</h1>")
-    edited(unpacked, f"{RESULTS}/figures/health.svg", "<g>", "<g >")
-    (unpacked / RESULTS / "figures/more.svg").write_text("<svg/>", encoding="utf-8")
+    claim = json.loads((unpacked / place_of("claim.json")).read_text(encoding="utf-8"))
+    edited(unpacked, place_of("claim.json"), claim["sentence"][:20], "A great success over")
+    edited(unpacked, place_of("report.html"), "</h1>", "!</h1>")
+    edited(unpacked, place_of("figures/health.svg"), "<g>", "<g >")
+    (unpacked / place_of("figures/more.svg")).write_text("<svg/>", encoding="utf-8")
     found = again(unpacked, tmp_path / "work")
     assert {name: check.outcome for name, check in found.items()} == {
         "data": "passed", "claim": "failed", "pages": "failed", "figures": "failed", "documents": "failed",
@@ -44,7 +45,7 @@ def test_an_edited_claim_page_and_figure_are_found_each_by_its_check(unpacked: P
 
 
 def test_evidence_that_cannot_be_rendered_fails_and_leaves_the_package_as_it_was(unpacked: Path, tmp_path: Path) -> None:
-    (unpacked / RESULTS / "post_eval.json").write_text("{}", encoding="utf-8")
+    (unpacked / place_of("post_eval.json")).write_text("{}", encoding="utf-8")
     before = {path: path.read_bytes() for path in unpacked.rglob("*") if path.is_file()}
     found = again(unpacked, tmp_path / "work")
     assert found["claim"].outcome == "failed"
@@ -69,7 +70,7 @@ def test_evidence_that_cannot_be_rendered_fails_and_leaves_the_package_as_it_was
 def test_an_edited_table_is_found_and_named(
     unpacked: Path, tmp_path: Path, name: str, old: str, new: str, check: str
 ) -> None:
-    edited(unpacked, f"{RESULTS}/{name}", old, new)
+    edited(unpacked, place_of(name), old, new)
     found = {each.name: each for each in tables_again(Unpacked(unpacked), tmp_path / "work", nearly=False)}
     assert found.pop(check).outcome == "failed"
     assert {each.outcome for each in found.values()} == {"passed"}
@@ -106,10 +107,10 @@ def test_nine_digits_will_do_only_where_that_was_asked_for(tmp_path: Path) -> No
 def test_other_drawings_fail_whatever_stack_the_package_names_unless_the_verifier_lets_them_pass_unchecked(
     unpacked: Path, tmp_path: Path
 ) -> None:
-    edited(unpacked, f"{RESULTS}/figures/health.svg", "<g>", "<g >")
-    page = (unpacked / RESULTS / "report.html").read_text(encoding="utf-8")
+    edited(unpacked, place_of("figures/health.svg"), "<g>", "<g >")
+    page = (unpacked / place_of("report.html")).read_text(encoding="utf-8")
     assert "svg+xml;base64," in page
-    edited(unpacked, f"{RESULTS}/report.html", "svg+xml;base64,", "svg+xml;base64,AAAA")
+    edited(unpacked, place_of("report.html"), "svg+xml;base64,", "svg+xml;base64,AAAA")
     edited(unpacked, "constraints.txt", f"matplotlib=={mpl.__version__}", "matplotlib==3.0.0")
     strict = again(unpacked, tmp_path / "strict")
     assert {name: strict[name].outcome for name in ("figures", "pages")} == {"figures": "failed", "pages": "failed"}
@@ -124,8 +125,8 @@ def test_what_other_code_words_otherwise_is_not_judged_but_its_numbers_and_files
     found = again(unpacked, tmp_path / "one", other_code=True)
     assert (found["pages"].outcome, found["documents"].outcome) == ("passed", "not checked")
     assert "README.md, line" in found["documents"].found
-    edited(unpacked, f"{RESULTS}/summary.md", "\n", "  \n")
-    edited(unpacked, f"{RESULTS}/metrics.json", '"p": 0.', '"p": 1.')
+    edited(unpacked, place_of("summary.md"), "\n", "  \n")
+    edited(unpacked, place_of("metrics.json"), '"p": 0.', '"p": 1.')
     found = again(unpacked, tmp_path / "other", other_code=True)
     assert (found["claim"].outcome, found["pages"].outcome) == ("failed", "not checked")
 

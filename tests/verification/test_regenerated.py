@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from assay.evaluation.replay import discrepancies
-from assay.evaluation.report import Report, report_on
+from assay.core.records import Episode
+from assay.core.storage.json import read_record, read_records, write_json, write_jsonl
+from assay.dataset.suite import Play, Suite
+from assay.evaluation.replay import graded_again
 from assay.evaluation.rollout import play as played_by
-from assay.evaluation.rows import Rollout, episode_of, turn_of
-from assay.evaluation.suite import Play, Suite
-from assay.policy.dialogue import Dialogue
+from assay.evaluation.trajectory import Rollout, episode_of, turn_of
+from assay.pipeline.inputs import decoding_of, heldout_suite, task_of
+from assay.pipeline.project import Project
 from assay.policy.model import load
-from assay.records import Episode
-from assay.stages.inputs import decoding_of, heldout_suite, task_of
-from assay.stages.project import Project
-from assay.storage.json import read_record, read_records, write_json, write_jsonl
+from assay.policy.renderer import Dialogue
+from assay.statistics.report import Report, report_on
 from assay.tasks.protocol import Task
-from assay.verification.checks import Check
-from assay.verification.explained import slack
-from assay.verification.regenerated import first_parting, regenerated
+from assay.verify.checks import Check
+from assay.verify.rerun.explained import slack
+from assay.verify.rerun.regenerated import first_parting, regenerated
 from tests.verification.small_run import base_folder, small_run
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
@@ -64,7 +64,7 @@ def forge(project: Project, name: str, index: int) -> list[Episode]:
     again = report_on(episodes, suite, report.policy_digest, report.decoding)
     write_jsonl(project.results(f"{name}.jsonl"), episodes)
     write_json(project.results(f"{name}.json"), again)
-    assert discrepancies(task, suite, episodes, again, name) == [], "grading again must not be what finds it"
+    assert graded_again(task, suite, episodes, name) == [], "grading again must not be what finds it"
     return episodes
 
 
@@ -179,7 +179,7 @@ def test_which_of_several_ends_a_completion_wrote_is_found_again(project: Projec
 def test_a_token_that_rounding_decides_passes_as_such(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stands in for another processor: the stored episodes are those of logits moved by less than is allowed."""
     from assay.evaluation import rollout
-    from assay.verification import explained
+    from assay.verify.rerun import explained
 
     real = rollout.play
 

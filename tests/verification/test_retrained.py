@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from assay.evaluation.run_difference import START, chain_of, check_chain
-from assay.stages.project import Project
-from assay.storage.json import read_jsonl
-from assay.verification.retrained import COMPARED, CONTROL, retrained
+from assay.core.storage.json import read_jsonl
+from assay.pipeline.project import Project
+from assay.training.log.step_chain import START, chain_of, check_chain
+from assay.verify.rerun.retrained import COMPARED, CONTROL, retrained
 from tests.verification.small_run import small_run
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")

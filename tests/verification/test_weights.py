@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from assay.errors import RecordError
-from assay.verification.weights import Tensor, _is_finite, read_safetensors
+from assay.core.errors import RecordError
+from assay.verify.content.weights import Tensor, _is_finite, read_safetensors
 
 
 def written(path: Path, header: object, body: bytes) -> Path:

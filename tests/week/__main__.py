@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from assay.console import complain, say
+from assay.core.console import complain, say
 from tests.house import ROOT
 from tests.smoke import committable
 from tests.week.playing import Desk, Unexpected

@@ -12,8 +12,8 @@ import typer
 
 from assay.cli import data, presets, publishing, results, runs, stages
 from assay.cli.naming import name_settings_of
-from assay.console import complain
-from assay.errors import AssayError, EnvironmentFailure, Interrupted, TrainingStopped
+from assay.core.console import complain
+from assay.core.errors import AssayError, EnvironmentFailure, Interrupted, TrainingStopped
 
 # A new command is a function in the module of its kind and its place in a list, which is the order of --help.
 COMMANDS = (

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from assay.console import say
+from assay.core.console import say
 
 
 def make_data(
@@ -15,8 +15,8 @@ def make_data(
     out: Annotated[Path | None, typer.Option(help="Folder to write; data/<task> if not given.")] = None,
 ) -> None:
     """Generate a task's shipped data and their SHA256SUMS; equal code gives equal bytes."""
+    from assay.core.storage.files import sha256_bytes, write_text
     from assay.dataset.checksums import SUMS, sums_text
-    from assay.storage.files import sha256_bytes, write_text
     from assay.tasks.catalogue import shipped_data
 
     files = shipped_data(task)
@@ -43,8 +43,8 @@ def audit(
     ] = None,
 ) -> None:
     """Report what is odd about your tasks file; with --fix-splits make a dataset of it."""
-    from assay.tools import audit as tool
-    from assay.tools import splits
+    from assay.tools.own_data import audit as tool
+    from assay.tools.own_data import splits
 
     root = Path.cwd()
     project = tool.project_for(root, task)

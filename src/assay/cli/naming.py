@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from assay.config.places import located
-from assay.console import name_places
+from assay.core.config.places import located
+from assay.core.console import name_places
 
 
 def name_settings_of(root: Path) -> None:
@@ -19,8 +19,8 @@ def name_settings_of(root: Path) -> None:
 
 
 def _place(root: Path, name: str) -> str:
-    from assay.composition import place_of  # only once there is a setting to be named
-    from assay.config.settings import Params
+    from assay.core.config.composition import place_of  # only once there is a setting to be named
+    from assay.core.config.settings import Params
 
     if name.partition(".")[0] not in Params.model_fields:
         return f"setting {name}"  # a sentence that has the word

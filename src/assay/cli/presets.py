@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from assay.console import say
+from assay.core.console import say
 
 app = typer.Typer(no_args_is_help=True, help="Choose and check presets.")
 
@@ -15,8 +15,8 @@ app = typer.Typer(no_args_is_help=True, help="Choose and check presets.")
 @app.command("use")
 def config_use(settings: Annotated[list[str] | None, typer.Argument(help="grpo=… task=… seed=…")] = None) -> None:
     """Select presets and write params.yaml from configs/."""
-    from assay.composition import use
-    from assay.errors import ConfigError
+    from assay.core.config.composition import use
+    from assay.core.errors import ConfigError
 
     chosen: dict[str, str] = {}
     for setting in settings or []:
@@ -35,7 +35,7 @@ def config_use(settings: Annotated[list[str] | None, typer.Argument(help="grpo=�
 @app.command("check")
 def config_check() -> None:
     """Fail if params.yaml is not what configs/ compose to."""
-    from assay.composition import check
+    from assay.core.config.composition import check
 
     check(Path.cwd())
     say("params.yaml is what configs/ compose to")

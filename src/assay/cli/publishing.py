@@ -15,7 +15,7 @@ def merge(
     run: Annotated[Path | None, typer.Option(metavar="DIR", help="Another project's folder, or an unpacked package.")] = None,
 ) -> None:
     """Write base and adapter as one plain model, if its logits and greedy tokens agree with theirs (package.parity)."""
-    from assay.tools import merge as tool
+    from assay.tools.publish import merge as tool
 
     if run is not None:
         name_settings_of(run)
@@ -33,7 +33,7 @@ def push(
     replace: Annotated[bool, typer.Option("--replace", help="Remove all other files of the repository.")] = False,
 ) -> None:
     """Send a verified package to a Hugging Face repository in one commit, and look at what arrived."""
-    from assay.tools import push as tool
+    from assay.tools.publish import push as tool
 
     tool.run(package, repo_id, dry_run=dry_run, private=private, revision=revision, replace=replace)
 
@@ -42,7 +42,7 @@ def wandb(
     package: Annotated[Path, typer.Option(metavar="FILE", help="Package to send, a .tar.")] = Path("dist/assay-package.tar"),
 ) -> None:
     """Log a verified package as an artifact of Weights & Biases; only if WANDB_PROJECT is set."""
-    from assay.tools import push_wandb as tool
+    from assay.tools.publish import push_wandb as tool
 
     tool.run(package)
 
@@ -53,6 +53,6 @@ def sign(
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="<package>.sig in this folder if not given.")] = None,
 ) -> None:
     """Sign a package with a key of your own; the signature lies beside it, and verify --signature checks it."""
-    from assay.tools import sign as tool
+    from assay.tools.publish import sign as tool
 
     tool.run(package, key, out)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from assay.console import say
+from assay.core.console import say
 
 
 def verify(
@@ -43,16 +43,17 @@ def verify(
 
 def verdict() -> None:
     """Print the verdict for these settings, and its warnings; exit code 5 for NOT EVALUABLE, 6 if there is none yet."""
-    from assay.stages.at_hand import claim_at_hand
-    from assay.stages.claim_inputs import opened_said
-    from assay.stages.project import RESULTS, Project
+    from assay.core.evidence_files import place_of
+    from assay.pipeline.project import Project
+    from assay.stages.render_evidence.at_hand import claim_at_hand
+    from assay.stages.render_evidence.claim_inputs import opened_said
 
     project = Project.open(Path.cwd())
     claim = claim_at_hand(project)
     say(f"{project.params.dataset.name}: {claim.verdict}: {claim.sentence}")
     for kind, said in (*(("warning", text) for text in claim.warnings), *opened_said(project, claim)):
         say(f"{kind}: {said}")
-    say(f"report: {RESULTS}/report.html")
+    say(f"report: {place_of('report.html')}")
     if claim.verdict == "NOT EVALUABLE":
         raise typer.Exit(5)
 
@@ -63,7 +64,7 @@ def health(
     ] = None,
 ) -> None:
     """Show the alarms of a training; exit code 0 if all stayed green, 3 for AMBER, 4 for RED."""
-    from assay.tools import health as tool
+    from assay.tools.watch import health as tool
 
     raise typer.Exit(tool.run(Path.cwd(), file))
 
@@ -75,7 +76,7 @@ def watch(
     once: Annotated[bool, typer.Option("--once", help="Print where it stands and end, as without a terminal.")] = False,
 ) -> None:
     """Show how a training goes, again every second: step, reward, validation, alarms, time left. Ctrl-C leaves, with code 0."""
-    from assay.tools import watch as tool
+    from assay.tools.watch import command as tool
 
     tool.run(path, once=once)
 
@@ -85,7 +86,7 @@ def serve(
     folder: Annotated[Path, typer.Option(help="Folder to serve.")] = Path("evidence"),
 ) -> None:
     """Serve the evidence folder and its live page to this machine, read-only. Ctrl-C ends it, with code 0."""
-    from assay.tools import serve as tool
+    from assay.tools.watch import serve as tool
 
     tool.run(folder, port)
 

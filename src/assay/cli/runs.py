@@ -19,7 +19,7 @@ def doctor(
     ] = None,
 ) -> None:
     """Check before a training what would make it useless or break it hours later; exit code 1 for a fault."""
-    from assay.tools import doctor as tool
+    from assay.tools.doctor import command as tool
 
     raise typer.Exit(tool.run(Path.cwd(), device_memory))
 
@@ -29,7 +29,7 @@ def diff(
     b: Annotated[Path, typer.Argument(metavar="B", help="Another.")],
 ) -> None:
     """Name the first step, and the first link in it, at which two trainings part; exit code 1 if they do."""
-    from assay.tools import diff_runs as tool
+    from assay.tools.logs import diff_runs as tool
 
     raise typer.Exit(tool.run(a, b))
 
@@ -48,7 +48,7 @@ def compare(
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write record, table, text and figures there.")] = None,
 ) -> None:
     """Say whether a recipe improves, from trainings with several seeds; and which of several recipes is better."""
-    from assay.tools import compare as tool
+    from assay.tools.recipe import compare as tool
 
     tool.run(Path.cwd(), runs or [], one_sided=one_sided, out=out)
 
@@ -65,7 +65,7 @@ def seeds(
     one_sided: Annotated[bool, typer.Option("--one-sided", help="As for compare: 5 seeds are enough.")] = False,
 ) -> None:
     """Train on several seeds from one base, and write recipe.json; exit code 1 if one failed or is NOT EVALUABLE."""
-    from assay.tools import seeds as tool
+    from assay.tools.recipe import seeds as tool
 
     further = () if bases is None else tool.parse_seeds(bases)
     failed = tool.run(Path.cwd(), tool.parse_seeds(seeds), bases=further, task=task, jobs=jobs, one_sided=one_sided)
@@ -86,7 +86,7 @@ def summarize(
     ] = False,
 ) -> None:
     """Summarize logs: means with intervals, percentiles of timings, rates, endings, alarms."""
-    from assay.tools import summarize as tool
+    from assay.tools.logs import summarize as tool
 
     tool.run(logs, form=form, out=out, skip_damaged=skip_damaged)
 
@@ -148,8 +148,8 @@ def sweep(
     ] = False,
 ) -> None:
     """Measure every checkpoint of a run on the validation suite, each beside step 0: a table and a figure."""
-    from assay.tools import sweep as tool
-    from assay.tools.sweep_settings import Asked
+    from assay.tools.sweep import command as tool
+    from assay.tools.sweep.settings import Asked
 
     if (path / "params.yaml").is_file():
         name_settings_of(path)

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from assay.cli.naming import name_settings_of
-from assay.errors import ConfigError
-from assay.parent import end_with_parent
+from assay.core.errors import ConfigError
+from assay.core.parent import end_with_parent
 
 
 def fingerprint() -> None:
@@ -63,8 +63,8 @@ def package(
 
 
 def _run_stage(name: str, root: Path | None = None, **options: Any) -> None:
-    from assay.composition import check_unless_experiment
-    from assay.stages.project import Project
+    from assay.core.config.composition import check_unless_experiment
+    from assay.pipeline.project import Project
 
     end_with_parent()
     if root is None:
@@ -77,21 +77,29 @@ def _run_stage(name: str, root: Path | None = None, **options: Any) -> None:
         name_settings_of(root)
     project = Project.open(root)
     if name in ("base", "pre_eval") and "RANK" not in os.environ:  # of several processes the one that starts them looks
-        from assay.stages.preflight import look
+        from assay.tools.doctor.preflight.look import look
 
         look(project)
     if name in ("base", "pre_eval", "train", "control", "post_eval"):
         _withdraw(project)
     if name in ("pre_eval", "train", "control", "post_eval"):
         _become_several(name, project.params, **options)
+    if name == "train":
+        from assay.tools.doctor.preflight.training import examine_training
+
+        options["examine"] = examine_training
     importlib.import_module(f"assay.stages.{name}").run(project, **options)
+    if name == "pre_eval" and os.environ.get("RANK", "0") == "0":
+        from assay.tools.doctor.preflight.training import say_power
+
+        say_power(project)
     if name == "fingerprint":
         _withdraw(project)  # only now are data and plan known
 
 
 def _withdraw(project: Any) -> None:
     """Let no claim about other settings stand beside what is made now; of several processes the first one sees to it."""
-    from assay.stages.withdrawn import withdraw_if_other
+    from assay.stages.render_evidence.no_claim import withdraw_if_other
 
     if os.environ.get("RANK", "0") == "0":
         withdraw_if_other(project)
@@ -99,7 +107,7 @@ def _withdraw(project: Any) -> None:
 
 def _become_several(stage: str, params: Any, resume_from: Path | None = None) -> None:
     """Start all processes of a stage where there are several, before one imports what each of them will."""
-    from assay.training.launching import heed_launcher, launch, must_launch
+    from assay.pipeline.launching import heed_launcher, launch, must_launch
 
     heed_launcher(params.distributed)
     if must_launch(params.distributed) and (stage != "control" or "random_reward" in params.claim.controls):

@@ -6,16 +6,16 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from assay.core.errors import DataError
+from assay.core.storage.files import sha256_bytes
+from assay.core.storage.folders import write_folder
+from assay.core.storage.json import as_written
+from assay.core.storage.strict_json import parse_strict
+from assay.core.storage.untrusted import listing, read_capped
 from assay.dataset.fingerprint import dataset_sha256, records_sha256
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import Entry
 from assay.dataset.verified import entries, reader, require, verify
-from assay.errors import DataError
-from assay.storage.files import sha256_bytes
-from assay.storage.folders import write_folder
-from assay.storage.foreign import listing, read_capped
-from assay.storage.json import as_written
-from assay.storage.strict_json import parse_strict
 
 MANIFEST = "manifest.json"
 BLOCKLIST = "blocklist.txt"

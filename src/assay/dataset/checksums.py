@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from assay.errors import DataError
+from assay.core.errors import DataError
 
 SUMS = "SHA256SUMS"
 # They say something about the data and are none.

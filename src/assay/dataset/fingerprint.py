@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import Field
 
+from assay.core.errors import DataError
+from assay.core.records import Record
+from assay.core.storage.json import digest
 from assay.dataset.source import Entry, Kept, Source
-from assay.errors import DataError
-from assay.records import Record
-from assay.storage.json import digest
 
 
 class SplitFingerprint(Record):

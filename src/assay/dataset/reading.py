@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assay.errors import DataError
-from assay.storage.foreign import Lines, opened
-from assay.storage.json import digest
-from assay.storage.strict_json import MAX_DEPTH, parse_strict
+from assay.core.errors import DataError
+from assay.core.storage.json import digest
+from assay.core.storage.strict_json import MAX_DEPTH, parse_strict
+from assay.core.storage.untrusted import Lines, opened
 
 MAX_FILE_BYTES = 1 << 30
 MAX_LINE_BYTES = 8_000_000

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+from assay.core.errors import AssayError, DataError
+from assay.core.storage.files import sha256_bytes
+from assay.core.storage.json import digest
+from assay.core.storage.strict_json import MAX_DEPTH, parse_strict
+from assay.core.storage.untrusted import inside, read_capped
 from assay.dataset.references import METASCHEMAS, Reference, Walked, walk
-from assay.errors import AssayError, DataError
-from assay.storage.files import sha256_bytes
-from assay.storage.foreign import inside, read_capped
-from assay.storage.json import digest
-from assay.storage.strict_json import MAX_DEPTH, parse_strict
 
 MAX_SCHEMA_BYTES = 4_000_000
 MAX_FILES = 100

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.core.errors import AssayError, DataError
+from assay.core.storage.json import digest
 from assay.dataset.reading import Line, Reading, Refused, read_tasks
 from assay.dataset.schema_files import Closure, SchemaFiles
-from assay.errors import AssayError, DataError
-from assay.storage.json import digest
 from assay.tasks.protocol import Item
 
 # What a row's schema_path is replaced by; no raw row may bring these itself.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
+from assay.core.errors import DataError
+from assay.core.storage.files import sha256_bytes
+from assay.core.storage.untrusted import sha256_capped
 from assay.dataset.reading import MAX_FILE_BYTES
 from assay.dataset.schema_files import SchemaFiles, read_schema
 from assay.dataset.source import Entry, load
-from assay.errors import DataError
-from assay.storage.files import sha256_bytes
-from assay.storage.foreign import sha256_capped
 
 
 def require(expected: str | None, found: str, where: str, fix: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assay.records import Alarm, Episode, RuleSummary, TrainAlarm
+from assay.core.records import Alarm, Episode, RuleSummary, TrainAlarm
 from assay.tasks.protocol import Task
 
 

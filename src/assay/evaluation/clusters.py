@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.errors import EvidenceError
-from assay.records import Episode
+from assay.core.errors import EvidenceError
+from assay.core.records import Episode
 
 Array = NDArray[np.float64]
 

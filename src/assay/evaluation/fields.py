@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from assay.records import Episode
+from assay.core.records import Episode
 from assay.tasks.protocol import AnswerKey, FieldAnswer, Item
 
 MAX_FIELDS = 32  # of one table: those that most answers are graded in, then by name

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from pydantic import Field
 
-from assay.records import Episode, Record
+from assay.core.records import Episode, Record
 
 
 class Latency(Record):

@@ -1,4 +1,4 @@
-"""Measure one policy on one suite: play everything, then summarise; the same for base and trained policy."""
+"""Measure one policy on one suite: raw episodes, the same way for base and trained policy."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, TypeVar
 
+from assay.core.decoding import Decoding
+from assay.core.records import Episode
+from assay.dataset.suite import Play, Suite, units
 from assay.evaluation.phases import Phases
-from assay.evaluation.report import Report, report_on
 from assay.evaluation.rollout import Progress, play
-from assay.evaluation.suite import Play, Suite, units
-from assay.policy.decoding import Decoding
 from assay.policy.model import Policy
-from assay.records import Episode
 from assay.tasks.protocol import Task
 
 T = TypeVar("T")
@@ -56,8 +55,8 @@ def measure(
     policy: Policy, task: Task, suite: Suite, decoding: Decoding,
     *, batch_size: int, progress: Progress | None = None, phases: Phases | None = None, retries: int = 0,
     kept: Kept | None = None, processes: Together | None = None,
-) -> tuple[list[Episode], Report]:  # fmt: skip
-    """Play a suite with a policy and return the episodes and their report.
+) -> list[Episode]:  # fmt: skip
+    """Play a suite with a policy and return the episodes, in the order of the suite's plays.
 
     What is kept and taken up again, or given to one of several processes, is a whole unit of `units`, never a part of one:
     which conversations are held together can change the last bits of a log-probability, and once in a while the token that
@@ -114,8 +113,7 @@ def measure(
             if kept is not None and rank == 0:  # on a disk of its own the other one may have kept it
                 kept.put(index, found)
             _tell(progress, len(found))
-    episodes = [episode for index in range(len(parts)) for episode in done[index]]
-    return episodes, report_on(episodes, suite, policy.digest, "greedy" if decoding.temperature == 0 else "sampled")
+    return [episode for index in range(len(parts)) for episode in done[index]]
 
 
 def _tell(progress: Progress | None, n: int) -> None:

@@ -8,6 +8,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 Timed = Callable[[str], AbstractContextManager[None]]
 _NOTHING = nullcontext()
+# Of a training step, in the order they come.
+PHASES = (
+    "encode", "generate", "environment", "reward", "forward", "backward", "optimizer", "kl_probe", "logging", "checkpoint",
+    "validation", "other",
+)  # fmt: skip
 
 
 def untimed(name: str) -> AbstractContextManager[None]:

@@ -7,29 +7,16 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from assay.counting import counted
-from assay.evaluation.report import Report, report_on
-from assay.evaluation.suite import Play, Suite
-from assay.records import Episode
+from assay.core.counting import counted
+from assay.core.records import Episode
+from assay.dataset.suite import Play, Suite
 from assay.tasks.protocol import Task
-
-
-def discrepancies(task: Task, suite: Suite, episodes: Sequence[Episode], report: Report, name: str) -> list[str]:
-    """Return what does not hold together, in words; empty if everything does.
-
-    Every stored completion is played again through the task, so an edited flag, reward or observation shows. Then the
-    report is computed again from the episodes. Numbers may differ in the last bits, where another processor rounds.
-    """
-    if found := graded_again(task, suite, episodes, name):
-        return found
-    again = report_on(episodes, suite, report.policy_digest, report.decoding)
-    if not _same(again.model_dump(mode="json"), report.model_dump(mode="json")):
-        return [f"{name}: the report is not what its episodes give"]
-    return []
 
 
 def graded_again(task: Task, suite: Suite, episodes: Sequence[Episode], name: str, *, exact: bool = False) -> list[str]:
     """Return what episodes say of themselves that the suite or the task does not; empty if they are its plays, well graded.
+
+    Every stored completion is played again through the task, so an edited flag, reward or observation shows.
 
     Args:
         task: Grades.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from assay.evaluation.openings import Opening, open_item
+from assay.core.decoding import Completion, Decoding
+from assay.dataset.suite import Play
 from assay.evaluation.phases import Phases, Timed, untimed
-from assay.evaluation.rows import GivenUp, Lost, Rollout, Row, tried, turn_of
+from assay.evaluation.prompts import Opening, open_item
 from assay.evaluation.scripted import play_baseline
-from assay.evaluation.suite import Play
-from assay.policy.backends import Conversations, converse
-from assay.policy.decoding import Completion, Decoding
+from assay.evaluation.trajectory import GivenUp, Lost, Rollout, Row, tried, turn_of
+from assay.policy.backends.select import Conversations, converse
+from assay.policy.eval_mode import playing
 from assay.policy.model import Policy
-from assay.policy.playing import playing
 from assay.tasks.protocol import Step, Task
 
 __all__ = ["Lost", "Progress", "Rollout", "attempt", "play", "play_baseline"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assay.evaluation.rows import GivenUp, episode_of, tried, turn_of
-from assay.evaluation.suite import Play
-from assay.records import Episode, Turn
-from assay.seeds import rng
+from assay.core.records import Episode, Turn
+from assay.core.seeds import rng
+from assay.dataset.suite import Play
+from assay.evaluation.trajectory import GivenUp, episode_of, tried, turn_of
 from assay.tasks.protocol import Baseline, Task
 
 

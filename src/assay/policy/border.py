@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from assay.errors import AssayError, PolicyError
+from assay.core.errors import AssayError, PolicyError
 
 _SHOWN = 160  # characters of what a library says
 

@@ -6,8 +6,8 @@ import os
 
 import torch
 
-from assay.config.places import setting
-from assay.errors import ConfigError
+from assay.core.config.places import setting
+from assay.core.errors import ConfigError
 
 # cuBLAS repeats itself only with a fixed workspace, and reads this when CUDA is first used.
 # Source: NVIDIA cuBLAS library documentation, "Results reproducibility".

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
-from assay.config.places import setting
-from assay.errors import ConfigError, PolicyError
+from assay.core.config.places import setting
+from assay.core.errors import ConfigError, PolicyError
+from assay.policy.base.model_files import TOKENIZERS, own_code, refuse_odd_files
 from assay.policy.border import refuse_unreadable
-from assay.policy.dialogue import Dialogue
 from assay.policy.digests import adapted_digest, digest_folder
-from assay.policy.model_files import TOKENIZERS, own_code, refuse_odd_files
+from assay.policy.renderer import Dialogue
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,28 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from assay.config.settings import PretrainedBase, ScratchBase
-from assay.console import complain, progress, say
-from assay.errors import ConfigError, PolicyError
+from assay.core.config.settings import PretrainedBase, ScratchBase
+from assay.core.console import complain, progress, say
+from assay.core.errors import ConfigError, PolicyError
+from assay.core.evidence_files import folder_of, place_of
+from assay.core.seeds import derive_seed, rng
+from assay.core.storage.json import write_json
+from assay.dataset.suite import choose
 from assay.evaluation.measure import measure
-from assay.evaluation.suite import choose
-from assay.policy import pretrained, tiny, warmstart
+from assay.evaluation.measures import mean_of
+from assay.pipeline.control_tokens import tell_control_tokens
+from assay.pipeline.inputs import decoding_of, items_of, task_of
+from assay.pipeline.project import Project
+from assay.policy.base import pretrained, tiny, warmstart
 from assay.policy.determinism import pin
-from assay.policy.dialogue import Dialogue
 from assay.policy.digests import digest_folder
 from assay.policy.model import Policy, load, open_tokenizer, require_device
-from assay.seeds import derive_seed, rng
-from assay.stages.control_tokens import tell_control_tokens
-from assay.stages.inputs import decoding_of, items_of, task_of
-from assay.stages.project import RESULTS, Project
-from assay.storage.json import write_json
+from assay.policy.renderer import Dialogue
 from assay.tasks.protocol import Item, Task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-READS = (f"{RESULTS}/fingerprint.json", "${dataset.root}/train.jsonl")
-WRITES = ("models/base", f"{RESULTS}/base.json")
+READS = (place_of("fingerprint.json"), "${dataset.root}/train.jsonl")
+WRITES = ("models/base", folder_of("base"))
 
 
 def run(project: Project) -> None:
@@ -131,9 +133,9 @@ def check(project: Project, settings: ScratchBase, task: Task, items: Sequence[I
     probe = task.drills(rng("base", "final probe", settings.seed), settings.warm_start.probe_items)
     copied = warmstart.copy_accuracy(policy, probe)
     suite = choose(items, min(gates.episodes, len(items)), split="train", draws=1, seed=0)
-    _, report = measure(policy, task, suite, decoding_of(project), batch_size=params.generation.batch_size)
+    episodes = measure(policy, task, suite, decoding_of(project), batch_size=params.generation.batch_size)
     facts = {"copy_accuracy": copied}
-    facts |= {name: float(report.measures[name].value or 0.0) for name in ("parsed_rate", "success_rate", "mean_reward")}
+    facts |= {name: mean_of(episodes, name) or 0.0 for name in ("parsed_rate", "success_rate", "mean_reward")}
     for name, least in (("copy_accuracy", gates.copy_accuracy), ("parsed_rate", gates.parsed_rate)):
         if facts[name] < least:
             raise PolicyError(

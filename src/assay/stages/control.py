@@ -6,18 +6,19 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
-from assay.config.settings import Params
-from assay.console import complain, progress, say
-from assay.counting import counted
-from assay.errors import TrainingStopped
-from assay.provenance import now
-from assay.records import ControlFacts, HealthSummary
-from assay.stages.project import RESULTS, Project
-from assay.storage.json import write_json
+from assay.core.config.settings import Params
+from assay.core.console import complain, progress, say
+from assay.core.counting import counted
+from assay.core.errors import TrainingStopped
+from assay.core.evidence_files import folder_of, place_of
+from assay.core.provenance import now
+from assay.core.records import ControlFacts, HealthSummary
+from assay.core.storage.json import write_json
+from assay.pipeline.project import Project
 
-RANDOM_REWARD, FOLDER = "random_reward", f"{RESULTS}/control"
+RANDOM_REWARD, FOLDER = "random_reward", folder_of("control")
 READS = (
-    f"{RESULTS}/fingerprint.json", "${dataset.root}/train.jsonl", "${dataset.root}/${validation.suite}.jsonl",
+    place_of("fingerprint.json"), "${dataset.root}/train.jsonl", "${dataset.root}/${validation.suite}.jsonl",
     "${dataset.root}/heldout.jsonl", "models/base",
 )  # fmt: skip
 WRITES = (FOLDER,)
@@ -36,7 +37,7 @@ def run(project: Project) -> None:
         _train_and_measure(project)
     else:
         shutil.rmtree(project.root / FOLDER, ignore_errors=True)
-        write_json(project.results("control/control.json"), ControlFacts(asked=False))
+        write_json(project.results("control.json"), ControlFacts(asked=False))
         say("control: none was asked for (claim.controls)")
 
 
@@ -51,16 +52,16 @@ def _never_stopping(params: Params) -> Params:
 
 def _train_and_measure(project: Project) -> None:
     # Heavy, and not needed where nothing was asked for.
-    from assay.stages.heldout import evaluate
-    from assay.stages.inputs import items_of, task_of, validation_suite
-    from assay.stages.policies import open_policy
-    from assay.stages.run_folder import open_run
+    from assay.pipeline.heldout import evaluate
+    from assay.pipeline.inputs import items_of, task_of, validation_suite
+    from assay.pipeline.policies import open_policy
+    from assay.pipeline.run_folder import open_run
+    from assay.policy.processes import Processes
     from assay.training.adapter import save_adapter
-    from assay.training.coins import coin
     from assay.training.grpo import train
-    from assay.training.history import History
-    from assay.training.processes import Processes
-    from assay.training.watch import Watch
+    from assay.training.health.watch import Watch
+    from assay.training.log.history import History
+    from assay.training.random_rewards import coin
 
     params = project.params
     processes = Processes.joined(params.distributed)
@@ -93,7 +94,7 @@ def _train_and_measure(project: Project) -> None:
                 trained = None
                 if processes.main:
                     why = f"{error.where}: expected {error.expected}, found {error.found}"
-                    write_json(project.results("control/control.json"), own.model_copy(update={"stopped": why}))
+                    write_json(project.results("control.json"), own.model_copy(update={"stopped": why}))
                     complain(f"control: {why}")
         if trained is not None:
             adapter = folder.path / "adapter"
@@ -104,14 +105,14 @@ def _train_and_measure(project: Project) -> None:
             tell("trained", {"step": params.train.steps})
             with processes.as_one():
                 played = open_policy(project, adapter)
-            evaluate(project, played, "control/post_eval", reads=READS, stage="control", greedy=False, processes=processes)
+            evaluate(project, played, "control_eval", reads=READS, stage="control", greedy=False, processes=processes)
         if processes.main and trained is not None:
             facts = {
                 "policy_digest": played.digest, "chosen_step": trained.chosen_step,
                 "chain": str(history.train_log[-1]["chain"]), "health": HealthSummary.of(history.health, trained.unmeasured),
                 "other_machines": folder.other_machines,
             }  # fmt: skip
-            write_json(project.results("control/control.json"), own.model_copy(update=facts))
+            write_json(project.results("control.json"), own.model_copy(update=facts))
             steps = counted(params.train.steps, "steps")
             say(f"control: {steps} for random rewards; validation chose step {trained.chosen_step}")
             folder.close()

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from assay.config.places import setting
-from assay.console import complain, say
-from assay.dataset import cache, drift
-from assay.dataset.audit import Audit, Audited, audit
-from assay.dataset.ceiling import ceiling_said
+from assay.audit import drift
+from assay.audit.audit import Audited, audit
+from assay.audit.ceiling import ceiling_said
+from assay.audit.contamination import contamination
+from assay.audit.refusal import refuse_unusable, require_records
+from assay.core.config.places import setting
+from assay.core.console import complain, say
+from assay.core.errors import DataError, RecordError
+from assay.core.evidence_files import folder_of
+from assay.core.storage.files import sha256_bytes
+from assay.core.storage.json import read_record, write_json
+from assay.core.storage.untrusted import inside, listing, read_capped, sha256_capped
+from assay.dataset import cache
+from assay.dataset.audit_records import Audit, judged
 from assay.dataset.checksums import SUMS, check_sums, covered, parse_sums
-from assay.dataset.contamination import contamination, judged
 from assay.dataset.fingerprint import Fingerprint, enforce, fingerprint
 from assay.dataset.reading import MAX_FILE_BYTES
-from assay.dataset.refusal import refuse_unusable, require_records
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import Source, load
+from assay.dataset.suite import FEWEST_CLUSTERS, choose, rules_of
 from assay.dataset.verified import require
-from assay.errors import DataError, RecordError
-from assay.evaluation.suite import FEWEST_CLUSTERS, choose, rules_of
-from assay.evidence.plan import plan_of
-from assay.stages.inputs import blocklist_of, cache_folder, splits_of, task_with
-from assay.stages.project import RESULTS, Project
-from assay.storage.files import sha256_bytes
-from assay.storage.foreign import inside, listing, read_capped, sha256_capped
-from assay.storage.json import read_record, write_json
+from assay.evidence.claim.plan import plan_of
+from assay.pipeline.inputs import blocklist_of, cache_folder, splits_of, task_with
+from assay.pipeline.project import Project
 
 READS = ("${dataset.root}",)
-WRITES = (f"{RESULTS}/fingerprint.json", f"{RESULTS}/audit.json", f"{RESULTS}/contamination.json", f"{RESULTS}/claim_plan.json")
+WRITES = (folder_of("data"),)
 INDICES = ".scratch/fingerprint"
 MAX_SUMS_BYTES = 10_000_000
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from assay.stages.heldout import evaluate
-from assay.stages.policies import ADAPTER, open_policy
-from assay.stages.project import RESULTS, Project
-from assay.training.processes import Processes
+from assay.core.evidence_files import folder_of, place_of
+from assay.pipeline.heldout import evaluate
+from assay.pipeline.policies import ADAPTER, open_policy
+from assay.pipeline.project import Project
+from assay.policy.processes import Processes
 
-READS = (f"{RESULTS}/fingerprint.json", "${dataset.root}/heldout.jsonl", "models/base", ADAPTER)
-WRITES = (
-    f"{RESULTS}/post_eval.jsonl", f"{RESULTS}/post_eval.json", f"{RESULTS}/post_eval_greedy.jsonl",
-    f"{RESULTS}/post_eval_greedy.json",
-)  # fmt: skip
+READS = (place_of("fingerprint.json"), "${dataset.root}/heldout.jsonl", "models/base", ADAPTER)
+WRITES = (folder_of("post_eval"),)
 
 
 def run(project: Project) -> None:
-    """Write post_eval.jsonl and post_eval.json."""
+    """Write post_eval.jsonl and post_eval_greedy.jsonl."""
     processes = Processes.joined(project.params.distributed, device=project.params.device, any_number=True)
     with processes.as_one():
         policy = open_policy(project, project.root / ADAPTER)

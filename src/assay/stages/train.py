@@ -8,54 +8,46 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from assay.config.settings import PretrainedBase
-from assay.console import complain, progress, say
-from assay.counting import counted
-from assay.errors import Interrupted, RecordError, TrainingError, TrainingStopped
-from assay.evaluation.cuts import cuts_in_words
-from assay.evaluation.planning import PlannedPower, planned_said
-from assay.evaluation.suite import Suite
-from assay.evaluation.timing import timing_summary
+from assay.core.console import progress, say
+from assay.core.counting import counted
+from assay.core.errors import Interrupted, RecordError, TrainingError, TrainingStopped
+from assay.core.evidence_files import LOGS, folder_of, place_of
+from assay.core.provenance import environment, git_state, hardware, now, packages
+from assay.core.records import HealthSummary, TrainFacts
+from assay.core.storage.files import read_bytes, sha256_bytes, sweep
+from assay.core.storage.json import write_json, write_jsonl
+from assay.dataset.suite import Suite
+from assay.evaluation.truncation import cuts_in_words
+from assay.pipeline.inputs import fingerprint_of, items_of, task_of, validation_suite
+from assay.pipeline.live_log import Live
+from assay.pipeline.policies import ADAPTER, open_policy
+from assay.pipeline.project import Project
+from assay.pipeline.run_folder import RunFolder, open_run
 from assay.policy.digests import adapted_digest
 from assay.policy.model import Policy
-from assay.policy.pretrained import locate
-from assay.provenance import environment, git_state, hardware, now, packages
-from assay.records import HealthSummary, TrainFacts
-from assay.stages.inputs import fingerprint_of, items_of, task_of, validation_suite
-from assay.stages.live import Live
-from assay.stages.looked import looked
-from assay.stages.policies import ADAPTER, open_policy
-from assay.stages.project import RESULTS, Project
-from assay.stages.run_folder import RunFolder, open_run
-from assay.storage.files import read_bytes, sha256_bytes, sweep
-from assay.storage.json import read_record, write_json, write_jsonl
+from assay.policy.processes import Processes
 from assay.tasks.protocol import Item, Task
 from assay.training.adapter import Trained, save_adapter
-from assay.training.doctor import MOST_SECONDS, Finding, examine, in_words, refuse_faults
-from assay.training.doctor.beforehand import look_ahead, memory_ahead
-from assay.training.doctor.deadline import AHEAD, LEAST, Deadline
 from assay.training.grpo import train
-from assay.training.history import History
-from assay.training.processes import Processes
-from assay.training.watch import Watch
+from assay.training.health.watch import Watch
+from assay.training.log.history import History
 
 READS = (
-    f"{RESULTS}/fingerprint.json", f"{RESULTS}/claim_plan.json", f"{RESULTS}/plan_power.json", "${dataset.root}/train.jsonl",
+    place_of("fingerprint.json"), place_of("claim_plan.json"), "${dataset.root}/train.jsonl",
     "${dataset.root}/${validation.suite}.jsonl", "models/base",
 )  # fmt: skip
-WRITES = (
-    ADAPTER, f"{RESULTS}/training_log.csv", f"{RESULTS}/reward_components.csv",
-    f"{RESULTS}/checkpoint_evals.csv", f"{RESULTS}/fields.csv", f"{RESULTS}/train_log.jsonl", f"{RESULTS}/validation.jsonl",
-    f"{RESULTS}/health.jsonl", f"{RESULTS}/train.json",
-)  # fmt: skip
+WRITES = (ADAPTER, folder_of("train"), f"{LOGS}/train")
+# Looks at what is about to be trained, before its first step; raises TrainingError where that could not work.
+Examine = Callable[[Project, Policy, Task, Task, Sequence[Item], Suite, Path], None]
 
 
-def run(project: Project, resume_from: Path | None = None) -> None:
+def run(project: Project, resume_from: Path | None = None, examine: Examine | None = None) -> None:
     """Train, or go on with a training that was interrupted; publish curves meanwhile, and the chosen adapter at the end.
 
     Args:
         project: What to train.
         resume_from: A checkpoint or run folder to go on from; None: the newest checkpoint of this very run, if any.
+        examine: Called once in the main process before a training begins anew, where health.preflight asks for it.
     """
     params = project.params
     processes = Processes.joined(params.distributed)
@@ -70,13 +62,10 @@ def run(project: Project, resume_from: Path | None = None) -> None:
         policy = open_policy(project, None)
         base_digest, validation = policy.digest, validation_suite(project)
         task, judged, items = task_of(project, shaping=True), task_of(project), items_of(project, "train")
-        if start is None and processes.main:
-            _say_plan(project, judged)
-        if start is None and params.health.preflight:
-            look = partial(_looked_at, project, policy, task, judged, items, validation, folder.path)
-            _examined(look, processes)
+        if start is None and examine is not None:
+            _examined(partial(examine, project, policy, task, judged, items, validation, folder.path), processes)
         history, watch = History(), Watch(judged)
-        live = Live(project, history, watch, validation, base_digest, folder, main=processes.main)
+        live = Live(project, history, watch, validation, folder, main=processes.main)
         live.tell("started" if start is None else "resumed", {"step": 0 if start is None else start.step})
         manifest = _manifest(project, folder, processes)
         if processes.main:
@@ -107,34 +96,7 @@ def run(project: Project, resume_from: Path | None = None) -> None:
     processes.leave()
 
 
-def _say_plan(project: Project, task: Task) -> None:
-    """Say what the held-out suite can show at all, before hours are spent on what it cannot."""
-    planned = read_record(project.results("plan_power.json"), PlannedPower, fix="./run dvc repro pre_eval")
-    said, enough = planned_said(planned, project.params.claim.smallest_effect_points, task.cluster_name)
-    (say if enough else complain)(f"plan: {said}")
-
-
-def _looked_at(
-    project: Project, policy: Policy, task: Task, judged: Task, items: Sequence[Item], validation: Suite, folder: Path
-) -> list[Finding]:
-    """Return what the doctor finds, and whether a base of one's own fits a GPU at its longest episodes.
-
-    The latter takes a processor some 15 s; on a CPU, whose memory hardly ever is what there is too little of, it is left out.
-    """
-    params, told, deadline = project.params, list[Finding](), Deadline()
-    if params.device == "cuda" and isinstance(params.base, PretrainedBase):
-        base = locate(project.root / "models/base")
-
-        def weighed() -> list[Finding]:
-            ahead, part = look_ahead(base, params), Deadline(AHEAD * MOST_SECONDS)
-            return [memory_ahead(ahead, task, items, validation, params, part)[0]]
-
-        told += looked(project, "memory", base, weighed)
-    seconds = max(deadline.left, LEAST)
-    return [*examine(policy, task, judged, items, validation, params, folder=folder, seconds=seconds), *told]
-
-
-def _examined(look: Callable[[], list[Finding]], processes: Processes) -> None:
+def _examined(examine: Callable[[], None], processes: Processes) -> None:
     """Let the main process look at what is to be trained, while the others wait; a fault ends all of them alike.
 
     Raises:
@@ -144,12 +106,9 @@ def _examined(look: Callable[[], list[Finding]], processes: Processes) -> None:
     fault: TrainingError | None = None
     if processes.main:
         if processes.world_size > 1:
-            say(f"train: looking at what is to be trained, for {MOST_SECONDS:.0f} s at most; the other processes wait")
-        findings = look()
-        for finding in (each for each in findings if each.level == "warning"):
-            complain(in_words(finding))
+            say("train: looking at what is to be trained; the other processes wait")
         try:
-            refuse_faults(findings)
+            examine()
         except TrainingError as error:
             fault = error
     refused = processes.any(fault is not None)
@@ -165,7 +124,6 @@ def _publish(
 ) -> None:
     params, steps = project.params, project.params.train.steps
     save_adapter(project.root / ADAPTER, trained)
-    write_json(project.observed("training_clock.json"), timing_summary(history.observed))
     write_jsonl(project.results("validation.jsonl"), history.validation_episodes())
     facts = TrainFacts(
         seed=params.seed, steps=steps, chosen_step=trained.chosen_step, claim_plan_sha256=claim_digest,

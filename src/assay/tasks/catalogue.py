@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assay.config.settings import GenerationSettings
-from assay.config.tasks import ColliderTask, StructuredTask, TaskSettings
-from assay.errors import ConfigError
-from assay.storage.json import dumps
+from assay.core.config.settings import GenerationSettings
+from assay.core.config.tasks import ColliderTask, StructuredTask, TaskSettings
+from assay.core.errors import ConfigError
+from assay.core.storage.json import dumps
 from assay.tasks.collider import SUITES, Collider, ColliderSettings, generate
 from assay.tasks.protocol import Task
 from assay.tasks.structured import Structured, shop

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 
-from assay.records import ParseOutcome
+from assay.core.records import ParseOutcome
 
 Message = dict[str, str]
 PartKind = Literal["outcome", "shaping", "format"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from assay.counting import counted
-from assay.errors import AssayError
-from assay.evaluation.openings import open_item
-from assay.evaluation.suite import Suite
+from assay.core.counting import counted
+from assay.core.errors import AssayError
+from assay.dataset.suite import Suite
+from assay.evaluation.prompts import open_item
+from assay.pipeline.inputs import items_of
+from assay.pipeline.project import Project
 from assay.policy.model import Policy
-from assay.stages.inputs import items_of
-from assay.stages.project import Project
 from assay.tasks.protocol import Task
 
 UNKNOWN_SHARE = 0.01

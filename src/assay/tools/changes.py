@@ -8,14 +8,15 @@ import subprocess
 import tempfile
 from pathlib import Path, PurePosixPath
 
-from assay.console import say
-from assay.errors import AssayError, ConfigError, RecordError
-from assay.stages.at_hand import claim_at_hand
-from assay.stages.project import RESULTS, Project
-from assay.storage.yaml import read_yaml
+from assay.core.console import say
+from assay.core.errors import AssayError, ConfigError, RecordError
+from assay.core.evidence_files import place_of
+from assay.core.storage.yaml import read_yaml
+from assay.pipeline.project import Project
+from assay.stages.render_evidence.at_hand import claim_at_hand
 
 FIGURES_AT = "ASSAY_FIGURES_AT"  # from where a browser gets the files of a commit: https://host/owner/name/raw
-METRICS = f"{RESULTS}/metrics.json"
+METRICS = place_of("metrics.json")
 
 
 def run(root: Path, revision: str) -> None:
@@ -35,7 +36,7 @@ def run(root: Path, revision: str) -> None:
     claim = claim_at_hand(project)
     settings = _compare(root, "params", "diff", commit, "--md")
     numbers = _compare(root, "metrics", "diff", commit, "--md", "--targets", METRICS)
-    drawn = _git(root, "diff", "--name-only", commit, "--", f"{RESULTS}/figures/*.png").split("\n")
+    drawn = _git(root, "diff", "--name-only", commit, "--", f"{place_of('figures')}/*.png").split("\n")
     say(f"## Evidence against {_git(root, 'rev-parse', '--short', commit)}\n")
     say(f"* before: {_data_name(root, commit)}: {_claim_of(root, commit)}")
     say(f"* now: {project.params.dataset.name}: {claim.verdict}: {claim.sentence}")
@@ -65,7 +66,7 @@ def _of_commit(root: Path, commit: str, name: str) -> str:
 
 def _claim_of(root: Path, commit: str) -> str:
     try:
-        claim = json.loads(_of_commit(root, commit, f"{RESULTS}/claim.json"))
+        claim = json.loads(_of_commit(root, commit, place_of("claim.json")))
         return f"{claim['verdict']}: {claim['sentence']}"
     except (ValueError, KeyError, TypeError):
         return "no claim"

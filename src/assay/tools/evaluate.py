@@ -9,33 +9,34 @@ from typing import Any
 
 from pydantic import Field
 
-from assay.config.tasks import StructuredTask
-from assay.console import complain, progress, say
-from assay.counting import counted
-from assay.dataset.audit import audit
-from assay.dataset.refusal import refuse_unusable
+from assay.audit.audit import audit
+from assay.audit.refusal import refuse_unusable
+from assay.core.config.tasks import StructuredTask
+from assay.core.console import complain, progress, say
+from assay.core.counting import counted
+from assay.core.decoding import Decoding
+from assay.core.errors import ConfigError, DataError
+from assay.core.records import Interval, Record, Split
+from assay.core.storage.files import real, sha256_bytes
+from assay.core.storage.json import digest, write_json, write_jsonl
+from assay.core.storage.untrusted import read_capped
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import load
-from assay.errors import ConfigError, DataError
+from assay.dataset.suite import Suite, choose, rules_of
 from assay.evaluation.alarms import alarm_said, alarms
-from assay.evaluation.best_of import BestOf, best_of_items
-from assay.evaluation.cuts import cuts_said
 from assay.evaluation.latency import Latency, Stopwatch, latency
 from assay.evaluation.measure import measure
-from assay.evaluation.report import Report, is_rate
-from assay.evaluation.suite import Suite, choose, rules_of
-from assay.evidence.wording import interval_text
-from assay.policy.decoding import Decoding
-from assay.records import Interval, Record, Split
-from assay.stages.inputs import MAX_BLOCKLIST_BYTES, blocklist_of, task_with
-from assay.stages.opened import note_opening
-from assay.stages.project import Project
-from assay.storage.files import real, sha256_bytes
-from assay.storage.foreign import read_capped
-from assay.storage.json import digest, write_json, write_jsonl
+from assay.evaluation.measures import is_rate
+from assay.evaluation.truncation import cuts_said
+from assay.evidence.formatting import interval_text
+from assay.pipeline.heldout_ledger import note_opening
+from assay.pipeline.inputs import MAX_BLOCKLIST_BYTES, blocklist_of, task_with
+from assay.pipeline.project import Project
+from assay.statistics.pass_at_k import BestOf, best_of_items
+from assay.statistics.report import Report, report_on
 from assay.tasks.protocol import Item, Task
-from assay.tools.audit import project_for
 from assay.tools.cautions import cautions
+from assay.tools.own_data.audit import project_for
 from assay.tools.policy_folder import open_folder
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "heldout")
@@ -90,7 +91,8 @@ def run(root: Path, asked: Asked) -> None:
     with progress("evaluate: episodes", len(suite.items) * draws) as advance:
         stopwatch = Stopwatch(advance)
         batch_size = asked.batch_size or project.params.generation.batch_size
-        episodes, report = measure(policy, task, suite, decoding, batch_size=batch_size, progress=stopwatch)
+        episodes = measure(policy, task, suite, decoding, batch_size=batch_size, progress=stopwatch)
+    report = report_on(episodes, suite, policy.digest, "greedy" if decoding.temperature == 0 else "sampled")
     evaluation = Evaluation(
         tasks_file=str(asked.tasks), tasks_sha256=sha256, policy_folder=str(asked.policy), temperature=decoding.temperature,
         max_new_tokens=decoding.max_new_tokens, report=report, best_of=best_of_items(episodes, k, suite.digest),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.errors import PolicyError
-from assay.policy import pretrained
+from assay.core.errors import PolicyError
+from assay.core.storage.files import read_text, real
+from assay.core.storage.json import loads
+from assay.pipeline.project import Project
+from assay.policy.base import pretrained
 from assay.policy.determinism import pin
 from assay.policy.model import Policy, load, require_device
-from assay.stages.project import Project
-from assay.storage.files import read_text, real
-from assay.storage.json import loads
 
 ADAPTER = "adapter_config.json"
 

@@ -6,13 +6,14 @@ import re
 import textwrap
 from pathlib import Path
 
-from assay.console import say
-from assay.errors import RecordError
-from assay.evidence.seed_tables import seeds_block
-from assay.stages.at_hand import claim_at_hand
-from assay.stages.project import RESULTS, Project
-from assay.storage.files import read_text, write_text
-from assay.tools.recipe_file import digest_last_code, read_recipes
+from assay.core.console import say
+from assay.core.errors import RecordError
+from assay.core.evidence_files import place_of
+from assay.core.storage.files import read_text, write_text
+from assay.evidence.recipe.seed_tables import seeds_block
+from assay.pipeline.project import Project
+from assay.stages.render_evidence.at_hand import claim_at_hand
+from assay.tools.recipe.recipe_file import digest_last_code, read_recipes
 
 CLI = "docs/cli.md"
 TASKS = ("collider", "structured")
@@ -32,7 +33,7 @@ def blocks(root: Path) -> dict[str, str]:
     """
     recipes, code = read_recipes(root), digest_last_code(root)
     claim_at_hand(Project.open(root))
-    claim = wrapped(read_text(root / RESULTS / "summary.md", fix="./run repro"))
+    claim = wrapped(read_text(root / place_of("summary.md"), fix="./run repro"))
     seeds = {f"{task} seeds": wrapped(seeds_block(recipes.get(task), task, code)) for task in TASKS}
     return {"headline": claim.split(TABLES)[0].rstrip("\n") + "\n", "claim": claim} | seeds
 

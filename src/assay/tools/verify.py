@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.console import progress, say
-from assay.errors import PackageError
-from assay.packaging import verify as plain
-from assay.provenance import packages
-from assay.storage.files import read_bytes
-from assay.storage.json import write_json
-from assay.tools.sign import available, signature_check
-from assay.verification.checks import Check, Level, Outcome, Verification, error_said, unlooked
+from assay.core.console import progress, say
+from assay.core.errors import PackageError
+from assay.core.provenance import packages
+from assay.core.storage.files import read_bytes
+from assay.core.storage.json import write_json
+from assay.package import verify as plain
+from assay.tools.publish.sign import available, signature_check
+from assay.verify.checks import Check, Level, Outcome, Verification, error_said, unlooked
 
 _LEVELS: tuple[Level, ...] = ("V1", "V2", "V3")
 FIX = "name a package: dist/assay-package.tar, its .tar.gz, or the folder it was unpacked into"
@@ -116,7 +116,7 @@ def verified(package: Path, result: plain.Result, asked: Asked) -> Iterator[Chec
             signed = signature_check(root, asked.signature, asked.public_key) if sound else unlooked("V0", "signature", why)
             yield signed
         if sound:
-            from assay.verification.levels import all_levels  # heavy, and of no use for what is no package
+            from assay.verify.levels import all_levels  # heavy, and of no use for what is no package
 
             for check in all_levels(root, work, other_code=asked.other_code, processes=asked.processes):
                 sound = sound and check.outcome != "failed"
@@ -151,8 +151,8 @@ def _on_demand(root: Path, asked: Asked, sound: bool) -> Iterator[Check]:
         unasked = "not asked for (--regenerate N plays N batches of each file again)"
         yield _unlooked("V4", unasked if asked.regenerate is None else str(why))
     else:
-        from assay.stages.project import Project
-        from assay.verification.regenerated import regenerated
+        from assay.pipeline.project import Project
+        from assay.verify.rerun.regenerated import regenerated
 
         with progress("verify: play again", 1) as advance:
             checks = regenerated(Project.open(root), batches=asked.regenerate, key=asked.key, base=asked.base)
@@ -162,8 +162,8 @@ def _on_demand(root: Path, asked: Asked, sound: bool) -> Iterator[Check]:
         unasked = "not asked for (--retrain does the training again)"
         yield _unlooked("V5", str(why) if asked.retrain else unasked)
     else:
-        from assay.stages.project import Project
-        from assay.verification.retrained import retrained
+        from assay.pipeline.project import Project
+        from assay.verify.rerun.retrained import retrained
 
         yield from retrained(Project.open(root), base=asked.base)
 

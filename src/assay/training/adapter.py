@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from safetensors.torch import save
 
-from assay.config.places import setting
-from assay.config.settings import Params
-from assay.errors import ConfigError, TrainingError
+from assay.core.config.places import setting
+from assay.core.config.settings import Params
+from assay.core.errors import ConfigError, TrainingError
+from assay.core.records import HealthRule, HonestFacts
+from assay.core.seeds import derive_seed
+from assay.core.storage.folders import write_folder
 from assay.policy.model import Policy
-from assay.records import HealthRule, HonestFacts
-from assay.seeds import derive_seed
-from assay.storage.folders import write_folder
 
 Tensors = dict[str, torch.Tensor]
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from assay.config.settings import Params
-from assay.errors import TrainingStopped
-from assay.evaluation.openings import open_item
-from assay.evaluation.rows import GivenUp, tried
-from assay.evaluation.suite import Play, Suite
+from assay.core.config.settings import Params
+from assay.core.errors import TrainingStopped
+from assay.dataset.suite import Play, Suite
+from assay.evaluation.prompts import open_item
+from assay.evaluation.trajectory import GivenUp, tried
 from assay.policy.model import Policy
+from assay.policy.processes import Processes
 from assay.tasks.protocol import Item, Task
 from assay.training.adapter import Trained, attach_adapter
-from assay.training.attempt import Attempt
-from assay.training.checkpoints import Checkpoint, Checkpoints
-from assay.training.guard import Poisoned
-from assay.training.history import History
-from assay.training.processes import Processes
+from assay.training.checkpoints.store import Checkpoint, Checkpoints
+from assay.training.health.guard import Poisoned
+from assay.training.health.watch import Watch
+from assay.training.log.callback import Tell
+from assay.training.log.history import History
 from assay.training.recipe import item_order
-from assay.training.recorder import Tell
 from assay.training.rollouts import Credit
-from assay.training.watch import Watch
+from assay.training.run import Attempt
 
 
 def train(

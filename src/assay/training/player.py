@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from assay.config.settings import Params
+from assay.core.config.settings import Params
+from assay.core.decoding import Decoding
+from assay.core.records import Episode
+from assay.dataset.suite import Play, Suite, choose, units
 from assay.evaluation.rollout import Lost, Rollout, attempt
-from assay.evaluation.suite import Play, Suite, choose, units
-from assay.policy.decoding import Decoding
 from assay.policy.model import Policy
-from assay.records import Episode
+from assay.policy.processes import Processes
 from assay.tasks.protocol import Item, Task
-from assay.training.divergence import Text
-from assay.training.processes import Processes
+from assay.training.kl import Text
 from assay.training.randomness import untouched
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from assay.config.settings import Params
-from assay.seeds import derive_seed, rng
+from assay.core.config.settings import Params
+from assay.core.seeds import derive_seed, rng
 from assay.tasks.protocol import Item
-from assay.training.history import Validation
+from assay.training.log.history import Validation
 
 
 def item_order(items: Sequence[Item], n: int, seed: int) -> list[Item]:

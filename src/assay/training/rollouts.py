@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from assay.errors import TrainingStopped
+from assay.core.decoding import Decoding
+from assay.core.errors import TrainingStopped
+from assay.core.seeds import derive_seed
+from assay.dataset.suite import Play
 from assay.evaluation.phases import Phases
 from assay.evaluation.rollout import Lost, Rollout, attempt
-from assay.evaluation.suite import Play
-from assay.policy.decoding import Decoding
 from assay.policy.model import Policy
-from assay.seeds import derive_seed
+from assay.policy.processes import Processes
 from assay.tasks.protocol import Item, Task
-from assay.training.guard import Guard
-from assay.training.processes import Processes
+from assay.training.health.guard import Guard
 
 # What an episode earns instead of what its task says: (step, item id, place in the group) to a reward.
 Credit = Callable[[int, str, int], float]

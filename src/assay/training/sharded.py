@@ -16,8 +16,8 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from assay.config.places import setting
-from assay.errors import ConfigError
+from assay.core.config.places import setting
+from assay.core.errors import ConfigError
 
 
 class Shards:

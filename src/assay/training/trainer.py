@@ -17,14 +17,14 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from trl import GRPOTrainer  # type: ignore[attr-defined,unused-ignore]
 
-from assay.errors import TrainingStopped
+from assay.core.errors import TrainingStopped
 from assay.evaluation.phases import Phases
-from assay.training.digests import finite, tensors_digest, trainable
-from assay.training.guard import Guard
+from assay.policy.processes import Processes
+from assay.training.health.guard import Guard
+from assay.training.log.digests import finite, tensors_digest, trainable
+from assay.training.logprobs import install
 from assay.training.packing import regrouped
-from assay.training.processes import Processes
 from assay.training.rollouts import GroupRollouts
-from assay.training.scoring import install
 from assay.training.sharded import Shards
 
 ADAPTER = "adapter.safetensors"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.seeds import derive_seed, rng
+from assay.core.seeds import derive_seed, rng
 from assay.tasks.collider import Collider, ColliderSettings, generate
 from assay.tasks.protocol import Baseline, Item, Step, Verdict
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay.storage.json import dumps
+from assay.core.storage.json import dumps
 from assay.tasks.collider import SUITES, Collider, generate
 
 DATA = Path(__file__).resolve().parents[3] / "data" / "collider"

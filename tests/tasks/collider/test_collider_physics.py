@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 from scipy.stats import kstest, poisson
 
-from assay.tasks.collider import noise, physics, spin
+from assay.tasks.collider.world import noise, physics, spin
 
 COUNTS = st.floats(0.5, 5000.0)
 

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.errors import ConfigError, TaskError
-from assay.seeds import derive_seed
-from assay.tasks.collider import Collider, ColliderSettings, generate, physics, rewards
+from assay.core.errors import ConfigError, TaskError
+from assay.core.seeds import derive_seed
+from assay.tasks.collider import Collider, ColliderSettings, generate, rewards
 from assay.tasks.collider.actions import Action
 from assay.tasks.collider.prompts import observation, opening
-from assay.tasks.collider.simulator import State, expected_in_hand
+from assay.tasks.collider.world import physics
+from assay.tasks.collider.world.simulator import State, expected_in_hand
 from assay.tasks.protocol import Item, Step
 
 GOLDEN = "767efd36db7c890316b45b1dae8c69da6924021b56376e3f788c5699013390df"

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assay.errors import TaskError
-from assay.seeds import derive_seed
+from assay.core.errors import TaskError
+from assay.core.seeds import derive_seed
 from assay.tasks.collider import (
     COMPACT_TOKEN_PATTERN,
     Collider,
@@ -23,8 +23,8 @@ from assay.tasks.collider import (
     rewards,
 )
 from assay.tasks.collider.lessons import pick_style, scenario_for_lesson, weak_action
-from assay.tasks.collider.physics import global_z
-from assay.tasks.collider.simulator import apply, begin
+from assay.tasks.collider.world.physics import global_z
+from assay.tasks.collider.world.simulator import apply, begin
 from assay.tasks.protocol import Baseline, Item, Step, Verdict
 
 Play = Callable[[Collider, Item, Baseline], tuple[float, Verdict, list[Step]]]

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from assay.errors import TaskError
-from assay.tasks.collider import Collider, generate, physics
-from assay.tasks.collider.generation import RECIPES, STRENGTH_Z
-from assay.tasks.collider.scenario import content_id, from_row
+from assay.core.errors import TaskError
+from assay.tasks.collider import Collider, generate
+from assay.tasks.collider.world import physics
+from assay.tasks.collider.world.generation import RECIPES, STRENGTH_Z
+from assay.tasks.collider.world.scenario import content_id, from_row
 
 ROWS = generate("heldout", 300, max_turns=8, labels=("scenarios",))
 

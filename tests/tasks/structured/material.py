@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from assay.config.tasks import RewardWeights, StructuredTask
+from assay.core.config.tasks import RewardWeights, StructuredTask
 from assay.tasks.protocol import Verdict
 from assay.tasks.structured import Structured
 

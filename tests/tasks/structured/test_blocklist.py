@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from assay.errors import TaskError
+from assay.core.errors import TaskError
 from assay.tasks.structured import parse_blocklist
-from assay.tasks.structured.blocklist import Blocklist
+from assay.tasks.structured.reading.blocklist import Blocklist
 from tests.tasks.structured.material import GOLD, built, graded, row
 
 TERMS = Blocklist(["ass", "Straße", "bad word", "café", "c++", "坏话"])

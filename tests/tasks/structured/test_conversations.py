@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.errors import TaskError
-from assay.seeds import rng
-from assay.tasks.structured.control_tokens import control_tokens
-from assay.tasks.structured.conversations import NoConversation, read_conversation
+from assay.core.errors import TaskError
+from assay.core.seeds import rng
+from assay.tasks.structured.grading.truncation import MARK, opening_chars
 from assay.tasks.structured.prompts import CLOSING
-from assay.tasks.structured.truncation import MARK, opening_chars
+from assay.tasks.structured.reading.control_tokens import control_tokens
+from assay.tasks.structured.reading.conversations import NoConversation, read_conversation
 from tests.tasks.structured.material import CONTEXT, GOLD, INVOICE, built, graded, row, texts, values
 
 TASK = built()

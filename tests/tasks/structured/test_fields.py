@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from assay.errors import ConfigError
-from assay.storage.json import dumps
+from assay.core.errors import ConfigError
+from assay.core.storage.json import dumps
 from assay.tasks.protocol import FieldAnswer, answer_key
-from assay.tasks.structured.fields import FUNCTION, MIN_RECORDS
+from assay.tasks.structured.grading.fields import FUNCTION, MIN_RECORDS
 from tests.tasks.structured.material import built
 
 GOLD = {"kind": "desk", "who": {"name": "Ana", "city": ""}, "tags": ["a"]}

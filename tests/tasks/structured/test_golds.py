@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.errors import TaskError
-from assay.seeds import rng
-from assay.tasks.structured.calls import every, n_accepted, options_of, plainest
-from assay.tasks.structured.equality import FOLDED, Rules
-from assay.tasks.structured.golds import agree, gold_of
+from assay.core.errors import TaskError
+from assay.core.seeds import rng
+from assay.tasks.structured.grading.calls import every, n_accepted, options_of, plainest
+from assay.tasks.structured.grading.equality import FOLDED, Rules
+from assay.tasks.structured.reading.golds import agree, gold_of
 from tests.tasks.structured.material import (
     CALL_GOLD,
     FUNCTIONS,

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from assay.tasks.structured.calls import is_call_gold
-from assay.tasks.structured.equality import FOLDED, equal, unordered
-from assay.tasks.structured.golds import Call, gold_of
-from assay.tasks.structured.matching import field_score
+from assay.tasks.structured.grading.calls import is_call_gold
+from assay.tasks.structured.grading.equality import FOLDED, equal, unordered
+from assay.tasks.structured.grading.matching import field_score
+from assay.tasks.structured.reading.golds import Call, gold_of
 from tests.tasks.structured.material import CALL_GOLD, objects, values
 
 MANY = 20_000

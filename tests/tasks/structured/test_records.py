@@ -10,14 +10,14 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.config.settings import AuditSettings
-from assay.errors import TaskError
-from assay.seeds import rng
+from assay.core.config.settings import AuditSettings
+from assay.core.errors import TaskError
+from assay.core.seeds import rng
 from assay.tasks.structured import Structured
-from assay.tasks.structured.golds import Plain
+from assay.tasks.structured.grading.truncation import MARK, opening_chars, shortened
 from assay.tasks.structured.prompts import opening
-from assay.tasks.structured.records import Request
-from assay.tasks.structured.truncation import MARK, opening_chars, shortened
+from assay.tasks.structured.reading.golds import Plain
+from assay.tasks.structured.reading.records import Request
 from tests.tasks.structured.material import CALL_GOLD, FUNCTIONS, GOLD, INVOICE, built, call_row, objects, row, texts, values
 
 TASK = built(strata=["difficulty", "family"])

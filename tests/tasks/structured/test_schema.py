@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from assay.errors import TaskError
-from assay.seeds import rng
-from assay.tasks.structured import shapes
+from assay.core.errors import TaskError
+from assay.core.seeds import rng
+from assay.tasks.structured.reading import shapes
 from assay.tasks.structured.schema import Schema, compile_schema, schema_from_functions, schema_key, translate_types
 from tests.tasks.structured.material import FUNCTIONS, INVOICE, values
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from assay.composition import Selection, compose
-from assay.config.reading import parse_params
+from assay.core.config.composition import Selection, compose
+from assay.core.config.reading import parse_params
+from assay.core.seeds import rng
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import load
-from assay.policy.dialogue import Dialogue
-from assay.policy.tiny import build_tokenizer
-from assay.seeds import rng
+from assay.policy.base.tiny import build_tokenizer
+from assay.policy.renderer import Dialogue
 from assay.tasks.catalogue import build
 from assay.tasks.structured import shop
 from assay.tasks.structured.shop import lessons, orders

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
-from assay.counting import counted
-from assay.evaluation.report import is_rate
-from assay.evidence.claim import Claim
-from assay.evidence.control import control_said
+from assay.core.counting import counted
+from assay.core.records import Episode
+from assay.evaluation.measures import is_rate
+from assay.evidence.claim.aa_test import control_said
+from assay.evidence.claim.claim import Claim
+from assay.evidence.formatting import MISSING, difference_text, interval_text, p_number, p_text, percent
 from assay.evidence.page.elements import html_table, paragraph, rows_table
 from assay.evidence.page.top import points
-from assay.evidence.wording import MISSING, difference_text, interval_text, p_number, p_text, percent
-from assay.records import Episode
 
 
 def claim_rows(claim: Claim) -> list[tuple[str, str]]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
-from assay.dataset.audit import Audit
-from assay.dataset.contamination import BLOCKING, SAID, Contamination
+from assay.dataset.audit_records import BLOCKING, SAID, Audit, Contamination
 from assay.dataset.fingerprint import Fingerprint
 
 

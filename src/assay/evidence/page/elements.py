@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
-from assay.counting import counted
+from assay.core.counting import counted
+from assay.evidence.formatting import MISSING
 from assay.evidence.page.shell import escaped
-from assay.evidence.wording import MISSING
 
 MOST_CELLS = 420  # of the table behind a figure; a page has a size limit, the files have none
 FEWEST_ROWS = 12

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from assay.counting import counted
+from assay.core.counting import counted
+from assay.core.records import Episode, Turn
 from assay.evidence.page.elements import paragraph, rows_table
 from assay.evidence.page.shell import escaped
-from assay.evidence.trajectories import KINDS, RIGHT, Pair, deciding_turn, prompt_head, shortened, summary_rows
-from assay.records import Episode, Turn
+from assay.evidence.tables.trajectories import KINDS, RIGHT, Pair, deciding_turn, prompt_head, shortened, summary_rows
 
 LONGEST_GIVEN = 2000  # characters of a prompt or a truth
 MOST_CHARACTERS = 400_000  # of all episodes of a page together

@@ -6,8 +6,8 @@ import base64
 import hashlib
 import html
 
-from assay.errors import EvidenceError
-from assay.evidence.hostile_text import visible
+from assay.core.errors import EvidenceError
+from assay.evidence.escape import visible
 from assay.evidence.page.style import STYLE
 
 MISSING_SCRIPT = "script-src 'none'"

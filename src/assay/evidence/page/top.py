@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
-from assay.counting import counted
-from assay.evidence.claim import Claim
+from assay.core.counting import counted
+from assay.evidence.claim.claim import Claim
+from assay.evidence.formatting import MISSING, difference_text, interval_text, p_number, split_word
 from assay.evidence.page.elements import bullets, facts, html_table, paragraph, rows_table
 from assay.evidence.page.shell import escaped
-from assay.evidence.wording import MISSING, difference_text, interval_text, p_number, split_word
 
 # A sign stands before the word, so that the colour is never all that tells the verdicts apart.
 _TONES = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
-from assay.counting import counted
+from assay.core.counting import counted
+from assay.core.records import TrainFacts
 from assay.evaluation.alarms import training_alarm_said
 from assay.evidence.page.elements import bullets, html_table, paragraph
-from assay.records import TrainFacts
 
 _SIGNS = {"GREEN": "\u25cf GREEN", "AMBER": "\u25b2 AMBER", "RED": "\u25a0 RED"}
 

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from assay.records import ParseOutcome
-from assay.tasks.collider.physics import BUDGET_BLOCKS, NAMES
+from assay.core.records import ParseOutcome
+from assay.tasks.collider.world.physics import BUDGET_BLOCKS, NAMES
 
 ActionKind = Literal["take_data", "calibrate", "scan", "fit", "angles", "claim", "no_signal"]
 KINDS: tuple[ActionKind, ...] = ("take_data", "calibrate", "scan", "fit", "angles", "claim", "no_signal")

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from assay.tasks.collider import baselines, physics
+from assay.tasks.collider import baselines
 from assay.tasks.collider.actions import Action
-from assay.tasks.collider.physics import N_BINS
-from assay.tasks.collider.simulator import State
+from assay.tasks.collider.world import physics
+from assay.tasks.collider.world.physics import N_BINS
+from assay.tasks.collider.world.simulator import State
 
 Attack = Callable[[State, np.random.Generator], Action | str]
 """Returns an action to be written properly, or a text to be sent as it is."""

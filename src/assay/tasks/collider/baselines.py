@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from assay.tasks.collider import physics
 from assay.tasks.collider.actions import Action
-from assay.tasks.collider.physics import BUDGET_BLOCKS, N_BINS, NAMES
-from assay.tasks.collider.simulator import State
-from assay.tasks.collider.spin import allowed
+from assay.tasks.collider.world import physics
+from assay.tasks.collider.world.physics import BUDGET_BLOCKS, N_BINS, NAMES
+from assay.tasks.collider.world.simulator import State
+from assay.tasks.collider.world.spin import allowed
 
 Player = Callable[[State, np.random.Generator], Action]
 

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 
 from assay.tasks.collider.actions import Action, Parsed, failed
-from assay.tasks.collider.physics import BUDGET_BLOCKS, LETTERS, N_BINS, NAMES, bin_at, centre_gev
+from assay.tasks.collider.world.physics import BUDGET_BLOCKS, LETTERS, N_BINS, NAMES, bin_at, centre_gev
 
 # Longest first; joining the tokens of a text gives the text back. A channel with its bin (gb07) is one token: a tiny
 # attention-only model learns to copy one token on every seed tried, and to look up "what followed g" only on some.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from assay.tasks.collider import baselines, generation, physics
+from assay.tasks.collider import baselines
 from assay.tasks.collider.actions import Action
 from assay.tasks.collider.compact import bin_token, letter, z_token
-from assay.tasks.collider.physics import BUDGET_BLOCKS, N_BINS
-from assay.tasks.collider.scenario import TIERS, Scenario, from_row
-from assay.tasks.collider.simulator import State
+from assay.tasks.collider.world import generation, physics
+from assay.tasks.collider.world.physics import BUDGET_BLOCKS, N_BINS
+from assay.tasks.collider.world.scenario import TIERS, Scenario, from_row
+from assay.tasks.collider.world.simulator import State
 from assay.tasks.protocol import Message
 
 # Weak on purpose: these players gather data sensibly, but judge them blindly. Before a significant excess they name any

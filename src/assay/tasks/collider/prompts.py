@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from assay.tasks.collider import spin
 from assay.tasks.collider.compact import bin_token, letter, z_token
-from assay.tasks.collider.physics import bin_at
-from assay.tasks.collider.simulator import State, overall_z
+from assay.tasks.collider.world import spin
+from assay.tasks.collider.world.physics import bin_at
+from assay.tasks.collider.world.simulator import State, overall_z
 
 Surface = Literal["compact", "json"]
 

@@ -8,11 +8,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from assay.tasks.collider import physics
 from assay.tasks.collider.actions import Action
-from assay.tasks.collider.physics import BUDGET_BLOCKS, NAMES
-from assay.tasks.collider.scenario import Truth
-from assay.tasks.collider.simulator import State, overall_z
+from assay.tasks.collider.world import physics
+from assay.tasks.collider.world.physics import BUDGET_BLOCKS, NAMES
+from assay.tasks.collider.world.scenario import Truth
+from assay.tasks.collider.world.simulator import State, overall_z
 from assay.tasks.protocol import Verdict
 
 RIGHT_CLAIM = 0.7

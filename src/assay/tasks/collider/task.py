@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from assay.errors import ConfigError, TaskError
+from assay.core.errors import ConfigError, TaskError
 from assay.tasks.collider import baselines, lessons, prompts, rewards
 from assay.tasks.collider.actions import Action, Parsed
 from assay.tasks.collider.attacks import ATTACKS, Attack
 from assay.tasks.collider.compact import compact_vocabulary, parse_compact, write_compact
 from assay.tasks.collider.json_surface import parse_json, write_json
-from assay.tasks.collider.scenario import Scenario, from_row
-from assay.tasks.collider.simulator import State, apply, begin
+from assay.tasks.collider.world.scenario import Scenario, from_row
+from assay.tasks.collider.world.simulator import State, apply, begin
 from assay.tasks.protocol import Baseline, Item, Message, Oddity, PartKind, Step, Verdict
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from assay.tasks.structured.oddities import right_answer
 from assay.tasks.structured.players import gold, written
-from assay.tasks.structured.records import State
+from assay.tasks.structured.reading.oddities import right_answer
+from assay.tasks.structured.reading.records import State
+from assay.tasks.structured.reading.shapes import EMPTY, shaped
 from assay.tasks.structured.schema import compile_schema
-from assay.tasks.structured.shapes import EMPTY, shaped
 
 Attack = Callable[[State, np.random.Generator], str]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from assay.tasks.structured.oddities import right_answer
-from assay.tasks.structured.records import State
+from assay.tasks.structured.reading.oddities import right_answer
+from assay.tasks.structured.reading.records import State
+from assay.tasks.structured.reading.shapes import EMPTY, Filler, shaped
 from assay.tasks.structured.schema import compile_schema
-from assay.tasks.structured.shapes import EMPTY, Filler, shaped
 
 Player = Callable[[State, np.random.Generator], str]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assay.tasks.protocol import Message
-from assay.tasks.structured.records import Request
+from assay.tasks.structured.reading.records import Request
 
 CLOSING = "\nAnswer with one JSON object that satisfies this schema: "
 CLOSING_FOR_VALUES = "\nAnswer with one JSON value that satisfies this schema: "

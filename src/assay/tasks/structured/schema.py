@@ -14,11 +14,11 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from assay.errors import TaskError
-from assay.storage.json import dumps
-from assay.tasks.structured.bounded import FORMATS, BoundedValidator, Effort, TooMuchWork
-from assay.tasks.structured.positions import rewritten, translate_types
-from assay.tasks.structured.references import Unfounded, check_references, registry_of
+from assay.core.errors import TaskError
+from assay.core.storage.json import dumps
+from assay.tasks.structured.grading.bounded import FORMATS, BoundedValidator, Effort, TooMuchWork
+from assay.tasks.structured.grading.positions import rewritten, translate_types
+from assay.tasks.structured.reading.references import Unfounded, check_references, registry_of
 
 if TYPE_CHECKING:
     from referencing._core import Resolver

@@ -8,22 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from assay.config.places import setting
-from assay.config.tasks import StructuredTask
-from assay.errors import TaskError
-from assay.storage.json import as_written
+from assay.core.config.places import setting
+from assay.core.config.tasks import StructuredTask
+from assay.core.errors import TaskError
+from assay.core.storage.json import as_written
 from assay.tasks.protocol import Baseline, FieldAnswer, Item, Message, Oddity, PartKind, Step, Verdict
-from assay.tasks.structured import rewards, shop, truncation
+from assay.tasks.structured import shop
 from assay.tasks.structured.attacks import ATTACKS
-from assay.tasks.structured.blocklist import Blocklist
-from assay.tasks.structured.equality import rules_of
-from assay.tasks.structured.fields import answer_text, field_answers, right_text, survey
-from assay.tasks.structured.golds import contradictory, most_right
-from assay.tasks.structured.oddities import oddities
+from assay.tasks.structured.grading import rewards, truncation
+from assay.tasks.structured.grading.equality import rules_of
+from assay.tasks.structured.grading.fields import answer_text, field_answers, right_text, survey
 from assay.tasks.structured.players import PLAYERS, Player
 from assay.tasks.structured.prompts import opening
-from assay.tasks.structured.reading import read
-from assay.tasks.structured.records import Reference, Request, State
+from assay.tasks.structured.reading.blocklist import Blocklist
+from assay.tasks.structured.reading.golds import contradictory, most_right
+from assay.tasks.structured.reading.oddities import oddities
+from assay.tasks.structured.reading.reading import read
+from assay.tasks.structured.reading.records import Reference, Request, State
 
 
 class Structured:

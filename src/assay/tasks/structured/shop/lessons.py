@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from assay.storage.json import dumps
+from assay.core.storage.json import dumps
 from assay.tasks.protocol import Message
 from assay.tasks.structured import prompts
-from assay.tasks.structured.records import Request
+from assay.tasks.structured.reading.records import Request
 from assay.tasks.structured.schema import schema_from_functions
 from assay.tasks.structured.shop.orders import (
     CALL,

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from assay.seeds import Label
-from assay.seeds import rng as labelled_rng
-from assay.storage.json import dumps
+from assay.core.seeds import Label
+from assay.core.seeds import rng as labelled_rng
+from assay.core.storage.json import dumps
 
 ITEMS = ("basket", "candle", "chair", "clock", "desk", "kettle", "lamp", "mirror", "rug", "stool", "table", "vase")
 COLOURS = ("black", "blue", "green", "grey", "red", "white", "yellow", "brown")

@@ -1,1 +1,0 @@
-"""Settings: what params.yaml may say, and how it is read."""

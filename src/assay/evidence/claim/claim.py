@@ -1,0 +1,262 @@
+"""One comparison of two policies under a plan that was fixed before training: verdict, numbers and the sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from assay.core.records import Episode, Interval, Record, Split
+from assay.core.seeds import rng as labelled_rng
+from assay.evaluation.clusters import cluster_sums
+from assay.evaluation.measures import value_of
+from assay.evidence.claim.aa_test import Control, aa_control, control_said
+from assay.evidence.claim.differences import (
+    Comparison,
+    GainSplit,
+    compare_measure,
+    compare_strata,
+    gain_split,
+    measure_of_primary,
+    success_changes,
+    with_holm,
+)
+from assay.evidence.claim.plan import ClaimPlan, plan_digest
+from assay.evidence.claim.random_reward import (
+    RandomRewardControl,
+    random_reward_control,
+    random_reward_said,
+    random_reward_warnings,
+)
+from assay.evidence.claim.verdict import Detail, Guardrail, Verdict, decide, judge_guardrail, obstacles, regressions, warnings
+from assay.evidence.formatting import claim_sentence, not_evaluable_sentence
+from assay.statistics.intervals import rate_interval
+from assay.statistics.report import Decoding
+from assay.statistics.tests import smallest_detectable_effect
+
+__all__ = ["Claim", "ClaimPlan", "Guardrail", "Verdict", "compare", "plan_digest"]
+UNREAD = "unknown"  # the policies of a claim whose evidence could not even be read: it says why, and shows no number
+
+
+class Claim(Record):
+    """One comparison. Differences are shares (0.086 is 8.6 points); null numbers were not measured."""
+
+    verdict: Verdict
+    detail: Detail | None
+    reason: str
+    sentence: str
+    warnings: tuple[str, ...]
+    plan: ClaimPlan
+    plan_digest: str
+    before_policy: str
+    after_policy: str
+    split: Split
+    decoding: Decoding
+    before: Interval | None
+    after: Interval | None
+    difference: Interval | None
+    p: float | None
+    cross_check: Interval | None = Field(description="studentised cluster bootstrap of the difference")
+    n_clusters: int = Field(ge=0)
+    n_items: int = Field(ge=0)
+    draws: int = Field(ge=0)
+    training_seeds: tuple[int, ...]
+    smallest_detectable_points: float | None = Field(description="true effect found with power 0.8, points")
+    planned_detectable_points: float | None = Field(description="the same as planned before training; null: not planned")
+    items_changed: dict[str, int] | None
+    gain_split: GainSplit | None
+    tokens_per_completion: Comparison | None
+    secondary: dict[str, Comparison]
+    guardrails: tuple[Guardrail, ...]
+    strata: dict[str, Comparison] = Field(description='the primary metric by stratum, keyed "label=value"')
+    control: Control | None
+    random_reward: RandomRewardControl | None = Field(description="null: such an arm was not run")
+
+
+_NOTHING: dict[str, Any] = {
+    "verdict": "NOT EVALUABLE",
+    "detail": None,
+    "warnings": (),
+    "before": None,
+    "after": None,
+    "difference": None,
+    "p": None,
+    "cross_check": None,
+    "n_clusters": 0,
+    "n_items": 0,
+    "smallest_detectable_points": None,
+    "items_changed": None,
+    "gain_split": None,
+    "tokens_per_completion": None,
+    "secondary": {},
+    "guardrails": (),
+    "strata": {},
+    "control": None,
+    "random_reward": None,
+}
+
+
+def differences_of(claim: Claim) -> dict[str, Interval]:
+    """Return the paired differences that a claim holds, by measure, so that nothing beside it says another number."""
+    found = {name: each.difference for name, each in claim.secondary.items()}
+    found |= {guard.measure: guard.difference for guard in claim.guardrails}
+    if claim.tokens_per_completion is not None:
+        found[claim.tokens_per_completion.measure] = claim.tokens_per_completion.difference
+    if claim.difference is not None:
+        found[measure_of_primary(claim.plan.primary)] = claim.difference
+    return found
+
+
+def controls_said(claim: Claim) -> str:
+    """Return what the controls showed, a sentence each."""
+    return f"Controls. {control_said(claim.control)} {random_reward_said(claim.random_reward)}"
+
+
+def _head(
+    plan: ClaimPlan,
+    policies: tuple[str, str],
+    split: Split,
+    decoding: Decoding,
+    training_seeds: Sequence[int],
+    planned_points: float | None,
+) -> dict[str, Any]:
+    return {
+        "plan": plan, "plan_digest": plan_digest(plan), "before_policy": policies[0], "after_policy": policies[1],
+        "split": split, "decoding": decoding, "draws": plan.draws, "training_seeds": tuple(training_seeds),
+        "planned_detectable_points": planned_points,
+    }  # fmt: skip
+
+
+def _nothing_said(head: dict[str, Any], stops: Sequence[tuple[str, str]], notes: Sequence[str]) -> Claim:
+    reason, sentence = "; ".join(text for _, text in stops), not_evaluable_sentence(head["split"], [k for k, _ in stops])
+    return Claim(**head, **(_NOTHING | {"warnings": tuple(notes)}), reason=reason, sentence=sentence)
+
+
+def not_evaluable(
+    plan: ClaimPlan,
+    blockers: Sequence[tuple[str, str]],
+    *,
+    before_policy: str,
+    after_policy: str,
+    split: Split,
+    decoding: Decoding,
+    training_seeds: Sequence[int],
+) -> Claim:
+    """Return the claim of evidence that cannot even be read: NOT EVALUABLE with the reasons and no number at all."""
+    head = _head(plan, (before_policy, after_policy), split, decoding, training_seeds, None)
+    return _nothing_said(head, blockers, ())
+
+
+def _arm(episodes: Sequence[Episode], measure: str) -> Interval:
+    values = [value_of(episode, measure) for episode in episodes]
+    return rate_interval(cluster_sums(values, [episode.cluster for episode in episodes]))
+
+
+def _detectable_points(primary: Comparison, alpha: float) -> float | None:
+    if primary.standard_error is None:
+        return None
+    sd = primary.standard_error * math.sqrt(primary.n_clusters)
+    found = smallest_detectable_effect(sd, primary.n_clusters, alpha=alpha)
+    return None if not found else round(100 * found, 6)
+
+
+def compare(
+    before: Sequence[Episode],
+    after: Sequence[Episode],
+    plan: ClaimPlan,
+    *,
+    before_suite: str,
+    after_suite: str,
+    before_policy: str,
+    after_policy: str,
+    split: Split,
+    decoding: Decoding,
+    training_seeds: Sequence[int],
+    rng: np.random.Generator,
+    base_again: Sequence[Episode] | None = None,
+    random_arm: Sequence[Episode] | None = None,
+    planned_points: float | None = None,
+    blockers: Sequence[str | tuple[str, str]] = (),
+    notes: Sequence[str] = (),
+) -> Claim:
+    """Return the claim that the episodes support under the plan; what cannot be compared becomes NOT EVALUABLE.
+
+    `blockers` are reasons known elsewhere (a leak, an edited plan), as one text or as (kind without numbers, what was
+    found); `notes` are warnings known elsewhere (alarms, cut prompts), shown whatever the verdict. `base_again` holds
+    further base draws for the A/A control; without it the base's draws are split in two halves. `random_arm` holds what a
+    policy trained for random rewards played on the same items; `planned_points` is the smallest detectable effect that was
+    said before training. Episode order does not matter.
+
+    Raises:
+        EvidenceError: the plan's primary metric is not a rate.
+    """
+    measure, seed = measure_of_primary(plan.primary), int(rng.integers(2**63))
+    before, after = (sorted(arm, key=lambda e: (e.item_id, e.draw)) for arm in (before, after))
+    head = _head(plan, (before_policy, after_policy), split, decoding, training_seeds, planned_points)
+    barred = obstacles(before, after, plan, (before_suite, after_suite))
+    stops = [(each, each) if isinstance(each, str) else each for each in blockers]
+    if random_arm is None and "random_reward" in plan.controls:
+        text = "the random-reward arm that the plan asks for was not played"
+        stops.append((text, text))
+    if barred:
+        return _nothing_said(head, [*barred, *stops], notes)
+
+    def found(name: str, role: str) -> Comparison:
+        return compare_measure(before, after, name, labelled_rng(seed, role, name))
+
+    primary = found(measure, "primary")
+    control = aa_control(before, base_again, measure=measure, draws=plan.draws, rng=labelled_rng(seed, "control"))
+    random_reward = (
+        None
+        if random_arm is None
+        else random_reward_control(before, random_arm, after, plan, labelled_rng(seed, "random reward"))
+    )
+    secondary = with_holm({name: found(name, "secondary") for name in plan.secondary})
+    guardrails = tuple(judge_guardrail(found(name, "guardrail"), m) for name, m in sorted(plan.guardrails.items()))
+    strata = compare_strata(before, after, measure, seed)
+    detectable = _detectable_points(primary, plan.alpha)
+    verdict, detail, reason = decide(primary, plan, regressions(guardrails, secondary, plan), detectable)
+    if random_reward is not None and random_reward.verdict == "NOT EVALUABLE" and "random_reward" in plan.controls:
+        text = "the random-reward arm that the plan asks for is not comparable"
+        stops.append((text, f"{text}: {random_reward.reason}"))
+    if control.passed is False:
+        text = "the control found a difference between base and base"
+        stops.append((text, f"{text}: {control.reason}"))
+    if stops:
+        verdict, detail, reason = "NOT EVALUABLE", None, "; ".join(text for _, text in stops)
+        sentence = not_evaluable_sentence(split, [kind for kind, _ in stops])
+    else:
+        sentence = claim_sentence(
+            primary, plan.primary, split, plan.cluster_name, plan.draws, len(training_seeds), verdict, detail, detectable
+        )
+    return Claim(
+        **head,
+        verdict=verdict,
+        detail=detail,
+        reason=reason,
+        sentence=sentence,
+        warnings=(
+            *warnings(primary, plan, detectable, control, guardrails, strata, (before_policy, after_policy)),
+            *random_reward_warnings(random_reward),
+            *notes,
+        ),
+        before=_arm(before, measure),
+        after=_arm(after, measure),
+        difference=primary.difference,
+        p=primary.p,
+        cross_check=primary.cross_check,
+        n_clusters=primary.n_clusters,
+        n_items=primary.difference.n,
+        smallest_detectable_points=detectable,
+        items_changed=success_changes(before, after),
+        gain_split=gain_split(before, after),
+        tokens_per_completion=found("mean_tokens_per_completion", "tokens"),
+        secondary=secondary,
+        guardrails=guardrails,
+        strata=strata,
+        control=control,
+        random_reward=random_reward,
+    )

@@ -1,0 +1,66 @@
+"""What will be called an improvement, fixed before training, and its digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Literal
+
+from pydantic import Field
+
+from assay.core.config.health import ACCIDENTS, HealthSettings
+from assay.core.config.settings import Params
+from assay.core.records import Record
+from assay.dataset.suite import Suite
+
+
+class ClaimPlan(Record):
+    """What will be called an improvement; written and hashed before the first optimizer step."""
+
+    primary: str = Field(description="the one metric that decides, a rate: success, or the name of a flag")
+    direction: Literal["higher", "lower"] = Field(description="which way is better")
+    smallest_effect_points: float = Field(gt=0, description="smallest change that matters, percentage points")
+    draws: int = Field(ge=1, description="episodes per item in each arm")
+    suite_digest: str
+    dataset_sha256: str | None = Field(
+        default=None, description="of all data, as fingerprint.json has it; null: hashed before plans said so"
+    )
+    checkpoint_rule: str = Field(description="how the checkpoint is chosen, in words")
+    alpha: float = Field(gt=0, le=0.2, description="two-sided level of the deciding test")
+    cluster_name: str = Field(description="what one cluster is, plural: scenarios, prompt groups")
+    secondary: tuple[str, ...] = Field(description="further confirmatory measures, Holm-corrected together")
+    guardrails: dict[str, float] = Field(description="measure: largest tolerable loss, in the measure's own unit")
+    # With a default, as above: plans that were hashed before there was a choice had the A/A control alone.
+    controls: tuple[Literal["aa", "random_reward"], ...] = Field(
+        default=("aa",), description="aa: base against base; random_reward: a training for random rewards beside it"
+    )
+    # By what the training is watched and its checkpoint chosen, so that neither is settled when the alarms have rung.
+    alarms: str | None = Field(default=None, description="digest of the alarms' settings; null: hashed before plans said so")
+    validation_suite: str | None = Field(default=None, description="digest of the suite that chooses; null: as above")
+
+
+def plan_of(params: Params, heldout: Suite, validation: Suite, *, cluster_name: str, dataset_sha256: str) -> ClaimPlan:
+    """Return the plan that the settings ask for on the suites of a dataset."""
+    claim = params.claim
+    return ClaimPlan(
+        primary=claim.primary, direction="higher", smallest_effect_points=claim.smallest_effect_points, draws=heldout.draws,
+        suite_digest=heldout.digest, dataset_sha256=dataset_sha256, checkpoint_rule=claim.checkpoint_rule, alpha=claim.alpha,
+        cluster_name=cluster_name, secondary=("mean_reward",), guardrails={"parsed_rate": claim.parsed_rate_margin},
+        controls=tuple(claim.controls), alarms=alarms_digest(params.health), validation_suite=validation.digest,
+    )  # fmt: skip
+
+
+def alarms_digest(health: HealthSettings) -> str:
+    """Return the sha256 of everything that decides when an alarm rings: all of `health` but ACCIDENTS."""
+    return _digest(health.model_dump(mode="json", exclude=set(ACCIDENTS)))
+
+
+def plan_digest(plan: ClaimPlan) -> str:
+    """Return the sha256 of the plan's canonical JSON (sorted keys, no spaces), 64 hex digits."""
+    # A plan with the default is the plan it was before the field existed.
+    return _digest(plan.model_dump(mode="json", exclude_defaults=True))
+
+
+def _digest(content: object) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,107 @@
+"""The random-reward arm: the same training for the toss of a coin. What that gains too is no sign of learning the task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from pydantic import Field
+
+from assay.core.records import Episode, Interval, Record
+from assay.core.seeds import rng as labelled_rng
+from assay.evidence.claim.differences import Comparison, compare_measure, measure_of_primary
+from assay.evidence.claim.plan import ClaimPlan
+from assay.evidence.claim.verdict import Detail, Verdict, arm_obstacles, decide
+from assay.evidence.formatting import difference_text, p_text
+
+NOT_RUN = "Random-reward arm: not run."
+
+
+class RandomRewardControl(Record):
+    """What random rewards did to the primary metric on the same items, and how far the training proper is ahead of that."""
+
+    verdict: Verdict = Field(description="of random rewards against the base, by the rules of the claim")
+    detail: Detail | None
+    reason: str
+    before: float | None
+    after: float | None
+    difference: Interval | None = Field(description="random rewards - base over paired items, shares")
+    p: float | None
+    ahead: Interval | None = Field(description="trained - random rewards over paired items, shares")
+    ahead_p: float | None
+    trained_is_ahead: bool | None = Field(description="null where nothing can be tested")
+    n_clusters: int = Field(ge=0)
+    n_items: int = Field(ge=0)
+
+
+def random_reward_control(
+    base: Sequence[Episode],
+    random_arm: Sequence[Episode],
+    trained: Sequence[Episode],
+    plan: ClaimPlan,
+    rng: np.random.Generator,
+) -> RandomRewardControl:
+    """Return the control; an arm that is no whole suite, or holds other items, makes it NOT EVALUABLE with the reason.
+
+    Raises:
+        EvidenceError: the plan's primary metric is not a rate.
+    """
+    measure, seed = measure_of_primary(plan.primary), int(rng.integers(2**63))
+    base, random_arm, trained = (sorted(arm, key=lambda e: (e.item_id, e.draw)) for arm in (base, random_arm, trained))
+    barred = arm_obstacles({"before": base, "random-reward": random_arm, "after": trained}, plan)
+    if barred:
+        return RandomRewardControl(
+            verdict="NOT EVALUABLE", detail=None, reason="; ".join(text for _, text in barred), before=None, after=None,
+            difference=None, p=None, ahead=None, ahead_p=None, trained_is_ahead=None, n_clusters=0, n_items=0,
+        )  # fmt: skip
+    gained = compare_measure(base, random_arm, measure, labelled_rng(seed, "random reward"))
+    ahead = compare_measure(random_arm, trained, measure, labelled_rng(seed, "trained against random reward"))
+    verdict, detail, reason = decide(gained, plan, (), None)
+    return RandomRewardControl(
+        verdict=verdict, detail=detail, reason=reason, before=gained.before, after=gained.after,
+        difference=gained.difference, p=gained.p, ahead=ahead.difference, ahead_p=ahead.p,
+        trained_is_ahead=None if ahead.p is None else _is_ahead(ahead, plan),
+        n_clusters=gained.n_clusters, n_items=gained.difference.n,
+    )  # fmt: skip
+
+
+def _is_ahead(ahead: Comparison, plan: ClaimPlan) -> bool:
+    better = (ahead.difference.value or 0.0) * (1 if plan.direction == "higher" else -1) > 0
+    return better and ahead.p is not None and ahead.p <= plan.alpha
+
+
+def random_reward_said(control: RandomRewardControl | None) -> str:
+    """Return the control as one sentence for a report.
+
+    >>> random_reward_said(None)
+    'Random-reward arm: not run.'
+    """
+    if control is None:
+        return NOT_RUN
+    if control.verdict == "NOT EVALUABLE":
+        return f"Random-reward arm: NOT EVALUABLE ({control.reason})."
+    detail = f" ({control.detail})" if control.detail else ""
+    return (
+        f"Random-reward arm: {control.verdict}{detail}, {difference_text(control.difference, rate=True)} points, "
+        f"{p_text(control.p)}; the training proper is ahead by {difference_text(control.ahead, rate=True)} points, "
+        f"{p_text(control.ahead_p)}."
+    )
+
+
+def random_reward_warnings(control: RandomRewardControl | None) -> list[str]:
+    """Return what a reader must be warned of; nothing where no such arm was asked for, or where it did as it should."""
+    if control is None:
+        return []
+    if control.verdict == "NOT EVALUABLE":
+        return [random_reward_said(control)]
+    found = []
+    if control.verdict in ("IMPROVED", "IMPROVED WITH REGRESSIONS"):
+        gap = difference_text(control.difference, rate=True)
+        found.append(
+            f"Random rewards improved the primary metric too: {gap} points, {p_text(control.p)}. That part of the gain is no "
+            "sign of learning the task."
+        )
+    if not control.trained_is_ahead:
+        gap = difference_text(control.ahead, rate=True)
+        found.append(f"The training is not shown to beat one for random rewards: {gap} points, {p_text(control.ahead_p)}.")
+    return found

@@ -1,0 +1,127 @@
+"""What a reader must be warned of that no comparison of two arms shows, one sentence each; None where all is well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from assay.core.counting import counted
+from assay.core.records import Episode
+from assay.statistics.report import Report
+
+MOSTLY = 0.5  # of the steps of a training
+OFTEN_CUT = 0.1  # of the completions of an arm
+
+
+def untrained_said(chosen_step: int) -> str | None:
+    """Return that the chosen checkpoint learned nothing.
+
+    >>> untrained_said(0), untrained_said(25)
+    ('Validation chose step 0: the adapter is the untrained one.', None)
+    """
+    return None if chosen_step else "Validation chose step 0: the adapter is the untrained one."
+
+
+def other_machines_said(times: int) -> str | None:
+    """Return that a training went on on another machine, so that nobody can repeat its bytes.
+
+    Args:
+        times: How often it did.
+
+    >>> other_machines_said(0), other_machines_said(1)[:81]
+    (None, 'The training went on on another processor, or under other thread flags (1 time): ')
+    """
+    if not times:
+        return None
+    return (
+        f"The training went on on another processor, or under other thread flags ({counted(times, 'times')}): its numbers "
+        "stand, but on no machine will it give these bytes again."
+    )
+
+
+def no_spread_said(reward_std: Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64]] | None) -> str | None:
+    """Return in how many steps all rewards were equal, if in more than half; a step without a value is not counted.
+
+    >>> no_spread_said([0.0, 0.0])
+    'All rewards of each step were equal: no group held rewards that differ, so GRPO had nothing to learn from.'
+    >>> no_spread_said([0.0, 0.0, 0.3])
+    'In 67 % of 3 steps all rewards were equal: no group held rewards that differ, so GRPO had nothing to learn from there.'
+    >>> no_spread_said([0.0, 0.3])
+    """
+    known = [value for value in ([] if reward_std is None else reward_std) if np.isfinite(value)]
+    share = sum(value == 0.0 for value in known) / len(known) if known else 0.0
+    if share <= MOSTLY:
+        return None
+    end = "no group held rewards that differ, so GRPO had nothing to learn from"
+    if share == 1.0:
+        return f"All rewards of each step were equal: {end}."
+    return f"In {min(99, round(100 * share))} % of {counted(len(known), 'steps')} all rewards were equal: {end} there."
+
+
+def cut_off_said(before: Report, after: Report) -> str | None:
+    """Return how many completions hit the limit of tokens, if more than a tenth did in either arm."""
+    shares = [(report.measures["truncated_rate"].value or 0.0, name) for report, name in ((before, "before"), (after, "after"))]
+    if max(shares)[0] <= OFTEN_CUT:
+        return None
+    arms = " and ".join(f"{100 * share:.1f} % of completions {name}" for share, name in shares)
+    return f"{arms} were cut off at task.max_new_tokens."
+
+
+def no_gold_said(episodes: Iterable[Episode], flags: Sequence[str]) -> str | None:
+    """Return how many items have no gold, for a task that knows exact answers."""
+    if "exact" not in flags:
+        return None
+    has_gold = {episode.item_id: episode.flags.get("exact") is not None for episode in episodes}
+    without = len(has_gold) - sum(has_gold.values())
+    if not without:
+        return None
+    verb = "has" if without == 1 else "have"
+    return f"{without} of {counted(len(has_gold), 'items')} {verb} no gold: there a valid answer counts as a success."
+
+
+def openings_said(here: int, elsewhere: int, unknown: int, *, known: bool, whole: bool) -> list[tuple[str, str]]:
+    """Return what there is to say of other policies that saw held-out records of a claim, as (warning or note, sentence).
+
+    Base, chosen checkpoint and controls are not counted: the protocol knows them.
+
+    Args:
+        here: Other policies that were tried in this working copy.
+        elsewhere: Other policies that only the ledger knows, which came with the project: its makers', or a colleague's.
+        unknown: Openings that do not say of which records.
+        known: Whether any note was kept.
+        whole: Whether the ledger stands, and holds what the claim itself opened.
+
+    >>> openings_said(0, 0, 0, known=True, whole=True)
+    []
+    >>> openings_said(0, 2, 0, known=True, whole=True)[0][1][:97]
+    'The held-out records were opened for 0 other policies in this working copy; the ledger that came '
+    >>> [kind for kind, _ in openings_said(3, 2, 0, known=True, whole=False)]
+    ['warning', 'warning', 'note']
+    """
+    if not known:
+        return [("warning", "How often the held-out records were opened is not known: no ledger of it was kept.")]
+    found = []
+    if not whole:
+        text = "The ledger of held-out openings is not whole: it was removed or replaced since this claim's own were noted."
+        found.append(("warning", text))
+    if here:
+        found.append((
+            "warning",
+            f"Held-out records of this claim were opened for {_others(here)} in this working copy; the "
+            "protocol knows base, chosen checkpoint and controls. If one of the others had a part in choosing this one, p and "
+            "interval promise too much.",
+        ))  # fmt: skip
+    if elsewhere:
+        found.append((
+            "note",
+            f"The held-out records were opened for {_others(here)} in this working copy; the ledger that came "
+            f"with the project has {_others(elsewhere)} of whoever made or shared it.",
+        ))  # fmt: skip
+    if unknown:
+        found.append(("note", f"{counted(unknown, 'openings')} of an earlier version do not say which records they were of."))
+    return found
+
+
+def _others(n: int) -> str:
+    return f"{n} other {'policy' if n == 1 else 'policies'}"

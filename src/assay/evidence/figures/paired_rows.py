@@ -1,0 +1,176 @@
+"""Rows of two arms and, beside them, their differences: what the figures of a comparison are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from assay.core.counting import counted
+from assay.core.records import Interval
+from assay.evidence.figures.drawing import AFTER, BEFORE, GREY
+from assay.evidence.formatting import difference_text
+
+RED = "#B00000"
+TIER = 0.27  # of a row: the height of one line of small text
+CHARACTER = 1.9  # of a hundredth of a panel's width: one character of such text
+_TURN = 60.0  # per cent: names of higher levels stand to the left of their line, or they would leave the panel
+# What was said before the measurement is black; what else was looked at is grey.
+ROLES = {"confirmatory": ("black", "P"), "guardrail": ("black", "^")}
+
+
+@dataclass(frozen=True, slots=True)
+class PairedRow:
+    """One measure of two arms; `difference` is after - before, paired, in the unit of the arms.
+
+    `role` is what the plan calls a measure that is not the primary one: "confirmatory", "guardrail", or "" where it
+    does not name it.
+    """
+
+    name: str
+    before: Interval | None
+    after: Interval | None
+    difference: Interval | None
+    primary: bool = False
+    role: str = ""
+
+
+def draw_rows(
+    arms: Axes, gaps: Axes, rows: Sequence[PairedRow], *, rate: bool, words: tuple[str, str] = ("all", "stratum"),
+    places: Sequence[float] | None = None,
+) -> None:  # fmt: skip
+    """Draw the rows: both arms with intervals on the left; on the right the differences, their numbers written beside.
+
+    Rates are drawn in per cent and points, others in their own unit. `words` are the legend of rows that are primary
+    and of the others without a role. `places` are the heights of the rows from the top down, as `row_places` gives them.
+    """
+    scale = 100.0 if rate else 1.0
+    places = range(len(rows)) if places is None else places
+    for k, row in zip(places, rows, strict=True):
+        point(arms, k - 0.14, row.before, scale, BEFORE, "o", "before")
+        point(arms, k + 0.14, row.after, scale, AFTER, "s", "after")
+        colour, marker = ("black", "D") if row.primary else ROLES.get(row.role, (GREY, "D"))
+        label = words[0] if row.primary else row.role or words[1]
+        point(gaps, k, row.difference, scale, colour, marker, label)
+    name_rows(arms, [row.name for row in rows], places)
+    name_rows(gaps, [_numbers(row.difference, rate) for row in rows], places)
+    numbers_right(gaps)
+    gaps.set_xlabel(f"after \u2212 before{', points' if rate else ''}, 95 % interval")
+
+
+def numbers_right(axes: Axes) -> None:
+    """Put the names of the rows to the right of a panel of differences, and a line at none."""
+    axes.yaxis.tick_right()
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.axvline(0, color="black", lw=0.9)
+
+
+def _numbers(found: Interval | None, rate: bool) -> str:
+    said = difference_text(found, rate=rate).replace("[interval missing]", "[no interval]")
+    return said if found is None or found.value is None else f"{said}\nn = {counted(found.n, 'pairs')}"
+
+
+def point(axes: Axes, y: float, found: Interval | None, scale: float, colour: str, marker: str, label: str) -> None:
+    """Draw one value with its interval at height y: filled where there is an interval, and "missing" where no value is."""
+    if found is None or found.value is None:
+        axes.text(0.02, y, "missing", color=RED, va="center", fontsize=8, transform=axes.get_yaxis_transform())
+        return
+    face = "white"
+    if found.low is not None and found.high is not None:
+        axes.hlines(y, scale * found.low, scale * found.high, color=colour, lw=2.4, alpha=0.8)
+        face = colour
+    axes.plot(scale * found.value, y, marker, color=colour, mfc=face, ms=6.5, label=label)
+
+
+def entries(axes: Axes) -> dict[str, Any]:
+    """Return one legend entry a label, filled as where there is an interval; one more says what an empty marker means."""
+    found: dict[str, Any] = {}
+    empty = False
+    for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+        bare = isinstance(handle, Line2D) and handle.get_markerfacecolor() == "white"
+        empty = empty or bare
+        if not bare or label not in found:
+            found[label] = handle
+    if empty:
+        found["empty: interval missing"] = Line2D([], [], color=GREY, marker="o", mfc="white", ls="", ms=6.5)
+    return found
+
+
+def legends_below(figure: Figure, panels: Sequence[Axes], columns: Sequence[int] = (3, 2)) -> None:
+    """Draw the legends of the two panels under the figure, the first on the left and the second on the right."""
+    places: tuple[Any, Any] = ("outside lower left", "outside lower right")
+    for axes, place, n in zip(panels, places, columns, strict=True):
+        found = entries(axes)
+        if found:
+            figure.legend(list(found.values()), list(found), ncols=n, loc=place)
+
+
+def name_rows(axes: Axes, names: Sequence[str], places: Sequence[float] | None = None) -> None:
+    """Name the rows from the top down; `places` are their heights, one apart where none are given."""
+    places = range(len(names)) if places is None else places
+    axes.set_yticks(list(places), names, fontsize=9)
+    axes.set_ylim((places[-1] if len(names) else -1) + 0.55, -0.55)
+    axes.grid(visible=False, axis="y")
+
+
+def row_places(n: int, rooms: Mapping[int, float]) -> list[float]:
+    """Return the heights of n rows from the top down, each with its room, in rows, for names of levels above it.
+
+    >>> row_places(3, {1: 0.5})
+    [0.0, 1.5, 2.5]
+    """
+    return [k + sum((room for row, room in rooms.items() if row <= k), 0.0) for k in range(n)]
+
+
+def level_room(levels: Sequence[tuple[str, float | None]]) -> float:
+    """Return how much room, in rows, the names of these levels of a rate need above their row."""
+    return TIER * max((1 + tier for *_, tier in _level_names(levels)), default=0)
+
+
+def _level_names(levels: Sequence[tuple[str, float | None]]) -> list[tuple[str, float, int]]:
+    # (text, level in per cent, tier): what stands at one place shares a text; what would overlap goes higher. A text runs
+    # away from its own line over its neighbours, so it is placed after them: no line then runs through a text.
+    found: list[tuple[str, float]] = []
+    for name, level in sorted(((n, 100 * v) for n, v in levels if v is not None), key=lambda each: each[1]):
+        if found and level - found[-1][1] < 1.0:
+            found[-1] = (f"{found[-1][0]}, {name}", found[-1][1])
+        else:
+            found.append((name, level))
+    placed: list[tuple[str, float, int]] = []
+    spaces: list[tuple[float, float]] = []
+    for text, level in [*(each for each in found[::-1] if each[1] <= _TURN), *(each for each in found if each[1] > _TURN)]:
+        width = CHARACTER * len(text) + 1.0
+        start, end = (level - width, level) if level > _TURN else (level, level + width)
+        below = [other[2] for other, space in zip(placed, spaces, strict=True) if space[0] <= end and start <= space[1]]
+        placed.append((text, level, 1 + max(below, default=-1)))
+        spaces.append((start, end))
+    return placed
+
+
+def draw_levels(
+    axes: Axes, levels: Sequence[tuple[str, float | None]], *, scale: float, row: float = 0, what: str = "", named: bool = False
+) -> None:
+    """Draw reference values, such as those of scripted players, as short lines across one row; a missing one is named.
+
+    `what` says in the legend what was measured. `named` writes the names of a rate's levels above the row too, into the
+    room that `level_room` asks for.
+    """
+    for k, (name, level) in enumerate(levels):
+        if level is None:
+            axes.plot([], [], " ", label=f"{name}: missing")
+            continue
+        style = (":", "--", "-.", (0, (6, 2)), (0, (1, 3)))[k % 5]
+        axes.vlines(scale * level, row - 0.5, row + 0.45, color="black", ls=style, lw=1.3, label=f"{name}{what}")
+    for text, place, tier in _level_names(levels) if named else ():
+        top = row - 0.5 - TIER * tier
+        axes.vlines(place, top - 0.2, row - 0.5, color="black", lw=0.6)
+        side = "right" if place > _TURN else "left"
+        axes.annotate(
+            text, (place, top), xytext=(-3 if side == "right" else 3, 0.5), textcoords="offset points", ha=side, va="bottom",
+            fontsize=7.5, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.3}, zorder=4,
+        )  # fmt: skip

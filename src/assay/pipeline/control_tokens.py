@@ -1,0 +1,53 @@
+"""Texts in the data that are control tokens of the base at hand: the fingerprint knows common ones, the base its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.core.config.tasks import StructuredTask
+from assay.core.console import complain
+from assay.core.counting import counted
+from assay.core.errors import DataError
+from assay.pipeline.inputs import items_of, task_of
+from assay.pipeline.project import Project
+from assay.policy.renderer import control_names
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_NAMED = 5
+
+
+def tell_control_tokens(project: Project, tokenizer: PreTrainedTokenizerBase, split: str) -> None:
+    """Say how many items of a split hold a control token of the base as text, in what is told or in what is right.
+
+    Only the structured task is told texts that others wrote.
+
+    Raises:
+        DataError: `dataset.audit.control_token` is not keep.
+    """
+    params = project.params
+    if not isinstance(params.task, StructuredTask):
+        return
+    task, items, names = task_of(project), items_of(project, split), control_names(tokenizer)
+    found: dict[str, list[str]] = {}
+    for item in items:
+        text = "\n".join([*(message["content"] for message in task.start(item, 0)[0]), task.truth(item)])
+        if hits := [name for name in names if name in text]:
+            found[item.id] = hits
+    if not found:
+        return
+    shown = ", ".join(ascii(name) for name in list(dict.fromkeys(hit for hits in found.values() for hit in hits))[:_NAMED])
+    said = f"{counted(len(found), 'items')} of {len(items)} with {shown} in a text (first: {next(iter(found))!a})"
+    if params.dataset.audit.control_token == "keep":
+        complain(
+            f"{split}: {said}: control tokens of this base, which its tokenizer reads as such and not as text, so data "
+            "can end a message or open one; a gold with one cannot be told from an answer that ended there"
+        )
+        return
+    raise DataError(
+        f"no control token of this base as text (dataset.audit.control_token: {params.dataset.audit.control_token})",
+        found=said, where=f"{params.dataset.root}/{split}.jsonl",
+        fix="take them out of the data, choose another base, or set dataset.audit.control_token: keep in the task's preset "
+        "in configs/task/",
+    )  # fmt: skip

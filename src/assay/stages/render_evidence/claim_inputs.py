@@ -1,0 +1,153 @@
+"""What bears on a claim besides the episodes of its two arms: the plan's power, contamination, alarms, controls, openings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from assay.core.records import ControlFacts, HealthEvent, HealthSummary, TrainFacts
+from assay.core.storage.files import read_bytes, sha256_bytes
+from assay.core.storage.json import read_record, read_records
+from assay.dataset.audit_records import Contamination, judged
+from assay.evidence.claim.claim import UNREAD, Claim
+from assay.evidence.claim.plan import ClaimPlan, plan_of
+from assay.evidence.claim.waivers import answer_for
+from assay.evidence.claim.warnings import openings_said
+from assay.evidence.claim.what_was_run import BaseFacts
+from assay.pipeline.heldout_ledger import known_copy_id, ledger_stands, openings
+from assay.pipeline.inputs import fingerprint_of, heldout_suite, splits_of, validation_suite
+from assay.pipeline.openings import policies_that_saw, without_records
+from assay.pipeline.project import Project
+from assay.stages.render_evidence.arms import CONTROL, Arm, read_arm
+from assay.statistics.power import PlannedPower, planned_power
+
+R = TypeVar("R", bound=BaseModel)
+CONTROL_STAGE = "control"
+
+
+# Of the held-out suite: base, chosen checkpoint, and both again with greedy decoding.
+Arms = tuple[Arm, Arm, Arm, Arm]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimInputs:
+    """Reasons why no claim may be made, as (kind, what was found); warnings; and what a claim is compared beside."""
+
+    blockers: list[tuple[str, str]]
+    notes: list[str]
+    planned: PlannedPower
+    random_arm: Arm | None
+
+
+def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: Arms) -> ClaimInputs:
+    """Read them all; what does not hold together bars the claim, what is missing or damaged is refused.
+
+    Raises:
+        RecordError: A file is missing or damaged.
+    """
+    red, notes = answer_for(
+        trained.health.rules, {each.rule: each.reason for each in project.params.evidence.acknowledged_alarms}
+    )
+    blockers = [*_changed_since(project, plan, trained, arms), *_other_alarms(project, trained), *red]
+    found = read_record(project.results("contamination.json"), Contamination, fix="./run dvc repro fingerprint")
+    splits = fingerprint_of(project).splits
+    if found.n_records != {name: split.n_records for name, split in splits.items()}:
+        text = "contamination.json is about other records than fingerprint.json"
+        blockers.append((text, text))
+    bars, warned = judged(found, splits_of(project.params))
+    blockers, notes = [*blockers, *bars], [*notes, *warned]
+    before, episodes = arms[0]
+    planned = planned_power(
+        episodes, measure=f"{plan.primary}_rate", suite_digest=before.suite_digest, policy_digest=before.policy_digest,
+        draws=before.draws, alpha=plan.alpha,
+    )  # fmt: skip
+    points = planned.smallest_detectable_points
+    if points is None or points > plan.smallest_effect_points:
+        reach = "no possible gain" if points is None else f"only gains from {points:.1f} points on"
+        notes.append(
+            f"Before training, {reach} would have been found with power {planned.power:g}; the smallest that matters is "
+            f"{plan.smallest_effect_points:g} points."
+        )
+    arm, bars, warned = _random_arm(project, trained)
+    return ClaimInputs([*blockers, *bars], [*notes, *warned], planned, arm)
+
+
+def plan_asked(project: Project, cluster_name: str) -> ClaimPlan:
+    """Return the plan that the settings make of the data at hand."""
+    heldout, validation, data = heldout_suite(project), validation_suite(project), fingerprint_of(project).dataset_sha256
+    return plan_of(project.params, heldout, validation, cluster_name=cluster_name, dataset_sha256=data)
+
+
+def _changed_since(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: Arms) -> list[tuple[str, str]]:
+    """Return why no claim may be made whatever the episodes say: what was trained is not what was measured or planned."""
+    written = sha256_bytes(read_bytes(project.results("claim_plan.json"), fix="./run dvc repro fingerprint"))
+    asked = plan_asked(project, plan.cluster_name)
+    base = read_record(project.results("base.json"), BaseFacts, fix="./run dvc repro base")
+    before, after, base_greedy, after_greedy = (report for report, _ in arms)
+    checks = (
+        (written == trained.claim_plan_sha256, "the plan of the claim was changed after training"),
+        (plan.dataset_sha256 == asked.dataset_sha256, "the plan of the claim is about other data than fingerprint.json"),
+        (plan == asked, "the plan of the claim is not what the settings ask for"),
+        (base.digest == trained.base_digest, "base.json is about another base than the one that was trained"),
+        (before.policy_digest == trained.base_digest, "the adapter was trained on another base than the one measured before"),
+        (after.policy_digest == trained.policy_digest, "the policy measured after is not the one that was trained"),
+        (base_greedy.policy_digest == before.policy_digest, "another policy played greedily before"),
+        (after_greedy.policy_digest == after.policy_digest, "another policy played greedily after"),
+    )
+    return [(text, text) for holds, text in checks if not holds]
+
+
+def _other_alarms(project: Project, trained: TrainFacts) -> list[tuple[str, str]]:
+    events = read_records(project.results("health.jsonl"), HealthEvent, fix="./run dvc repro train")
+    told = HealthSummary.of(events, trained.health.unmeasured) if events else None
+    if told == trained.health and all(event.step <= trained.steps for event in events):
+        return []
+    text = "health.jsonl does not tell the alarms that train.json sums up"
+    return [(text, text)]
+
+
+def opened_said(project: Project, claim: Claim) -> list[tuple[str, str]]:
+    """Return what the ledger of openings says against a claim, as (warning or note, sentence).
+
+    It is no part of the claim, since it is no function of its inputs.
+
+    Raises:
+        RecordError: The ledger is damaged.
+    """
+    suite = heldout_suite(project)
+    ledger, own = openings(project, suite), known_copy_id(project)
+    if ledger is None:
+        return openings_said(0, 0, 0, known=False, whole=False)
+    seen, expected = policies_that_saw(ledger, suite.records), {claim.before_policy, claim.after_policy}
+    others = [found for policy, found in seen.items() if policy not in expected and found.stages != {CONTROL_STAGE}]
+    here = sum(own is not None and own in found.copies for found in others)
+    # A claim whose evidence could not be read names no policies.
+    whole = ledger_stands(project) and expected - {UNREAD} <= seen.keys()
+    return openings_said(here, len(others) - here, without_records(ledger), known=True, whole=whole)
+
+
+def _random_arm(project: Project, trained: TrainFacts) -> tuple[Arm | None, list[tuple[str, str]], list[str]]:
+    """Return the arm that was paid by a coin, why it is no control of this training, and what weakens it."""
+    fix = f"./run dvc repro {CONTROL_STAGE}"
+    facts = read_record(project.results("control.json"), ControlFacts, fix=fix)
+    if not facts.asked:
+        return None, [], []
+    if facts.stopped is not None:
+        text = "the random-reward training ended before its last step"
+        return None, [(text, f"{text}: {facts.stopped}")], []
+    report, episodes = read_arm(project, CONTROL)
+    kind, bars = "the random-reward arm is not the control of this training", []
+    if (facts.seed, facts.steps, facts.base_digest) != (trained.seed, trained.steps, trained.base_digest):
+        bars.append((kind, f"{kind}: seed, steps or base of control.json are not those of train.json"))
+    if facts.policy_digest != report.policy_digest or report.policy_digest in (trained.base_digest, trained.policy_digest):
+        bars.append((kind, f"{kind}: it was played by another policy than the one paid at random"))
+    notes = []
+    if facts.chosen_step == 0:
+        notes.append("Validation chose step 0 of the random-reward training, which is the base itself: the arm shows nothing.")
+    if facts.health is None or facts.health.worst == "RED":
+        notes.append("An alarm of the random-reward training was RED.")
+    if facts.other_machines:
+        notes.append("The random-reward training went on on another processor, or under other thread flags.")
+    return (report, episodes), bars, notes

@@ -1,0 +1,141 @@
+"""What render_evidence writes for readers: report.html, sample_trajectories.md and evidence/README.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from assay.core.counting import counted
+from assay.core.records import Episode, TrainFacts
+from assay.core.seeds import rng
+from assay.core.storage.files import write_text
+from assay.core.storage.json import read_record
+from assay.dataset.audit_records import BLOCKING, SAID, Audit, Contamination
+from assay.evidence.claim.claim import Claim
+from assay.evidence.claim.what_was_run import BaseFacts, run_frame
+from assay.evidence.page.data import contamination_frame, findings_frame, splits_frame
+from assay.evidence.page.elements import Shown
+from assay.evidence.page.report import report_html
+from assay.evidence.tables.evidence_readme import VERIFY, landing_page
+from assay.evidence.tables.trajectories import choose_pairs, sample_trajectories
+from assay.pipeline.inputs import decoding_of, fingerprint_of, heldout_suite
+from assay.pipeline.project import Project
+from assay.stages.render_evidence.no_claim import README
+from assay.statistics.report import Report
+from assay.tasks.protocol import Message, Task
+
+KEY_FIGURE = "before_after_summary"
+EPISODES = "pre_eval.jsonl and post_eval.jsonl"
+SOURCES = {
+    "training_curve": "training_log.csv",
+    "health": "health.jsonl",
+    "reward_components": "reward_components.csv",
+    "checkpoint_progression": "checkpoint_evals.csv",
+    KEY_FIGURE: "before_after_metrics.json",
+}
+CHECKS = (
+    "whether the episodes are the items and draws of the suite that the plan names, in both arms, sampled and greedy;",
+    "whether every stored completion, parsed and graded again, earns the parts, flags and success that are recorded;",
+    "whether the base, compared with itself, shows no difference;",
+    "whether every report is what its episodes give;",
+    "whether the plan of the claim is the one that stood when training began;",
+    "whether the base that was trained is the base that was measured;",
+    "whether every red alarm of the training was answered for;",
+)
+OPENINGS = "not checked here: how often the held-out suite was opened; observed/heldout_openings.json has every policy."
+SPLITS_UNCHECKED = "not checked: whether splits share what they must not, for contamination.json is missing."
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What stands on the pages and was computed already."""
+
+    claim: Claim
+    findings: Sequence[str]
+    trained: TrainFacts
+    before: tuple[Report, list[Episode]]
+    after: tuple[Report, list[Episode]]
+    compared: Sequence[Shown]
+    training_figures: Sequence[Shown]
+    tables: Mapping[str, pd.DataFrame]
+    baselines: pd.DataFrame
+
+
+def _asked(messages: Sequence[Message]) -> str:
+    """Return an opening as readers are shown it: a conversation with who said what, a single message as it is."""
+    if len(messages) == 1:
+        return messages[0]["content"]
+    return "\n".join(f"[{message['role']}] {message['content']}" for message in messages)
+
+
+def write_pages(project: Project, task: Task, material: Material) -> None:
+    """Write the three pages."""
+    claim, before, after = material.claim, material.before, material.after
+    items = heldout_suite(project).items
+    given = {
+        "prompts": {item.id: _asked(task.start(item, 0)[0]) for item in items},
+        "truths": {item.id: task.truth(item) for item in items},
+    }
+    digest = claim.plan.suite_digest
+    few = choose_pairs(before[1], after[1], rng("pairs", digest))
+    many = choose_pairs(before[1], after[1], rng("pairs", digest), n_random=16, n_each=4)
+    fingerprint = fingerprint_of(project)
+    audit = read_record(project.results("audit.json"), Audit, fix="./run dvc repro fingerprint")
+    path = project.results("contamination.json")
+    shared = read_record(path, Contamination, fix="./run dvc repro fingerprint") if path.exists() else None
+    page = report_html(
+        claim, title=f"assay: {project.params.dataset.name}, before and after GRPO",
+        digests={
+            "claim_plan.json (sha256 of the file, when training began)": material.trained.claim_plan_sha256,
+            "dataset (digest of its records, in any order)": fingerprint.dataset_sha256,
+        },
+        run=_what_was_run(project, material), checked=(*CHECKS, _splits_said(shared), OPENINGS),
+        findings=material.findings, arms=(before[1], after[1]),
+        compared=material.compared, tables=material.tables, baselines=material.baselines, trained=material.trained,
+        training_figures=material.training_figures, pairs=many, **given,
+        data={
+            "Splits": splits_frame(fingerprint), "What the audit found at least once": findings_frame(audit),
+            "What splits share": contamination_frame(shared),
+        },
+        limits=limits(task), verify=VERIFY,
+    )  # fmt: skip
+    captions = {shown.name: shown.caption for shown in material.compared}
+    key = (KEY_FIGURE, captions[KEY_FIGURE]) if KEY_FIGURE in captions else None
+    write_text(project.results("report.html"), page)
+    write_text(project.results("sample_trajectories.md"), sample_trajectories(few, **given))
+    write_text(project.root / README, landing_page(claim, key, limits(task), data=project.params.dataset.name))
+
+
+def _splits_said(found: Contamination | None) -> str:
+    """Return what splits were compared for; a check that had nothing to read is named as such."""
+    if found is None:
+        return SPLITS_UNCHECKED
+    read = [SAID[kind] for kind in BLOCKING if found.compared.get(kind)]
+    idle = [SAID[kind] for kind in BLOCKING if not found.compared.get(kind)]
+    said = f"whether splits share {', '.join(read) or 'anything'}"
+    return f"{said}; the records hold nothing to compare for: {', '.join(idle)}." if idle else f"{said}."
+
+
+def limits(task: Task) -> tuple[str, ...]:
+    """Return what nobody should read into the claim."""
+    what = task.cluster_name
+    return (
+        "One training run: the claim is about this checkpoint against this base, not about the recipe.",
+        f"The held-out {what} come from the same source as the training {what}; nothing is said about any other.",
+        "Bit-identity is a promise for one machine; other processors may round differently.",
+    )
+
+
+def _what_was_run(project: Project, material: Material) -> pd.DataFrame:
+    params, decoding = project.params, decoding_of(project)
+    limit = counted(decoding.max_new_tokens, "tokens")
+    name, kind = params.dataset.name, params.task.name
+    called = name if name == kind else f"{name} (a {kind} task)"
+    return run_frame(
+        task=called, data=params.dataset.root, dataset_sha256=fingerprint_of(project).dataset_sha256,
+        base=read_record(project.results("base.json"), BaseFacts, fix="./run dvc repro base"), trained=material.trained,
+        checkpoint_rule=material.claim.plan.checkpoint_rule, before=material.before[0],
+        decoding=f"temperature {decoding.temperature:g}, at most {limit}, {params.generation.surface} surface",
+    )  # fmt: skip

@@ -1,0 +1,79 @@
+"""One validation as one row with 95 % intervals, for tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+
+from assay.core.records import Episode, Interval
+from assay.core.seeds import rng
+from assay.dataset.suite import Suite
+from assay.evaluation.measures import column_name
+from assay.evaluation.validation_tables import Row, row_measures
+from assay.statistics.pass_at_k import BestOf, best_of_items, best_of_values
+from assay.statistics.report import measure_columns, report_on
+
+LABELS = ("step", "greedy", "item_id", "cluster", "draw")
+
+
+def row_of_validation(
+    sampled: Sequence[Episode], greedy: Sequence[Episode], suite: Suite, policy_digest: str, *, step: int, fraction_done: float
+) -> Row:
+    """Return the row of one validation from its episodes; `greedy` are the same items once each, played greedily."""
+    report = report_on(sampled, suite, policy_digest, "sampled")
+    single = report_on(greedy, replace(suite, draws=1), policy_digest, "greedy")
+    best = best_of_items(sampled, suite.draws, suite.digest)
+    measures, n = report.measures, report.n_episodes
+    return checkpoint_row(measures, n, step=step, fraction_done=fraction_done, best=best, greedy=single.measures)
+
+
+def rows_of_scores(scores: pd.DataFrame, suite_digest: str, steps: int) -> list[Row]:
+    """Return the row of every validation from validation_scores.csv.
+
+    Args:
+        scores: One row an episode: LABELS, then the measures.
+        suite_digest: What the bootstrap draws depend on.
+        steps: Of the training.
+    """
+    rows = []
+    for step, found in scores.groupby("step"):
+        told = {way: found[found["greedy"] == way].sort_values(["item_id", "draw"]) for way in (0, 1)}
+        measures, greedy = (_measures(part, suite_digest) for part in told.values())
+        n, k, items = len(told[0]), int(told[0]["draw"].max()) + 1, told[0].groupby("item_id")
+        best = best_of_values(
+            [list(each) for _, each in items["mean_reward"]], [list(each) for _, each in items["success_rate"]],
+            list(items["cluster"].first()), k, suite_digest,
+        )  # fmt: skip
+        rows.append(checkpoint_row(measures, n, step=int(step), fraction_done=int(step) / steps, best=best, greedy=greedy))
+    return rows
+
+
+def _measures(part: pd.DataFrame, suite_digest: str) -> dict[str, Interval]:
+    columns = {
+        name: [None if pd.isna(value) else float(value) for value in part[name]] for name in part.columns if name not in LABELS
+    }
+    return measure_columns(columns, list(part["cluster"]), rng("validation", suite_digest))
+
+
+def checkpoint_row(
+    measures: Mapping[str, Interval], n_episodes: int, *, step: int, fraction_done: float, best: BestOf | None = None,
+    greedy: Mapping[str, Interval] | None = None,
+) -> Row:  # fmt: skip
+    """Return one row, keys in column order: as `validation_row` has it, `<column>_low` and `_high` behind the values."""
+    row: Row = {"step": step, "fraction_done": fraction_done, "episodes": n_episodes}
+    row |= _columns({column_name(name): measures[name] for name in row_measures(list(measures))})
+    if best is not None:
+        row |= {"best_of": best.k}
+        row |= _columns({"best_of_k_mean_reward": best.mean_reward, "best_of_k_success_rate": best.success_rate})
+    if greedy is not None:
+        row |= _columns({f"greedy_{name}": greedy[name] for name in ("mean_reward", "success_rate")})
+    return row
+
+
+def _columns(measures: dict[str, Interval]) -> Row:
+    row: Row = {name: found.value for name, found in measures.items()}
+    for name, found in measures.items():
+        row |= {f"{name}_low": found.low, f"{name}_high": found.high}
+    return row

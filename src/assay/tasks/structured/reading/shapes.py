@@ -1,0 +1,131 @@
+"""Values in the shape that a schema asks for, filled by whoever wants one; made for scripted players, not guaranteed valid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from assay.tasks.structured.reading.kinds import OBJECT, kind_of
+from assay.tasks.structured.reading.references import enter, follow
+from assay.tasks.structured.schema import Schema
+
+if TYPE_CHECKING:
+    from referencing._core import Resolver
+
+_MAX_LAYERS = 200
+_MAX_VALUES = 300
+# Below this depth only what is required is written, and some levels deeper nothing: schemas may contain themselves.
+_DEEP, _TOO_DEEP = 4, 12
+_MAX_ITEMS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Filler:
+    """What to put where a schema leaves a choice.
+
+    `pick` returns one of so many options, `items` is a length, and `all_fields` says whether to write what may be left out.
+    """
+
+    text: Callable[[], str]
+    number: Callable[[], float]
+    pick: Callable[[int], int]
+    items: int
+    all_fields: bool
+
+
+EMPTY = Filler(text=lambda: "", number=lambda: 0, pick=lambda n: 0, items=0, all_fields=True)
+
+
+def shaped(schema: Schema, filler: Filler, wanted: frozenset[str] = OBJECT) -> Any:
+    """Return a value of the schema's shape; {} where that is of no kind that is wanted."""
+    node, resolver = schema.root()
+    value = _Writer(filler).value(node, resolver, 0)
+    return value if kind_of(value) in wanted else {}
+
+
+class _Writer:
+    def __init__(self, filler: Filler) -> None:
+        self.filler, self.written, self.layered = filler, 0, 0
+
+    def value(self, schema: Any, resolver: Resolver[Any], depth: int) -> Any:
+        """Return a value for one schema."""
+        self.written += 1
+        if self.written > _MAX_VALUES or depth > _TOO_DEEP:
+            return self.filler.text()
+        layers = list(self._layers(schema, resolver))
+        for layer, _ in layers:
+            if "const" in layer:
+                return layer["const"]
+            if layer.get("enum"):
+                return layer["enum"][self.filler.pick(len(layer["enum"]))]
+        kind = _kind([layer for layer, _ in layers])
+        if kind == "object":
+            return self._object(layers, depth)
+        if kind == "array":
+            return self._array(layers, depth)
+        if kind in ("number", "integer"):
+            return self._number([layer for layer, _ in layers], whole=kind == "integer")
+        return {"boolean": bool(self.filler.pick(2)), "null": None}.get(kind, self.filler.text())
+
+    def _layers(self, schema: Any, resolver: Resolver[Any]) -> Iterator[tuple[Mapping[str, Any], Resolver[Any]]]:
+        """Yield all schemas that judge the same value: the schema, what it refers to, and of alternatives one."""
+        self.layered += 1
+        if not isinstance(schema, dict) or self.layered > _MAX_LAYERS:
+            return
+        yield schema, resolver
+        for target, beyond in follow(schema, resolver):
+            yield from self._layers(target, beyond)
+        for part in schema.get("allOf", ()):
+            yield from self._layers(part, enter(part, resolver))
+        for keyword in ("anyOf", "oneOf"):
+            if keyword in schema:
+                part = schema[keyword][self.filler.pick(len(schema[keyword]))]
+                yield from self._layers(part, enter(part, resolver))
+
+    def _object(self, layers: list[tuple[Mapping[str, Any], Resolver[Any]]], depth: int) -> dict[str, Any]:
+        known: dict[str, tuple[Any, Resolver[Any]]] = {}
+        required: dict[str, None] = {}
+        for layer, resolver in layers:
+            for name, part in layer.get("properties", {}).items():
+                known.setdefault(name, (part, enter(part, resolver)))
+            required |= dict.fromkeys(layer.get("required", ()))
+        found = {}
+        for name in required if depth > _DEEP or not self.filler.all_fields else {**dict.fromkeys(known), **required}:
+            self.layered = 0
+            found[name] = self.value(*known[name], depth + 1) if name in known else self.filler.text()
+        return found
+
+    def _array(self, layers: list[tuple[Mapping[str, Any], Resolver[Any]]], depth: int) -> list[Any]:
+        least = max(int(layer.get("minItems", 0)) for layer, _ in layers)
+        found: list[Any] = []
+        for layer, resolver in layers:
+            for part in (layer.get("prefixItems", []) if depth <= _DEEP else [])[:_MAX_ITEMS]:
+                found.append(self.value(part, enter(part, resolver), depth + 1))
+        items = next(((layer["items"], resolver) for layer, resolver in layers if "items" in layer), None)
+        while len(found) < min(_MAX_ITEMS, max(least, self.filler.items if depth <= _DEEP else 0)):
+            self.layered = 0
+            found.append(self.filler.text() if items is None else self.value(items[0], enter(*items), depth + 1))
+        return found
+
+    def _number(self, layers: list[Mapping[str, Any]], *, whole: bool) -> float:
+        number = self.filler.number()
+        for layer in layers:
+            number = max(number, layer.get("minimum", number))
+            number = min(number, layer.get("maximum", number))
+            if "exclusiveMinimum" in layer and number <= layer["exclusiveMinimum"]:
+                number = layer["exclusiveMinimum"] + 1
+        return int(number) if whole else number
+
+
+def _kind(layers: list[Mapping[str, Any]]) -> str:
+    """Return the type to write: the first one stated, else what the keywords speak of."""
+    for layer in layers:
+        stated = layer.get("type")
+        if stated:
+            return str(stated if isinstance(stated, str) else stated[0])
+    words = {word for layer in layers for word in layer}
+    for kind, telling in (("object", {"properties", "required"}), ("array", {"items", "prefixItems"})):
+        if words & telling:
+            return kind
+    return "number" if words & {"minimum", "maximum"} else "string"

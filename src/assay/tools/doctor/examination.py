@@ -1,0 +1,208 @@
+"""The whole examination before a training: what the settings say, then task, text and weights, then a probe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from assay.core.config.settings import Params
+from assay.core.records import Episode
+from assay.dataset.suite import Play, Suite, choose
+from assay.policy.model import Policy
+from assay.tasks.protocol import Item, Message, Task
+from assay.tools.doctor.as_it_was import as_it_was
+from assay.tools.doctor.counts import counts_findings
+from assay.tools.doctor.deadline import MOST_SECONDS, Deadline, TooSlow
+from assay.tools.doctor.findings import Check, Finding
+from assay.tools.doctor.forecast.passes import pass_findings
+from assay.tools.doctor.forecast.step_cost import disk_finding, time_finding
+from assay.tools.doctor.lengths import length_findings, opened, turns_of
+from assay.tools.doctor.observed import Observed
+from assay.tools.doctor.probe import MOST_ITEMS, probed
+from assay.tools.doctor.settings import settings_findings
+from assay.tools.doctor.signs import probe_findings
+from assay.tools.doctor.texts import text_findings
+from assay.tools.doctor.weights import adapter_bytes, weight_findings
+from assay.tools.doctor.worlds import Scripted, put_bad_completions, repetition, reward_size, scripted, trouble_findings
+
+N_SCRIPTED, N_OPENINGS, N_REPEATED = 32, 256, 12
+SHARE_OF_OPENINGS = 0.25  # of the time, where rendering or starting an episode is slow
+# An episode of the policy may take so many times the turns that scripted players took, or that the settings name.
+PATIENCE, LEAST_TURNS = 4, 4
+# Faults that would end the probe, or make all that it shows a consequence of what is known already.
+FATAL = {"opening", "prompts", "context", "base weights", "embedding rows", "task code", "endings"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """Everything that is examined."""
+
+    task: Task
+    observed: Observed
+    items: Sequence[Item]
+    validation: Suite
+    params: Params
+    plays: tuple[Play, ...]
+
+    @property
+    def as_task(self) -> Task:
+        """The observed task, as whoever plays it sees it."""
+        return cast(Task, self.observed)
+
+    def sample(self, n: int) -> Suite:
+        """Return a suite of some training items."""
+        return choose(self.items, min(n, len(self.items)), split="train", draws=1, seed=self.params.seed)
+
+
+def examine(
+    policy: Policy, task: Task, judged: Task, items: Sequence[Item], validation: Suite, params: Params,
+    *, folder: Path, seconds: float = MOST_SECONDS,
+) -> list[Finding]:  # fmt: skip
+    """Return all that was found, in the order in which it was looked at; what is well is a finding too.
+
+    The policy and all random generators are left as they were. The time is bounded: eight groups at most, and of a large
+    model on a slow machine as many of them, completions as long, and as much of a learning pass as there is time for. What
+    there was none for is a warning.
+
+    Args:
+        policy: The base, without an adapter.
+        task: What is trained on (shaping may be on).
+        judged: The same task as it is evaluated.
+        items: Training items.
+        validation: The suite that chooses the checkpoint.
+        params: All settings.
+        folder: Where checkpoints will be written.
+        seconds: That it may take.
+    """
+    deadline = Deadline(seconds)
+    with as_it_was(policy.model):
+        findings, case, both = _without_model(task, judged, items, validation, params)
+        if case is None:
+            return findings
+        told = _with_model(policy, case, both, folder, deadline)
+        findings += told
+        if fatal := [finding.check for finding in findings if finding.level == "fault" and finding.check in FATAL]:
+            check = Check("probe", "a few groups played with the base", "the examination itself")
+            fix = "correct what is named there, then ./run assay doctor looks further"
+            return [*findings, check.warning(f"none, because of {', '.join(fatal)}", fix)]
+        faulty = {finding.check for finding in findings if finding.level == "fault"}
+        return findings + _probe(policy, case, faulty, deadline)
+
+
+def examine_ahead(
+    policy: Policy, task: Task, judged: Task, items: Sequence[Item], validation: Suite, params: Params,
+    *, folder: Path, seconds: float = MOST_SECONDS,
+) -> list[Finding]:  # fmt: skip
+    """Return what can be said of a base that is not built or loaded yet: as `examine`, without its weights and a probe."""
+    findings, case, both = _without_model(task, judged, items, validation, params)
+    return findings if case is None else findings + _with_model(policy, case, both, folder, Deadline(seconds), weights=False)
+
+
+def examine_without_model(task: Task, judged: Task, items: Sequence[Item], validation: Suite, params: Params) -> list[Finding]:
+    """Return what can be said before there is a base: settings, data, grader, reward, worlds."""
+    return _without_model(task, judged, items, validation, params)[0]
+
+
+def _without_model(
+    task: Task, judged: Task, items: Sequence[Item], validation: Suite, params: Params
+) -> tuple[list[Finding], _Case | None, Scripted]:
+    findings = settings_findings(params) + counts_findings(params, items, validation.items)
+    if not items:
+        check = Check("training items", "some", "train.jsonl")
+        return [*findings, check.fault("none", "add records to train.jsonl")], None, Scripted((), None, None)
+    observed = Observed(task)
+    plays = tuple(choose(items, min(N_SCRIPTED, len(items)), split="train", draws=1, seed=params.seed).plays())
+    case = _Case(task, observed, items, validation, params, plays)
+    both, said = scripted(case.as_task, plays, params)
+    for each in (observed, Observed(judged, observed.problems)):
+        put_bad_completions(each, plays)
+    played = _played(plays, both)
+    findings += [*said, *trouble_findings(observed).values(), reward_size([episode.reward for _, episode in played], params)]
+    return findings + _repeated(case, played, "repetition"), case, both
+
+
+def _played(plays: Sequence[Play], both: Scripted) -> list[tuple[Play, Episode]]:
+    return [pair for episodes in (both.ceiling, both.floor) for pair in zip(plays, episodes or (), strict=False)]
+
+
+def _repeated(case: _Case, played: Sequence[tuple[Play, Episode]], name: str) -> list[Finding]:
+    if not played or case.observed.problems.keys() & {"raised", "form", "endless"}:
+        return []
+    again = Observed(case.task)
+    finding = repetition(cast(Task, again), played[:: max(1, len(played) // N_REPEATED)])
+    return [finding.model_copy(update={"check": name})]
+
+
+def _with_model(
+    policy: Policy, case: _Case, both: Scripted, folder: Path, deadline: Deadline, *, weights: bool = True
+) -> list[Finding]:
+    params, played = case.params, _played(case.plays, both)
+    opening = case.as_task.start(case.plays[0].item, case.plays[0].world_seed)[0]
+    findings = text_findings(policy, params, opening, _conversation(case.as_task, played))
+    findings.append(disk_finding(params, adapter_bytes(policy.model, params), folder))
+    if any((finding.check, finding.level) == ("opening", "fault") for finding in findings):
+        return findings
+    turns = turns_of(params, [episode for _, episode in played])
+    case.observed.most_steps = PATIENCE * max(turns, LEAST_TURNS)
+    plays = [*case.sample(N_OPENINGS).plays(), *case.validation.plays()[: N_OPENINGS * case.validation.draws]]
+    once = list({each.item.id: each for each in plays}.values())
+    openings = opened(policy, case.as_task, once, retries=params.health.retries, until=SHARE_OF_OPENINGS * deadline.left)
+    findings += length_findings(policy, params, openings, both.ceiling, turns)
+    return findings + weight_findings(policy, params, openings, loaded=weights)
+
+
+def _probe(policy: Policy, case: _Case, faulty: set[str], deadline: Deadline) -> list[Finding]:
+    """Return what playing and learning show; what scripted play showed to be faulty is not told again."""
+    observed, params, known = case.observed, case.params, set(case.observed.problems)
+    try:
+        probe = probed(policy, observed, case.sample(MOST_ITEMS).items, params, deadline)
+    except TooSlow as error:
+        return [_left_out(error)]
+    except (RuntimeError, IndexError, ValueError) as error:
+        return [_playing_failed(error)]
+    findings = _brought_to_light(observed, known) + probe_findings(probe, policy, params)
+    if "repetition" not in faulty:
+        findings += _repeated(case, list(zip(probe.plays, probe.episodes, strict=True)), "repetition of the probe")
+    learned_from = probe.rollouts or probe.unfinished
+    passes: list[Finding] = []
+    cost = None
+    if learned_from and "LoRA targets" not in faulty:
+        passes, cost = pass_findings(policy, learned_from, params, reading=probe.reading, deadline=deadline)
+    findings += passes
+    if probe.rollouts:
+        findings.append(time_finding(params, probe.seconds_per_episode, cost))
+    return findings
+
+
+def _brought_to_light(observed: Observed, known: set[str]) -> list[Finding]:
+    """Return what only the policy's own completions brought to light."""
+    told = [finding for kind, finding in trouble_findings(observed).items() if kind not in known]
+    return [finding.model_copy(update={"check": f"{finding.check} in the probe"}) for finding in told if finding.level != "ok"]
+
+
+def _left_out(error: TooSlow) -> Finding:
+    check = Check("probe", "a few groups played, and a pass that learns, within the time", "this machine, with this base")
+    fix = "use a faster device or a smaller base; rewards, log-probabilities, gradients and time were not looked at"
+    return check.warning(f"none: {error}", fix)
+
+
+def _playing_failed(error: Exception) -> Finding:
+    check = Check("playing", "a base that plays", "the base, on this device")
+    fix = "deterministic: false" if "deterministic" in str(error) else "lower generation.batch_size, or use another base.model"
+    return check.fault(f"{type(error).__name__}: {str(error).split(chr(10))[0]}", fix)
+
+
+def _conversation(task: Task, played: Sequence[tuple[Play, Episode]]) -> list[Message] | None:
+    """Return the longest scripted episode as messages, an assistant's last; None where all have one turn."""
+    longest = max(played, key=lambda pair: len(pair[1].turns), default=None)
+    if longest is None or len(longest[1].turns) < 2:
+        return None
+    each, episode = longest
+    messages: list[Any] = list(task.start(each.item, each.world_seed)[0])
+    for turn in episode.turns:
+        messages.append({"role": "assistant", "content": turn.completion})
+        if turn.observation is not None:
+            messages.append({"role": "user", "content": turn.observation})
+    return messages

@@ -1,0 +1,203 @@
+"""Settings that cannot work, work against each other, or do nothing: seen without a model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from assay.core.config.places import setting
+from assay.core.config.settings import Params, PretrainedBase
+from assay.core.config.tasks import ColliderTask, StructuredTask
+from assay.core.counting import counted
+from assay.tools.doctor.findings import Check, Finding
+
+LOWEST_RATE, HIGHEST_RATE, HIGHEST_PRETRAINED_RATE = 1e-7, 2e-2, 1e-3
+LOWEST_SCALE, HIGHEST_SCALE = 0.05, 16.0
+LOWEST_NORM, HIGHEST_NORM = 1e-4, 100.0
+LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.3, 2.0
+HIGHEST_BETA = 1.0
+
+
+def settings_findings(params: Params) -> list[Finding]:
+    """Return what the settings alone say about a training."""
+    return [check(params) for check in _CHECKS]
+
+
+def _learning_rate(params: Params) -> Finding:
+    rate, fix = params.train.learning_rate, "train.learning_rate: 1e-5 for a pretrained base, 1e-3 for the tiny one"
+    check = Check("learning rate", f"{LOWEST_RATE:g} … {HIGHEST_RATE:g}", setting("train.learning_rate"))
+    if not LOWEST_RATE <= rate <= HIGHEST_RATE:
+        return check.fault(f"{rate:g}, at which an adapter {'does not move' if rate < LOWEST_RATE else 'diverges'}", fix)
+    if isinstance(params.base, PretrainedBase) and rate > HIGHEST_PRETRAINED_RATE:
+        return check.warning(f"{rate:g}, high for a pretrained base", fix)
+    return check.ok(f"{rate:g}")
+
+
+def _schedule(params: Params) -> Finding:
+    train = params.train
+    check = Check("warm-up", "a warm-up that is used and ends before the last step", setting("train.warmup_steps"))
+    if train.warmup_steps == 0:
+        return check.ok("none")
+    if train.lr_scheduler == "constant":
+        found = f"train.warmup_steps: {train.warmup_steps}, which lr_scheduler: constant never reads"
+        return check.warning(found, "train.lr_scheduler: constant_with_warmup, or train.warmup_steps: 0")
+    # transformers gives step k (from 0) the share k / warmup_steps: the first step moves nothing.
+    highest = min(1.0, (train.steps - 1) / train.warmup_steps)
+    fix = "lower train.warmup_steps, or raise train.steps"
+    if highest == 0.0:
+        return check.fault(f"{counted(train.steps, 'steps')}, whose learning rate is 0", fix)
+    found = f"{train.warmup_steps} of {counted(train.steps, 'steps')}"
+    if train.warmup_steps >= train.steps:
+        return check.warning(f"{found}: at most {highest:.0%} of the rate is reached", fix)
+    return check.ok(found)
+
+
+def _group_size(params: Params) -> Finding:
+    size, check = params.train.group_size, Check("group size", "at least 4", setting("train.group_size"))
+    if size < 4:
+        return check.warning(f"{size}: a mean over so few says little about the one", "train.group_size: 8")
+    return check.ok(str(size))
+
+
+def _gradient_clipping(params: Params) -> Finding:
+    norm = params.train.max_grad_norm
+    check = Check("gradient clipping", f"{LOWEST_NORM:g} … {HIGHEST_NORM:g}", setting("train.max_grad_norm"))
+    if norm > HIGHEST_NORM:
+        return check.warning(f"{norm:g}, which never clips", "train.max_grad_norm: 1.0")
+    if norm < LOWEST_NORM:
+        return check.warning(f"{norm:g}: gradients get so small that AdamW's epsilon holds them up", "train.max_grad_norm: 1.0")
+    return check.ok(f"{norm:g}")
+
+
+def _clip_range(params: Params) -> Finding:
+    low, high = params.train.epsilon_low, params.train.epsilon_high
+    check = Check("clip range", "epsilon_high at least epsilon_low", setting("train.epsilon_high"))
+    if high < low:
+        found = f"{high:g} below {low:g}: what is rare is clipped first, and variety is lost"
+        return check.warning(found, f"train.epsilon_high: {max(0.28, low):g}")
+    return check.ok(f"{low:g} and {high:g}")
+
+
+def _temperature(params: Params) -> Finding:
+    value = params.generation.temperature
+    check = Check("temperature", f"{LOWEST_TEMPERATURE:g} … {HIGHEST_TEMPERATURE:g}", setting("generation.temperature"))
+    if value < LOWEST_TEMPERATURE:
+        return check.warning(f"{value:g}: the members of a group will hardly differ", "generation.temperature: 1.0")
+    if value > HIGHEST_TEMPERATURE:
+        return check.warning(f"{value:g}: completions will be close to random tokens", "generation.temperature: 1.0")
+    return check.ok(f"{value:g}")
+
+
+def _kl_weight(params: Params) -> Finding:
+    beta, check = params.train.beta, Check("KL weight", f"at most {HIGHEST_BETA:g}", setting("train.beta"))
+    if beta > HIGHEST_BETA:
+        return check.warning(f"{beta:g}: the KL term outweighs any reward, and the policy stays the base", "train.beta: 0.04")
+    return check.ok(f"{beta:g}")
+
+
+def _lora_scale(params: Params) -> Finding:
+    lora = params.train.lora
+    scale = lora.alpha / lora.r
+    expected = f"alpha / r within {LOWEST_SCALE:g} … {HIGHEST_SCALE:g}"
+    check = Check("LoRA scale", expected, setting("train.lora.alpha"))
+    if not LOWEST_SCALE <= scale <= HIGHEST_SCALE:
+        return check.warning(f"{lora.alpha} / {lora.r} = {scale:g}", f"train.lora.alpha: {2 * lora.r}")
+    return check.ok(f"{scale:g}")
+
+
+def _lora_dropout(params: Params) -> Finding:
+    dropout, check = params.train.lora.dropout, Check("LoRA dropout", "0", setting("train.lora.dropout"))
+    if dropout > 0.0:
+        found = f"{dropout:g}: episodes are played without dropout and learned from with it, by another policy"
+        return check.warning(found, "train.lora.dropout: 0.0")
+    return check.ok("0")
+
+
+def _precision(params: Params) -> Finding:
+    base, check = params.base, Check("precision", "one that the device is made for", setting("base.quantization"))
+    if not isinstance(base, PretrainedBase) or params.device != "cpu":
+        return check.ok("float32" if not isinstance(base, PretrainedBase) else f"{base.dtype} on {params.device}")
+    if base.quantization is not None:
+        found = f"{base.quantization} on cpu, where every pass unpacks the weights anew, which is slow"
+        return check.warning(found, "device: cuda, or base.quantization: null")
+    if base.dtype == "bfloat16":
+        return check.warning("bfloat16 on cpu, which is slow and coarse there", "base.dtype: float32")
+    return check.ok(f"{base.dtype} on cpu")
+
+
+def _threads(params: Params) -> Finding:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    check = Check("threads", f"at most {cores} (the cores of this machine)", setting("threads"))
+    if params.threads > cores:
+        return check.warning(f"{params.threads}, which get in each other's way", f"threads: {cores}")
+    return check.ok(str(params.threads))
+
+
+def _processes(params: Params) -> Finding:
+    told, train = params.distributed, params.train
+    check = Check("processes", "whole groups in every process, and a backend for the device", setting("distributed"))
+    if told.processes == 1:
+        return check.ok("1")
+    if params.device == "cpu" and told.backend == "nccl":
+        return check.fault("backend nccl on device cpu", "distributed.backend: gloo")
+    if train.items_per_step % told.processes:
+        found = f"{counted(train.items_per_step, 'items')} a step for {told.processes} processes"
+        return check.fault(found, "make train.items_per_step a multiple of distributed.processes")
+    if train.items_per_step // told.processes * train.group_size % train.micro_batch_size:
+        found = f"{counted(train.items_per_step // told.processes * train.group_size, 'episodes')} a process"
+        return check.fault(f"{found} in parts of {train.micro_batch_size}", "make train.micro_batch_size a divisor of it")
+    if params.device == "cuda" and told.backend == "gloo":
+        return check.warning("backend gloo on device cuda, which copies through the host", "distributed.backend: nccl")
+    return check.ok(f"{told.processes} by {told.backend}")
+
+
+def _shaping(params: Params) -> Finding:
+    task, check = params.task, Check("shaping", "a discount that is used, and changes no optimum", setting("task.gamma"))
+    if not isinstance(task, ColliderTask) or task.gamma == 1.0:
+        return check.ok("none" if not isinstance(task, ColliderTask) else f"weight {task.shaping:g}, gamma 1")
+    if task.shaping == 0.0:
+        return check.warning(f"{task.gamma:g}, which shaping: 0 never reads", "task.gamma: 1.0")
+    found = f"{task.gamma:g}: rewards are summed without a discount, so the shaping moves the optimum"
+    return check.warning(found, "task.gamma: 1.0")
+
+
+def _blocklist(params: Params) -> Finding:
+    task = params.task
+    check = Check("blocklist", "a list where blocked terms are to be punished", setting("task.reject_blocklisted"))
+    if isinstance(task, StructuredTask) and task.reject_blocklisted and task.blocklist is None:
+        return check.warning(
+            "reject_blocklisted: true without a list", "task.blocklist: FILE, or task.reject_blocklisted: false"
+        )
+    return check.ok("consistent")
+
+
+def _validation_interval(params: Params) -> Finding:
+    interval, steps = params.validation.interval, params.train.steps
+    check = Check("validation interval", f"below train.steps ({steps})", setting("validation.interval"))
+    if interval >= steps > 1:
+        found = f"{interval}: only the base and the last step can be chosen from"
+        return check.warning(found, f"validation.interval: {max(1, steps // 8)}")
+    return check.ok(str(interval))
+
+
+def _checkpoint_interval(params: Params) -> Finding:
+    every, steps = params.checkpoint.every, params.train.steps
+    check = Check("checkpoints", f"one before the last step ({steps})", setting("checkpoint.every"))
+    if every >= steps > 1:
+        return check.warning(f"{every}: a crash loses the whole training", f"checkpoint.every: {max(1, steps // 8)}")
+    return check.ok(f"every {every} steps" if every > 1 else "every step")
+
+
+def _baseline_steps(params: Params) -> Finding:
+    first, steps = params.health.baseline_steps, params.train.steps
+    check = Check("alarm baseline", f"fewer than train.steps ({steps})", setting("health.baseline_steps"))
+    if first >= steps:
+        return check.warning(f"{first}: alarms that compare with it can never ring", f"health.baseline_steps: {steps // 2}")
+    return check.ok(str(first))
+
+
+_CHECKS: tuple[Callable[[Params], Finding], ...] = (
+    _learning_rate, _schedule, _group_size, _gradient_clipping, _clip_range, _temperature, _kl_weight, _lora_scale,
+    _lora_dropout, _precision, _threads, _processes, _shaping, _blocklist, _validation_interval, _checkpoint_interval,
+    _baseline_steps,
+)  # fmt: skip

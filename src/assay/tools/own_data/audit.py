@@ -1,0 +1,141 @@
+"""Look at any tasks file before it is used: read it as the pipeline would, show what is odd, and say if it is usable."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from assay.audit.audit import Audited, audit
+from assay.audit.ceiling import ceiling_said
+from assay.audit.refusal import refuse_unusable, require_records
+from assay.core.config.composition import Selection, compose, parse_selected, selected
+from assay.core.config.settings import Params, PretrainedBase
+from assay.core.config.tasks import StructuredTask
+from assay.core.console import say, say_table
+from assay.core.counting import counted
+from assay.core.errors import PolicyError
+from assay.core.storage.json import write_json
+from assay.dataset.audit_records import Audit, Finding, Kind
+from assay.dataset.reading import SHOWN
+from assay.dataset.schema_files import SchemaFiles
+from assay.dataset.source import load
+from assay.pipeline.inputs import blocklist_of, task_with
+from assay.pipeline.project import Project
+from assay.policy.base.pretrained import how_to_download
+from assay.tools.own_data.advice import fitting, this_machine
+
+RECORD = "audit.json"
+
+
+def project_for(root: Path, task: str) -> Project:
+    """Return the project as it is with another task preset.
+
+    Raises:
+        ConfigError: There is no such preset, or it is broken.
+    """
+    now = selected(root)
+    selection = Selection(now.grpo, task, now.seed)
+    values = compose(root, selection).values
+    try:
+        # Whether these data suit the chosen base is no matter of looking at them, so settings are not checked together.
+        return Project(root, Params.model_validate(values))
+    except ValidationError:
+        return Project(root, parse_selected(root, selection, values))
+
+
+def run(project: Project, tasks: Path, out: Path) -> Audited:
+    """Audit a tasks file: write audit.json, show it, and return what remains.
+
+    Args:
+        project: Says how rows are read and which oddities are refused.
+        tasks: The JSONL file.
+        out: Folder for audit.json.
+
+    Raises:
+        DataError: The file cannot be used; audit.json is written all the same, unless it cannot even be read.
+    """
+    task = task_with(project, blocklist_of(project))
+    schemas = SchemaFiles(tasks.parent, project.root)
+    source = load(tasks, schemas, where=str(tasks), fix="name a JSONL file: one JSON object a line, UTF-8")
+    audited = audit(task, {tasks.stem: source}, project.params.dataset.audit)
+    write_json(out / RECORD, audited.report)
+    _show(audited.report, tasks, schemas)
+    say(f"every finding: {out / RECORD}")
+    refuse_unusable(audited.report, str(tasks))
+    require_records(audited.report, [tasks.stem], str(tasks.parent))
+    return audited
+
+
+def count_tokens(project: Project, tasks: Path, audited: Audited, base: str) -> None:
+    """Count the prompts in the tokens of a base, whose weights need not be there, and say how long the longest is.
+
+    Raises:
+        PolicyError: There is no such base here, or its tokenizer cannot be read.
+        DataError: Prompts are too long for the task's limit or the base.
+    """
+    from assay.dataset.suite import choose
+    from assay.tools.doctor.lengths import context_limit
+    from assay.tools.doctor.preflight.prompt_lengths import refuse_long_prompts
+    from assay.tools.doctor.preflight.unbuilt import unbuilt
+
+    task = task_with(project, blocklist_of(project))
+    told = PretrainedBase(kind="pretrained", model=base, revision=None, dtype="float32", quantization=None, template={})
+    params = project.params.model_copy(update={"base": told})
+    policy = unbuilt(params, task, project.root)
+    if policy is None:
+        found, fix = "none here", f"{how_to_download(base, None)}   (or name a folder)"
+        raise PolicyError("config.json and tokenizer of a base", found=found, where=f"--base {base}", fix=fix)
+    items = [member.item for member in audited.kept[tasks.stem]]
+    plays = choose(items, len(items), split="train", draws=1, seed=0).plays()
+    positions, room = context_limit(policy.model), params.task.max_new_tokens["json"]
+    longest = refuse_long_prompts(
+        task, policy.dialogue, {tasks.stem: plays}, positions=positions, room=room, retries=params.health.retries
+    )
+    limit = f"task.max_prompt_tokens: {task.max_prompt_tokens}" if task.max_prompt_tokens else "no limit"
+    say(f"prompts of up to {counted(longest[tasks.stem], 'tokens')} of {base} ({limit}; {positions} positions)")
+
+
+def advise(project: Project, tasks: Path) -> None:
+    """Say which presets run on this machine with data of one's own, and what makes one that does; of shipped data nothing."""
+    shipped = tasks.resolve().is_relative_to(project.data("").resolve())
+    if shipped or not isinstance(project.params.task, StructuredTask):
+        return
+    found, lines = fitting(project.root, this_machine())
+    for line in lines:
+        say(line)
+    which = "for this machine" if found else "for the processor of this machine, since none runs here as it is"
+    say(f"next: ./run assay audit {shlex.quote(str(tasks))} --fix-splits   (writes the splits, and a preset {which})")
+
+
+def _show(checked: Audit, tasks: Path, schemas: SchemaFiles) -> None:
+    rows = [row for name, kind in checked.kinds.items() for row in _rows(name, kind)]
+    if rows:
+        say_table(("kind", "count", "action", "records", "line", "id", "detail"), rows)
+    for folder, places in schemas.missing.items():
+        looked = " and ".join(os.path.relpath(place) if place.is_relative_to(Path.cwd()) else str(place) for place in places)
+        say(f"schema files: no folder {folder}; looked for it at {looked}. Fix: copy it to one of these places")
+    for split, ceiling in checked.ceilings.items():
+        say(ceiling_said(ceiling, split))
+    usable, dropped, refused = (found[tasks.stem] for found in (checked.usable, checked.dropped, checked.refused))
+    counts = {"refused": refused, "left out": dropped}
+    told = [f"{usable} usable", *(f"{n} {what}" for what, n in counts.items() if n)]
+    say(f"{tasks}: {counted(checked.n_records, 'records')}: {', '.join(told)}{'' if rows else '; nothing odd'}")
+
+
+def _rows(name: str, kind: Kind) -> list[tuple[str, ...]]:
+    """Return the rows of a kind: what many records have alike is told once, with how many they are and the first of them."""
+    alike: dict[str, list[Finding]] = {}
+    for finding in kind.first:
+        alike.setdefault(finding.detail, []).append(finding)
+    rows: list[tuple[str, ...]] = []
+    for detail, found in list(alike.items())[:SHOWN]:
+        head = ("", "", "") if rows else (name, str(kind.count), kind.action)
+        first = found[0]
+        rows.append((*head, str(len(found)), "" if first.line is None else str(first.line), first.id or "", detail))
+    if len(alike) > SHOWN:
+        rest = kind.count - sum(len(found) for found in list(alike.values())[:SHOWN])
+        rows.append(("", "", "", str(rest), "", "", f"… more of them: all in {RECORD}"))
+    return rows

@@ -1,0 +1,155 @@
+"""Make a dataset of a tasks file: splits by prompt group, schema files beside them, checksums, and a task preset."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.audit.audit import Audited
+from assay.core.console import say
+from assay.core.counting import counted
+from assay.core.errors import ConfigError, DataError
+from assay.core.storage.files import read_text, real, remove, sha256_bytes, write_bytes, write_text
+from assay.core.storage.untrusted import inside, listing
+from assay.core.storage.yaml import read_yaml
+from assay.dataset.checksums import SUMS, UNLISTED, parse_sums, sums_text
+from assay.pipeline.inputs import blocklist_of
+from assay.pipeline.project import Project
+from assay.tools.own_data.advice import base_of, fitting, preset_for, this_machine
+from assay.tools.own_data.grouping import files_of, grouped
+
+NAME = re.compile(r"[a-z0-9_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where the splits go and how they are made."""
+
+    name: str
+    folder: Path
+    root: str  # dataset.root of the new preset
+    fractions: tuple[float, float, float]
+    seed: int
+
+
+def plan(project: Project, tasks: Path, data: Path | None, fractions: str, seed: int, *, force: bool) -> Plan:
+    """Return where the splits of a tasks file go, before any work is done.
+
+    Raises:
+        ConfigError: A name or fraction that cannot be.
+        DataError: The folder is outside the project, or holds data that must not be overwritten.
+    """
+    chosen = project.root / (data or Path("data") / tasks.stem)
+    folder = inside(chosen, [project.root], where="the data folder", fix="choose --data in the project")
+    if not NAME.fullmatch(folder.name):
+        near = re.sub(r"[^a-z0-9]+", "_", folder.name.lower()).strip("_") or "my_tasks"
+        raise ConfigError(
+            "a name of a-z, 0-9 and _", found=repr(folder.name), where="the data folder", fix=f"--data data/{near}"
+        )
+    if real(tasks).is_relative_to(real(folder)):
+        fix = "move the tasks file elsewhere, or choose --data"
+        raise DataError("a tasks file outside the folder to write", found=str(tasks), where=str(folder), fix=fix)
+    held = [name for name in listing(folder) if name not in UNLISTED] if folder.is_dir() else []
+    if held and not force:
+        fix = "choose another --data, or add --force"
+        found = f"{counted(len(held), 'files')}, {held[0]} among them"
+        raise DataError("a new folder", found=found, where=str(folder), fix=fix)
+    root = folder.relative_to(project.root).as_posix()
+    target = project.root / f"configs/task/{folder.name}.yaml"
+    if target.exists():
+        there = read_yaml(target, fix=f"rm {target}").get("dataset")
+        named = there.get("root") if isinstance(there, dict) else None
+        if named != root:
+            raise DataError(
+                f"a preset with dataset.root: {root}, or none", found=f"dataset.root: {named}",
+                where=f"configs/task/{folder.name}.yaml", fix="choose --data with another last part, or remove the preset",
+            )  # fmt: skip
+    return Plan(folder.name, folder, root, _fractions(fractions), seed)
+
+
+def write(project: Project, preset: str, audited: Audited, made: Plan) -> None:
+    """Write the splits of an audited tasks file and a preset for them, and say how to go on.
+
+    Args:
+        project: The project, with the preset that the file was read by.
+        preset: Name of that preset.
+        audited: The records.
+        made: From `plan`.
+
+    Raises:
+        DataError: A split would be empty.
+    """
+    members = [member for kept in audited.kept.values() for member in kept]
+    splits = grouped(members, made.fractions, made.seed, made.root)
+    files = files_of(splits)
+    blocklist = blocklist_of(project)
+    if blocklist is not None:
+        files[getattr(project.params.task, "blocklist", "")] = blocklist
+    text = _preset_text(project.root, preset, made)
+    _clear(made.folder, keep=set(files))
+    for name, content in files.items():
+        write_bytes(made.folder / name, content)
+    # Last, so that half a dataset is not taken for a whole one.
+    write_text(made.folder / SUMS, sums_text({name: sha256_bytes(content) for name, content in files.items()}))
+    told = ", ".join(f"{name} {len(chosen)}" for name, chosen in splits.items())
+    say(f"wrote {made.root}: {told} records, by prompt group")
+    target = project.root / f"configs/task/{made.name}.yaml"
+    if target.exists():
+        say(f"configs/task/{made.name}.yaml is there already and was left as it is")
+    else:
+        write_text(target, text)
+        say(f"wrote configs/task/{made.name}.yaml, like {preset}.yaml with dataset.root: {made.root} and no lessons")
+    for line in _preset_for_here(project.root, made, {name: len(chosen) for name, chosen in splits.items()}):
+        say(line)
+
+
+def _fractions(text: str) -> tuple[float, float, float]:
+    try:
+        train, validation, heldout = (float(part) for part in text.split(","))
+    except ValueError:
+        train = validation = heldout = 0.0
+    if not (min(train, validation, heldout) > 0 and abs(train + validation + heldout - 1) < 1e-9):
+        expected = "three numbers above 0 with sum 1, for train, validation and heldout"
+        raise ConfigError(expected, found=repr(text), where="--fractions", fix="--fractions 0.8,0.1,0.1")
+    return train, validation, heldout
+
+
+def _clear(folder: Path, keep: set[str]) -> None:
+    """Remove the files of an older dataset there, as its checksums name them; anything else is left alone."""
+    if not (folder / SUMS).is_file():
+        return
+    listed = parse_sums(read_text(folder / SUMS, fix=f"remove {folder}"), str(folder / SUMS))
+    for name in sorted(set(listed) & set(listing(folder)) - keep):
+        remove(folder / name)
+
+
+def _preset_text(root: Path, preset: str, made: Plan) -> str:
+    """Return the preset with the new data folder and without lessons, which only the shipped data have."""
+    source = f"configs/task/{preset}.yaml"
+    text = read_text(root / source, fix="git checkout -- configs")
+    for pattern, value, least in ((r"^(  root: ).*$", made.root, 1), (r"^(  lessons: ).*$", "null", 0)):
+        text, count = re.subn(pattern, rf"\g<1>{value}", text, flags=re.MULTILINE)
+        if not least <= count <= 1:
+            raise ConfigError("one line `  root: …`, indented by two", found=str(count), where=source, fix="write it so")
+    return text
+
+
+def _preset_for_here(root: Path, made: Plan, sizes: dict[str, int]) -> list[str]:
+    """Write a preset that runs on this machine with these data, unless there is one, and return how to go on."""
+    machine = this_machine()
+    found, lines = fitting(root, machine)
+    place = f"configs/grpo/{made.name}.yaml"
+    if (root / place).exists():
+        lines.append(f"{place} is there already and was left as it is")
+    else:
+        source, text, changes = preset_for(root, machine, sizes)
+        write_text(root / place, text)
+        if not found:
+            lines.append(f"none runs here as it is; {source} does on the processor, slowly, with a small model")
+        lines.append(f"wrote {place}, like {source}.yaml{' with ' + ', '.join(changes) if changes else ''}")
+    base = base_of(read_yaml(root / place, fix=f"rm {place}"))
+    return [
+        *lines, "next:", f"  {base}   # or another model, or a folder of yours: base.model in {place}",
+        f"  ./run assay config use task={made.name} grpo={made.name}", "  ./run repro",
+    ]  # fmt: skip

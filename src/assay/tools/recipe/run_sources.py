@@ -1,0 +1,213 @@
+"""Finished runs wherever they lie: a project, a folder of results, a DVC experiment, or any git revision.
+
+The files that a comparison needs are outs with `cache: false`, so an experiment's commit holds them as they are; git's
+objects are read, nothing is checked out. What dvc.lock knows of a run is checked: its settings, and the digests of the files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import AssayError, RecordError
+from assay.core.evidence_files import RESULTS
+from assay.core.records import Episode
+from assay.core.storage.files import write_bytes
+from assay.core.storage.json import read_record, read_records
+from assay.core.storage.untrusted import inside, read_capped
+from assay.core.storage.yaml import read_yaml
+from assay.evidence.recipe.runs import KnownClaim, KnownTraining, Run
+from assay.pipeline.project import Project
+from assay.stages.render_evidence.at_hand import changed_settings, claim_at_hand
+
+FILES = ("claim.json", "train.json", "pre_eval.jsonl", "post_eval.jsonl")
+MAX_BYTES = 1_000_000_000
+SETTINGS, LOCK, PIPELINE = "params.yaml", "dvc.lock", "dvc.yaml"
+CODE = "code: "
+MEASURED = ("train", "pre_eval", "post_eval")
+# These change no result, or are the seed itself.
+APART = ("seed", "version", "checkpoint")
+WORKSPACE = "workspace"
+_PARSED: dict[bytes, list[Episode]] = {}
+TAKE = "take the run's files again, or name another run"
+
+
+def experiments(root: Path) -> list[str]:
+    """Return the names of the DVC experiments that started from the commit at hand, sorted; none outside of git."""
+    head = _git(root, "rev-parse", "--verify", "--quiet", "HEAD")
+    if head is None:
+        return []
+    return sorted(name for name, (base, _) in _experiments(root) if base == head.decode().strip())
+
+
+def read_run(root: Path, name: str, scratch: Path) -> Run:
+    """Return the run that a folder, an experiment or a revision holds.
+
+    Args:
+        root: The project, for experiments and revisions.
+        name: A folder, or else the name of an experiment, or any revision of git.
+        scratch: An empty folder, for files out of git.
+
+    Raises:
+        AssayError: There is no such run, a file of it is missing or damaged, or they are not of one run.
+    """
+    folder = root if name == WORKSPACE else Path(name)
+    if name == WORKSPACE and (folder / RESULTS / FILES[0]).is_file() and (folder / PIPELINE).is_file():
+        claim_at_hand(Project.open(folder))  # what stands there may be about other settings; an experiment brings its own
+    if name and os.path.lexists(folder):  # an empty name is not the folder one stands in
+        return _read(*_places(folder), name)
+    take_out(root, _commit(root, name), scratch, name)
+    try:
+        return _read(scratch / RESULTS, scratch, name)
+    except AssayError as error:
+        where = error.where.replace(f"{scratch}/", f"{name}:")
+        raise type(error)(error.expected, found=error.found, where=where, fix=error.fix) from None
+
+
+def _places(folder: Path) -> tuple[Path, Path]:
+    """Return where a folder has its results, and its settings."""
+    fix = "name a project that was run, or a folder with its evidence/results and params.yaml"
+    if not folder.is_dir():
+        raise RecordError("a folder", found="something else, or a link to nothing", where=str(folder), fix=fix)
+    for results, settings in (
+        (folder / RESULTS, folder), (folder, folder), (folder, Path(os.path.realpath(folder)).parent.parent),
+    ):  # fmt: skip
+        if (results / FILES[0]).is_file() and (settings / SETTINGS).is_file():
+            return results, settings
+    missing = SETTINGS if any((place / FILES[0]).is_file() for place in (folder, folder / RESULTS)) else FILES[0]
+    raise RecordError(f"{', '.join(FILES)} and {SETTINGS} of a run", found=f"no {missing}", where=str(folder), fix=fix)
+
+
+def _read(results: Path, settings: Path, name: str) -> Run:
+    contents: dict[str, bytes] = {}
+    for home, file in [(results, file) for file in FILES] + [(settings, SETTINGS)]:
+        path = Path(os.path.realpath(home)) / file
+        inside(path, [path.parent], where=f"{name}, {file}", fix=TAKE)
+        contents[file] = read_capped(path, max_bytes=MAX_BYTES, fix=TAKE)
+    claim = read_record(results / "claim.json", KnownClaim, fix=TAKE)
+    trained = read_record(results / "train.json", KnownTraining, fix=TAKE)
+    params = read_yaml(settings / SETTINGS, fix=TAKE)
+    lock = read_yaml(settings / LOCK, fix=TAKE) if (settings / LOCK).is_file() else None
+    _of_one_run(name, claim, trained, params)
+    if lock is not None:
+        _as_recorded(name, lock, params, contents)
+    arms = [_episodes(results / f"{arm}.jsonl", contents[f"{arm}.jsonl"]) for arm in ("pre_eval", "post_eval")]
+    kept = {key: value for key, value in flat(params).items() if key.split(".")[0] not in APART}
+    return Run(name, kept | _code(lock), claim, trained, arms[0], arms[1])
+
+
+def _episodes(path: Path, content: bytes) -> list[Episode]:
+    # All runs of a recipe hold the same episodes of the base: parsing them once halves the work.
+    key = hashlib.sha256(content).digest()
+    if key not in _PARSED:
+        _PARSED[key] = read_records(path, Episode, fix=TAKE)
+    return _PARSED[key]
+
+
+def _of_one_run(name: str, claim: KnownClaim, trained: KnownTraining, params: Mapping[str, Any]) -> None:
+    for what, one, other in (
+        ("training seed", f"{trained.seed} in train.json", f"{params.get('seed')} in params.yaml"),
+        ("training seed", f"{trained.seed} in train.json", f"{', '.join(map(str, claim.training_seeds))} in claim.json"),
+        ("base", f"{trained.base_digest[:12]} in train.json", f"{claim.before_policy[:12]} in claim.json"),
+    ):
+        if one.split(" in ")[0] != other.split(" in ")[0]:
+            raise RecordError(f"files of one run, with one {what}", found=f"{one}, {other}", where=name, fix=TAKE)
+
+
+def _as_recorded(name: str, lock: Mapping[str, Any], params: Mapping[str, Any], contents: Mapping[str, bytes]) -> None:
+    """Refuse settings and files that are not those of the run that dvc.lock tells of."""
+    stages = lock.get("stages")
+    if not isinstance(stages, dict) or not all(isinstance(stages.get(stage), dict) for stage in MEASURED):
+        raise RecordError("a dvc.lock of a whole run", found="stages missing", where=name, fix="./run repro")
+    if changed := changed_settings(stages, params):
+        fix = "run it (./run repro), put the settings back, or name runs without it: ./run assay runs compare NAME NAME"
+        raise RecordError("the settings that were run", found=changed[0], where=f"{name}, {SETTINGS}", fix=fix)
+    for stage in stages.values():
+        for out in stage.get("outs", []) if isinstance(stage, dict) else []:
+            file = str(out.get("path", "")).removeprefix(f"{RESULTS}/")
+            if file in contents and out.get("md5") != hashlib.md5(contents[file], usedforsecurity=False).hexdigest():
+                raise RecordError("the file that the run wrote", found="another", where=f"{name}, {file}", fix=TAKE)
+
+
+def _code(lock: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return the digests of the code and data that trained and measured; what stages hand on to each other is no part."""
+    if lock is None:
+        return {}
+    deps = [dep for stage in MEASURED for dep in lock["stages"][stage].get("deps", [])]
+    own = [dep for dep in deps if not str(dep["path"]).startswith(("models/", "evidence/"))]
+    return {f"{CODE}{dep['path']}": str(dep.get("md5"))[:8] for dep in own}
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return settings by dotted name, as text.
+
+    >>> flat({"train": {"steps": 200}, "device": "cpu"})
+    {'train.steps': '200', 'device': 'cpu'}
+    """
+    found: dict[str, str] = {}
+    for name, value in settings.items():
+        found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": str(value)}
+    return found
+
+
+def _experiments(root: Path) -> list[tuple[str, tuple[str, str]]]:
+    listed = _git(root, "for-each-ref", "--format=%(refname) %(objectname)", "refs/exps/") or b""
+    found = []
+    for line in listed.decode("utf-8", "replace").split("\n"):
+        ref, _, commit = line.partition(" ")
+        steps = ref.split("/", 4)
+        # refs/exps/<two digits>/<the other 38>/<name>; what DVC keeps beside (exec, stash) has no such shape
+        if len(steps) == 5 and len(steps[2]) == 2 and len(steps[3]) == 38:
+            found.append((steps[4], (steps[2] + steps[3], commit)))
+    return found
+
+
+def _commit(root: Path, name: str) -> str:
+    own = [(base, commit) for known, (base, commit) in _experiments(root) if known == name]
+    head = (_git(root, "rev-parse", "--verify", "--quiet", "HEAD") or b"").decode().strip()
+    chosen = [commit for base, commit in own if base == head] or [commit for _, commit in own]
+    if len(set(chosen)) > 1:
+        found = f"{len(chosen)} of that name, from different commits"
+        raise RecordError("one experiment", found=found, where=name, fix="name its commit (dvc exp show --sha -A)")
+    if chosen:
+        return chosen[0]
+    commit = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    if commit is None:
+        fix = "./run dvc exp ls   shows the names of experiments"
+        raise RecordError("a folder, an experiment or a revision of git", found="none of them", where=name, fix=fix)
+    return commit.decode().strip()
+
+
+def take_out(root: Path, commit: str, scratch: Path, name: str) -> None:
+    """Write what a comparison needs, as a commit has it, below an empty folder.
+
+    Raises:
+        RecordError: A file is not in the commit, or is a link, or too large.
+    """
+    for file in (*(f"{RESULTS}/{file}" for file in FILES), SETTINGS, LOCK):
+        listed = (_git(root, "ls-tree", "--long", "-z", commit, "--", file) or b"").decode("utf-8", "replace")
+        if not listed and file == LOCK:
+            continue
+        mode, _, blob, size = [*listed.split("\t")[0].split(), "", "", "", ""][:4]
+        if not mode.startswith("100") or int(size) > MAX_BYTES:
+            found = "no such file" if not mode else f"{size} bytes" if mode.startswith("100") else "a link or a folder"
+            raise RecordError("the files of a finished run", found=found, where=f"{name}:{file}", fix=TAKE)
+        content = _git(root, "cat-file", "blob", blob)
+        if content is None:
+            found, fix = "an object that git does not have", "git fetch, or dvc exp pull"
+            raise RecordError("the files of a finished run", found=found, where=f"{name}:{file}", fix=fix)
+        write_bytes(scratch / file, content)
+
+
+def _git(root: Path, *arguments: str) -> bytes | None:
+    """Return what git says, None where it fails."""
+    command = ["git", "--no-optional-locks", *arguments]
+    try:
+        done = subprocess.run(command, cwd=root, capture_output=True, timeout=120, check=False)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

@@ -1,0 +1,188 @@
+"""`assay seeds`: one recipe on several training seeds, and what they say together in recipe.json."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path, PurePath
+
+from assay.core.config.composition import Selection, check, compose, presets, selected
+from assay.core.config.settings import ScratchBase
+from assay.core.console import complain, say, say_table
+from assay.core.counting import counted
+from assay.core.errors import AssayError, ConfigError, RecordError
+from assay.core.storage.json import digest
+from assay.core.storage.locks import hold
+from assay.evidence.formatting import difference_text
+from assay.evidence.recipe.formatting import too_few_said
+from assay.evidence.recipe.seed_records import SeedRun, SeedsTogether, failed
+from assay.evidence.recipe.seed_tables import bases_frame, runs_frame
+from assay.pipeline.project import Project
+from assay.statistics.seeds_and_items import fewest_runs
+from assay.tools.recipe import recipe_file
+from assay.tools.recipe.recipe_file import FILE, LAST, NOT_EVALUABLE, describe, read_stages
+from assay.tools.recipe.seed_copies import HOME, Job, has_stages, run_jobs
+
+SHARED = ("fingerprint", "base", "pre_eval")  # what all seeds have in common
+MOST = 100
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Return the seeds that a text names, sorted: numbers, and ranges with both ends, with commas.
+
+    >>> parse_seeds("0..4"), parse_seeds("7,0,3"), parse_seeds("2"), parse_seeds("0..1,5")
+    ((0, 1, 2, 3, 4), (0, 3, 7), (2,), (0, 1, 5))
+
+    Raises:
+        ConfigError: It names none, one twice, too many, or something else.
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        ends = re.fullmatch(r"\s*([0-9]{1,9})\s*(?:\.\.\s*([0-9]{1,9}))?\s*", part)
+        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (0, -1)
+        # Before the range is made: 0..999999999 is no list to have in memory.
+        found += range(first, last + 1) if first <= last < first + MOST else [-1]
+    if -1 in found or len(found) != len(set(found)):
+        expected = f"seeds like 0..5 or 0,3,7, each once, the lower one first, at most {MOST}"
+        raise ConfigError(expected, found=repr(text), where="assay seeds", fix="./run assay seeds 0..5")
+    return tuple(sorted(found))
+
+
+def run(
+    root: Path,
+    seeds: Sequence[int],
+    *,
+    bases: Sequence[int] = (),
+    task: str | None = None,
+    jobs: int = 1,
+    one_sided: bool = False,
+) -> int:
+    """Train on every seed that is not finished, then write recipe.json; return 1 if one shows nothing.
+
+    From the seeds `bases` further bases are built, to see which pass the gates; so many `jobs` run at a time.
+
+    Raises:
+        AssayError: The settings are wrong, the measurement before training failed, or another call is at it.
+    """
+    settings = replace(selected(root), seed=0, task=task or selected(root).task)
+    data = check_request(root, settings, seeds, bases, one_sided=one_sided)
+    recipe, home = f"{settings.task}-{settings.grpo}", root / HOME
+    with hold(home / f"{recipe}.lock"):
+        shared = home / f"{recipe}-shared"
+        # A new one begins with what the project has: after a run of the same settings DVC has nothing to do.
+        measuring = Job(shared, root, settings, () if has_stages(shared) else SHARED, SHARED[-1])
+        for _, failure in run_jobs([measuring], 1, f"{recipe}: base and baseline"):
+            if failure is not None:
+                where = str(measuring.log.relative_to(root))
+                raise RecordError("a base and its measurement", found=failure, where=where, fix="read it")
+        copies = [home / f"{recipe}-seed{seed}" for seed in seeds]
+        pairs = zip(copies, seeds, strict=True)
+        trainings = [Job(copy, shared, replace(settings, seed=seed), SHARED, LAST) for copy, seed in pairs]
+        runs = train_seeds(trainings, jobs, f"{recipe}: training seeds")
+        places = {home / f"{recipe}-base{seed}": seed for seed in bases}
+        buildings = [Job(copy, shared, settings, SHARED[:1], "base", seed) for copy, seed in places.items()]
+        built = [
+            recipe_file.read_base(job.copy, job.base_seed, failure)
+            for job, failure in (run_jobs(buildings, jobs, f"{recipe}: bases") if bases else ())
+        ]
+        built.sort(key=lambda base: base.base_seed)
+        found = recipe_file.combine_seeds(data, settings.grpo, copies, runs, built, one_sided=one_sided)
+        found = add_history(root, recipe, found)
+        recipe_file.write_recipe(root, found)
+    print_recipe(found)
+    say(f"wrote {FILE}; ./run assay readme shows it")
+    return 0 if all(run.verdict not in (None, NOT_EVALUABLE) for run in runs) else 1
+
+
+def check_request(
+    root: Path,
+    settings: Selection,
+    seeds: Sequence[int],
+    bases: Sequence[int],
+    *,
+    one_sided: bool,
+) -> str:
+    """Refuse now, and not in an hour, what cannot end in a record; return what the task's data are called."""
+    tasks = presets(root, "task")
+    if settings.task not in tasks:
+        expected = f"a task ({', '.join(tasks)})"
+        raise ConfigError(expected, found=repr(settings.task), where="--task", fix="choose one of them")
+    check(root)  # copies compose from configs/: what stands in params.yaml alone would be left out
+    data = PurePath(compose(root, settings).values["dataset"]["root"]).name
+    held = recipe_file.read_recipes(root).get(data)
+    if held is not None and held.preset != settings.grpo:
+        raise ConfigError(
+            f"a recipe.json with preset {settings.grpo}, or none, for {data}",
+            found=f"{counted(len(held.seeds), 'seeds')} of preset {held.preset}",
+            where=FILE,
+            fix=f"./run assay config use grpo={held.preset}, or another clone, or remove the file",
+        )
+    params = Project.open(root).params
+    if bases and not isinstance(params.base, ScratchBase):
+        expected = "a base that is built from a seed"
+        raise ConfigError(expected, found="a pretrained one", where="--bases", fix="leave it out")
+    if len(seeds) < fewest_runs(params.claim.alpha, one_sided=one_sided):
+        few = too_few_said(len(seeds), params.claim.alpha, one_sided=one_sided)
+        complain(f"there will be no verdict over seeds: {few}")
+    return data
+
+
+def train_seeds(jobs: Sequence[Job], at_once: int, label: str) -> list[SeedRun]:
+    """Return what each seed showed, or why it shows nothing; one that is finished is only read."""
+    found: dict[int, SeedRun] = {}
+    for job, failure in run_jobs(jobs, at_once, label):
+        name, seed = job.copy.name, job.settings.seed
+        try:
+            run = failed(name, seed, failure) if failure is not None else recipe_file.read_seed(job.copy)
+        except AssayError as error:
+            run = failed(name, seed, describe(error, job.copy))
+        found[seed] = run
+        if run.verdict in (None, NOT_EVALUABLE):
+            complain(f"{name}: {run.verdict or 'FAILED'}: {run.reason}")
+        else:
+            say(f"{name}: {run.verdict}, {difference_text(run.gain, rate=True)} points")
+    whole = [job.copy for job in jobs if found[job.settings.seed].state == "finished"]
+    if len({digest_baseline(copy) for copy in (jobs[0].source, *whole)}) > 1:
+        expected = "one base and one baseline for all seeds"
+        raise RecordError(expected, found="several", where=HOME, fix="call again")
+    return [found[job.settings.seed] for job in jobs]
+
+
+def digest_baseline(copy: Path) -> str:
+    """Return the digest of what dvc.lock says of the base and its measurement."""
+    stages = read_stages(copy)
+    return digest([stages.get(name, {}).get("outs", []) for name in ("base", "pre_eval")])
+
+
+def add_history(root: Path, recipe: str, found: SeedsTogether) -> SeedsTogether:
+    """Return a recipe with the bases it had before, and a note of finished seeds that were not asked for."""
+    kind = (found.code_digest, found.data_digest, found.settings_digest)
+    held = recipe_file.read_recipes(root).get(found.task)
+    if held is not None and not found.bases and (held.code_digest, held.settings_digest) == kind[::2]:
+        found = found.model_copy(update={"bases": held.bases})
+    if held is not None and not {*held.seeds} <= {*found.seeds}:
+        seeds = ", ".join(map(str, held.seeds))
+        say(f"recipe.json held seeds {seeds} of {held.task}; it holds what was asked for now")
+    others = []
+    for copy in (root / HOME).glob(f"{recipe}-seed*/"):
+        seed = copy.name.removeprefix(f"{recipe}-seed")
+        with suppress(AssayError):  # one that cannot be read is no finished run
+            same = LAST in read_stages(copy) and recipe_file.digest_run(copy) == kind
+            if same and seed.isdecimal() and int(seed) not in found.seeds:
+                others.append(int(seed))
+    if others:
+        named = ", ".join(f"seed {seed}" for seed in sorted(others))
+        note = f"Trained by the same recipe and left out here: {named}."
+        found = found.model_copy(update={"notes": (*found.notes, note)})
+    return found
+
+
+def print_recipe(found: SeedsTogether) -> None:
+    """Say the verdict over seeds, what speaks against it, and the tables of seeds and bases."""
+    say(f"{found.task}: {found.verdict}: {found.sentence}")
+    for warning in (*(found.recipe.warnings if found.recipe is not None else ()), *found.notes):
+        say(f"warning: {warning}")
+    for frame in (runs_frame(found.runs), *([bases_frame(found.bases)] if found.bases else [])):
+        say_table(list(frame.columns), [[str(cell) for cell in row] for row in frame.itertuples(index=False)])
