@@ -52,7 +52,7 @@ def forged_completions(files: Files, folder: Path) -> Files:
             first = rows[number]["turns"][0]
             for turn in better["turns"]:
                 turn |= {"n_tokens": first["n_tokens"], "prompt_digest": first["prompt_digest"]}
-            rows[number] = better | {"prompt_chars_cut": rows[number]["prompt_chars_cut"]}
+            rows[number] = better | {name: rows[number][name] for name in ("prompt_chars_cut", "policy")}
     forged = dict(files)
     put_rows(forged, name, rows)
     return rederived(forged, folder)
@@ -130,7 +130,7 @@ ATTEMPTS: dict[str, tuple[Attempt, str]] = {
     "which item an alarm concerns": (other_concerned, TRAIN),
     "what the base measured of itself": (record("base.json", lambda v: v.update(mean_reward=0.123)), "`assay base` again"),
     "the chain of the control training": (
-        record("control/control.json", lambda v: v.update(chain="0" * 64)),
+        record("control.json", lambda v: v.update(chain="0" * 64)),
         "`assay control` again",
     ),
     "calls that were made again": (tried_again, NOTHING),
@@ -149,7 +149,7 @@ def attempt(given: tuple[str, Files]) -> dict[str, Any]:
         forged = forge(dict(files), folder)
         touched = {name for name in forged.keys() | files.keys() if forged.get(name) != files.get(name)}
         assert touched, given[0]
-        documents = {"README.md", "provenance.json", "croissant.json"}
+        documents = {"README.md", "provenance.json"}
         keep = {name for name in touched if name in documents or name.startswith("data/")}
         whole = resealed(relocked(forged, keep, folder, settings=True))
         found = first_failure(tar_of(whole, Path(scratch)))

@@ -22,13 +22,16 @@ from benchmarks.tamperings import Files, episode_in, path, put_rows, rows_of
 from safetensors.numpy import load, save
 
 from assay.core.errors import PackageError
-from assay.core.storage.json import dumps
+from assay.core.storage.json import dumps, read_record
 from assay.package.layout import ADAPTER, BASE
 from assay.pipeline.project import Project
 from assay.policy.digests import adapted_digest, digest_folder
+from assay.statistics.report import Reports, report_on
 from assay.training.log.step_chain import START, chain_of
 from assay.verify.content.learned import weights_digest
+from assay.verify.content.tables import tables_again
 from assay.verify.content.weights import read_safetensors
+from assay.verify.unpacked import Unpacked
 
 Forge = Callable[[Files], None]
 WEIGHTS, CONFIG = f"{ADAPTER}/adapter_model.safetensors", f"{ADAPTER}/adapter_config.json"
@@ -284,11 +287,11 @@ _design(
     generation_code=added(f"{BASE}/custom_generate/generate.py"), second_tokenizer=added(f"{BASE}/vocab.json", b"{}\n"),
     second_weights=added(f"{BASE}/model-00001-of-00002.safetensors", b""),
     adapter_as_pickle=added(f"{ADAPTER}/adapter_model.bin", PICKLE), code_in_data=added("data/collider/load.py"),
-    code_at_the_top=added("conftest.py"), more_results=added(path("control/more.json"), b"{}\n"),
+    code_at_the_top=added("conftest.py"), more_results=added("evidence/results/control/more.json", b"{}\n"),
 )  # fmt: skip
 _design(
     "files", "V0", hidden_code_in_base=added(f"{BASE}/.modeling.py"),
-    hidden_folder_in_data=added("data/collider/.cache/x.json"), hidden_results=added(path(".notes.md")),
+    hidden_folder_in_data=added("data/collider/.cache/x.json"), hidden_results=added("evidence/results/.notes.md"),
     hidden_at_the_top=added(".env"),
 )  # fmt: skip
 _design(
@@ -342,18 +345,18 @@ _design(
     called_cut=turns("pre_eval.jsonl", lambda t: t.update(truncated=True, n_tokens=8), 3),
     called_cut_in_place=turns("pre_eval_greedy.jsonl", lambda t: t.update(truncated=True)),
     prompts_after_the_first=turns("post_eval.jsonl", other_prompt, 2),
-    opening_everywhere=turns("control/post_eval.jsonl", lambda t: t.update(prompt_digest="0" * 16)),
+    opening_everywhere=turns("control_eval.jsonl", lambda t: t.update(prompt_digest="0" * 16)),
     text_cut_short=rows("post_eval.jsonl", lambda found: [row.update(prompt_chars_cut=5) for row in found] and None),
     in_validations=turns("validation.jsonl", lambda t: t.update(n_tokens=t["n_tokens"] + 1), 5),
 )  # fmt: skip
 _design(
-    "arms", "V3", control_is_the_base=taken("control/post_eval", "pre_eval"),
-    control_is_the_base_with_draws_moved=taken("control/post_eval", "pre_eval", after=shuffled_draws),
-    control_is_the_base_as_it_was=taken("control/post_eval", "pre_eval", named=False),
-    after_is_before=taken("post_eval", "pre_eval"), control_is_after=taken("control/post_eval", "post_eval"),
+    "arms", "V3", control_is_the_base=taken("control_eval", "pre_eval"),
+    control_is_the_base_with_draws_moved=taken("control_eval", "pre_eval", after=shuffled_draws),
+    control_is_the_base_as_it_was=taken("control_eval", "pre_eval", named=False),
+    after_is_before=taken("post_eval", "pre_eval"), control_is_after=taken("control_eval", "post_eval"),
     exchanged=exchanged("pre_eval", "post_eval", named=False),
     greedy_exchanged=exchanged("pre_eval_greedy", "post_eval_greedy", named=False),
-    control_and_base_exchanged=exchanged("control/post_eval", "pre_eval", named=False),
+    control_and_base_exchanged=exchanged("control_eval", "pre_eval", named=False),
     some_of_before=taken("pre_eval", "post_eval", share=0.3, named=False),
     validations_exchanged=validations_exchanged(named=False),
 )  # fmt: skip
@@ -373,12 +376,12 @@ _design(
     scale_in_settings_too=both(with_settings(CONFIG, lora_alpha=64), text("params.yaml", "alpha: 32", "alpha: 64")),
 )  # fmt: skip
 _design(
-    "everything but the training", TRAIN, control_mostly_the_base=taken("control/post_eval", "pre_eval", share=0.8),
+    "everything but the training", TRAIN, control_mostly_the_base=taken("control_eval", "pre_eval", share=0.8),
     validations_exchanged=both(validations_exchanged(named=True), ANSWERED),
 )  # fmt: skip
 _design(
     "nothing to compare with", NOTHING,
-    alarms_loosened_everywhere=both(LOOSE, planned_anew, noted_anew, without_rule(path("control/control.json"), "kl")),
+    alarms_loosened_everywhere=both(LOOSE, planned_anew, noted_anew, without_rule(path("control.json"), "kl")),
 )  # fmt: skip
 
 
@@ -402,7 +405,6 @@ def rung_anew(files: Files, folder: Path) -> Files:
     from assay.core.records import HealthSummary
     from assay.pipeline.live_log import quiet
     from assay.verify.content.alarms import rung_again
-    from assay.verify.unpacked import Unpacked
 
     write(files, folder)
     package = Unpacked(folder)
@@ -412,6 +414,16 @@ def rung_anew(files: Files, folder: Path) -> Files:
     found = files | {path("train.json"): pretty(facts.model_dump(mode="json"))}
     put_rows(found, path("health.jsonl"), [event.model_dump(mode="json") for event in events])
     return found
+
+
+def reported_anew(package: Unpacked) -> bytes:
+    """Return reports.json with the reports of all arms made anew from their episodes as they are now."""
+    stored = read_record(package.results("reports.json"), Reports, fix="")
+    again = {
+        name: report_on(package.episodes(name), package.suite_of(name), old.policy_digest, old.decoding)
+        for name, old in stored.arms.items()
+    }
+    return pretty(Reports(arms=again, baselines=stored.baselines).model_dump(mode="json"))
 
 
 def forged(design: Design, before: Files, folder: Path) -> Files:
@@ -425,13 +437,12 @@ def forged(design: Design, before: Files, folder: Path) -> Files:
     if design.due in (PLAY, TRAIN, NOTHING):
         files = rederived(files, folder)
     elif design.kind in ("tokens", "arms"):
-        from assay.verify.content.tables import tables_again
-        from assay.verify.unpacked import Unpacked
-
         write(files, folder)
-        list(tables_again(Unpacked(folder), folder.parent / "tables", nearly=False))
+        package = Unpacked(folder)
+        list(tables_again(package, folder.parent / "tables", nearly=False))
         made = folder.parent / "tables"
         files |= {each.relative_to(made).as_posix(): each.read_bytes() for each in made.rglob("*") if each.is_file()}
+        files[path("reports.json")] = reported_anew(package)
     touched = {name for name in files if files[name] != before.get(name)}
     return resealed(relocked(files, touched & {"README.md"}, folder, settings=True))
 

@@ -86,7 +86,7 @@ def run(project: Project, *, drawn: bool) -> tuple[Trained, dict[str, float]]:
         root = Path(folder)
         shutil.copy(ROOT / "params.yaml", root)
         run_folder = RunFolder(root / "run", RunKey("bench", {}), 1, main=True)
-        live = Live(Project(root, params), history, watch, suite, policy.digest, run_folder, main=True)
+        live = Live(Project(root, params), history, watch, suite, run_folder, main=True)
         live.tell("started", {"step": 0})
         live.begin()
 

@@ -120,7 +120,7 @@ def run(project: Project, *, logged: bool) -> tuple[Trained, dict[str, float], d
     with tempfile.TemporaryDirectory(prefix="assay-logging-") as folder, counted(parts) if logged else without():
         root = Path(folder)
         run_folder = RunFolder(root / "run", RunKey("bench", {}), 1, main=True)
-        live = Live(Project(root, params), history, watch, suite, policy.digest, run_folder, main=True)
+        live = Live(Project(root, params), history, watch, suite, run_folder, main=True)
 
         def on_step(step: int) -> None:
             if logged:

@@ -24,16 +24,15 @@ from pathlib import Path
 import pandas as pd
 
 from assay.core.config.composition import Selection, compose
-from assay.core.records import ControlFacts, Episode, HealthEvent, HealthSummary, TrainFacts
+from assay.core.evidence_files import place_of
+from assay.core.records import ControlFacts, HealthEvent, HealthSummary, TrainFacts
 from assay.core.storage.files import read_bytes, sha256_bytes, write_text
 from assay.core.storage.json import read_record, read_records, write_json, write_jsonl
-from assay.evaluation.rollout import play_baseline
+from assay.evaluation.scripted import play_baseline
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.pipeline.inputs import heldout_suite, task_of
 from assay.pipeline.project import Project
 from assay.stages import fingerprint
-from assay.statistics.power import planned_power
-from assay.statistics.report import Baselines, report_on
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = Path(__file__).parent / "results" / "render_evidence.json"
@@ -69,28 +68,20 @@ def _set(configs: Path, section: str, name: str, value: object) -> None:
 
 
 def play(project: Project) -> int:
-    """Write both arms and the baselines; return the number of episodes of the arms."""
+    """Write the episodes of both arms; return how many they are."""
     task, played = task_of(project), 0
     for arm, player in (("pre_eval", BEFORE), ("post_eval", AFTER)):
-        for label, suite, decoding in (
-            (arm, heldout_suite(project), "sampled"), (f"{arm}_greedy", heldout_suite(project, draws=1), "greedy"),
-        ):  # fmt: skip
+        for label, suite in ((arm, heldout_suite(project)), (f"{arm}_greedy", heldout_suite(project, draws=1))):
             episodes = play_baseline(task, task.baselines()[player], suite.plays(), player)
-            write_jsonl(project.results(f"{label}.jsonl"), episodes)
-            write_json(project.results(f"{label}.json"), report_on(episodes, suite, _digest(player), decoding))
+            told = [each.model_copy(update={"policy": _digest(player)}) for each in episodes]
+            write_jsonl(project.results(f"{label}.jsonl"), told)
             played += len(episodes)
-    suite, reports = heldout_suite(project), {}
-    for name, baseline in task.baselines().items():
-        reports[name] = report_on(play_baseline(task, baseline, suite.plays(), name), suite, f"scripted:{name}", "sampled")
-    write_json(project.results("baselines.json"), Baselines(reports=reports))
     write_json(project.results("control.json"), ControlFacts(asked=False))
-    base = read_records(project.results("pre_eval.jsonl"), Episode, fix="-")
-    sampled = heldout_suite(project)
-    planned = planned_power(
-        base, measure="success_rate", suite_digest=sampled.digest, policy_digest=_digest(BEFORE), draws=DRAWS, alpha=0.05
-    )
-    write_json(project.results("plan_power.json"), planned)
     return played
+
+
+def _committed(name: str) -> Path:
+    return ROOT / place_of(name)
 
 
 def _digest(player: str) -> str:
@@ -99,17 +90,21 @@ def _digest(player: str) -> str:
 
 def train(project: Project) -> int:
     """Write the logs of a training from the committed one, ten times as long; return its steps."""
-    committed = ROOT / "evidence" / "results"
-    facts = read_record(committed / "train.json", TrainFacts, fix="./run dvc repro train")
+    facts = read_record(_committed("train.json"), TrainFacts, fix="./run dvc repro train")
     steps = TIMES_OVER * facts.steps
     for name in ("training_log", "reward_components"):
-        rows = pd.concat([pd.read_csv(committed / f"{name}.csv")] * TIMES_OVER, ignore_index=True)
+        rows = pd.concat([pd.read_csv(_committed(f"{name}.csv"))] * TIMES_OVER, ignore_index=True)
         rows["step"] = range(1, len(rows) + 1)
         write_text(project.results(f"{name}.csv"), rows.to_csv(index=False, lineterminator="\n"))
-    points = pd.read_csv(committed / "checkpoint_evals.csv")
-    later = [points.assign(step=points["step"] + k * facts.steps).iloc[int(k > 0) :] for k in range(TIMES_OVER)]
-    write_text(project.results("checkpoint_evals.csv"), pd.concat(later).to_csv(index=False, lineterminator="\n"))
-    events = read_records(committed / "health.jsonl", HealthEvent, fix="./run dvc repro train")
+    for name in ("checkpoint_evals", "validation_scores"):
+        points = pd.read_csv(_committed(f"{name}.csv"), dtype={"item_id": str, "cluster": str})
+        # Step 0 comes once.
+        later = [
+            points[points["step"] >= int(k > 0)].assign(step=lambda p, k=k: p["step"] + k * facts.steps)
+            for k in range(TIMES_OVER)
+        ]
+        write_text(project.results(f"{name}.csv"), pd.concat(later).to_csv(index=False, lineterminator="\n"))
+    events = read_records(_committed("health.jsonl"), HealthEvent, fix="./run dvc repro train")
     copies = [e.model_copy(update={"step": e.step + k * facts.steps}) for k in range(TIMES_OVER) for e in events]
     write_jsonl(project.results("health.jsonl"), copies)
     plan = sha256_bytes(read_bytes(project.results("claim_plan.json"), fix="-"))
@@ -118,7 +113,7 @@ def train(project: Project) -> int:
         "health": HealthSummary.of(copies, facts.health.unmeasured),
     }  # fmt: skip
     write_json(project.results("train.json"), facts.model_copy(update=changed))
-    base = read_record(committed / "base.json", BaseFacts, fix="./run dvc repro base")
+    base = read_record(_committed("base.json"), BaseFacts, fix="./run dvc repro base")
     write_json(project.results("base.json"), base.model_copy(update={"digest": _digest(BEFORE)}))
     return steps
 

@@ -53,7 +53,7 @@ def tar_of(files: Files, folder: Path) -> Path:
 
 
 def relocked(files: Files, touched: set[str], folder: Path, *, settings: bool = False) -> Files:
-    """Return the files with dvc.lock, the checksums of the data, card, provenance and Croissant made anew.
+    """Return the files with dvc.lock, the checksums of the data, card and provenance made anew.
 
     Args:
         files: With the tampering.

@@ -55,7 +55,10 @@ RESULTS = Path(__file__).parent / "results"
 NEVER = 10**6
 JSON = "collider_json"
 # What a base is made from; a change elsewhere makes no other base.
-MAKERS = ("configs", "data/{task}/SHA256SUMS", "src/assay/policy/base/tiny.py", "src/assay/policy/base/warmstart.py", "src/assay/tasks")
+MAKERS = (
+    "configs", "data/{task}/SHA256SUMS", "src/assay/policy/base/tiny.py", "src/assay/policy/base/warmstart.py",
+    "src/assay/tasks",
+)  # fmt: skip
 MIB = 2**20
 MANY = 4096  # rows of a product as wide as it gets when prompts are read or learned from
 

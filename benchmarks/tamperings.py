@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
+from assay.core.evidence_files import place_of
+
 Files = dict[str, bytes]
 Tampering = Callable[[Random, Files], str]
 RESULTS = "evidence/results"
-ARMS = ("pre_eval", "post_eval", "pre_eval_greedy", "post_eval_greedy", "control/post_eval")
+ARMS = ("pre_eval", "post_eval", "pre_eval_greedy", "post_eval_greedy", "control_eval")
 LISTS = ("manifest.json", "SHA256SUMS")
 # What holds a number or a word that no other file determines, however it is computed: tried on purpose in beyond.py.
 UNDETERMINED = re.compile(r"data/[^/]+/README\.md|parity\.json|.*/(base|control|train)\.json|.*/(train_log|health)\.jsonl")
@@ -25,7 +27,12 @@ def dumped(value: Any) -> str:
 
 
 def path(name: str) -> str:
+    """Return where a file of the evidence lies in a package."""
     return place_of(name)
+
+
+def indented(value: Any) -> bytes:
+    return (json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def some_arm(rng: Random, files: Mapping[str, bytes]) -> str:
@@ -129,6 +136,8 @@ def seeds_exchanged(rng: Random, files: Files) -> str:
     name = some_arm(rng, files)
     rows = rows_of(files, name)
     at, to = rng.sample(range(len(rows)), 2)
+    while episode_in(rows[at])["seed"] == episode_in(rows[to])["seed"]:  # a play of two validations has one seed
+        at, to = rng.sample(range(len(rows)), 2)
     one, other = episode_in(rows[at]), episode_in(rows[to])
     one["seed"], other["seed"] = other["seed"], one["seed"]
     put_rows(files, name, rows)
@@ -138,9 +147,13 @@ def seeds_exchanged(rng: Random, files: Files) -> str:
 def arms_exchanged(rng: Random, files: Files) -> str:
     end = rng.choice(("", "_greedy"))
     whole = rng.random() < 0.5
-    for kind in (".json", ".jsonl") if whole else (".jsonl",):
-        one, other = path(f"pre_eval{end}{kind}"), path(f"post_eval{end}{kind}")
-        files[one], files[other] = files[other], files[one]
+    one, other = path(f"pre_eval{end}.jsonl"), path(f"post_eval{end}.jsonl")
+    files[one], files[other] = files[other], files[one]
+    if whole:
+        reports = json.loads(files[path("reports.json")])
+        arms = reports["arms"]
+        arms[f"pre_eval{end}"], arms[f"post_eval{end}"] = arms[f"post_eval{end}"], arms[f"pre_eval{end}"]
+        files[path("reports.json")] = indented(reports)
     return f"pre_eval{end} and post_eval{end} exchanged, {'with' if whole else 'without'} their reports"
 
 
@@ -182,7 +195,7 @@ def field(name: str, change: Callable[[Random, Any], str]) -> Tampering:
     def tamper(rng: Random, files: Files) -> str:
         value = json.loads(files[path(name)])
         what = change(rng, value)
-        files[path(name)] = (json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False) + "\n").encode()
+        files[path(name)] = indented(value)
         return f"{name}: {what}"
 
     return tamper
@@ -228,7 +241,7 @@ def chosen(rng: Random, value: Any) -> str:
 
 
 def figure(rng: Random, files: Files) -> str:
-    name = rng.choice([name for name in files if name.startswith(path("figures/"))])
+    name = rng.choice([name for name in files if name.startswith(f"{path('figures')}/")])
     if name.endswith(".svg"):
         return number_in(name)(rng, files)
     return flipped(rng, files, name)
@@ -266,7 +279,8 @@ def params(rng: Random, files: Files) -> str:
 
 
 def added(rng: Random, files: Files) -> str:
-    results = [path(name) for name in ("notes.txt", "figures/more.svg", "control/more.json", "plots/more.csv")]
+    results = [f"{RESULTS}/{name}" for name in ("notes.txt", "report/notes.txt", "control/more.json")]
+    results += [path(name) for name in ("figures/more.svg", "plots/more.csv")]
     others = ("models/adapter/more.json", "models/more.md", "run.py", "data/more.jsonl", "src/assay/json.py")
     name = rng.choice([*results, *others])
     files[name] = b"{}\n"
@@ -338,7 +352,9 @@ def scorer(rng: Random, files: Files) -> str:
     return f"{name}: a line more"
 
 
-TRAINING_TABLES = [path(f"{name}.csv") for name in ("training_log", "reward_components", "checkpoint_evals")]
+TRAINING_TABLES = [
+    path(f"{name}.csv") for name in ("training_log", "reward_components", "checkpoint_evals", "validation_scores")
+]
 KINDS: dict[str, Tampering] = {
     "byte": byte_of, "flag": one_row(flag), "reward": one_row(reward), "reward by 1e-11": one_row(tiny_reward),
     "completion": one_row(completion), "seed": one_row(seed), "tokens": one_row(tokens), "opening": one_row(opening),
@@ -349,9 +365,9 @@ KINDS: dict[str, Tampering] = {
     "plan of the claim": field("claim_plan.json", plan), "figure": figure, "report": number_in(path("report.html")),
     "model card": number_in("README.md"), "summary": number_in(path("summary.md"), path("sample_trajectories.md")),
     "metrics": number_in(path("metrics.json"), path("before_after_metrics.json")),
-    "reports": number_in(*(path(f"{arm}.json") for arm in ARMS), path("baselines.json"), path("plan_power.json")),
-    "tables": number_in(*TRAINING_TABLES, path("plots/rates.csv")),
-    "provenance": number_in("provenance.json", "croissant.json"),
+    "reports": number_in(path("reports.json"), path("plan_power.json")),
+    "tables": number_in(*TRAINING_TABLES, path("plots/rates.csv"), path("plots/checkpoints.csv")),
+    "provenance": number_in("provenance.json"),
     "settings": params, "added file": added, "missing file": missing, "renamed file": renamed,
     "adapter": weight("models/adapter/"), "base": weight("models/base/"), "alarm": alarm, "training log": log_number,
     "chosen step": field("train.json", chosen), "data": record_of_data, "code": scorer,

@@ -48,12 +48,13 @@ CHANGES = {
 }
 SHARED_OUT = ("pre-eval", "train", "control", "post-eval")
 STAGES = (*SHARED_OUT, "render-evidence")  # after those that make the base, and before DVC packs what it was told of
+LOG = "evidence/logs/train/train_log.jsonl"
 OF_TRAIN = (
-    "evidence/results/train/training_log.csv", "evidence/results/train/reward_components.csv", "evidence/logs/train/train_log.jsonl",
-    "evidence/logs/train/validation.jsonl", "evidence/results/train/health.jsonl", "evidence/results/train/train.json",
-    "models/adapter/adapter_model.safetensors",
+    "evidence/results/train/training_log.csv", "evidence/results/train/reward_components.csv",
+    "evidence/results/train/validation_scores.csv", "evidence/results/train/health.jsonl", "evidence/results/train/train.json",
+    LOG, "evidence/logs/train/validation.jsonl", "models/adapter/adapter_model.safetensors",
 )  # fmt: skip
-PRODUCTS = ("evidence/results", "evidence/README.md", "models", "dist")
+PRODUCTS = ("evidence/results", "evidence/logs", "evidence/README.md", "models", "dist")
 ASSAY = [sys.executable, "-m", "assay.cli"]
 
 
@@ -158,9 +159,10 @@ def packed(project: Path) -> None:
 
 def hand_on(source: Path, target: Path) -> None:
     """Copy what stages wrote to another machine."""
-    for name in ("evidence/results", "models"):
+    for name in ("evidence/results", "evidence/logs", "models"):
         shutil.rmtree(target / name, ignore_errors=True)
-        shutil.copytree(source / name, target / name)
+        if (source / name).is_dir():
+            shutil.copytree(source / name, target / name)
 
 
 def stopped_and_again(nodes: Sequence[Path], shared: Path) -> dict[str, Any]:
@@ -229,17 +231,14 @@ def clocks(project: Path) -> dict[str, int]:
 
 def parting(one: Path, other: Path) -> list[str]:
     """Return what `assay runs diff` says of two trainings."""
-    command = [*ASSAY, "runs", "diff", str(one / "evidence/results"), str(other / "evidence/results")]
+    command = [*ASSAY, "runs", "diff", str(one / LOG), str(other / LOG)]
     done = subprocess.run(command, cwd=one, env=environment(), capture_output=True, text=True, check=False)
     return [line.replace(str(one.parent), "…") for line in (done.stdout + done.stderr).splitlines() if line.strip()]
 
 
 def equal_steps(one: Path, other: Path) -> dict[str, int]:
     """Return for each link of the chain how many first steps have it equal in both trainings."""
-    logs = [
-        [json.loads(line) for line in (project / "evidence/logs/train/train_log.jsonl").read_text().splitlines()]
-        for project in (one, other)
-    ]
+    logs = [[json.loads(line) for line in (project / LOG).read_text().splitlines()] for project in (one, other)]
     found = {}
     for name in ("prompts", "completions", "rewards", "gradients", "weights"):
         same = [a["digests"][name] == b["digests"][name] for a, b in zip(*logs, strict=True)]

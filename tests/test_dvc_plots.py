@@ -21,7 +21,7 @@ PAGE = (PLOTS / "offline.html").read_text(encoding="utf-8")
 
 def stage_plots() -> dict[str, dict[str, Any]]:
     stages: Any = read_yaml(ROOT / "dvc.yaml", fix="git checkout dvc.yaml")
-    found = [entry for entry in stages["stages"]["render_evidence"]["plots"] if isinstance(entry, dict)]
+    found = [entry for entry in stages["plots"] if isinstance(entry, dict)]
     return {Path(name).stem: options for entry in found for name, options in entry.items()}
 
 

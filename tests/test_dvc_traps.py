@@ -23,7 +23,9 @@ from assay.core.storage.yaml import read_yaml
 from tests.house import ROOT
 from tests.training.whole_project import TAKEN, environment
 
-PLAN, TRACKED = "evidence/results/data/claim_plan.json", (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore")
+PLAN, TRACKED = "evidence/results/data/claim_plan.json", (
+    ".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore", "evidence/logs/.gitignore",
+)  # fmt: skip
 WRITTEN_IN_PROJECT = """
 import json, sys, warnings
 from types import SimpleNamespace
@@ -41,11 +43,9 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("traps") / "a project"
     root.mkdir()
     for name in (*TAKEN, *TRACKED):
-        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, root / name)
-    (root / "evidence/results").mkdir(parents=True)
-    shutil.copy(ROOT / "evidence/results/.gitignore", root / "evidence/results/.gitignore")
     assay(root, "config", "use", "grpo=tiny_smoke", "task=collider", "seed=0")
     git(root, "init", "-q", "-b", "main")
     dvc(root, "repro", "-q", "fingerprint")
@@ -186,7 +186,7 @@ def test_a_stage_that_fails_leaves_what_git_ignores_as_it_was(project: Path) -> 
     )  # a base that reads nothing off is refused, after models/ was there
     for name in ("models/base", "models/adapter", "dist/x", ".scratch/train", "evidence/logs/train/train_log.jsonl"):
         call(project, "git", "check-ignore", "-q", name)
-    assert git(project, "status", "--porcelain", "--", ".gitignore", "evidence/results/.gitignore") == ""
+    assert git(project, "status", "--porcelain", "--", ".gitignore", "evidence/logs/.gitignore") == ""
     assert "??" not in git(project, "status", "--porcelain")
 
 

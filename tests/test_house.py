@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import re
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from assay.core.config.tasks import task_names
 from assay.core.evidence_files import FILES, place_of
 from tests import house
 
@@ -128,7 +130,8 @@ def test_a_changed_file_of_a_room_runs_the_stages_that_name_the_room_and_no_othe
         shutil.copy(house.ROOT / name, target)
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     for name in TOUCHED:
-        (tmp_path / "src/assay" / name).open("a", encoding="utf-8").write("# touched\n")
+        path = tmp_path / "src/assay" / name
+        path.write_text(path.read_text(encoding="utf-8") + "# touched\n", encoding="utf-8")
     command = [sys.executable, "-m", "dvc", "status", "--json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     would_run: dict[str, set[str]] = {name: set() for name in TOUCHED}
@@ -155,10 +158,10 @@ def test_no_module_is_named_after_nothing() -> None:
         assert path.stem not in {"utils", "common", "misc", "helpers"}, relative(path)
 
 
-def test_trl_is_known_to_the_training_room_alone() -> None:
+def test_trl_is_known_to_the_training_room_and_to_its_rehearsal_alone() -> None:
     for path in house.modules():
         if any(name.split(".")[0] == "trl" for name in house.imported(path)):
-            assert relative(path).startswith("assay/training/")
+            assert relative(path).startswith(("assay/training/", "assay/tools/doctor/forecast/rehearsal.py")), relative(path)
 
 
 def test_tasks_open_no_file_and_import_no_torch() -> None:
@@ -172,6 +175,14 @@ def test_tasks_open_no_file_and_import_no_torch() -> None:
 
 def _is_call_by_name(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+
+
+def test_no_task_is_named_outside_of_the_room_of_tasks() -> None:
+    names = re.compile("|".join(rf"\\b{name}\\b" for name in task_names()), re.I)
+    for path in house.modules():
+        text = path.read_text(encoding="utf-8")
+        if not relative(path).startswith("assay/tasks/"):
+            assert not names.search(text), f"{relative(path)}: {names.search(text)}"
 
 
 def test_nothing_prints_but_the_console() -> None:
@@ -192,10 +203,11 @@ def test_evidence_can_be_rendered_without_torch() -> None:
 def test_every_setting_is_read_somewhere() -> None:
     from pydantic import BaseModel
 
-    from assay.core.config import claim, health, package, settings, tasks
+    from assay.core.config import claim, health, package, settings
 
+    own = [importlib.import_module(f"assay.tasks.settings.{name}") for name in task_names()]
     text = "\n".join(path.read_text(encoding="utf-8") for path in house.modules())
-    for name, model in [each for module in (claim, health, package, settings, tasks) for each in vars(module).items()]:
+    for name, model in [each for module in (claim, health, package, settings, *own) for each in vars(module).items()]:
         if isinstance(model, type) and issubclass(model, BaseModel) and model is not BaseModel:
             for field in model.model_fields:
                 # What is done about odd records is looked up by the name of the kind.

@@ -24,7 +24,7 @@ from tests.stages.test_bad_input import assay
 
 SELECTIONS = (Selection("tiny", "structured", 0), Selection("pretrained", "structured", 0), Selection("tiny", "collider", 0))
 # Rooms in which params.yaml is the file of a package, which has no presets.
-OF_PACKAGES = ("assay/verification/", "assay/packaging/", "assay/tools/recipe/run_sources.py")
+OF_PACKAGES = ("assay/verify/", "assay/package/", "assay/tools/recipe/run_sources.py")
 
 
 def nodes(values: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:

@@ -90,7 +90,8 @@ def test_a_claim_that_its_episodes_do_not_bear_out_stops_it(execute: Any, tmp_pa
 
 
 def test_a_path_without_a_run_is_said_with_what_to_set(execute: Any, tmp_path: Path) -> None:
-    with pytest.raises(CellExecutionError, match=r"expected a folder with evidence/results/claim\.json .*Fix: set RUN to"):
+    said = r"expected a folder with evidence/results/report/claim\.json .*Fix: set RUN to"
+    with pytest.raises(CellExecutionError, match=said):
         execute(tmp_path / "nowhere")
 
 

@@ -20,7 +20,6 @@ from tests.verification.made_run import made_run
 
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 SCRIPT = (ROOT / "run").read_text(encoding="utf-8")
-RESULTS = "evidence/results"
 # What the runners of the host bring.
 BROUGHT = ("cat", "echo", "gh")
 
@@ -111,7 +110,7 @@ def test_the_report_tells_what_differs_and_nothing_else(changed: Path) -> None:
     done = report(changed, "HEAD~1", ASSAY_FIGURES_AT="https://example.org/raw")
     assert done.returncode == 0, done.stderr
     now = json.loads((changed / place_of("claim.json")).read_text())
-    before = json.loads(git(changed, "show", f"HEAD~1:{RESULTS}/claim.json"))
+    before = json.loads(git(changed, "show", f"HEAD~1:{place_of('claim.json')}"))
     assert f"* before: collider: {before['verdict']}: {before['sentence']}\n" in done.stdout
     assert f"* now: collider: {now['verdict']}: {now['sentence']}\n" in done.stdout and now["sentence"] != before["sentence"]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines() if line.startswith("|")]

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from assay.core.config.composition import Selection, compose
-from assay.core.config.tasks import NOT_MEASURED, TaskSettings
+from assay.core.config.tasks import every_task, settings_class
 from assay.dataset.suite import Suite, choose, rules_of
 from assay.tasks.protocol import Item
 from tests.house import ROOT
 
-SETTINGS: TypeAdapter[Any] = TypeAdapter(TaskSettings)
+SETTINGS: TypeAdapter[Any] = TypeAdapter(every_task())
 
 
 def values(task: str) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def test_two_tasks_never_share_rules_and_every_setting_of_play_or_grading_counts
     for task, changes in others.items():
         assert {*changes, "name"} == {*values(task)}, "every setting is tried"
         for name, value in changes.items():
-            assert (rules(task, **{name: value}) == rules(task)) is (name in NOT_MEASURED[task]), name
+            assert (rules(task, **{name: value}) == rules(task)) is (name in settings_class(task).not_measured), name
 
 
 def test_surface_and_blocked_terms_belong_to_the_rules() -> None:

@@ -72,8 +72,8 @@ def test_no_global_state_is_touched() -> None:
     settings = mpl.rcParams.copy()
     render(training_curve(log()))
     assert mpl.rcParams.copy() == settings
-    names = ("figures", "training_figures", "comparison_figures")
-    assert not any(hasattr(sys.modules[f"assay.evidence.{name}"], "pyplot") for name in names)
+    names = ("drawing", "training_figures", "comparison_figures")
+    assert not any(hasattr(sys.modules[f"assay.evidence.figures.{name}"], "pyplot") for name in names)
 
 
 @pytest.mark.parametrize("column", ["reward", "loss", "kl", "grad_norm"])

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import re
 
-from tests.house import STAGES, reads_and_writes
+import pytest
+from tests.house import ROOT
 
+from assay.core.evidence_files import FILES, RESULTS
 from assay.core.records import Episode
 from assay.evidence.claim.claim import Claim
-from assay.evidence.tables.evidence_readme import RESULT_FILES, VERIFY, landing_page
+from assay.evidence.tables.evidence_readme import VERIFY, landing_page
 from conftest import make_claim
 from hostile import PAYLOADS
 
 FIGURE = ("before_after_summary", "Before and after.")
 
 
-def test_every_file_that_a_stage_writes_is_explained_and_no_other() -> None:
-    written = {name for stage in STAGES for name in reads_and_writes(stage)[1]}
-    results = {name.removeprefix("evidence/results/") for name in written if name.startswith("evidence/results/")}
-    assert [name for name, _ in RESULT_FILES] == list(dict(RESULT_FILES)) and set(dict(RESULT_FILES)) == results
-    assert "evidence/README.md" in written
+@pytest.mark.parametrize("folder", [folder for folder in FILES if folder.startswith(RESULTS)])
+def test_a_folder_of_the_evidence_holds_the_files_that_are_named_and_explained_and_no_other(folder: str) -> None:
+    assert {path.name for path in (ROOT / folder).iterdir()} == set(FILES[folder])
+
+
+def test_every_name_of_a_file_is_in_one_folder_alone_and_on_the_page(claim: Claim) -> None:
+    names = [name for found in FILES.values() for name in found]
+    assert len(names) == len(set(names))
+    text = landing_page(claim, FIGURE, [], data="mine")
+    assert not [name for name in names if f"/{name}" not in text]
 
 
 def test_the_page_says_verdict_figure_files_checks_and_limits(claim: Claim) -> None:
     text = landing_page(claim, FIGURE, ["One run."], data="mine")
-    words = ("**IMPROVED.** " + claim.sentence, "](results/figures/before_after_summary.png)", "(results/claim.json)")
+    words = ("**IMPROVED.** " + claim.sentence, "](results/report/figures/before_after_summary.png)", "(results/report/claim.json)")
     places = [text.index(word) for word in (*words, "## Check it", VERIFY[0][1], "## Limits", "One run.")]
     assert places == sorted(places)
     assert all(target.startswith(("results/", "observed/")) for target in re.findall(r"\]\(([^)]*)\)", text))

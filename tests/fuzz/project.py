@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import sys
@@ -17,6 +16,8 @@ from omegaconf import OmegaConf
 
 from assay.cli import main
 from assay.core.config.composition import Selection, compose, use
+from assay.core.evidence_files import place_of
+from assay.core.storage.json import write_json
 from assay.pipeline.project import Project
 from tests.house import ROOT
 from tests.own_data import write_sums
@@ -102,7 +103,7 @@ def _base_facts(root: Path) -> None:
     from assay.policy.digests import digest_folder
 
     facts = {"kind": "scratch", "seed": 0, "digest": digest_folder(root / "models/base")}
-    (root / "evidence/results/base/base.json").write_text(json.dumps(facts), encoding="utf-8")
+    write_json(root / place_of("base.json"), facts)
 
 
 def _package(root: Path) -> None:

@@ -27,7 +27,6 @@ from tests.own_data import write_sums
 Prepared = list[str]
 EXPERIMENT = "DVC_EXP_BASELINE_REV"  # under which a stage takes params.yaml as it stands
 PUSHED = ["publish", "push", "owner/name", "--dry-run"]
-RESULTS = "evidence/results"
 STRUCTURED = "data/structured"
 EPISODES = ("pre_eval", "pre_eval_greedy", "post_eval", "post_eval_greedy")
 

@@ -195,6 +195,7 @@ def test_nothing_the_machine_knows_gets_into_a_package_by_itself(stage: Pack, sm
     assert "git.example/team/code.git" in observed["provenance.json"].decode()
 
 
+REPORT = "evidence/results/report"
 # Where a secret may get to in a real project, and how a file goes on being one when it does.
 FILES: dict[str, Callable[[bytes, str], bytes]] = {
     "data/collider/train.jsonl": lambda old, text: old + json.dumps({"note": text}).encode() + b"\n",
@@ -202,10 +203,10 @@ FILES: dict[str, Callable[[bytes, str], bytes]] = {
     "evidence/logs/train/train_log.jsonl": lambda old, text: old + json.dumps({"note": text}).encode() + b"\n",
     "models/adapter/adapter_config.json": lambda old, text: json.dumps({**json.loads(old), "revision": text}).encode(),
     "models/adapter/adapter_model.safetensors": lambda old, text: CHANNELS["models/adapter/adapter_model.safetensors"](text),
-    "evidence/results/report/figures/forest.png": lambda old, text: CHANNELS["evidence/results/report/figures/curve.png"](ascii(text)),
-    "evidence/results/report/report.html": lambda old, text: old.replace(b"</body>", f"<p>{escape(text)}</p></body>".encode()),
-    "evidence/results/report/summary.md": lambda old, text: old + f"\n{text}\n".encode(),
-    "evidence/results/report/plots/rates.csv": lambda old, text: old + f"{text},1\n".encode(),
+    f"{REPORT}/figures/forest.png": lambda old, text: CHANNELS[f"{REPORT}/figures/curve.png"](ascii(text)),
+    f"{REPORT}/report.html": lambda old, text: old.replace(b"</body>", f"<p>{escape(text)}</p></body>".encode()),
+    f"{REPORT}/summary.md": lambda old, text: old + f"\n{text}\n".encode(),
+    f"{REPORT}/plots/rates.csv": lambda old, text: old + f"{text},1\n".encode(),
     "params.yaml": lambda old, text: old + f"# {json.dumps(text)}\n".encode(),
     "src/assay/package/verify.py": lambda old, text: old + f"\n# {text!r}\n".encode(),
     "evidence/observed/run_log.jsonl": lambda old, text: old + json.dumps({"event": text}).encode() + b"\n",

@@ -24,7 +24,7 @@ from assay.evidence.formatting import difference_text, interval_text
 from assay.evidence.tables.claim_tables import BeforeAfter
 from assay.package.card.model_card import LEVELS, Measured, model_card
 from assay.pipeline.project import Project
-from assay.statistics.report import Report
+from assay.statistics.report import Reports
 from tests.house import ROOT
 
 BAD = (
@@ -40,7 +40,7 @@ def read(name: str, kind: Any) -> Any:
 @pytest.fixture(scope="module")
 def given() -> dict[str, Any]:
     """Return what a card of the committed run is made from."""
-    reports = read("pre_eval.json", Report), read("post_eval.json", Report)
+    reports = [read("reports.json", Reports).arms[name] for name in ("pre_eval", "post_eval")]
     return {
         "claim": read("claim.json", Claim), "measured": Measured(*reports, read("before_after_metrics.json", BeforeAfter)),
         "trained": read("train.json", TrainFacts), "base": read("base.json", BaseFacts),
@@ -198,7 +198,7 @@ def test_alarms_controls_checks_and_the_way_to_use_it_stand_there(given: dict[st
 
 def test_equal_records_give_equal_bytes_and_no_torch_is_needed(given: dict[str, Any]) -> None:
     assert card(given) == card(given)
-    needed = "assay.package.card.model_card, assay.package.card.croissant, huggingface_hub.repocard_data"
+    needed = "assay.package.card.model_card, huggingface_hub.repocard_data"
     code = f"import sys, {needed}; sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT, env={"PYTHONPATH": "src", "PATH": ""})
     assert done.returncode == 0

@@ -65,7 +65,7 @@ def test_an_unpacked_package_passes_and_has_the_digest_of_its_tar(tar: Path, tmp
 
 def test_real_results_pass_too(tmp_path: Path) -> None:
     folder = house.ROOT / "evidence/results"
-    real: dict[str, bytes | Path] = {path.name: path for path in folder.glob("*.json")}
+    real: dict[str, bytes | Path] = {path.name: path for path in folder.rglob("*.json")}
     digest = archive.write_tar(tmp_path / "a.tar", manifest.sealed({**FILES, **real}), root=NAME)
     assert len(real) > 5 and verify.check(tmp_path / "a.tar", sha256=digest).ok
 
@@ -139,8 +139,8 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
     ),
     "spaces": (swap("manifest.json", b'"files":{', b'"files": {'), "manifest.json", "spaces"),
     "another format": (
-        swap("manifest.json", b"package/2", b"package/1"), "manifest.json",
-        "says assay-package/1, and this reads assay-package/2",
+        swap("manifest.json", b"package/3", b"package/1"), "manifest.json",
+        "says assay-package/1, and this reads assay-package/3",
     ),
     "a size": (swap("manifest.json", b'"size":3', b'"size":4'), "manifest.json", "changed: claim.json"),
     "no JSON": (lambda f: f.update({"manifest.json": b"[" * 100_000}), "manifest.json", "there and not listed"),

@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from assay.stages.render_evidence.withdrawn import SHOWN, withdraw_if_other
 from omegaconf import OmegaConf
 
 from assay.core.config.settings import DatasetSettings
 from assay.core.errors import NO_VERDICT, NoVerdictYet, RecordError
-from assay.core.evidence_files import place_of
+from assay.core.evidence_files import folder_of, place_of
 from assay.evidence.claim.claim import UNREAD
 from assay.package.verify import unpack
 from assay.pipeline.inputs import heldout_suite
 from assay.pipeline.project import Project
 from assay.stages import fingerprint, package, render_evidence
 from assay.stages.render_evidence.at_hand import claim_at_hand, differences
+from assay.stages.render_evidence.no_claim import SHOWN, withdraw_if_other
 from assay.tools import readme
 from assay.tools.publish import push
 from assay.tools.recipe.run_sources import WORKSPACE, read_run
@@ -38,8 +38,6 @@ from assay.tools.watch.snapshot import SnapshotReader, find_place
 from tests.house import ROOT
 from tests.training.whole_project import environment
 from tests.verification.made_run import lock, made_run, packaged
-
-RESULTS = "evidence/results"
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +68,10 @@ def changed(project: Project, **changes: Any) -> Project:
 
 
 def edited(project: Project, name: str, **changes: Any) -> None:
+    """Change a record, or every line of a file of records."""
     path = project.results(name)
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes), encoding="utf-8")
+    lines = path.read_text(encoding="utf-8").splitlines() if name.endswith(".jsonl") else [path.read_text(encoding="utf-8")]
+    path.write_text("".join(json.dumps(json.loads(line) | changes) + "\n" for line in lines), encoding="utf-8")
 
 
 def called(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -203,8 +203,8 @@ def test_a_plan_that_was_edited_everywhere_is_not_that_of_the_settings(project: 
         ("claim_plan.json", {"alpha": 0.2}, "the plan of the claim is not what the settings ask for"),
         ("fingerprint.json", {"dataset_sha256": "e" * 64}, "the plan of the claim is about other data than fingerprint.json"),
         ("base.json", {"digest": "b" * 64}, "base.json is about another base than the one that was trained"),
-        ("pre_eval.json", {"policy_digest": "b" * 64}, "another base than the one measured before"),
-        ("post_eval.json", {"policy_digest": "c" * 64}, "the policy measured after is not the one that was trained"),
+        ("pre_eval.jsonl", {"policy": "b" * 64}, "another base than the one measured before"),
+        ("post_eval.jsonl", {"policy": "c" * 64}, "the policy measured after is not the one that was trained"),
         ("train.json", {"policy_digest": "c" * 64}, "the policy measured after is not the one that was trained"),
     ],
 )
@@ -219,7 +219,7 @@ def test_rendering_mixed_inputs_by_hand_makes_no_claim(
 
 def test_a_file_that_no_stage_wrote_has_no_verdict(project: Project) -> None:
     edited(project, "claim.json", reason="because")
-    assert differences(project) == [f"{RESULTS}/claim.json is not what render_evidence wrote"]
+    assert differences(project) == [f"{folder_of('report')} is not what render_evidence wrote"]
 
 
 def test_without_a_lock_nobody_knows_the_settings_of_the_training(project: Project) -> None:
@@ -264,8 +264,10 @@ def served(folder: Path) -> Iterator[Callable[[str], tuple[int, str]]]:
 
 
 PAGES = (
-    "/README.md", "/results/report.html", "/results/claim.json", "/results/metrics.json", "/results/summary.md",
-    "/results/plots/rates.csv", "/results/figures/before_after_summary.png", "/results/sample_trajectories.md",
+    "/README.md", "/results/report/report.html", "/results/report/claim.json", "/results/report/metrics.json",
+    "/results/report/summary.md", "/results/report/reports.json", "/results/report/plan_power.json",
+    "/results/report/plots/rates.csv", "/results/report/figures/before_after_summary.png",
+    "/results/report/sample_trajectories.md",
 )  # fmt: skip
 
 
@@ -273,21 +275,22 @@ def test_a_served_folder_shows_no_claim_as_long_as_the_settings_are_others(proje
     was = (project.root / "params.yaml").read_bytes()
     with served(project.root / "evidence") as get:
         assert [get(page)[0] for page in PAGES] == [200] * len(PAGES)
-        assert NO_VERDICT not in get("/")[1] and "results/report.html" in get("/")[1]
+        assert NO_VERDICT not in get("/")[1] and "results/report/report.html" in get("/")[1]
         changed(project, seed=9)
         for page in PAGES:
             status, text = get(page)
             assert status == 409 and f"collider: {NO_VERDICT}" in text and "IMPROVED" not in text, page
-        assert get("/results/REPORT.html")[0] in (404, 409)
-        assert NO_VERDICT in get("/")[1] and "results/report.html" not in get("/")[1]
-        assert get("/results/train.json")[0] == 200
+        assert get("/results/report/REPORT.html")[0] in (404, 409)
+        assert get("/results/REPORT/report.html")[0] in (404, 409)
+        assert NO_VERDICT in get("/")[1] and "results/report/report.html" not in get("/")[1]
+        assert get("/results/train/train.json")[0] == 200
         (project.root / "params.yaml").write_bytes(was)
         os.utime(project.root / "params.yaml", ns=(1, 1))
-        assert get("/results/report.html")[0] == 200
+        assert get("/results/report/report.html")[0] == 200
     with served(project.root / "evidence/results") as get:
-        assert get("/report.html")[0] == 200
+        assert get("/report/report.html")[0] == 200
         changed(project, train__steps=5)
-        assert get("/report.html")[0] == 409
+        assert get("/report/report.html")[0] == 409
 
 
 def test_the_live_page_leads_to_no_report_of_other_settings(project: Project) -> None:
@@ -295,7 +298,7 @@ def test_the_live_page_leads_to_no_report_of_other_settings(project: Project) ->
     for seed, leads in ((0, True), (3, False)):
         changed(project, seed=seed)
         redraw.draw(project.root, SnapshotReader(find_place(project.root)).read(), 5.0, claim=ClaimShown(project.root))
-        assert ("results/report.html" in page.read_text()) is leads
+        assert ("results/report/report.html" in page.read_text()) is leads
 
 
 def test_watch_says_that_a_finished_training_had_other_settings(project: Project) -> None:
@@ -345,16 +348,23 @@ def test_the_own_package_is_pushed_only_with_the_claim_at_hand_and_any_other_spe
 
 def test_what_is_withdrawn_is_what_render_evidence_shows_and_comes_back_with_the_settings(project: Project) -> None:
     assert set(SHOWN) == set(render_evidence.WRITES)
-    was = {name: (project.root / name).read_bytes() for name in SHOWN if (project.root / name).is_file()}
+
+    def shown() -> dict[str, bytes]:
+        """Return every file that shows the claim, whole folders of them included."""
+        found = [path for name in SHOWN for path in ((project.root / name), *(project.root / name).rglob("*"))]
+        return {path.relative_to(project.root).as_posix(): path.read_bytes() for path in found if path.is_file()}
+
+    was = shown()
+    assert {place_of("claim.json"), place_of("figures/forest.svg"), "evidence/README.md"} <= was.keys()
     withdraw_if_other(project)
-    assert all((project.root / name).read_bytes() == content for name, content in was.items())
+    assert shown() == was
     text = (project.root / "params.yaml").read_bytes()
     withdraw_if_other(changed(project, seed=9))
     assert not project.results("claim.json").exists() and project.results("pre_eval.jsonl").exists()
     (project.root / "params.yaml").write_bytes(text)
     assert verdict(project.root).returncode == 6
     render_evidence.run(Project.open(project.root))
-    assert {name: (project.root / name).read_bytes() for name in was} == was and differences(project) == []
+    assert shown() == was and differences(project) == []
 
 
 def test_a_task_is_called_by_its_data_wherever_a_person_reads_it(tmp_path: Path) -> None:
@@ -374,7 +384,6 @@ def test_a_task_is_called_by_its_data_wherever_a_person_reads_it(tmp_path: Path)
     unpack(str(packaged(project, tmp_path / "dist")), str(tmp_path / "unpacked"))
     card = (tmp_path / "unpacked/README.md").read_text().replace("\\_", "_")
     assert "# GRPO adapter for the task t3_tools" in card and "assay-t3_tools" in card and "assay-structured" not in card
-    assert json.loads((tmp_path / "unpacked/croissant.json").read_text())["name"] == "assay-t3_tools"
 
 
 @pytest.mark.parametrize("root", ["data/t3_tools", "data/t3_tools/", "./data/t3_tools/.", "t3_tools"])

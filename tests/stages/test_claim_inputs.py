@@ -20,10 +20,11 @@ from assay.dataset.audit_records import Contamination, Overlap
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.plan import ClaimPlan
 from assay.pipeline.project import Project
+from assay.stages.render_evidence.arms import Arm, checkpoint_frame, read_arm
 from assay.stages.render_evidence.claim_inputs import Arms, ClaimInputs, claim_inputs
 from assay.stages.render_evidence.log_tables import log_table
 from assay.statistics.power import PlannedPower
-from assay.statistics.report import Report
+from assay.tools.doctor.preflight import training
 from tests.house import ROOT
 from tests.stages.test_bad_input import assay
 
@@ -40,42 +41,41 @@ def project(tmp_path: Path) -> Project:
 
 def arms(project: Project) -> Arms:
     names = ("pre_eval", "post_eval", "pre_eval_greedy", "post_eval_greedy")
-    one, two, three, four = (read_record(project.results(f"{name}.json"), Report, fix="") for name in names)
+    one, two, three, four = (read_arm(project, name) for name in names)
     return one, two, three, four
 
 
+def plan_of(project: Project) -> ClaimPlan:
+    return read_record(project.results("claim_plan.json"), ClaimPlan, fix="")
+
+
+def facts_of(project: Project) -> TrainFacts:
+    return read_record(project.results("train.json"), TrainFacts, fix="")
+
+
 def read(project: Project, **changes: Any) -> ClaimInputs:
-    plan = read_record(project.results("claim_plan.json"), ClaimPlan, fix="")
-    facts = read_record(project.results("train.json"), TrainFacts, fix="")
-    return claim_inputs(project, plan, facts.model_copy(update=changes), arms(project))
+    return claim_inputs(project, plan_of(project), facts_of(project).model_copy(update=changes), arms(project))
 
 
 def kinds(found: ClaimInputs) -> list[str]:
     return [kind for kind, _ in found.blockers]
 
 
-def edited(project: Project, name: str, **changes: Any) -> None:
+def edited(project: Project, name: str, lines: slice = slice(None), **changes: Any) -> None:
+    """Change a record, or lines of a file of records."""
     path = project.results(name)
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
-def planned(project: Project, points: float | None, **changes: Any) -> None:
-    base = arms(project)[0]
-    settings = {
-        "measure": "success_rate", "suite_digest": base.suite_digest, "policy_digest": base.policy_digest, "n_clusters": 9,
-        "n_items": 9, "draws": 4, "base_rate": 0.2, "noise_points": 20.0, "alpha": 0.05, "power": 0.8,
-        "assumed_spread_points": 20.0, "smallest_detectable_points": points, "by_spread": {},
-    }  # fmt: skip
-    write_json(project.results("plan_power.json"), PlannedPower.model_validate(settings | changes))
+    records = path.read_text().splitlines() if name.endswith(".jsonl") else [path.read_text()]
+    records[lines] = [json.dumps(json.loads(record) | changes) for record in records[lines]]
+    path.write_text("".join(f"{record}\n" for record in records))
 
 
 def test_nothing_is_held_against_the_committed_run(project: Project) -> None:
     found = read(project)
     assert not found.blockers and not found.notes
-    assert found.planned_points is not None and found.random_arm is not None
+    assert found.planned.smallest_detectable_points is not None and found.random_arm is not None
 
 
-@pytest.mark.parametrize("name", ["contamination.json", "plan_power.json", "health.jsonl", "control/control.json"])
+@pytest.mark.parametrize("name", ["contamination.json", "health.jsonl", "control.json", "control_eval.jsonl"])
 def test_what_every_run_writes_has_to_be_there(project: Project, name: str) -> None:
     project.results(name).unlink()
     with pytest.raises(RecordError, match=re.escape(name)):
@@ -116,8 +116,17 @@ def test_a_plan_and_its_digest_edited_together_are_not_what_the_settings_ask_for
     ],
 )
 def test_each_arm_has_to_be_the_policy_it_is_said_to_be(project: Project, name: str, reason: str) -> None:
-    edited(project, f"{name}.json", policy_digest="f" * 64)
+    edited(project, f"{name}.jsonl", policy="f" * 64)
     assert reason in kinds(read(project))
+
+
+@pytest.mark.parametrize(("policy", "found"), [("f" * 64, "2 of them"), (None, "episodes without one")])
+def test_an_arm_that_several_policies_played_or_nobody_knows_who_is_no_arm(
+    project: Project, policy: str | None, found: str
+) -> None:
+    edited(project, "post_eval.jsonl", slice(3, 4), policy=policy)
+    with pytest.raises(RecordError, match=rf"episodes of one policy, found {found}"):
+        read_arm(project, "post_eval")
 
 
 def test_alarms_are_those_of_the_log(project: Project) -> None:
@@ -139,28 +148,55 @@ def test_a_red_alarm_bars_until_it_is_acknowledged_and_the_plan_stays_as_it_was(
     assert unanswered not in kinds(free) and "\u201cthe probe is tiny\u201d" in free.notes[0]
 
 
-@pytest.mark.parametrize(
-    ("points", "said"), [(12.5, "only gains from 12.5 points on"), (None, "no possible gain"), (4.0, None)]
-)
-def test_a_plan_that_could_not_show_the_smallest_effect_is_a_warning(
-    project: Project, points: float | None, said: str | None
+def test_a_plan_that_could_not_show_the_smallest_effect_is_a_warning(project: Project) -> None:
+    plan, facts, whole = plan_of(project), facts_of(project), arms(project)
+
+    def told(smallest: float, base: Arm) -> tuple[float | None, list[str]]:
+        wanted = plan.model_copy(update={"smallest_effect_points": smallest})
+        found = claim_inputs(project, wanted, facts, (base, *whole[1:]))
+        return found.planned.smallest_detectable_points, [note for note in found.notes if note.startswith("Before training")]
+
+    points, notes = told(plan.smallest_effect_points, whole[0])
+    assert points is not None and points < plan.smallest_effect_points and notes == []
+    assert told(points, whole[0]) == (points, [])
+    _, (note,) = told(points - 0.01, whole[0])
+    assert f"only gains from {points:.1f} points on" in note
+    few = sorted({episode.cluster for episode in whole[0][1]})[:3]
+    points, (note,) = told(99.0, (whole[0][0], [each for each in whole[0][1] if each.cluster in few]))
+    assert points is None and "no possible gain" in note
+
+
+def test_the_power_of_the_plan_follows_from_the_base_that_was_measured_and_from_no_file(project: Project) -> None:
+    written, (base, _) = project.results("plan_power.json"), arms(project)[0]
+    found = read(project).planned
+    assert read_record(written, PlannedPower, fix="") == found
+    assert (found.suite_digest, found.policy_digest, found.draws) == (base.suite_digest, base.policy_digest, base.draws)
+    edited(project, "plan_power.json", smallest_detectable_points=0.1, suite_digest="other")
+    assert read(project).planned == found
+    written.unlink()
+    assert read(project).planned == found
+
+
+def test_the_power_that_the_claim_tells_is_said_once_the_base_was_measured(
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planned(project, points)
-    found = read(project)
-    assert found.planned_points == points
-    assert any(note.startswith("Before training") for note in found.notes) == (said is not None)
-    assert said is None or any(said in note for note in found.notes)
-
-
-def test_a_plan_for_another_suite_is_not_shown(project: Project) -> None:
-    planned(project, 4.0, suite_digest="other")
-    found = read(project)
-    assert found.planned_points is None and any("another suite or base" in note for note in found.notes)
+    said, complained = list[str](), list[str]()
+    monkeypatch.setattr(training, "say", said.append)
+    monkeypatch.setattr(training, "complain", complained.append)
+    points = read(project).planned.smallest_detectable_points
+    training.say_power(project)
+    assert said[0].startswith(f"plan: smallest detectable effect {points:.1f} points") and not complained
+    claim = project.params.claim.model_copy(update={"smallest_effect_points": 1.0})
+    training.say_power(Project(project.root, project.params.model_copy(update={"claim": claim})))
+    assert "EXCEEDS the smallest effect that matters, 1 points" in complained[0] and len(said) == 1
+    project.results("pre_eval.jsonl").unlink()
+    training.say_power(project)
+    assert (len(said), len(complained)) == (1, 1)  # nothing is known, so nothing is said
 
 
 def test_the_random_reward_arm_is_read_where_one_was_asked_for(project: Project) -> None:
     found = read(project).random_arm
-    assert found is not None and len(found[1]) == arms(project)[1].n_episodes
+    assert found is not None and len(found[1]) == arms(project)[1][0].n_episodes
     write_json(project.results("control.json"), ControlFacts(asked=False))
     assert read(project).random_arm is None
 
@@ -179,14 +215,13 @@ OTHER = "the random-reward arm is not the control of this training"
     ],
 )
 def test_a_control_of_something_else_bars_the_claim(project: Project, changes: dict[str, Any], reason: str) -> None:
-    edited(project, "control/control.json", **changes)
+    edited(project, "control.json", **changes)
     assert kinds(read(project)) == [reason]
 
 
 def test_the_base_itself_is_no_random_reward_arm(project: Project) -> None:
-    for name in ("json", "jsonl"):
-        shutil.copy(project.results(f"pre_eval.{name}"), project.results(f"control/post_eval.{name}"))
-    edited(project, "control/control.json", policy_digest=arms(project)[0].policy_digest, chosen_step=0)
+    shutil.copy(project.results("pre_eval.jsonl"), project.results("control_eval.jsonl"))
+    edited(project, "control.json", policy_digest=arms(project)[0][0].policy_digest, chosen_step=0)
     found = read(project)
     assert kinds(found) == [OTHER] and any("chose step 0" in note for note in found.notes)
 
@@ -197,15 +232,19 @@ def test_random_rewards_taught_the_tiny_policy_nothing(project: Project) -> None
     assert claim.random_reward.verdict == "NO EVIDENCE" and claim.random_reward.trained_is_ahead
 
 
-@pytest.mark.parametrize("name", ["training_log.csv", "reward_components.csv", "checkpoint_evals.csv"])
+@pytest.mark.parametrize("name", ["training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "validation_scores.csv"])
 @pytest.mark.parametrize("cell", ["oops", "nan", "inf", "1e308", '"'])
 def test_a_bad_cell_of_a_log_fails_its_reader(project: Project, name: str, cell: str) -> None:
     lines = project.results(name).read_text().split("\n")
     fields = lines[3].split(",")
-    lines[3] = ",".join([*fields[:2], cell, *fields[3:]])
+    at = lines[0].split(",").index("mean_reward") if name == "validation_scores.csv" else 2  # ids stand before it
+    lines[3] = ",".join([*fields[:at], cell, *fields[at + 1 :]])
     project.results(name).write_text("\n".join(lines))
     with pytest.raises(RecordError, match=re.escape(name)):
-        log_table(project, name, "step")
+        if name == "validation_scores.csv":
+            checkpoint_frame(project, facts_of(project))
+        else:
+            log_table(project, name, "step")
 
 
 def test_a_log_that_is_cut_or_repeats_a_row_fails_its_reader(project: Project) -> None:
@@ -217,56 +256,57 @@ def test_a_log_that_is_cut_or_repeats_a_row_fails_its_reader(project: Project) -
             log_table(project, "training_log.csv", "step")
 
 
-def test_a_report_without_its_measures_is_refused_and_leaves_no_older_claim(project: Project) -> None:
-    report = json.loads(project.results("post_eval.json").read_text())
-    del report["measures"]["mean_reward"]
-    project.results("post_eval.json").write_text(json.dumps(report))
+def test_an_episode_without_its_reward_is_refused_and_leaves_no_older_claim(project: Project) -> None:
+    path = project.results("post_eval.jsonl")
+    first, *others = path.read_text().splitlines(keepends=True)
+    episode = json.loads(first)
+    del episode["reward"]
+    path.write_text("".join([f"{json.dumps(episode)}\n", *others]))
     done = assay(project.root, "render-evidence")
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert read_record(project.results("claim.json"), Claim, fix="").verdict == "NOT EVALUABLE"
 
 
-def cut_the_last_line(results: Path) -> None:
-    path = results / "post_eval.jsonl"
+def cut_the_last_line(project: Project) -> None:
+    path = project.results("post_eval.jsonl")
     path.write_text(path.read_text()[:-40])
 
 
-def put_in_nonsense(results: Path) -> None:
-    path = results / "pre_eval.jsonl"
+def put_in_nonsense(project: Project) -> None:
+    path = project.results("pre_eval.jsonl")
     lines = path.read_text().split("\n")
     lines[2] = '{"item_id": NaN}<script>alert(1)</script>'
     path.write_text("\n".join(lines))
 
 
-def lose_a_file(results: Path) -> None:
-    (results / "post_eval.jsonl").unlink()
+def lose_a_file(project: Project) -> None:
+    project.results("post_eval.jsonl").unlink()
 
 
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (cut_the_last_line, r"results/post_eval\.jsonl, line \d+"),
-        (put_in_nonsense, r"results/pre_eval\.jsonl, line 3"),
-        (lose_a_file, r"results/post_eval\.jsonl: expected a readable file"),
+        (cut_the_last_line, r"results/post_eval/post_eval\.jsonl, line \d+"),
+        (put_in_nonsense, r"results/pre_eval/pre_eval\.jsonl, line 3"),
+        (lose_a_file, r"results/post_eval/post_eval\.jsonl: expected a readable file"),
     ],
 )
 def test_damaged_episodes_end_as_not_evaluable_and_as_an_error(
-    project: Project, damage: Callable[[Path], None], reason: str
+    project: Project, damage: Callable[[Project], None], reason: str
 ) -> None:
-    results = project.results("")
-    assert json.loads((results / "claim.json").read_text())["verdict"] == "IMPROVED"
-    damage(results)
+    assert json.loads(project.results("claim.json").read_text())["verdict"] == "IMPROVED"
+    damage(project)
     done = assay(project.root, "render-evidence")
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    claim = read_record(results / "claim.json", Claim, fix="")
+    claim = read_record(project.results("claim.json"), Claim, fix="")
     assert claim.verdict == "NOT EVALUABLE" and re.search(reason, claim.reason)
     assert not re.search(r"\d", claim.sentence) and claim.difference is None
-    assert str(project.root) not in (results / "claim.json").read_text()
-    page = (results / "report.html").read_text()
+    assert str(project.root) not in project.results("claim.json").read_text()
+    page = project.results("report.html").read_text()
     assert "NOT EVALUABLE" in page and "IMPROVED" not in page and "<script" not in page
-    left = {path.name for path in results.iterdir()}
-    assert not left & {"figures", "before_after_metrics.json", "sample_trajectories.md"}
-    assert json.loads((results / "metrics.json").read_text()) == {"p": None, "verdict": "NOT EVALUABLE"}
+    left = {path.name for path in project.results("claim.json").parent.iterdir()}
+    assert left == {"claim.json", "metrics.json", "report.html", "summary.md"}
+    assert json.loads(project.results("metrics.json").read_text()) == {"p": None, "verdict": "NOT EVALUABLE"}
 
 
 def test_without_a_plan_that_can_be_read_no_claim_is_left_at_all(project: Project) -> None:

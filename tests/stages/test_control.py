@@ -46,7 +46,7 @@ def facts_of(project: Project) -> ControlFacts:
 def test_nothing_is_trained_where_no_control_was_asked_for(project: Project) -> None:
     control.run(project)
     assert facts_of(project) == ControlFacts(asked=False)
-    assert [path.name for path in project.results("control").iterdir()] == ["control.json"]
+    assert [path.name for path in project.results("control.json").parent.iterdir()] == ["control.json"]
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -66,8 +66,8 @@ def test_a_control_is_played_on_the_held_out_suite_and_twice_the_same(
     control.run(wanted)
     assert seen == [ControlRun(step=2, trained=True), None]  # `assay runs watch` knows it by its settings, and no other
     assert find_control_run(project.root / ".scratch/control", wanted.params.model_dump(mode="json")) is None
-    first = {path.name: path.read_bytes() for path in project.results("control").iterdir()}
-    assert set(first) == {"control.json", "post_eval.json", "post_eval.jsonl"}
+    first = {path.name: path.read_bytes() for path in project.results("control.json").parent.iterdir()}
+    assert set(first) == {"control.json", "control_eval.jsonl"}
     facts = facts_of(project)
     assert facts.asked
     assert facts.steps == wanted.params.train.steps
@@ -75,7 +75,7 @@ def test_a_control_is_played_on_the_held_out_suite_and_twice_the_same(
     assert len(episodes) == 4 * 2  # items x draws
     assert not (project.root / "models/adapter").exists()
     control.run(wanted)
-    assert {path.name: path.read_bytes() for path in project.results("control").iterdir()} == first
+    assert {path.name: path.read_bytes() for path in project.results("control.json").parent.iterdir()} == first
     leftover = [path for path in (project.root / ".scratch/control").glob("*") if path.is_dir()]
     assert leftover == []
 

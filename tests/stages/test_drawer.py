@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from assay.core.errors import ConfigError
+from assay.core.evidence_files import place_of
 from assay.core.storage.files import write_text
 from assay.dataset.suite import Suite
 from assay.pipeline import plot_process as drawer
@@ -121,8 +122,10 @@ def test_how_often_is_drawn_is_said_by_the_environment(monkeypatch: pytest.Monke
             seconds_between()
 
 
-TABLES = ("results/training_log.csv", "results/reward_components.csv", "results/checkpoint_evals.csv",
-          "results/train_log.jsonl", "observed/training_clock.csv")  # fmt: skip
+TABLES = (
+    *map(place_of, ("training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "validation_scores.csv")),
+    place_of("train_log.jsonl"), "evidence/observed/training_clock.csv",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("main", [True, False])
@@ -146,13 +149,13 @@ def test_the_main_process_alone_takes_old_curves_away_and_starts_one_drawer(
     monkeypatch.setattr(module, "Drawer", Known)
     monkeypatch.setenv(drawer.VARIABLE, "2")
     for name in TABLES:
-        write_text(tmp_path / "evidence" / name, "of an earlier training")
+        write_text(tmp_path / name, "of an earlier training")
     folder = RunFolder(tmp_path / "run", RunKey("key", {}), {}, Project.open(ROOT).params.checkpoint, main=main)
     project = Project(tmp_path, Project.open(ROOT).params)
-    live = Live(project, History(), Watch(Letters()), SUITE, "base", folder, main=main)
+    live = Live(project, History(), Watch(Letters()), SUITE, folder, main=main)
     live.tell("started", {"step": 0})
     live.begin()
-    assert [(tmp_path / "evidence" / name).exists() for name in TABLES] == [not main] * len(TABLES)
+    assert [(tmp_path / name).exists() for name in TABLES] == [not main] * len(TABLES)
     live.publish()
     live.end()
     assert told == ([(tmp_path, tmp_path / "run/drawer.log", 2.0), "look", "close"] if main else [])
@@ -165,7 +168,7 @@ def test_with_zero_seconds_nothing_is_started(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv(drawer.VARIABLE, "0")
     folder = RunFolder(tmp_path / "run", RunKey("key", {}), {}, Project.open(ROOT).params.checkpoint, main=True)
     project = Project(tmp_path, Project.open(ROOT).params)
-    live = Live(project, History(), Watch(Letters()), SUITE, "base", folder, main=True)
+    live = Live(project, History(), Watch(Letters()), SUITE, folder, main=True)
     live.tell("started", {"step": 0})
     live.begin()
     live.end()

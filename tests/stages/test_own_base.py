@@ -12,7 +12,7 @@ import pytest
 from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import TinyArchitecture
-from assay.core.errors import PolicyError
+from assay.core.errors import PolicyError, TrainingError
 from assay.core.seeds import derive_seed
 from assay.core.storage.json import read_record
 from assay.evidence.claim.claim import Claim
@@ -23,6 +23,7 @@ from assay.policy.base.pretrained import locate
 from assay.stages import base, control, fingerprint, package, post_eval, pre_eval, render_evidence, train
 from assay.tools.doctor.findings import Check, Finding
 from assay.tools.doctor.forecast.forecast import Ahead
+from assay.tools.doctor.preflight import training
 from assay.verify.stated import facts_within_bounds
 from assay.verify.unpacked import Unpacked
 from tests import own_data
@@ -118,8 +119,19 @@ def test_a_base_of_ones_own_is_weighed_before_the_first_step_on_a_gpu(tmp_path: 
     own_data.write_data(tmp_path)
     fingerprint.run(project)
     base.run(project)
-    monkeypatch.setattr(train, "examine", lambda *_, **__: [])
-    monkeypatch.setattr(train, "memory_ahead", weighed)
-    gpu = Project(project.root, project.params.model_copy(update={"device": "cuda"}))
-    here, there = (train._looked_at(each, nothing, nothing, nothing, [], nothing, tmp_path) for each in (project, gpu))
-    assert here == [] and [finding.check for finding in there] == ["memory (forecast)"] and layers == [1]
+    said: list[str] = []
+    monkeypatch.setattr(training, "examine", lambda *_, **__: [])
+    monkeypatch.setattr(training, "memory_ahead", weighed)
+    monkeypatch.setattr(training, "complain", said.append)
+    health = project.params.health.model_copy(update={"preflight": True})
+    cpu = Project(project.root, project.params.model_copy(update={"health": health}))
+    training.examine_training(cpu, nothing, nothing, nothing, [], nothing, tmp_path)
+    assert said == [] and layers == []
+    gpu = Project(project.root, cpu.params.model_copy(update={"device": "cuda"}))
+    training.examine_training(gpu, nothing, nothing, nothing, [], nothing, tmp_path)
+    assert ["memory (forecast)" in line for line in said] == [True] and layers == [1]
+    refused = Check("memory (forecast)", "a peak that fits", "params.yaml").fault("too much", "less")
+    monkeypatch.setattr(training, "memory_ahead", lambda *_: (refused, None))
+    shutil.rmtree(tmp_path / ".scratch/preflight")
+    with pytest.raises(TrainingError, match="too much"):
+        training.examine_training(gpu, nothing, nothing, nothing, [], nothing, tmp_path)

@@ -71,6 +71,10 @@ def _remove(path: str) -> Callable[[Path], None]:
     return lambda root: (root / path).unlink()
 
 
+def _lose_the_logs(root: Path) -> None:
+    shutil.rmtree(root / "evidence/logs/train")
+
+
 def _link(root: Path) -> None:
     (root / "data/collider/more.jsonl").symlink_to(root / "data/collider/train.jsonl")
 
@@ -93,9 +97,10 @@ def _edit(root: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (_remove("evidence/logs/train/validation.jsonl"), "evidence/logs/train/validation.jsonl: expected a file or folder"),
+        (_remove("evidence/logs/train/validation.jsonl"), "evidence/logs/train is not what train wrote"),
+        (_lose_the_logs, "evidence/logs/train: expected a file or folder"),
         (_remove("LICENSE"), "LICENSE: expected a file"),
-        (_edit, "evidence/results/report/summary.md is not what render_evidence wrote"),
+        (_edit, "evidence/results/report is not what render_evidence wrote"),
         (_link, "data/collider/more.jsonl: not among the fingerprinted data"),
         (_forget_a_stage, "no train"),
         (_say_a_token, "evidence/results/report/summary.md:1: Hugging Face"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -10,13 +9,17 @@ from pathlib import Path
 import pytest
 
 from assay.core.errors import ConfigError, RunningAlready
+from assay.core.evidence_files import folder_of
 from assay.core.storage.append_log import read_complete
+from assay.core.storage.files import write_text
 from assay.pipeline import run_folder
 from assay.pipeline.project import Project
 from assay.pipeline.run_folder import MANY, open_run
 from tests.house import ROOT
 
 READS = ("data.txt",)
+# What DVC 3 calls a folder with train.json, `{}`, and training_log.csv, `step\\n`.
+FINISHED = "ad78154a9812a34aa08da86e7e05ca7e.dir"
 
 
 @pytest.fixture
@@ -25,7 +28,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.delenv("DVC_ROOT", raising=False)
     shutil.copy(ROOT / "params.yaml", tmp_path)
     (tmp_path / "data.txt").write_text("one")
-    (tmp_path / "evidence/results").mkdir(parents=True)
     return Project.open(tmp_path)
 
 
@@ -125,16 +127,16 @@ def test_a_second_trainer_on_one_run_is_refused(project: Project) -> None:
 
 def finish(project: Project) -> Path:
     folder = saved(project, 10)
-    proof = project.results("train.json")
-    proof.write_text("{}")
+    write_text(project.results("train.json"), "{}")
+    write_text(project.results("training_log.csv"), "step\n")
     with open_run(project, "train", READS, main=True) as run:
         run.start(None)
-        run.finish(proof)
+        run.finish(project.root / folder_of("train"))
     return folder
 
 
 def lock(project: Project, md5: str) -> None:
-    outs = f"    outs:\n    - path: evidence/results/train/train.json\n      md5: {md5}\n"
+    outs = f"    outs:\n    - path: evidence/results/train\n      md5: {md5}\n"
     (project.root / "dvc.lock").write_text(f"schema: '2.0'\nstages:\n  train:\n    cmd: assay train\n{outs}")
 
 
@@ -147,7 +149,7 @@ def test_what_was_finished_but_never_recorded_is_not_trained_again(project: Proj
 
 def test_what_was_recorded_is_trained_afresh_when_it_is_asked_for_again(project: Project) -> None:
     folder = finish(project)
-    lock(project, hashlib.md5(b"{}", usedforsecurity=False).hexdigest())
+    lock(project, FINISHED)
     assert start_of(project) is None
     assert not (folder / "step-000010").exists()
 

@@ -31,7 +31,7 @@ from tests import own_data
 from tests.evaluation.failing_environment import Timeout
 from tests.house import ROOT
 
-FILES = [f"{name}{suffix}" for name in ("pre_eval", "pre_eval_greedy") for suffix in (".jsonl", ".json")]
+FILES = ("pre_eval.jsonl", "pre_eval_greedy.jsonl")
 # Two episodes a batch: four batches of sampled draws, two of greedy ones.
 BATCHES = ["pre_eval"] * 4 + ["pre_eval_greedy"] * 2
 # A real evaluation in a process of its own, which is killed as its third batch begins.

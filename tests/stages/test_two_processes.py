@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -28,25 +28,23 @@ from assay.core.config.settings import DistributedSettings
 from assay.core.errors import ConfigError, TrainingError
 from assay.core.parent import STARTED_BY
 from assay.core.storage.append_log import read_complete
-from assay.core.storage.json import write_json
+from assay.core.storage.json import write_jsonl
+from assay.pipeline.inputs import heldout_suite, task_of
 from assay.pipeline.project import Project
 from assay.policy.processes import Processes
 from assay.stages import base, fingerprint, pre_eval, train
-from assay.statistics.power import PlannedPower
 from assay.tools.doctor import MOST_SECONDS, Finding
+from assay.tools.doctor.preflight import training
 from assay.training.log.step_chain import check_chain
 from tests import fake_slurm
 from tests.house import ROOT
+from tests.verification.made_run import played
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only there a parent's end is noticed"),
     pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"),
 ]
 STEPS = 30
-PLANNED = PlannedPower(
-    measure="success_rate", suite_digest="0", policy_digest="0", n_clusters=9, n_items=9, draws=4, base_rate=0.2,
-    noise_points=20.0, alpha=0.05, power=0.8, assumed_spread_points=20.0, smallest_detectable_points=8.0, by_spread={},
-)  # fmt: skip
 PR_SET_CHILD_SUBREAPER = 36  # Source: prctl(2)
 MARK = "ASSAY_TEST_TWO_PROCESSES"
 PARENT = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); sys.stdin.read()"
@@ -126,7 +124,8 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Calls:
     project = small(root)
     fingerprint.run(project)
     base.run(project)
-    write_json(project.results("plan_power.json"), PLANNED)  # pre_eval's, which a training says
+    episodes = played(task_of(project), heldout_suite(project).plays(), 0.2, "base")
+    write_jsonl(project.results("pre_eval.jsonl"), episodes)  # from which a training says what its plan can show
     dvc = ("DVC_ROOT", *STARTED_BY, "RANK", "WORLD_SIZE")
     environment = {name: value for name, value in os.environ.items() if name not in dvc}
     environment |= {"PYTHONPATH": str(ROOT / "src"), IN_EXPERIMENT: "0" * 40, MARK: root.name}
@@ -158,7 +157,8 @@ def test_one_command_starts_two_processes_and_a_killed_parent_ends_them_all_with
     assert "Traceback" not in err and "torch" not in err, err
     assert err.count("train: steps ...") == err.count("SIGTERM: the step at work will be finished and saved first") == 1
     assert re.search(rf"after step {calls.saved}( of {STEPS})?, which is saved", err), err
-    assert out.startswith("plan: ") and out.count("\n") == 1  # said by one of them
+    assert out == "train: looking at what is to be trained; the other processes wait\n", out
+    assert len([line for line in err.splitlines() if line.startswith("plan: ")]) == 1, err  # said by one of them
 
 
 def test_what_all_processes_know_is_said_once(calls: Calls) -> None:
@@ -196,14 +196,7 @@ def test_evidence_is_written_once_and_whole(calls: Calls) -> None:
     assert not list((project.root / ".scratch/train").glob("*.lock"))
 
 
-EVALUATED = (
-    "pre_eval.jsonl",
-    "pre_eval.json",
-    "pre_eval_greedy.jsonl",
-    "pre_eval_greedy.json",
-    "baselines.json",
-    "plan_power.json",
-)
+EVALUATED = ("pre_eval.jsonl", "pre_eval_greedy.jsonl")
 # In the place of ./run: the stage without DVC, and no verdict, since there is no claim yet.
 RUN = f"""#!/bin/sh
 [ "$1" = assay ] || exec "{sys.executable}" -m assay.cli pre-eval
@@ -332,18 +325,25 @@ class Gathering(Processes):
 
 
 def test_a_fault_found_by_the_main_process_ends_all_of_them_and_is_told_by_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said: list[str] = []
-    for name in ("say", "complain"):
-        monkeypatch.setattr(train, name, said.append)
+    monkeypatch.setattr(train, "say", said.append)
+    monkeypatch.setattr(training, "complain", said.append)
     looked: list[int] = []
+    project, nothing = Project(tmp_path, Project.open(ROOT).params), cast(Any, None)
 
-    def look(found: list[Finding]) -> Callable[[], list[Finding]]:
-        return lambda: looked.append(1) or found  # type: ignore[func-returns-value]
+    def look(found: list[Finding]) -> Callable[[], None]:
+        """Return what `assay train` looks with, where the doctor finds this."""
+
+        def examine() -> None:
+            monkeypatch.setattr(training, "examine", lambda *_, **__: looked.append(1) or found)  # type: ignore[func-returns-value]
+            training.examine_training(project, nothing, nothing, nothing, [], nothing, tmp_path)
+
+        return examine
 
     train._examined(look([WARNING]), Gathering(0, False))
-    assert "the other processes wait" in said[0] and re.search(r"for \d+ s at most", said[0]) and "WARNING probe" in said[1]
+    assert "the other processes wait" in said[0] and "WARNING probe" in said[1]
     with pytest.raises(TrainingError, match="1 fault"):
         train._examined(look([FAULT]), Gathering(0, False))
     assert len(looked) == 2

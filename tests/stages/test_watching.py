@@ -18,7 +18,8 @@ from assay.pipeline.project import Project
 from assay.policy.base import tiny
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
-from assay.stages import fingerprint, render_evidence
+from assay.stages import fingerprint
+from assay.stages.render_evidence import render
 from assay.training.health.watch import Watch
 from assay.training.log.history import History, Validation
 from tests.evaluation.test_statistics import play
@@ -70,12 +71,12 @@ def test_a_claim_is_noted_with_the_alarms_of_training_and_of_every_arm_and_with_
     watch = Watch(TASK)
     watch.look(3, "batch", episodes(4))
     quiet, loud = episodes(0), episodes(3, cut=12)
-    notes = render_evidence._notes(TASK, facts(watch), quiet, loud, quiet, loud)
+    notes = render._notes(TASK, facts(watch), quiet, loud, quiet, loud)
     assert [note.split(" ")[0] for note in notes] == ["ALARM", "ALARM", "ALARM", "Held-out:"]
     assert "in training" in notes[0] and "first at step 3" in notes[0]
     assert "episodes after, tolerated" in notes[1] and "after (greedy)" in notes[2]
     assert "4 of 4 prompts were cut" in notes[3]
-    assert render_evidence._notes(TASK, facts(Watch(TASK)), quiet, quiet, quiet, quiet) == []
+    assert render._notes(TASK, facts(Watch(TASK)), quiet, quiet, quiet, quiet) == []
 
 
 @pytest.fixture(scope="module")
@@ -105,13 +106,12 @@ def test_how_long_a_suite_took_is_written_beside_its_results(project: Project, p
         clock = json.loads(project.observed(f"{label}_clock.json").read_text())
         assert clock["episodes"] == n and clock["seconds"] > 0 and clock["seconds_per_completion"] > 0
         assert clock["tokens_per_second"] > 0
-        for suffix in ("json", "jsonl"):
-            text = project.results(f"{label}.{suffix}").read_text()
-            assert "second" not in text and "clock" not in text
+        text = project.results(f"{label}.jsonl").read_text()
+        assert "second" not in text and "clock" not in text
 
 
 def test_playing_again_takes_another_time_and_gives_the_same_bytes(project: Project, policy: Policy) -> None:
-    names = [f"pre_eval{greedy}.{suffix}" for greedy in ("", "_greedy") for suffix in ("json", "jsonl")]
+    names = ["pre_eval.jsonl", "pre_eval_greedy.jsonl"]
     heldout.evaluate(project, policy, "pre_eval")
     first = [project.results(name).read_bytes() for name in names]
     heldout.evaluate(project, policy, "pre_eval")
@@ -129,14 +129,23 @@ def test_a_validation_is_summarised_once_and_every_row_has_the_same_columns(
     greedy = [e for e in sampled if e.draw == 0]
     history = History(validations=[Validation(0, sampled, greedy)])
     computed: list[int] = []
-    original = live.Tables._row
+    summed_up: list[int] = []
+    original, scored = live.Tables._row, live.score_rows
     monkeypatch.setattr(live.Tables, "_row", lambda self, v: (computed.append(v.step), original(self, v))[1])
-    tables = live.Tables(project, history, suite, "policy")
+    monkeypatch.setattr(live, "score_rows", lambda step, *both: (summed_up.append(step), scored(step, *both))[1])
+    tables = live.Tables(project, history, suite)
     tables.write()
     history.validations.append(Validation(5, sampled, greedy))
     tables.write()
     tables.write()
-    assert computed == [0, 5]
+    assert computed == summed_up == [0, 5]
     lines = project.results("checkpoint_evals.csv").read_text().splitlines()
     assert len(lines) == 3 and lines[0].startswith("step,fraction_done,episodes,mean_reward,success_rate,mass_acc,channel_acc,")
     assert ",best_of,best_of_k_mean_reward,best_of_k_success_rate," in lines[0]
+    assert "_low" not in lines[0] and "_high" not in lines[0]  # a training computes no interval
+    header, *rows = project.results("validation_scores.csv").read_text().splitlines()
+    assert header.startswith("step,greedy,item_id,cluster,draw,mean_reward,success_rate,mass_correct_rate,")
+    asked = [f"0,{sampled[0].item_id}", f"1,{sampled[0].item_id}"]
+    assert len(rows) == 2 * (len(sampled) + len(greedy)) and {row.count(",") for row in rows} == {header.count(",")}
+    assert [row for row in rows if row.startswith(("5,0,", "5,1,"))] == [f"5{row[1:]}" for row in rows[: len(rows) // 2]]
+    assert all(any(row.startswith(f"{step},{each},") for row in rows) for step in (0, 5) for each in asked)

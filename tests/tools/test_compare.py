@@ -13,10 +13,11 @@ import pytest
 from ruamel.yaml import YAML
 
 from assay.core.errors import AssayError
-from assay.core.evidence_files import place_of
+from assay.core.evidence_files import folder_of, place_of
 from assay.core.records import Episode, HealthSummary, TrainFacts
 from assay.core.storage.json import read_record, write_json, write_jsonl
 from assay.evidence.recipe.tables import RecipeComparison
+from assay.pipeline.dvc_lock import md5_at
 from assay.tools.recipe import compare
 from tests.evidence.conftest import make_claim
 from tests.evidence.synthetic_episodes import SUITE, arm
@@ -35,11 +36,10 @@ def write_run(project: Path, seed: int, rate: float = 0.7, *, rate_of_learning: 
         validation_suite=SUITE,
         chain=policy, alarms=(), health=HealthSummary.of([]),
     )  # fmt: skip
-    results = project / RESULTS
-    write_json(results / "claim.json", claim)
-    write_json(results / "train.json", facts)
-    write_jsonl(results / "pre_eval.jsonl", BEFORE)
-    write_jsonl(results / "post_eval.jsonl", after)
+    write_json(project / place_of("claim.json"), claim)
+    write_json(project / place_of("train.json"), facts)
+    write_jsonl(project / place_of("pre_eval.jsonl"), BEFORE)
+    write_jsonl(project / place_of("post_eval.jsonl"), after)
     params = {"version": 1, "seed": seed, "train": {"learning_rate": rate_of_learning}, "checkpoint": {"keep": seed}}
     with (project / "params.yaml").open("w") as stream:
         YAML().dump(params, stream)
@@ -50,16 +50,15 @@ def write_run(project: Path, seed: int, rate: float = 0.7, *, rate_of_learning: 
 
 def write_lock(project: Path, params: dict[str, object], code: str = "0" * 32) -> None:
     """Write what DVC would have recorded of the run."""
-    outs = {"pre_eval": "pre_eval.jsonl", "train": "train.json", "post_eval": "post_eval.jsonl"}
-    outs |= {"render_evidence": "claim.json"}
+    outs = {name: folder_of(name) for name in ("pre_eval", "train", "post_eval")} | {"render_evidence": folder_of("report")}
     stages = {
         stage: {
             "cmd": f"assay {stage}",
             "deps": [{"path": "src/assay/tasks", "md5": code}, {"path": "models/base", "md5": f"{params['seed']}"}],
             "params": {"params.yaml": {k: v for k, v in params.items() if stage == "train" and k in ("seed", "train")}},
-            "outs": [{"path": place_of(name), "md5": hashlib.md5((project / place_of(name)).read_bytes()).hexdigest()}],
+            "outs": [{"path": folder, "md5": md5_at(project / folder)}],
         }
-        for stage, name in outs.items()
+        for stage, folder in outs.items()
     }
     with (project / "dvc.lock").open("w") as stream:
         YAML().dump({"schema": "2.0", "stages": stages}, stream)
@@ -229,7 +228,7 @@ def _reseed(project: Path) -> None:
 
 HOSTILE: dict[str, tuple[bool, Callable[[Path], object], str]] = {
     "a missing file": (False, lambda p: (p / place_of("train.json")).unlink(), "train.json"),
-    "no claim": (False, lambda p: (p / place_of("claim.json")).unlink(), "found no claim.json"),
+    "no claim": (False, lambda p: (p / place_of("claim.json")).unlink(), "found no report/claim.json"),
     "no settings": (False, lambda p: (p / "params.yaml").unlink(), "found no params.yaml"),
     "a damaged line": (False, lambda p: _damage(p, "post_eval.jsonl", lambda t: t.replace("{", "[", 1)), "line 1"),
     "a half line": (False, lambda p: _damage(p, "post_eval.jsonl", lambda t: t[:-40]), "post_eval.jsonl, line 64"),
@@ -240,7 +239,15 @@ HOSTILE: dict[str, tuple[bool, Callable[[Path], object], str]] = {
     "another seed": (False, _reseed, "7 in train.json, 8 in params.yaml"),
     "an edited episode": (
         True, lambda p: _damage(p, "post_eval.jsonl", lambda t: t.replace('"success":false', '"success":true')),
-        "expected the file that the run wrote, found another",
+        "post_eval: expected the files that the run wrote, found others",
+    ),
+    "an edited page beside the claim": (
+        True, lambda p: (p / place_of("report.html")).write_text("IMPROVED"),
+        "report: expected the files that the run wrote, found others",
+    ),
+    "a pipe beside the episodes": (
+        True, lambda p: os.mkfifo(p / place_of("pre_eval_greedy.jsonl")),
+        "pre_eval: expected the files that the run wrote, found others",
     ),
     "settings changed since": (
         True, lambda p: (p / "params.yaml").write_text((p / "params.yaml").read_text().replace("0.001", "0.002")),

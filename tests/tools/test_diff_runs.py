@@ -28,7 +28,7 @@ def written(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("place", ["run", "run/train_log.jsonl", "project", "project/evidence/results"])
+@pytest.mark.parametrize("place", ["run", "run/train_log.jsonl", "project", "project/evidence/logs/train"])
 def test_equal_runs_are_told_so_wherever_the_log_lies(tmp_path: Path, said: list[str], place: str) -> None:
     written(tmp_path / "run/train_log.jsonl", log(200))
     written(tmp_path / "project/evidence/logs/train/train_log.jsonl", log(200))
@@ -98,7 +98,7 @@ def test_items_that_differ_are_told_of_both_and_long_lists_are_cut(tmp_path: Pat
 
 def test_a_log_compared_with_itself_is_told_so(tmp_path: Path, said: list[str]) -> None:
     written(tmp_path / "evidence/logs/train/train_log.jsonl", log(3))
-    assert diff_runs.run(tmp_path, tmp_path / "evidence/results") == 0
+    assert diff_runs.run(tmp_path, tmp_path / "evidence/logs/train") == 0
     assert "compared with itself" in said[0]
 
 

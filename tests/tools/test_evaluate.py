@@ -23,6 +23,7 @@ from assay.dataset.suite import choose
 from assay.evaluation.measure import measure
 from assay.policy.base import pretrained, tiny
 from assay.policy.model import load
+from assay.statistics.report import report_on
 from assay.tasks.collider import Collider, ColliderSettings
 from assay.tools import evaluate as tool
 from tests.house import ROOT
@@ -96,7 +97,8 @@ def test_a_split_of_the_project_is_played_as_the_stages_play_it(tmp_path: Path) 
     items = [TASK.item(json.loads(line)) for line in Path(HELDOUT).read_text().splitlines()]
     policy = load(Path("models/base"), adapter=None, device="cpu", dtype="float32", quantization=None)
     suite = choose(items, 6, split="heldout", draws=3, seed=0)
-    expected, same = measure(policy, TASK, suite, Decoding(1.0, 8), batch_size=64)
+    expected = measure(policy, TASK, suite, Decoding(1.0, 8), batch_size=64)
+    same = report_on(expected, suite, policy.digest, "sampled")
     assert episodes == [each.model_copy(update={"policy": policy.digest}) for each in expected]
     # Its suite knows the records of the file and the rules of the task, which the one made here does not.
     assert report["report"] == json.loads(same.model_dump_json()) | {"suite_digest": report["report"]["suite_digest"]}

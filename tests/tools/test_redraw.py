@@ -34,6 +34,7 @@ def real(root: Path, rows: int) -> Path:
     for name in TABLES:
         lines = (ROOT / place_of(f"{name}.csv")).read_text().split("\n")
         write_text(root / place_of(f"{name}.csv"), "\n".join(lines[: rows + 1]) + "\n")
+    shutil.copy(ROOT / place_of("validation_scores.csv"), root / place_of("validation_scores.csv"))
     return root
 
 

@@ -18,8 +18,9 @@ from ruamel.yaml import YAML
 
 from assay.core.config.composition import Selection, use
 from assay.core.errors import ConfigError, RecordError, RunningAlready
-from assay.core.evidence_files import place_of
-from assay.core.storage.json import read_record, write_json
+from assay.core.evidence_files import folder_of, place_of
+from assay.core.storage.files import write_text
+from assay.core.storage.json import read_record, write_json, write_jsonl
 from assay.core.storage.locks import hold
 from assay.evidence.recipe.seed_records import BaseBuilt, SeedRun, SeedsTogether, failed
 from assay.evidence.recipe.seed_tables import seeds_block
@@ -28,50 +29,44 @@ from assay.tools import readme
 from assay.tools.recipe import recipe_file, seed_copies, seeds
 from assay.tools.recipe.compare import read_all
 from assay.tools.recipe.seed_copies import Job
-from tests.evidence.conftest import make_claim, make_report
+from tests.evidence.conftest import make_claim
 from tests.evidence.synthetic_episodes import arm
 from tests.house import ROOT, STAGES, reads_and_writes
-from tests.tools.test_compare import BEFORE, RESULTS, write_run
+from tests.tools.test_compare import BEFORE, RESULTS, write_lock, write_run
 
-# Which stage hands out which of the prepared files.
-OUTS = {
-    "fingerprint": ["fingerprint.json"], "base": ["base.json"], "pre_eval": ["pre_eval.jsonl", "pre_eval_greedy.json"],
-    "train": ["train.json"], "control": ["control.json"], "post_eval": ["post_eval.jsonl", "post_eval_greedy.json"],
-    "render_evidence": ["claim.json", "metrics.json"],
-}  # fmt: skip
+# Which stage hands out which of the prepared folders.
+OUTS = {name: name for name in ("base", "pre_eval", "train", "control", "post_eval")}
+OUTS = {"fingerprint": "data"} | OUTS | {"render_evidence": "report"}
 STAGE = """
 import pathlib, shutil, sys
-name, seed, outs = sys.argv[1], sys.argv[2], sys.argv[3:]
+name, seed, out = sys.argv[1:]
 here = pathlib.Path.cwd()
 with (here.parent / "calls").open("a") as log:
     log.write(f"{here.name} {name}\\n")
 prepared = here / "data" / "prepared" / f"seed-{seed}"
 if (prepared / f"{name}-fails").is_file():
     sys.exit(f"assay: {here}/evidence: expected a disk, found none.")
-(here / "evidence/results").mkdir(parents=True, exist_ok=True)
-for out in outs:
-    shutil.copy(prepared / out, here / "evidence/results" / out)
+shutil.copytree(prepared / out, here / "evidence/results" / out, dirs_exist_ok=True)
 """
 PREFIX = "collider-tiny_smoke"
 
 
 def prepare(folder: Path, seed: int, *, barred: str | None = None) -> None:
-    """Write, flat, all that the stages of one run would."""
+    """Write the folders that the stages of one run would."""
     project = write_run(folder.parent / f"{folder.name}-run", seed)
-    results = project / RESULTS
     if barred is not None:
-        policy = read_record(results / "claim.json", recipe_claim(), fix="").after_policy
+        policy = read_record(project / place_of("claim.json"), recipe_claim(), fix="").after_policy
         after = arm(f"trained {seed} 0.001", 0.7, clusters=8)
         claim = make_claim(BEFORE, after, training_seeds=(seed,), after_policy=policy, blockers=[("an alarm", barred)])
-        write_json(results / "claim.json", claim)
+        write_json(project / place_of("claim.json"), claim)
     for name in ("pre_eval_greedy", "post_eval_greedy"):
-        write_json(results / f"{name}.json", make_report(BEFORE))
+        write_jsonl(project / place_of(f"{name}.jsonl"), BEFORE)
     # As render_evidence has it: a run that is not evaluable has no score.
-    write_json(results / "metrics.json", {"p": None} if barred else {"p": 0.1, "normalised_score": 0.5})
-    write_json(results / "fingerprint.json", {})
-    write_json(results / "control.json", {"asked": False})
-    write_json(results / "base.json", {"copy_accuracy": 1.0, "parsed_rate": 0.9, "success_rate": 0.2})
-    shutil.copytree(results, folder)
+    write_json(project / place_of("metrics.json"), {"p": None} if barred else {"p": 0.1, "score": 0.5})
+    write_json(project / place_of("fingerprint.json"), {})
+    write_json(project / place_of("control.json"), {"asked": False})
+    write_json(project / place_of("base.json"), {"copy_accuracy": 1.0, "parsed_rate": 0.9, "success_rate": 0.2})
+    shutil.copytree(project / RESULTS, folder)
     shutil.rmtree(project)
 
 
@@ -91,16 +86,16 @@ def write_pipeline(root: Path) -> Path:
     for name in (".dvc/config", ".dvcignore", "constraints.txt"):
         shutil.copy(ROOT / name, root / name)
     use(root, grpo="tiny_smoke", task="collider", seed=0)
-    stages, before = {}, "data/prepared/seed-0/fingerprint.json"
-    for name, outs in OUTS.items():
+    stages, before = {}, "data/prepared/seed-0/data/fingerprint.json"
+    for name, out in OUTS.items():
         own = name not in ("fingerprint", "base", "pre_eval")
         seed = "${seed}" if own else "0"
         stages[name] = {
-            "cmd": f"{sys.executable} src/stage.py {name} {seed} {' '.join(outs)}",
+            "cmd": f"{sys.executable} src/stage.py {name} {seed} {out}",
             "deps": ["src", before], "params": ["seed", "train"] if own else ["base"],
-            "outs": [{place_of(out): {"cache": False}} for out in outs],
+            "outs": [{folder_of(out): {"cache": False}}],
         }  # fmt: skip
-        before = place_of(outs[0])
+        before = folder_of(out)
     with (root / "dvc.yaml").open("w") as stream:
         YAML().dump({"stages": stages}, stream)
     return root
@@ -286,15 +281,21 @@ def test_what_names_no_seeds_is_refused(text: str) -> None:
 
 @pytest.fixture(scope="module")
 def six(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Six finished runs with greedy reports and metrics, not to be changed."""
+    """Six finished runs with greedy episodes and metrics, not to be changed."""
     root = tmp_path_factory.mktemp("six")
     found = {}
     for seed in range(6):
         copy = found[f"seed{seed}"] = write_run(root / f"seed{seed}", seed)
         for name in ("pre_eval_greedy", "post_eval_greedy"):
-            write_json(copy / place_of(f"{name}.json"), make_report(BEFORE))
-        write_json(copy / place_of("metrics.json"), {"normalised_score": None})
+            write_jsonl(copy / place_of(f"{name}.jsonl"), BEFORE)
+        write_json(copy / place_of("metrics.json"), {"score": None})
+        lock_again(copy)
     return found
+
+
+def lock_again(copy: Path) -> None:
+    """Record a run anew, after files were added to it."""
+    write_lock(copy, YAML(typ="safe").load((copy / "params.yaml").read_text()))
 
 
 def entry_of(copies: dict[str, Path], bases: Sequence[BaseBuilt] = ()) -> SeedsTogether:
@@ -331,8 +332,9 @@ def test_a_damaged_recipe_json_is_refused_and_stays(six: dict[str, Path], tmp_pa
 
 def test_runs_that_are_not_one_recipe_make_no_claim(six: dict[str, Path], tmp_path: Path) -> None:
     other = write_run(tmp_path / "seed5", 5, rate_of_learning=0.01)
-    for name in ("pre_eval_greedy.json", "post_eval_greedy.json", "metrics.json"):
-        shutil.copy(six["seed5"] / RESULTS / name, other / place_of(name))
+    for name in ("pre_eval_greedy.jsonl", "post_eval_greedy.jsonl", "metrics.json"):
+        shutil.copy(six["seed5"] / place_of(name), other / place_of(name))
+    lock_again(other)
     entry = entry_of(six | {"seed5": other})
     assert entry.recipe is None and entry.reason == "the runs are of 2 recipes, not of one"
 
@@ -387,8 +389,7 @@ def test_readme_gets_its_blocks_and_keeps_the_rest(
 ) -> None:
     monkeypatch.setattr(readme.Project, "open", lambda root: root)
     monkeypatch.setattr(readme, "claim_at_hand", lambda project: None)  # whose claim it is, test_at_hand asks
-    (tmp_path / RESULTS).mkdir(parents=True)
-    (tmp_path / place_of("summary.md")).write_text("the claim\n\nBefore and after (held-out):\n")
+    write_text(tmp_path / place_of("summary.md"), "the claim\n\nBefore and after (held-out):\n")
     recipe_file.write_recipe(tmp_path, entry_of(six))
     (tmp_path / "docs").mkdir()
     for page, names in readme.PAGES.items():

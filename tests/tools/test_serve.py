@@ -30,7 +30,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("project")
     evidence = root / "evidence"
     for name, content in (
-        ("results/report.html", b"<p>report"), ("results/post_eval.jsonl", b'{"completion":"<script>alert(1)</script>"}\n'),
+        ("results/report/report.html", b"<p>report"),
+        ("results/post_eval.jsonl", b'{"completion":"<script>alert(1)</script>"}\n'),
         ("results/a.svg", b"<svg/>"), ("results/a.png", b"\x89PNG"), ("results/a.csv", b"step\n1\n"), ("results/a.json", b"{}"),
         ("results/empty.txt", b""), ("results/odd.bin", b"\0\1"), ("README.md", b"# read me"), ("results/.hidden", SECRET),
         (".git/config", SECRET), ("observed/live/index.html", b"<p>live"), ("results/with space & <b>.txt", b"spaced"),
@@ -117,7 +118,7 @@ def test_a_query_is_no_part_of_a_path(port: int) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("results/report.html", "text/html; charset=utf-8"), ("results/post_eval.jsonl", "text/plain; charset=utf-8"),
+        ("results/report/report.html", "text/html; charset=utf-8"), ("results/post_eval.jsonl", "text/plain; charset=utf-8"),
         ("results/a.svg", "image/svg+xml"), ("results/a.png", "image/png"), ("results/a.csv", "text/csv; charset=utf-8"),
         ("results/a.json", "application/json"), ("results/empty.txt", "text/plain; charset=utf-8"),
         ("results/odd.bin", "application/octet-stream"), ("README.md", "text/plain; charset=utf-8"),
@@ -141,7 +142,7 @@ def test_a_file_comes_whole_with_its_type_and_rules(port: int, folder: Path, nam
 def test_a_folder_is_listed_without_links_and_hidden_files_and_with_names_as_text(port: int) -> None:
     status, headers, body = ask(port, b"/")
     assert status == 200 and headers["Content-Type"].startswith("text/html")
-    assert b'href="/observed/live/index.html"' in body and b'href="/results/report.html"' in body
+    assert b'href="/observed/live/index.html"' in body and b'href="/results/report/report.html"' in body
     for hidden in (b".git", b"link.txt", b'"out', b"loop", b"secret"):
         assert hidden not in body
     inner = ask(port, b"/results/")[2]

@@ -15,35 +15,40 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from rich.console import Console
 
 from assay.core.errors import RecordError
+from assay.core.evidence_files import place_of
 from assay.core.storage.files import write_text
 from assay.tools.watch import command as watch
 from assay.tools.watch.snapshot import Snapshot, SnapshotReader, find_place
 from assay.tools.watch.status import describe, list_alarms
 from tests.house import ROOT
 
+LOG, EVALS, SCORES, HEALTH = map(
+    place_of, ("training_log.csv", "checkpoint_evals.csv", "validation_scores.csv", "health.jsonl")
+)
 HOSTILE = "\x1b[2J\x07\u202eevil\u200b\r\n\x9b31m"
 
 
 def training(root: Path, *, steps: int = 10, done: int = 4, **manifest: Any) -> Path:
     """Write what a training of so many steps leaves after some of them."""
-    results, observed = root / "evidence/results", root / "evidence/observed"
+    observed = root / "evidence/observed"
     rows = "".join(f"{k},{k / steps},0.1,{k / 10 - 0.5},0.2,0.0,1.0,0.001\n" for k in range(1, done + 1))
-    write_text(results / "training_log.csv", "step,epoch,loss,reward,reward_std,kl,grad_norm,learning_rate\n" + rows)
+    write_text(root / LOG, "step,epoch,loss,reward,reward_std,kl,grad_norm,learning_rate\n" + rows)
     write_text(observed / "training_clock.csv", "step,wall_time_s,tokens_per_second\n" + "".join(
         f"{k},{2.0 * k},{1000.0 + k}\n" for k in range(1, done + 1)
     ))  # fmt: skip
-    write_text(
-        results / "checkpoint_evals.csv",
-        "step,fraction_done,episodes,mean_reward,success_rate,success_rate_low,success_rate_high\n0,0.0,16,0.1,0.25,0.1,0.5\n",
-    )
+    write_text(root / EVALS, "step,fraction_done,episodes,mean_reward,success_rate,parsed_rate\n0,0.0,16,0.1,0.25,1.0\n")
+    write_text(root / SCORES, "step,greedy,item_id,cluster,draw,mean_reward,success_rate,parsed_rate\n" + "".join(
+        f'0,{greedy},"item, {k}",cluster{k},0,0.1,{float(k < 4)},1.0\n' for greedy in (0, 1) for k in range(16)
+    ))  # fmt: skip
     known = {"run": "a" * 64, "finished": None, "params": {"train": {"steps": steps}}} | manifest
     write_text(observed / "manifest.json", json.dumps(known))
     write_text(observed / "run_log.jsonl", '{"event":"started","step":0,"time":"2026-01-01T00:00:00Z"}\n')
-    write_text(results / "health.jsonl", json.dumps(alarm("kl", "AMBER", 2)) + "\n")
+    write_text(root / HEALTH, json.dumps(alarm("kl", "AMBER", 2)) + "\n")
     return root
 
 
@@ -63,16 +68,39 @@ def test_a_running_training_is_told_with_its_speed_and_time_left(tmp_path: Path)
     assert (snapshot.state, snapshot.step, snapshot.steps, snapshot.left_s) == ("running", 4, 10, 12.0)
     facts = dict(describe(snapshot, width=20))
     assert facts["reward"].startswith("-0.100  ▁")
-    assert "success 25.0 % (95 % interval 10.0 to 50.0, n = 16)" in facts["validation"]
+    assert "success 25.0 % (95 % interval 9.1 to 52.5, n = 16)" in facts["validation"]
     assert facts["alarms"] == "AMBER kl since step 2"
     assert facts["time left"] == "12 s" and facts["tokens/s"].startswith("1,002 over")
     assert snapshot.faults == [] and list_alarms(snapshot) == [("AMBER", "kl", "2", "too far from the base")]
 
 
+def test_the_intervals_of_validations_are_those_that_the_report_will_draw() -> None:
+    seen = look(ROOT).checkpoints
+    drawn = pd.read_csv(ROOT / place_of("plots/checkpoints.csv"))
+    ends = [name for name in drawn.columns if name.endswith(("_low", "_high"))]
+    assert {"success_rate_low", "greedy_success_rate_high", "best_of_k_mean_reward_low"} <= set(ends)
+    for name in ends:
+        assert pd.Series(seen[name], dtype=float).equals(drawn[name].astype(float)), name
+
+
+def test_a_validation_that_is_not_there_as_a_whole_has_no_interval_and_a_damaged_one_is_said(tmp_path: Path) -> None:
+    root = training(tmp_path)
+    head, *rows = (root / SCORES).read_text().splitlines(keepends=True)
+    for kept in (0, 1, 15, 16, 17, 31):
+        write_text(root / SCORES, head + "".join(rows[:kept]))
+        snapshot = look(root)
+        assert "interval missing, n = 16" in dict(describe(snapshot, width=0))["validation"] and snapshot.faults == [], kept
+    for damaged in (rows[9].replace("0.1", "what"), rows[9].replace("0.1", "inf"), rows[9].replace(",0,0.1", ",7e9,0.1")):
+        write_text(root / SCORES, "".join([head, *rows[:9], damaged, *rows[10:]]))
+        snapshot = look(root)
+        assert "interval missing" in dict(describe(snapshot, width=0))["validation"]
+        assert snapshot.faults[0].startswith("validation_scores.csv: step 0: ")
+
+
 def test_an_alarm_that_is_over_is_not_told_as_standing(tmp_path: Path) -> None:
     root = training(tmp_path)
     lines = [alarm("kl", "AMBER", 2), alarm("entropy", "AMBER", 3), alarm("kl", "GREEN", 4), alarm("entropy", "RED", 4)]
-    write_text(root / "evidence/results/train/health.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    write_text(root / HEALTH, "".join(json.dumps(line) + "\n" for line in lines))
     assert [(event.rule, event.level) for event in look(root).raised] == [("entropy", "RED")]
 
 
@@ -88,7 +116,7 @@ def test_before_the_first_step_everything_is_missing_and_nothing_is_zero(tmp_pat
 def test_states_follow_what_was_written(tmp_path: Path) -> None:
     root = training(tmp_path)
     log = root / "evidence/observed/run_log.jsonl"
-    for name in root.glob("evidence/*/*"):
+    for name in root.glob("evidence/**/*"):
         os.utime(name, (time.time() - 300, time.time() - 300))
     assert look(root).state == "silent"
     write_text(log, log.read_text() + '{"event":"ended early","why":"stopped by SIGTERM"}\n')
@@ -140,9 +168,8 @@ def test_a_finished_training_is_not_all_while_the_control_stage_is_at_work(tmp_p
 
 def test_a_torn_last_line_is_not_there_yet_and_a_damaged_one_is_said(tmp_path: Path) -> None:
     root = training(tmp_path)
-    results, observed = root / "evidence/results", root / "evidence/observed"
-    log, events, health = results / "training_log.csv", observed / "run_log.jsonl", results / "health.jsonl"
-    for path in (log, events, health):
+    log, events, health = root / LOG, root / "evidence/observed/run_log.jsonl", root / HEALTH
+    for path in (log, events, health, root / SCORES):
         content = path.read_bytes()
         for cut in range(1, len(content.rstrip(b"\n").split(b"\n")[-1]) + 1):
             path.write_bytes(content[:-cut])
@@ -172,7 +199,7 @@ def test_a_torn_last_line_is_not_there_yet_and_a_damaged_one_is_said(tmp_path: P
 )  # fmt: skip
 def test_no_content_of_any_file_makes_looking_fail(tmp_path: Path, content: bytes) -> None:
     root = training(tmp_path)
-    for path in sorted(root.glob("evidence/*/*")):
+    for path in sorted(path for path in root.glob("evidence/**/*") if path.is_file()):
         kept = path.read_bytes()
         path.write_bytes(content)
         for line in [*describe(look(root), width=20), *list_alarms(look(root))]:
@@ -183,21 +210,22 @@ def test_no_content_of_any_file_makes_looking_fail(tmp_path: Path, content: byte
 
 def test_a_folder_or_a_pipe_or_a_huge_file_in_place_of_a_table_is_said(tmp_path: Path) -> None:
     root = training(tmp_path)
-    results = root / "evidence/results"
-    for name in ("training_log.csv", "checkpoint_evals.csv", "health.jsonl"):
-        (results / name).unlink()
-    (results / "training_log.csv").mkdir()
-    os.mkfifo(results / "checkpoint_evals.csv")
-    with (results / "health.jsonl").open("wb") as stream:
+    for name in (LOG, EVALS, SCORES, HEALTH):
+        (root / name).unlink()
+    (root / LOG).mkdir()
+    for name in (EVALS, SCORES):
+        os.mkfifo(root / name)
+    with (root / HEALTH).open("wb") as stream:
         stream.truncate(10**9)
     said = " | ".join(look(root).faults)
-    assert said.count("regular file") == 2 and "at most 67,108,864 bytes" in said
+    assert said.count("regular file") == 3 and "at most 67,108,864 bytes" in said
 
 
 def test_nothing_that_is_told_can_steer_a_terminal(tmp_path: Path) -> None:
     root = training(tmp_path / HOSTILE.replace("\r\n", ""))
     write_text(root / "evidence/observed/run_log.jsonl", json.dumps({"event": HOSTILE, HOSTILE: HOSTILE}) + "\n")
-    write_text(root / "evidence/results/train/health.jsonl", json.dumps(alarm("kl", "RED", 1, message=HOSTILE + "x" * 9999)) + "\n")
+    loud = json.dumps(alarm("kl", "RED", 1, message=HOSTILE + "x" * 9999))
+    write_text(root / HEALTH, f"{loud}\n")
     snapshot = look(root)
     lines = watch.format_lines(snapshot)
     assert all(line.isprintable() for line in lines) and max(map(len, lines)) < 400
@@ -241,7 +269,7 @@ def test_a_file_that_did_not_change_is_not_read_again(tmp_path: Path, monkeypatc
     first = len(read)
     reader.read()
     assert len(read) == first > 3
-    write_text(tmp_path / "evidence/results/train/training_log.csv", "step,reward\n1,0.5\n")
+    write_text(tmp_path / LOG, "step,reward\n1,0.5\n")
     assert reader.read().log["reward"] == [0.5] and read[first:] == ["training_log.csv"]
 
 

@@ -13,12 +13,15 @@ import pytest
 
 from assay.core.config.reading import parse_params
 from assay.core.errors import AssayError, Interrupted
+from assay.core.records import TrainFacts
+from assay.core.storage.json import read_record
 from assay.evaluation import measure as measuring
 from assay.pipeline.heldout_ledger import openings
 from assay.pipeline.inputs import heldout_suite
 from assay.pipeline.openings import Opening, policies_that_saw
 from assay.pipeline.project import Project
 from assay.stages import fingerprint, pre_eval, train
+from assay.stages.render_evidence.arms import checkpoint_frame
 from assay.tools.sweep import command as tool
 from assay.tools.sweep.settings import Asked, settings_notes
 from assay.tools.sweep.sources import open_source
@@ -123,7 +126,13 @@ def test_rows_of_validated_steps_are_those_of_the_training_to_the_last_digit(roo
     assert [row["step"] for row in own] == ["0", "2", "4"]
     by_step = {row["step"]: row for row in rows}
     assert [{name: by_step[row["step"]][name] for name in row} for row in own] == own
-    assert list(rows[0])[: len(own[0])] == list(own[0])
+    assert [name for name in rows[0] if name in own[0]] == list(own[0])
+    project = Project.open(root)
+    facts = read_record(project.results("train.json"), TrainFacts, fix="")
+    for shown in checkpoint_frame(project, facts).to_dict("records"):  # with the intervals that the report draws
+        row = by_step[str(shown["step"])]
+        assert {name: float(row[name] or "nan") for name in shown} == pytest.approx(shown, rel=0, abs=0, nan_ok=True)
+        assert any(name.endswith("_low") for name in shown)
     assert record["split"] == "validation" and record["chosen_by"] == "chosen by the training"
 
 
@@ -204,7 +213,7 @@ def test_held_out_work_is_opened_in_the_log_before_it_is_played_and_marked_every
         return real(policy, *arguments, **named)
 
     project = Project.open(root)
-    before = (root / "evidence/results/post_eval.json").exists()
+    before = project.results("post_eval.jsonl").exists()
     monkeypatch.setattr(measuring, "play", looked)
     rows, record, out = swept(root, heldout=True)
     assert len(noted) == 10 and all(noted)
@@ -213,7 +222,7 @@ def test_held_out_work_is_opened_in_the_log_before_it_is_played_and_marked_every
     assert "held-out, exploratory: no claim" in (out / "sweep.svg").read_text()
     assert any(line.startswith("WARNING: this opens the held-out suite for 5 policies") for line in said)
     assert record["suite_digest"] == heldout_suite(project).digest
-    assert before == (root / "evidence/results/post_eval.json").exists()
+    assert before == project.results("post_eval.jsonl").exists()
 
 
 def test_a_part_of_the_held_out_suite_counts_as_an_opening_of_its_records_in_the_whole(root: Path) -> None:

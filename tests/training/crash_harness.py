@@ -124,7 +124,6 @@ def _without_data(params: Params, task: Letters) -> Iterator[None]:
         "open_policy": lambda project, adapter: policy(), "task_of": lambda project, shaping=False: task,
         "items_of": lambda project, split: ITEMS, "validation_suite": lambda project: suite(params),
         "fingerprint_of": lambda project: _NoFingerprint(), "git_state": lambda root: {},
-        "_say_plan": lambda project, judged: None,  # nothing was planned: no held-out suite is played here
     }  # fmt: skip
     # Every step is published, so that a kill can meet it.
     with patch.multiple(train_stage, **given), patch.multiple(live, SECONDS_BETWEEN_WRITES=0.0, SHARE_OF_TIME=math.inf):

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from assay.core.config.settings import PretrainedBase
-from assay.core.config.tasks import StructuredTask
 from assay.core.errors import AssayError
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
+from assay.tasks.settings.structured import StructuredTask
 from assay.tools.doctor import Finding
 from assay.tools.doctor.findings import error_finding
 from tests.training import faulty_tasks as tasks

@@ -393,7 +393,7 @@ def test_a_full_disk_names_a_checkpoint_that_was_read_through(
 
 
 def test_what_a_killed_write_left_among_the_results_is_gone_with_the_next_start(tmp_path: Path) -> None:
-    results, models = tmp_path / "evidence/results", tmp_path / "models"
+    results, models = tmp_path / "evidence/logs/train", tmp_path / "models"
     for folder in (results, models):
         folder.mkdir(parents=True)
     nobody = 2**22 + 1  # more than a process can have

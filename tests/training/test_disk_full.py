@@ -101,7 +101,7 @@ def call(disk: Disk, out: Path, prepare: Callable[[], None]) -> str:
 
 
 def tables(root: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted((root / "evidence/results").iterdir())}
+    return {path.name: path.read_bytes() for path in sorted((root / "evidence").rglob("*.*")) if "observed" not in path.parts}
 
 
 def goes_on(disk: Disk, out: Path, whole: Left) -> None:

@@ -209,7 +209,7 @@ def nothing_poisoned(root: Path) -> None:
         tensors: dict[Any, Any] = load_file(path) if path.suffix == ".safetensors" else torch.load(path)["state"]
         flat = [t for each in tensors.values() for t in (each.values() if isinstance(each, dict) else [each])]
         assert all(torch.isfinite(torch.as_tensor(t)).all() for t in flat), path
-    for path in (root / "evidence/results").iterdir():
+    for path in (each for folder in ("results", "logs") for each in (root / "evidence" / folder).rglob("*.*")):
         cells = path.read_text("utf-8").replace("\n", ",").replace(":", ",").lower().split(",")
         assert not {"nan", "inf", "-inf", "infinity", "-infinity"} & set(cells), path
 

@@ -41,8 +41,7 @@ from assay.policy.base.words import CHAT_TEMPLATE, Words
 from assay.policy.digests import adapted_digest, digest_folder
 from assay.stages import fingerprint, render_evidence
 from assay.stages.package import members_of
-from assay.statistics.power import planned_power
-from assay.statistics.report import Baselines, report_on
+from assay.stages.render_evidence.arms import CONTROL
 from assay.tasks.protocol import Task
 from assay.training.health.honest import Honest
 from assay.training.health.rules import Monitor
@@ -162,12 +161,9 @@ def words_of(project: Project) -> Words | None:
     return None if isinstance(project.params.base, PretrainedBase) else Words(task_of(project).vocabulary())
 
 
-def _arm(project: Project, name: str, suite: Suite, skill: float, policy: str) -> list[Episode]:
+def _arm(project: Project, name: str, suite: Suite, skill: float, policy: str) -> None:
     episodes = played(task_of(project), suite.plays(), skill, name, words_of(project))
     write_jsonl(project.results(f"{name}.jsonl"), [each.model_copy(update={"policy": policy}) for each in episodes])
-    how = "greedy" if name.endswith("_greedy") else "sampled"
-    write_json(project.results(f"{name}.json"), report_on(episodes, suite, policy, how))
-    return episodes
 
 
 def _base(project: Project) -> str:
@@ -197,19 +193,8 @@ def _with_versions(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _before(project: Project, base: str) -> None:
-    task, suite = task_of(project), heldout_suite(project)
-    found = {}
-    for name, player in task.baselines().items():
-        found[name] = report_on(play_baseline(task, player, suite.plays(), name), suite, f"scripted:{name}", "sampled")
-    write_json(project.results("baselines.json"), Baselines(reports=found))
-    episodes = _arm(project, "pre_eval", suite, 0.2, base)
+    _arm(project, "pre_eval", heldout_suite(project), 0.2, base)
     _arm(project, "pre_eval_greedy", heldout_suite(project, draws=1), 0.2, base)
-    claim = project.params.claim
-    planned = planned_power(
-        episodes, measure=f"{claim.primary}_rate", suite_digest=suite.digest, policy_digest=base, draws=suite.draws,
-        alpha=claim.alpha,
-    )  # fmt: skip
-    write_json(project.results("plan_power.json"), planned)
 
 
 def _trained(project: Project, base: str) -> TrainFacts:
@@ -248,7 +233,7 @@ def _trained(project: Project, base: str) -> TrainFacts:
     history.train_log[chosen - 1]["digests"]["weights"] = made
     for row in history.train_log:
         chain = row["chain"] = chain_of(chain, row)
-    Tables(project, history, suite, base, task).write()
+    Tables(project, history, suite, task).write()
     write_jsonl(project.results("validation.jsonl"), history.validation_episodes())
     facts = TrainFacts(
         seed=params.seed, steps=steps, chosen_step=chosen,
@@ -315,7 +300,7 @@ def _after(project: Project, trained: TrainFacts) -> None:
         write_json(project.results("control.json"), ControlFacts(asked=False))
         return
     paid_by_a_coin = sha256_bytes(f"coin {trained.seed}".encode())
-    _arm(project, "control/post_eval", heldout_suite(project), 0.2, paid_by_a_coin)
+    _arm(project, CONTROL, heldout_suite(project), 0.2, paid_by_a_coin)
     facts = ControlFacts(
         asked=True, base_digest=trained.base_digest, seed=trained.seed, steps=trained.steps, chosen_step=trained.steps,
         policy_digest=paid_by_a_coin, chain=paid_by_a_coin, health=trained.health,

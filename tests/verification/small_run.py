@@ -11,6 +11,7 @@ from pathlib import Path
 
 from assay.core.config.composition import Selection, compose
 from assay.core.config.settings import ScratchBase
+from assay.core.storage.json import write_json
 from assay.pipeline.inputs import task_of
 from assay.pipeline.project import Project
 from assay.policy.digests import digest_folder
@@ -62,7 +63,7 @@ def _built() -> Path:
     project = Project.open(root)
     fingerprint.run(project)
     digest = digest_folder(base_folder(root / "models/base", project))
-    project.results("base.json").write_text(json.dumps({"kind": "scratch", "seed": 0, "digest": digest}))
+    write_json(project.results("base.json"), {"kind": "scratch", "seed": 0, "digest": digest})
     for stage in (pre_eval, train, control, post_eval):
         stage.run(project)
     shutil.rmtree(root / ".scratch", ignore_errors=True)

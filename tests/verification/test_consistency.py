@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -79,19 +80,29 @@ def scale_one(value: Any) -> None:
     value["chosen_step"] = 0
 
 
+def without_base(root: Path) -> None:
+    shutil.rmtree(root / RESULTS / "base")
+
+
+def added(name: str) -> Tamper:
+    def tamper(root: Path) -> None:
+        (root / name).write_text("x", encoding="utf-8")
+
+    return tamper
+
+
+LOCKED = f"^{RESULTS}/report: render_evidence of dvc.lock"
 FOUND: list[tuple[str, Tamper, Callable[[Unpacked], Seen], str]] = [
-    ("an edited file", edit(place_of("summary.md"), "a", "b"), locked.lock_holds, "summary.md: render_evidence of dvc.lock"),
-    ("a missing file", lambda root: (root / place_of("summary.md")).unlink(), locked.lock_holds, "not in the package"),
-    (
-        "an added file",
-        lambda root: (root / place_of("more.txt")).write_text("x"),
-        locked.lock_whole,
-        "no stage of dvc.lock wrote",
-    ),  # type: ignore[list-item]
+    ("an edited file", edit(place_of("summary.md"), "a", "b"), locked.lock_holds, LOCKED),
+    ("a missing file of a folder", lambda root: (root / place_of("summary.md")).unlink(), locked.lock_holds, LOCKED),
+    ("a missing file", lambda root: (root / "evidence/README.md").unlink(), locked.lock_holds, "README.md: not in the package"),
+    ("a missing folder", without_base, locked.lock_holds, f"{RESULTS}/base: not in the package"),
+    ("an added file of a folder", added(f"{RESULTS}/report/more.txt"), locked.lock_holds, LOCKED),
+    ("an added file", added(f"{RESULTS}/more.txt"), locked.lock_whole, "more.txt: no stage of dvc.lock wrote"),
     ("another setting", edit("params.yaml", "steps: 6", "steps: 7"), locked.lock_whole, "train.steps|params.yaml, train"),
     (
         "a stage without the plan",
-        edit("dvc.lock", f"- path: {RESULTS}/claim_plan.json", "- path: other.json", 9),
+        edit("dvc.lock", f"- path: {place_of('claim_plan.json')}", "- path: other.json", 9),
         locked.lock_whole,
         "claim_plan.json",
     ),
@@ -130,9 +141,9 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], Seen], str]] = [
     ),
     (
         "another suite",
-        record("post_eval.json", lambda v: v.update(suite_digest="0" * 64)),
+        record("reports.json", lambda v: v["arms"]["post_eval"].update(suite_digest="0" * 64)),
         suites.suites_equal,
-        "post_eval.json, suite_digest",
+        "reports.json, post_eval, suite_digest",
     ),
     ("a dropped row", lines("post_eval.jsonl", lambda all_: all_[1:]), suites.draws_complete, "39 episodes, 40 are planned"),
     (
@@ -156,11 +167,17 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], Seen], str]] = [
     ),
     (
         "swapped arms",
-        swap(f"{RESULTS}/pre_eval.json", f"{RESULTS}/post_eval.json"),
+        swap(place_of("pre_eval.jsonl"), place_of("post_eval.jsonl")),
         suites.policies_named,
-        "pre_eval.json, policy_digest",
+        "pre_eval.jsonl: 40 episodes of another policy",
     ),
-    ("no control", record("control/control.json", lambda v: v.update(asked=False)), suites.policies_named, "asked"),
+    (
+        "swapped reports",
+        record("reports.json", lambda v: v["arms"].update(pre_eval=v["arms"]["post_eval"], post_eval=v["arms"]["pre_eval"])),
+        suites.policies_named,
+        "reports.json, pre_eval, policy_digest",
+    ),
+    ("no control", record("control.json", lambda v: v.update(asked=False)), suites.policies_named, "asked"),
     ("a dropped step", lines("train_log.jsonl", lambda all_: [*all_[:2], *all_[3:]]), training.log_whole, "row 3 of train_log"),
     (
         "an edited loss",
@@ -210,7 +227,7 @@ def test_what_was_changed_is_found_and_named(
         (edit(place_of("post_eval.jsonl"), '"success":false', '"success":true'), "post_eval.jsonl"),
         (edit(place_of("pre_eval_greedy.jsonl"), '"reward":(-?)[\\d.]+', '"reward":\\g<1>0.123'), "pre_eval_greedy.jsonl"),
         (edit(place_of("validation.jsonl"), '"ending":"\\w+"', '"ending":"given up"'), "validation.jsonl"),
-        (edit(place_of("control_eval.jsonl"), '"completion":"\\w', '"completion":"?'), "control/post_eval.jsonl"),
+        (edit(place_of("control_eval.jsonl"), '"completion":"\\w', '"completion":"?'), "control_eval.jsonl"),
     ],
 )
 def test_every_stored_completion_is_graded_again(unpacked: Path, tamper: Tamper, name: str) -> None:
@@ -252,8 +269,8 @@ MALFORMED = {
 FILES = (
     "params.yaml", "dvc.lock", "parity.json", "models/base/model.safetensors", "models/adapter/adapter_config.json",
     *(place_of(name) for name in (
-        "train_log.jsonl", "validation.jsonl", "health.jsonl", "train.json", "post_eval.jsonl", "post_eval.json",
-        "control/control.json", "claim.json", "claim_plan.json", "base.json", "fingerprint.json",
+        "train_log.jsonl", "validation.jsonl", "health.jsonl", "train.json", "post_eval.jsonl", "reports.json",
+        "control.json", "claim.json", "claim_plan.json", "base.json", "fingerprint.json",
     )),
 )  # fmt: skip
 

@@ -13,12 +13,11 @@ from safetensors.numpy import load, save
 
 from assay.core.evidence_files import place_of
 from assay.package.layout import BASE_FILES, strangers
-from assay.stages.package import RESULT_FILES
 from assay.verify import folders, suites
 from assay.verify.checks import Seen
 from assay.verify.content import alarms, learned, tokens, training, weights
 from assay.verify.unpacked import Unpacked
-from tests.verification.test_consistency import RESULTS, Tamper, edit, lines
+from tests.verification.test_consistency import Tamper, edit, lines
 
 ADAPTER, CONFIG = "models/adapter/adapter_model.safetensors", "models/adapter/adapter_config.json"
 
@@ -36,16 +35,16 @@ ADAPTER, CONFIG = "models/adapter/adapter_model.safetensors", "models/adapter/ad
     ],
 )  # fmt: skip
 def test_a_name_that_is_in_no_package_is_refused_with_its_reason(name: str, why: str) -> None:
-    (said,) = strangers([name], results=RESULT_FILES, data="data/x", scratch=True)
+    (said,) = strangers([name], data="data/x", scratch=True)
     assert said.startswith(f"{name}: ") and why in said
 
 
 def test_names_of_ones_own_data_are_no_strangers_and_a_pretrained_base_is() -> None:
     own = ["data/mine/train.jsonl", "data/mine/SHA256SUMS", "data/mine/schemas/täglich neu.json", "data/mine/terms.txt"]
-    assert list(strangers(own, results=RESULT_FILES, data="data/mine", scratch=False)) == []
+    assert list(strangers(own, data="data/mine", scratch=False)) == []
     packed = [f"models/base/{name}" for name in BASE_FILES]
-    assert list(strangers(packed, results=(), data="data/mine", scratch=True)) == []
-    assert len(list(strangers(packed, results=(), data="data/mine", scratch=False))) == len(packed)
+    assert list(strangers(packed, data="data/mine", scratch=True)) == []
+    assert len(list(strangers(packed, data="data/mine", scratch=False))) == len(packed)
 
 
 def with_value(name: str, **values: Any) -> Tamper:
@@ -166,7 +165,7 @@ def rows_in(root: Path, name: str) -> list[Any]:
     return [json.loads(line) for line in (root / place_of(name)).read_text(encoding="utf-8").split("\n")[:-1]]
 
 
-@pytest.mark.parametrize(("source", "target"), [("pre_eval", "control/post_eval"), ("pre_eval", "post_eval")])
+@pytest.mark.parametrize(("source", "target"), [("pre_eval", "control_eval"), ("pre_eval", "post_eval")])
 def test_rows_of_another_arm_are_found_by_the_policy_they_name_or_by_their_texts(
     unpacked: Path, source: str, target: str
 ) -> None:
@@ -179,7 +178,7 @@ def test_rows_of_another_arm_are_found_by_the_policy_they_name_or_by_their_texts
     assert "of another policy" in looks()[0].wrong[0]
     lines(f"{target}.jsonl", lambda _: [json.dumps(row | {"policy": policy}) for row in others])(unpacked)
     # What the scripted stand-ins of a made run write is often the same, so a third arm is put far from the base by hand.
-    third = "post_eval" if target != "post_eval" else "control/post_eval"
+    third = "post_eval" if target != "post_eval" else "control_eval"
     edit(place_of(f"{third}.jsonl"), '"completion":"', '"completion":"s', count=0)(unpacked)
     named, apart = looks()
     assert not named.wrong and f"{target}.jsonl: the texts of every item" in apart.wrong[0]

@@ -45,24 +45,23 @@ def test_an_edited_claim_page_and_figure_are_found_each_by_its_check(unpacked: P
 
 
 def test_evidence_that_cannot_be_rendered_fails_and_leaves_the_package_as_it_was(unpacked: Path, tmp_path: Path) -> None:
-    (unpacked / place_of("post_eval.json")).write_text("{}", encoding="utf-8")
+    (unpacked / place_of("post_eval.jsonl")).write_text("{}\n", encoding="utf-8")
     before = {path: path.read_bytes() for path in unpacked.rglob("*") if path.is_file()}
     found = again(unpacked, tmp_path / "work")
     assert found["claim"].outcome == "failed"
-    assert "post_eval.json" in found["claim"].found
+    assert "post_eval.jsonl" in found["claim"].found
     assert {path: path.read_bytes() for path in unpacked.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.parametrize(
     ("name", "old", "new", "check"),
     [
-        ("pre_eval.json", '"value": 0', '"value": 1', "reports"),
-        ("baselines.json", '"low": 0', '"low": 0.1', "scripted players"),
-        ("plan_power.json", '"power": 0.8', '"power": 0.9', "power of the plan"),
         ("training_log.csv", "\n2,", "\n3,", "training tables"),
         ("reward_components.csv", "\n1,16,", "\n1,17,", "training tables"),
         ("checkpoint_evals.csv", "\n0,0.0,24,", "\n0,0.0,25,", "training tables"),
-        ("post_eval.jsonl", '","', '", "', "reports"),
+        ("validation_scores.csv", "\n0,0,", "\n0,1,", "training tables"),
+        ("post_eval.jsonl", '","', '", "', "episodes"),
+        ("control_eval.jsonl", '","', '", "', "episodes"),
         ("train_log.jsonl", ',"', ', "', "training tables"),
         ("validation.jsonl", ',"', ', "', "training tables"),
     ],
@@ -74,6 +73,31 @@ def test_an_edited_table_is_found_and_named(
     found = {each.name: each for each in tables_again(Unpacked(unpacked), tmp_path / "work", nearly=False)}
     assert found.pop(check).outcome == "failed"
     assert {each.outcome for each in found.values()} == {"passed"}
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("reports.json", ("arms", "pre_eval", "measures", "success_rate", "value")),
+        ("reports.json", ("arms", "post_eval_greedy", "measures", "mean_reward", "high")),
+        ("reports.json", ("arms", "control_eval", "measures", "success_rate", "low")),
+        ("reports.json", ("baselines", "random", "measures", "mean_reward", "low")),
+        ("plan_power.json", ("power",)),
+    ],
+)
+def test_an_edited_number_of_a_report_of_a_scripted_player_or_of_the_planned_power_is_found_and_named(
+    unpacked: Path, tmp_path: Path, name: str, where: tuple[str, ...]
+) -> None:
+    value = json.loads((unpacked / place_of(name)).read_text(encoding="utf-8"))
+    inner = value
+    for key in where[:-1]:
+        inner = inner[key]
+    inner[where[-1]] += 0.0625
+    (unpacked / place_of(name)).write_text(json.dumps(value, sort_keys=True, indent=2) + "\n", encoding="utf-8")
+    found = again(unpacked, tmp_path / "work")
+    assert f"{name}, {'.'.join(where)}: " in found["claim"].found
+    failed = {check for check, each in found.items() if each.outcome == "failed"}
+    assert failed - {"documents"} == {"claim"}, "the model card shows some of them too"
 
 
 def test_a_difference_says_where_and_both_values_and_whether_it_is_rounding() -> None:
@@ -129,6 +153,13 @@ def test_what_other_code_words_otherwise_is_not_judged_but_its_numbers_and_files
     edited(unpacked, place_of("metrics.json"), '"p": 0.', '"p": 1.')
     found = again(unpacked, tmp_path / "other", other_code=True)
     assert (found["claim"].outcome, found["pages"].outcome) == ("failed", "not checked")
+
+
+def test_a_table_of_the_report_that_no_rendering_writes_is_found(unpacked: Path, tmp_path: Path) -> None:
+    (unpacked / place_of("plots/more.csv")).write_text("step\n1\n", encoding="utf-8")
+    found = again(unpacked, tmp_path / "work")
+    assert found["claim"].outcome == "failed"
+    assert "plots/more.csv cannot be computed from the package" in found["claim"].found
 
 
 def test_a_file_that_no_run_has_is_found_and_a_card_of_another_run(unpacked: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assay.core.records import Episode
-from assay.core.storage.json import read_record, read_records, write_json, write_jsonl
+from assay.core.storage.json import read_records, write_jsonl
 from assay.dataset.suite import Play, Suite
 from assay.evaluation.replay import graded_again
 from assay.evaluation.rollout import play as played_by
@@ -18,7 +18,6 @@ from assay.pipeline.inputs import decoding_of, heldout_suite, task_of
 from assay.pipeline.project import Project
 from assay.policy.model import load
 from assay.policy.renderer import Dialogue
-from assay.statistics.report import Report, report_on
 from assay.tasks.protocol import Task
 from assay.verify.checks import Check
 from assay.verify.rerun.explained import slack
@@ -50,7 +49,8 @@ def written_by_hand(task: Task, play: Play, like: Episode) -> Episode:
     step = task.step(state, VERDICT)
     assert step.ending is not None
     turn = turn_of(step, VERDICT, 3, False, like.turns[0].prompt_digest)
-    return episode_of(task, play, step.state, [turn], step.ending, like.prompt_chars_cut)
+    episode = episode_of(task, play, step.state, [turn], step.ending, like.prompt_chars_cut)
+    return episode.model_copy(update={"policy": like.policy})
 
 
 def forge(project: Project, name: str, index: int) -> list[Episode]:
@@ -60,10 +60,7 @@ def forge(project: Project, name: str, index: int) -> list[Episode]:
     before = episodes[index].reward
     episodes[index] = written_by_hand(task, play, episodes[index])
     assert episodes[index].reward != before
-    report = read_record(project.results(f"{name}.json"), Report, fix="")
-    again = report_on(episodes, suite, report.policy_digest, report.decoding)
     write_jsonl(project.results(f"{name}.jsonl"), episodes)
-    write_json(project.results(f"{name}.json"), again)
     assert graded_again(task, suite, episodes, name) == [], "grading again must not be what finds it"
     return episodes
 

@@ -28,8 +28,8 @@ def index_of(kept: Mapping[str, Sequence[Kept]], schemas: Mapping[str, str]) -> 
 def index_name(root: str) -> str:
     """Return the file name of the index of a data folder.
 
-    >>> index_name("data/collider")[:14]
-    'data_collider-'
+    >>> index_name("data/mine")[:10]
+    'data_mine-'
     """
     return f"{re.sub(r'[^A-Za-z0-9]+', '_', root)[-60:]}-{digest(root)[:8]}.json"
 

@@ -11,14 +11,16 @@ from assay.core.console import say
 
 
 def make_data(
-    task: Annotated[str, typer.Option(help="collider or structured.")] = "collider",
+    task: Annotated[str | None, typer.Option(help="Whose data; those of params.yaml if not given.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write; data/<task> if not given.")] = None,
 ) -> None:
     """Generate a task's shipped data and their SHA256SUMS; equal code gives equal bytes."""
     from assay.core.storage.files import sha256_bytes, write_text
     from assay.dataset.checksums import SUMS, sums_text
+    from assay.pipeline.project import Project
     from assay.tasks.catalogue import shipped_data
 
+    task = task or Project.open(Path.cwd()).params.task.name
     files = shipped_data(task)
     folder = Path("data") / task if out is None else out
     for name, text in files.items():
@@ -29,7 +31,9 @@ def make_data(
 
 def audit(
     tasks: Annotated[Path, typer.Argument(metavar="TASKS.jsonl", help="Your tasks file, one JSON object a line.")],
-    task: Annotated[str, typer.Option(help="Preset of configs/task/ that says how to read it.")] = "structured",
+    task: Annotated[
+        str | None, typer.Option(help="Preset of configs/task/ that says how to read it; the one for own records if not given.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for audit.json.")] = Path(),
     fix_splits: Annotated[
         bool, typer.Option("--fix-splits", help="Write splits by prompt group, and presets for them.")
@@ -43,10 +47,11 @@ def audit(
     ] = None,
 ) -> None:
     """Report what is odd about your tasks file; with --fix-splits make a dataset of it."""
+    from assay.tasks.catalogue import task_of_own_records
     from assay.tools.own_data import audit as tool
     from assay.tools.own_data import splits
 
-    root = Path.cwd()
+    root, task = Path.cwd(), task or task_of_own_records()
     project = tool.project_for(root, task)
     plan = splits.plan(project, tasks, data, fractions, seed, force=force) if fix_splits else None
     audited = tool.run(project, tasks, out)

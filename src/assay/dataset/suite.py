@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.core.config.places import setting
-from assay.core.config.tasks import NOT_MEASURED, Surface, TaskSettings
+from assay.core.config.tasks import Surface, TaskSettings
 from assay.core.errors import ConfigError
 from assay.core.records import Split
 from assay.core.seeds import derive_seed
@@ -76,7 +76,7 @@ def rules_of(task: TaskSettings, surface: Surface, blocklist: str | None) -> str
         surface: How the policy speaks.
         blocklist: sha256 of the file of blocked terms, None for none.
     """
-    asked = task.model_dump(mode="json", exclude=set(NOT_MEASURED.get(task.name, ())))
+    asked = task.model_dump(mode="json", exclude=set(task.not_measured))
     return digest([asked, surface, blocklist])
 
 

@@ -10,8 +10,6 @@ from assay.core.errors import EvidenceError
 from assay.core.records import Episode
 from assay.evaluation.clusters import cluster_sums
 
-_FIRST_FLAGS = ("mass_correct", "channel_correct")
-
 
 def _fraction(yes: Iterable[bool], n: int) -> float | None:
     return sum(yes) / n if n else None
@@ -71,16 +69,15 @@ def measure_names(episodes: Sequence[Episode]) -> tuple[str, ...]:
     return (*names, *(f"part.{part}" for part in parts), *(f"metric.{metric}" for metric in metrics))
 
 
-def _flag_order(flag: str) -> tuple[bool, int, str]:
-    place = _FIRST_FLAGS.index(flag) if flag in _FIRST_FLAGS else len(_FIRST_FLAGS)
-    return not flag.endswith("_correct"), place, flag
+def _flag_order(flag: str) -> tuple[bool, str]:
+    return not flag.endswith("_correct"), flag
 
 
 def column_name(measure: str) -> str:
     """Return the column that a measure has in tables: `<x>_correct_rate` becomes `<x>_acc`, others keep their name.
 
-    >>> column_name("mass_correct_rate"), column_name("discovered_rate")
-    ('mass_acc', 'discovered_rate')
+    >>> column_name("name_correct_rate"), column_name("valid_rate")
+    ('name_acc', 'valid_rate')
     """
     return measure.removesuffix("_correct_rate") + "_acc" if measure.endswith("_correct_rate") else measure
 

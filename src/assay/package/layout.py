@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from assay.core.evidence_files import FOLDERS, place_of
-from assay.package.names import CARD, CROISSANT, LOCK, MANIFEST, PARITY, PROVENANCE, SUMS, VERIFIER
+from assay.package.names import CARD, LOCK, MANIFEST, PARITY, PROVENANCE, SUMS, VERIFIER
 from assay.policy.base.model_files import CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG
 
 BASE, ADAPTER = "models/base", "models/adapter"
@@ -18,7 +18,7 @@ BASE, ADAPTER = "models/base", "models/adapter"
 BASE_FILES = ("model.safetensors", "tokenizer.json", "chat_template.jinja", CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG)
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 BESIDE = ("params.yaml", "constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE", "evidence/README.md")
-MADE = (MANIFEST, SUMS, CARD, PROVENANCE, CROISSANT, PARITY, VERIFIER, LOCK)
+MADE = (MANIFEST, SUMS, CARD, PROVENANCE, PARITY, VERIFIER, LOCK)
 _FLAT, _PART = r"[A-Za-z0-9][A-Za-z0-9_.-]*", r"[^/.][^/]*"
 # Data are anybody's, and nothing of them is ever loaded but text: records, schemas, terms, what describes them.
 _DATA = re.compile(rf"({_PART}/)*({_PART}\.(jsonl|json|md|txt|csv|tsv|yaml|yml|rst)|SHA256SUMS|LICENSE|NOTICE|CITATION\.cff)")

@@ -19,7 +19,7 @@ from assay.core.storage.strict_json import parse_strict
 from assay.dataset.checksums import sums_text
 from assay.package.names import MANIFEST, SUMS
 
-Format = Literal["assay-package/2"]
+Format = Literal["assay-package/3"]
 FORMAT: Format = get_args(Format)[0]
 OTHER_FORMAT = (
     "check it with the version that wrote it: its source lies in the package under src/assay, and its provenance.json names "

@@ -8,8 +8,8 @@ from pathlib import Path
 from assay.core.errors import PackageError
 
 # What is made for the package; everything else lies in the project already, so an unpacked package is a project.
-MANIFEST, SUMS, CARD, PROVENANCE, CROISSANT, PARITY, VERIFIER, LOCK = (
-    "manifest.json", "SHA256SUMS", "README.md", "provenance.json", "croissant.json", "parity.json", "verify.py", "dvc.lock",
+MANIFEST, SUMS, CARD, PROVENANCE, PARITY, VERIFIER, LOCK = (
+    "manifest.json", "SHA256SUMS", "README.md", "provenance.json", "parity.json", "verify.py", "dvc.lock",
 )  # fmt: skip
 NAME = "assay-package"
 # Where a pretrained base lies on this machine; base.json has its revision and digest, and that is what travels.

@@ -30,7 +30,7 @@ from typing import BinaryIO, NamedTuple, NoReturn, Optional, Union
 
 ROOT, MANIFEST, SUMS, VERIFIER = "assay-package", "manifest.json", "SHA256SUMS", "verify.py"
 VERIFIER_SOURCE = "src/assay/package/verify.py"
-FORMAT = "assay-package/2"
+FORMAT = "assay-package/3"
 OTHER_FORMAT = (
     "Check it with the version that wrote it: its source lies in the package under src/assay, and its provenance.json names "
     "the commit of the project to check out"

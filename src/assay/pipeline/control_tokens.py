@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.core.config.tasks import StructuredTask
 from assay.core.console import complain
 from assay.core.counting import counted
 from assay.core.errors import DataError
@@ -21,13 +20,13 @@ _NAMED = 5
 def tell_control_tokens(project: Project, tokenizer: PreTrainedTokenizerBase, split: str) -> None:
     """Say how many items of a split hold a control token of the base as text, in what is told or in what is right.
 
-    Only the structured task is told texts that others wrote.
+    Only tasks that read users' own records are told texts that others wrote.
 
     Raises:
         DataError: `dataset.audit.control_token` is not keep.
     """
     params = project.params
-    if not isinstance(params.task, StructuredTask):
+    if not params.task.reads_own_records:
         return
     task, items, names = task_of(project), items_of(project, split), control_names(tokenizer)
     found: dict[str, list[str]] = {}

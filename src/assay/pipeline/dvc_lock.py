@@ -74,6 +74,13 @@ def folder_md5(files: Mapping[str, bytes | Path]) -> tuple[str, int]:
     return f"{md5(json.dumps(rows, sort_keys=True).encode())}.dir", sum(sizes)
 
 
+def md5_at(path: Path) -> str:
+    """Return the md5 by which DVC names a file or a folder, as it lies there."""
+    if not path.is_dir():
+        return md5(path)
+    return folder_md5({each.relative_to(path).as_posix(): each for each in path.rglob("*") if each.is_file()})[0]
+
+
 def md5(content: bytes | Path) -> str:
     """Return the hexadecimal md5 by which DVC names a file."""
     # Not for safety, that is the manifest's: it is how dvc.lock names a file.

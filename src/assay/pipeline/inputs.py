@@ -8,7 +8,6 @@ from pathlib import Path
 
 from assay.core.config.places import setting
 from assay.core.config.settings import Params
-from assay.core.config.tasks import StructuredTask
 from assay.core.console import complain
 from assay.core.decoding import Decoding
 from assay.core.errors import ConfigError, DataError
@@ -24,7 +23,6 @@ from assay.dataset.verified import entries, reader, require, verify
 from assay.pipeline.project import Project
 from assay.tasks.catalogue import build
 from assay.tasks.protocol import Item, Task
-from assay.tasks.structured.reading.blocklist import parse_blocklist
 
 AGAIN = "./run dvc repro fingerprint"
 MAX_BLOCKLIST_BYTES = 10_000_000
@@ -56,8 +54,7 @@ def task_with(project: Project, blocklist: bytes | None, *, shaping: bool = Fals
         text = "" if blocklist is None else blocklist.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError("UTF-8 text", found=error.reason, where=f"{name}, byte {error.start}", fix="convert it") from None
-    terms = () if blocklist is None else tuple(parse_blocklist(text, name))
-    return build(project.params.task, project.params.generation, shaping=shaping, blocklist=terms)
+    return build(project.params.task, project.params.generation, shaping=shaping, blocklist=text, where=name)
 
 
 def blocklist_of(project: Project) -> bytes | None:
@@ -66,11 +63,11 @@ def blocklist_of(project: Project) -> bytes | None:
     Raises:
         DataError: It is missing, or outside dataset.root.
     """
-    task = project.params.task
-    if not isinstance(task, StructuredTask) or task.blocklist is None:
+    name = project.params.task.blocklist_file
+    if name is None:
         return None
     fix = "put the file in dataset.root, or set task.blocklist: null in configs/task/"
-    path = inside(project.data(task.blocklist), [project.data("")], where=setting("task.blocklist"), fix=fix)
+    path = inside(project.data(name), [project.data("")], where=setting("task.blocklist"), fix=fix)
     return read_capped(path, max_bytes=MAX_BLOCKLIST_BYTES, fix=fix)
 
 
@@ -149,7 +146,7 @@ def _fix(project: Project) -> str:
 
 
 def _blocklist_name(project: Project) -> str:
-    return f"{project.params.dataset.root}/{getattr(project.params.task, 'blocklist', None)}"
+    return f"{project.params.dataset.root}/{project.params.task.blocklist_file}"
 
 
 def _verify_sources(project: Project, found: Fingerprint, split: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,12 +13,13 @@ from assay.core.config.health import ACCIDENTS
 from assay.core.config.settings import CheckpointSettings
 from assay.core.console import complain, say
 from assay.core.errors import ConfigError, RecordError
-from assay.core.evidence_files import place_of
+from assay.core.evidence_files import folder_of
 from assay.core.storage.append_log import AppendLog, read_complete
 from assay.core.storage.files import read_bytes, real, write_bytes
 from assay.core.storage.folders import write_folder
 from assay.core.storage.json import loads, write_json
 from assay.core.storage.yaml import read_yaml
+from assay.pipeline.dvc_lock import md5_at
 from assay.pipeline.project import Project
 from assay.pipeline.resume import RunKey, difference, locked, machine_of, run_key
 from assay.training.checkpoints.store import MANIFEST, Checkpoint, Checkpoints, check_contents, read_checkpoint
@@ -27,7 +27,7 @@ from assay.training.checkpoints.store import MANIFEST, Checkpoint, Checkpoints, 
 KEY, DONE, EVENTS = "key.json", "done.json", "run_log.jsonl"
 # What is kept, and what is done about an accident: a training may go on under other values, which is when they are wanted.
 NOT_IN_KEY = ("checkpoint", *(f"health.{name}" for name in ACCIDENTS))
-PROOF = place_of("train.json")
+PROOF = folder_of("train")  # which dvc.lock names as a whole
 MANY = 5  # unfinished trainings of other settings, before it is said what they take
 
 
@@ -125,8 +125,12 @@ class RunFolder:
         return None if first is None else first.get("time")
 
     def finish(self, proof: Path) -> None:
-        """Say that the outputs were written: once dvc.lock names the proof, this folder has nothing left to do."""
-        write_json(self.path / DONE, {"proof": PROOF, "md5": _md5(proof)})
+        """Say that the outputs were written: once dvc.lock names the proof, this folder has nothing left to do.
+
+        Args:
+            proof: The folder of the outputs, as it will stay.
+        """
+        write_json(self.path / DONE, {"proof": PROOF, "md5": md5_at(proof)})
         self.close()
 
     def close(self) -> None:
@@ -255,8 +259,3 @@ def _verifies(folder: Path) -> bool:
     except RecordError:
         return False
     return True
-
-
-def _md5(path: Path) -> str:
-    # Not for safety: it is how dvc.lock names a file.
-    return hashlib.md5(read_bytes(path, fix="train again"), usedforsecurity=False).hexdigest()

@@ -46,7 +46,7 @@ def run(project: Project) -> None:
     audited = audit(task, sources, params.dataset.audit)
     refuse_unusable(audited.report, root)
     require_records(audited.report, splits_of(params), root)
-    if blocklist is not None and getattr(params.task, "blocklist", None) not in sums:
+    if blocklist is not None and params.task.blocklist_file not in sums:
         fix = f"add it to {root}/{SUMS}"
         raise DataError(f"a blocklist with a line in {SUMS}", found="none", where=setting("task.blocklist"), fix=fix)
     terms = None if blocklist is None else sha256_bytes(blocklist)

@@ -53,7 +53,8 @@ def run(project: Project, resume_from: Path | None = None, examine: Examine | No
     processes = Processes.joined(params.distributed)
     with open_run(project, "train", READS, main=processes.main) as folder:
         if processes.main:
-            sweep(project.results("train.json").parent, project.observed("manifest.json").parent, project.root / "models")
+            written = (project.results(name).parent for name in ("train.json", "train_log.jsonl"))
+            sweep(*written, project.observed("manifest.json").parent, project.root / "models")
         start = folder.start(resume_from) if processes.main else None
         processes.gather(None)  # what the main process brings into the folder is there before the others look
         start = start if processes.main else folder.start(None)
@@ -92,7 +93,7 @@ def run(project: Project, resume_from: Path | None = None, examine: Examine | No
             live.tell("finished", {"step": params.train.steps, "chosen": trained.chosen_step})
             live.publish()
             live.end()
-            folder.finish(project.results("train.json"))
+            folder.finish(project.results("train.json").parent)
     processes.leave()
 
 

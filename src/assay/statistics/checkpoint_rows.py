@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
 from assay.core.records import Episode, Interval
 from assay.core.seeds import rng
-from assay.dataset.suite import Suite
 from assay.evaluation.measures import column_name
-from assay.evaluation.validation_tables import Row, row_measures
-from assay.statistics.pass_at_k import BestOf, best_of_items, best_of_values
-from assay.statistics.report import measure_columns, report_on
+from assay.evaluation.validation_tables import Row, row_measures, score_rows
+from assay.statistics.pass_at_k import BestOf, best_of_values
+from assay.statistics.report import measure_columns
 
 LABELS = ("step", "greedy", "item_id", "cluster", "draw")
 
 
 def row_of_validation(
-    sampled: Sequence[Episode], greedy: Sequence[Episode], suite: Suite, policy_digest: str, *, step: int, fraction_done: float
+    sampled: Sequence[Episode], greedy: Sequence[Episode], suite_digest: str, *, step: int, steps: int
 ) -> Row:
-    """Return the row of one validation from its episodes; `greedy` are the same items once each, played greedily."""
-    report = report_on(sampled, suite, policy_digest, "sampled")
-    single = report_on(greedy, replace(suite, draws=1), policy_digest, "greedy")
-    best = best_of_items(sampled, suite.draws, suite.digest)
-    measures, n = report.measures, report.n_episodes
-    return checkpoint_row(measures, n, step=step, fraction_done=fraction_done, best=best, greedy=single.measures)
+    """Return the row of one validation from its episodes, the very one that its scores give; `greedy` are the same items."""
+    (row,) = rows_of_scores(pd.DataFrame(score_rows(step, sampled, greedy)), suite_digest, steps)
+    return row
 
 
 def rows_of_scores(scores: pd.DataFrame, suite_digest: str, steps: int) -> list[Row]:

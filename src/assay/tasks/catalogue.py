@@ -1,41 +1,30 @@
-"""Which tasks there are: from settings to a task."""
+"""Which tasks there are, from settings to a task: a folder of this room with `build` is one, and its settings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+from typing import cast
 
 from assay.core.config.settings import GenerationSettings
-from assay.core.config.tasks import ColliderTask, StructuredTask, TaskSettings
+from assay.core.config.tasks import TaskSettings, settings_class, task_names
 from assay.core.errors import ConfigError
-from assay.core.storage.json import dumps
-from assay.tasks.collider import SUITES, Collider, ColliderSettings, generate
 from assay.tasks.protocol import Task
-from assay.tasks.structured import Structured, shop
-
-RELEASE = ("release", 1)
 
 
-def build(settings: TaskSettings, generation: GenerationSettings, *, shaping: bool, blocklist: Sequence[str] = ()) -> Task:
+def build(
+    settings: TaskSettings, generation: GenerationSettings, *, shaping: bool, blocklist: str = "", where: str = "blocklist"
+) -> Task:
     """Return the task that the settings name.
 
     Args:
         settings: Rules of play.
         generation: Says which surface the policy speaks.
         shaping: Whether shaping rewards count; only training may say yes.
-        blocklist: Terms of the file that `settings.blocklist` names; a task opens no file.
+        blocklist: Text of the file that the settings name; a task opens no file.
+        where: What to call that file in messages.
     """
-    match settings:
-        case ColliderTask():
-            return Collider(
-                ColliderSettings(
-                    surface=generation.surface,
-                    max_turns=settings.max_turns,
-                    shaping=settings.shaping if shaping else 0.0,
-                    gamma=settings.gamma,
-                )
-            )
-        case StructuredTask():
-            return Structured(settings, blocklist)
+    made = importlib.import_module(f"assay.tasks.{settings.name}").build
+    return cast(Task, made(settings, generation, shaping=shaping, blocklist=blocklist, where=where))
 
 
 def shipped_data(task: str) -> dict[str, str]:
@@ -44,9 +33,14 @@ def shipped_data(task: str) -> dict[str, str]:
     Raises:
         ConfigError: No data come with such a task.
     """
-    if task == "collider":
-        rows = {name: generate(name, size, max_turns=8, labels=RELEASE) for name, size in SUITES.items()}
-        return {f"{name}.jsonl": "".join(dumps(row) + "\n" for row in suite) for name, suite in rows.items()}
-    if task == "structured":
-        return shop.files(RELEASE)
-    raise ConfigError("collider or structured", found=repr(task), where="--task", fix="--task structured")
+    modules = {name: importlib.import_module(f"assay.tasks.{name}") for name in task_names()}
+    known = {name: module.shipped_data for name, module in modules.items() if hasattr(module, "shipped_data")}
+    if task not in known:
+        found, fix = repr(task), f"--task {sorted(known)[-1]}"
+        raise ConfigError(" or ".join(sorted(known)), found=found, where="--task", fix=fix)
+    return cast(dict[str, str], known[task]())
+
+
+def task_of_own_records() -> str:
+    """Return the name of the task to which users bring records of their own."""
+    return next(name for name in task_names() if settings_class(name).reads_own_records)

@@ -11,7 +11,6 @@ from pydantic import Field
 
 from assay.audit.audit import audit
 from assay.audit.refusal import refuse_unusable
-from assay.core.config.tasks import StructuredTask
 from assay.core.console import complain, progress, say
 from assay.core.counting import counted
 from assay.core.decoding import Decoding
@@ -34,6 +33,7 @@ from assay.pipeline.inputs import MAX_BLOCKLIST_BYTES, blocklist_of, task_with
 from assay.pipeline.project import Project
 from assay.statistics.pass_at_k import BestOf, best_of_items
 from assay.statistics.report import Report, report_on
+from assay.tasks.catalogue import task_of_own_records
 from assay.tasks.protocol import Item, Task
 from assay.tools.cautions import cautions
 from assay.tools.own_data.audit import project_for
@@ -141,8 +141,8 @@ def settings(root: Path, asked: Asked) -> Project:
             raise ConfigError(expected, found=repr(asked.surface), where="--surface", fix="choose one that the policy speaks")
         changes["generation"] = params.generation.model_copy(update={"surface": asked.surface})
     if asked.blocklist is not None:
-        if not isinstance(params.task, StructuredTask):
-            fix = "leave it out, or --task structured"
+        if "blocklist" not in type(params.task).model_fields:
+            fix = f"leave it out, or --task {task_of_own_records()}"
             raise ConfigError("a task with a blocklist", found=params.task.name, where="--blocklist", fix=fix)
         changes["task"] = params.task.model_copy(update={"blocklist": str(asked.blocklist)})
     return Project(root, params.model_copy(update=changes))

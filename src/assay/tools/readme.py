@@ -6,6 +6,7 @@ import re
 import textwrap
 from pathlib import Path
 
+from assay.core.config.tasks import task_names
 from assay.core.console import say
 from assay.core.errors import RecordError
 from assay.core.evidence_files import place_of
@@ -16,7 +17,7 @@ from assay.stages.render_evidence.at_hand import claim_at_hand
 from assay.tools.recipe.recipe_file import digest_last_code, read_recipes
 
 CLI = "docs/cli.md"
-TASKS = ("collider", "structured")
+TASKS = task_names()
 # Which page has which blocks.
 PAGES = {"README.md": ("headline",), "docs/results.md": ("claim", *(f"{task} seeds" for task in TASKS))}
 WIDTH = 108

@@ -25,7 +25,7 @@ def suites_equal(package: Unpacked) -> Seen:
     """Check that plan and reports name the suite that settings and data make."""
     suite, wrong = package.heldout, []
     told = {"claim_plan.json": package.plan.suite_digest}
-    told |= {name: report.suite_digest for name, report in package.reports.items()}
+    told |= {f"reports.json, {name}": report.suite_digest for name, report in package.reports.items()}
     for name, found in told.items():
         expected = package.suite_of(name).digest
         if found != expected:
@@ -38,7 +38,7 @@ def draws_complete(package: Unpacked) -> Seen:
     """Check that every play of every suite is there once, in its place, with the seed that its labels give."""
     wrong, n = [], 0
     for name in package.arms:
-        episodes = package.arm(name).episodes
+        episodes = package.episodes(name)
         wrong += _out_of_place(package.suite_of(name), episodes, f"{name}.jsonl", package)
         n += len(episodes)
     for step, sampled, greedy in package.validations:
@@ -73,7 +73,7 @@ def openings_equal(package: Unpacked) -> Seen:
     """Check that all arms and validations were shown the same opening of an item, and lost the same of it."""
     shown: dict[tuple[str, str], tuple[str, int]] = {}
     wrong = []
-    told = [(name, "heldout", package.arm(name).episodes) for name in package.arms]
+    told = [(name, "heldout", package.episodes(name)) for name in package.arms]
     told += [(f"validation.jsonl, step {v.step}", "validation", [*v.sampled, *v.greedy]) for v in package.validations]
     for name, split, episodes in told:
         for episode in episodes:
@@ -92,10 +92,10 @@ def policies_named(package: Unpacked) -> Seen:
     }  # fmt: skip
     wrong = []
     for name in package.arms:
-        report, episodes = package.arm(name)
-        if report.policy_digest != expected[name]:
-            wrong.append(f"{name}.jsonl, policy: not that of {'control.json' if name == CONTROL else 'train.json'}")
-        wrong += _of_another(f"{name}.jsonl", episodes, expected[name])
+        if name not in package.reports or package.reports[name].policy_digest != expected[name]:
+            source = "control.json" if name == CONTROL else "train.json"
+            wrong.append(f"reports.json, {name}, policy_digest: not that of {source}")
+        wrong += _of_another(f"{name}.jsonl", package.episodes(name), expected[name])
     weights = {row["step"]: row["digests"]["weights"] for row in package.log}
     for step, sampled, greedy in package.validations:
         wrong += _of_another(f"validation.jsonl, step {step}", [*sampled, *greedy], weights.get(step))
@@ -132,7 +132,7 @@ def arms_apart(package: Unpacked) -> Seen:
         steps[CONTROL] = package.control.chosen_step or 0
     rates = learning_rates(package.project.params.train)
     learned = {name: sum(rates[:step]) for name, step in steps.items()}
-    texts = {name: _texts(package.arm(name).episodes) for name in steps}
+    texts = {name: _texts(package.episodes(name)) for name in steps}
     pairs = {(one, other): _share(texts[one], texts[other]) for one, other in combinations(steps, 2)}
     wrong, alike = [], []
     for (one, other), share in pairs.items():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from assay.core.errors import AssayError, RecordError
 from assay.core.records import ControlFacts, Episode, HealthEvent, TrainFacts, ValidationEpisode
@@ -18,20 +18,13 @@ from assay.dataset.suite import Suite
 from assay.evidence.claim.plan import ClaimPlan
 from assay.pipeline.inputs import heldout_suite, items_of, task_of, validation_suite
 from assay.pipeline.project import Project
-from assay.stages.render_evidence.arms import CONTROL, report_of, suite_of
+from assay.stages.render_evidence.arms import CONTROL, suite_of
 from assay.statistics.report import Report, Reports
 from assay.tasks.protocol import Task
 from assay.training.log.history import Validation
 
 FIX = "get the package again from where it was published"
 ARMS = ("pre_eval", "pre_eval_greedy", "post_eval", "post_eval_greedy")
-
-
-class Arm(NamedTuple):
-    """One policy on one suite: its episodes as stored, and the report that they give."""
-
-    report: Report
-    episodes: list[Episode]
 
 
 class Unpacked:
@@ -45,7 +38,7 @@ class Unpacked:
     def __init__(self, root: Path, names: frozenset[str] | None = None) -> None:
         self.root = root
         self.names = frozenset(listing(root)) if names is None else names
-        self._arms: dict[str, Arm] = {}
+        self._episodes: dict[str, list[Episode]] = {}
         self._refusal: AssayError | None = None
 
     @cached_property
@@ -98,12 +91,11 @@ class Unpacked:
         """Names of the arms that were played."""
         return (*ARMS, CONTROL) if self.control.asked and self.control.stopped is None else ARMS
 
-    def arm(self, name: str) -> Arm:
-        """Return an arm, parsed once."""
-        if name not in self._arms:
-            episodes = read_records(self.results(f"{name}.jsonl"), Episode, fix=FIX)
-            self._arms[name] = Arm(report_of(self.heldout, name, episodes, FIX), episodes)
-        return self._arms[name]
+    def episodes(self, name: str) -> list[Episode]:
+        """Return the episodes of an arm as stored, parsed once."""
+        if name not in self._episodes:
+            self._episodes[name] = read_records(self.results(f"{name}.jsonl"), Episode, fix=FIX)
+        return self._episodes[name]
 
     @cached_property
     def reports(self) -> Mapping[str, Report]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from assay.core.config.tasks import RewardWeights, StructuredTask
 from assay.tasks.protocol import Verdict
+from assay.tasks.settings.structured import RewardWeights, StructuredTask
 from assay.tasks.structured import Structured
 
 WEIGHTS = RewardWeights(parsed_strict=0.05, parsed_extracted=0.0, schema_valid=0.15, fields=0.3, exact=0.5)

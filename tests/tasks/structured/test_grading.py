@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.core.config.tasks import RewardWeights
 from assay.core.errors import TaskError
 from assay.core.seeds import rng
+from assay.tasks.settings.structured import RewardWeights
 from assay.tasks.structured.players import written
 from tests.tasks.structured.material import (
     CALL_GOLD,

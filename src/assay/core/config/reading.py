@@ -91,7 +91,7 @@ def _cross_check(params: Params, where: str | None) -> None:
             where=place("validation.suite", where),
             fix="validation.suite: validation",
         )
-    if params.base.kind == "scratch" and params.task.name == "structured" and params.task.lessons is None:
+    if params.base.kind == "scratch" and not params.task.teaches:
         raise ConfigError(
             "task.lessons that teach a from-scratch base to speak",
             found="null",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import PurePath
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
@@ -12,7 +12,7 @@ from assay.core.config.base import Fraction, Natural, Positive, Rate, Settings
 from assay.core.config.claim import ClaimSettings, EvidenceSettings
 from assay.core.config.health import HealthSettings
 from assay.core.config.package import PackageSettings
-from assay.core.config.tasks import Surface, TaskSettings
+from assay.core.config.tasks import Surface, TaskSettings, every_task
 
 Action = Literal["refuse", "drop", "keep"]
 
@@ -217,6 +217,12 @@ class DistributedSettings(Settings):
     )
 
 
+if TYPE_CHECKING:
+    AnyTask = TaskSettings
+else:
+    AnyTask = every_task()
+
+
 class Params(Settings):
     """The whole of params.yaml."""
 
@@ -226,7 +232,7 @@ class Params(Settings):
     threads: Annotated[int, Field(ge=1, le=256)]
     deterministic: bool = Field(description="bit-identical repetition on the same machine and versions, or refuse")
     distributed: DistributedSettings
-    task: Annotated[TaskSettings, Field(discriminator="name")]
+    task: AnyTask
     dataset: DatasetSettings
     base: Annotated[ScratchBase | PretrainedBase, Field(discriminator="kind")]
     generation: GenerationSettings

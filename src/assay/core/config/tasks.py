@@ -1,81 +1,64 @@
-"""What a preset of configs/task/ sets of each task; `TaskSettings` is all of them."""
+"""What the settings of every task have; a task's own stand in `assay/tasks/settings/<name>.py`, light to import."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+import importlib
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Union
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from assay.core.config.base import Fraction, Positive, Settings
+from assay.core.config.base import Positive, Settings
 
 Surface = Literal["compact", "json"]
 # Tokens one completion may take. What a task has to say does not depend on who trains on it, but on the surface it does.
 CompletionLimits = Annotated[dict[Surface, Positive], Field(min_length=2, examples=[{"compact": 24, "json": 160}])]
+FOLDER = Path(__file__).resolve().parents[2] / "tasks/settings"
 
 
-class ColliderTask(Settings):
-    """The bump hunt and its rules of play."""
+class TaskSettings(Settings):
+    """What a preset of configs/task/ sets of a task. Its kind is found by its name, that of its file."""
 
-    name: Literal["collider"]
-    max_turns: Positive
-    shaping: Annotated[float, Field(ge=0)] = Field(description="coefficient of the potential-based shaping in training")
-    gamma: Fraction = Field(description="discount of the shaping potential")
+    # What only training or the making of a base reads, and files that count by their content: another value makes no other
+    # suite. All else of a task says what is asked and how it is graded.
+    not_measured: ClassVar[frozenset[str]] = frozenset()
+    # Whether users bring records of their own, so that texts may be anybody's.
+    reads_own_records: ClassVar[bool] = False
+
+    name: str
     max_new_tokens: CompletionLimits
 
+    @property
+    def teaches(self) -> bool:
+        """Whether it has lessons for a base that is built from scratch."""
+        return True
 
-class RewardWeights(Settings):
-    """What each part of a structured answer is worth; their sum is the reward of a perfect one."""
+    @property
+    def most_turns(self) -> int | None:
+        """Completions an episode may take, None where only playing tells."""
+        return None
 
-    parsed_strict: Fraction
-    parsed_extracted: Fraction = Field(description="instead of parsed_strict, for an object dug out of other text")
-    schema_valid: Fraction
-    fields: Fraction = Field(description="times the share of gold fields that are right")
-    exact: Fraction
-
-    @model_validator(mode="after")
-    def _chatter_does_not_pay(self) -> Self:
-        if self.parsed_extracted > self.parsed_strict:
-            raise ValueError("parsed_extracted must not exceed parsed_strict: text around an object would pay")
-        if self.parsed_strict + self.schema_valid == 0.0:
-            raise ValueError("parsed_strict and schema_valid must not both be 0: nothing would be paid where there is no gold")
-        return self
+    @property
+    def blocklist_file(self) -> str | None:
+        """File of blocked terms inside the data, None where there is none."""
+        return None
 
 
-class NumberTolerance(Settings):
-    """By how much two numbers may differ and still be the same; 0 and 0: not at all."""
-
-    absolute: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    relative: Annotated[float, Field(ge=0, lt=1)] = Field(description="of the larger of the two magnitudes")
+def task_names() -> tuple[str, ...]:
+    """Return the names of all tasks, sorted: the modules of assay/tasks/settings."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__"))
 
 
-class StructuredTask(Settings):
-    """One prompt, one JSON value, an object as a rule, that must satisfy a schema and be right."""
-
-    name: Literal["structured"]
-    lessons: Literal["shop"] | None = Field(description="what teaches a from-scratch base; null for data of your own")
-    strata: list[str] = Field(description="fields of a record by which tables are split", examples=[["difficulty"]])
-    max_new_tokens: CompletionLimits
-    max_prompt_chars: Positive
-    max_prompt_tokens: Positive = Field(description="of the whole rendered prompt")
-    truncate_prompts: bool = Field(description="cut the middle of a record's context to fit; else refuse the record")
-    grade: Annotated[list[str], Field(min_length=1)] | None = Field(
-        description="fields of the gold (arguments of its calls) that count in fields and exact; null: all of them"
-    )
-    weights: RewardWeights
-    extracted_share: Annotated[float, Field(ge=0, lt=1)] = Field(
-        description="of the other parts, that an object dug out of other text earns"
-    )
-    whitespace: Literal["fold", "keep"] = Field(
-        description="fold: runs of white space in texts compare as one space, none at the ends; keep: as written, as code needs"
-    )
-    number_tolerance: NumberTolerance
-    blocklist: str | None = Field(description="file of terms inside dataset.root; null: none")
-    reject_blocklisted: bool = Field(description="a completion with a blocked term earns 0")
+def settings_class(name: str) -> type[TaskSettings]:
+    """Return the settings of a task: the one class of its kind in its module."""
+    module = importlib.import_module(f"assay.tasks.settings.{name}")
+    (found,) = {
+        value for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, TaskSettings) and value is not TaskSettings
+    }  # fmt: skip
+    return found
 
 
-TaskSettings = ColliderTask | StructuredTask
-# What a task is trained or its base is built with: a measurement does not depend on it. All else of a task says what is asked
-# and how it is graded, so a setting that is not named here makes another suite. A blocklist counts by its content.
-NOT_MEASURED: dict[str, frozenset[str]] = {
-    "collider": frozenset({"shaping", "gamma"}), "structured": frozenset({"lessons", "blocklist"}),
-}  # fmt: skip
+def every_task() -> Any:
+    """Return the union of all tasks' settings, told apart by their names."""
+    return Annotated[Union[tuple(settings_class(name) for name in task_names())], Field(discriminator="name")]  # noqa: UP007

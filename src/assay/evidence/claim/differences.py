@@ -203,8 +203,8 @@ def measure_of_primary(primary: str) -> str:
     Raises:
         EvidenceError: the primary metric is not a rate, so its effect has no percentage points (the plan's fault).
 
-    >>> measure_of_primary("success"), measure_of_primary("mass_correct_rate")
-    ('success_rate', 'mass_correct_rate')
+    >>> measure_of_primary("success"), measure_of_primary("valid_rate")
+    ('success_rate', 'valid_rate')
     """
     measure = primary if primary.endswith("_rate") else f"{primary}_rate"
     if "." in measure or primary.startswith("mean_"):

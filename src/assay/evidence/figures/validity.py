@@ -1,4 +1,4 @@
-"""The comparison that users of structured output ask for: validity and field F1 by stratum, before and after."""
+"""The comparison that users of JSON output ask for: validity and field F1 by stratum, before and after."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def finished(
         greedy: Success rate before and after with greedy decoding.
         metrics: Its metrics.json; a run that is not evaluable has no score there.
     """
-    score = metrics.get("normalised_score")
+    score = metrics.get("score")
     return SeedRun(
         name=name, seed=trained.seed, state="finished", verdict=claim.verdict, reason=claim.reason, warnings=claim.warnings,
         chosen_step=trained.chosen_step, health=trained.health.worst, base_digest=trained.base_digest,

@@ -51,7 +51,7 @@ def _row(n: int, measures: Mapping[str, Interval]) -> Row:
 
 
 def _ordered(measures: Mapping[str, Interval]) -> dict[str, Interval]:
-    first = ["mean_reward", "median_reward", "success_rate", "mass_correct_rate", "channel_correct_rate"]
+    first = ["mean_reward", "median_reward", "success_rate"]
     known = [name for name in first if name in measures]
     return {name: measures[name] for name in [*known, *(name for name in measures if name not in first)]}
 

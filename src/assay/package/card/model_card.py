@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from assay.core.config.settings import Params, PretrainedBase
 from assay.core.counting import counted
+from assay.core.evidence_files import place_of
 from assay.core.records import TrainFacts
 from assay.dataset.fingerprint import Fingerprint
 from assay.evaluation.alarms import rule_said, training_alarm_said
@@ -18,7 +19,7 @@ from assay.evidence.page.data import splits_frame
 from assay.evidence.tables.claim_tables import BeforeAfter
 from assay.package.card.metadata import hub_base, metadata
 from assay.package.card.numbers import before_after_frame
-from assay.package.names import CROISSANT, MANIFEST, NAME, PARITY, PROVENANCE, SUMS, VERIFIER
+from assay.package.names import MANIFEST, NAME, PARITY, PROVENANCE, SUMS, VERIFIER
 from assay.statistics.report import Report
 
 LEVELS: tuple[tuple[str, str], ...] = (
@@ -34,14 +35,13 @@ NOT_COVERED = (
     "give, V5 a training that did not happen, and neither is run unless it is asked for. A package says nothing about who made "
     "it; its sha256 has to come from somebody you trust."
 )
-FIGURE = "evidence/results/figures/before_after_summary.png"
+FIGURE = place_of("figures/before_after_summary.png")
 FILES: tuple[tuple[str, str], ...] = (
     ("models/adapter", "the adapter, safetensors"),
-    ("evidence/results/report.html", "the whole report as one page, without a network"),
+    (place_of("report.html"), "the whole report as one page, without a network"),
     ("evidence/results", "raw episodes, logs, claim, figures"),
     (PROVENANCE, "what was made of what (in-toto statement, SLSA v1)"),
     (PARITY, "adapter against merged model"),
-    (CROISSANT, "the data, described for machines"),
     (MANIFEST, "sha256 and size of every file"),
 )
 
@@ -123,7 +123,7 @@ def _numbers(claim: Claim, measured: Measured) -> list[str]:
     how = f"{split_word(claim.split).capitalize()}, {claim.decoding}, {counted(claim.n_clusters, claim.plan.cluster_name)}, "
     how += f"{counted(claim.n_items, 'items')}, K = {claim.draws}"
     note = "Rates in %, differences in points, 95 % intervals in brackets. n: episodes before and after in which the question "
-    note += "arises; a difference pairs the items defined in both. All measures: `evidence/results/report.html`."
+    note += f"arises; a difference pairs the items defined in both. All measures: `{place_of('report.html')}`."
     table = markdown_table(before_after_frame(measured.before, measured.after, measured.metrics))
     found = ["## Before and after", f"{one_line(how)}. {note}", table, f"![Before and after]({FIGURE})"]
     if NO_INTERVAL in table:
@@ -165,8 +165,7 @@ def _training(claim: Claim, trained: TrainFacts, params: Params) -> list[str]:
 
 
 def _data(fingerprint: Fingerprint, data_licence: str | None) -> list[str]:
-    said = f"Digest of all records: {inline(fingerprint.dataset_sha256)}. The files are in here, below `data/`; `{CROISSANT}` "
-    said += "describes them for machines. "
+    said = f"Digest of all records: {inline(fingerprint.dataset_sha256)}. The files are in here, below `data/`. "
     stated = f"Licence, as their own page states it: {one_line(data_licence or '')}."
     said += stated if data_licence else "Their page states no licence in words that could be read."
     return [said, markdown_table(splits_frame(fingerprint))]
@@ -195,7 +194,7 @@ def _use(base: BaseFacts, params: Params) -> list[str]:
         remote = 'base = AutoModelForCausalLM.from_pretrained(REPO_ID, subfolder="models/base")\n' + remote
     found += ["From a hub repository that holds this package:", f"```python\n{remote}\n```"]
     found.append("The versions it was made with are in `constraints.txt`. What it is asked, and what it answers, stands in "
-                 "`evidence/results/sample_trajectories.md`; prompts of another form are not what was measured.")  # fmt: skip
+                 f"`{place_of('sample_trajectories.md')}`; prompts of another form are not what was measured.")  # fmt: skip
     if isinstance(params.base, PretrainedBase) and params.base.quantization is not None:
         found.append(f"The base was loaded in {params.base.quantization}; loaded otherwise it is another policy.")
     if params.base.template:

@@ -1,4 +1,4 @@
-"""What a package says of itself, made from the files it holds: model card, provenance, Croissant."""
+"""What a package says of itself, made from the files it holds: model card and provenance."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from assay.core.evidence_files import place_of
 from assay.core.provenance import git_state, remotes
 from assay.core.records import TrainFacts
 from assay.core.storage.files import read_bytes
-from assay.core.storage.json import dumps, loads, read_record
+from assay.core.storage.json import loads, read_record
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.evidence.tables.claim_tables import BeforeAfter
-from assay.package.card.croissant import DATASHEET, croissant
-from assay.package.card.datasheet import stated_licence
+from assay.package.card.datasheet import DATASHEET, stated_licence
 from assay.package.card.model_card import Measured, model_card
 from assay.package.manifest import entry_of
-from assay.package.names import CARD, CROISSANT, PROVENANCE
+from assay.package.names import CARD, PROVENANCE
 from assay.package.statement import Dependencies, Packaged, inner_statement, outer_statement, statement_text
 from assay.pipeline.inputs import fingerprint_of, task_of
 from assay.pipeline.project import Project
@@ -34,7 +33,7 @@ SUBJECTS = (
 
 
 def documents(project: Project, members: Mapping[str, bytes | Path]) -> dict[str, bytes]:
-    """Return README.md, provenance.json and croissant.json: a function of the other members, no clock and no place in it.
+    """Return README.md and provenance.json: a function of the other members, no clock and no place in it.
 
     Args:
         project: The run, or an unpacked package of it.
@@ -43,18 +42,13 @@ def documents(project: Project, members: Mapping[str, bytes | Path]) -> dict[str
     Raises:
         RecordError: A file of the run cannot be read.
     """
-    data = project.params.dataset.root
-    files = {
-        name.removeprefix(f"{data}/"): content if isinstance(content, bytes) else read_bytes(content, fix=AGAIN)
-        for name, content in members.items() if name.startswith(f"{data}/")
-    }  # fmt: skip
-    described = dumps(croissant(project.params.dataset.name, files, folder=data)) + "\n"
+    page = members.get(f"{project.params.dataset.root}/{DATASHEET}", b"")
+    text = page if isinstance(page, bytes) else read_bytes(page, fix=AGAIN)
     subjects = {name: entry_of(members[name]).sha256 for name in SUBJECTS}
     statement = inner_statement(subjects, *_built_from(project, members))
     return {
-        CARD: _card(project, files.get(DATASHEET, b"").decode("utf-8", "replace")).encode(),
+        CARD: _card(project, text.decode("utf-8", "replace")).encode(),
         PROVENANCE: statement_text(statement).encode(),
-        CROISSANT: described.encode(),
     }
 
 
@@ -107,7 +101,6 @@ def _built_from(
 
 
 def _card(project: Project, datasheet: str) -> str:
-    licence = stated_licence(datasheet)
     arms = read_record(project.results("reports.json"), Reports, fix=AGAIN).arms
     metrics = read_record(project.results("before_after_metrics.json"), BeforeAfter, fix=AGAIN)
     return model_card(
@@ -116,5 +109,5 @@ def _card(project: Project, datasheet: str) -> str:
         trained=read_record(project.results("train.json"), TrainFacts, fix=AGAIN),
         base=read_record(project.results("base.json"), BaseFacts, fix=AGAIN),
         fingerprint=fingerprint_of(project), params=project.params, limits=limits(task_of(project)),
-        data_licence=None if licence is None else licence.name,
+        data_licence=stated_licence(datasheet),
     )  # fmt: skip

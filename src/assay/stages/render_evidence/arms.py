@@ -54,7 +54,7 @@ def baseline_reports(task: Task, suite: Suite, retries: int) -> dict[str, Report
     """Play a suite with every scripted player of a task; return their reports by name."""
     return {
         name: report_on(play_baseline(task, player, suite.plays(), name, retries=retries), suite, f"scripted:{name}", "sampled")
-        for name, player in task.baselines().items()
+        for name, player in sorted(task.baselines().items())
     }
 
 

@@ -21,7 +21,7 @@ from assay.dataset.reading import MAX_FILE_BYTES
 from assay.evidence.claim.claim import UNREAD, Claim
 from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.claim.what_was_run import BaseFacts
-from assay.pipeline.dvc_lock import folder_md5, md5
+from assay.pipeline.dvc_lock import md5_at
 from assay.pipeline.inputs import fingerprint_of, task_of
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.claim_inputs import plan_asked
@@ -216,15 +216,9 @@ def _of_the_files(project: Project, stages: Mapping[str, Any]) -> list[str]:
                 path = str(entry.get("path"))
                 if not path.startswith((f"{RESULTS}/", f"{LOGS}/")):
                     continue
+                here = project.root / path
                 if path not in known:
-                    known[path] = _md5(project, path)
+                    known[path] = md5_at(here) if here.is_dir() or here.is_file() else None
                 if known[path] not in (None, entry.get("md5")):
                     told.setdefault(path, f"{path} is not what {name} {did}")
     return list(told.values())
-
-
-def _md5(project: Project, name: str) -> str | None:
-    path = project.root / name
-    if path.is_dir():
-        return folder_md5({each.relative_to(path).as_posix(): each for each in path.rglob("*") if each.is_file()})[0]
-    return md5(path) if path.is_file() else None

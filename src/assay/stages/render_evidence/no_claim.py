@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from assay.core.console import complain
 from assay.core.errors import NO_VERDICT, AssayError, RecordError
-from assay.core.evidence_files import folder_of, place_of
+from assay.core.evidence_files import place_of
 from assay.core.records import TrainFacts
 from assay.core.storage.files import real, remove, write_text
 from assay.core.storage.json import read_record, write_json
@@ -21,10 +21,10 @@ from assay.evidence.claim.claim import UNREAD, Claim, not_evaluable
 from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.escape import visible
 from assay.pipeline.project import Project
+from assay.stages.render_evidence import README, WRITES
 from assay.stages.render_evidence.at_hand import claim_stands, others_settings
 
-README = "evidence/README.md"
-SHOWN = (folder_of("report"), README)  # what render_evidence writes
+SHOWN = WRITES
 KIND = "a file of the evidence is missing, damaged or not what it should be"
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">

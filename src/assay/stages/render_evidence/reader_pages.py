@@ -22,7 +22,7 @@ from assay.evidence.tables.evidence_readme import VERIFY, landing_page
 from assay.evidence.tables.trajectories import choose_pairs, sample_trajectories
 from assay.pipeline.inputs import decoding_of, fingerprint_of, heldout_suite
 from assay.pipeline.project import Project
-from assay.stages.render_evidence.no_claim import README
+from assay.stages.render_evidence import README
 from assay.statistics.report import Report
 from assay.tasks.protocol import Message, Task
 

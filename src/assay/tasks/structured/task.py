@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from assay.core.config.places import setting
-from assay.core.config.tasks import StructuredTask
 from assay.core.errors import TaskError
 from assay.core.storage.json import as_written
 from assay.tasks.protocol import Baseline, FieldAnswer, Item, Message, Oddity, PartKind, Step, Verdict
+from assay.tasks.settings.structured import StructuredTask
 from assay.tasks.structured import shop
 from assay.tasks.structured.attacks import ATTACKS
 from assay.tasks.structured.grading import rewards, truncation

@@ -10,7 +10,6 @@ from typing import Any
 
 from assay.core.config.places import setting
 from assay.core.config.settings import Params
-from assay.core.config.tasks import ColliderTask
 from assay.core.counting import counted
 from assay.core.errors import TaskError
 from assay.core.records import Episode
@@ -84,9 +83,7 @@ def length_findings(
 
 def turns_of(params: Params, scripted: Sequence[Episode]) -> int:
     """Return how many completions an episode may take: as the settings say, else the most that was seen."""
-    if isinstance(params.task, ColliderTask):
-        return params.task.max_turns
-    return max((len(episode.turns) for episode in scripted), default=1)
+    return params.task.most_turns or max((len(episode.turns) for episode in scripted), default=1)
 
 
 def context_limit(model: Any) -> int | None:

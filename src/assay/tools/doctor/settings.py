@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from assay.core.config.places import setting
 from assay.core.config.settings import Params, PretrainedBase
-from assay.core.config.tasks import ColliderTask, StructuredTask
 from assay.core.counting import counted
 from assay.tools.doctor.findings import Check, Finding
 
@@ -152,19 +151,22 @@ def _processes(params: Params) -> Finding:
 
 
 def _shaping(params: Params) -> Finding:
-    task, check = params.task, Check("shaping", "a discount that is used, and changes no optimum", setting("task.gamma"))
-    if not isinstance(task, ColliderTask) or task.gamma == 1.0:
-        return check.ok("none" if not isinstance(task, ColliderTask) else f"weight {task.shaping:g}, gamma 1")
-    if task.shaping == 0.0:
-        return check.warning(f"{task.gamma:g}, which shaping: 0 never reads", "task.gamma: 1.0")
-    found = f"{task.gamma:g}: rewards are summed without a discount, so the shaping moves the optimum"
+    check = Check("shaping", "a discount that is used, and changes no optimum", setting("task.gamma"))
+    weight, gamma = (getattr(params.task, name, None) for name in ("shaping", "gamma"))
+    if weight is None or gamma is None:
+        return check.ok("none")
+    if gamma == 1.0:
+        return check.ok(f"weight {weight:g}, gamma 1")
+    if weight == 0.0:
+        return check.warning(f"{gamma:g}, which shaping: 0 never reads", "task.gamma: 1.0")
+    found = f"{gamma:g}: rewards are summed without a discount, so the shaping moves the optimum"
     return check.warning(found, "task.gamma: 1.0")
 
 
 def _blocklist(params: Params) -> Finding:
     task = params.task
     check = Check("blocklist", "a list where blocked terms are to be punished", setting("task.reject_blocklisted"))
-    if isinstance(task, StructuredTask) and task.reject_blocklisted and task.blocklist is None:
+    if getattr(task, "reject_blocklisted", False) and task.blocklist_file is None:
         return check.warning(
             "reject_blocklisted: true without a list", "task.blocklist: FILE, or task.reject_blocklisted: false"
         )

@@ -28,7 +28,7 @@ def run(a: Path, b: Path) -> int:
     """Say whether two trainings are the same, or where they part; return the exit code: 0 the same, 1 not.
 
     Args:
-        a: A train_log.jsonl, or a folder that holds one: a run, evidence/results, or a project.
+        a: A train_log.jsonl, or a folder that holds one: a run, evidence/logs/train, or a project.
         b: Another.
 
     Raises:

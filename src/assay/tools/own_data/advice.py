@@ -15,9 +15,10 @@ from assay.core.storage.json import loads
 from assay.core.storage.untrusted import read_capped
 from assay.core.storage.yaml import line_of, read_yaml
 from assay.policy.base.pretrained import how_to_download
+from assay.tasks.catalogue import task_of_own_records
 
 GIB = 2.0**30
-# What benchmarks/presets.py forecast of the presets: device and peak for the shipped structured task.
+# What benchmarks/presets.py forecast of the presets: device and peak for the shipped data.
 FORECASTS = "benchmarks/results/presets.json"
 MAX_FORECASTS = 10_000_000
 START = "pretrained"  # the preset that is a start for data of one's own
@@ -122,7 +123,7 @@ def _why_not(values: Mapping[str, Any], forecast: Mapping[str, Any] | None, mach
 def _needs(forecast: Mapping[str, Any] | None) -> str:
     if forecast is None:
         return ""
-    return f" (made for {forecast['device_gib']} GiB; {forecast['peak_gib']:.1f} GiB forecast for the shipped structured task)"
+    return f" (made for {forecast['device_gib']} GiB; {forecast['peak_gib']:.1f} GiB forecast for the shipped data)"
 
 
 def _forecasts(root: Path) -> dict[str, Mapping[str, Any]]:
@@ -134,4 +135,5 @@ def _forecasts(root: Path) -> dict[str, Mapping[str, Any]]:
     found = loads(read_capped(path, max_bytes=MAX_FORECASTS, fix=fix).decode("utf-8"), where=FORECASTS, fix=fix)
     listed = found.get("presets") if isinstance(found, dict) else None
     names: Sequence[str] = list(listed) if isinstance(listed, dict) else []
-    return {name.split(",")[0]: listed[name] for name in names if name.endswith(", structured")} if listed else {}
+    task = task_of_own_records()
+    return {name.split(",")[0]: listed[name] for name in names if name.endswith(f", {task}")} if listed else {}

@@ -13,7 +13,6 @@ from assay.audit.ceiling import ceiling_said
 from assay.audit.refusal import refuse_unusable, require_records
 from assay.core.config.composition import Selection, compose, parse_selected, selected
 from assay.core.config.settings import Params, PretrainedBase
-from assay.core.config.tasks import StructuredTask
 from assay.core.console import say, say_table
 from assay.core.counting import counted
 from assay.core.errors import PolicyError
@@ -101,7 +100,7 @@ def count_tokens(project: Project, tasks: Path, audited: Audited, base: str) -> 
 def advise(project: Project, tasks: Path) -> None:
     """Say which presets run on this machine with data of one's own, and what makes one that does; of shipped data nothing."""
     shipped = tasks.resolve().is_relative_to(project.data("").resolve())
-    if shipped or not isinstance(project.params.task, StructuredTask):
+    if shipped or not project.params.task.reads_own_records:
         return
     found, lines = fitting(project.root, this_machine())
     for line in lines:

@@ -10,21 +10,25 @@ import hashlib
 import os
 import subprocess
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from assay.core.errors import AssayError, RecordError
-from assay.core.evidence_files import RESULTS
+from assay.core.evidence_files import RESULTS, place_of
 from assay.core.records import Episode
 from assay.core.storage.files import write_bytes
 from assay.core.storage.json import read_record, read_records
-from assay.core.storage.untrusted import inside, read_capped
+from assay.core.storage.untrusted import inside, listing, read_capped
 from assay.core.storage.yaml import read_yaml
 from assay.evidence.recipe.runs import KnownClaim, KnownTraining, Run
+from assay.pipeline.dvc_lock import folder_md5, md5
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.at_hand import changed_settings, claim_at_hand
 
-FILES = ("claim.json", "train.json", "pre_eval.jsonl", "post_eval.jsonl")
+# Of a run, by their names in a folder of results.
+CLAIM, TRAINED, BEFORE, AFTER = FILES = tuple(
+    place_of(name).removeprefix(f"{RESULTS}/") for name in ("claim.json", "train.json", "pre_eval.jsonl", "post_eval.jsonl")
+)
 MAX_BYTES = 1_000_000_000
 SETTINGS, LOCK, PIPELINE = "params.yaml", "dvc.lock", "dvc.yaml"
 CODE = "code: "
@@ -56,7 +60,7 @@ def read_run(root: Path, name: str, scratch: Path) -> Run:
         AssayError: There is no such run, a file of it is missing or damaged, or they are not of one run.
     """
     folder = root if name == WORKSPACE else Path(name)
-    if name == WORKSPACE and (folder / RESULTS / FILES[0]).is_file() and (folder / PIPELINE).is_file():
+    if name == WORKSPACE and (folder / RESULTS / CLAIM).is_file() and (folder / PIPELINE).is_file():
         claim_at_hand(Project.open(folder))  # what stands there may be about other settings; an experiment brings its own
     if name and os.path.lexists(folder):  # an empty name is not the folder one stands in
         return _read(*_places(folder), name)
@@ -76,26 +80,26 @@ def _places(folder: Path) -> tuple[Path, Path]:
     for results, settings in (
         (folder / RESULTS, folder), (folder, folder), (folder, Path(os.path.realpath(folder)).parent.parent),
     ):  # fmt: skip
-        if (results / FILES[0]).is_file() and (settings / SETTINGS).is_file():
+        if (results / CLAIM).is_file() and (settings / SETTINGS).is_file():
             return results, settings
-    missing = SETTINGS if any((place / FILES[0]).is_file() for place in (folder, folder / RESULTS)) else FILES[0]
+    missing = SETTINGS if any((place / CLAIM).is_file() for place in (folder, folder / RESULTS)) else CLAIM
     raise RecordError(f"{', '.join(FILES)} and {SETTINGS} of a run", found=f"no {missing}", where=str(folder), fix=fix)
 
 
 def _read(results: Path, settings: Path, name: str) -> Run:
     contents: dict[str, bytes] = {}
     for home, file in [(results, file) for file in FILES] + [(settings, SETTINGS)]:
-        path = Path(os.path.realpath(home)) / file
-        inside(path, [path.parent], where=f"{name}, {file}", fix=TAKE)
+        place = Path(os.path.realpath(home))
+        path = inside(place / file, [place], where=f"{name}, {file}", fix=TAKE)
         contents[file] = read_capped(path, max_bytes=MAX_BYTES, fix=TAKE)
-    claim = read_record(results / "claim.json", KnownClaim, fix=TAKE)
-    trained = read_record(results / "train.json", KnownTraining, fix=TAKE)
+    claim = read_record(results / CLAIM, KnownClaim, fix=TAKE)
+    trained = read_record(results / TRAINED, KnownTraining, fix=TAKE)
     params = read_yaml(settings / SETTINGS, fix=TAKE)
     lock = read_yaml(settings / LOCK, fix=TAKE) if (settings / LOCK).is_file() else None
     _of_one_run(name, claim, trained, params)
     if lock is not None:
-        _as_recorded(name, lock, params, contents)
-    arms = [_episodes(results / f"{arm}.jsonl", contents[f"{arm}.jsonl"]) for arm in ("pre_eval", "post_eval")]
+        _as_recorded(name, lock, params, results)
+    arms = [_episodes(results / arm, contents[arm]) for arm in (BEFORE, AFTER)]
     kept = {key: value for key, value in flat(params).items() if key.split(".")[0] not in APART}
     return Run(name, kept | _code(lock), claim, trained, arms[0], arms[1])
 
@@ -118,7 +122,7 @@ def _of_one_run(name: str, claim: KnownClaim, trained: KnownTraining, params: Ma
             raise RecordError(f"files of one run, with one {what}", found=f"{one}, {other}", where=name, fix=TAKE)
 
 
-def _as_recorded(name: str, lock: Mapping[str, Any], params: Mapping[str, Any], contents: Mapping[str, bytes]) -> None:
+def _as_recorded(name: str, lock: Mapping[str, Any], params: Mapping[str, Any], results: Path) -> None:
     """Refuse settings and files that are not those of the run that dvc.lock tells of."""
     stages = lock.get("stages")
     if not isinstance(stages, dict) or not all(isinstance(stages.get(stage), dict) for stage in MEASURED):
@@ -128,9 +132,20 @@ def _as_recorded(name: str, lock: Mapping[str, Any], params: Mapping[str, Any], 
         raise RecordError("the settings that were run", found=changed[0], where=f"{name}, {SETTINGS}", fix=fix)
     for stage in stages.values():
         for out in stage.get("outs", []) if isinstance(stage, dict) else []:
-            file = str(out.get("path", "")).removeprefix(f"{RESULTS}/")
-            if file in contents and out.get("md5") != hashlib.md5(contents[file], usedforsecurity=False).hexdigest():
-                raise RecordError("the file that the run wrote", found="another", where=f"{name}, {file}", fix=TAKE)
+            wrote = str(out.get("path", "")).removeprefix(f"{RESULTS}/")
+            if any(f"{file}/".startswith(f"{wrote}/") for file in FILES) and out.get("md5") != _md5(results / wrote):
+                raise RecordError("the files that the run wrote", found="others", where=f"{name}, {wrote}", fix=TAKE)
+
+
+def _md5(path: Path) -> str:
+    """Return the md5 by which dvc.lock names a file or a folder; what is no plain file counts as an empty one."""
+    if not path.is_dir():
+        return md5(read_capped(path, max_bytes=MAX_BYTES, fix=TAKE))
+    files = {
+        file: read_capped(path / file, max_bytes=MAX_BYTES, fix=TAKE) if is_plain else b""
+        for file, is_plain in listing(path).items()
+    }
+    return folder_md5(files)[0]
 
 
 def _code(lock: Mapping[str, Any] | None) -> dict[str, str]:
@@ -183,19 +198,22 @@ def _commit(root: Path, name: str) -> str:
 
 
 def take_out(root: Path, commit: str, scratch: Path, name: str) -> None:
-    """Write what a comparison needs, as a commit has it, below an empty folder.
+    """Write what a comparison needs, and what dvc.lock names together with it, as a commit has it, below an empty folder.
 
     Raises:
         RecordError: A file is not in the commit, or is a link, or too large.
     """
-    for file in (*(f"{RESULTS}/{file}" for file in FILES), SETTINGS, LOCK):
-        listed = (_git(root, "ls-tree", "--long", "-z", commit, "--", file) or b"").decode("utf-8", "replace")
-        if not listed and file == LOCK:
-            continue
-        mode, _, blob, size = [*listed.split("\t")[0].split(), "", "", "", ""][:4]
+    folders = [f"{RESULTS}/{PurePosixPath(file).parent}" for file in FILES]
+    listed = _git(root, "ls-tree", "-r", "--long", "-z", commit, "--", *folders, SETTINGS, LOCK) or b""
+    known = {
+        file: told.split() for told, _, file in (line.partition("\t") for line in listed.decode("utf-8", "replace").split("\0"))
+    }
+    for file in dict.fromkeys([*(f"{RESULTS}/{file}" for file in FILES), SETTINGS, *filter(None, known)]):
+        mode, _, blob, size = [*known.get(file, ()), "", "", "", ""][:4]
         if not mode.startswith("100") or int(size) > MAX_BYTES:
             found = "no such file" if not mode else f"{size} bytes" if mode.startswith("100") else "a link or a folder"
             raise RecordError("the files of a finished run", found=found, where=f"{name}:{file}", fix=TAKE)
+        inside(scratch / file, [scratch], where=f"{name}:{file}", fix=TAKE)
         content = _git(root, "cat-file", "blob", blob)
         if content is None:
             found, fix = "an object that git does not have", "git fetch, or dvc exp pull"

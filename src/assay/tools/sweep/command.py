@@ -180,9 +180,7 @@ class Player:
                 kept=KeptEpisodes(self._home / key[:16], key),
             )  # fmt: skip
         steps = 1 if step == 0 else self._source.steps
-        row = row_of_validation(
-            played[False], played[True], suite, policy.digest, step=step, fraction_done=0.0 if steps is None else step / steps
-        )
+        row = row_of_validation(played[False], played[True], suite.digest, step=step, steps=steps or 1)
         return played[False], row if steps is not None else row | {"fraction_done": None}
 
 

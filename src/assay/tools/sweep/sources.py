@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from assay.core.errors import AssayError, ConfigError, RecordError
 from assay.core.records import TrainFacts
 from assay.core.storage.files import read_bytes, real
 from assay.core.storage.json import loads, read_record
+from assay.pipeline.dvc_lock import md5_at
 from assay.pipeline.policies import ADAPTER
 from assay.pipeline.project import Project
 from assay.pipeline.run_folder import DONE, KEY
@@ -151,9 +151,7 @@ def _published(project: Project, folder: Path) -> TrainFacts | None:
         told = loads(read_bytes(folder / DONE, fix="").decode("utf-8", "replace"), where=DONE, fix="")
     except RecordError:
         return None
-    # Not for safety: it is how dvc.lock, and so the run folder, names a file.
-    md5 = hashlib.md5(read_bytes(proof, fix="./run dvc repro train"), usedforsecurity=False).hexdigest()
-    return _facts(proof) if isinstance(told, dict) and told.get("md5") == md5 else None
+    return _facts(proof) if isinstance(told, dict) and told.get("md5") == md5_at(proof.parent) else None
 
 
 def _of_adapters(path: Path) -> Source:

@@ -40,6 +40,19 @@ def read_columns(content: bytes, faults: list[str]) -> dict[str, list[float | No
     return table
 
 
+def read_groups(content: bytes, faults: list[str]) -> dict[str, str]:
+    r"""Return the rows of a table by what their first cell says, each group as a table of its own; nothing is parsed.
+
+    >>> read_groups(b"step,draw\n0,1\n0,2\n5,1\n5,", [])
+    {'0': 'step,draw\n0,1\n0,2\n', '5': 'step,draw\n5,1\n'}
+    """
+    head, *lines = _complete_lines(content) or [""]
+    groups: dict[str, list[str]] = {}
+    for line in lines:
+        groups.setdefault(line.partition(",")[0], [head]).append(line)
+    return {first: "".join(f"{line}\n" for line in rows) for first, rows in groups.items()}
+
+
 def _complete_lines(content: bytes) -> list[str]:
     return content.decode("utf-8", "replace").split("\n")[:-1]
 

@@ -20,10 +20,10 @@ from assay.core.records import HealthEvent
 from assay.core.storage.files import read_bytes, real
 from assay.pipeline.project import Project
 from assay.tools.watch.control_run import EVENTS, KEY, ControlRun, find_control_run
-from assay.tools.watch.partial_reads import read_alarms, read_columns, read_object, read_objects
+from assay.tools.watch.live_intervals import Columns, LiveIntervals
+from assay.tools.watch.partial_reads import read_alarms, read_columns, read_groups, read_object, read_objects
 
 T = TypeVar("T")
-Columns = Mapping[str, Sequence[float | None]]
 Mark = tuple[int, int, int] | None  # what changes when a file is replaced; None: it is not there
 MANIFEST, PARAMS = "manifest.json", "params.yaml"
 MAX_BYTES = 64 * 2**20  # of one file; 200 steps make 23 kB
@@ -161,6 +161,7 @@ class SnapshotReader:
     place: Place
     # Of each file its mark, what it held, and its faults.
     _kept: dict[Path, tuple[Mark, Any, list[str]]] = field(default_factory=dict)
+    _intervals: LiveIntervals = field(default_factory=LiveIntervals)
 
     def read(self) -> Snapshot:
         """Return what stands there now. Nothing that a file holds makes this fail."""
@@ -171,18 +172,22 @@ class SnapshotReader:
         log, components, checkpoints, clock = (
             self._read(path, read_columns) or {} for path in (*tables, observed / "training_clock.csv")
         )
+        facts = self._read(project / place_of("train.json"), read_object) or {}
+        scores = self._read(project / place_of("validation_scores.csv"), read_groups) or {}
+        faults: list[str] = []
+        with_ends = self._intervals.added(checkpoints, scores, str(facts.get("validation_suite", "")), faults)
         settings = self._read(project / PARAMS, lambda *_: _read_settings(project)) or {}
         snapshot = Snapshot(
             name=self.place.name,
             manifest=self._read(observed / MANIFEST, read_object) or {},
             log=log,
             components=components,
-            checkpoints=checkpoints,
+            checkpoints=with_ends,
             clock=clock,
             alarms=self._read(project / place_of("health.jsonl"), read_alarms) or [],
             events=self._read(self.place.events, read_objects) or [],
-            facts=self._read(project / place_of("train.json"), read_object) or {},
-            faults=[said for _, _, faults in self._kept.values() for said in faults],
+            facts=facts,
+            faults=[*(said for _, _, known in self._kept.values() for said in known), *faults[:MAX_SAID]],
             settings=settings,
         )
         marks = [mark for path, mark in self.marks().items() if path.name != PARAMS]

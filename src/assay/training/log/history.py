@@ -102,13 +102,4 @@ def component_row(step: int, episodes: Sequence[Episode], task: Task) -> dict[st
     row["mean_n_steps"] = _mean([len(e.turns) for e in episodes])
     row["success_rate"] = _mean([e.success for e in episodes])
     row |= {f"metric.{name}": _mean([e.metrics[name] for e in episodes]) for name in task.metrics}
-    return _ordered(row)
-
-
-def _ordered(row: Mapping[str, Any]) -> dict[str, Any]:
-    first = (
-        "step", "n", "mean_cumulative", "mean_terminal", "mean_step_shaping", "discovered_rate", "mass_correct_rate",
-        "channel_correct_rate", "spin_correct_rate", "parsed_rate", "mean_n_steps",
-    )  # fmt: skip
-    names = [name for name in first if name in row] + [name for name in row if name not in first]
-    return {name: row[name] for name in names}
+    return row

@@ -28,7 +28,7 @@ def regraded(package: Unpacked, *, nearly: bool) -> Iterator[Check]:
 
 
 def _arm(package: Unpacked, name: str, nearly: bool) -> Seen:
-    return _graded(package.task, [(package.suite_of(name), package.arm(name).episodes, f"{name}.jsonl")], nearly)
+    return _graded(package.task, [(package.suite_of(name), package.episodes(name), f"{name}.jsonl")], nearly)
 
 
 def _validations(package: Unpacked, nearly: bool) -> Seen:

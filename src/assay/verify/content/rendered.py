@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import matplotlib as mpl
@@ -59,7 +59,8 @@ def rendered_again_lazily(package: Unpacked, work: Path, *, nearly: bool = False
 
     def claim() -> Seen:
         render_evidence.run(_copied(package, work, render_evidence.WRITES))
-        names = {name for name in _rendered_names(work) if name.endswith(NUMBERS)}
+        stored = among(package.names, render_evidence.WRITES)  # a table more than follows is found too
+        names = {name for name in _rendered_names(work) | stored if name.endswith(NUMBERS)}
         return compare(root, work, names, nearly=nearly, said=f"{len(names)} files from episodes, reports and logs")
 
     def pages() -> Seen:
@@ -125,8 +126,13 @@ def _copied(package: Unpacked, work: Path, writes: tuple[str, ...]) -> Project:
 
 def written_names(work: Path, writes: tuple[str, ...]) -> set[str]:
     """Return the files of a copy that are, or lie in, what a stage writes."""
+    return among(listing(work), writes)
+
+
+def among(names: Iterable[str], writes: tuple[str, ...]) -> set[str]:
+    """Return the names that are, or lie in, what a stage writes."""
     inside = tuple(f"{each}/" for each in writes)
-    return {name for name in listing(work) if name in writes or name.startswith(inside)}
+    return {name for name in names if name in writes or name.startswith(inside)}
 
 
 def _rendered_names(work: Path) -> set[str]:

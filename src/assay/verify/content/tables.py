@@ -1,4 +1,4 @@
-"""V1, the part that reads numbers off the logs of a training: its tables, computed again."""
+"""V1, the part that reads raw files: episodes written again, and the tables of a training computed from its logs."""
 
 from __future__ import annotations
 
@@ -18,19 +18,28 @@ from assay.verify.compared import compare
 from assay.verify.unpacked import Unpacked
 
 TRAINING_TABLES = (
-    "training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "validation_scores.csv", "fields.csv", "train_log.jsonl", "validation.jsonl",
-    "health.jsonl",
+    "training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "validation_scores.csv", "fields.csv",
+    "train_log.jsonl", "validation.jsonl", "health.jsonl",
 )  # fmt: skip
 
 
 def tables_again(package: Unpacked, work: Path, *, nearly: bool) -> Iterator[Check]:
-    """Compute the tables of a training again from its raw episodes and logs, and compare each with the stored one.
+    """Write the episodes of every arm and compute the tables of a training again, and compare each with the stored one.
 
     Args:
         package: What is stored.
         work: An empty folder to compute in.
         nearly: Whether agreement to 9 digits will do.
     """
+
+    def episodes() -> Seen:
+        again, n = Project(work, package.project.params), 0
+        for name in package.arms:
+            write_jsonl(again.results(f"{name}.jsonl"), package.episodes(name))
+            n += len(package.episodes(name))
+        said = f"{counted(n, 'episodes')} of {counted(len(package.arms), 'arms')} written again"
+        names = [place_of(f"{name}.jsonl") for name in package.arms]
+        return compare(package.root, work, names, nearly=nearly, said=said)
 
     def training() -> Seen:
         history, again = history_of(package), Project(work, package.project.params)
@@ -43,6 +52,7 @@ def tables_again(package: Unpacked, work: Path, *, nearly: bool) -> Iterator[Che
 
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
+    yield looked("V1", "episodes", episodes)
     yield looked("V1", "training tables", training)
 
 

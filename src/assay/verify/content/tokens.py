@@ -40,7 +40,7 @@ def tokens_counted(package: Unpacked) -> Seen:
 
 def _told(package: Unpacked) -> Iterator[tuple[str, Suite, Sequence[Episode]]]:
     for name in package.arms:
-        yield f"{name}.jsonl", package.suite_of(name), package.arm(name).episodes
+        yield f"{name}.jsonl", package.suite_of(name), package.episodes(name)
     single = replace(package.validation, draws=1)
     for step, sampled, greedy in package.validations:
         yield f"validation.jsonl, step {step}, sampled", package.validation, sampled

@@ -30,7 +30,8 @@ from assay.verify.stack import stack_said
 ADAPTER, LOG = "models/adapter", "train_log.jsonl"
 # Of what a training writes, these are a function of data, settings and code to the last byte.
 COMPARED = (
-    "training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "validation_scores.csv", "fields.csv", "validation.jsonl", "health.jsonl",
+    "training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "validation_scores.csv", "fields.csv",
+    "validation.jsonl", "health.jsonl",
 )  # fmt: skip
 CONTROL = ("control.json", "control_eval.jsonl")
 FIX = "take the package again"

@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal
 
-from assay.core.config.tasks import StructuredTask
+from assay.tasks.settings.structured import StructuredTask
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from assay.core.config.tasks import RewardWeights, StructuredTask
 from assay.core.storage.json import dumps
+from assay.tasks.settings.structured import RewardWeights, StructuredTask
 from assay.tasks.structured.grading.equality import Rules, rules_of
 from assay.tasks.structured.grading.graded import graded_part
 from assay.tasks.structured.grading.parsing import parse

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urldefrag
 
-from assay.core.config.tasks import StructuredTask
 from assay.core.errors import TaskError
 from assay.core.storage.json import digest, dumps
 from assay.core.storage.strict_json import MAX_DEPTH, parse_strict
 from assay.tasks.protocol import Item
+from assay.tasks.settings.structured import StructuredTask
 from assay.tasks.structured.grading.graded import graded_gold
 from assay.tasks.structured.grading.positions import translate_types
 from assay.tasks.structured.grading.truncation import fitting
