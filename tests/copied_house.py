@@ -19,7 +19,9 @@ TAKEN = (
 DATA = ("data/collider", "data/structured")
 LITTER = shutil.ignore_patterns("__pycache__", "*.egg-info")
 # What holds of any tree.
-RULES = "point_down or rooms_it_declares or fifteen or no_file or named_after or nothing_prints or trl_is_known or setting_is_read"
+RULES = (
+    "point_down or rooms_it_declares or fifteen or no_file or named_after or nothing_prints or trl_is_known or setting_is_read"
+)
 
 
 def copied(folder: Path) -> Path:

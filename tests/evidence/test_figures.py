@@ -170,7 +170,8 @@ def test_mean_best_of_k_and_greedy_are_lines_of_their_own(before: list[Episode],
     for k, arm in enumerate((before, after)):
         greedy = make_report([e for e in arm if e.draw == 0], draws=1, decoding="greedy")
         best = best_of_items(arm, 4, "suite")
-        rows.append(checkpoint_row(*told(make_report(arm)), step=10 * k, fraction_done=k / 2, best=best, greedy=greedy.measures))
+        own = told(make_report(arm))
+        rows.append(checkpoint_row(*own, step=10 * k, fraction_done=k / 2, best=best, greedy=greedy.measures))
     figure = checkpoint_progression(pd.DataFrame(rows), 10)
     ways = {"mean of the draws": "", "best of 4": "best_of_k_", "greedy": "greedy_"}
     for axes, name in zip(figure.axes[:2], ("mean_reward", "success_rate"), strict=True):

@@ -31,7 +31,8 @@ def test_every_name_of_a_file_is_in_one_folder_alone_and_on_the_page(claim: Clai
 
 def test_the_page_says_verdict_figure_files_checks_and_limits(claim: Claim) -> None:
     text = landing_page(claim, FIGURE, ["One run."], data="mine")
-    words = ("**IMPROVED.** " + claim.sentence, "](results/report/figures/before_after_summary.png)", "(results/report/claim.json)")
+    figure = "](results/report/figures/before_after_summary.png)"
+    words = ("**IMPROVED.** " + claim.sentence, figure, "(results/report/claim.json)")
     places = [text.index(word) for word in (*words, "## Check it", VERIFY[0][1], "## Limits", "One run.")]
     assert places == sorted(places)
     assert all(target.startswith(("results/", "observed/")) for target in re.findall(r"\]\(([^)]*)\)", text))

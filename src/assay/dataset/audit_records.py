@@ -79,7 +79,7 @@ class Contamination(Record):
     """What the splits of a dataset share, found before training."""
 
     n_records: dict[str, int]
-    compared: dict[Shared, int] = Field(description="records that have what the check looks at; 0: the check had nothing to read")
+    compared: dict[Shared, int] = Field(description="records that have what a check looks at; 0: it had nothing to read")
     overlaps: tuple[Overlap, ...]
 
 

@@ -91,7 +91,8 @@ def _render(project: Project) -> None:
         before[1], after[1], plan, before_suite=before[0].suite_digest, after_suite=after[0].suite_digest,
         before_policy=before[0].policy_digest, after_policy=after[0].policy_digest, split="heldout",
         decoding="sampled", training_seeds=[trained.seed], rng=rng("claim", plan.suite_digest), blockers=blockers,
-        random_arm=None if beside.random_arm is None else beside.random_arm[1], planned_points=beside.planned.smallest_detectable_points,
+        random_arm=None if beside.random_arm is None else beside.random_arm[1],
+        planned_points=beside.planned.smallest_detectable_points,
         notes=[
             *beside.notes,
             *_notes(task, trained, before[1], after[1], base_greedy[1], post_greedy[1]),
