@@ -15,6 +15,7 @@ Writes results/gpu_check_<device>.json. Exits with 1 if a part failed, with 2 if
 from __future__ import annotations
 
 import argparse
+import csv
 import importlib.util
 import json
 import os
@@ -155,8 +156,10 @@ def large(folder: Path, device: str, tiny: bool, *, quantization: str | None) ->
 
 def peak(project: Path) -> dict[str, float | None]:
     """Return the most memory that a training took, of the process and of the GPU, in MiB."""
-    clock = json.loads((project / "evidence/observed/training_clock.json").read_text(encoding="utf-8"))
-    return {name: clock[name] for name in ("peak_ram_mib", "peak_gpu_mib")}
+    with (project / "evidence/observed/training_clock.csv").open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    measured = {name: [float(row[name]) for row in rows if row[name]] for name in ("peak_ram_mib", "peak_gpu_mib")}
+    return {name: max(values, default=None) for name, values in measured.items()}
 
 
 PARTS: dict[str, Callable[[Path, str, bool], dict[str, Any]]] = {

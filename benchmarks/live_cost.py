@@ -85,7 +85,7 @@ def run(project: Project, *, drawn: bool) -> tuple[Trained, dict[str, float]]:
     with tempfile.TemporaryDirectory(prefix="assay-live-") as folder:
         root = Path(folder)
         shutil.copy(ROOT / "params.yaml", root)
-        run_folder = RunFolder(root / "run", RunKey("bench", {}), 1, main=True)
+        run_folder = RunFolder(root / "run", RunKey("bench", {}), {}, params.checkpoint, main=True)
         live = Live(Project(root, params), history, watch, suite, run_folder, main=True)
         live.tell("started", {"step": 0})
         live.begin()

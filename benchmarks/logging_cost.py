@@ -119,7 +119,7 @@ def run(project: Project, *, logged: bool) -> tuple[Trained, dict[str, float], d
     seconds: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="assay-logging-") as folder, counted(parts) if logged else without():
         root = Path(folder)
-        run_folder = RunFolder(root / "run", RunKey("bench", {}), 1, main=True)
+        run_folder = RunFolder(root / "run", RunKey("bench", {}), {}, params.checkpoint, main=True)
         live = Live(Project(root, params), history, watch, suite, run_folder, main=True)
 
         def on_step(step: int) -> None:

@@ -140,11 +140,11 @@ def test_a_validation_is_summarised_once_and_every_row_has_the_same_columns(
     tables.write()
     assert computed == summed_up == [0, 5]
     lines = project.results("checkpoint_evals.csv").read_text().splitlines()
-    assert len(lines) == 3 and lines[0].startswith("step,fraction_done,episodes,mean_reward,success_rate,mass_acc,channel_acc,")
+    assert len(lines) == 3 and lines[0].startswith("step,fraction_done,episodes,mean_reward,success_rate,channel_acc,mass_acc,")
     assert ",best_of,best_of_k_mean_reward,best_of_k_success_rate," in lines[0]
     assert "_low" not in lines[0] and "_high" not in lines[0]  # a training computes no interval
     header, *rows = project.results("validation_scores.csv").read_text().splitlines()
-    assert header.startswith("step,greedy,item_id,cluster,draw,mean_reward,success_rate,mass_correct_rate,")
+    assert header.startswith("step,greedy,item_id,cluster,draw,mean_reward,success_rate,channel_correct_rate,")
     asked = [f"0,{sampled[0].item_id}", f"1,{sampled[0].item_id}"]
     assert len(rows) == 2 * (len(sampled) + len(greedy)) and {row.count(",") for row in rows} == {header.count(",")}
     assert [row for row in rows if row.startswith(("5,0,", "5,1,"))] == [f"5{row[1:]}" for row in rows[: len(rows) // 2]]

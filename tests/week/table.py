@@ -43,7 +43,7 @@ WEEK: dict[str, tuple[Step, ...]] = {
         mine("dvc params diff", PRESET, *SETTINGS, says=("train.steps", "200", "6")),
         mine("dvc repro", *FIRST, says=("Running stage 'base'", "Running stage 'package'")),
         mine("assay verdict", *FIRST, says=("collider: ",)),
-        mine("dvc metrics diff", *FIRST, says=("success_before",)),
+        mine("dvc metrics diff", *FIRST, says=("success",)),
         mine("git commit -qam 'the smoke preset'"),
         mine("dvc repro", says=("up to date",)),
         mine("dvc status", says=("up to date",)),
