@@ -28,7 +28,7 @@ def gaps_of(before: list[Episode], after: list[Episode]) -> dict[str, Interval]:
 
 def test_before_after_metrics_start_with_the_contracted_keys(before: list[Episode], after: list[Episode]) -> None:
     found = before_after_metrics(make_report(before), make_report(after, "a" * 64), gaps_of(before, after))
-    keys = ["n", "mean_reward", "median_reward", "success_rate", "mass_acc", "channel_acc"]
+    keys = ["n", "mean_reward", "median_reward", "success_rate", "channel_acc", "mass_acc"]
     for row in (found.pre, found.post, found.delta):
         assert list(row)[:6] == keys
         assert {"mean_reward_low", "success_rate_high", "median_reward_low"} <= set(row)
@@ -91,7 +91,7 @@ def test_the_readme_shows_the_main_measures_and_the_report_all(before: list[Epis
     cold = [[e.model_copy(update={"flags": e.flags | {"mass_correct": False, "blocked": False}}) for e in arm] for arm in
             (before, after)]  # fmt: skip
     first, second = make_report(cold[0]), make_report(cold[1])
-    names = ["mean_reward", "success_rate", "mass_correct_rate", "channel_correct_rate", "discovered_rate", "parsed_rate"]
+    names = ["mean_reward", "success_rate", "channel_correct_rate", "mass_correct_rate", "discovered_rate", "parsed_rate"]
     assert main_measures(first, second) == [*names, "mean_tokens_per_completion"]
     text = readme_block(make_claim(*cold), first, second, deltas(cold[0], cold[1], list(first.measures), 0))
     assert "all measures: report.html" in text and "| mass_acc | 0.0" in text

@@ -216,7 +216,7 @@ def test_the_components_of_the_collider_have_the_promised_columns() -> None:
         3, split="train", draws=1, seed=0,
     )  # fmt: skip
     episodes = play_baseline(task, task.baselines()["random"], suite.plays(), "random")
-    assert list(component_row(1, episodes, task))[:11] == [
-        "step", "n", "mean_cumulative", "mean_terminal", "mean_step_shaping", "discovered_rate", "mass_correct_rate",
-        "channel_correct_rate", "spin_correct_rate", "parsed_rate", "mean_n_steps",
-    ]  # fmt: skip
+    assert list(component_row(1, episodes, task))[:13] == [
+        "step", "n", "mean_cumulative", "mean_terminal", "mean_step_shaping", "mean_format", "discovered_rate",
+        "mass_correct_rate", "channel_correct_rate", "spin_correct_rate", "false_claim_rate", "parsed_rate", "mean_n_steps",
+    ], "parts and flags stand in the order in which the task names them"  # fmt: skip
