@@ -140,7 +140,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project that the stage packs: the committed run, its long files cut to three lines, under a made-up model."""
     root = tmp_path_factory.mktemp("small") / "project"
     for entry in (entry.replace("${dataset.root}", "data/collider") for entry in (*READS, "evidence/observed")):
-        own = [ROOT / entry / name for name in evidence_files.FILES.get(entry, ())] if "/logs/" in entry else None  # no git has them
+        unkept = evidence_files.FILES.get(entry, {}) if "/logs/" in entry else {}  # git has them not
+        own = [ROOT / entry / name for name in unkept]
         for path in own or (sorted((ROOT / entry).rglob("*")) if (ROOT / entry).is_dir() else [ROOT / entry]):
             name = path.relative_to(ROOT)
             left_out = name.parts[0] == "models" or (name.parts[0] == "src" and name.as_posix() != SOURCE_OF_VERIFIER)
