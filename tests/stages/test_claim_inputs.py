@@ -267,6 +267,16 @@ def test_an_episode_without_its_reward_is_refused_and_leaves_no_older_claim(proj
     assert read_record(project.results("claim.json"), Claim, fix="").verdict == "NOT EVALUABLE"
 
 
+def test_clocks_that_cannot_be_read_take_no_claim_away(project: Project) -> None:
+    before = project.results("claim.json").read_bytes()
+    clocks = project.observed("training_clock.csv")
+    clocks.parent.mkdir(parents=True, exist_ok=True)
+    clocks.write_text("step,reward_s\n1,oops\n")
+    done = assay(project.root, "render-evidence")
+    assert done.returncode == 0 and "training_clock.csv cannot be summed up" in done.stderr
+    assert project.results("claim.json").read_bytes() == before
+
+
 def cut_the_last_line(project: Project) -> None:
     path = project.results("post_eval.jsonl")
     path.write_text(path.read_text()[:-40])
@@ -279,6 +289,11 @@ def put_in_nonsense(project: Project) -> None:
     path.write_text("\n".join(lines))
 
 
+def lose_an_episode(project: Project) -> None:
+    path = project.results("post_eval_greedy.jsonl")
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
+
+
 def lose_a_file(project: Project) -> None:
     project.results("post_eval.jsonl").unlink()
 
@@ -288,6 +303,7 @@ def lose_a_file(project: Project) -> None:
     [
         (cut_the_last_line, r"results/post_eval/post_eval\.jsonl, line \d+"),
         (put_in_nonsense, r"results/pre_eval/pre_eval\.jsonl, line 3"),
+        (lose_an_episode, r"post_eval_greedy\.jsonl: expected the 256 plays of the suite, found 255 episodes"),
         (lose_a_file, r"results/post_eval/post_eval\.jsonl: expected a readable file"),
     ],
 )

@@ -36,7 +36,7 @@ def keep_the_first_half(root: Path) -> None:
     [
         (lower_the_bar, "plan"),
         (call_every_episode_a_success, "graded again"),
-        (keep_the_first_half, "not the"),
+        (keep_the_first_half, "plays of the suite, found 512 episodes"),
     ],
 )
 def test_edited_evidence_makes_no_claim(tmp_path: Path, tamper: Callable[[Path], None], reason: str) -> None:

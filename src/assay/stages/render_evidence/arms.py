@@ -46,8 +46,12 @@ def report_of(heldout: Suite, name: str, episodes: list[Episode], fix: str) -> R
     if len(policies) != 1 or None in policies:
         found = f"{len(policies)} of them" if None not in policies else "episodes without one"
         raise RecordError("episodes of one policy", found=found, where=f"{name}.jsonl", fix=fix)
+    suite = suite_of(heldout, name)
+    n = len(suite.items) * suite.draws
+    if len(episodes) != n or len({(episode.item_id, episode.draw) for episode in episodes}) != n:
+        raise RecordError(f"the {n} plays of the suite", found=f"{len(episodes)} episodes", where=f"{name}.jsonl", fix=fix)
     decoding: Decoding = "greedy" if name.endswith("_greedy") else "sampled"
-    return report_on(episodes, suite_of(heldout, name), str(policies.pop()), decoding)
+    return report_on(episodes, suite, str(policies.pop()), decoding)
 
 
 def baseline_reports(task: Task, suite: Suite, retries: int) -> dict[str, Report]:

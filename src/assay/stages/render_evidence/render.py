@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from assay.core.console import say
+from assay.core.console import complain, say
 from assay.core.errors import DataError, EvidenceError, RecordError, TaskError
 from assay.core.evidence_files import RESULTS, place_of
 from assay.core.records import TRAINING_LOG_COLUMNS, Episode, HealthEvent, Interval, TrainFacts
@@ -140,10 +140,20 @@ def _render(project: Project) -> None:
     drawn = plot_tables(claim, before[0], after[0], (before[1], after[1]), gaps) | {"checkpoints": checkpoints}
     for name, table in drawn.items():
         write_text(project.results(f"plots/{name}.csv"), table.to_csv(index=False, lineterminator="\n"))
-    if (clock := project.observed("training_clock.csv")).is_file():
-        with clock.open(encoding="utf-8", newline="") as stream:
-            write_json(project.observed("training_clock.json"), timing_summary(list(csv.DictReader(stream))))
+    _sum_up_clocks(project)
     tell(claim, project.params.dataset.name, opened_said(project, claim))
+
+
+def _sum_up_clocks(project: Project) -> None:
+    """Write training_clock.json, if the clocks of the training are here and can be read: they decide nothing."""
+    path = project.observed("training_clock.csv")
+    if not path.is_file():
+        return
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            write_json(project.observed("training_clock.json"), timing_summary(list(csv.DictReader(stream))))
+    except (EvidenceError, ValueError, csv.Error) as error:
+        complain(f"{path.name} cannot be summed up: {error}")
 
 
 def tell(claim: Claim, data: str, further: Sequence[tuple[str, str]]) -> None:

@@ -61,7 +61,7 @@ class ClaimShown:
     def _marked(self) -> Iterator[tuple[str, tuple[int, int]]]:
         files: Sequence[Path] = [self.root / PARAMS, self.root / LOCK]
         for folder in FILES:
-            files = [*files, *(self.root / folder).glob("*")]
+            files = [*files, *(self.root / folder).rglob("*")]
         files = [*files, *self._data_folder.rglob("*")]
         for path in files:
             try:
