@@ -1,11 +1,14 @@
-"""Sets up .venv from requirements.txt, constraints.txt and pyproject.toml. `./run` calls it when something is missing.
+"""Sets up .venv from requirements.txt, constraints.txt and pyproject.toml. `./run` calls it when something is
+missing.
 
     python3 .ci/set_up.py PYTHON STATE
 
-It needs a Python 3.11 with nothing installed. PYTHON is the command that .venv is made with; STATE is what `./run` compares
-with .venv.stamp: a checksum of the three files, then the folder, since an environment cannot be moved.
+It needs a Python 3.11 with nothing installed. PYTHON is the command that .venv is made with; STATE is what
+`./run` compares with .venv.stamp: a checksum of the three files, then the folder, since an environment cannot
+be moved.
 
-The marks of a whole environment lie beside it, so that a removal that was cut short leaves nothing that looks like one.
+The marks of a whole environment lie beside it, so that a removal that was cut short leaves nothing that looks
+like one.
 """
 
 from __future__ import annotations
@@ -22,10 +25,12 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 ROOT = Path.cwd()
-VENV, STAMP, LIST, LOG, LOCK = (Path(name) for name in (".venv", ".venv.stamp", ".venv.list", ".venv.log", ".venv.lock"))
+VENV, STAMP, LIST, LOG, LOCK = (
+    Path(name) for name in (".venv", ".venv.stamp", ".venv.list", ".venv.log", ".venv.lock")
+)
 NO_INDEX = re.compile(
-    "NewConnectionError|establish a new connection|name resolution|Name or service|ConnectTimeout|Network is unreach|"
-    "ProxyError|onnection to.*timed out"
+    "NewConnectionError|establish a new connection|name resolution|Name or service|ConnectTimeout|Network is"
+    " unreach|ProxyError|onnection to.*timed out"
 )
 
 
@@ -73,8 +78,8 @@ def replace(path: Path, text: str) -> None:
 def open_lock() -> IO[str]:
     """Return the file of the lock.
 
-    The kernel frees it when the last process ends that has it open; pip inherits it, so a killed set-up leaves no stale lock,
-    and the next one does not begin while a pip of the last one still works.
+    The kernel frees it when the last process ends that has it open; pip inherits it, so a killed set-up
+    leaves no stale lock, and the next one does not begin while a pip of the last one still works.
     """
     try:
         lock = LOCK.open("a")
@@ -108,7 +113,9 @@ def is_whole() -> bool:
     for record in VENV.glob("lib/python3*/site-packages/*.dist-info/RECORD"):
         missing.discard(package(record.parent))
         files = (line.rsplit(",", 2)[0].strip('"') for line in read(record).splitlines())
-        if not all((record.parents[1] / file).exists() for file in files if file and not file.endswith(".pyc")):
+        if not all(
+            (record.parents[1] / file).exists() for file in files if file and not file.endswith(".pyc")
+        ):
             return False
     if missing:
         return False
@@ -132,7 +139,8 @@ def note_all() -> None:
 
 
 def put_aside() -> None:
-    """Remove what is there under another name: killed in the middle, no half of it is taken for an environment."""
+    """Remove what is there under another name: killed in the middle, no half of it is taken for an
+    environment."""
     STAMP.unlink(missing_ok=True)
     LIST.unlink(missing_ok=True)
     if VENV.exists() or VENV.is_symlink():
@@ -148,13 +156,14 @@ def put_aside() -> None:
 
 
 def install(python: str) -> None:
-    """Install first what installs and builds, then what it builds, then the rest; no code runs before its hash was seen."""
+    """Install first what installs and builds, then what it builds, then the rest; no code runs before its
+    hash was seen."""
     if not (VENV / "pyvenv.cfg").is_file():
         call([python, "-I", "-m", "venv", str(VENV)])
     if not os.access(VENV / "bin/pip", os.X_OK):
         die(
-            f"expected a folder that programs may run in, found one mounted with noexec, or a .venv without pip: {ROOT}\n"
-            "Fix: move the project to another file system, and call again"
+            "expected a folder that programs may run in, found one mounted with noexec, or a .venv without"
+            f" pip: {ROOT}\nFix: move the project to another file system, and call again"
         )
     refuse_other_targets()
     hashed = ["--require-hashes", "--no-deps"]
@@ -198,8 +207,8 @@ def read_pins() -> Iterator[tuple[str, list[Hash]]]:
 def resolved(report: Path, pins: list[tuple[str, list[Hash]]]) -> Iterator[list[str]]:
     """Yield what pip has resolved, each with its very version and the hashes of its pin.
 
-    A pin of torch stands for several builds, and pip puts a file whose hash an index tells before one in a folder: so it
-    resolves without hashes, and they are asked of what it chose.
+    A pin of torch stands for several builds, and pip puts a file whose hash an index tells before one in a
+    folder: so it resolves without hashes, and they are asked of what it chose.
     """
     known = {same_name(pin.partition("==")[0]): hashes for pin, hashes in pins}
     for each in json.loads(report.read_text(encoding="utf-8"))["install"]:
@@ -259,10 +268,14 @@ def why_it_failed(log: str) -> str:
     """Return one message of why pip did not do it."""
     told = f"what it said is in {LOG}"
     if "DO NOT MATCH THE HASHES" in log or "ashes are required" in log:
-        named = re.findall(r"^ +[A-Za-z0-9._-]+(?:==| @ | from ).*$|^.*(?:Expected|Got).*$", log, re.MULTILINE)
+        named = re.findall(
+            r"^ +[A-Za-z0-9._-]+(?:==| @ | from ).*$|^.*(?:Expected|Got).*$", log, re.MULTILINE
+        )
         return (
-            "expected files whose sha256 stand in constraints.txt, found others:\n" + "\n".join(named) + "\n"
-            "Fix: point pip to an index that serves the true ones; if a wheel is your own, name it: .ci/pin FILE.whl"
+            "expected files whose sha256 stand in constraints.txt, found others:\n"
+            + "\n".join(named)
+            + "\nFix: point pip to an index that serves the true ones; if a wheel is your own, name it:"
+            " .ci/pin FILE.whl"
         )
     if NO_INDEX.search(log):
         return (
@@ -271,7 +284,10 @@ def why_it_failed(log: str) -> str:
             "(PIP_FIND_LINKS, PIP_NO_INDEX=1), and call again"
         )
     if "No space left" in log:
-        return f"expected room for the environment, found a disk that is full. Fix: make room in {ROOT} and call again"
+        return (
+            f"expected room for the environment, found a disk that is full. Fix: make room in {ROOT} and call"
+            " again"
+        )
     last = " ".join(re.findall(r"^(?:ERROR|error|Error).*$", log, re.MULTILINE)[-3:])
     return f"set-up did not finish: {last}; {told}\nFix: see to it and call again; it starts afresh"
 
@@ -282,4 +298,7 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         sys.exit(130)
     except OSError as error:
-        die(f"expected a file system that can be written, found {error}\nFix: see to it and call again; it starts afresh")
+        die(
+            f"expected a file system that can be written, found {error}\nFix: see to it and call again; it"
+            " starts afresh"
+        )

@@ -1,7 +1,9 @@
-"""How many ill trainings ring, and how many sound ones do: the shapes of tests/training/alarm_shapes.py, some seeds of each.
+"""How many ill trainings ring, and how many sound ones do: the shapes of tests/training/alarm_shapes.py, some
+seeds of each.
 
-Nothing is trained: a policy is a distribution over answers that changes with the share of the training that is done. Draws,
-grades, signals and alarms are made by the code that makes them in earnest, under the settings of the preset tiny.
+Nothing is trained: a policy is a distribution over answers that changes with the share of the training that
+is done. Draws, grades, signals and alarms are made by the code that makes them in earnest, under the settings
+of the preset tiny.
 
 Usage: ./run bench alarms (some minutes on one core). Writes results/alarms.json.
 """
@@ -33,8 +35,10 @@ def main() -> None:
         rang = {shape.name: [worst(Training(shape, seed).run()) for seed in range(SEEDS)] for shape in shapes}
         counts = Counter(level(found) for each in rang.values() for found in each)
         result[name] = {
-            "trainings": counts.total(), **{each: counts[each] for each in ("GREEN", "AMBER", "RED")}, "rang": rang,
-        }  # fmt: skip
+            "trainings": counts.total(),
+            **{each: counts[each] for each in ("GREEN", "AMBER", "RED")},
+            "rang": rang,
+        }
         print(f"{name}: {counts.total()} trainings, {dict(counts)}")
     RESULT.write_text(json.dumps(result, indent=1) + "\n")
 

@@ -1,7 +1,7 @@
 """Seconds to audit 10,000 records with prompts of 3 KB on one core; writes results/audit_speed.json.
 
-The records are of three families with schemas in files, one of them with a $ref, and golds that their prompts state.
-Usage: PYTHONPATH=src python benchmarks/audit_speed.py
+The records are of three families with schemas in files, one of them with a $ref, and golds that their prompts
+state. Usage: PYTHONPATH=src python benchmarks/audit_speed.py
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from assay.tools.own_data.audit import project_for
 N_RECORDS, PROMPT_CHARS, REPEATS, LIMIT_SECONDS = 10_000, 3000, 5, 10.0
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = Path(__file__).parent / "results" / "audit_speed.json"
-FILLER = "The shop keeps long records of what was said on the telephone, and most of it does not matter here. "
+FILLER = (
+    "The shop keeps long records of what was said on the telephone, and most of it does not matter here. "
+)
 
 
 def write_tasks(folder: Path) -> Path:
@@ -42,19 +44,33 @@ def write_tasks(folder: Path) -> Path:
         "person/person": {"name": text, "age": whole, "city": {"enum": ["Bern", "Graz", "Lund"]}},
         "event/event": {"title": text, "year": whole, "open": {"type": "boolean"}},
     }.items():
-        schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+        schema = {
+            "type": "object",
+            "properties": properties,
+            "required": list(properties),
+            "additionalProperties": False,
+        }
         write_json(folder / f"schemas/{name}.json", schema)
 
     def row(number: int) -> dict[str, object]:
         who, age = f"Customer {number}", number % 90
         gold, name = (
-            ({"customer": who, "lines": [{"item": "lamp", "count": age}, {"item": "desk", "count": 2}]}, "order/order"),
+            (
+                {"customer": who, "lines": [{"item": "lamp", "count": age}, {"item": "desk", "count": 2}]},
+                "order/order",
+            ),
             ({"name": who, "age": age, "city": "Graz"}, "person/person"),
             ({"title": who, "year": 1900 + age, "open": True}, "event/event"),
         )[number % 3]
         told = f"Record {number}: {json.dumps(gold)}. "
         prompt = (told + FILLER * (PROMPT_CHARS // len(FILLER) + 1))[:PROMPT_CHARS]
-        return {"id": f"r{number}", "prompt": prompt, "schema_path": f"schemas/{name}.json", "gold": gold, "task_type": name}
+        return {
+            "id": f"r{number}",
+            "prompt": prompt,
+            "schema_path": f"schemas/{name}.json",
+            "gold": gold,
+            "task_type": name,
+        }
 
     write_jsonl(folder / "tasks.jsonl", (row(number) for number in range(N_RECORDS)))
     return folder / "tasks.jsonl"

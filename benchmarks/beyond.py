@@ -1,6 +1,8 @@
-"""What V0 to V3 cannot find, tried on purpose: forgeries that are consistent, and numbers that only a model can give.
+"""What V0 to V3 cannot find, tried on purpose: forgeries that are consistent, and numbers that only a model
+can give.
 
-Everything that follows from what is forged is computed anew, every list of digests is made anew. Each says what would find it.
+Everything that follows from what is forged is computed anew, every list of digests is made anew. Each says
+what would find it.
 """
 
 from __future__ import annotations
@@ -21,11 +23,7 @@ from assay.pipeline.inputs import heldout_suite, task_of
 from assay.pipeline.project import Project
 from assay.training.log.step_chain import START, chain_of
 
-PLAY, TRAIN, NOTHING = (
-    "V4 (--regenerate)",
-    "V5 (--retrain)",
-    "only the published sha256 of the tar",
-)
+PLAY, TRAIN, NOTHING = ("V4 (--regenerate)", "V5 (--retrain)", "only the published sha256 of the tar")
 Attempt = Callable[[Files, Path], Files]
 
 
@@ -41,14 +39,17 @@ def record(name: str, change: Callable[[Any], None]) -> Attempt:
 
 
 def forged_completions(files: Files, folder: Path) -> Files:
-    """Put the scripted ceiling's play in the place of a fifth of what the trained policy wrote; all of it graded honestly."""
+    """Put the scripted ceiling's play in the place of a fifth of what the trained policy wrote; all of it
+    graded honestly."""
     write(files, folder)
     project = Project.open(folder)
     task, suite, name = task_of(project), heldout_suite(project), path("post_eval.jsonl")
     rows = rows_of(files, name)
     for number, play in enumerate(suite.plays()):
         if number % 5 == 0:
-            better = play_baseline(task, task.baselines()[task.ceiling], [play], task.ceiling)[0].model_dump(mode="json")
+            better = play_baseline(task, task.baselines()[task.ceiling], [play], task.ceiling)[0].model_dump(
+                mode="json"
+            )
             first = rows[number]["turns"][0]
             for turn in better["turns"]:
                 turn |= {"n_tokens": first["n_tokens"], "prompt_digest": first["prompt_digest"]}
@@ -118,7 +119,11 @@ def parity(files: Files, folder: Path) -> Files:
     """Say that the merged model is closer than was measured."""
     value = json.loads(files["parity.json"])
     return files | {
-        "parity.json": (dumps(value | {"logit_difference_at_most": value["logit_difference_at_most"] / 10}) + "\n").encode()
+        "parity.json": (
+            (
+                dumps(value | {"logit_difference_at_most": value["logit_difference_at_most"] / 10}) + "\n"
+            ).encode()
+        )
     }
 
 
@@ -128,7 +133,10 @@ ATTEMPTS: dict[str, tuple[Attempt, str]] = {
     "a setting that only the training shows": (other_settings, TRAIN),
     "the digest of a later prompt": (later_prompt, PLAY),
     "which item an alarm concerns": (other_concerned, TRAIN),
-    "what the base measured of itself": (record("base.json", lambda v: v.update(mean_reward=0.123)), "`assay base` again"),
+    "what the base measured of itself": (
+        record("base.json", lambda v: v.update(mean_reward=0.123)),
+        "`assay base` again",
+    ),
     "the chain of the control training": (
         record("control.json", lambda v: v.update(chain="0" * 64)),
         "`assay control` again",
@@ -136,7 +144,7 @@ ATTEMPTS: dict[str, tuple[Attempt, str]] = {
     "calls that were made again": (tried_again, NOTHING),
     "adapter against merged model": (parity, "`assay publish merge` again"),
     "the words of the datasheet": (datasheet, NOTHING),
-}  # fmt: skip
+}
 
 
 def attempt(given: tuple[str, Files]) -> dict[str, Any]:
@@ -154,6 +162,8 @@ def attempt(given: tuple[str, Files]) -> dict[str, Any]:
         whole = resealed(relocked(forged, keep, folder, settings=True))
         found = first_failure(tar_of(whole, Path(scratch)))
     return {
-        "kind": given[0], "caught": found is not None, "found": found and f"{found.level} {found.name}: {found.found[:160]}",
+        "kind": given[0],
+        "caught": found is not None,
+        "found": found and f"{found.level} {found.name}: {found.found[:160]}",
         "found_by": by,
-    }  # fmt: skip
+    }

@@ -1,4 +1,5 @@
-"""Episodes a second of the collider's adaptive player, batched and one at a time; writes results/collider_speed.json.
+"""Episodes a second of the collider's adaptive player, batched and one at a time; writes
+results/collider_speed.json.
 
 Both ways play the same scenarios in alternation, so that a busy machine slows both alike.
 Usage: PYTHONPATH=src python benchmarks/collider_speed.py
@@ -68,7 +69,10 @@ def main() -> None:
             "median": round(statistics.median(batched)),
             "all": [round(x) for x in batched],
         },
-        "single_episodes_per_second": {"median": round(statistics.median(single)), "all": [round(x) for x in single]},
+        "single_episodes_per_second": {
+            "median": round(statistics.median(single)),
+            "all": [round(x) for x in single],
+        },
         "single_turns_per_second": {"median": round(statistics.median(turns))},
         "cores_used": 1,
         "machine": platform.machine(),

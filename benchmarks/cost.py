@@ -1,12 +1,14 @@
-"""What rollouts cost against model size, group size, turns and context, beside the arithmetic floor; one CPU thread.
+"""What rollouts cost against model size, group size, turns and context, beside the arithmetic floor; one CPU
+thread.
 
     ./run bench cost
     ./run python benchmarks/cost.py --pairs 1 --only size --out FILE    (a quick look)
 
-One thing is varied at a time, about a middle: a model with random weights, one prompt with a group of 8, 128 tokens of
-prompt, one turn of 32 tokens (benchmarks/filler.py). Ours and stock generate, in turn, medians. The floor is the same work
-at the bandwidth and the arithmetic that a copy and a matrix product reach in this run. Each size has a process of its own,
-so that its peak of memory is its own. Writes results/cost_cpu.json, .md, .png and .svg, or with --out that file alone.
+One thing is varied at a time, about a middle: a model with random weights, one prompt with a group of 8, 128
+tokens of prompt, one turn of 32 tokens (benchmarks/filler.py). Ours and stock generate, in turn, medians. The
+floor is the same work at the bandwidth and the arithmetic that a copy and a matrix product reach in this run.
+Each size has a process of its own, so that its peak of memory is its own. Writes results/cost_cpu.json, .md,
+.png and .svg, or with --out that file alone.
 """
 
 from __future__ import annotations
@@ -41,9 +43,18 @@ SHAPES = {
 MIDDLE, BASE = "7 M", filler.Work()
 AXES: dict[str, tuple[str, list[tuple[str, str, filler.Work]]]] = {
     "size": ("parameters", [(name, name, BASE) for name in SHAPES]),
-    "group": ("group size", [(str(g), MIDDLE, dataclasses.replace(BASE, group=g)) for g in (2, 4, 8, 16, 32)]),
-    "turns": ("turns", [(str(t), MIDDLE, dataclasses.replace(BASE, turns=t, new=16)) for t in (1, 2, 4, 8, 12)]),
-    "context": ("tokens of prompt", [(str(c), MIDDLE, dataclasses.replace(BASE, prompt=c)) for c in (64, 256, 1024, 2048)]),
+    "group": (
+        "group size",
+        [(str(g), MIDDLE, dataclasses.replace(BASE, group=g)) for g in (2, 4, 8, 16, 32)],
+    ),
+    "turns": (
+        "turns",
+        [(str(t), MIDDLE, dataclasses.replace(BASE, turns=t, new=16)) for t in (1, 2, 4, 8, 12)],
+    ),
+    "context": (
+        "tokens of prompt",
+        [(str(c), MIDDLE, dataclasses.replace(BASE, prompt=c)) for c in (64, 256, 1024, 2048)],
+    ),
 }
 
 
@@ -58,11 +69,15 @@ def point(shape: filler.Shape, work: filler.Work, pairs: int, sides: tuple[str, 
         return {"peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "idle_mib": before}
     stock.free_of_determinism()
     found = filler.side_by_side(bench, pairs)
-    return found | {"difference": bench.difference(), "parameters": sum(p.numel() for p in policy.model.parameters())}
+    return found | {
+        "difference": bench.difference(),
+        "parameters": sum(p.numel() for p in policy.model.parameters()),
+    }
 
 
 def alone(*arguments: Any) -> Any:
-    """Measure one point in a process of its own, begun as a copy of this one: the libraries are loaded, nothing else is."""
+    """Measure one point in a process of its own, begun as a copy of this one: the libraries are loaded,
+    nothing else is."""
     with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
         return pool.submit(point, *arguments).result()
 
@@ -75,8 +90,12 @@ def figure_of(record: Mapping[str, Any]) -> Figure:
         rows = record["axes"].get(name, [])
         x = [row["parameters"] if name == "size" else float(row["at"]) for row in rows]
         for k, (side, label) in enumerate((("stock", "stock generate"), ("ours", "ours"))):
-            axes.plot(x, [row[side]["seconds"] for row in rows], "o-", color=(GREY, PALETTE[0])[k], label=label)
-        axes.plot(x, [row["floor"]["seconds"] for row in rows], ":", color=PALETTE[1], label="arithmetic floor")
+            axes.plot(
+                x, [row[side]["seconds"] for row in rows], "o-", color=(GREY, PALETTE[0])[k], label=label
+            )
+        axes.plot(
+            x, [row["floor"]["seconds"] for row in rows], ":", color=PALETTE[1], label="arithmetic floor"
+        )
         axes.set_xscale("log", base=10 if name == "size" else 2)
         axes.set_yscale("log")
         axes.set_xticks(x, [row["at"] for row in rows])
@@ -91,33 +110,41 @@ def figure_of(record: Mapping[str, Any]) -> Figure:
 def told(record: Mapping[str, Any]) -> str:
     """Return the result as Markdown."""
     lines = [
-        "| varied | at | stock, s | ours, s | times faster (range) | floor, s | ours / floor | ours, tokens/s "
-        "| stock, tokens/s | peak MiB, stock / ours "
-        "| log-prob difference, stock / ours |", "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]  # fmt: skip
+        (
+            "| varied | at | stock, s | ours, s | times faster (range) | floor, s | ours / floor | ours,"
+            " tokens/s | stock, tokens/s | peak MiB, stock / ours | log-prob difference, stock / ours |"
+        ),
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
     for name, rows in record["axes"].items():
         for row in rows:
             peaks = " / ".join(f"{row['memory'][side]['peak_mib']:.0f}" for side in ("stock", "ours"))
             lines.append(
-                f"| {AXES[name][0]} | {row['at']} | {row['stock']['seconds']:.3f} | {row['ours']['seconds']:.3f} | "
-                f"{row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f}) | {row['floor']['seconds']:.3f} | "
-                f"{row['ours']['seconds'] / row['floor']['seconds']:.1f} | {row['ours']['tokens_per_second']:,.0f} | "
-                f"{row['stock']['tokens_per_second']:,.0f} | {peaks} | "
-                f"{row['difference']['stock']:.1g} / {row['difference']['ours']:.1g} |"
+                f"| {AXES[name][0]} | {row['at']} | {row['stock']['seconds']:.3f} |"
+                f" {row['ours']['seconds']:.3f} | {row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
+                f" | {row['floor']['seconds']:.3f} | {row['ours']['seconds'] / row['floor']['seconds']:.1f} |"
+                f" {row['ours']['tokens_per_second']:,.0f} | {row['stock']['tokens_per_second']:,.0f} |"
+                f" {peaks} | {row['difference']['stock']:.1g} / {row['difference']['ours']:.1g} |"
             )
     probe, where = record["probe"], record["machine"]
     lines += [
-        "", f"Medians of {record['pairs']} pairs. Floor: {probe['bandwidth'] / 1e9:.1f} GB/s (copy), "
-        f"{probe['flops'] / 1e9:.0f} GFLOP/s (float32 product of 1024 x 1024), one thread. {where['cpu']}; "
-        f"{', '.join(f'{k} {v}' for k, v in where['versions'].items())}.",
-        "", "![seconds against size, group, turns and context](cost_cpu.png)",
-    ]  # fmt: skip
+        "",
+        (
+            f"Medians of {record['pairs']} pairs. Floor: {probe['bandwidth'] / 1e9:.1f} GB/s (copy),"
+            f" {probe['flops'] / 1e9:.0f} GFLOP/s (float32 product of 1024 x 1024), one thread."
+            f" {where['cpu']}; {', '.join(f'{k} {v}' for k, v in where['versions'].items())}."
+        ),
+        "",
+        "![seconds against size, group, turns and context](cost_cpu.png)",
+    ]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     """Measure every point, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pairs", type=int, default=PAIRS)
     parser.add_argument("--only", default=",".join(AXES), help="what is varied, with commas between")
     parser.add_argument("--out", type=Path, help="write the record here, and nothing to results/")
@@ -129,9 +156,13 @@ def main() -> None:
     torch.set_num_threads(1)
     begun, found = time.monotonic(), filler.probe("cpu", torch.float32)
     record: dict[str, Any] = {
-        "machine": machine(), "probe": dataclasses.asdict(found), "pairs": chosen.pairs, "axes": {},
-        "range_holds_the_median_with_probability": holds(chosen.pairs), "middle": dataclasses.asdict(BASE) | {"model": MIDDLE},
-    }  # fmt: skip
+        "machine": machine(),
+        "probe": dataclasses.asdict(found),
+        "pairs": chosen.pairs,
+        "axes": {},
+        "range_holds_the_median_with_probability": holds(chosen.pairs),
+        "middle": dataclasses.asdict(BASE) | {"model": MIDDLE},
+    }
     for name in names:
         rows = record["axes"][name] = []
         for at, shape, work in AXES[name][1]:

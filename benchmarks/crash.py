@@ -1,13 +1,15 @@
-"""Does a training that was killed end as if nothing had been? SIGKILL at random moments, and at every file operation of a save.
+"""Does a training that was killed end as if nothing had been? SIGKILL at random moments, and at every file
+operation of a save.
 
     ./run bench crash
     ./run python benchmarks/crash.py --kills 300 --seed 0 --operations --out benchmarks/results/crash.json
 
-A toy training (dropout, accumulation, several epochs, a KL term, a schedule, retention, alarms) is made once undisturbed.
-Then it is made again and again and killed: first in the stage that was met least so far, at a moment drawn evenly over that
-stage's time; each time it is taken up again it is killed again with probability 1/3. What counts is the stage it was in when
-it died. At its end everything is compared but the clocks: adapter, chosen step, logs with their digests and their chain,
-alarms, validations, the published files byte by byte, the state of optimizer, schedule and generators.
+A toy training (dropout, accumulation, several epochs, a KL term, a schedule, retention, alarms) is made once
+undisturbed. Then it is made again and again and killed: first in the stage that was met least so far, at a
+moment drawn evenly over that stage's time; each time it is taken up again it is killed again with probability
+1/3. What counts is the stage it was in when it died. At its end everything is compared but the clocks:
+adapter, chosen step, logs with their digests and their chain, alarms, validations, the published files byte
+by byte, the state of optimizer, schedule and generators.
 
 Exits with 1 unless all are identical. Predicted before the first run: 300 of 300.
 """
@@ -30,7 +32,8 @@ sys.path.insert(0, str(ROOT))
 from tests.training import crash_harness
 from tests.training.crash_harness import Killer, Tally, kill_at_operations
 
-# Curves are no part of what is compared, and the drawer of a training that was killed lives a moment longer than it.
+# Curves are no part of what is compared, and the drawer of a training that was killed lives a moment longer
+# than it.
 os.environ.setdefault("ASSAY_REDRAW_SECONDS", "0")
 STEPS, KILLS = 12, 300
 RESULT = ROOT / "benchmarks/results/crash.json"
@@ -46,19 +49,32 @@ def short(killer: Killer) -> dict[str, Any]:
     """Return what the training was, in short."""
     train, params = killer.params.train, killer.params
     return {
-        "steps": train.steps, "items": len(crash_harness.ITEMS), "items_per_step": train.items_per_step,
-        "group_size": train.group_size, "micro_batch_size": train.micro_batch_size, "beta": train.beta,
-        "lora_dropout": train.lora.dropout, "lr_scheduler": train.lr_scheduler, "checkpoint_every": params.checkpoint.every,
-        "checkpoint_keep": params.checkpoint.keep, "validation_interval": params.validation.interval,
-    }  # fmt: skip
+        "steps": train.steps,
+        "items": len(crash_harness.ITEMS),
+        "items_per_step": train.items_per_step,
+        "group_size": train.group_size,
+        "micro_batch_size": train.micro_batch_size,
+        "beta": train.beta,
+        "lora_dropout": train.lora.dropout,
+        "lr_scheduler": train.lr_scheduler,
+        "checkpoint_every": params.checkpoint.every,
+        "checkpoint_keep": params.checkpoint.keep,
+        "validation_interval": params.validation.interval,
+    }
 
 
 def main() -> None:
     """Kill, go on, compare, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=KILLS, help="at random moments; exactly so many are made")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--kills", type=int, default=KILLS, help="at random moments; exactly so many are made"
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--operations", action=argparse.BooleanOptionalAction, default=True, help="also at each operation")
+    parser.add_argument(
+        "--operations", action=argparse.BooleanOptionalAction, default=True, help="also at each operation"
+    )
     parser.add_argument("--out", type=Path, default=RESULT)
     chosen = parser.parse_args()
     begun = time.monotonic()
@@ -66,18 +82,30 @@ def main() -> None:
         killer = Killer(crash_harness.settings(STEPS), Path(folder), chosen.seed)
         tally = killer.kill(chosen.kills, told)
         result: dict[str, Any] = {
-            "kills": tally.kills, "identical": tally.identical, "stages": tally.stages, "trainings": tally.trainings,
-            "chained": tally.chained, "compared": len(killer.whole), "differing": tally.differing, "seed": chosen.seed,
-            "settings": short(killer), "versions": {name: version(name) for name in ("torch", "transformers", "trl")},
-        }  # fmt: skip
+            "kills": tally.kills,
+            "identical": tally.identical,
+            "stages": tally.stages,
+            "trainings": tally.trainings,
+            "chained": tally.chained,
+            "compared": len(killer.whole),
+            "differing": tally.differing,
+            "seed": chosen.seed,
+            "settings": short(killer),
+            "versions": {name: version(name) for name in ("torch", "transformers", "trl")},
+        }
         odd: list[str] = []
         if chosen.operations:
             points = 0
-            # A save in the middle that lets go of an older checkpoint, and the last one, after which nothing is left to train.
+            # A save in the middle that lets go of an older checkpoint, and the last one, after which nothing
+            # is left to train.
             for step in (crash_harness.RETAINING_STEP, STEPS):
                 names, found = kill_at_operations(killer.params, Path(folder), step, killer.whole)
                 points, odd = points + len(names), odd + found
-                print(f"save of step {step}: {len(names)} points, {len(found)} differ", file=sys.stderr, flush=True)
+                print(
+                    f"save of step {step}: {len(names)} points, {len(found)} differ",
+                    file=sys.stderr,
+                    flush=True,
+                )
             result["operations"] = {"points": points, "identical": points - len(odd), "differing": odd}
     result["seconds"] = round(time.monotonic() - begun, 1)
     chosen.out.parent.mkdir(exist_ok=True)

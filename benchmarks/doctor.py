@@ -1,10 +1,12 @@
-"""Injected faults that `assay doctor` names, and what it says where nothing is wrong; writes results/doctor.json.
+"""Injected faults that `assay doctor` names, and what it says where nothing is wrong; writes
+results/doctor.json.
 
-The faults are those of tests/training/fault_library.py. A false alarm is a warning or fault on a healthy toy set-up,
-or on a shipped preset of the tiny model (with the base of tiny_smoke; `tiny` on the collider once more with models/base
-where that is there, timed with everything that is loaded for it). What concerns this machine alone is not counted.
-Usage: ./run bench doctor, and ./run python benchmarks/doctor.py --large for the time that `assay doctor` takes for a model
-of 137 M parameters with random weights, on a CPU, all of the command: results/doctor_large.json.
+The faults are those of tests/training/fault_library.py. A false alarm is a warning or fault on a healthy toy
+set-up, or on a shipped preset of the tiny model (with the base of tiny_smoke; `tiny` on the collider once
+more with models/base where that is there, timed with everything that is loaded for it). What concerns this
+machine alone is not counted. Usage: ./run bench doctor, and ./run python benchmarks/doctor.py --large for the
+time that `assay doctor` takes for a model of 137 M parameters with random weights, on a CPU, all of the
+command: results/doctor_large.json.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ def alarms() -> dict[str, list[tuple[str, str, str]]]:
 
 
 def real() -> tuple[list[tuple[str, str, str]], list[float]]:
-    """Return what is said about the project as it stands, tiny on the collider, and the seconds of each time it is asked."""
+    """Return what is said about the project as it stands, tiny on the collider, and the seconds of each time
+    it is asked."""
     project = Project(ROOT, parse_params(compose(ROOT, Selection("tiny", "collider", 0)).values))
     findings, seconds = [], []
     for _ in range(REPEATS):
@@ -69,13 +72,18 @@ def large() -> dict[str, object]:
     with tempfile.TemporaryDirectory(prefix="assay-doctor-") as folder:
         parameters = base_folder(Path(folder) / "base", LARGE)
         changes = {
-            "device": "cpu", "threads": THREADS, "distributed.backend": "gloo", "base.dtype": "float32",
+            "device": "cpu",
+            "threads": THREADS,
+            "distributed.backend": "gloo",
+            "base.dtype": "float32",
             "base.model": str(Path(folder) / "base"),
-        }  # fmt: skip
+        }
         project = copied_project(Path(folder) / "project", "pretrained", "collider", changes)
         run(project, "base")
         for _ in range(REPEATS):
-            load.append(round(os.getloadavg()[0], 1))  # of a machine that others use, the times are theirs too
+            load.append(
+                round(os.getloadavg()[0], 1)
+            )  # of a machine that others use, the times are theirs too
             begun = time.monotonic()
             said = run(project, "doctor", codes=(0, 1)).stdout
             seconds.append(round(time.monotonic() - begun, 1))
@@ -87,10 +95,16 @@ def large() -> dict[str, object]:
 
 def main() -> None:
     """Inject every fault, look where there is none, and write the result; or time a large model."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--large", action="store_true", help="only time a large model")
     if parser.parse_args().large:
-        machine = {"machine": platform.machine(), "python": platform.python_version(), "torch": version("torch")}
+        machine = {
+            "machine": platform.machine(),
+            "python": platform.python_version(),
+            "torch": version("torch"),
+        }
         found = json.dumps(large() | machine, indent=2, sort_keys=True, ensure_ascii=False)
         LARGE_RESULT.write_text(found + "\n", encoding="utf-8")
         return
@@ -112,7 +126,10 @@ def main() -> None:
         "torch": version("torch"),
     }
     RESULT.write_text(json.dumps(result, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
-    print(f"{result['named']} of {result['faults']} faults named, {result['false_alarms']} false alarms, {seconds} s")
+    print(
+        f"{result['named']} of {result['faults']} faults named, {result['false_alarms']} false alarms,"
+        f" {seconds} s"
+    )
 
 
 if __name__ == "__main__":

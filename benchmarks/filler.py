@@ -1,10 +1,11 @@
-"""Work of a chosen size for speed alone: models of any shape with random weights, and a task that only takes up tokens.
+"""Work of a chosen size for speed alone: models of any shape with random weights, and a task that only takes
+up tokens.
 
-Such a model hardly ever writes end-of-sequence, so every completion is as long as allowed, on both sides. Ours plays through
-`assay.evaluation.rollout.play`; stock as TRL does it: the group's copies of a prompt side by side through generate, and at
-each further turn the whole conversation, as token ids, once more. `floor` is what the same work takes at least, if every
-token is read once, by the measured bandwidth and arithmetic of the machine. `least_work` counts the same of episodes that
-were really played, learning from them included.
+Such a model hardly ever writes end-of-sequence, so every completion is as long as allowed, on both sides.
+Ours plays through `assay.evaluation.rollout.play`; stock as TRL does it: the group's copies of a prompt side
+by side through generate, and at each further turn the whole conversation, as token ids, once more. `floor` is
+what the same work takes at least, if every token is read once, by the measured bandwidth and arithmetic of
+the machine. `least_work` counts the same of episodes that were really played, learning from them included.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ BYTES = {torch.float32: 4, torch.bfloat16: 2}
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A Qwen3: hidden and inner sizes, layers, query and key-value heads, their size, vocabulary, tied embeddings."""
+    """A Qwen3: hidden and inner sizes, layers, query and key-value heads, their size, vocabulary, tied
+    embeddings."""
 
     hidden: int
     inner: int
@@ -49,9 +51,15 @@ class Shape:
     def of(cls, config: Any) -> Shape:
         """Return the shape that a model's configuration states."""
         return cls(
-            config.hidden_size, config.intermediate_size, config.num_hidden_layers, config.num_attention_heads,
-            config.num_key_value_heads, config.head_dim, config.vocab_size, config.tie_word_embeddings,
-        )  # fmt: skip
+            config.hidden_size,
+            config.intermediate_size,
+            config.num_hidden_layers,
+            config.num_attention_heads,
+            config.num_key_value_heads,
+            config.head_dim,
+            config.vocab_size,
+            config.tie_word_embeddings,
+        )
 
     @property
     def body(self) -> int:
@@ -78,7 +86,8 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Groups of `group` episodes on `prompts` prompts: `turns` completions of `new` tokens, `reply` tokens between two."""
+    """Groups of `group` episodes on `prompts` prompts: `turns` completions of `new` tokens, `reply` tokens
+    between two."""
 
     prompts: int = 1
     group: int = 8
@@ -138,7 +147,9 @@ def _words(n: int, salt: int) -> str:
     return "".join(WORDS[(salt * 37 + k * 11) % len(WORDS)] for k in range(n))
 
 
-def policy_of(shape: Shape, device: str, dtype: torch.dtype, *, nf4: bool = False, adapter: bool = False) -> Policy:
+def policy_of(
+    shape: Shape, device: str, dtype: torch.dtype, *, nf4: bool = False, adapter: bool = False
+) -> Policy:
     """Return a model with random weights made on the device, and a tokenizer of 1,000 words.
 
     Args:
@@ -150,11 +161,20 @@ def policy_of(shape: Shape, device: str, dtype: torch.dtype, *, nf4: bool = Fals
     """
     tokenizer: PreTrainedTokenizerFast = tiny.build_tokenizer(WORDS)
     config = Qwen3Config(
-        vocab_size=max(shape.vocabulary, len(tokenizer)), hidden_size=shape.hidden, intermediate_size=shape.inner,
-        num_hidden_layers=shape.layers, num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads,
-        head_dim=shape.head_dim, max_position_embeddings=40960, tie_word_embeddings=shape.tied, rope_theta=1e6,
-        pad_token_id=tokenizer.pad_token_id, bos_token_id=None, eos_token_id=tokenizer.eos_token_id,
-    )  # fmt: skip
+        vocab_size=max(shape.vocabulary, len(tokenizer)),
+        hidden_size=shape.hidden,
+        intermediate_size=shape.inner,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        max_position_embeddings=40960,
+        tie_word_embeddings=shape.tied,
+        rope_theta=1e6,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+    )
     before = torch.get_default_dtype()
     torch.manual_seed(0)
     try:
@@ -165,11 +185,16 @@ def policy_of(shape: Shape, device: str, dtype: torch.dtype, *, nf4: bool = Fals
         torch.set_default_dtype(before)
     if nf4:
         _quantise(model, device)
-    model.generation_config.eos_token_id, model.generation_config.pad_token_id = config.eos_token_id, config.pad_token_id
+    model.generation_config.eos_token_id, model.generation_config.pad_token_id = (
+        config.eos_token_id,
+        config.pad_token_id,
+    )
     if adapter:
         from peft import LoraConfig, get_peft_model
 
-        model = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"))
+        model = get_peft_model(
+            model, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
+        )
     model.eval()
     return Policy(model, tokenizer, Dialogue(tokenizer), "random")
 
@@ -180,11 +205,20 @@ def _quantise(model: Any, device: str) -> None:
     for name, module in list(model.named_modules()):
         if isinstance(module, torch.nn.Linear) and not name.endswith("lm_head"):
             layer = bnb.nn.Linear4bit(
-                module.in_features, module.out_features, bias=False, compute_dtype=module.weight.dtype,
-                compress_statistics=True, quant_type="nf4", device="meta",
-            )  # fmt: skip
+                module.in_features,
+                module.out_features,
+                bias=False,
+                compute_dtype=module.weight.dtype,
+                compress_statistics=True,
+                quant_type="nf4",
+                device="meta",
+            )
             layer.weight = bnb.nn.Params4bit(
-                module.weight.data.cpu(), requires_grad=False, compress_statistics=True, quant_type="nf4", module=layer
+                module.weight.data.cpu(),
+                requires_grad=False,
+                compress_statistics=True,
+                quant_type="nf4",
+                module=layer,
             ).to(device)
             parent, _, last = name.rpartition(".")
             setattr(model.get_submodule(parent), last, layer)
@@ -201,18 +235,25 @@ class Bench:
         self._decoding = Decoding(1.0, work.new)
         items = [Item(f"p{k}", f"p{k}", {}, None, None) for k in range(work.prompts)]
         self._plays = [
-            Play(item, draw, seed=1000 * k + draw, world_seed=k) for k, item in enumerate(items) for draw in range(work.group)
+            Play(item, draw, seed=1000 * k + draw, world_seed=k)
+            for k, item in enumerate(items)
+            for draw in range(work.group)
         ]
 
     def ours(self, batch: int | None = None) -> tuple[list[list[int]], list[list[float]]]:
-        """Play once; return what followed each opening, and the log-probabilities (0 where a reply stands)."""
-        played: Any = play(self.policy, self._task, self._plays, self._decoding, batch_size=batch or self.work.rows)
+        """Play once; return what followed each opening, and the log-probabilities (0 where a reply
+        stands)."""
+        played: Any = play(
+            self.policy, self._task, self._plays, self._decoding, batch_size=batch or self.work.rows
+        )
         return [one.completion_ids for one in played], [one.logprobs for one in played]
 
     def stock(self) -> list[list[int]]:
         """Play once as TRL does: generate over left-padded ids, then over all of them again."""
         policy, ends = self.policy, self.policy.dialogue.end_ids
-        opened = [policy.dialogue.opening(self._task.start(play.item, play.world_seed)[0]) for play in self._plays]
+        opened = [
+            policy.dialogue.opening(self._task.start(play.item, play.world_seed)[0]) for play in self._plays
+        ]
         whole = [list(ids) for ids in opened]
         for turn in range(self.work.turns):
             inputs = stock.left_padded(whole, policy.pad_id, self.device)
@@ -226,7 +267,8 @@ class Bench:
         return [ids[len(first) :] for ids, first in zip(whole, opened, strict=True)]
 
     def written(self, rows: list[list[int]]) -> int:
-        """Return the policy's tokens among those of whole episodes; random models end a completion early now and then."""
+        """Return the policy's tokens among those of whole episodes; random models end a completion early now
+        and then."""
         return sum(len(row) for row in rows) - self.work.rows * (self.work.turns - 1) * self.work.reply
 
     def timed(self, side: str) -> dict[str, float]:
@@ -240,12 +282,18 @@ class Bench:
         if self.device == "cuda":
             torch.cuda.synchronize()
         found = {"seconds": time.perf_counter() - began, "tokens": float(self.written(rows))}
-        return found | ({"peak_mib": torch.cuda.max_memory_allocated() / 2**20} if self.device == "cuda" else {})
+        return found | (
+            {"peak_mib": torch.cuda.max_memory_allocated() / 2**20} if self.device == "cuda" else {}
+        )
 
     def difference(self) -> dict[str, float]:
-        """Return the largest difference to a plain forward pass: of what ours captured, and of what generate says."""
+        """Return the largest difference to a plain forward pass: of what ours captured, and of what generate
+        says."""
         ids, logprobs = self.ours()
-        opened = [self.policy.dialogue.opening(self._task.start(play.item, play.world_seed)[0]) for play in self._plays]
+        opened = [
+            self.policy.dialogue.opening(self._task.start(play.item, play.world_seed)[0])
+            for play in self._plays
+        ]
         worst = 0.0
         for prompt, row, said in list(zip(opened, ids, logprobs, strict=True))[:4]:
             plain = stock.plain_logprobs(self.policy.model, prompt, row, 1.0).cpu()
@@ -254,12 +302,15 @@ class Bench:
         return {"ours": worst, "stock": stock.difference(self.policy, opened[:4], self._decoding)}
 
 
-def floor(shape: Shape, work: Work, machine: Machine, width: int, *, weight_bytes: float | None = None) -> dict[str, float]:
-    """Return the least seconds, FLOPs and bytes of a work: each prompt read once, every other token once a row.
+def floor(
+    shape: Shape, work: Work, machine: Machine, width: int, *, weight_bytes: float | None = None
+) -> dict[str, float]:
+    """Return the least seconds, FLOPs and bytes of a work: each prompt read once, every other token once a
+    row.
 
-    A pass takes the longer of its bytes (all weights once, the keys and values of every row) and its operations (2 a
-    parameter and token, 4 a head dimension and position for attention). Weights that fit a processor's cache can be read
-    faster than this.
+    A pass takes the longer of its bytes (all weights once, the keys and values of every row) and its
+    operations (2 a parameter and token, 4 a head dimension and position for attention). Weights that fit a
+    processor's cache can be read faster than this.
 
     Args:
         shape: Of the model.
@@ -293,7 +344,8 @@ def floor(shape: Shape, work: Work, machine: Machine, width: int, *, weight_byte
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """An episode in tokens: of its prompt, of all behind it, and of these the policy's own; equal `opening`, one prompt."""
+    """An episode in tokens: of its prompt, of all behind it, and of these the policy's own; equal `opening`,
+    one prompt."""
 
     opening: Hashable
     prompt: int
@@ -303,12 +355,14 @@ class Talk:
 
 
 def least_work(shape: Shape, talks: Sequence[Talk], rank: int) -> dict[str, float]:
-    """Return the FLOPs that some episodes take at least: each prompt is read once, and every other token once a row.
+    """Return the FLOPs that some episodes take at least: each prompt is read once, and every other token once
+    a row.
 
-    `read`: prompts and observations, forward. `written`: the policy's tokens, forward, and the head for each of them; where
-    in an episode they stand is not known here, so attention is dealt out evenly. `learned`: forward through base and adapter
-    and backward (the base's weights have no gradient), of the same tokens. Norms, activations, softmax and sampling are left
-    out, and so are the optimizer and everything that is no product of matrices.
+    `read`: prompts and observations, forward. `written`: the policy's tokens, forward, and the head for each
+    of them; where in an episode they stand is not known here, so attention is dealt out evenly. `learned`:
+    forward through base and adapter and backward (the base's weights have no gradient), of the same tokens.
+    Norms, activations, softmax and sampling are left out, and so are the optimizer and everything that is no
+    product of matrices.
 
     Args:
         shape: Of the model.
@@ -332,7 +386,8 @@ def least_work(shape: Shape, talks: Sequence[Talk], rank: int) -> dict[str, floa
 
 
 def product_rate(shape: Shape, rows: int) -> float:
-    """Measure operations a second of the model's widest product, [rows, hidden] by [hidden, inner], in float32; best of 5."""
+    """Measure operations a second of the model's widest product, [rows, hidden] by [hidden, inner], in
+    float32; best of 5."""
     left, right = torch.ones(rows, shape.hidden), torch.ones(shape.hidden, shape.inner)
     out, flops = torch.empty(rows, shape.inner), 2.0 * rows * shape.hidden * shape.inner
     repeats, seconds = max(1, int(2e8 / flops)), []
@@ -345,7 +400,8 @@ def product_rate(shape: Shape, rows: int) -> float:
 
 
 def probe(device: str, dtype: torch.dtype) -> Machine:
-    """Measure the machine: bytes a second of a copy (read and written), operations a second of a matrix product; best of 5."""
+    """Measure the machine: bytes a second of a copy (read and written), operations a second of a matrix
+    product; best of 5."""
     size, side = (2**30, 8192) if device == "cuda" else (2**27, 1024)
     source, square = torch.ones(size // 4, device=device), torch.ones(side, side, device=device, dtype=dtype)
     target, product = torch.empty_like(source), torch.empty_like(square)
@@ -375,7 +431,9 @@ def side_by_side(bench: Bench, pairs: int) -> dict[str, Any]:
     for pair in range(pairs):
         for side in ("stock", "ours") if pair % 2 == 0 else ("ours", "stock"):
             found[side].append(bench.timed(side))
-    ratios = [one["seconds"] / other["seconds"] for one, other in zip(found["stock"], found["ours"], strict=True)]
+    ratios = [
+        one["seconds"] / other["seconds"] for one, other in zip(found["stock"], found["ours"], strict=True)
+    ]
     rows: dict[str, Any] = {
         side: {
             "seconds": statistics.median(run["seconds"] for run in runs),
@@ -384,16 +442,32 @@ def side_by_side(bench: Bench, pairs: int) -> dict[str, Any]:
             **({"peak_mib": max(run["peak_mib"] for run in runs)} if "peak_mib" in runs[0] else {}),
         }
         for side, runs in found.items()
-    }  # fmt: skip
+    }
     return {
-        "ratio": statistics.median(ratios), "low": min(ratios), "high": max(ratios), "n": pairs, "pairs": [
+        "ratio": statistics.median(ratios),
+        "low": min(ratios),
+        "high": max(ratios),
+        "n": pairs,
+        "pairs": [
             {"stock_seconds": one["seconds"], "ours_seconds": other["seconds"]}
             for one, other in zip(found["stock"], found["ours"], strict=True)
-        ], **rows,
-    }  # fmt: skip
+        ],
+        **rows,
+    }
 
 
 __all__ = [
-    "Bench", "Filler", "Machine", "Shape", "Talk", "Work", "floor", "least_work", "policy_of", "probe", "product_rate",
-    "replace", "side_by_side",
-]  # fmt: skip
+    "Bench",
+    "Filler",
+    "Machine",
+    "Shape",
+    "Talk",
+    "Work",
+    "floor",
+    "least_work",
+    "policy_of",
+    "probe",
+    "product_rate",
+    "replace",
+    "side_by_side",
+]

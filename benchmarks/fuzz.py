@@ -3,9 +3,10 @@
     ./run bench fuzz
     ./run python benchmarks/fuzz.py --trials 2000 --seed 0 --out benchmarks/results/fuzz.json
 
-Settings, presets, dvc.lock, data, evidence, bases, adapters, checkpoints, packages and arguments are damaged in copies of a
-small run, and a command is called on each (tests/fuzz/). A trial is right if the command ends in time, with a code of the table
-in docs/recovery.md, in one message with a `Fix:`, and has written only where it may. Exits with 1 unless all are right.
+Settings, presets, dvc.lock, data, evidence, bases, adapters, checkpoints, packages and arguments are damaged
+in copies of a small run, and a command is called on each (tests/fuzz/). A trial is right if the command ends
+in time, with a code of the table in docs/recovery.md, in one message with a `Fix:`, and has written only
+where it may. Exits with 1 unless all are right.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ RESULT = ROOT / "benchmarks/results/fuzz.json"
 
 def main() -> int:
     """Run the trials, print what was found, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=RESULT)

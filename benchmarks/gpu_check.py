@@ -1,15 +1,18 @@
-"""Does on a GPU hold what tests show on a CPU? Determinism, kill and resume, two processes, memory, and the doctor.
+"""Does on a GPU hold what tests show on a CPU? Determinism, kill and resume, two processes, memory, and the
+doctor.
 
     ./run bench gpu_check
     ./run python benchmarks/gpu_check.py --device cpu --tiny --out FILE    (tries this very script where there is no GPU)
 
-Each part makes a copy of the project in a temporary folder and runs the commands of assay there, as a user does.
-determinism: the same training twice gives the same bytes. resume: a training killed with SIGKILL and called again gives them
-too. processes: with two GPUs, two processes (nccl; gloo on a CPU) end with equal weights, twice the same. large: for a
-Qwen3-shaped model of some 0.6 B parameters with random weights, in bfloat16 and, where bitsandbytes is, in nf4, what the
-doctor says and takes, and two steps of training with their peak of memory; what random weights do badly is no failure.
+Each part makes a copy of the project in a temporary folder and runs the commands of assay there, as a user
+does. determinism: the same training twice gives the same bytes. resume: a training killed with SIGKILL and
+called again gives them too. processes: with two GPUs, two processes (nccl; gloo on a CPU) end with equal
+weights, twice the same. large: for a Qwen3-shaped model of some 0.6 B parameters with random weights, in
+bfloat16 and, where bitsandbytes is, in nf4, what the doctor says and takes, and two steps of training with
+their peak of memory; what random weights do badly is no failure.
 
-Writes results/gpu_check_<device>.json. Exits with 1 if a part failed, with 2 if there is no such device (nothing is written).
+Writes results/gpu_check_<device>.json. Exits with 1 if a part failed, with 2 if there is no such device
+(nothing is written).
 """
 
 from __future__ import annotations
@@ -49,15 +52,25 @@ from assay.core.config.settings import TinyArchitecture
 RESULTS = Path(__file__).parent / "results"
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 NO_DEVICE, FAILED = 2, 1
-BROKEN = re.compile(r"FAULT (playing|learning pass|log-probabilities|gradients|memory|base)\b")  # not what a model says
+BROKEN = re.compile(
+    r"FAULT (playing|learning pass|log-probabilities|gradients|memory|base)\b"
+)  # not what a model says
 STEPS, KILL_AT = 20, 8
 DOCTOR_SECONDS = 120.0
-# Qwen3-0.6B has hidden 1024, 28 layers; its embedding of 150 thousand words is made up for by more layers here.
+# Qwen3-0.6B has hidden 1024, 28 layers; its embedding of 150 thousand words is made up for by more layers
+# here.
 SHAPES = {
     False: TinyArchitecture(
-        hidden_size=1024, intermediate_size=3072, layers=44, heads=16, max_positions=8192, initializer_range=0.02
+        hidden_size=1024,
+        intermediate_size=3072,
+        layers=44,
+        heads=16,
+        max_positions=8192,
+        initializer_range=0.02,
     ),
-    True: TinyArchitecture(hidden_size=32, intermediate_size=64, layers=1, heads=2, max_positions=8192, initializer_range=0.02),
+    True: TinyArchitecture(
+        hidden_size=32, intermediate_size=64, layers=1, heads=2, max_positions=8192, initializer_range=0.02
+    ),
 }
 
 
@@ -69,10 +82,14 @@ def name_of(device: str) -> str:
 def small(folder: Path, device: str, *, processes: int = 1) -> Path:
     """Return a project with the smoke preset, longer, on the device, with its base."""
     changes = {
-        "device": device, "train.steps": STEPS, "checkpoint.every": 2, "train.micro_batch_size": 16 // processes,
-        "distributed.processes": processes, "distributed.backend": BACKENDS[device],
+        "device": device,
+        "train.steps": STEPS,
+        "checkpoint.every": 2,
+        "train.micro_batch_size": 16 // processes,
+        "distributed.processes": processes,
+        "distributed.backend": BACKENDS[device],
         "deterministic": True,
-    }  # fmt: skip
+    }
     project = copied_project(folder, "tiny_smoke", "collider", changes)
     run(project, "base")
     run(project, "pre-eval")
@@ -87,9 +104,13 @@ def determinism(folder: Path, device: str, tiny: bool) -> dict[str, Any]:
         run(project, "train")
     found, again = left_by_training(one), left_by_training(other)
     return {
-        "ok": found == again, "deterministic": True, "steps": STEPS, "chain": facts(one)["chain"],
-        "differing": sorted(name for name in found if found[name] != again.get(name)), "peak": peak(one),
-    }  # fmt: skip
+        "ok": found == again,
+        "deterministic": True,
+        "steps": STEPS,
+        "chain": facts(one)["chain"],
+        "differing": sorted(name for name in found if found[name] != again.get(name)),
+        "peak": peak(one),
+    }
 
 
 def resume(folder: Path, device: str, tiny: bool) -> dict[str, Any]:
@@ -99,15 +120,19 @@ def resume(folder: Path, device: str, tiny: bool) -> dict[str, Any]:
     run(whole, "train")
     codes, after = [], []
     for step in (KILL_AT, 2 * KILL_AT):
-        codes.append(killed_when(killed, "train", when=lambda step=step: max(steps_saved(killed), default=0) >= step))
+        codes.append(
+            killed_when(killed, "train", when=lambda step=step: max(steps_saved(killed), default=0) >= step)
+        )
         after.append(max(steps_saved(killed)))
     said = run(killed, "train").stdout
     found, again = left_by_training(whole), left_by_training(killed)
     return {
-        "ok": found == again and codes == [-9, -9] and "going on after step" in said, "exit_codes": codes,
-        "killed_after_steps": after, "chain": facts(killed)["chain"],
+        "ok": found == again and codes == [-9, -9] and "going on after step" in said,
+        "exit_codes": codes,
+        "killed_after_steps": after,
+        "chain": facts(killed)["chain"],
         "differing": sorted(name for name in found if found[name] != again.get(name)),
-    }  # fmt: skip
+    }
 
 
 def processes(folder: Path, device: str, tiny: bool) -> dict[str, Any]:
@@ -129,13 +154,25 @@ def large(folder: Path, device: str, tiny: bool, *, quantization: str | None) ->
         return {"ok": None, "why": "bitsandbytes is not installed"}
     parameters = base_folder(folder / "model", SHAPES[tiny])
     changes = {
-        "device": device, "base.model": str(folder / "model"), "base.quantization": quantization, "train.steps": 2,
-        "base.dtype": "float32" if device == "cpu" else "bfloat16", "distributed.backend": BACKENDS[device],
-        "train.items_per_step": 2, "train.micro_batch_size": 4, "train.kl_probe_episodes": 2, "validation.items": 2,
-        "task.max_new_tokens": {"compact": 8, "json": 32}, "task.max_turns": 2, "validation.interval": 2,
-        "evaluation.items": 6, "evaluation.draws": 2,
-        "health.preflight": False,  # a model of random weights would be refused, and rightly; the doctor is asked by hand
-    }  # fmt: skip
+        "device": device,
+        "base.model": str(folder / "model"),
+        "base.quantization": quantization,
+        "train.steps": 2,
+        "base.dtype": "float32" if device == "cpu" else "bfloat16",
+        "distributed.backend": BACKENDS[device],
+        "train.items_per_step": 2,
+        "train.micro_batch_size": 4,
+        "train.kl_probe_episodes": 2,
+        "validation.items": 2,
+        "task.max_new_tokens": {"compact": 8, "json": 32},
+        "task.max_turns": 2,
+        "validation.interval": 2,
+        "evaluation.items": 6,
+        "evaluation.draws": 2,
+        "health.preflight": (
+            False  # a model of random weights would be refused, and rightly; the doctor is asked by hand
+        ),
+    }
     project = copied_project(folder / "project", "pretrained", "collider", changes)
     run(project, "base")
     run(project, "pre-eval")
@@ -146,17 +183,23 @@ def large(folder: Path, device: str, tiny: bool, *, quantization: str | None) ->
     broken = [line for line in told if BROKEN.match(line)]
     trained = run(project, "train", codes=(0, 4))
     return {
-        "ok": seconds <= DOCTOR_SECONDS and not broken, "parameters": parameters, "quantization": quantization,
-        "doctor_seconds": round(seconds, 1), "doctor_said": told, "exit_code_of_two_steps": trained.returncode,
+        "ok": seconds <= DOCTOR_SECONDS and not broken,
+        "parameters": parameters,
+        "quantization": quantization,
+        "doctor_seconds": round(seconds, 1),
+        "doctor_said": told,
+        "exit_code_of_two_steps": trained.returncode,
         "peak": peak(project),
-    }  # fmt: skip
+    }
 
 
 def peak(project: Path) -> dict[str, float | None]:
     """Return the most memory that a training took, of the process and of the GPU, in MiB."""
     with (project / "evidence/observed/training_clock.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    measured = {name: [float(row[name]) for row in rows if row[name]] for name in ("peak_ram_mib", "peak_gpu_mib")}
+    measured = {
+        name: [float(row[name]) for row in rows if row[name]] for name in ("peak_ram_mib", "peak_gpu_mib")
+    }
     return {name: max(values, default=None) for name, values in measured.items()}
 
 
@@ -171,7 +214,9 @@ PARTS: dict[str, Callable[[Path, str, bool], dict[str, Any]]] = {
 
 def main() -> int:
     """Check every part, say how it went, write the result, and return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--tiny", action="store_true", help="a tiny model in the place of the large one")
     parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=tuple(PARTS))
@@ -195,13 +240,17 @@ def main() -> int:
         print(f"{part}: {parts[part]}", file=sys.stderr, flush=True)
     ok = all(found["ok"] is not False for found in parts.values())
     result = {
-        "device": name, "devices": torch.cuda.device_count() if chosen.device == "cuda" else os.cpu_count(), "ok": ok,
-        "tiny": chosen.tiny, "parts": parts, "cuda": torch.version.cuda,
+        "device": name,
+        "devices": torch.cuda.device_count() if chosen.device == "cuda" else os.cpu_count(),
+        "ok": ok,
+        "tiny": chosen.tiny,
+        "parts": parts,
+        "cuda": torch.version.cuda,
         "versions": {
             "python": platform.python_version(),
             **{each: version(each) for each in ("torch", "trl", "transformers", "peft")},
         },
-    }  # fmt: skip
+    }
     out.parent.mkdir(exist_ok=True)
     out.write_text(json.dumps(result, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
     return 0 if ok else FAILED

@@ -1,15 +1,18 @@
-"""Do the presets fit their GPU, does the doctor forecast it, and does a training repeat itself there, bit by bit?
+"""Do the presets fit their GPU, does the doctor forecast it, and does a training repeat itself there, bit by
+bit?
 
     ./run bench gpu_presets
     ./run python benchmarks/gpu_presets.py --device cpu --tiny --out FILE    (tries this very script where there is no GPU)
 
-For the shapes of 4090_qwen3_8b (inside 24 GiB) and h100_qwen3 (inside 80 GiB), with random weights and a tokenizer of
-letters: what `assay doctor` forecasts of memory and seconds a step; then a training of 5 steps in deterministic mode, in a
-process that torch lets have no more memory than that, whose peak and seconds stand beside the forecast with the errors; then
-the same training again, and the first difference between the two as `assay runs diff` names it. The task is one of fixed
-lengths (Lengths below), so that both speak of the same work.
+For the shapes of 4090_qwen3_8b (inside 24 GiB) and h100_qwen3 (inside 80 GiB), with random weights and a
+tokenizer of letters: what `assay doctor` forecasts of memory and seconds a step; then a training of 5 steps
+in deterministic mode, in a process that torch lets have no more memory than that, whose peak and seconds
+stand beside the forecast with the errors; then the same training again, and the first difference between the
+two as `assay runs diff` names it. The task is one of fixed lengths (Lengths below), so that both speak of the
+same work.
 
-Writes results/gpu_presets_<device>.json. Exits with 1 if a part failed, with 2 if there is no such device (nothing is written).
+Writes results/gpu_presets_<device>.json. Exits with 1 if a part failed, with 2 if there is no such device
+(nothing is written).
 """
 
 from __future__ import annotations
@@ -67,8 +70,16 @@ def write_model(folder: Path, params: Any, small: bool) -> None:
     config = AutoConfig.from_pretrained(ROOT / "tests/presets/configs/Qwen3-8B.json")
     if small:
         config = with_layers(config, 2)
-        config.update({"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 2, "num_key_value_heads": 1,
-                       "head_dim": 32, "vocab_size": 512})  # fmt: skip
+        config.update(
+            {
+                "hidden_size": 64,
+                "intermediate_size": 128,
+                "num_attention_heads": 2,
+                "num_key_value_heads": 1,
+                "head_dim": 32,
+                "vocab_size": 512,
+            }
+        )
     config.eos_token_id = 2
     torch.manual_seed(0)
     with torch.device("cpu" if small or not torch.cuda.is_available() else "cuda"):
@@ -88,15 +99,20 @@ def forecast(folder: Path, preset: str, device: str, small: bool) -> dict[str, A
     pin(params.threads, deterministic=True, device=device)
     told = pace(config, params, lengths, device, Deadline(300.0))
     return {
-        "tensors_gib": memory.peak / GIB, "with_allowance_gib": (memory.peak + BESIDE[device]) / GIB,
-        "terms_gib": {name: getattr(memory, name) / GIB for name in memory.__slots__}, "seconds_a_step": told.step,
-        "seconds": {name: getattr(told, name) for name in ("play", "learn", "settle", "look")}, "rows_timed": told.rows,
-        "weighed_in_seconds": weighed_in, "all_in_seconds": time.perf_counter() - begun,
-    }  # fmt: skip
+        "tensors_gib": memory.peak / GIB,
+        "with_allowance_gib": (memory.peak + BESIDE[device]) / GIB,
+        "terms_gib": {name: getattr(memory, name) / GIB for name in memory.__slots__},
+        "seconds_a_step": told.step,
+        "seconds": {name: getattr(told, name) for name in ("play", "learn", "settle", "look")},
+        "rows_timed": told.rows,
+        "weighed_in_seconds": weighed_in,
+        "all_in_seconds": time.perf_counter() - begun,
+    }
 
 
 def run_once(folder: Path, preset: str, device: str, small: bool, cap: float, log: Path) -> dict[str, Any]:
-    """Train in this process, under a cap of memory, and return peak, seconds and the digest of the adapter."""
+    """Train in this process, under a cap of memory, and return peak, seconds and the digest of the
+    adapter."""
     params, lengths = settings(preset, device, small)
     pin(params.threads, deterministic=True, device=device)
     peak = None
@@ -122,7 +138,11 @@ def in_process(*arguments: str) -> dict[str, Any]:
     """
     command = [sys.executable, __file__, *arguments]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT / "src")}
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
     )
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
@@ -144,28 +164,42 @@ def part(preset: str, device: str, small: bool) -> dict[str, Any]:
         runs = []
         for number in (1, 2):
             log = folder / f"run{number}"
-            runs.append(in_process("--train", preset, "--at", str(folder / "model"), "--log", str(log), *flags))
+            runs.append(
+                in_process("--train", preset, "--at", str(folder / "model"), "--log", str(log), *flags)
+            )
         compared = subprocess.run(
             [sys.executable, "-m", "assay.cli", "runs", "diff", str(folder / "run1"), str(folder / "run2")],
-            capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        )
     peak, seconds = runs[0]["peak_gib"], runs[0]["seconds_a_step"]
     errors = {
-        "memory": None if peak is None else said["tensors_gib"] / peak - 1, "time": said["seconds_a_step"] / seconds - 1,
-    }  # fmt: skip
+        "memory": None if peak is None else said["tensors_gib"] / peak - 1,
+        "time": said["seconds_a_step"] / seconds - 1,
+    }
     within = (peak is None or (abs(errors["memory"]) <= MEMORY_BOUND and peak <= cap)) and (
         small or abs(errors["time"]) <= TIME_BOUND
     )
     return {
-        "ok": bool(within), "cap_gib": cap, "lengths": {name: getattr(lengths, name) for name in lengths.__slots__},
-        "forecast": said, "measured": runs, "error": errors, "equal_bit_by_bit": runs[0]["adapter"] == runs[1]["adapter"],
+        "ok": bool(within),
+        "cap_gib": cap,
+        "lengths": {name: getattr(lengths, name) for name in lengths.__slots__},
+        "forecast": said,
+        "measured": runs,
+        "error": errors,
+        "equal_bit_by_bit": runs[0]["adapter"] == runs[1]["adapter"],
         "diff_runs": {"exit_code": compared.returncode, "said": compared.stdout.strip()[-800:]},
-    }  # fmt: skip
+    }
 
 
 def main() -> int:
     """Try every preset, say how it went, write the result, and return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--tiny", action="store_true", help="small models in the place of the true shapes")
     parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=tuple(PARTS))
@@ -181,7 +215,11 @@ def main() -> int:
         return 0
     if chosen.train:
         cap = PARTS[chosen.train]
-        print(json.dumps(run_once(Path(chosen.at), chosen.train, chosen.device, chosen.tiny, cap, Path(chosen.log))))
+        print(
+            json.dumps(
+                run_once(Path(chosen.at), chosen.train, chosen.device, chosen.tiny, cap, Path(chosen.log))
+            )
+        )
         return 0
     name = torch.cuda.get_device_name(0) if chosen.device == "cuda" else f"cpu {platform.machine()}"
     parts: dict[str, dict[str, Any]] = {}
@@ -193,9 +231,15 @@ def main() -> int:
         print(f"{preset}: {parts[preset]}", file=sys.stderr, flush=True)
     ok = all(found["ok"] is not False for found in parts.values())
     result = {
-        "device": name, "ok": ok, "tiny": chosen.tiny, "parts": parts, "cuda": torch.version.cuda,
-        "versions": {each: version(each) for each in ("torch", "trl", "transformers", "peft", "bitsandbytes")},
-    }  # fmt: skip
+        "device": name,
+        "ok": ok,
+        "tiny": chosen.tiny,
+        "parts": parts,
+        "cuda": torch.version.cuda,
+        "versions": {
+            each: version(each) for each in ("torch", "trl", "transformers", "peft", "bitsandbytes")
+        },
+    }
     out = chosen.out or RESULTS / f"gpu_presets_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')}.json"
     out.write_text(json.dumps(result, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
     return 0 if ok else FAILED

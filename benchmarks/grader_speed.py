@@ -1,8 +1,8 @@
 """Completions a second that the structured task grades on one core; writes results/grader_speed.json.
 
-Each completion is an object of about 300 bytes, nested, with strings, numbers and a list; some are wrong, some wrapped in
-prose. The kinds are graded in alternation, so that a busy machine slows all alike.
-Usage: PYTHONPATH=src python benchmarks/grader_speed.py
+Each completion is an object of about 300 bytes, nested, with strings, numbers and a list; some are wrong,
+some wrapped in prose. The kinds are graded in alternation, so that a busy machine slows all alike. Usage:
+PYTHONPATH=src python benchmarks/grader_speed.py
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ SETTINGS = parse_params(compose(ROOT, Selection("tiny", "structured", 0)).values
 BLOCKLIST = ("first bad word", "second bad word")
 LINE = {
     "type": "object",
-    "properties": {"sku": {"type": "string"}, "count": {"type": "integer", "minimum": 1}, "price": {"type": "number"}},
+    "properties": {
+        "sku": {"type": "string"},
+        "count": {"type": "integer", "minimum": 1},
+        "price": {"type": "number"},
+    },
     "required": ["sku", "count", "price"],
     "additionalProperties": False,
 }
@@ -51,11 +55,17 @@ SCHEMA = {
 def gold(number: int) -> dict[str, object]:
     """Return one gold, of about 300 bytes as text."""
     chance = rng("grader", number)
-    lines = [{"sku": f"A-{int(chance.integers(10_000)):04d}", "count": k + 1, "price": 9.5 * k} for k in range(4)]
+    lines = [
+        {"sku": f"A-{int(chance.integers(10_000)):04d}", "count": k + 1, "price": 9.5 * k} for k in range(4)
+    ]
     return {
-        "customer": f"Customer number {number}", "city": "Saint-Rémy-de-Provence", "paid": bool(number % 2),
-        "status": "sent", "note": "Leave it with the neighbours at the green door", "lines": lines,
-    }  # fmt: skip
+        "customer": f"Customer number {number}",
+        "city": "Saint-Rémy-de-Provence",
+        "paid": bool(number % 2),
+        "status": "sent",
+        "note": "Leave it with the neighbours at the green door",
+        "lines": lines,
+    }
 
 
 def completions(number: int) -> dict[str, str]:
@@ -63,7 +73,11 @@ def completions(number: int) -> dict[str, str]:
     right = gold(number)
     wrong = right | {"city": "Arles", "paid": None}
     text = json.dumps(right, ensure_ascii=False)
-    return {"right": text, "wrong": json.dumps(wrong, ensure_ascii=False), "in_prose": f"Here it is:\n```json\n{text}\n```"}
+    return {
+        "right": text,
+        "wrong": json.dumps(wrong, ensure_ascii=False),
+        "in_prose": f"Here it is:\n```json\n{text}\n```",
+    }
 
 
 def seconds(task: Task, plays: list[tuple[State, str]]) -> float:
@@ -91,7 +105,8 @@ def main() -> None:
             speeds[kind].append(N_COMPLETIONS / seconds(task, batch))
     result = {
         "completions_per_second": {
-            kind: {"median": round(statistics.median(all_)), "all": [round(x) for x in all_]} for kind, all_ in speeds.items()
+            kind: {"median": round(statistics.median(all_)), "all": [round(x) for x in all_]}
+            for kind, all_ in speeds.items()
         },
         "mean_bytes": round(statistics.mean(len(text.encode()) for _, text in plays["right"])),
         "repeats": REPEATS,

@@ -1,10 +1,11 @@
 """A tiny policy that speaks the collider's JSON surface, for measurements of speed alone.
 
-The shape is that of the tiny preset, the words are pieces of the JSON texts (names with the blank before them, runs of
-punctuation, single digits), and the warm start is the task's own demonstrations: actions by themselves until they are spelt
-well, which is cheap as they are short, then whole dialogues and actions by turns. It reads no number off an observation, and
-need not: what is measured is how fast long prompts, JSON actions and JSON observations are played. The settings refuse this
-surface for a base made from scratch, so the copies that `speaking` returns are good for a benchmark and nothing else.
+The shape is that of the tiny preset, the words are pieces of the JSON texts (names with the blank before
+them, runs of punctuation, single digits), and the warm start is the task's own demonstrations: actions by
+themselves until they are spelt well, which is cheap as they are short, then whole dialogues and actions by
+turns. It reads no number off an observation, and need not: what is measured is how fast long prompts, JSON
+actions and JSON observations are played. The settings refuse this surface for a base made from scratch, so
+the copies that `speaking` returns are good for a benchmark and nothing else.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def speaking(params: Params) -> Params:
 
 
 def make(root: Path) -> None:
-    """Write models/base of a collider project and, last, what came of it: parameters, seconds, and the share that parses."""
+    """Write models/base of a collider project and, last, what came of it: parameters, seconds, and the share
+    that parses."""
     opened = Project.open(root)
     project = Project(root, speaking(opened.params))
     task, base = task_of(project), project.params.base
@@ -64,11 +66,18 @@ def make(root: Path) -> None:
     policy.model.save_pretrained(folder)
     policy.tokenizer.save_pretrained(folder)
     facts = {
-        "parameters": sum(p.numel() for p in policy.model.parameters()), "vocabulary": len(policy.tokenizer),
-        "parsed_rate": sum(outcomes) / len(outcomes), "actions": len(outcomes), "warm_start_cpu_seconds": round(spent, 1),
-    }  # fmt: skip
+        "parameters": sum(p.numel() for p in policy.model.parameters()),
+        "vocabulary": len(policy.tokenizer),
+        "parsed_rate": sum(outcomes) / len(outcomes),
+        "actions": len(outcomes),
+        "warm_start_cpu_seconds": round(spent, 1),
+    }
     if facts["parsed_rate"] < PARSED:
-        print(f"only {facts['parsed_rate']:.0%} of its actions parse; the record says so", file=sys.stderr, flush=True)
+        print(
+            f"only {facts['parsed_rate']:.0%} of its actions parse; the record says so",
+            file=sys.stderr,
+            flush=True,
+        )
     (root / FACTS).write_text(json.dumps(facts) + "\n", encoding="utf-8")
 
 
@@ -83,13 +92,20 @@ def warm_started(base: ScratchBase, task: Task) -> Policy:
     shown = [list(talk) for talk in task.demonstrations(rng("json base", "demonstrations", 0), DIALOGUES)]
     tokenizer = tiny.build_tokenizer(words(shown))
     shape = base.architecture.model_copy(update={"max_positions": POSITIONS})
-    policy = Policy(tiny.build_model(shape, tokenizer, derive_seed("json base", 0)), tokenizer, Dialogue(tokenizer), "unsaved")
+    policy = Policy(
+        tiny.build_model(shape, tokenizer, derive_seed("json base", 0)),
+        tokenizer,
+        Dialogue(tokenizer),
+        "unsaved",
+    )
     order, asked = rng("json base", "order", 0), {"role": "user", "content": ""}
-    short = [policy.dialogue.whole([asked, said]) for talk in shown for said in talk if said["role"] == "assistant"]
+    short = [
+        policy.dialogue.whole([asked, said]) for talk in shown for said in talk if said["role"] == "assistant"
+    ]
     actions = warmstart.batches(short, ACTIONS.batch_size, order)
     talks = warmstart.batches([policy.dialogue.whole(talk) for talk in shown], TALKS.batch_size, order)
     for phase, material in ((ACTIONS, actions), (TALKS, warmstart.alternating(talks, actions, 2))):
         warmstart.imitate(
             policy, material, phase, every=phase.steps, stop=lambda _: False, progress=lambda step, loss: None
-        )  # fmt: skip
+        )
     return policy

@@ -1,9 +1,9 @@
 """What drawing the curves beside a training costs a training step; writes results/live_cost.json.
 
-The chosen task on models/base is trained for a few steps with the process that draws and without it, in alternation, so that
-a busy machine slows both alike. Tables are published in both, and are as long as after a whole training. Both make the very
-same steps (this is checked on the weights). What the drawing process itself takes is counted when it has ended.
-Usage: ./run repro base, then ./run bench live_cost
+The chosen task on models/base is trained for a few steps with the process that draws and without it, in
+alternation, so that a busy machine slows both alike. Tables are published in both, and are as long as after a
+whole training. Both make the very same steps (this is checked on the weights). What the drawing process
+itself takes is counted when it has ended. Usage: ./run repro base, then ./run bench live_cost
 """
 
 from __future__ import annotations
@@ -45,7 +45,13 @@ NEVER = 10**6
 
 def settings(params: Params) -> Params:
     """Return the settings with short steps, and with validations and checkpoints at the two ends only."""
-    few = {"steps": STEPS, "items_per_step": 4, "group_size": 4, "micro_batch_size": 16, "kl_probe_episodes": 8}
+    few = {
+        "steps": STEPS,
+        "items_per_step": 4,
+        "group_size": 4,
+        "micro_batch_size": 16,
+        "kl_probe_episodes": 8,
+    }
     changes: dict[str, Any] = {
         "train": params.train.model_copy(update=few),
         "validation": params.validation.model_copy(update={"items": 8, "draws": 1, "interval": NEVER}),
@@ -104,10 +110,19 @@ def run(project: Project, *, drawn: bool) -> tuple[Trained, dict[str, float]]:
                     seconds["peak_mib"] = most
 
         trained = train(
-            policy, task_of(project, shaping=True), judged, items_of(project, "train"), suite, params,
-            checkpoints=Checkpoints(root / "run", "bench", 1), start=None, history=history, watch=watch, on_step=on_step,
+            policy,
+            task_of(project, shaping=True),
+            judged,
+            items_of(project, "train"),
+            suite,
+            params,
+            checkpoints=Checkpoints(root / "run", "bench", 1),
+            start=None,
+            history=history,
+            watch=watch,
+            on_step=on_step,
             tell=live.tell,
-        )  # fmt: skip
+        )
         live.end()
         assert (root / "evidence/observed/live/training_curve.svg").is_file() == drawn
     return trained, seconds | {"beside": children() - before}
@@ -115,7 +130,9 @@ def run(project: Project, *, drawn: bool) -> tuple[Trained, dict[str, float]]:
 
 def main() -> None:
     """Measure and write the result."""
-    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # as the command line does
+    warnings.filterwarnings(
+        "ignore", category=FutureWarning, module="transformers"
+    )  # as the command line does
     disable_progress_bar()
     os.environ["PYTHONPATH"] = str(ROOT / "src")
     project = Project.open(ROOT)
@@ -129,21 +146,33 @@ def main() -> None:
             adapters[drawn] = trained.adapter
             measured[drawn].append(seconds)
         if any(not torch.equal(tensor, adapters[False][name]) for name, tensor in adapters[True].items()):
-            raise SystemExit("the two trainings differ: drawing changed a weight, or the machine does not repeat itself")
-        print(f"pair {pair + 1} of {PAIRS}: with {measured[True][-1]}, without {measured[False][-1]}", flush=True)
+            raise SystemExit(
+                "the two trainings differ: drawing changed a weight, or the machine does not repeat itself"
+            )
+        print(
+            f"pair {pair + 1} of {PAIRS}: with {measured[True][-1]}, without {measured[False][-1]}",
+            flush=True,
+        )
     ratios = {
         clock: [one[clock] / other[clock] for one, other in zip(measured[True], measured[False], strict=True)]
         for clock in ("wall", "cpu")
     }
     lasted = [STEPS * one["wall"] for one in measured[True]]
     result = {
-        "recipe": {"task": project.params.task.name, "base": project.params.base.kind, "device": project.params.device},
+        "recipe": {
+            "task": project.params.task.name,
+            "base": project.params.base.kind,
+            "device": project.params.device,
+        },
         "pairs": PAIRS,
         "steps_timed_a_run": STEPS - WARM_UP,
         "rows_in_the_tables": ROWS,
         "seconds_between_drawings": DEFAULT_S,
         "seconds_a_step": {
-            name: {clock: round(statistics.median(each[clock] for each in measured[drawn]), 4) for clock in ratios}
+            name: {
+                clock: round(statistics.median(each[clock] for each in measured[drawn]), 4)
+                for clock in ratios
+            }
             for name, drawn in (("with", True), ("without", False))
         },
         "ratio_with_to_without": {
@@ -155,7 +184,10 @@ def main() -> None:
         "process_beside": {
             "cpu_seconds_a_run": round(statistics.median(each["beside"] for each in measured[True]), 2),
             "seconds_a_run": round(statistics.median(lasted), 1),
-            "peak_mib": round(max((each["peak_mib"] for each in measured[True] if "peak_mib" in each), default=0)) or None,
+            "peak_mib": (
+                round(max((each["peak_mib"] for each in measured[True] if "peak_mib" in each), default=0))
+                or None
+            ),
         },
         "load_average_at_the_end": [round(load, 1) for load in os.getloadavg()],
         "threads": project.params.threads,

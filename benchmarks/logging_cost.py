@@ -1,9 +1,10 @@
-"""What logging costs a training step: digests, rows, alarms, clocks, events and live tables; writes results/logging_cost.json.
+"""What logging costs a training step: digests, rows, alarms, clocks, events and live tables; writes
+results/logging_cost.json.
 
-The chosen recipe on models/base is trained for a few steps with all of it and without any, in alternation, so that a busy
-machine slows both alike. Both make the very same steps (this is checked on the weights), and the tables are as long as after
-a whole training. The KL probe is a measurement and runs in both; validations and checkpoints lie outside of the steps timed.
-Usage: ./run repro base, then ./run bench logging_cost
+The chosen recipe on models/base is trained for a few steps with all of it and without any, in alternation, so
+that a busy machine slows both alike. Both make the very same steps (this is checked on the weights), and the
+tables are as long as after a whole training. The KL probe is a measurement and runs in both; validations and
+checkpoints lie outside of the steps timed. Usage: ./run repro base, then ./run bench logging_cost
 """
 
 from __future__ import annotations
@@ -97,10 +98,14 @@ def counted(parts: Phases) -> Iterator[None]:
 
     with ExitStack() as stack:
         for owner, name, part in (
-            (Recorder, "on_log", "rows and alarms"), (Recorder, "_write_clock", "clock rows"), (Attempt, "_kl", PROBE),
-            (trainer, "tensors_digest", "digests"), (recorder, "rollout_links", "digests"), (Live, "tell", "events"),
+            (Recorder, "on_log", "rows and alarms"),
+            (Recorder, "_write_clock", "clock rows"),
+            (Attempt, "_kl", PROBE),
+            (trainer, "tensors_digest", "digests"),
+            (recorder, "rollout_links", "digests"),
+            (Live, "tell", "events"),
             (Live, "publish", "live tables"),
-        ):  # fmt: skip
+        ):
             stack.enter_context(within(owner, name, part))
         yield
 
@@ -117,7 +122,10 @@ def run(project: Project, *, logged: bool) -> tuple[Trained, dict[str, float], d
     judged, history, parts = task_of(project), History(), Phases()
     watch, suite, marks = Watch(judged), validation_suite(project), dict.fromkeys(CLOCKS, 0.0)
     seconds: dict[str, float] = {}
-    with tempfile.TemporaryDirectory(prefix="assay-logging-") as folder, counted(parts) if logged else without():
+    with (
+        tempfile.TemporaryDirectory(prefix="assay-logging-") as folder,
+        counted(parts) if logged else without(),
+    ):
         root = Path(folder)
         run_folder = RunFolder(root / "run", RunKey("bench", {}), {}, params.checkpoint, main=True)
         live = Live(Project(root, params), history, watch, suite, run_folder, main=True)
@@ -131,21 +139,38 @@ def run(project: Project, *, logged: bool) -> tuple[Trained, dict[str, float], d
                 parts.take()
                 marks.update({name: clock() for name, clock in CLOCKS.items()})
             if step == STEPS:
-                seconds.update({name: (clock() - marks[name]) / (STEPS - WARM_UP) for name, clock in CLOCKS.items()})
-                seconds.update({f"part {name}": value / (STEPS - WARM_UP) for name, value in parts.take().items()})
+                seconds.update(
+                    {name: (clock() - marks[name]) / (STEPS - WARM_UP) for name, clock in CLOCKS.items()}
+                )
+                seconds.update(
+                    {f"part {name}": value / (STEPS - WARM_UP) for name, value in parts.take().items()}
+                )
 
         trained = train(
-            policy, task_of(project, shaping=True), judged, items_of(project, "train"), suite, params,
-            checkpoints=Checkpoints(root / "run", "bench", 1), start=None, history=history, watch=watch, on_step=on_step,
+            policy,
+            task_of(project, shaping=True),
+            judged,
+            items_of(project, "train"),
+            suite,
+            params,
+            checkpoints=Checkpoints(root / "run", "bench", 1),
+            start=None,
+            history=history,
+            watch=watch,
+            on_step=on_step,
             tell=live.tell if logged else lambda event, facts: None,
-        )  # fmt: skip
-    inside = {name.removeprefix("part "): value for name, value in seconds.items() if name.startswith("part ")}
+        )
+    inside = {
+        name.removeprefix("part "): value for name, value in seconds.items() if name.startswith("part ")
+    }
     return trained, {name: seconds[name] for name in CLOCKS}, inside
 
 
 def main() -> None:
     """Measure and write the result."""
-    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # as the command line does
+    warnings.filterwarnings(
+        "ignore", category=FutureWarning, module="transformers"
+    )  # as the command line does
     disable_progress_bar()
     project = Project.open(ROOT)
     project = Project(ROOT, settings(project.params))
@@ -160,9 +185,15 @@ def main() -> None:
             measured[logged].append(seconds)
             insides += [inside] if logged else []
         if any(not torch.equal(tensor, adapters[False][name]) for name, tensor in adapters[True].items()):
-            raise SystemExit("the two trainings differ: logging changed a weight, or the machine does not repeat itself")
-        print(f"pair {pair + 1} of {PAIRS}: with {measured[True][-1]}, without {measured[False][-1]}", flush=True)
-    # What is counted inside is slowed by a busy machine as the step around it is; clocks of phases are in the ratio alone.
+            raise SystemExit(
+                "the two trainings differ: logging changed a weight, or the machine does not repeat itself"
+            )
+        print(
+            f"pair {pair + 1} of {PAIRS}: with {measured[True][-1]}, without {measured[False][-1]}",
+            flush=True,
+        )
+    # What is counted inside is slowed by a busy machine as the step around it is; clocks of phases are in the
+    # ratio alone.
     shares = [
         sum(value for name, value in inside.items() if name != PROBE) / seconds["wall"]
         for inside, seconds in zip(insides, measured[True], strict=True)
@@ -172,12 +203,19 @@ def main() -> None:
         for clock in CLOCKS
     }
     result = {
-        "recipe": {"task": project.params.task.name, "base": project.params.base.kind, "device": project.params.device},
+        "recipe": {
+            "task": project.params.task.name,
+            "base": project.params.base.kind,
+            "device": project.params.device,
+        },
         "pairs": PAIRS,
         "steps_timed_a_run": STEPS - WARM_UP,
         "rows_in_the_tables": ROWS,
         "seconds_a_step": {
-            name: {clock: round(statistics.median(each[clock] for each in measured[logged]), 4) for clock in CLOCKS}
+            name: {
+                clock: round(statistics.median(each[clock] for each in measured[logged]), 4)
+                for clock in CLOCKS
+            }
             for name, logged in (("with", True), ("without", False))
         },
         "ratio_with_to_without": {
@@ -190,7 +228,10 @@ def main() -> None:
             name: round(1000 * statistics.median(inside.get(name, 0.0) for inside in insides), 3)
             for name in sorted({name for inside in insides for name in inside})
         },
-        "share_of_a_step_inside": {"median": round(statistics.median(shares), 4), "all": [round(x, 4) for x in shares]},
+        "share_of_a_step_inside": {
+            "median": round(statistics.median(shares), 4),
+            "all": [round(x, 4) for x in shares],
+        },
         "threads": project.params.threads,
         "machine": platform.machine(),
         "python": platform.python_version(),

@@ -1,12 +1,14 @@
-"""Does every preset train a model of its true widths and vocabulary? Random weights, few layers, two steps, on a CPU.
+"""Does every preset train a model of its true widths and vocabulary? Random weights, few layers, two steps,
+on a CPU.
 
     ./run bench preset_shapes
     ./run python benchmarks/preset_shapes.py 4090_gemma2    (these presets alone; the others keep what was measured before)
 
-What tests/presets does with fewer hidden units and words is done here with all of them: pin, two steps of GRPO on both
-tasks, save, load again, compare, evaluate. Each preset has a process of its own, so that its peak of memory is its own.
-Needs some 10 GiB of memory and some 10 GB of disk. Writes results/preset_shapes.json after each preset.
-Exits with 1 if a preset left a matrix unmoved or came back from disk as another policy.
+What tests/presets does with fewer hidden units and words is done here with all of them: pin, two steps of
+GRPO on both tasks, save, load again, compare, evaluate. Each preset has a process of its own, so that its
+peak of memory is its own. Needs some 10 GiB of memory and some 10 GB of disk. Writes
+results/preset_shapes.json after each preset. Exits with 1 if a preset left a matrix unmoved or came back from
+disk as another policy.
 """
 
 from __future__ import annotations
@@ -39,15 +41,25 @@ def measured(preset: str) -> dict[str, Any]:
             difference = float((outcome.trained - outcome.reloaded).abs().max())
             ok &= difference == 0 and not outcome.unmoved
             tasks[task] = {
-                "adapted": outcome.adapted, "unmoved": outcome.unmoved, "four_bit_modules": len(outcome.four_bit),
-                "largest_difference_after_reload": difference, "heldout_episodes": outcome.episodes,
-            }  # fmt: skip
+                "adapted": outcome.adapted,
+                "unmoved": outcome.unmoved,
+                "four_bit_modules": len(outcome.four_bit),
+                "largest_difference_after_reload": difference,
+                "heldout_episodes": outcome.episodes,
+            }
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"ok": ok, "tasks": tasks, "process_seconds": round(time.process_time() - begun, 1), "peak_bytes": peak}
+    return {
+        "ok": ok,
+        "tasks": tasks,
+        "process_seconds": round(time.process_time() - begun, 1),
+        "peak_bytes": peak,
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("presets", nargs="*", default=list(SHAPES), metavar="PRESET")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, default=RESULT)
@@ -61,10 +73,18 @@ def main() -> None:
     for preset in arguments.presets:
         with tempfile.NamedTemporaryFile(suffix=".json") as answer:
             command = [sys.executable, str(Path(__file__)), "--one", preset, "--out", answer.name]
-            code = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": "src"}, check=False).returncode
-            rows[preset] = json.loads(Path(answer.name).read_text()) if code == 0 else {"ok": False, "exit_code": code}
+            code = subprocess.run(
+                command, cwd=ROOT, env=os.environ | {"PYTHONPATH": "src"}, check=False
+            ).returncode
+            rows[preset] = (
+                json.loads(Path(answer.name).read_text()) if code == 0 else {"ok": False, "exit_code": code}
+            )
         packages = {name: version(name) for name in ("torch", "transformers", "trl", "peft", "bitsandbytes")}
-        whole = {"packages": packages, "layers": {name: SHAPES[name].layers for name in rows}, "presets": rows}
+        whole = {
+            "packages": packages,
+            "layers": {name: SHAPES[name].layers for name in rows},
+            "presets": rows,
+        }
         arguments.out.write_text(json.dumps(whole, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         print(f"{preset}: {'ok' if rows[preset]['ok'] else 'FAILED'}")
     sys.exit(0 if all(rows[preset]["ok"] for preset in arguments.presets) else 1)

@@ -1,9 +1,10 @@
-"""Seconds that `assay render-evidence` takes on 10,000 episodes and 2,000 steps, one core; writes results/render_evidence.json.
+"""Seconds that `assay render-evidence` takes on 10,000 episodes and 2,000 steps, one core; writes
+results/render_evidence.json.
 
-The project is made in a temporary folder: the collider's own data and fingerprint, two scripted players in the place of the
-policy before and after (500 items, nine draws sampled and one greedy, each arm), and the committed training's rows ten times
-over. Each run is a process of its own, import of Python included, and all have to write the same bytes.
-Usage: PYTHONPATH=src python benchmarks/render_evidence.py
+The project is made in a temporary folder: the collider's own data and fingerprint, two scripted players in
+the place of the policy before and after (500 items, nine draws sampled and one greedy, each arm), and the
+committed training's rows ten times over. Each run is a process of its own, import of Python included, and all
+have to write the same bytes. Usage: PYTHONPATH=src python benchmarks/render_evidence.py
 """
 
 from __future__ import annotations
@@ -71,7 +72,10 @@ def play(project: Project) -> int:
     """Write the episodes of both arms; return how many they are."""
     task, played = task_of(project), 0
     for arm, player in (("pre_eval", BEFORE), ("post_eval", AFTER)):
-        for label, suite in ((arm, heldout_suite(project)), (f"{arm}_greedy", heldout_suite(project, draws=1))):
+        for label, suite in (
+            (arm, heldout_suite(project)),
+            (f"{arm}_greedy", heldout_suite(project, draws=1)),
+        ):
             episodes = play_baseline(task, task.baselines()[player], suite.plays(), player)
             told = [each.model_copy(update={"policy": _digest(player)}) for each in episodes]
             write_jsonl(project.results(f"{label}.jsonl"), told)
@@ -105,13 +109,18 @@ def train(project: Project) -> int:
         ]
         write_text(project.results(f"{name}.csv"), pd.concat(later).to_csv(index=False, lineterminator="\n"))
     events = read_records(_committed("health.jsonl"), HealthEvent, fix="./run dvc repro train")
-    copies = [e.model_copy(update={"step": e.step + k * facts.steps}) for k in range(TIMES_OVER) for e in events]
+    copies = [
+        e.model_copy(update={"step": e.step + k * facts.steps}) for k in range(TIMES_OVER) for e in events
+    ]
     write_jsonl(project.results("health.jsonl"), copies)
     plan = sha256_bytes(read_bytes(project.results("claim_plan.json"), fix="-"))
     changed = {
-        "steps": steps, "claim_plan_sha256": plan, "base_digest": _digest(BEFORE), "policy_digest": _digest(AFTER),
+        "steps": steps,
+        "claim_plan_sha256": plan,
+        "base_digest": _digest(BEFORE),
+        "policy_digest": _digest(AFTER),
         "health": HealthSummary.of(copies, facts.health.unmeasured),
-    }  # fmt: skip
+    }
     write_json(project.results("train.json"), facts.model_copy(update=changed))
     base = read_record(_committed("base.json"), BaseFacts, fix="./run dvc repro base")
     write_json(project.results("base.json"), base.model_copy(update={"digest": _digest(BEFORE)}))
@@ -125,15 +134,25 @@ def seconds(root: Path) -> tuple[float, float, str, str]:
     core = min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     used, begun = _used(), time.perf_counter()
     ran = subprocess.run(
-        [sys.executable, "-m", "assay.cli", "render-evidence"], cwd=root, env=environment, check=True, capture_output=True,
-        text=True, preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}),
-    )  # fmt: skip
+        [sys.executable, "-m", "assay.cli", "render-evidence"],
+        cwd=root,
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+        preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}),
+    )
     took, cpu = time.perf_counter() - begun, _used() - used
     written = [p for p in _files(root) if before.get(p) != p.stat().st_mtime_ns]
     whole = hashlib.sha256()
     for path in written:
         whole.update(f"{path.relative_to(root)}\0{sha256_bytes(path.read_bytes())}\n".encode())
-    return took, cpu, f"{len(written)} files, {whole.hexdigest()}", (ran.stdout + ran.stderr).partition("\n")[0]
+    return (
+        took,
+        cpu,
+        f"{len(written)} files, {whole.hexdigest()}",
+        (ran.stdout + ran.stderr).partition("\n")[0],
+    )
 
 
 def _used() -> float:

@@ -1,4 +1,5 @@
-"""How somebody covers a tampering up: every list of digests made anew, and what follows from other files computed anew."""
+"""How somebody covers a tampering up: every list of digests made anew, and what follows from other files
+computed anew."""
 
 from __future__ import annotations
 
@@ -28,7 +29,11 @@ from assay.verify.unpacked import Unpacked
 
 def files_in(folder: Path) -> Files:
     """Return every file of a folder by name."""
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def write(files: Files, folder: Path) -> None:
@@ -95,7 +100,8 @@ def data_sums(files: Files, touched: set[str]) -> Files:
 
 
 def rederived(files: Files, folder: Path) -> Files:
-    """Return the files with every report, table, page and figure computed anew from episodes and logs as they are now."""
+    """Return the files with every report, table, page and figure computed anew from episodes and logs as they
+    are now."""
     write(files, folder)
     for check in tables_again(Unpacked(folder), folder.parent / "tables", nearly=False):
         assert "expected" not in check.found or check.outcome != "failed", check.found

@@ -4,12 +4,13 @@
     ./run python benchmarks/setup_kills.py --kills 100 --seed 0 --out benchmarks/results/setup_kills.json
     ./run python benchmarks/setup_kills.py --kills 20 --script OTHER/run --out /dev/null    # another project's, to compare
 
-The true `run` makes true environments, in a project of six small packages of constraints.txt, one of them from its source,
-with a Python of its own: a copy of this one, with pip, so that what goes wrong pollutes nothing of this machine. Four ways of
-being killed, each at a moment drawn evenly over the time that it takes undisturbed: a first set-up (`fresh`); one in the place
-of an environment that was made elsewhere (`remade`, every other one within the time of the old one's removal); one for changed
-requirements (`changed`); and `rm -rf .venv` by hand (`removed`). With probability 1/3 the next call is killed as well. After
-each chain one more call has to end right: everything imported, from .venv. And nothing may have changed outside of .venv: in
+The true `run` makes true environments, in a project of six small packages of constraints.txt, one of them
+from its source, with a Python of its own: a copy of this one, with pip, so that what goes wrong pollutes
+nothing of this machine. Four ways of being killed, each at a moment drawn evenly over the time that it takes
+undisturbed: a first set-up (`fresh`); one in the place of an environment that was made elsewhere (`remade`,
+every other one within the time of the old one's removal); one for changed requirements (`changed`); and `rm
+-rf .venv` by hand (`removed`). With probability 1/3 the next call is killed as well. After each chain one
+more call has to end right: everything imported, from .venv. And nothing may have changed outside of .venv: in
 the Python's own folder, in the home, in the project.
 
 Exits with 1 unless `outside` and `wrong_next` are 0. Predicted before the first run: 0 and 0.
@@ -81,10 +82,14 @@ class Place:
         get = [sys.executable, "-m", "pip", "download", "-qq", "--no-deps", "-d", str(wheels)]
         subprocess.run([*get, *re.findall(r"^[\w.-]+==\S+$", pins(), re.MULTILINE)], check=True)
         self._surroundings = {
-            "PATH": f"{self._prefix}/bin:/usr/bin:/bin", "HOME": str(self._home), "LD_LIBRARY_PATH": str(self._prefix / "lib"),
-            "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "PIP_CONFIG_FILE": os.devnull,
+            "PATH": f"{self._prefix}/bin:/usr/bin:/bin",
+            "HOME": str(self._home),
+            "LD_LIBRARY_PATH": str(self._prefix / "lib"),
+            "PIP_NO_INDEX": "1",
+            "PIP_FIND_LINKS": str(wheels),
+            "PIP_CONFIG_FILE": os.devnull,
             "PIP_NO_COMPILE": "1",  # more kills in the same time
-        }  # fmt: skip
+        }
         self.before = self.seen()
 
     def _copy_python(self) -> None:
@@ -96,17 +101,30 @@ class Place:
         for library in (base / "lib").glob("libpython*"):
             shutil.copy2(library, self._prefix / "lib" / library.name)
         (self._prefix / within / "site-packages").mkdir()
-        alone = {"PATH": "/usr/bin:/bin", "HOME": str(self._home), "LD_LIBRARY_PATH": str(self._prefix / "lib")}
+        alone = {
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(self._home),
+            "LD_LIBRARY_PATH": str(self._prefix / "lib"),
+        }
         subprocess.run(
-            [self._prefix / "bin" / PYTHON, "-m", "ensurepip", "--default-pip"], check=True, env=alone, capture_output=True
+            [self._prefix / "bin" / PYTHON, "-m", "ensurepip", "--default-pip"],
+            check=True,
+            env=alone,
+            capture_output=True,
         )
 
     def start(self, *command: str) -> subprocess.Popen[str]:
         """Start a command in the project, in a process group of its own."""
         return subprocess.Popen(
-            command, cwd=self.root, env=self._surroundings, text=True, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            command,
+            cwd=self.root,
+            env=self._surroundings,
+            text=True,
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
 
     def call(self) -> tuple[bool, str]:
         """Call the script once; return whether all is there and in its place, and what was said."""
@@ -121,10 +139,13 @@ class Place:
             for folder, folders, files in os.walk(top):
                 here = Path(folder)
                 folders[:] = [
-                    name for name in folders
-                    if name != "__pycache__" and here / name != self._home / ".cache" and not name.endswith(".egg-info")
+                    name
+                    for name in folders
+                    if name != "__pycache__"
+                    and here / name != self._home / ".cache"
+                    and not name.endswith(".egg-info")
                     and not (here == self.root and name.startswith(".venv"))
-                ]  # fmt: skip
+                ]
                 for name in files:
                     if not (here == self.root and name.startswith((".venv", "requirements.txt"))):
                         status = (here / name).stat()
@@ -212,49 +233,84 @@ def measure(place: Place, kills: int, seed: int) -> dict[str, Any]:
         wrong += not right
         if polluted or not right:
             files = sorted({path for path, _, _ in polluted})
-            faults.append({"way": way, "moments": moments, "said": said[-400:], "outside": len(files), "first": files[:3]})
+            faults.append(
+                {
+                    "way": way,
+                    "moments": moments,
+                    "said": said[-400:],
+                    "outside": len(files),
+                    "first": files[:3],
+                }
+            )
             place.before = place.seen()
             for left in place.root.glob(".venv*"):  # what is broken must not count twice
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
         print(f"{sum(ways.values())} kills, {outside} outside, {wrong} wrong", file=sys.stderr, flush=True)
     return {
-        "kills": sum(ways.values()), "outside": outside, "wrong_next": wrong, "chains": chains,
+        "kills": sum(ways.values()),
+        "outside": outside,
+        "wrong_next": wrong,
+        "chains": chains,
         "ways": dict(sorted(ways.items())),
-        "seconds_undisturbed": {way: round(seconds, 2) for way, seconds in takes.items()}, "faults": faults, "seed": seed,
-        "python": sys.version.split()[0], "packages": len(NAMES) + len(TOOLS),
-    }  # fmt: skip
+        "seconds_undisturbed": {way: round(seconds, 2) for way, seconds in takes.items()},
+        "faults": faults,
+        "seed": seed,
+        "python": sys.version.split()[0],
+        "packages": len(NAMES) + len(TOOLS),
+    }
 
 
 def together(results: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what came of several projects as one result; times are those of the slowest."""
     first = results[0]
-    counts = {name: sum(each[name] for each in results) for name in ("kills", "outside", "wrong_next", "chains")}
+    counts = {
+        name: sum(each[name] for each in results) for name in ("kills", "outside", "wrong_next", "chains")
+    }
     ways = {way: sum(each["ways"].get(way, 0) for each in results) for way in WAYS}
     slowest = {way: max(each["seconds_undisturbed"][way] for each in results) for way in WAYS}
     faults = [fault for each in results for fault in each["faults"]]
-    more = {"seeds": [each["seed"] for each in results], "python": first["python"], "packages": first["packages"]}
+    more = {
+        "seeds": [each["seed"] for each in results],
+        "python": first["python"],
+        "packages": first["packages"],
+    }
     return counts | {"ways": ways, "seconds_undisturbed": slowest, "faults": faults} | more
 
 
 def main() -> None:
     """Kill, call again, look, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=3, help="projects side by side, each with a seed of its own")
+    parser.add_argument(
+        "--jobs", type=int, default=3, help="projects side by side, each with a seed of its own"
+    )
     parser.add_argument("--script", type=Path, default=ROOT / "run")
     parser.add_argument("--out", type=Path, default=RESULT)
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="assay-set-up-") as folder, ThreadPoolExecutor(chosen.jobs) as pool:
-        shares = [chosen.kills // chosen.jobs + (job < chosen.kills % chosen.jobs) for job in range(chosen.jobs)]
+    with (
+        tempfile.TemporaryDirectory(prefix="assay-set-up-") as folder,
+        ThreadPoolExecutor(chosen.jobs) as pool,
+    ):
+        shares = [
+            chosen.kills // chosen.jobs + (job < chosen.kills % chosen.jobs) for job in range(chosen.jobs)
+        ]
         places = [Path(folder).resolve() / str(job) for job in range(chosen.jobs)]
         begun = [
-            pool.submit(lambda place, share, seed: measure(Place(place, chosen.script.resolve()), share, seed), *each)
-            for each in zip(places, shares, (chosen.seed * 1000 + job for job in range(chosen.jobs)), strict=True)
+            pool.submit(
+                lambda place, share, seed: measure(Place(place, chosen.script.resolve()), share, seed), *each
+            )
+            for each in zip(
+                places, shares, (chosen.seed * 1000 + job for job in range(chosen.jobs)), strict=True
+            )
         ]
         result = together([each.result() for each in begun])
     chosen.out.write_text(json.dumps(result, indent=2, sort_keys=True) + "\n")
-    print(json.dumps({key: value for key, value in result.items() if key != "faults"}, indent=2, sort_keys=True))
+    print(
+        json.dumps({key: value for key, value in result.items() if key != "faults"}, indent=2, sort_keys=True)
+    )
     sys.exit(bool(result["outside"] or result["wrong_next"]))
 
 

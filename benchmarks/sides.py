@@ -1,7 +1,7 @@
 """Two sides of one measurement, each in a process of its own, asked in turn: ours and stock on the same work.
 
-A process a side makes the peak of memory that side's own, and its imports are made once. Seconds are those of the steps (or
-the evaluation) alone; building a trainer, validations and checks lie outside of them.
+A process a side makes the peak of memory that side's own, and its imports are made once. Seconds are those of
+the steps (or the evaluation) alone; building a trainer, validations and checks lie outside of them.
 """
 
 from __future__ import annotations
@@ -56,15 +56,19 @@ NEVER = 10**6
 JSON = "collider_json"
 # What a base is made from; a change elsewhere makes no other base.
 MAKERS = (
-    "configs", "data/{task}/SHA256SUMS", "src/assay/policy/base/tiny.py", "src/assay/policy/base/warmstart.py",
+    "configs",
+    "data/{task}/SHA256SUMS",
+    "src/assay/policy/base/tiny.py",
+    "src/assay/policy/base/warmstart.py",
     "src/assay/tasks",
-)  # fmt: skip
+)
 MIB = 2**20
 MANY = 4096  # rows of a product as wide as it gets when prompts are read or learned from
 
 
 def base_project(name: str) -> Project:
-    """Return a project of a task with a warm-started tiny base: this one, or a copy made once and kept in .scratch/bench.
+    """Return a project of a task with a warm-started tiny base: this one, or a copy made once and kept in
+    .scratch/bench.
 
     `collider_json` is the collider with a base that speaks JSON, which only a benchmark has (json_base.py).
     """
@@ -96,7 +100,8 @@ def base_project(name: str) -> Project:
 
 
 def short(params: Params, steps: int, seed: int) -> Params:
-    """Return the settings with a seed and few steps, and with validations and checkpoints at the two ends only."""
+    """Return the settings with a seed and few steps, and with validations and checkpoints at the two ends
+    only."""
     changes: dict[str, Any] = {
         "seed": seed,
         "train": params.train.model_copy(update={"steps": steps}),
@@ -128,12 +133,14 @@ class Side:
         return dict(json.loads(facts.read_text(encoding="utf-8"))) if facts.is_file() else {}
 
     def rates(self, rows: int) -> dict[str, float]:
-        """Return operations a second of products as wide as a batch that is read, and of one token of each of `rows`."""
+        """Return operations a second of products as wide as a batch that is read, and of one token of each of
+        `rows`."""
         shape = Shape.of(self.policy.model.config)
         return {"read": product_rate(shape, MANY), "written": product_rate(shape, rows)}
 
     def suite(self, episodes: int) -> Suite:
-        """Return a suite of training items, four draws each: a measurement of speed opens no held-out item."""
+        """Return a suite of training items, four draws each: a measurement of speed opens no held-out
+        item."""
         return choose(list(self.items.values()), episodes // 4, split="train", draws=4, seed=1)
 
     def memory(self) -> dict[str, float]:
@@ -154,17 +161,22 @@ class Side:
         rank = self.params.train.lora.r if learned else 0
         least = least_work(Shape.of(self.policy.model.config), talks, rank)
         return {
-            "episodes": len(talks), "turns": sum(talk.turns for talk in talks), "tokens": sum(talk.written for talk in talks),
-            "reward": statistics.fmean(rewards) if rewards else 0.0, "wall": wall, "cpu": cpu,
+            "episodes": len(talks),
+            "turns": sum(talk.turns for talk in talks),
+            "tokens": sum(talk.written for talk in talks),
+            "reward": statistics.fmean(rewards) if rewards else 0.0,
+            "wall": wall,
+            "cpu": cpu,
             **{f"flops_{kind}": flops for kind, flops in least.items()},
-        }  # fmt: skip
+        }
 
 
 class Ours(Side):
     """assay as it is used, with all it logs."""
 
     def train(self, warm_up: int, steps: int, seed: int, checked: bool = True) -> dict[str, float]:
-        """Train warm_up + steps steps and return what came of the last `steps` of them; the first is checked if asked for.
+        """Train warm_up + steps steps and return what came of the last `steps` of them; the first is checked
+        if asked for.
 
         Without a warm-up the clock begins as the first episode does, for validation comes before it.
         """
@@ -176,7 +188,13 @@ class Ours(Side):
 
         params = short(self.params, warm_up + steps, seed)
         policy, history = open_policy(self.project, None), History()
-        marks, found, talks, rewards, worst = [0.0, 0.0], dict[str, float](), list[Talk](), list[float](), [0.0]
+        marks, found, talks, rewards, worst = (
+            [0.0, 0.0],
+            dict[str, float](),
+            list[Talk](),
+            list[float](),
+            [0.0],
+        )
         original, playing = GroupRollouts.__call__, [0.0]
 
         def kept(rollouts: GroupRollouts, item_ids: Sequence[str], step: int) -> dict[str, list[Any]]:
@@ -185,7 +203,9 @@ class Ours(Side):
                 marks[:] = [began, time.process_time()]
             fields = original(rollouts, item_ids, step)
             playing[0] += (time.perf_counter() - began) if step > warm_up else 0.0
-            if step == 1 and checked:  # before any clock runs: are these the log-probabilities that a plain forward pass gives?
+            if (
+                step == 1 and checked
+            ):  # before any clock runs: are these the log-probabilities that a plain forward pass gives?
                 names = ("prompt_ids", "completion_ids", "logprobs", "env_mask")
                 for row in zip(*(fields[key] for key in names), strict=True):
                     worst[0] = max(worst[0], apart(rollouts._policy.model, *row, self.decoding.temperature))
@@ -200,13 +220,23 @@ class Ours(Side):
             if step == warm_up + steps:
                 found.update(wall=time.perf_counter() - marks[0], cpu=time.process_time() - marks[1])
 
-        with tempfile.TemporaryDirectory(prefix="assay-speed-") as folder, mock.patch.object(GroupRollouts, "__call__", kept):
+        with (
+            tempfile.TemporaryDirectory(prefix="assay-speed-") as folder,
+            mock.patch.object(GroupRollouts, "__call__", kept),
+        ):
             train(
-                policy, task_of(self.project, shaping=True), self.task, list(self.items.values()),
-                validation_suite(Project(self.project.root, params)), params,
-                checkpoints=Checkpoints(Path(folder), "bench", 1), start=None, history=history, watch=Watch(self.task),
+                policy,
+                task_of(self.project, shaping=True),
+                self.task,
+                list(self.items.values()),
+                validation_suite(Project(self.project.root, params)),
+                params,
+                checkpoints=Checkpoints(Path(folder), "bench", 1),
+                start=None,
+                history=history,
+                watch=Watch(self.task),
                 on_step=on_step,
-            )  # fmt: skip
+            )
         told = self.tallied(talks, rewards, **found, learned=True)
         return told | {"playing": playing[0], "logprob_difference": worst[0]}
 
@@ -220,13 +250,19 @@ class Ours(Side):
         return self.tallied(talks, [one.reward for one in played], wall, cpu, learned=False)
 
     def _talk(self, one: Episode) -> Talk:
-        dialogue, told = self.policy.dialogue, [turn.observation for turn in one.turns if turn.observation is not None]
-        prompt = len(dialogue.opening(self.task.start(self.items[one.item_id], 0)[0]))  # the same in every world
+        dialogue, told = (
+            self.policy.dialogue,
+            [turn.observation for turn in one.turns if turn.observation is not None],
+        )
+        prompt = len(
+            dialogue.opening(self.task.start(self.items[one.item_id], 0)[0])
+        )  # the same in every world
         after = one.n_tokens + sum(len(dialogue.reply(each, last_id=dialogue.eos_id)) for each in told)
         return Talk(one.item_id, prompt, after, one.n_tokens, len(one.turns))
 
     def overhead(self, logged: bool) -> dict[str, Any]:
-        """Return the seconds a step of a training with all logging or without any, and the digest of its weights."""
+        """Return the seconds a step of a training with all logging or without any, and the digest of its
+        weights."""
         from benchmarks import logging_cost
 
         from assay.training.log.digests import tensors_digest
@@ -236,21 +272,27 @@ class Ours(Side):
         return {**seconds, "weights": tensors_digest(sorted(trained.adapter.items()))}
 
     def check(self, episodes: int) -> dict[str, Any]:
-        """Return the largest log-probability difference of some episodes, and the greedy answers to their openings."""
+        """Return the largest log-probability difference of some episodes, and the greedy answers to their
+        openings."""
         plays = self.suite(episodes).plays()
         size, worst = self.params.generation.batch_size, 0.0
         for one in play(self.policy, self.task, plays, self.decoding, batch_size=size):
             row = (one.prompt_ids, one.completion_ids, one.logprobs, one.mask)
             worst = max(worst, apart(self.policy.model, *row, self.decoding.temperature))
-        greedy = play(self.policy, self.task, plays, Decoding(0.0, self.decoding.max_new_tokens), batch_size=size)
+        greedy = play(
+            self.policy, self.task, plays, Decoding(0.0, self.decoding.max_new_tokens), batch_size=size
+        )
         return {"logprob_difference": worst, "greedy": [one.episode.turns[0].completion for one in greedy]}
 
 
 class Stock(Side):
     """TRL's trainer and transformers' generate; see stock.py."""
 
-    def train(self, warm_up: int, steps: int, seed: int, checked: bool = True, continuous: bool = False) -> dict[str, float]:
-        """Train warm_up + steps steps and return what came of the last `steps` of them; the first is checked if asked for."""
+    def train(
+        self, warm_up: int, steps: int, seed: int, checked: bool = True, continuous: bool = False
+    ) -> dict[str, float]:
+        """Train warm_up + steps steps and return what came of the last `steps` of them; the first is checked
+        if asked for."""
         from assay.training.adapter import attach_adapter
         from assay.training.recipe import grpo_config, item_order
 
@@ -258,7 +300,9 @@ class Stock(Side):
         policy = attach_adapter(open_policy(self.project, None), params)
         stock.free_of_determinism()
         rows, at_once = [], params.train.items_per_step
-        for k, item in enumerate(item_order(list(self.items.values()), params.train.steps * at_once, params.seed)):
+        for k, item in enumerate(
+            item_order(list(self.items.values()), params.train.steps * at_once, params.seed)
+        ):
             world = derive_seed("world", "train", params.seed, k // at_once + 1, item.id)
             rows.append({"prompt": self.task.start(item, world)[0], "item_id": item.id, "world_seed": world})
         talks, rewards, cut, worst, playing = list[Talk](), list[float](), 0, 0.0, 0.0
@@ -276,12 +320,16 @@ class Stock(Side):
                 out = generate(prompts)
                 playing += (time.perf_counter() - began) if trainer.state.global_step >= warm_up else 0.0
                 masks = out[2] or [[1] * len(ids) for ids in out[1]]
-                if trainer.state.global_step == 0 and checked:  # outside of the clock where there is a warm-up
+                if (
+                    trainer.state.global_step == 0 and checked
+                ):  # outside of the clock where there is a warm-up
                     for row, prompt, ids, mask in zip(batch, *out[:2], masks, strict=True):
                         one = Play(self.items[row["item_id"]], 0, seed=0, world_seed=row["world_seed"])
                         cut += stock.same_conversation(task, policy.dialogue, one, prompt, ids, mask)
                     last = [_last_turn(mask) for mask in masks]
-                    contexts = [[*prompt, *ids[:end]] for prompt, ids, end in zip(*out[:2], last, strict=True)]
+                    contexts = [
+                        [*prompt, *ids[:end]] for prompt, ids, end in zip(*out[:2], last, strict=True)
+                    ]
                     worst = max(worst, stock.difference(policy, contexts[::4], self.decoding))
                     trainer.model.train()
                 talks.extend(talks_of(trainer.state.global_step, out[0], masks))
@@ -298,11 +346,17 @@ class Stock(Side):
                 batch[:] = inputs
                 return original(inputs)
 
-            trainer._generate, trainer._calculate_rewards, trainer._generate_and_score_completions = kept, scored, begun
+            trainer._generate, trainer._calculate_rewards, trainer._generate_and_score_completions = (
+                kept,
+                scored,
+                begun,
+            )
             trainer.train()
         return self.tallied(talks, rewards, clock.wall, clock.cpu, learned=True) | {
-            "playing": playing, "logprob_difference": worst, "turns_cut": cut,
-        }  # fmt: skip
+            "playing": playing,
+            "logprob_difference": worst,
+            "turns_cut": cut,
+        }
 
     def evaluate(self, episodes: int, batch_size: int) -> dict[str, float]:
         """Play a suite the natural way."""
@@ -313,32 +367,47 @@ class Stock(Side):
         talks = [
             Talk(play.item.id, *(int(one[name]) for name in ("prompt", "after", "tokens", "turns")))
             for play, one in zip(plays, found, strict=True)
-        ]  # fmt: skip
+        ]
         told = self.tallied(talks, [one["reward"] for one in found], wall, cpu, learned=False)
         return told | {"read": sum(one["read"] for one in found)}
 
     def check(self, episodes: int) -> dict[str, Any]:
-        """Return the largest log-probability difference at some openings, and generate's greedy answers to them."""
+        """Return the largest log-probability difference at some openings, and generate's greedy answers to
+        them."""
         plays = self.suite(episodes).plays()
-        openings = [self.policy.dialogue.opening(self.task.start(one.item, one.world_seed)[0]) for one in plays]
+        openings = [
+            self.policy.dialogue.opening(self.task.start(one.item, one.world_seed)[0]) for one in plays
+        ]
         inputs = stock.left_padded(openings, self.policy.pad_id, "cpu")
-        out = self.policy.model.generate(**inputs, **stock.sampling(Decoding(0.0, self.decoding.max_new_tokens), self.policy))
+        out = self.policy.model.generate(
+            **inputs, **stock.sampling(Decoding(0.0, self.decoding.max_new_tokens), self.policy)
+        )
         written = out[:, inputs["input_ids"].shape[1] :].tolist()
         ends = self.policy.dialogue.end_ids
         said = [self.policy.dialogue.text(stock.ended(ids, ends)) for ids in written]
-        return {"logprob_difference": stock.difference(self.policy, openings[::8], self.decoding), "greedy": said}
+        return {
+            "logprob_difference": stock.difference(self.policy, openings[::8], self.decoding),
+            "greedy": said,
+        }
 
 
 def apart(
-    model: Any, prompt: Sequence[int], ids: Sequence[int], logprobs: Sequence[float], mask: Sequence[int], temperature: float
+    model: Any,
+    prompt: Sequence[int],
+    ids: Sequence[int],
+    logprobs: Sequence[float],
+    mask: Sequence[int],
+    temperature: float,
 ) -> float:
-    """Return the largest difference between captured log-probabilities of an episode and those of a plain forward pass."""
+    """Return the largest difference between captured log-probabilities of an episode and those of a plain
+    forward pass."""
     plain = stock.plain_logprobs(model, prompt, ids, temperature)
     return float(((plain.cpu() - torch.tensor(logprobs)).abs() * torch.tensor(mask)).max())
 
 
 def talks_of(step: int, prompts: Sequence[Sequence[int]], masks: Sequence[Sequence[int]]) -> list[Talk]:
-    """Return the episodes of a step in tokens; `masks` are 1 for the policy's. Weights change, so no step shares a prompt."""
+    """Return the episodes of a step in tokens; `masks` are 1 for the policy's. Weights change, so no step
+    shares a prompt."""
     return [
         Talk((step, tuple(prompt)), len(prompt), len(mask), sum(mask), stock.turns_of(mask))
         for prompt, mask in zip(prompts, masks, strict=True)
@@ -392,7 +461,9 @@ class Worker:
     def __enter__(self) -> Worker:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         with contextlib.suppress(OSError):  # it is gone already
             self._pipe.send(None)
             self._process.join(20)
@@ -407,13 +478,17 @@ def holds(n: int) -> float:
 
 def machine() -> dict[str, Any]:
     """Return what a reader needs to know of where this was measured."""
-    cpu = next((line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "")
+    cpu = next(
+        (line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), ""
+    )
     return {
-        "cpu": cpu or platform.processor() or platform.machine(), "cores": os.cpu_count(), "threads": 1,
+        "cpu": cpu or platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": 1,
         "python": platform.python_version(),
         "versions": {each: version(each) for each in ("torch", "trl", "transformers", "peft")},
         "load_at_start": round(os.getloadavg()[0], 2),
-    }  # fmt: skip
+    }
 
 
 def _lines(path: str) -> list[str]:
@@ -430,9 +505,16 @@ def written(out: Path, record: dict[str, Any]) -> None:
 
 
 def published(
-    name: str, record: dict[str, Any], told: str, figure: Callable[[], Figure], *, out: Path | None, quick: bool
+    name: str,
+    record: dict[str, Any],
+    told: str,
+    figure: Callable[[], Figure],
+    *,
+    out: Path | None,
+    quick: bool,
 ) -> None:
-    """Say what was measured; write it to `out`, and as JSON, table and figure to results/ unless this was a quick try."""
+    """Say what was measured; write it to `out`, and as JSON, table and figure to results/ unless this was a
+    quick try."""
     print(told)
     if out is not None:
         written(out, record)

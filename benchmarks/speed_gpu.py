@@ -1,22 +1,27 @@
-"""Rollouts of true model shapes on a GPU: beside stock generate, beside the memory-bandwidth floor, and their memory.
+"""Rollouts of true model shapes on a GPU: beside stock generate, beside the memory-bandwidth floor, and their
+memory.
 
     ./run bench speed_gpu
     ./run python benchmarks/speed_gpu.py --only decode-0.6B side-8B-nf4      (these parts; the others stay as they are)
     ./run python benchmarks/speed_gpu.py --device cpu --tiny --out FILE      (tries this very script where there is no GPU)
 
-Weights are random and made on the device; shapes are those of config.json of Qwen/Qwen3-0.6B, -4B and -8B on the Hugging
-Face hub. Stock is what TRL does (benchmarks/filler.py): generate over the group's copies, and the whole conversation again
-at each turn. Parts:
+Weights are random and made on the device; shapes are those of config.json of Qwen/Qwen3-0.6B, -4B and -8B on
+the Hugging Face hub. Stock is what TRL does (benchmarks/filler.py): generate over the group's copies, and the
+whole conversation again at each turn. Parts:
 
-side-MODEL-bf16, side-MODEL-nf4: with a LoRA adapter as in training; groups of 8 and 16, one turn (512 tokens of prompt, 128
-  written) and twelve (512 of prompt, 12 x 32 written, 290 between two: about 4,096 in all); medians of ratios, peak memory,
-  and the largest difference of log-probabilities to a plain forward pass. Goals: 3 times for one turn, 5 for twelve, and no
-  more memory than stock.
-decode-MODEL: seconds of one decoding step of ours in bf16 without adapter at batch 1 to 64, after 512 tokens of prompt, from
-  the difference of a long and a short completion; and the floor: weights and keys and values once, at the measured speed of
+side-MODEL-bf16, side-MODEL-nf4: with a LoRA adapter as in training; groups of 8 and 16, one turn (512 tokens
+of prompt, 128
+  written) and twelve (512 of prompt, 12 x 32 written, 290 between two: about 4,096 in all); medians of
+  ratios, peak memory, and the largest difference of log-probabilities to a plain forward pass. Goals: 3 times
+  for one turn, 5 for twelve, and no more memory than stock.
+decode-MODEL: seconds of one decoding step of ours in bf16 without adapter at batch 1 to 64, after 512 tokens
+of prompt, from
+  the difference of a long and a short completion; and the floor: weights and keys and values once, at the
+  measured speed of
   a copy. Goal: within twice the floor.
 packing: the same episodes in batches of 16, 5 and 1: how many have equal tokens.
-episode-MODEL: twelve turns, 4,096 tokens, group of 8, with a LoRA adapter, played once by each side: does it fit, and what
+episode-MODEL: twelve turns, 4,096 tokens, group of 8, with a LoRA adapter, played once by each side: does it
+fit, and what
   is the peak. The learning pass is not measured here.
 
 Each finished part is written at once, so that a later call goes on. Writes results/speed_gpu_<device>.json.
@@ -90,13 +95,22 @@ def side(place: Place, model: str, nf4: bool) -> dict[str, Any]:
             chosen = place.work(work, group)
             bench = filler.Bench(policy, chosen, place.device)
             row = filler.side_by_side(bench, 1 if place.tiny else PAIRS) | {"difference": bench.difference()}
-            row |= {"turns": chosen.turns, "group": group, "goal": goal, "tokens_of_an_episode": chosen.longest}
+            row |= {
+                "turns": chosen.turns,
+                "group": group,
+                "goal": goal,
+                "tokens_of_an_episode": chosen.longest,
+            }
             row["reached"] = row["ratio"] >= goal
             if place.device == "cuda":
                 row["memory_no_higher"] = row["ours"]["peak_mib"] <= row["stock"]["peak_mib"]
             ok = ok and row["reached"] and row.get("memory_no_higher", True)
             rows.append(row)
-            print(f"  G {group}, {chosen.turns} turns: {row['ratio']:.2f} times faster", file=sys.stderr, flush=True)
+            print(
+                f"  G {group}, {chosen.turns} turns: {row['ratio']:.2f} times faster",
+                file=sys.stderr,
+                flush=True,
+            )
     return {"ok": ok, "rows": rows, "range_holds_the_median_with_probability": holds(PAIRS)}
 
 
@@ -107,9 +121,13 @@ def decode(place: Place, model: str) -> dict[str, Any]:
     rows, (few, many) = [], (4, 12) if place.tiny else (16, 80)
     for batch in BATCHES[:3] if place.tiny else BATCHES:
         benches = [
-            filler.Bench(policy, filler.Work(prompts=1, group=batch, prompt=32 if place.tiny else 512, new=new), place.device)
+            filler.Bench(
+                policy,
+                filler.Work(prompts=1, group=batch, prompt=32 if place.tiny else 512, new=new),
+                place.device,
+            )
             for new in (few, many)
-        ]  # fmt: skip
+        ]
         for bench in benches:
             bench.timed("ours")
         steps = []
@@ -117,12 +135,20 @@ def decode(place: Place, model: str) -> dict[str, Any]:
             short, long = (bench.timed("ours")["seconds"] for bench in benches)
             steps.append((long - short) / (many - few))
         width = filler.BYTES[place.dtype]
-        moved = width * (shape.body + shape.head + batch * shape.kv * (benches[0].work.prompt + (few + many) / 2))
+        moved = width * (
+            shape.body + shape.head + batch * shape.kv * (benches[0].work.prompt + (few + many) / 2)
+        )
         seconds, least = statistics.median(steps), moved / found.bandwidth
-        rows.append({
-            "batch": batch, "seconds_a_step": seconds, "all": steps, "floor_seconds": least, "times_the_floor": seconds / least,
-            "tokens_per_second": batch / seconds,
-        })  # fmt: skip
+        rows.append(
+            {
+                "batch": batch,
+                "seconds_a_step": seconds,
+                "all": steps,
+                "floor_seconds": least,
+                "times_the_floor": seconds / least,
+                "tokens_per_second": batch / seconds,
+            }
+        )
         print(f"  batch {batch}: {seconds / least:.2f} times the floor", file=sys.stderr, flush=True)
     ok = all(row["times_the_floor"] <= FLOOR for row in rows)
     return {"ok": ok, "rows": rows, "probe": dataclasses.asdict(found), "goal": FLOOR}
@@ -133,10 +159,16 @@ def packing(place: Place) -> dict[str, Any]:
     policy = filler.policy_of(place.shape("0.6B"), place.device, place.dtype)
     bench = filler.Bench(policy, place.work(TWELVE, 16), place.device)
     whole = bench.ours(16)[0]
-    equal = {str(size): sum(a == b for a, b in zip(whole, bench.ours(size)[0], strict=True)) for size in (16, 5, 1)}
+    equal = {
+        str(size): sum(a == b for a, b in zip(whole, bench.ours(size)[0], strict=True)) for size in (16, 5, 1)
+    }
     # In bf16 another batch shape rounds otherwise, so only the same packing must repeat itself there.
     must = ["16"] if place.device == "cuda" else list(equal)
-    return {"ok": all(equal[size] == len(whole) for size in must), "episodes": len(whole), "equal_by_batch_size": equal}
+    return {
+        "ok": all(equal[size] == len(whole) for size in must),
+        "episodes": len(whole),
+        "equal_by_batch_size": equal,
+    }
 
 
 def episode(place: Place, model: str) -> dict[str, Any]:
@@ -168,10 +200,16 @@ PARTS: dict[str, Callable[[Place], dict[str, Any]]] = {
 
 def main() -> int:
     """Measure the parts, write each as it ends, and return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--tiny", action="store_true", help="a tiny model and short episodes in the place of the true ones")
-    parser.add_argument("--only", nargs="+", choices=tuple(PARTS), help="default: all parts that are not in the record")
+    parser.add_argument(
+        "--tiny", action="store_true", help="a tiny model and short episodes in the place of the true ones"
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=tuple(PARTS), help="default: all parts that are not in the record"
+    )
     parser.add_argument("--out", type=Path, help="instead of results/speed_gpu_<device>.json")
     chosen = parser.parse_args()
     if chosen.device == "cuda" and not torch.cuda.is_available():
@@ -201,7 +239,11 @@ def main() -> int:
         gc.collect()
         if chosen.device == "cuda":
             torch.cuda.empty_cache()
-        print(f"{part}: {'ok' if found['ok'] else found.get('why', 'a goal is not reached')}", file=sys.stderr, flush=True)
+        print(
+            f"{part}: {'ok' if found['ok'] else found.get('why', 'a goal is not reached')}",
+            file=sys.stderr,
+            flush=True,
+        )
     failed = any("why" in found and found["ok"] is False for found in record["parts"].values())
     return FAILED if failed else 0
 

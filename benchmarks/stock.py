@@ -1,14 +1,15 @@
-"""The other side of every speed measurement: TRL's GRPOTrainer and transformers' generate, as a user would run them.
+"""The other side of every speed measurement: TRL's GRPOTrainer and transformers' generate, as a user would
+run them.
 
-Nothing here plays through assay's engine. What both sides share is the work: model, adapter, items, worlds, prompts, limits,
-learning rate and loss, by the very same settings (`grpo_config`). `same_conversation` checks token by token that stock's
-prompts and observations are ours, and ends the measurement where they are not.
+Nothing here plays through assay's engine. What both sides share is the work: model, adapter, items, worlds,
+prompts, limits, learning rate and loss, by the very same settings (`grpo_config`). `same_conversation` checks
+token by token that stock's prompts and observations are ours, and ends the measurement where they are not.
 
-Multi-turn is TRL's `environment_factory`: an action is a call of the tool `act`; a claim is an answer without a call, which is
-how TRL lets an episode end. A tokenizer that says how a completion becomes a call is a user's business there; ours reads the
-surface as the task does, which costs less than TRL's own parser. TRL has no limit of tokens a turn; it is given one by
-`generation_kwargs`. Where a completion runs into it, TRL writes no end-of-sequence before the observation and ours does:
-one token less for stock.
+Multi-turn is TRL's `environment_factory`: an action is a call of the tool `act`; a claim is an answer without
+a call, which is how TRL lets an episode end. A tokenizer that says how a completion becomes a call is a
+user's business there; ours reads the surface as the task does, which costs less than TRL's own parser. TRL
+has no limit of tokens a turn; it is given one by `generation_kwargs`. Where a completion runs into it, TRL
+writes no end-of-sequence before the observation and ours does: one token less for stock.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ from assay.policy.renderer import Dialogue
 from assay.tasks.collider.task import Collider
 from assay.tasks.protocol import Task
 
-# The project's template, with what TRL asks of one: calls and results of tools are rendered, results as the user's turn.
+# The project's template, with what TRL asks of one: calls and results of tools are rendered, results as the
+# user's turn.
 TOOL_TEMPLATE = (
-    "{% for message in messages %}{{ '<|' + ('user' if message['role'] == 'tool' else message['role']) + '|>' }}"
-    "{{ message['content'] }}{% for call in message.get('tool_calls') or [] %}{% set told = call['function'] %}"
-    "{% if 'text' in told['arguments'] %}{{ told['arguments']['text'] }}"
-    "{% else %}{{ told['name'] }}{{ told['arguments'] }}{% endif %}"
-    "{% endfor %}{{ '<|end|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+    "{% for message in messages %}{{ '<|' + ('user' if message['role'] == 'tool' else message['role']) + '|>'"
+    " }}{{ message['content'] }}{% for call in message.get('tool_calls') or [] %}{% set told ="
+    " call['function'] %}{% if 'text' in told['arguments'] %}{{ told['arguments']['text'] }}{% else %}{{"
+    " told['name'] }}{{ told['arguments'] }}{% endif %}{% endfor %}{{ '<|end|>' }}{% endfor %}{% if"
+    " add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
 VERDICTS = ("claim", "no_signal")
 # Tokens after the prompt, by surface: more than eight turns can come to.
@@ -80,7 +82,8 @@ class Environment:
 
 
 def speaking(policy: Policy, task: Collider) -> Any:
-    """Give the tokenizer what TRL's tool loop needs: a template that renders tools, and how a completion becomes a call."""
+    """Give the tokenizer what TRL's tool loop needs: a template that renders tools, and how a completion
+    becomes a call."""
     tokenizer, dialogue = policy.tokenizer, policy.dialogue
     # Which mass a claim means depends on where the episode stands; that it is a claim does not.
     somewhere: Any = SimpleNamespace(briefing=SimpleNamespace(m0_gev=100.0))
@@ -125,7 +128,8 @@ class Clock(TrainerCallback):  # type: ignore[misc]
 def same_conversation(
     task: Task, dialogue: Dialogue, play: Play, prompt: Sequence[int], ids: Sequence[int], mask: Sequence[int]
 ) -> int:
-    """Hold an episode of stock's against what our dialogue makes of the same completions; return the turns cut short.
+    """Hold an episode of stock's against what our dialogue makes of the same completions; return the turns
+    cut short.
 
     Raises:
         SystemExit: A prompt or an observation has other tokens.
@@ -148,7 +152,9 @@ def same_conversation(
         while told < len(ids) and not mask[told]:
             told += 1
         if list(ids[at:told]) != dialogue.reply(step.observation or "", last_id=dialogue.eos_id):
-            raise SystemExit(f"stock's observation in {play.item.id} has other tokens than ours: {ids[at:told]}")
+            raise SystemExit(
+                f"stock's observation in {play.item.id} has other tokens than ours: {ids[at:told]}"
+            )
         cut, at = cut + (ids[end - 1] not in dialogue.end_ids), told
     return cut
 
@@ -159,7 +165,8 @@ def turns_of(mask: Sequence[int]) -> int:
 
 
 def plain_logprobs(model: Any, prompt: Sequence[int], ids: Sequence[int], temperature: float) -> torch.Tensor:
-    """Return the log-probability of each of `ids` after `prompt` by one forward pass over all of them, as training takes."""
+    """Return the log-probability of each of `ids` after `prompt` by one forward pass over all of them, as
+    training takes."""
     device = next(model.parameters()).device
     whole = torch.tensor([[*prompt, *ids]], device=device)
     with torch.no_grad():
@@ -177,7 +184,10 @@ def left_padded(rows: Sequence[Sequence[int]], pad: int, device: Any) -> dict[st
 
 def sampling(decoding: Decoding, policy: Policy) -> dict[str, Any]:
     """Return generate's arguments for a decoding."""
-    chosen: dict[str, Any] = {"do_sample": decoding.temperature > 0, "max_new_tokens": decoding.max_new_tokens}
+    chosen: dict[str, Any] = {
+        "do_sample": decoding.temperature > 0,
+        "max_new_tokens": decoding.max_new_tokens,
+    }
     if decoding.temperature > 0:
         chosen |= {"temperature": decoding.temperature, "top_k": 0, "top_p": 1.0}
     return chosen | {"eos_token_id": list(policy.dialogue.end_ids), "pad_token_id": policy.pad_id}
@@ -189,28 +199,39 @@ def ended(ids: Sequence[int], ends: Sequence[int]) -> list[int]:
 
 
 def difference(policy: Policy, contexts: Sequence[Sequence[int]], decoding: Decoding) -> float:
-    """Return the largest difference between generate's log-probabilities of what it samples and those of a plain forward."""
+    """Return the largest difference between generate's log-probabilities of what it samples and those of a
+    plain forward."""
     model, device = policy.model, next(policy.model.parameters()).device
     inputs = left_padded(contexts, policy.pad_id, device)
     with torch.no_grad():
-        out = model.generate(**inputs, **sampling(decoding, policy), return_dict_in_generate=True, output_logits=True)
+        out = model.generate(
+            **inputs, **sampling(decoding, policy), return_dict_in_generate=True, output_logits=True
+        )
     worst, width = 0.0, inputs["input_ids"].shape[1]
     for row, context in enumerate(contexts):
         ids = ended(out.sequences[row, width:].tolist(), policy.dialogue.end_ids)
-        said = torch.stack([
-            torch.log_softmax(out.logits[k][row].float() / (decoding.temperature or 1.0), -1)[token]
-            for k, token in enumerate(ids)
-        ])  # fmt: skip
+        said = torch.stack(
+            [
+                torch.log_softmax(out.logits[k][row].float() / (decoding.temperature or 1.0), -1)[token]
+                for k, token in enumerate(ids)
+            ]
+        )
         plain = plain_logprobs(model, context, ids, decoding.temperature or 1.0)
         worst = max(worst, float((said - plain).abs().max()))
     return worst
 
 
 def trainer_of(
-    policy: Policy, task: Task, rows: Sequence[dict[str, Any]], items: dict[str, Any], config: Any, clock: Clock,
+    policy: Policy,
+    task: Task,
+    rows: Sequence[dict[str, Any]],
+    items: dict[str, Any],
+    config: Any,
+    clock: Clock,
     decoding: Decoding,
-) -> Any:  # fmt: skip
-    """Return TRL's trainer of this task: with an environment for the collider, with a reward function for one turn."""
+) -> Any:
+    """Return TRL's trainer of this task: with an environment for the collider, with a reward function for one
+    turn."""
     from datasets import Dataset
     from transformers import PrinterCallback
     from trl import GRPOTrainer  # type: ignore[attr-defined,unused-ignore]
@@ -224,19 +245,34 @@ def trainer_of(
         tokenizer = speaking(policy, task)
 
         def paid(completions: Any, environments: Any, **_: Any) -> list[float]:
-            return [one._reward(answer(said[-1])) for one, said in zip(environments, completions, strict=True)]
+            return [
+                one._reward(answer(said[-1])) for one, said in zip(environments, completions, strict=True)
+            ]
+
     else:
         config.max_completion_length, tokenizer = decoding.max_new_tokens, policy.tokenizer
-        states = {key: task.start(item, 0)[1] for key, item in items.items() if any(row["item_id"] == key for row in rows)}
+        states = {
+            key: task.start(item, 0)[1]
+            for key, item in items.items()
+            if any(row["item_id"] == key for row in rows)
+        }
 
         def paid(completion_ids: Any, item_id: Any, **_: Any) -> list[float]:
             texts = [policy.dialogue.text(ids) for ids in completion_ids]
-            return [sum(task.step(states[key], text).parts.values()) for key, text in zip(item_id, texts, strict=True)]
+            return [
+                sum(task.step(states[key], text).parts.values())
+                for key, text in zip(item_id, texts, strict=True)
+            ]
 
     trainer = GRPOTrainer(
-        model=policy.model, reward_funcs=[paid], args=config, train_dataset=Dataset.from_list(list(rows)),
-        processing_class=tokenizer, callbacks=[clock], **more,
-    )  # fmt: skip
+        model=policy.model,
+        reward_funcs=[paid],
+        args=config,
+        train_dataset=Dataset.from_list(list(rows)),
+        processing_class=tokenizer,
+        callbacks=[clock],
+        **more,
+    )
     trainer.remove_callback(PrinterCallback)
     return trainer
 
@@ -247,10 +283,13 @@ def answer(message: dict[str, Any]) -> str:
     return str(calls[0]["function"]["arguments"]["text"] if calls else message["content"])
 
 
-def play_naturally(policy: Policy, task: Task, plays: Sequence[Play], decoding: Decoding, batch_size: int) -> list[Tally]:
+def play_naturally(
+    policy: Policy, task: Task, plays: Sequence[Play], decoding: Decoding, batch_size: int
+) -> list[Tally]:
     """Play as one does with transformers alone: each turn the whole conversation is rendered and read again.
 
-    Returns the turns, policy tokens, reward, tokens read, tokens of the prompt and tokens behind it of each episode.
+    Returns the turns, policy tokens, reward, tokens read, tokens of the prompt and tokens behind it of each
+    episode.
     """
     tokenizer, model, ends = policy.tokenizer, policy.model, policy.dialogue.end_ids
     device, found = next(model.parameters()).device, list[Tally]()
@@ -258,10 +297,15 @@ def play_naturally(policy: Policy, task: Task, plays: Sequence[Play], decoding: 
     for start in range(0, len(plays), batch_size):
         opened = [task.start(play.item, play.world_seed) for play in plays[start : start + batch_size]]
         talks, states = [list(messages) for messages, _ in opened], [state for _, state in opened]
-        tallies = [dict.fromkeys(("turns", "tokens", "reward", "read", "prompt", "after"), 0.0) for _ in opened]
+        tallies = [
+            dict.fromkeys(("turns", "tokens", "reward", "read", "prompt", "after"), 0.0) for _ in opened
+        ]
         active = list(range(len(opened)))
         while active:
-            texts = [tokenizer.apply_chat_template(talks[k], tokenize=False, add_generation_prompt=True) for k in active]
+            texts = [
+                tokenizer.apply_chat_template(talks[k], tokenize=False, add_generation_prompt=True)
+                for k in active
+            ]
             inputs = tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False).to(device)
             inputs.pop("token_type_ids", None)
             with torch.no_grad():
@@ -280,7 +324,10 @@ def play_naturally(policy: Policy, task: Task, plays: Sequence[Play], decoding: 
                 tally["after"] = n + len(own) - tally["prompt"]
                 if step.ending is None:
                     going.append(k)
-                    talks[k] += [{"role": "assistant", "content": text}, {"role": "user", "content": step.observation or ""}]
+                    talks[k] += [
+                        {"role": "assistant", "content": text},
+                        {"role": "user", "content": step.observation or ""},
+                    ]
             active = going
         found += tallies
     return found

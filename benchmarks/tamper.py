@@ -9,14 +9,15 @@ Each tampering is made at random from a seed, at one of three depths:
 * re-locked: dvc.lock, the checksums of the data, the model card and provenance are made anew as well, so that only
   what follows from other files is left to find it.
 
-It is found if any check of V0 to V3 fails. Checks are made from the cheapest to the dearest and end with the first that
-fails; where nothing was touched that grading and tables are computed from, these are not computed again, since they would
-come to what they did for the package as it was. Every 61st is also given to the whole of `assay verify`, all of it, which has
-to come to the same. Honest packages are the given
-one and those of small runs of both tasks, as tar, gzip, folder, folder written in another order, and built once more from its
-files: nothing may fail. What cannot be found without the model is tried on a small run, and listed under `beyond`,
-found or not. Last come the designs of `designs.py`, forgeries thought out and covered up by assay's own code, on a package of a
-real small run (`--real`): a table by level of what found each, V4 and V5 included, beside what was predicted.
+It is found if any check of V0 to V3 fails. Checks are made from the cheapest to the dearest and end with the
+first that fails; where nothing was touched that grading and tables are computed from, these are not computed
+again, since they would come to what they did for the package as it was. Every 61st is also given to the whole
+of `assay verify`, all of it, which has to come to the same. Honest packages are the given one and those of
+small runs of both tasks, as tar, gzip, folder, folder written in another order, and built once more from its
+files: nothing may fail. What cannot be found without the model is tried on a small run, and listed under
+`beyond`, found or not. Last come the designs of `designs.py`, forgeries thought out and covered up by assay's
+own code, on a package of a real small run (`--real`): a table by level of what found each, V4 and V5
+included, beside what was predicted.
 
 Exits with 1 unless all are found and none is called so. Predicted before the first run: all, and none.
 """
@@ -60,15 +61,16 @@ from assay.verify.content.tables import tables_again
 from assay.verify.levels import consistent, settings
 from assay.verify.unpacked import Unpacked
 
-EVERY = 61  # so many-th tampering is also given to the whole of `assay verify`; no divisor of the number of kinds
+EVERY = (
+    61  # so many-th tampering is also given to the whole of `assay verify`; no divisor of the number of kinds
+)
 DEPTHS = ("as is", "re-sealed", "re-locked")
 RESULT = ROOT / "benchmarks/results/tamper.json"
 SMALL_RUNS = [(task, seed) for seed in range(5) for task in ("collider", "structured")][:9]
 FORMS = ("tar", "gzip", "folder", "folder in another order", "built again")
 # What readers see, and the lists: nothing is graded or counted from it.
 FOR_READERS = re.compile(
-    r"(manifest|provenance)\.json|SHA256SUMS|dvc\.lock|(evidence/)?README\.md"
-    r"|evidence/results/report/.*"
+    r"(manifest|provenance)\.json|SHA256SUMS|dvc\.lock|(evidence/)?README\.md" r"|evidence/results/report/.*"
 )
 CLEAN: Files = {}
 """The files of the package; every process has its own."""
@@ -85,10 +87,16 @@ def first_failure(package: Path, touched: set[str] | None = None) -> Check | Non
 
 
 def cheapest_first(package: Path, touched: set[str] | None) -> Iterator[Check]:
-    """Yield the checks of V0 to V3 of `assay verify` in another order, without those that nothing was changed for."""
+    """Yield the checks of V0 to V3 of `assay verify` in another order, without those that nothing was changed
+    for."""
     result = plain.check(str(package))
     for finding in result.findings:
-        yield Check(level="V0", name=finding.name, outcome="failed" if finding.ok is False else "passed", found=finding.text)
+        yield Check(
+            level="V0",
+            name=finding.name,
+            outcome="failed" if finding.ok is False else "passed",
+            found=finding.text,
+        )
     if not result.ok:
         return
     with tempfile.TemporaryDirectory(prefix="assay-tamper-") as scratch:
@@ -106,12 +114,15 @@ def cheapest_first(package: Path, touched: set[str] | None) -> Iterator[Check]:
 
 
 def tampered(kind: str, depth: str, seed: str, folder: Path) -> tuple[Path, str, set[str] | None]:
-    """Write a package that was tampered with, and say how, and which files differ then, where that is known."""
+    """Write a package that was tampered with, and say how, and which files differ then, where that is
+    known."""
     rng, path = Random(seed), folder / f"{NAME}.tar"
     if kind in ("link", "byte of the archive"):
         content = {"package": tar_of(CLEAN, folder).read_bytes()}
         if kind == "link":
-            at = 512 * rng.choice([k for k in range(0, len(content["package"]) // 512) if is_header(content["package"], k)])
+            at = 512 * rng.choice(
+                [k for k in range(0, len(content["package"]) // 512) if is_header(content["package"], k)]
+            )
             block = bytearray(content["package"][at : at + 512])
             block[156:157], block[157:168] = b"2", b"/etc/passwd"
             block[148:156] = b" " * 8
@@ -123,7 +134,11 @@ def tampered(kind: str, depth: str, seed: str, folder: Path) -> tuple[Path, str,
         path.write_bytes(content["package"])
         return path, what, None
     files = dict(CLEAN)
-    what = byte_of(rng, files, determined=True) if kind == "byte" and depth == "re-locked" else KINDS[kind](rng, files)
+    what = (
+        byte_of(rng, files, determined=True)
+        if kind == "byte" and depth == "re-locked"
+        else KINDS[kind](rng, files)
+    )
     touched = {name for name in files.keys() | CLEAN.keys() if files.get(name) != CLEAN.get(name)}
     assert touched, f"{kind}: {what} changed nothing"
     if depth != "as is":
@@ -146,7 +161,11 @@ def try_one(given: tuple[int, str, str, int]) -> dict[str, Any]:
         path, what, touched = tampered(kind, depth, f"{seed} {number} {kind} {depth}", Path(folder))
         found = first_failure(path, touched)
         told = {"kind": kind, "depth": depth, "what": what, "caught": found is not None}
-        told |= {"level": found and found.level, "check": found and found.name, "found": found and found.found[:200]}
+        told |= {
+            "level": found and found.level,
+            "check": found and found.name,
+            "found": found and found.found[:200],
+        }
         if number % EVERY == 0:
             result = tool._files(path, tool.Asked())
             with quietly():
@@ -196,7 +215,10 @@ def small_run(given: tuple[str, str, int]) -> str:
 
 def plan_of(n: int, seed: int) -> list[tuple[int, str, str, int]]:
     """Return which tamperings are made: every kind at every depth about equally often."""
-    cells = [(kind, depth) for depth in DEPTHS for kind in KINDS] + [("link", "as is"), ("byte of the archive", "as is")] * 3
+    cells = [(kind, depth) for depth in DEPTHS for kind in KINDS] + [
+        ("link", "as is"),
+        ("byte of the archive", "as is"),
+    ] * 3
     chosen = [cells[k % len(cells)] for k in range(n)]
     return [(number, kind, depth, seed) for number, (kind, depth) in enumerate(chosen)]
 
@@ -205,7 +227,9 @@ def told_of(found: list[dict[str, Any]]) -> dict[str, Any]:
     """Return counts by kind and depth, and which check was the first to find each."""
     cells: dict[str, dict[str, Any]] = {}
     for each in found:
-        cell = cells.setdefault(each["kind"], {}).setdefault(each["depth"], {"n": 0, "caught": 0, "by": Counter()})
+        cell = cells.setdefault(each["kind"], {}).setdefault(
+            each["depth"], {"n": 0, "caught": 0, "by": Counter()}
+        )
         cell["n"] += 1
         cell["caught"] += each["caught"]
         if each["caught"]:
@@ -215,14 +239,18 @@ def told_of(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Tamper, check, count, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--package", type=Path, default=ROOT / f"dist/{NAME}.tar")
     parser.add_argument("--tamperings", type=int, default=312)
     parser.add_argument("--clean", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--real", type=Path, help="package of a real run of grpo=tiny_smoke, for the designs")
-    parser.add_argument("--only-designs", action="store_true", help="leave the rest of an earlier result as it is")
+    parser.add_argument(
+        "--only-designs", action="store_true", help="leave the rest of an earlier result as it is"
+    )
     parser.add_argument("--out", type=Path, default=RESULT)
     chosen = parser.parse_args()
     if chosen.only_designs:
@@ -237,7 +265,9 @@ def main() -> None:
             raise SystemExit(f"the package itself fails: {found.level} {found.name}: {found.found}")
         seconds = {"one package, whole": round(time.monotonic() - begun, 1)}
         with ProcessPoolExecutor(chosen.processes, mp_context=multiprocessing.get_context("fork")) as pool:
-            tried = list(told(pool.map(try_one, plan_of(chosen.tamperings, chosen.seed), chunksize=2), "tamperings"))
+            tried = list(
+                told(pool.map(try_one, plan_of(chosen.tamperings, chosen.seed), chunksize=2), "tamperings")
+            )
             seconds["tamperings"] = round(time.monotonic() - begun, 1)
             made = [str(chosen.package)]
             made += pool.map(small_run, [(folder, *each) for each in SMALL_RUNS])
@@ -246,18 +276,28 @@ def main() -> None:
             seconds["honest packages"] = round(time.monotonic() - begun, 1)
             plain.unpack(made[1], f"{folder}/small")
             small = files_in(Path(folder, "small"))
-            tries = list(told(pool.map(beyond.attempt, [(name, small) for name in beyond.ATTEMPTS]), "beyond"))
+            tries = list(
+                told(pool.map(beyond.attempt, [(name, small) for name in beyond.ATTEMPTS]), "beyond")
+            )
     missed = [each for each in tried if not each["caught"] or each.get("whole") is False]
     alarms = [each for each in clean if each["failed"]]
     result = {
-        "tamperings": len(tried), "caught": len(tried) - len(missed), "clean": len(clean), "false_alarms": len(alarms),
-        "missed": missed, "alarms": alarms, "by_kind_and_depth": told_of(tried),
+        "tamperings": len(tried),
+        "caught": len(tried) - len(missed),
+        "clean": len(clean),
+        "false_alarms": len(alarms),
+        "missed": missed,
+        "alarms": alarms,
+        "by_kind_and_depth": told_of(tried),
         "by_level": Counter(f"{each['depth']}: {each['level']}" for each in tried if each["caught"]),
         "whole_verifications": sum("whole" in each for each in tried),
-        "distinct_clean_packages": len({each["sha256"] for each in clean}), "beyond": tries,
-        "package_sha256": sha256_bytes(chosen.package.read_bytes()), "seed": chosen.seed,
-        "seconds": seconds | {"all": round(time.monotonic() - begun, 1)}, "processes": chosen.processes,
-    }  # fmt: skip
+        "distinct_clean_packages": len({each["sha256"] for each in clean}),
+        "beyond": tries,
+        "package_sha256": sha256_bytes(chosen.package.read_bytes()),
+        "seed": chosen.seed,
+        "seconds": seconds | {"all": round(time.monotonic() - begun, 1)},
+        "processes": chosen.processes,
+    }
     if chosen.real is not None:
         result |= designed(chosen.real, chosen.processes)
     write_result(chosen.out, result)
@@ -278,20 +318,26 @@ def designed(package: Path, processes: int) -> dict[str, Any]:
         row = table.setdefault(each["kind"], dict.fromkeys((*designs.LEVELS, designs.NOTHING), 0))
         row[each["level"]] += 1
     return {
-        "designs": found, "designs_by_kind_and_level": table, "designs_n": len(found),
+        "designs": found,
+        "designs_by_kind_and_level": table,
+        "designs_n": len(found),
         "designs_otherwise": [each["design"] for each in found if each["level"] != each["due"]],
-        "designs_package_sha256": sha256_bytes(package.read_bytes()), "designs_seconds": round(time.monotonic() - begun, 1),
-    }  # fmt: skip
+        "designs_package_sha256": sha256_bytes(package.read_bytes()),
+        "designs_seconds": round(time.monotonic() - begun, 1),
+    }
 
 
 def write_result(out: Path, result: dict[str, Any]) -> None:
-    """Write the result and print what of it fits a screen; fail unless all was found where it was due, and nothing else."""
+    """Write the result and print what of it fits a screen; fail unless all was found where it was due, and
+    nothing else."""
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     shown = {name: value for name, value in result.items() if name not in ("by_kind_and_depth", "designs")}
     print(json.dumps(shown, indent=2, sort_keys=True))
     if result["missed"] or result["alarms"] or result.get("designs_otherwise"):
-        raise SystemExit("not all were found where they were due, or an honest package was called tampered with")
+        raise SystemExit(
+            "not all were found where they were due, or an honest package was called tampered with"
+        )
 
 
 def told(results: Iterator[dict[str, Any]], what: str) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,5 @@
-"""What somebody may do to a package: kinds of tampering, each a function of a seeded generator and the files by name.
+"""What somebody may do to a package: kinds of tampering, each a function of a seeded generator and the files
+by name.
 
 A function changes the files in place and says what it did. Every one of them changes at least a byte.
 """
@@ -18,8 +19,11 @@ Tampering = Callable[[Random, Files], str]
 RESULTS = "evidence/results"
 ARMS = ("pre_eval", "post_eval", "pre_eval_greedy", "post_eval_greedy", "control_eval")
 LISTS = ("manifest.json", "SHA256SUMS")
-# What holds a number or a word that no other file determines, however it is computed: tried on purpose in beyond.py.
-UNDETERMINED = re.compile(r"data/[^/]+/README\.md|parity\.json|.*/(base|control|train)\.json|.*/(train_log|health)\.jsonl")
+# What holds a number or a word that no other file determines, however it is computed: tried on purpose in
+# beyond.py.
+UNDETERMINED = re.compile(
+    r"data/[^/]+/README\.md|parity\.json|.*/(base|control|train)\.json|.*/(train_log|health)\.jsonl"
+)
 
 
 def dumped(value: Any) -> str:
@@ -36,7 +40,9 @@ def indented(value: Any) -> bytes:
 
 
 def some_arm(rng: Random, files: Mapping[str, bytes]) -> str:
-    return rng.choice([path(f"{arm}.jsonl") for arm in ARMS if path(f"{arm}.jsonl") in files] + [path("validation.jsonl")])
+    return rng.choice(
+        [path(f"{arm}.jsonl") for arm in ARMS if path(f"{arm}.jsonl") in files] + [path("validation.jsonl")]
+    )
 
 
 def rows_of(files: Files, name: str) -> list[Any]:
@@ -87,7 +93,9 @@ def completion(rng: Random, episode: Any) -> str:
     turn = rng.choice(episode["turns"])
     text = turn["completion"]
     at = rng.randrange(len(text) + 1)
-    turn["completion"] = text[:at] + rng.choice("abcxyz0159 ") + text[at + 1 :] + ("!" if at < len(text) else "")
+    turn["completion"] = (
+        text[:at] + rng.choice("abcxyz0159 ") + text[at + 1 :] + ("!" if at < len(text) else "")
+    )
     return f"completion {turn['completion']!r:.60}"
 
 
@@ -108,7 +116,9 @@ def opening(rng: Random, episode: Any) -> str:
 
 
 def dropped(rng: Random, files: Files) -> str:
-    name = rng.choice([some_arm(rng, files), path("train_log.jsonl"), path("training_log.csv"), path("health.jsonl")])
+    name = rng.choice(
+        [some_arm(rng, files), path("train_log.jsonl"), path("training_log.csv"), path("health.jsonl")]
+    )
     lines = files[name].split(b"\n")
     at = rng.randrange(1 if name.endswith(".csv") else 0, len(lines) - 1)
     files[name] = b"\n".join(lines[:at] + lines[at + 1 :])
@@ -136,7 +146,9 @@ def seeds_exchanged(rng: Random, files: Files) -> str:
     name = some_arm(rng, files)
     rows = rows_of(files, name)
     at, to = rng.sample(range(len(rows)), 2)
-    while episode_in(rows[at])["seed"] == episode_in(rows[to])["seed"]:  # a play of two validations has one seed
+    while (
+        episode_in(rows[at])["seed"] == episode_in(rows[to])["seed"]
+    ):  # a play of two validations has one seed
         at, to = rng.sample(range(len(rows)), 2)
     one, other = episode_in(rows[at]), episode_in(rows[to])
     one["seed"], other["seed"] = other["seed"], one["seed"]
@@ -236,7 +248,9 @@ def plan(rng: Random, value: Any) -> str:
 
 
 def chosen(rng: Random, value: Any) -> str:
-    value["chosen_step"] = rng.choice([step for step in range(0, value["steps"] + 1) if step != value["chosen_step"]])
+    value["chosen_step"] = rng.choice(
+        [step for step in range(0, value["steps"] + 1) if step != value["chosen_step"]]
+    )
     return f"chosen step {value['chosen_step']}"
 
 
@@ -260,7 +274,8 @@ def byte_of(rng: Random, files: Files, *, determined: bool = False) -> str:
 
 
 def some_file(rng: Random, files: Files, *, determined: bool = False) -> str:
-    """Return one file, any folder as likely as another, so that the many files of code are not nearly all of them."""
+    """Return one file, any folder as likely as another, so that the many files of code are not nearly all of
+    them."""
     known = [name for name in sorted(files) if files[name] and name not in LISTS]
     if determined:
         known = [name for name in known if not UNDETERMINED.fullmatch(name)]
@@ -269,9 +284,22 @@ def some_file(rng: Random, files: Files, *, determined: bool = False) -> str:
 
 
 def params(rng: Random, files: Files) -> str:
-    names = ("steps", "draws", "learning_rate", "items", "temperature", "seed", "alpha", "amber", "r", "micro_batch_size")
+    names = (
+        "steps",
+        "draws",
+        "learning_rate",
+        "items",
+        "temperature",
+        "seed",
+        "alpha",
+        "amber",
+        "r",
+        "micro_batch_size",
+    )
     lines = files["params.yaml"].decode().split("\n")
-    places = [k for k, line in enumerate(lines) if line.strip().split(":")[0] in names and re.search(r"\d", line)]
+    places = [
+        k for k, line in enumerate(lines) if line.strip().split(":")[0] in names and re.search(r"\d", line)
+    ]
     at = rng.choice(places)
     lines[at] = another_number(rng, lines[at]) or f"{lines[at]}1"
     files["params.yaml"] = "\n".join(lines).encode()
@@ -303,7 +331,9 @@ def weight(folder: str) -> Tampering:
     """Change one number of a model, behind the header of its file."""
 
     def tamper(rng: Random, files: Files) -> str:
-        name = next(name for name in sorted(files) if name.startswith(folder) and name.endswith(".safetensors"))
+        name = next(
+            name for name in sorted(files) if name.startswith(folder) and name.endswith(".safetensors")
+        )
         content = bytearray(files[name])
         start = 8 + int.from_bytes(content[:8], "little")
         at = rng.randrange(start, len(content))
@@ -342,7 +372,9 @@ def log_number(rng: Random, files: Files) -> str:
 
 
 def record_of_data(rng: Random, files: Files) -> str:
-    name = rng.choice(sorted(name for name in files if name.startswith("data/") and name.endswith((".jsonl", ".json"))))
+    name = rng.choice(
+        sorted(name for name in files if name.startswith("data/") and name.endswith((".jsonl", ".json")))
+    )
     return number_in(name)(rng, files)
 
 
@@ -353,22 +385,46 @@ def scorer(rng: Random, files: Files) -> str:
 
 
 TRAINING_TABLES = [
-    path(f"{name}.csv") for name in ("training_log", "reward_components", "checkpoint_evals", "validation_scores")
+    path(f"{name}.csv")
+    for name in ("training_log", "reward_components", "checkpoint_evals", "validation_scores")
 ]
 KINDS: dict[str, Tampering] = {
-    "byte": byte_of, "flag": one_row(flag), "reward": one_row(reward), "reward by 1e-11": one_row(tiny_reward),
-    "completion": one_row(completion), "seed": one_row(seed), "tokens": one_row(tokens), "opening": one_row(opening),
-    "dropped row": dropped, "repeated row": repeated, "rows in another order": reordered, "seeds exchanged": seeds_exchanged,
-    "arms exchanged": arms_exchanged, "claim: a value": field("claim.json", claim_value),
-    "claim: p": field("claim.json", claim_p), "claim: verdict": field("claim.json", claim_verdict),
-    "claim: sentence": field("claim.json", claim_sentence), "claim: warning": field("claim.json", claim_warning),
-    "plan of the claim": field("claim_plan.json", plan), "figure": figure, "report": number_in(path("report.html")),
-    "model card": number_in("README.md"), "summary": number_in(path("summary.md"), path("sample_trajectories.md")),
+    "byte": byte_of,
+    "flag": one_row(flag),
+    "reward": one_row(reward),
+    "reward by 1e-11": one_row(tiny_reward),
+    "completion": one_row(completion),
+    "seed": one_row(seed),
+    "tokens": one_row(tokens),
+    "opening": one_row(opening),
+    "dropped row": dropped,
+    "repeated row": repeated,
+    "rows in another order": reordered,
+    "seeds exchanged": seeds_exchanged,
+    "arms exchanged": arms_exchanged,
+    "claim: a value": field("claim.json", claim_value),
+    "claim: p": field("claim.json", claim_p),
+    "claim: verdict": field("claim.json", claim_verdict),
+    "claim: sentence": field("claim.json", claim_sentence),
+    "claim: warning": field("claim.json", claim_warning),
+    "plan of the claim": field("claim_plan.json", plan),
+    "figure": figure,
+    "report": number_in(path("report.html")),
+    "model card": number_in("README.md"),
+    "summary": number_in(path("summary.md"), path("sample_trajectories.md")),
     "metrics": number_in(path("metrics.json"), path("before_after_metrics.json")),
     "reports": number_in(path("reports.json"), path("plan_power.json")),
     "tables": number_in(*TRAINING_TABLES, path("plots/rates.csv"), path("plots/checkpoints.csv")),
     "provenance": number_in("provenance.json"),
-    "settings": params, "added file": added, "missing file": missing, "renamed file": renamed,
-    "adapter": weight("models/adapter/"), "base": weight("models/base/"), "alarm": alarm, "training log": log_number,
-    "chosen step": field("train.json", chosen), "data": record_of_data, "code": scorer,
-}  # fmt: skip
+    "settings": params,
+    "added file": added,
+    "missing file": missing,
+    "renamed file": renamed,
+    "adapter": weight("models/adapter/"),
+    "base": weight("models/base/"),
+    "alarm": alarm,
+    "training log": log_number,
+    "chosen step": field("train.json", chosen),
+    "data": record_of_data,
+    "code": scorer,
+}

@@ -2,12 +2,13 @@
 
 Two launches on this machine play two machines, in three ways:
 * by hand: each has its own copy of the project and its own torchrun; they know of each other by address and port alone and
-  share the folder of checkpoints (DVC_ROOT). What one writes is copied to the other between stages, as rsync would.
+  share the folder of checkpoints (DVC_ROOT). What one writes is copied to the other between stages, as rsync
+  would.
 * the same for the training alone, where the second machine is told to stop in the middle, and both are called again.
 * by configs/launch/slurm.sh on a Slurm of small programs (tests/fake_slurm.py) and one folder, told to stop in the middle.
-All of them must give, byte by byte, what one machine with two processes gives by `dvc repro`. One process does the same work
-up to the training; where its training parts from that of two processes is written down. The base is made once for all.
-Usage: ./run bench two_nodes
+All of them must give, byte by byte, what one machine with two processes gives by `dvc repro`. One process
+does the same work up to the training; where its training parts from that of two processes is written down.
+The base is made once for all. Usage: ./run bench two_nodes
 """
 
 from __future__ import annotations
@@ -34,9 +35,20 @@ from tests import fake_slurm
 
 RESULT = Path(__file__).parent / "results" / "two_nodes.json"
 TAKEN = (
-    ".dvc/config", ".dvc/plots", ".dvcignore", ".gitignore", "LICENSE", "configs", "constraints.txt", "data", "dvc.yaml",
-    "params.yaml", "pyproject.toml", "requirements.txt", "src",
-)  # fmt: skip
+    ".dvc/config",
+    ".dvc/plots",
+    ".dvcignore",
+    ".gitignore",
+    "LICENSE",
+    "configs",
+    "constraints.txt",
+    "data",
+    "dvc.yaml",
+    "params.yaml",
+    "pyproject.toml",
+    "requirements.txt",
+    "src",
+)
 NODES, STEPS, STOP_AT = 2, 10, 2
 PROCESSES = f"distributed: {{processes: {NODES},"
 # In the preset of the smoke run: each process has half of a step's 16 episodes, and a suite is several units.
@@ -47,29 +59,54 @@ CHANGES = {
     "  steps: 6\n": f"  steps: {STEPS}\n",
 }
 SHARED_OUT = ("pre-eval", "train", "control", "post-eval")
-STAGES = (*SHARED_OUT, "render-evidence")  # after those that make the base, and before DVC packs what it was told of
+STAGES = (
+    *SHARED_OUT,
+    "render-evidence",
+)  # after those that make the base, and before DVC packs what it was told of
 LOG = "evidence/logs/train/train_log.jsonl"
 OF_TRAIN = (
-    "evidence/results/train/training_log.csv", "evidence/results/train/reward_components.csv",
-    "evidence/results/train/validation_scores.csv", "evidence/results/train/health.jsonl", "evidence/results/train/train.json",
-    LOG, "evidence/logs/train/validation.jsonl", "models/adapter/adapter_model.safetensors",
-)  # fmt: skip
+    "evidence/results/train/training_log.csv",
+    "evidence/results/train/reward_components.csv",
+    "evidence/results/train/validation_scores.csv",
+    "evidence/results/train/health.jsonl",
+    "evidence/results/train/train.json",
+    LOG,
+    "evidence/logs/train/validation.jsonl",
+    "models/adapter/adapter_model.safetensors",
+)
 PRODUCTS = ("evidence/results", "evidence/logs", "evidence/README.md", "models", "dist")
 ASSAY = [sys.executable, "-m", "assay.cli"]
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return the environment of a stage: the copy's own code, and nothing that DVC, torchrun or Slurm left."""
+    """Return the environment of a stage: the copy's own code, and nothing that DVC, torchrun or Slurm
+    left."""
     left_out = ("RANK", "WORLD_SIZE", "ASSAY_TORCHRUN", "ASSAY_ON_NODES", "DVC_ROOT", "DVC_STAGE")
-    own = {name: value for name, value in os.environ.items() if name not in left_out and not name.startswith("SLURM_")}
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in left_out and not name.startswith("SLURM_")
+    }
     path = os.pathsep.join([str(Path(sys.executable).parent), own["PATH"]])
     bash = shutil.which("bash") or "/bin/sh"
-    return own | {"PATH": path, "SHELL": bash, "PYTHONPATH": "src", "ASSAY_REDRAW_SECONDS": "0", "DVC_NO_ANALYTICS": "1"} | more
+    return (
+        own
+        | {
+            "PATH": path,
+            "SHELL": bash,
+            "PYTHONPATH": "src",
+            "ASSAY_REDRAW_SECONDS": "0",
+            "DVC_NO_ANALYTICS": "1",
+        }
+        | more
+    )
 
 
 def run(project: Path, *command: str, **more: str) -> None:
     """Run a command; show its output only if it fails."""
-    done = subprocess.run(command, cwd=project, env=environment(**more), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=project, env=environment(**more), capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
 
@@ -127,21 +164,29 @@ def on_nodes(
     outputs = [node.parent / f"{node.name}.txt" for node in nodes]
     running = []
     for rank, (node, output) in enumerate(zip(nodes, outputs, strict=True)):
-        told = f"--nnodes={len(nodes)} --node-rank={rank} --nproc-per-node=1 --master-addr=127.0.0.1 --master-port={chosen}"
+        told = (
+            f"--nnodes={len(nodes)} --node-rank={rank} --nproc-per-node=1 --master-addr=127.0.0.1"
+            f" --master-port={chosen}"
+        )
         own = environment(ASSAY_TORCHRUN=told, DVC_ROOT=str(shared))
         with output.open("w") as stream:
-            running.append(subprocess.Popen([*ASSAY, stage], cwd=node, env=own, stdout=stream, stderr=subprocess.STDOUT))
+            running.append(
+                subprocess.Popen([*ASSAY, stage], cwd=node, env=own, stdout=stream, stderr=subprocess.STDOUT)
+            )
     told_to_stop = False
     while any(process.poll() is None for process in running):
         if not told_to_stop and stop():
             told_to_stop = True
             running[-1].terminate()
         time.sleep(0.05)
-    return [(process.returncode, output.read_text()) for process, output in zip(running, outputs, strict=True)]
+    return [
+        (process.returncode, output.read_text()) for process, output in zip(running, outputs, strict=True)
+    ]
 
 
 def by_hand(nodes: Sequence[Path], shared: Path, stages: Sequence[str]) -> None:
-    """Run stages one after another: what is shared out on all nodes, the rest on the first; hand on what was written."""
+    """Run stages one after another: what is shared out on all nodes, the rest on the first; hand on what was
+    written."""
     for stage in stages:
         if stage in SHARED_OUT:
             expect(on_nodes(nodes, stage, shared), (0,), (0,))
@@ -167,7 +212,9 @@ def hand_on(source: Path, target: Path) -> None:
 
 def stopped_and_again(nodes: Sequence[Path], shared: Path) -> dict[str, Any]:
     """Stop the training of the second node in the middle, and call both again."""
-    ended = on_nodes(nodes, "train", shared, stop=lambda: any(step >= STOP_AT for step in steps_saved(shared)))
+    ended = on_nodes(
+        nodes, "train", shared, stop=lambda: any(step >= STOP_AT for step in steps_saved(shared))
+    )
     expect(ended, (128, 143), (143,))
     found = {"after_step": max(steps_saved(shared)), "exit_codes": [code for code, _ in ended]}
     by_hand(nodes, shared, ["train"])
@@ -212,7 +259,12 @@ def steps_saved(shared: Path) -> list[int]:
 def products(project: Path) -> dict[str, bytes]:
     """Return every file that is a function of data, settings and code."""
     places = [project / name for name in PRODUCTS]
-    files = [path for place in places for path in ([place] if place.is_file() else place.rglob("*")) if path.is_file()]
+    files = [
+        path
+        for place in places
+        for path in ([place] if place.is_file() else place.rglob("*"))
+        if path.is_file()
+    ]
     return {path.relative_to(project).as_posix(): path.read_bytes() for path in files}
 
 
@@ -226,19 +278,28 @@ def differing(one: Path, other: Path, names: Sequence[str] = ()) -> list[str]:
 def clocks(project: Path) -> dict[str, int]:
     """Return how many processes the clocks of a project say that they measured."""
     names = ("pre_eval", "pre_eval_greedy", "post_eval", "post_eval_greedy")
-    return {name: json.loads((project / f"evidence/observed/{name}_clock.json").read_text())["processes"] for name in names}
+    return {
+        name: json.loads((project / f"evidence/observed/{name}_clock.json").read_text())["processes"]
+        for name in names
+    }
 
 
 def parting(one: Path, other: Path) -> list[str]:
     """Return what `assay runs diff` says of two trainings."""
     command = [*ASSAY, "runs", "diff", str(one / LOG), str(other / LOG)]
     done = subprocess.run(command, cwd=one, env=environment(), capture_output=True, text=True, check=False)
-    return [line.replace(str(one.parent), "…") for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    return [
+        line.replace(str(one.parent), "…")
+        for line in (done.stdout + done.stderr).splitlines()
+        if line.strip()
+    ]
 
 
 def equal_steps(one: Path, other: Path) -> dict[str, int]:
     """Return for each link of the chain how many first steps have it equal in both trainings."""
-    logs = [[json.loads(line) for line in (project / LOG).read_text().splitlines()] for project in (one, other)]
+    logs = [
+        [json.loads(line) for line in (project / LOG).read_text().splitlines()] for project in (one, other)
+    ]
     found = {}
     for name in ("prompts", "completions", "rewards", "gradients", "weights"):
         same = [a["digests"][name] == b["digests"][name] for a, b in zip(*logs, strict=True)]
@@ -278,7 +339,10 @@ def main() -> None:
             hand_on(one, node)
         stopped = timed("their training, stopped and called again", lambda: stopped_and_again(halted, again))
         slurm = copied(source, "slurm")
-        timed("a job until it is stopped", lambda: by_slurm(slurm, 1, lambda: any(s >= STOP_AT for s in steps_saved(slurm))))
+        timed(
+            "a job until it is stopped",
+            lambda: by_slurm(slurm, 1, lambda: any(s >= STOP_AT for s in steps_saved(slurm))),
+        )
         stopped["job_after_step"] = max(steps_saved(slurm))
         timed("the job, queued again", lambda: by_slurm(slurm, 2))
         result = {
@@ -298,7 +362,9 @@ def main() -> None:
             ),
             "processes_by_clock": clocks(two),
             "one_process_beside_two": {
-                "equal_up_to_the_training": sorted(name for name in products(one) if name not in differing(one, two)),
+                "equal_up_to_the_training": sorted(
+                    name for name in products(one) if name not in differing(one, two)
+                ),
                 "products_that_differ": [name for name in differing(one, two) if name in products(one)],
                 "first_steps_that_are_equal": equal_steps(one, two),
                 "diff_runs": parting(one, two),
@@ -308,7 +374,10 @@ def main() -> None:
             "machine": platform.machine(),
             "versions": {
                 "python": platform.python_version(),
-                **{name: importlib.metadata.version(name) for name in ("torch", "trl", "transformers", "accelerate", "peft")},
+                **{
+                    name: importlib.metadata.version(name)
+                    for name in ("torch", "trl", "transformers", "accelerate", "peft")
+                },
             },
         }
     RESULT.parent.mkdir(exist_ok=True)

@@ -10,26 +10,45 @@ import pytest
 
 # No curves are drawn beside the trainings of tests, except where a test asks for it.
 os.environ.setdefault("ASSAY_REDRAW_SECONDS", "0")
-# In models as small as those of tests several threads only wait for each other; set before torch is imported, and for the
-# processes that tests start.
+# In models as small as those of tests several threads only wait for each other; set before torch is imported,
+# and for the processes that tests start.
 os.environ["OMP_NUM_THREADS"] = "1"
 
 
 TESTS = Path(__file__).resolve().parent
-# Files whose tests train, start processes or kill them: whole pipelines, kills, DVC traps, notebooks. `--all` runs them too.
+# Files whose tests train, start processes or kill them: whole pipelines, kills, DVC traps, notebooks. `--all`
+# runs them too.
 LONG = {
-    "fuzz/test_fuzz.py", "policy/test_pretrained.py", "presets/test_presets.py", "stages/test_two_processes.py",
-    "tasks/collider/test_collider_players.py", "test_benchmarks.py", "test_contributing.py", "test_dvc_traps.py",
-    "test_notebook.py", "tools/test_redraw.py", "tools/test_sweep.py", "tools/test_sweep_adapters.py",
-    "training/test_alarm_shapes.py", "training/test_crash.py", "training/test_disk_full.py", "training/test_distributed.py",
-    "training/test_forecast.py", "training/test_interruption.py", "training/test_lost_episodes.py",
-    "training/test_own_labels.py", "training/test_poison.py", "training/test_sharded.py",
-}  # fmt: skip
+    "fuzz/test_fuzz.py",
+    "policy/test_pretrained.py",
+    "presets/test_presets.py",
+    "stages/test_two_processes.py",
+    "tasks/collider/test_collider_players.py",
+    "test_benchmarks.py",
+    "test_contributing.py",
+    "test_dvc_traps.py",
+    "test_notebook.py",
+    "tools/test_redraw.py",
+    "tools/test_sweep.py",
+    "tools/test_sweep_adapters.py",
+    "training/test_alarm_shapes.py",
+    "training/test_crash.py",
+    "training/test_disk_full.py",
+    "training/test_distributed.py",
+    "training/test_forecast.py",
+    "training/test_interruption.py",
+    "training/test_lost_episodes.py",
+    "training/test_own_labels.py",
+    "training/test_poison.py",
+    "training/test_sharded.py",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add --all."""
-    parser.addoption("--all", action="store_true", help="also run what takes minutes: tests that are marked long")
+    parser.addoption(
+        "--all", action="store_true", help="also run what takes minutes: tests that are marked long"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

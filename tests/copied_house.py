@@ -1,4 +1,5 @@
-"""A copy of the source tree in which something is added as CONTRIBUTING.md says, and tried in a process of its own."""
+"""A copy of the source tree in which something is added as CONTRIBUTING.md says, and tried in a process of
+its own."""
 
 from __future__ import annotations
 
@@ -12,15 +13,26 @@ from pathlib import Path
 from tests.house import ROOT, SRC, STAGES, code_of
 
 TAKEN = (
-    "src", "configs", "params.yaml", "dvc.yaml", "constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE",
-    "tests/__init__.py", "tests/house.py", "tests/test_house.py", "tests/verification/__init__.py",
+    "src",
+    "configs",
+    "params.yaml",
+    "dvc.yaml",
+    "constraints.txt",
+    "requirements.txt",
+    "pyproject.toml",
+    "LICENSE",
+    "tests/__init__.py",
+    "tests/house.py",
+    "tests/test_house.py",
+    "tests/verification/__init__.py",
     "tests/verification/made_run.py",
-)  # fmt: skip
+)
 DATA = ("data/collider", "data/structured")
 LITTER = shutil.ignore_patterns("__pycache__", "*.egg-info")
 # What holds of any tree.
 RULES = (
-    "point_down or rooms_it_declares or fifteen or no_file or named_after or nothing_prints or trl_is_known or setting_is_read"
+    "point_down or rooms_it_declares or fifteen or no_file or named_after or nothing_prints or trl_is_known"
+    " or setting_is_read"
 )
 
 
@@ -57,7 +69,11 @@ def touched(root: Path) -> set[str]:
     """Return the files of a copy that are new, gone or other than those of the tree."""
 
     def files(tree: Path) -> dict[str, bytes]:
-        every = (path for name in ("src", "configs", "data", "dvc.yaml") for path in [tree / name, *(tree / name).rglob("*")])
+        every = (
+            path
+            for name in ("src", "configs", "data", "dvc.yaml")
+            for path in [tree / name, *(tree / name).rglob("*")]
+        )
         return {
             path.relative_to(tree).as_posix(): path.read_bytes()
             for path in every
@@ -80,7 +96,11 @@ def steps(section: str) -> list[str]:
 
 def named(section: str, **values: str) -> set[str]:
     """Return the files that the steps of a section name, with <names> filled in."""
-    found = set(re.findall(r"`((?:src|configs|data|dvc)[\w/.<>]*\.\w+|data/[\w/<>]*SHA256SUMS)`", "\n".join(steps(section))))
+    found = set(
+        re.findall(
+            r"`((?:src|configs|data|dvc)[\w/.<>]*\.\w+|data/[\w/<>]*SHA256SUMS)`", "\n".join(steps(section))
+        )
+    )
     return {re.sub(r"<(\w+)>", lambda match: values[match[1]], name) for name in found}
 
 
@@ -89,7 +109,13 @@ def ran(root: Path, *arguments: str) -> str:
     environment = os.environ | {"PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}", "OMP_NUM_THREADS": "1"}
     environment.pop("PYTEST_CURRENT_TEST", None)
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=root, env=environment, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, *arguments],
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     return done.stdout
@@ -97,15 +123,29 @@ def ran(root: Path, *arguments: str) -> str:
 
 def keeps_the_rules(root: Path) -> None:
     """Run the house tests of a copy, on the copy."""
-    rules = ("-p", "no:cacheprovider", "--import-mode=importlib", "-o", "testpaths=tests", "tests/test_house.py", "-k", RULES)
+    rules = (
+        "-p",
+        "no:cacheprovider",
+        "--import-mode=importlib",
+        "-o",
+        "testpaths=tests",
+        "tests/test_house.py",
+        "-k",
+        RULES,
+    )
     ran(root, "-m", "pytest", "-q", *rules)
 
 
 def changed_code(root: Path) -> dict[str, set[str]]:
-    """Return for each stage the files that it can run in a copy and not in the tree, or the other way round."""
+    """Return for each stage the files that it can run in a copy and not in the tree, or the other way
+    round."""
     script = (
-        "from tests.house import *\nfor stage in STAGES:\n    print(stage, *sorted(p.relative_to(SRC) for p in code_of(stage)))"
+        "from tests.house import *\nfor stage in STAGES:\n    print(stage, *sorted(p.relative_to(SRC) for p"
+        " in code_of(stage)))"
     )
     there = dict(line.split(" ", 1) for line in ran(root, "-c", script).splitlines())
-    changed = {stage: {f"{path.relative_to(SRC)}" for path in code_of(stage)} ^ set(there[stage].split()) for stage in STAGES}
+    changed = {
+        stage: {f"{path.relative_to(SRC)}" for path in code_of(stage)} ^ set(there[stage].split())
+        for stage in STAGES
+    }
     return {stage: names for stage, names in changed.items() if names}

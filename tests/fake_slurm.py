@@ -1,8 +1,9 @@
-"""A Slurm of one machine, for configs/launch/slurm.sh: its commands as small programs that play two nodes, and nothing more.
+"""A Slurm of one machine, for configs/launch/slurm.sh: its commands as small programs that play two nodes,
+and nothing more.
 
-srun starts a task a node here, exports the node's number, kills its tasks when it is sent SIGTERM (as the real one does) and
-ends with the highest exit code. scancel signals the tasks, squeue lists the step at work or says
-the job's state (a file called cancelled makes it COMPLETING), scontrol notes what was queued again.
+srun starts a task a node here, exports the node's number, kills its tasks when it is sent SIGTERM (as the
+real one does) and ends with the highest exit code. scancel signals the tasks, squeue lists the step at work
+or says the job's state (a file called cancelled makes it COMPLETING), scontrol notes what was queued again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import sys
 from pathlib import Path
 
 COMMANDS = {
-    "srun": """
+    "srun": (
+        """
 import os, signal, subprocess, sys
 from pathlib import Path
 told = sys.argv[1:]
@@ -27,15 +29,19 @@ signal.signal(signal.SIGTERM, lambda *_: [task.kill() for task in tasks])
 codes = [task.wait() for task in tasks]
 (folder / "step").unlink()
 sys.exit(max(code if code >= 0 else 128 - code for code in codes))
-""",
-    "scancel": """
+"""
+    ),
+    "scancel": (
+        """
 import os, signal, sys
 from pathlib import Path
 assert sys.argv[1:] == ["--signal=TERM", os.environ["SLURM_JOB_ID"]], sys.argv
 for task in (Path(__file__).parent / "step").read_text().split():
     os.kill(int(task), signal.SIGTERM)
-""",
-    "squeue": """
+"""
+    ),
+    "squeue": (
+        """
 import os, sys
 from pathlib import Path
 if "--format=%T" in sys.argv:
@@ -45,8 +51,10 @@ if "--format=%T" in sys.argv:
 print(os.environ["SLURM_JOB_ID"] + ".batch")
 if (Path(__file__).parent / "step").exists():
     print(os.environ["SLURM_JOB_ID"] + ".0")
-""",
-    "scontrol": """
+"""
+    ),
+    "scontrol": (
+        """
 import os, sys
 from pathlib import Path
 if sys.argv[1:] == ["show", "hostnames", os.environ["SLURM_JOB_NODELIST"]]:
@@ -54,7 +62,8 @@ if sys.argv[1:] == ["show", "hostnames", os.environ["SLURM_JOB_NODELIST"]]:
 else:
     with (Path(__file__).parent / "requeued").open("a") as told:
         print(*sys.argv[1:], file=told)
-""",
+"""
+    ),
 }
 
 
@@ -70,6 +79,9 @@ def write(folder: Path) -> Path:
 def job(project: Path, nodes: int, number: int) -> dict[str, str]:
     """Return what sbatch puts into the environment of the script, beside PATH."""
     return {
-        "SLURM_SUBMIT_DIR": str(project), "SLURM_JOB_ID": str(number), "SLURM_JOB_NUM_NODES": str(nodes),
-        "SLURM_JOB_NODELIST": f"box[1-{nodes}]", "SLURM_CPUS_PER_TASK": "1",
-    }  # fmt: skip
+        "SLURM_SUBMIT_DIR": str(project),
+        "SLURM_JOB_ID": str(number),
+        "SLURM_JOB_NUM_NODES": str(nodes),
+        "SLURM_JOB_NODELIST": f"box[1-{nodes}]",
+        "SLURM_CPUS_PER_TASK": "1",
+    }

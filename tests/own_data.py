@@ -1,4 +1,5 @@
-"""A small dataset of one's own in a project of one's own: rows, schema files that refer to each other, checksums."""
+"""A small dataset of one's own in a project of one's own: rows, schema files that refer to each other,
+checksums."""
 
 from __future__ import annotations
 
@@ -45,12 +46,19 @@ def jsonl(rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 def write_sums(folder: Path) -> None:
     """Write the SHA256SUMS of a data folder as it stands."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in ("SHA256SUMS", "README.md"))
-    sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder).as_posix()}\n" for path in paths]
+    paths = sorted(
+        path for path in folder.rglob("*") if path.is_file() and path.name not in ("SHA256SUMS", "README.md")
+    )
+    sums = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder).as_posix()}\n"
+        for path in paths
+    ]
     (folder / "SHA256SUMS").write_text("".join(sums))
 
 
-def write_data(root: Path, splits: Mapping[str, bytes] | None = None, more: Mapping[str, bytes] | None = None) -> Path:
+def write_data(
+    root: Path, splits: Mapping[str, bytes] | None = None, more: Mapping[str, bytes] | None = None
+) -> Path:
     """Write a dataset with its schema files and checksums; return its folder."""
     folder = root / DATA
     files = {name: json.dumps(schema).encode() for name, schema in SCHEMAS.items()} | dict(more or {})

@@ -1,4 +1,5 @@
-"""What the tests know of README.md and the pages of docs/: their blocks of commands, their links, their paths."""
+"""What the tests know of README.md and the pages of docs/: their blocks of commands, their links, their
+paths."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def without_blocks(page: str) -> str:
 
 def blocks(page: str) -> Iterator[tuple[str | None, str]]:
     """Yield every block of shell commands, with the `Needs:` line above it or None."""
-    for found in re.finditer(r"(?:^(Needs: [^\n]+(?:\n[^\n]+)*)\n\n)?^```sh\n(.*?)^```$", text_of(page), re.M | re.S):
+    for found in re.finditer(
+        r"(?:^(Needs: [^\n]+(?:\n[^\n]+)*)\n\n)?^```sh\n(.*?)^```$", text_of(page), re.M | re.S
+    ):
         yield found[1] and " ".join(found[1].split()), found[2]
 
 

@@ -12,8 +12,19 @@ from assay.core.console import complain
 from tests.house import ROOT
 
 TASKS = ("collider", "structured")
-PRODUCTS = ("evidence/results/report/claim.json", "evidence/results/report/report.html", "dist/assay-package.tar")
-LEFT_OUT = (".git", ".venv", "models", "dist", ".scratch", "__pycache__")  # of a copy without git: what is rebuilt
+PRODUCTS = (
+    "evidence/results/report/claim.json",
+    "evidence/results/report/report.html",
+    "dist/assay-package.tar",
+)
+LEFT_OUT = (
+    ".git",
+    ".venv",
+    "models",
+    "dist",
+    ".scratch",
+    "__pycache__",
+)  # of a copy without git: what is rebuilt
 NO_SCM = "[core]\n    no_scm = true\n"
 
 
@@ -31,7 +42,9 @@ def main() -> int:
                 ["assay", "config", "check"],
             ):
                 subprocess.run(command, cwd=root, check=True)
-            missing = [name for name in PRODUCTS if not (root / name).is_file() or not (root / name).stat().st_size]
+            missing = [
+                name for name in PRODUCTS if not (root / name).is_file() or not (root / name).stat().st_size
+            ]
             if missing:
                 complain(f"smoke: {', '.join(missing)} not written")
                 return 1

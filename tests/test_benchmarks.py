@@ -1,4 +1,5 @@
-"""Measurements are run by hand, and must still find what they measure, compare equal work and count it rightly."""
+"""Measurements are run by hand, and must still find what they measure, compare equal work and count it
+rightly."""
 
 from __future__ import annotations
 
@@ -24,9 +25,12 @@ from tests.house import ROOT
 
 TASK = Collider(ColliderSettings(surface="compact", max_turns=4, shaping=0.0, gamma=1.0))
 PLAYS = choose(
-    [TASK.item(row) for row in generate("validation", 6, max_turns=8, labels=("benchmark test",))], 6,
-    split="validation", draws=2, seed=0,
-).plays()  # fmt: skip
+    [TASK.item(row) for row in generate("validation", 6, max_turns=8, labels=("benchmark test",))],
+    6,
+    split="validation",
+    draws=2,
+    seed=0,
+).plays()
 SPOKEN = Collider(ColliderSettings(surface="json", max_turns=4, shaping=0.0, gamma=1.0))
 SHAPE = filler.Shape(32, 64, 2, 2, 1, 16, 1005)
 WORK = filler.Work(prompts=2, group=3, prompt=12, turns=3, new=4, reply=9)
@@ -35,7 +39,9 @@ WORK = filler.Work(prompts=2, group=3, prompt=12, turns=3, new=4, reply=9)
 @pytest.fixture(scope="module")
 def policy() -> Policy:
     tokenizer = tiny.build_tokenizer(TASK.vocabulary())
-    shape = TinyArchitecture(hidden_size=32, intermediate_size=64, layers=2, heads=4, max_positions=512, initializer_range=0.3)
+    shape = TinyArchitecture(
+        hidden_size=32, intermediate_size=64, layers=2, heads=4, max_positions=512, initializer_range=0.3
+    )
     return Policy(tiny.build_model(shape, tokenizer, 3), tokenizer, Dialogue(tokenizer), "test")
 
 
@@ -43,7 +49,9 @@ def policy() -> Policy:
 def spoken() -> Policy:
     shown = [list(talk) for talk in SPOKEN.demonstrations(np.random.default_rng(0), 20)]
     tokenizer = tiny.build_tokenizer(json_base.words(shown))
-    shape = TinyArchitecture(hidden_size=32, intermediate_size=64, layers=2, heads=4, max_positions=2048, initializer_range=0.3)
+    shape = TinyArchitecture(
+        hidden_size=32, intermediate_size=64, layers=2, heads=4, max_positions=2048, initializer_range=0.3
+    )
     return Policy(tiny.build_model(shape, tokenizer, 3), tokenizer, Dialogue(tokenizer), "test")
 
 
@@ -51,7 +59,9 @@ def spoken() -> Policy:
 def test_a_benchmark_imports_what_is_there(script: Path) -> None:
     code = f"import runpy; runpy.run_path({str(script)!r}, run_name='imported')"
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -124,14 +134,25 @@ def test_trl_is_spoken_to_in_json_with_the_tokens_that_our_dialogue_has(spoken: 
     told = SPOKEN.step(state, text).observation
     assert told is not None
     dialogue = Dialogue(spoken.tokenizer)
-    ours = [*dialogue.opening(messages), *dialogue._ids(text), dialogue.eos_id, *dialogue.reply(told, last_id=dialogue.eos_id)]
+    ours = [
+        *dialogue.opening(messages),
+        *dialogue._ids(text),
+        dialogue.eos_id,
+        *dialogue.reply(told, last_id=dialogue.eos_id),
+    ]
     before, spoken.tokenizer.chat_template = spoken.tokenizer.chat_template, stock.TOOL_TEMPLATE
     try:
         parse = stock.speaking(spoken, SPOKEN).parse_response
         call = parse([*dialogue._ids(text), dialogue.eos_id])
         talk = [*messages, call, {"role": "tool", "name": "act", "content": told}]
-        theirs = spoken.tokenizer.apply_chat_template(talk, tokenize=True, add_generation_prompt=True)["input_ids"]
-        for said, verdict in (('{"action_type":"no_signal","confidence":0.5}', True), ("{", False), (text, False)):
+        theirs = spoken.tokenizer.apply_chat_template(talk, tokenize=True, add_generation_prompt=True)[
+            "input_ids"
+        ]
+        for said, verdict in (
+            ('{"action_type":"no_signal","confidence":0.5}', True),
+            ("{", False),
+            (text, False),
+        ):
             message = parse(dialogue._ids(said))
             assert ("tool_calls" not in message, stock.answer(message)) == (verdict, said)
     finally:
@@ -152,31 +173,59 @@ def test_the_least_work_of_episodes_reads_a_shared_prompt_once() -> None:
     assert filler.least_work(shape, [one, other], 0)["read"] == 2 * prompt
     learned = filler.least_work(shape, [one], 3)["learned"]
     assert learned == 12 * (4 * body + 6 * adapter) + 3 * look * (55 + 11 + 12) + 3 * 4 * head
-    told = filler.least_work(shape, [filler.Talk("a", 10, 5, 3, 2)], 0)  # two of the tokens are an observation
+    told = filler.least_work(
+        shape, [filler.Talk("a", 10, 5, 3, 2)], 0
+    )  # two of the tokens are an observation
     assert told["read"] - prompt == pytest.approx(told["written"] - 3 * 2 * head)
 
 
-@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # peft still asks for the old name
+@pytest.mark.filterwarnings(
+    "ignore:.is_gradient_checkpointing:FutureWarning"
+)  # peft still asks for the old name
 def test_the_adapter_counted_is_the_one_that_is_trained(policy: Policy) -> None:
     from peft import LoraConfig, get_peft_model
 
     shape = filler.Shape.of(policy.model.config)
-    assert shape.body + shape.head == sum(p.numel() for name, p in policy.model.named_parameters() if "norm" not in name)
+    assert shape.body + shape.head == sum(
+        p.numel() for name, p in policy.model.named_parameters() if "norm" not in name
+    )
     model = get_peft_model(
         tiny.build_model(
-            TinyArchitecture(hidden_size=32, intermediate_size=64, layers=2, heads=4, max_positions=512, initializer_range=0.3),
-            policy.tokenizer, 3,
-        ), LoraConfig(r=5, target_modules="all-linear", task_type="CAUSAL_LM"),
-    )  # fmt: skip
+            TinyArchitecture(
+                hidden_size=32,
+                intermediate_size=64,
+                layers=2,
+                heads=4,
+                max_positions=512,
+                initializer_range=0.3,
+            ),
+            policy.tokenizer,
+            3,
+        ),
+        LoraConfig(r=5, target_modules="all-linear", task_type="CAUSAL_LM"),
+    )
     assert shape.adapter(5) == sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
 def test_the_sentence_on_the_floor_says_how_far_from_it_each_side_is() -> None:
-    runs = [{"wall": 8.0, "cpu": 8.0, "tokens": 4.0, "turns": 2.0, "episodes": 2.0, "reward": 0.0,
-             "flops_read": 20.0, "flops_written": 6.0, "flops_learned": 30.0}]  # fmt: skip
+    runs = [
+        {
+            "wall": 8.0,
+            "cpu": 8.0,
+            "tokens": 4.0,
+            "turns": 2.0,
+            "episodes": 2.0,
+            "reward": 0.0,
+            "flops_read": 20.0,
+            "flops_written": 6.0,
+            "flops_learned": 30.0,
+        }
+    ]
     row = speed_cpu.one_side(runs, 2.0, {}, {"read": 10.0, "written": 3.0})
     assert (row["floor_playing_seconds"], row["floor_seconds"]) == (2.0, 3.5)
-    told = speed_cpu.floor_told({"a step": {"stock": row | {"seconds": 35.0}, "ours": row | {"seconds": 7.0}}})
+    told = speed_cpu.floor_told(
+        {"a step": {"stock": row | {"seconds": 35.0}, "ours": row | {"seconds": 7.0}}}
+    )
     assert "a step: stock 10.0 times, ours 2.0 times" in told
 
 
@@ -188,7 +237,9 @@ def test_a_row_without_a_goal_says_so_and_has_not_failed_one() -> None:
 
 def test_a_ratio_is_of_pairs_and_says_whether_the_goal_is_reached() -> None:
     def pair(stock_seconds: float, ours_seconds: float) -> tuple[dict[str, float], dict[str, float]]:
-        return tuple({"wall": s, "cpu": s, "tokens": n} for s, n in ((stock_seconds, 100.0), (ours_seconds, 50.0)))  # type: ignore[return-value]
+        return tuple(
+            {"wall": s, "cpu": s, "tokens": n} for s, n in ((stock_seconds, 100.0), (ours_seconds, 50.0))
+        )  # type: ignore[return-value]
 
     found = speed_cpu.compared([pair(8.0, 2.0), pair(9.0, 1.0), pair(6.0, 2.0)], goal=4.0)
     assert (found["median"], found["low"], found["high"], found["n"]) == (4.0, 3.0, 9.0, 3)
@@ -205,5 +256,7 @@ def test_the_floor_counts_each_token_once() -> None:
     one = filler.floor(shape, filler.Work(1, 1, 10, 1, 1, 0), slow, 4)
     assert one["bytes"] == one["seconds"] == 4 * (body + 800) + 4 * 8 * 10
     assert one["flops"] == 2 * body * 10 + 2 * 800 + 4 * 2 * 4 * 10 * (10 - 5)
-    group = filler.floor(shape, filler.Work(1, 8, 10, 1, 2, 0), slow, 4)  # the prompt is read once for all eight
+    group = filler.floor(
+        shape, filler.Work(1, 8, 10, 1, 2, 0), slow, 4
+    )  # the prompt is read once for all eight
     assert group["bytes"] - one["bytes"] == 4 * (body + 800) + 8 * 4 * 8 * 11

@@ -1,4 +1,5 @@
-"""params.yaml is composed from configs/ exactly as DVC composes it, and a difference is told with its way out."""
+"""params.yaml is composed from configs/ exactly as DVC composes it, and a difference is told with its way
+out."""
 
 from __future__ import annotations
 
@@ -9,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from assay.core.config import composition
-from assay.core.config.composition import Selection, check, check_unless_experiment, compose, presets, selected, use
+from assay.core.config.composition import (
+    Selection,
+    check,
+    check_unless_experiment,
+    compose,
+    presets,
+    selected,
+    use,
+)
 from assay.core.errors import ConfigError
 
 REPOSITORY = Path(__file__).parents[1]
@@ -17,7 +26,8 @@ REPOSITORY = Path(__file__).parents[1]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project with nothing but configs/ and params.yaml, selecting tiny, collider and seed 0, in a path with a space."""
+    """A project with nothing but configs/ and params.yaml, selecting tiny, collider and seed 0, in a path
+    with a space."""
     root = tmp_path / "a project"
     shutil.copytree(REPOSITORY / "configs", root / "configs")
     use(root, grpo="tiny", task="collider", seed=0)
@@ -44,7 +54,9 @@ def test_the_bytes_are_those_of_dvc(project: Path) -> None:
     for grpo in presets(project, "grpo"):
         use(project, grpo=grpo, task=None, seed=3)
         theirs = project / "theirs.yaml"
-        compose_and_dump(theirs, str(project / "configs"), None, "config", str(project / ".dvc" / "hydra_plugins"), [])
+        compose_and_dump(
+            theirs, str(project / "configs"), None, "config", str(project / ".dvc" / "hydra_plugins"), []
+        )
         assert (project / "params.yaml").read_bytes() == theirs.read_bytes()
 
 
@@ -96,7 +108,9 @@ def test_a_preset_is_a_name_and_nothing_else(project: Path, name: str) -> None:
 
 def test_nothing_is_written_when_the_composed_settings_are_wrong(project: Path) -> None:
     broken = project / "configs" / "grpo" / "broken.yaml"
-    broken.write_text((project / "configs" / "grpo" / "tiny.yaml").read_text().replace("draws: 4", "draws: some"))
+    broken.write_text(
+        (project / "configs" / "grpo" / "tiny.yaml").read_text().replace("draws: 4", "draws: some")
+    )
     files = [project / "params.yaml", project / "configs" / "config.yaml"]
     before = [file.read_bytes() for file in files]
     with pytest.raises(ConfigError, match=r"evaluation\.draws"):
@@ -119,13 +133,17 @@ def test_a_setting_left_open_in_a_preset_is_refused(project: Path) -> None:
 
 def test_an_interpolation_of_nothing_is_refused(project: Path) -> None:
     text = (project / "configs" / "grpo" / "tiny.yaml").read_text()
-    (project / "configs" / "grpo" / "astray.yaml").write_text(text.replace("device: cpu", 'device: "${machine.kind}"'))
+    (project / "configs" / "grpo" / "astray.yaml").write_text(
+        text.replace("device: cpu", 'device: "${machine.kind}"')
+    )
     with pytest.raises(ConfigError, match=r"machine\.kind"):
         use(project, grpo="astray", task=None, seed=None)
 
 
 def test_a_config_without_a_selection_is_refused(project: Path) -> None:
-    (project / "configs" / "config.yaml").write_text("defaults:\n  - task: collider\n  - _self_\nversion: 1\nseed: 0\n")
+    (project / "configs" / "config.yaml").write_text(
+        "defaults:\n  - task: collider\n  - _self_\nversion: 1\nseed: 0\n"
+    )
     with pytest.raises(ConfigError, match=r"- grpo: <preset>(?s:.*)known: .*pretrained, tiny"):
         selected(project)
 
@@ -159,10 +177,16 @@ def test_an_edited_setting_is_named_with_the_file_it_belongs_in(project: Path) -
         ("device: cpu\n", "device: cpu\ndevise: cpu\n", 'devise: "cpu"'),
         ("\nseed: 0", "\nseed: 0.0", "seed: 0.0"),
         ("draws: 4", "draws: 5", "evaluation.draws: 5"),
-        ("expected_dataset_sha256: null", "expected_dataset_sha256: {}", "dataset.expected_dataset_sha256: {}"),
+        (
+            "expected_dataset_sha256: null",
+            "expected_dataset_sha256: {}",
+            "dataset.expected_dataset_sha256: {}",
+        ),
     ],
 )
-def test_a_missing_an_added_and_a_retyped_setting_are_differences(project: Path, old: str, new: str, found: str) -> None:
+def test_a_missing_an_added_and_a_retyped_setting_are_differences(
+    project: Path, old: str, new: str, found: str
+) -> None:
     change(project, old, new)
     assert refusal(project).found == found
 

@@ -212,7 +212,9 @@ def test_another_version_is_refused_first(raw: dict[str, Any], version: object) 
 
 
 @pytest.mark.parametrize(("device", "backend"), [("cpu", "cached"), ("cuda", "transformers")])
-def test_cuda_graphs_that_nothing_could_replay_are_refused(raw: dict[str, Any], device: str, backend: str) -> None:
+def test_cuda_graphs_that_nothing_could_replay_are_refused(
+    raw: dict[str, Any], device: str, backend: str
+) -> None:
     raw["device"], raw["generation"] = device, raw["generation"] | {"backend": backend, "cuda_graphs": True}
     told = refusal(raw)
     assert told.where == "setting generation.cuda_graphs"
@@ -256,7 +258,9 @@ def test_a_small_number_is_a_number_however_it_is_written(tmp_path: Path, text: 
         (b"name: \xff\n", "UTF-8 text", "params.yaml, byte 6"),
     ],
 )
-def test_an_unreadable_file_is_refused_with_its_place(tmp_path: Path, content: bytes, expected: str, where: str) -> None:
+def test_an_unreadable_file_is_refused_with_its_place(
+    tmp_path: Path, content: bytes, expected: str, where: str
+) -> None:
     path = tmp_path / "params.yaml"
     path.write_bytes(content)
     with pytest.raises(ConfigError) as caught:

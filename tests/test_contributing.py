@@ -1,4 +1,5 @@
-"""What CONTRIBUTING.md says is enough: each thing is added once, by exactly those steps, in a copy of the source tree."""
+"""What CONTRIBUTING.md says is enough: each thing is added once, by exactly those steps, in a copy of the
+source tree."""
 
 from __future__ import annotations
 
@@ -9,7 +10,17 @@ from pathlib import Path
 import pytest
 
 from assay.core.evidence_files import place_of
-from tests.copied_house import changed_code, copied, insert, keeps_the_rules, named, ran, steps, touched, written
+from tests.copied_house import (
+    changed_code,
+    copied,
+    insert,
+    keeps_the_rules,
+    named,
+    ran,
+    steps,
+    touched,
+    written,
+)
 
 ECHO = '''"""A task of one turn: say the word again."""
 
@@ -115,7 +126,8 @@ def build(settings: EchoTask, generation: GenerationSettings, *, shaping: bool, 
     """Return the task that the settings describe."""
     return Echo(settings.pay)
 '''
-# A run from data to claim by scripted players, and one episode by an untrained model, through the engine itself.
+# A run from data to claim by scripted players, and one episode by an untrained model, through the engine
+# itself.
 ECHO_PLAYED = """
 import json
 from pathlib import Path
@@ -136,7 +148,10 @@ episodes = measure(policy, task_of(project), heldout_suite(project, draws=1), De
 print(json.dumps([json.loads(project.results("claim.json").read_text())["verdict"], len(episodes), sorted(episodes[0].parts)]))
 """
 BRIEF = '"brief": weights.brief * (strict and len(completion) <= 80),'
-MADE = "from pathlib import Path\nfrom tests.verification.made_run import made_run\nmade_run(Path('run'), task='structured')"
+MADE = (
+    "from pathlib import Path\nfrom tests.verification.made_run import made_run\nmade_run(Path('run'),"
+    " task='structured')"
+)
 LENGTHS = '''"""How long the answers are, before and after."""
 
 from __future__ import annotations
@@ -179,7 +194,9 @@ def test_a_new_task_goes_from_its_data_to_a_claim(tmp_path: Path) -> None:
     written(root / "configs/task/echo.yaml", f"# @package _global_\n{own}{audit}")
     sums = ""
     for split, n in (("train", 40), ("validation", 20), ("heldout", 30)):
-        lines = "".join(json.dumps({"id": f"{split}{k}", "word": f"{split[0]}{k:03}"}) + "\n" for k in range(n))
+        lines = "".join(
+            json.dumps({"id": f"{split}{k}", "word": f"{split[0]}{k:03}"}) + "\n" for k in range(n)
+        )
         written(root / f"data/echo/{split}.jsonl", lines)
         sums += f"{hashlib.sha256(lines.encode()).hexdigest()}  {split}.jsonl\n"
     written(root / "data/echo/SHA256SUMS", sums)
@@ -197,7 +214,11 @@ def test_a_new_reward_part_is_in_every_table_by_its_name(tmp_path: Path) -> None
     insert(room / "task.py", '        "schema_valid": "outcome",\n', '        "brief": "shaping",\n')
     insert(room / "grading/rewards.py", '        "schema_valid": share', f"        {BRIEF}\n")
     insert(room / "grading/rewards.py", "weights.schema_valid + has_gold", "weights.brief + ")
-    insert(root / "src/assay/tasks/settings/structured.py", "    schema_valid: Fraction\n", "    brief: Fraction\n")
+    insert(
+        root / "src/assay/tasks/settings/structured.py",
+        "    schema_valid: Fraction\n",
+        "    brief: Fraction\n",
+    )
     insert(root / "configs/task/structured.yaml", "schema_valid: ", "brief: 0.1, ")
     assert touched(root) == named("Add a reward part")
     ran(root, "-m", "assay.cli", "config", "use", "task=structured")
@@ -234,7 +255,9 @@ def test_a_new_preset_composes_is_checked_and_may_leave_nothing_out(tmp_path: Pa
     preset = (root / "configs/grpo/tiny.yaml").read_text()
     written(root / "configs/grpo/patient.yaml", preset.replace("  steps: 200\n", "  steps: 300\n"))
     assert touched(root) == named("Add a preset", name="patient")
-    assert "params.yaml: written from configs/" in ran(root, "-m", "assay.cli", "config", "use", "grpo=patient")
+    assert "params.yaml: written from configs/" in ran(
+        root, "-m", "assay.cli", "config", "use", "grpo=patient"
+    )
     assert "params.yaml is what" in ran(root, "-m", "assay.cli", "config", "check")
     assert "  steps: 300\n" in (root / "params.yaml").read_text()
     (root / "configs/grpo/patient.yaml").write_text(preset.replace("  beta: 0.0\n", ""))

@@ -1,4 +1,5 @@
-"""The templates of `dvc plots` and its page: filled by DVC's own renderer, complete, and without a network."""
+"""The templates of `dvc plots` and its page: filled by DVC's own renderer, complete, and without a
+network."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ def test_every_table_fills_its_template_and_leaves_no_anchor(name: str) -> None:
 
 
 def test_the_page_holds_its_scripts_unchanged_and_asks_no_server() -> None:
-    inside = re.findall(r'<script data-package="([^"]+)" data-version="([^"]+)">\n(.*?)\n</script>', PAGE, re.DOTALL)
+    inside = re.findall(
+        r'<script data-package="([^"]+)" data-version="([^"]+)">\n(.*?)\n</script>', PAGE, re.DOTALL
+    )
     assert [name for name, *_ in inside] == ["vega", "vega-lite", "vega-embed"]
     for name, version, script in inside:
         assert f"{name} {version}  sha256 {hashlib.sha256(script.encode()).hexdigest()}" in PAGE
@@ -61,5 +64,7 @@ def test_dvc_puts_the_plots_and_none_of_its_own_scripts_into_the_page() -> None:
 
 
 def test_no_figure_is_shown_twice() -> None:
-    listed = re.findall(r"^  - (evidence/results/report/figures/\S+)$", (ROOT / "dvc.yaml").read_text(), re.MULTILINE)
+    listed = re.findall(
+        r"^  - (evidence/results/report/figures/\S+)$", (ROOT / "dvc.yaml").read_text(), re.MULTILINE
+    )
     assert listed and all(name.endswith(".svg") for name in listed) and len(set(listed)) == len(listed)

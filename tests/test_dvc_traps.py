@@ -1,7 +1,8 @@
-"""What DVC does that bites, each in a copy of this project with the commands a user types; only `fingerprint` runs, in seconds.
+"""What DVC does that bites, each in a copy of this project with the commands a user types; only `fingerprint`
+runs, in seconds.
 
-The same traps under a training, killed and gone on with, are in the table of tests/week. Clocks of another training than the
-one DVC took from its run cache: tests/stages/test_package.py.
+The same traps under a training, killed and gone on with, are in the table of tests/week. Clocks of another
+training than the one DVC took from its run cache: tests/stages/test_package.py.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from assay.core.storage.yaml import read_yaml
 from tests.house import ROOT
 from tests.training.whole_project import TAKEN, environment
 
-PLAN, TRACKED = "evidence/results/data/claim_plan.json", (
-    ".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore", "evidence/logs/.gitignore",
-)  # fmt: skip
+PLAN, TRACKED = (
+    "evidence/results/data/claim_plan.json",
+    (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore", "evidence/logs/.gitignore"),
+)
 WRITTEN_IN_PROJECT = """
 import json, sys, warnings
 from types import SimpleNamespace
@@ -39,7 +41,8 @@ print(list(names), json.dumps(adapter_config(policy), sort_keys=True), sep="\\n"
 
 @pytest.fixture(scope="module")
 def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of this project, small settings, its data fingerprinted, all of it committed; nobody writes in it."""
+    """A copy of this project, small settings, its data fingerprinted, all of it committed; nobody writes in
+    it."""
     root = tmp_path_factory.mktemp("traps") / "a project"
     root.mkdir()
     for name in (*TAKEN, *TRACKED):
@@ -62,12 +65,20 @@ def project(committed: Path, tmp_path: Path) -> Path:
 
 
 def surroundings(root: Path) -> dict[str, str]:
-    who = {f"GIT_{role}_{what}": "x@example.org" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    return environment(DVC_SITE_CACHE_DIR=str(root.parent / "site"), HOME=str(root.parent), GIT_CONFIG_NOSYSTEM="1", **who)
+    who = {
+        f"GIT_{role}_{what}": "x@example.org"
+        for role in ("AUTHOR", "COMMITTER")
+        for what in ("NAME", "EMAIL")
+    }
+    return environment(
+        DVC_SITE_CACHE_DIR=str(root.parent / "site"), HOME=str(root.parent), GIT_CONFIG_NOSYSTEM="1", **who
+    )
 
 
 def call(root: Path, *command: str, code: int = 0) -> str:
-    done = subprocess.run(command, cwd=root, env=surroundings(root), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=root, env=surroundings(root), capture_output=True, text=True, check=False
+    )
     assert done.returncode == code, f"{command}: {done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
 
@@ -85,11 +96,15 @@ def assay(root: Path, *arguments: str, code: int = 0) -> str:
 
 
 def killed(root: Path, *arguments: str) -> None:
-    """Call DVC and kill it, and not what it started, while the stage runs; return when nothing of it is left."""
+    """Call DVC and kill it, and not what it started, while the stage runs; return when nothing of it is
+    left."""
     running = psutil.Popen(
-        [sys.executable, "-m", "dvc", *arguments], cwd=root, env=surroundings(root),
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [sys.executable, "-m", "dvc", *arguments],
+        cwd=root,
+        env=surroundings(root),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     while not (started := [each for each in running.children(recursive=True) if _is_stage(each)]):
         assert running.poll() is None, "it ended before its stage began"
         time.sleep(0.01)
@@ -116,9 +131,15 @@ def test_settings_left_by_an_experiment_are_told_and_neither_used_nor_lost(proje
 
 
 def test_a_hand_edit_of_params_yaml_is_refused_by_repro_and_is_in_no_experiment(project: Path) -> None:
-    edited = (project / "params.yaml").read_text().replace("smallest_effect_points: 10.0", "smallest_effect_points: 1.0")
+    edited = (
+        (project / "params.yaml")
+        .read_text()
+        .replace("smallest_effect_points: 10.0", "smallest_effect_points: 1.0")
+    )
     (project / "params.yaml").write_text(edited)
-    assert "smallest_effect_points: 10.0, as configs/ has it" in dvc(project, "repro", "fingerprint", code=255)
+    assert "smallest_effect_points: 10.0, as configs/ has it" in dvc(
+        project, "repro", "fingerprint", code=255
+    )
     dvc(project, "exp", "run", "-S", "evaluation.items=20", "--name", "edited", "fingerprint")
     settings = read_yaml(project / "params.yaml", fix="")
     assert (settings["claim"]["smallest_effect_points"], settings["evaluation"]["items"]) == (10.0, 20)
@@ -169,7 +190,10 @@ def test_no_clock_is_an_output_and_no_output_is_kept_over_a_run() -> None:
     for name, stage in read_yaml(ROOT / "dvc.yaml", fix="")["stages"].items():
         for entry in [*stage.get("outs", []), *stage.get("metrics", []), *stage.get("plots", [])]:
             path, options = (entry, {}) if isinstance(entry, str) else next(iter(entry.items()))
-            assert not path.startswith("evidence/observed") and not "evidence/observed".startswith(path), (name, path)
+            assert not path.startswith("evidence/observed") and not "evidence/observed".startswith(path), (
+                name,
+                path,
+            )
             assert not options.get("persist"), f"{name}: {path} would outlive a changed setting"
 
 
@@ -178,13 +202,24 @@ def test_a_stage_that_fails_leaves_what_git_ignores_as_it_was(project: Path) -> 
     dvc(project, "repro", "fingerprint", code=255)
     git(project, "checkout", "-q", "data")
     config = project / "configs/grpo/tiny_smoke.yaml"
-    config.write_text(config.read_text().replace("copy_accuracy: 0.0", "copy_accuracy: 1.0").replace("steps: 100,", "steps: 1,")
-                      .replace("steps: 300,", "steps: 1,").replace("drill_pool: 2000", "drill_pool: 50"))  # fmt: skip
+    config.write_text(
+        config.read_text()
+        .replace("copy_accuracy: 0.0", "copy_accuracy: 1.0")
+        .replace("steps: 100,", "steps: 1,")
+        .replace("steps: 300,", "steps: 1,")
+        .replace("drill_pool: 2000", "drill_pool: 50")
+    )
     assay(project, "config", "use")
     assert "ERROR" in dvc(
         project, "repro", "base", code=255
     )  # a base that reads nothing off is refused, after models/ was there
-    for name in ("models/base", "models/adapter", "dist/x", ".scratch/train", "evidence/logs/train/train_log.jsonl"):
+    for name in (
+        "models/base",
+        "models/adapter",
+        "dist/x",
+        ".scratch/train",
+        "evidence/logs/train/train_log.jsonl",
+    ):
         call(project, "git", "check-ignore", "-q", name)
     assert git(project, "status", "--porcelain", "--", ".gitignore", "evidence/logs/.gitignore") == ""
     assert "??" not in git(project, "status", "--porcelain")
@@ -193,17 +228,25 @@ def test_a_stage_that_fails_leaves_what_git_ignores_as_it_was(project: Path) -> 
 def test_two_orders_of_a_set_give_one_adapter_config() -> None:
     said = [
         subprocess.run(
-            [sys.executable, "-c", WRITTEN_IN_PROJECT], cwd=ROOT, env=environment(PYTHONHASHSEED=seed), check=True,
-            capture_output=True, text=True,
+            [sys.executable, "-c", WRITTEN_IN_PROJECT],
+            cwd=ROOT,
+            env=environment(PYTHONHASHSEED=seed),
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout.splitlines()[-2:]
         for seed in ("1", "2")
-    ]  # fmt: skip
+    ]
     assert said[0][0] != said[1][0] and said[0][1] == said[1][1]
 
 
 def test_the_artifacts_name_what_the_pipeline_writes() -> None:
     pipeline = read_yaml(ROOT / "dvc.yaml", fix="")
-    outs = [out if isinstance(out, str) else next(iter(out)) for stage in pipeline["stages"].values() for out in stage["outs"]]
+    outs = [
+        out if isinstance(out, str) else next(iter(out))
+        for stage in pipeline["stages"].values()
+        for out in stage["outs"]
+    ]
     assert {"adapter", "evidence"} <= set(pipeline["artifacts"])
     for name, artifact in pipeline["artifacts"].items():
         assert any(out == artifact["path"] or out.startswith(f"{artifact['path']}/") for out in outs), name

@@ -22,9 +22,22 @@ PIPELINE = YAML(typ="safe", pure=True).load((house.ROOT / "dvc.yaml").read_text(
 
 # A room may import from rooms on lower floors and from itself; neighbours do not know each other.
 FLOOR = {
-    "core": 0, "tasks": 1, "dataset": 2, "audit": 3, "policy": 3, "evaluation": 4, "training": 5, "statistics": 5,
-    "evidence": 6, "package": 7, "pipeline": 7, "stages": 8, "verify": 9, "tools": 10, "cli": 11,
-}  # fmt: skip
+    "core": 0,
+    "tasks": 1,
+    "dataset": 2,
+    "audit": 3,
+    "policy": 3,
+    "evaluation": 4,
+    "training": 5,
+    "statistics": 5,
+    "evidence": 6,
+    "package": 7,
+    "pipeline": 7,
+    "stages": 8,
+    "verify": 9,
+    "tools": 10,
+    "cli": 11,
+}
 # What costs a model's time names no room of what is said about it.
 COSTLY = ("base", "pre_eval", "train", "control", "post_eval")
 AFTERWARDS = ("evidence", "statistics", "package", "verify", "tools", "cli")
@@ -87,9 +100,13 @@ def test_what_a_stage_imports_lies_in_the_rooms_it_declares(stage: str) -> None:
     declared = [house.ROOT / room for room in rooms_declared(stage)]
     assert len(declared) <= 8
     for path in sorted(house.code_of(stage)):
-        assert any(path == room or room in path.parents for room in declared), f"{relative(path)} is not in the deps of {stage}"
+        assert any(path == room or room in path.parents for room in declared), (
+            f"{relative(path)} is not in the deps of {stage}"
+        )
     for room in declared:
-        assert any(path == room or room in path.parents for path in house.code_of(stage)), f"{stage} imports nothing of {room}"
+        assert any(path == room or room in path.parents for path in house.code_of(stage)), (
+            f"{stage} imports nothing of {room}"
+        )
 
 
 @pytest.mark.parametrize("stage", COSTLY)
@@ -101,7 +118,11 @@ def test_what_costs_model_time_names_no_room_of_what_is_said_about_it(stage: str
 def test_what_a_stage_says_it_reads_and_writes_is_what_dvc_is_told(stage: str) -> None:
     declared = PIPELINE["stages"][stage]
     reads, writes = house.reads_and_writes(stage)
-    data = [dep for dep in declared["deps"] if not dep.startswith("src/") and dep not in {"constraints.txt"} - set(reads)]
+    data = [
+        dep
+        for dep in declared["deps"]
+        if not dep.startswith("src/") and dep not in {"constraints.txt"} - set(reads)
+    ]
     assert sorted(data) == sorted(read for read in reads if read != house.SOURCE)
     outs = [next(iter(out)) if isinstance(out, dict) else out for out in declared["outs"]]
     assert sorted(outs) == sorted(writes)
@@ -116,15 +137,22 @@ def test_every_folder_of_the_evidence_is_an_out_of_the_stage_it_is_named_after()
 
 
 def test_metrics_and_plots_of_dvc_are_files_that_a_stage_writes() -> None:
-    for path in (*PIPELINE["metrics"], *(next(iter(each)) if isinstance(each, dict) else each for each in PIPELINE["plots"])):
+    for path in (
+        *PIPELINE["metrics"],
+        *(next(iter(each)) if isinstance(each, dict) else each for each in PIPELINE["plots"]),
+    ):
         inside = path.split("evidence/results/", 1)[1].split("/", 1)[1]
         assert place_of(inside) == path
 
 
 def test_a_changed_file_of_a_room_runs_the_stages_that_name_the_room_and_no_other(tmp_path: Path) -> None:
     """One file of each room is touched in a copy, and DVC is asked what would run."""
-    listed = subprocess.run(["git", "ls-files"], cwd=house.ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
-    for name in (each for each in listed if each.startswith(("src/", "data/", ".dvc", "dvc", "params", "constraints"))):
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=house.ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\n")
+    for name in (
+        each for each in listed if each.startswith(("src/", "data/", ".dvc", "dvc", "params", "constraints"))
+    ):
         target = tmp_path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(house.ROOT / name, target)
@@ -136,7 +164,9 @@ def test_a_changed_file_of_a_room_runs_the_stages_that_name_the_room_and_no_othe
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     would_run: dict[str, set[str]] = {name: set() for name in TOUCHED}
     for stage, changes in json.loads(done.stdout).items():
-        for dep in {dep for each in changes if isinstance(each, dict) for dep in each.get("changed deps", {})}:
+        for dep in {
+            dep for each in changes if isinstance(each, dict) for dep in each.get("changed deps", {})
+        }:
             for name in TOUCHED:
                 if dep.startswith("src/") and f"src/assay/{name}/".startswith(f"{dep}/"):
                     would_run[name].add(stage)
@@ -161,14 +191,25 @@ def test_no_module_is_named_after_nothing() -> None:
 def test_trl_is_known_to_the_training_room_and_to_its_rehearsal_alone() -> None:
     for path in house.modules():
         if any(name.split(".")[0] == "trl" for name in house.imported(path)):
-            assert relative(path).startswith(("assay/training/", "assay/tools/doctor/forecast/rehearsal.py")), relative(path)
+            assert relative(path).startswith(
+                ("assay/training/", "assay/tools/doctor/forecast/rehearsal.py")
+            ), relative(path)
 
 
 def test_tasks_open_no_file_and_import_no_torch() -> None:
     for path in house.modules():
         if relative(path).startswith("assay/tasks/"):
             roots = {name.split(".")[0] for name in house.imported(path)}
-            assert not roots & {"torch", "transformers", "pathlib", "os", "io", "time", "datetime", "random"}, path
+            assert not roots & {
+                "torch",
+                "transformers",
+                "pathlib",
+                "os",
+                "io",
+                "time",
+                "datetime",
+                "random",
+            }, path
             calls = {node.func.id for node in ast.walk(ast.parse(path.read_text())) if _is_call_by_name(node)}
             assert not calls & {"open", "print"}, path
 
@@ -192,9 +233,9 @@ def test_nothing_prints_but_the_console() -> None:
 
 def test_evidence_can_be_rendered_without_torch() -> None:
     code = (
-        "import sys, assay.cli, assay.stages.fingerprint, assay.stages.render_evidence, assay.stages.package\n"
-        "heavy = {'torch', 'transformers', 'trl', 'peft'} & set(sys.modules)\n"
-        "sys.exit(f'imported {heavy}' if heavy else 0)"
+        "import sys, assay.cli, assay.stages.fingerprint, assay.stages.render_evidence,"
+        " assay.stages.package\nheavy = {'torch', 'transformers', 'trl', 'peft'} &"
+        " set(sys.modules)\nsys.exit(f'imported {heavy}' if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -207,7 +248,9 @@ def test_every_setting_is_read_somewhere() -> None:
 
     own = [importlib.import_module(f"assay.tasks.settings.{name}") for name in task_names()]
     text = "\n".join(path.read_text(encoding="utf-8") for path in house.modules())
-    for name, model in [each for module in (claim, health, package, settings, *own) for each in vars(module).items()]:
+    for name, model in [
+        each for module in (claim, health, package, settings, *own) for each in vars(module).items()
+    ]:
         if isinstance(model, type) and issubclass(model, BaseModel) and model is not BaseModel:
             for field in model.model_fields:
                 # What is done about odd records is looked up by the name of the kind.

@@ -1,4 +1,5 @@
-"""configs/launch/: the Slurm script does as it says on a Slurm of small programs; the SkyPilot file is one, its lines run."""
+"""configs/launch/: the Slurm script does as it says on a Slurm of small programs; the SkyPilot file is one,
+its lines run."""
 
 from __future__ import annotations
 
@@ -18,15 +19,42 @@ from tests.house import ROOT
 
 LAUNCH = ROOT / "configs/launch"
 SKY = YAML(typ="safe", pure=True).load((LAUNCH / "skypilot.yaml").read_text(encoding="utf-8"))
-# Source: SkyPilot 0.14.1, get_task_schema and get_resources_schema in sky/utils/schemas.py, StorageMode in sky/data/storage.py.
-TASK_KEYS = {"name", "workdir", "num_nodes", "resources", "file_mounts", "volumes", "envs", "secrets", "setup", "run", "config"}
+# Source: SkyPilot 0.14.1, get_task_schema and get_resources_schema in sky/utils/schemas.py, StorageMode in
+# sky/data/storage.py.
+TASK_KEYS = {
+    "name",
+    "workdir",
+    "num_nodes",
+    "resources",
+    "file_mounts",
+    "volumes",
+    "envs",
+    "secrets",
+    "setup",
+    "run",
+    "config",
+}
 RESOURCE_KEYS = {
-    "infra", "accelerators", "cpus", "memory", "instance_type", "use_spot", "disk_size", "disk_tier", "image_id", "ports",
-    "labels", "autostop", "any_of", "ordered", "job_recovery",
-}  # fmt: skip
+    "infra",
+    "accelerators",
+    "cpus",
+    "memory",
+    "instance_type",
+    "use_spot",
+    "disk_size",
+    "disk_tier",
+    "image_id",
+    "ports",
+    "labels",
+    "autostop",
+    "any_of",
+    "ordered",
+    "job_recovery",
+}
 MODES = {"MOUNT", "COPY", "MOUNT_CACHED"}
 
-# In the place of ./run and DVC: a stage that is spread over nodes where that is asked for, and saves when it is stopped.
+# In the place of ./run and DVC: a stage that is spread over nodes where that is asked for, and saves when it
+# is stopped.
 STAGE = r"""
 import os, signal, sys, time
 def saved(*_):
@@ -53,20 +81,26 @@ sys.exit(255 if subprocess.call(command) else 0)
 
 def submitted(
     folder: Path, nodes: int, seconds: float, *, stop: bool, cancelled: bool = False
-) -> tuple[int, str, str]:  # fmt: skip
+) -> tuple[int, str, str]:
     """Run the batch script as a job; return its exit code, what it said, and what was queued again."""
     (folder / "stage.py").write_text(STAGE, encoding="utf-8")
     (folder / "run").write_text(RUN.format(stage=str(folder / "stage.py")), encoding="utf-8")
     (folder / "run").chmod(0o755)
     commands = fake_slurm.write(folder / "slurm")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "ASSAY_", "DVC_"))}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "ASSAY_", "DVC_"))
+    }
     environment |= fake_slurm.job(folder, nodes, 31) | {
-        "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src"), "SECONDS_OF_WORK": str(seconds),
+        "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT / "src"),
+        "SECONDS_OF_WORK": str(seconds),
         "SLURM_GPUS_ON_NODE": "8",
-    }  # fmt: skip
+    }
     output = folder / "out"
     with output.open("w") as stream:
-        job = subprocess.Popen(["bash", str(LAUNCH / "slurm.sh"), "train"], env=environment, stdout=stream, stderr=stream)
+        job = subprocess.Popen(
+            ["bash", str(LAUNCH / "slurm.sh"), "train"], env=environment, stdout=stream, stderr=stream
+        )
         deadline = time.monotonic() + 60
         while stop and output.read_text().count("at work on") < nodes:
             assert time.monotonic() < deadline and job.poll() is None, output.read_text()
@@ -86,7 +120,10 @@ def test_a_job_ends_as_the_pipeline_and_its_verdict_end(tmp_path: Path, nodes: i
     assert (code, queued) == (5, "") and said.endswith("verdict\n"), said
     if nodes == 2:
         for node in range(nodes):
-            told = f"--nnodes=2 --nproc-per-node=8 --node-rank={node} --master-addr=127.0.0.1 --master-port=20031"
+            told = (
+                f"--nnodes=2 --nproc-per-node=8 --node-rank={node} --master-addr=127.0.0.1"
+                " --master-port=20031"
+            )
             assert f"at work on {node} {told}\n" in said
     else:
         assert "at work on one \n" in said
@@ -94,7 +131,9 @@ def test_a_job_ends_as_the_pipeline_and_its_verdict_end(tmp_path: Path, nodes: i
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only there a parent's end is noticed")
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_a_job_that_is_stopped_waits_until_all_have_saved_and_is_queued_again(tmp_path: Path, nodes: int) -> None:
+def test_a_job_that_is_stopped_waits_until_all_have_saved_and_is_queued_again(
+    tmp_path: Path, nodes: int
+) -> None:
     code, said, queued = submitted(tmp_path, nodes, 60.0, stop=True)
     assert (code, queued) == (0, "requeue 31\n"), said
     assert said.count("saved by") == nodes and "verdict" not in said
@@ -133,7 +172,9 @@ def test_a_box_that_is_taken_away_leaves_its_finished_stages_to_the_next(tmp_pat
         (folder / "run").write_text(BOX, encoding="utf-8")
         (folder / "run").chmod(0o755)
         own = os.environ | SKY["envs"] | {"KEPT": str(tmp_path / "bucket"), "TAKEN_AWAY_AT": taken_away_at}
-        done = subprocess.run(["bash", "-c", SKY["run"]], cwd=folder, env=own, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["bash", "-c", SKY["run"]], cwd=folder, env=own, capture_output=True, text=True, check=False
+        )
         assert (folder / ".scratch").is_symlink(), done.stderr
         (folder / ".scratch" / name).touch()
         return done.returncode, (folder / "calls").read_text().splitlines()

@@ -1,4 +1,5 @@
-"""A message names the file and line that a person edits, and a setting of a wrong form is answered with the right one."""
+"""A message names the file and line that a person edits, and a setting of a wrong form is answered with the
+right one."""
 
 from __future__ import annotations
 
@@ -22,7 +23,11 @@ from tests import house
 from tests.house import ROOT
 from tests.stages.test_bad_input import assay
 
-SELECTIONS = (Selection("tiny", "structured", 0), Selection("pretrained", "structured", 0), Selection("tiny", "collider", 0))
+SELECTIONS = (
+    Selection("tiny", "structured", 0),
+    Selection("pretrained", "structured", 0),
+    Selection("tiny", "collider", 0),
+)
 # Rooms in which params.yaml is the file of a package, which has no presets.
 OF_PACKAGES = ("assay/verify/", "assay/package/", "assay/tools/recipe/run_sources.py")
 
@@ -30,7 +35,10 @@ OF_PACKAGES = ("assay/verify/", "assay/package/", "assay/tools/recipe/run_source
 def nodes(values: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     """Return the places of everything in nested settings, sections and leaves."""
     inner = values.items() if isinstance(values, dict) and path[-1:] != ("template",) else ()
-    return [*([path] if path else []), *(found for name, part in inner for found in nodes(part, (*path, str(name))))]
+    return [
+        *([path] if path else []),
+        *(found for name, part in inner for found in nodes(part, (*path, str(name)))),
+    ]
 
 
 def changed(values: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
@@ -62,7 +70,8 @@ def test_no_message_sends_a_person_to_params_yaml() -> None:
             if id(node) in docstrings:
                 continue
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                # "params.yaml, name" is the place of a setting; a place and nothing else is "params.yaml" as a keyword.
+                # "params.yaml, name" is the place of a setting; a place and nothing else is "params.yaml" as
+                # a keyword.
                 assert "params.yaml, " not in node.value, f"{name}:{node.lineno}"
             if isinstance(node, ast.keyword) and node.arg == "where" and isinstance(node.value, ast.Constant):
                 assert "params.yaml" not in str(node.value.value), f"{name}:{node.value.lineno}"
@@ -71,7 +80,9 @@ def test_no_message_sends_a_person_to_params_yaml() -> None:
 @pytest.mark.parametrize("selection", SELECTIONS, ids=lambda each: f"{each.grpo}-{each.task}")
 def test_each_setting_is_placed_in_the_line_that_says_it(selection: Selection) -> None:
     for path in nodes(dict(compose(ROOT, selection).values)):
-        found = re.fullmatch(r"(configs/\S+\.yaml), line (\d+), (\S+)", place_of(ROOT, ".".join(path), selection))
+        found = re.fullmatch(
+            r"(configs/\S+\.yaml), line (\d+), (\S+)", place_of(ROOT, ".".join(path), selection)
+        )
         assert found, path
         line = (ROOT / found[1]).read_text().split("\n")[int(found[2]) - 1]
         assert re.search(rf"(^|[\s{{]){path[-1]}:", line), (path, found[0], line)
@@ -82,12 +93,26 @@ def test_each_setting_is_placed_in_the_line_that_says_it(selection: Selection) -
     ("old", "new", "place"),
     [
         ("  steps: 200", "  steps: many", r"configs/grpo/tiny\.yaml, line 46, train\.steps"),
-        ("  smallest_effect_points: 10.0\n", "", r"configs/grpo/tiny\.yaml, line \d+, claim\.smallest_effect_points"),
-        ("checkpoint:\n  every: 25\n  keep: 2\n  other_machine: refuse\n", "", r"configs/grpo/tiny\.yaml, checkpoint"),
-        ("  acknowledged_alarms: []", "  acknowledged_alarms: [kl]", r"configs/grpo/tiny\.yaml, line \d+, evidence\.ack"),
+        (
+            "  smallest_effect_points: 10.0\n",
+            "",
+            r"configs/grpo/tiny\.yaml, line \d+, claim\.smallest_effect_points",
+        ),
+        (
+            "checkpoint:\n  every: 25\n  keep: 2\n  other_machine: refuse\n",
+            "",
+            r"configs/grpo/tiny\.yaml, checkpoint",
+        ),
+        (
+            "  acknowledged_alarms: []",
+            "  acknowledged_alarms: [kl]",
+            r"configs/grpo/tiny\.yaml, line \d+, evidence\.ack",
+        ),
     ],
 )
-def test_what_is_wrong_in_a_preset_is_told_with_its_file_and_line(root: Path, old: str, new: str, place: str) -> None:
+def test_what_is_wrong_in_a_preset_is_told_with_its_file_and_line(
+    root: Path, old: str, new: str, place: str
+) -> None:
     preset = root / "configs/grpo/tiny.yaml"
     assert old in preset.read_text()
     preset.write_text(preset.read_text().replace(old, new))
@@ -96,12 +121,16 @@ def test_what_is_wrong_in_a_preset_is_told_with_its_file_and_line(root: Path, ol
     assert re.match(place, caught.value.where), caught.value.where
 
 
-def test_a_setting_of_the_task_is_placed_in_the_preset_of_the_task_and_the_seed_in_the_selection(root: Path) -> None:
+def test_a_setting_of_the_task_is_placed_in_the_preset_of_the_task_and_the_seed_in_the_selection(
+    root: Path,
+) -> None:
     assert place_of(root, "task.weights.exact").startswith("configs/task/structured.yaml, line ")
     assert place_of(root, "seed").startswith("configs/config.yaml, line ")
 
 
-def test_a_value_of_an_experiment_is_placed_on_its_command_line(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_of_an_experiment_is_placed_on_its_command_line(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = (root / "params.yaml").read_text()
     (root / "params.yaml").write_text(text.replace("learning_rate: 0.001", "learning_rate: 5.0"))
     assert place_of(root, "train.learning_rate").startswith("configs/grpo/tiny.yaml")
@@ -135,7 +164,9 @@ WRONG: tuple[Any, ...] = (5, "text", [5], [{"nonsense": 1}], {"nonsense": 1}, []
 
 
 @pytest.mark.parametrize("selection", SELECTIONS, ids=lambda each: f"{each.grpo}-{each.task}")
-def test_whatever_holds_others_is_answered_with_a_form_that_is_accepted_when_pasted(selection: Selection) -> None:
+def test_whatever_holds_others_is_answered_with_a_form_that_is_accepted_when_pasted(
+    selection: Selection,
+) -> None:
     raw, shown = dict(compose(ROOT, selection).values), 0
     for path in nodes(raw):
         if shown_form(path) is None:
@@ -145,8 +176,11 @@ def test_whatever_holds_others_is_answered_with_a_form_that_is_accepted_when_pas
                 parse_params(changed(raw, path, wrong))
             except ConfigError as error:
                 fix = error.fix
-                found = re.search(r"write it as (?:a section with ([\w, ]+), as the presets|(\w+): (.*?)(?:   \(|$))", fix)
-                # An unknown or missing name inside a section is told by that name, which is more to the point.
+                found = re.search(
+                    r"write it as (?:a section with ([\w, ]+), as the presets|(\w+): (.*?)(?:   \(|$))", fix
+                )
+                # An unknown or missing name inside a section is told by that name, which is more to the
+                # point.
                 if found is None or fix.startswith("add "):
                     known = wrong == {"nonsense": 1} or (wrong == [] and "aa has to be" in error.expected)
                     assert known, (path, wrong, str(error))

@@ -1,4 +1,5 @@
-"""The notebook runs from top to bottom on any run, by one path, and what it recomputes is what the claim says."""
+"""The notebook runs from top to bottom on any run, by one path, and what it recomputes is what the claim
+says."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def execute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         else:
             monkeypatch.setenv("ASSAY_RUN", str(run))
         notebook = nbformat.read(NOTEBOOK, as_version=4)
-        NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(NOTEBOOK.parent)}}).execute()
+        NotebookClient(
+            notebook, timeout=120, resources={"metadata": {"path": str(NOTEBOOK.parent)}}
+        ).execute()
         cells: list[Any] = notebook.cells
         return cells
 
@@ -43,7 +46,10 @@ def execute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 def printed(cells: list[Any]) -> str:
     outputs = [output for cell in cells for output in cell.get("outputs", ())]
     assert not [each.text for each in outputs if each.get("name") == "stderr"], "no warning of any library"
-    return "\n".join(each.get("text") or each.data.get("text/markdown") or each.data.get("text/html", "") for each in outputs)
+    return "\n".join(
+        each.get("text") or each.data.get("text/markdown") or each.data.get("text/html", "")
+        for each in outputs
+    )
 
 
 def figures(cells: list[Any]) -> int:
@@ -63,7 +69,9 @@ def test_one_path_swaps_in_a_run_of_another_task(execute: Any, tmp_path: Path) -
     project = made_run(tmp_path / "mine", task="structured")
     claim = json.loads(project.results("claim.json").read_text(encoding="utf-8"))
     said = printed(execute(project.root))
-    assert claim["sentence"] in said and EQUAL in said and "structured" in said and "schema_valid_rate" in said
+    assert (
+        claim["sentence"] in said and EQUAL in said and "structured" in said and "schema_valid_rate" in said
+    )
 
 
 def _narrower(claim: dict[str, Any]) -> None:
@@ -79,8 +87,12 @@ def _another_plan(claim: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("tamper", [_narrower, _better, _another_plan])
-def test_a_claim_that_its_episodes_do_not_bear_out_stops_it(execute: Any, tmp_path: Path, tamper: Any) -> None:
-    shutil.copytree(ROOT / "evidence/results", tmp_path / "evidence/results", ignore=shutil.ignore_patterns("figures"))
+def test_a_claim_that_its_episodes_do_not_bear_out_stops_it(
+    execute: Any, tmp_path: Path, tamper: Any
+) -> None:
+    shutil.copytree(
+        ROOT / "evidence/results", tmp_path / "evidence/results", ignore=shutil.ignore_patterns("figures")
+    )
     file = tmp_path / "evidence/results/report/claim.json"
     claim = json.loads(file.read_text(encoding="utf-8"))
     tamper(claim)

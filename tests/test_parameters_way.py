@@ -1,4 +1,5 @@
-"""docs/internals/parameter.md shows one parameter's way from configs/ to a claim; here it is gone, on a copy."""
+"""docs/internals/parameter.md shows one parameter's way from configs/ to a claim; here it is gone, on a
+copy."""
 
 from __future__ import annotations
 
@@ -34,11 +35,16 @@ RATE = 0.002
 def places() -> list[str]:
     """Return the first column of the table in docs/internals/parameter.md."""
     text = (ROOT / "docs/internals/parameter.md").read_text(encoding="utf-8")
-    return [re.sub("`", "", line.split(" | ")[0].removeprefix("| ")) for line in text.split("\n") if line.startswith("| `")]
+    return [
+        re.sub("`", "", line.split(" | ")[0].removeprefix("| "))
+        for line in text.split("\n")
+        if line.startswith("| `")
+    ]
 
 
 class Way:
-    """A run of a copy whose preset says another rate, its package unpacked, and what its settings were before."""
+    """A run of a copy whose preset says another rate, its package unpacked, and what its settings were
+    before."""
 
     def __init__(self, folder: Path) -> None:
         """Change the preset, compose, make the run, package it."""
@@ -48,7 +54,9 @@ class Way:
         path = self.root / self.preset
         text = path.read_text(encoding="utf-8")
         assert text.count("  learning_rate: 1.0e-3\n") == 1
-        path.write_text(text.replace("  learning_rate: 1.0e-3\n", f"  learning_rate: {RATE}\n"), encoding="utf-8")
+        path.write_text(
+            text.replace("  learning_rate: 1.0e-3\n", f"  learning_rate: {RATE}\n"), encoding="utf-8"
+        )
         with pytest.raises(ConfigError, match=r"train\.learning_rate: 0\.002"):
             check(self.root)  # params.yaml still says what it said
         use(self.root, grpo=None, task=None, seed=None)
@@ -66,7 +74,10 @@ class Way:
 
     def log(self) -> list[dict[str, Any]]:
         """Return the rows of train_log.jsonl."""
-        return [json.loads(line) for line in self.run.results("train_log.jsonl").read_text(encoding="utf-8").splitlines()]
+        return [
+            json.loads(line)
+            for line in self.run.results("train_log.jsonl").read_text(encoding="utf-8").splitlines()
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -96,11 +107,17 @@ def in_the_settings(way: Way) -> None:
 
 def in_dvc_yaml(way: Way) -> None:
     stages = read_yaml(way.root / "dvc.yaml", fix="")["stages"]
-    assert [name for name, stage in stages.items() if "train" in stage.get("params", ())] == ["train", "control"]
+    assert [name for name, stage in stages.items() if "train" in stage.get("params", ())] == [
+        "train",
+        "control",
+    ]
 
 
 def in_the_key(way: Way) -> None:
-    keys = [run_key(Project(way.run.root, params), "train", READS, NOT_IN_KEY) for params in (way.before, way.run.params)]
+    keys = [
+        run_key(Project(way.run.root, params), "train", READS, NOT_IN_KEY)
+        for params in (way.before, way.run.params)
+    ]
     assert keys[0].digest != keys[1].digest
     assert keys[1].parts["params.train.learning_rate"] == str(RATE)
 
@@ -147,18 +164,29 @@ def in_the_check(way: Way) -> None:
     params = way.package / "params.yaml"
     told = params.read_text(encoding="utf-8")
     try:
-        params.write_text(told.replace(f"  learning_rate: {RATE}\n", "  learning_rate: 0.001\n"), encoding="utf-8")
+        params.write_text(
+            told.replace(f"  learning_rate: {RATE}\n", "  learning_rate: 0.001\n"), encoding="utf-8"
+        )
         assert any("learning_rate" in fault for fault in log_whole(Unpacked(way.package)).wrong)
     finally:
         params.write_text(told, encoding="utf-8")
 
 
 WAY: dict[str, Callable[[Way], None]] = {
-    "configs/grpo/tiny.yaml": in_the_preset, "params.yaml": in_params_yaml, "config.Params": in_the_settings,
-    "dvc.yaml": in_dvc_yaml, ".scratch/train/<key>": in_the_key, "GRPOConfig": in_trl, "training_log.csv": in_the_table,
-    "train_log.jsonl": in_the_log, "train.json": in_the_facts, "claim.json": in_the_claim,
-    "README.md of the package": on_the_card, "provenance.json of the package": in_the_statement, "assay verify": in_the_check,
-}  # fmt: skip
+    "configs/grpo/tiny.yaml": in_the_preset,
+    "params.yaml": in_params_yaml,
+    "config.Params": in_the_settings,
+    "dvc.yaml": in_dvc_yaml,
+    ".scratch/train/<key>": in_the_key,
+    "GRPOConfig": in_trl,
+    "training_log.csv": in_the_table,
+    "train_log.jsonl": in_the_log,
+    "train.json": in_the_facts,
+    "claim.json": in_the_claim,
+    "README.md of the package": on_the_card,
+    "provenance.json of the package": in_the_statement,
+    "assay verify": in_the_check,
+}
 
 
 def test_the_way_is_the_one_that_is_shown() -> None:

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from assay.core.provenance import ARITHMETIC, ENVIRONMENT, arithmetic, environment, git_state, host_and_path, remotes
+from assay.core.provenance import (
+    ARITHMETIC,
+    ENVIRONMENT,
+    arithmetic,
+    environment,
+    git_state,
+    host_and_path,
+    remotes,
+)
 
 
 def git(root: Path, *arguments: str) -> None:
@@ -54,9 +62,12 @@ def test_a_remote_is_shown_as_host_and_path(address: str, shown: str) -> None:
     assert host_and_path(address) == shown
 
 
-@pytest.mark.parametrize("password", ["plain7", "a@at", "a/slash", "a:colon", "a#hash", "a?mark", "12345", "a@b/c:d"])
 @pytest.mark.parametrize(
-    "address", ["https://someone:{}@host.example/team/code", "ssh://someone:{}@host.example:22/x", "someone:{}@h:x"]
+    "password", ["plain7", "a@at", "a/slash", "a:colon", "a#hash", "a?mark", "12345", "a@b/c:d"]
+)
+@pytest.mark.parametrize(
+    "address",
+    ["https://someone:{}@host.example/team/code", "ssh://someone:{}@host.example:22/x", "someone:{}@h:x"],
 )
 def test_no_part_of_a_login_is_ever_shown(address: str, password: str) -> None:
     shown = host_and_path(address.format(password))
@@ -83,15 +94,26 @@ def test_only_named_variables_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(environment()) <= set(ENVIRONMENT) and environment()["OMP_NUM_THREADS"] == "3"
 
 
-def test_what_decides_last_bits_names_processor_instructions_and_flags(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = "processor\t: 0\nmodel name\t: One 7\nflags\t\t: fpu avx2 sse4_2 fma avx\n\nprocessor\t: 1\nmodel name\t: Two\n"
+def test_what_decides_last_bits_names_processor_instructions_and_flags(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = (
+        "processor\t: 0\nmodel name\t: One 7\nflags\t\t: fpu avx2 sse4_2 fma avx\n\nprocessor\t: 1\nmodel"
+        " name\t: Two\n"
+    )
     monkeypatch.setattr(Path, "is_file", lambda self: True)
     monkeypatch.setattr(Path, "read_text", lambda self: told)
     for name in ARITHMETIC:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ATEN_CPU_CAPABILITY", "avx2")
-    assert arithmetic() == {"processor": "One 7", "instructions": "avx avx2 fma sse4_2", "ATEN_CPU_CAPABILITY": "avx2"}
+    assert arithmetic() == {
+        "processor": "One 7",
+        "instructions": "avx avx2 fma sse4_2",
+        "ATEN_CPU_CAPABILITY": "avx2",
+    }
     told = "processor\t: 0\nFeatures\t: fp asimd sve\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n"
     assert arithmetic() | {"ATEN_CPU_CAPABILITY": ""} == {
-        "processor": "0x41 0xd40", "instructions": "asimd sve", "ATEN_CPU_CAPABILITY": "",
-    }  # fmt: skip
+        "processor": "0x41 0xd40",
+        "instructions": "asimd sve",
+        "ATEN_CPU_CAPABILITY": "",
+    }

@@ -1,4 +1,5 @@
-"""README.md and docs/ show the committed evidence, and name nothing that is not there: no file, no command, no option."""
+"""README.md and docs/ show the committed evidence, and name nothing that is not there: no file, no command,
+no option."""
 
 from __future__ import annotations
 
@@ -25,23 +26,49 @@ from tests.week.table import WEEK
 GPU = text_of("docs/gpu.md")
 # What a `Needs:` line may speak of, so that all pages say it in the same words.
 NEEDS = (
-    "minutes", "an hour", "time", "a network", "a GPU", "GPUs", "a cluster", "a Slurm cluster", "a package", "a finished run",
-    "finished training", "a training", "the experiments above", "a git remote", "a git checkout", "a browser", "a base",
-    "a pretrained base", "a shared folder", "the downloaded model", "vLLM", "Python",
-)  # fmt: skip
-ROOMS = "cli|tools|verification|stages|packaging|training|evidence|evaluation|policy|dataset|tasks|storage|config"
+    "minutes",
+    "an hour",
+    "time",
+    "a network",
+    "a GPU",
+    "GPUs",
+    "a cluster",
+    "a Slurm cluster",
+    "a package",
+    "a finished run",
+    "finished training",
+    "a training",
+    "the experiments above",
+    "a git remote",
+    "a git checkout",
+    "a browser",
+    "a base",
+    "a pretrained base",
+    "a shared folder",
+    "the downloaded model",
+    "vLLM",
+    "Python",
+)
+ROOMS = (
+    "cli|tools|verification|stages|packaging|training|evidence|evaluation|policy|dataset|tasks|storage|config"
+)
 VERBS = ("repro", "test", "smoke", "week", "report")
 # Programs that are not part of the environment; a page has to say that they are needed.
 OTHERS = ("git", "cd", "export", "vllm", "sbatch", "sky", "python3", "sha256sum")
 TASKS_OF_ONES_OWN = "".join(
-    json.dumps({"prompt": f"How many? {n}", "schema": {"type": "object"}, "gold": {"n": n}}) + "\n" for n in range(40)
+    json.dumps({"prompt": f"How many? {n}", "schema": {"type": "object"}, "gold": {"n": n}}) + "\n"
+    for n in range(40)
 )
 
 
-@pytest.mark.parametrize(("page", "name"), [(page, name) for page, names in readme.PAGES.items() for name in names])
+@pytest.mark.parametrize(
+    ("page", "name"), [(page, name) for page, names in readme.PAGES.items() for name in names]
+)
 def test_a_generated_block_is_the_one_of_the_last_run(page: str, name: str) -> None:
     start, end = readme.marks(name)
-    assert text_of(page).split(start)[1].split(end)[0] == readme.blocks(ROOT)[name], "./run assay readme renews it"
+    assert text_of(page).split(start)[1].split(end)[0] == readme.blocks(ROOT)[name], (
+        "./run assay readme renews it"
+    )
 
 
 def test_the_page_of_commands_is_what_the_command_line_says() -> None:
@@ -84,7 +111,9 @@ def test_every_link_and_every_path_of_ours_leads_somewhere(page: str) -> None:
         target = here.parent / name if name else here
         assert target.exists(), f"{page} links {link}"
         assert not anchor or anchor in anchors(target), f"{page} links {link}"
-    for name in re.findall(rf"`((?:src|tests|configs|benchmarks|{ROOMS})/[\w/.-]+\.(?:py|yaml|sh|ipynb))`", text):
+    for name in re.findall(
+        rf"`((?:src|tests|configs|benchmarks|{ROOMS})/[\w/.-]+\.(?:py|yaml|sh|ipynb))`", text
+    ):
         assert (ROOT / name).exists() or (ROOT / "src/assay" / name).exists(), f"{page} names {name}"
     for name in re.findall(r"`(\w+\.py)`", text):
         assert any((ROOT / "src").rglob(name)) or any((ROOT / "tests").rglob(name)), f"{page} names {name}"
@@ -93,7 +122,9 @@ def test_every_link_and_every_path_of_ours_leads_somewhere(page: str) -> None:
 def test_every_page_is_in_an_index() -> None:
     for index in ("README.md", "docs/internals/README.md", "docs/decisions/README.md"):
         folder = ROOT / ("docs" if index == "README.md" else Path(index).parent)
-        linked = {((ROOT / index).parent / link).resolve() for link in re.findall(r"\]\(([^)#]+)\)", text_of(index))}
+        linked = {
+            ((ROOT / index).parent / link).resolve() for link in re.findall(r"\]\(([^)#]+)\)", text_of(index))
+        }
         assert {path.resolve() for path in folder.glob("*.md")} - {(ROOT / index).resolve()} <= linked, index
 
 
@@ -104,7 +135,9 @@ def test_what_a_command_needs_is_said_in_one_way(page: str) -> None:
         assert re.search(re.escape(line) + r"\n\n```sh\n", text), f"{page}: no commands below: {line}"
         assert line.endswith("."), line
         assert any(need in line for need in NEEDS), f"{page}: {line}"
-    assert not re.search(r"^```(?!sh$|json$|text$|mermaid$|$)", text, re.M), f"{page}: a block is sh, json, text or mermaid"
+    assert not re.search(r"^```(?!sh$|json$|text$|mermaid$|$)", text, re.M), (
+        f"{page}: a block is sh, json, text or mermaid"
+    )
 
 
 def _parsed(words: list[str]) -> None:
@@ -163,11 +196,17 @@ def test_every_command_in_a_sentence_exists(page: str) -> None:
                 assert word in command.commands, f"{page}: {said}"
                 command = command.commands[word]
             elif word.startswith("--"):
-                assert word in {name for each in command.params for name in (*each.opts, *each.secondary_opts)}, said
+                assert word in {
+                    name for each in command.params for name in (*each.opts, *each.secondary_opts)
+                }, said
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if any(each.needs is None for each in commands(page))])
-def test_a_command_that_needs_nothing_is_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(each.needs is None for each in commands(page))]
+)
+def test_a_command_that_needs_nothing_is_run(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In a project that has settings and nothing else, as they stand on the page; or `./run week` runs it."""
     week = {step.command for steps in WEEK.values() for step in steps}
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
@@ -185,7 +224,11 @@ def test_a_command_that_needs_nothing_is_run(page: str, tmp_path: Path, monkeypa
 def test_the_table_of_exit_codes_has_all_of_ours() -> None:
     table = text_of("docs/recovery.md").split("## Exit codes")[1].split("\n## ")[0]
     listed = {int(code) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.M) for code in row.split(",")}
-    ours = {each.exit_code for each in vars(errors).values() if isinstance(each, type) and hasattr(each, "exit_code")}
+    ours = {
+        each.exit_code
+        for each in vars(errors).values()
+        if isinstance(each, type) and hasattr(each, "exit_code")
+    }
     assert ours <= listed and listed == {0, 1, 3, 4, 5, 6, 130, 143}
 
 
@@ -200,18 +243,25 @@ def test_the_table_of_gpu_presets_says_what_the_presets_and_their_forecast_say()
     assert names == {path.stem for path in (ROOT / "configs/grpo").glob("*_*.yaml")} - {"tiny_smoke"}
     for name in names:
         values = read_yaml(ROOT / f"configs/grpo/{name}.yaml", fix="none")
-        train, peaks = values["train"], [forecasts[f"{name}, {task}"]["peak_gib"] for task in ("collider", "structured")]
+        train, peaks = (
+            values["train"],
+            [forecasts[f"{name}, {task}"]["peak_gib"] for task in ("collider", "structured")],
+        )
         told = [
-            values["base"]["model"].split("/")[1], "4 bits" if values["base"]["quantization"] else "bfloat16",
-            f"| {values['generation']['batch_size']} |", f"{train['items_per_step']} × {train['group_size']}",
+            values["base"]["model"].split("/")[1],
+            "4 bits" if values["base"]["quantization"] else "bfloat16",
+            f"| {values['generation']['batch_size']} |",
+            f"{train['items_per_step']} × {train['group_size']}",
             f"{train['learning_rate']:.0e}".replace("e-0", "e-") + f", {train['lora']['r']}",
             f"{peaks[0]:.1f} / {peaks[1]:.1f} of {forecasts[f'{name}, collider']['device_gib']}",
-        ]  # fmt: skip
+        ]
         row = next(line for line in GPU.splitlines() if line.startswith(f"| `{name}`"))
         assert [each for each in told if each.lower() not in row.lower()] == [], row
 
 
 def test_the_errors_of_the_forecast_are_those_that_were_measured() -> None:
-    measured = json.loads((ROOT / "benchmarks/results/presets.json").read_text(encoding="utf-8"))["accuracy"].values()
+    measured = json.loads((ROOT / "benchmarks/results/presets.json").read_text(encoding="utf-8"))[
+        "accuracy"
+    ].values()
     for kind in ("memory", "time"):
         assert f"{max(abs(row[f'{kind}_error']) for row in measured):.1%}".replace("%", " %") in GPU

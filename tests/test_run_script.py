@@ -68,9 +68,14 @@ class Download:
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         """Call the script, from another folder."""
         return subprocess.Popen(
-            [str(self.root / "run"), *arguments], cwd=self.fakes, env=self.environment | environment, text=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+            [str(self.root / "run"), *arguments],
+            cwd=self.fakes,
+            env=self.environment | environment,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Call the script and wait for it."""
@@ -217,15 +222,24 @@ def test_a_killed_set_up_starts_afresh(download: Download) -> None:
     assert not (download.root / ".venv" / "half").exists()
 
 
-# What is left of an environment when its removal is cut short, in the order in which the names lie in the folder.
+# What is left of an environment when its removal is cut short, in the order in which the names lie in the
+# folder.
 LEFT = [
-    ("pyvenv.cfg", ".stamp"), ("lib", "pyvenv.cfg"), ("lib",), ("bin",), ("bin", "lib"), ("pyvenv.cfg",),
-    ("lib/python3.12/site-packages/kept",), ("bin/pip",),
-]  # fmt: skip
+    ("pyvenv.cfg", ".stamp"),
+    ("lib", "pyvenv.cfg"),
+    ("lib",),
+    ("bin",),
+    ("bin", "lib"),
+    ("pyvenv.cfg",),
+    ("lib/python3.12/site-packages/kept",),
+    ("bin/pip",),
+]
 
 
 @pytest.mark.parametrize("gone", LEFT, ids="+".join)
-def test_a_removal_that_was_cut_short_is_made_good_inside_the_environment(download: Download, gone: tuple[str, ...]) -> None:
+def test_a_removal_that_was_cut_short_is_made_good_inside_the_environment(
+    download: Download, gone: tuple[str, ...]
+) -> None:
     download.run("true")
     for name in gone:
         path = download.root / ".venv" / name
@@ -238,11 +252,15 @@ def test_a_removal_that_was_cut_short_is_made_good_inside_the_environment(downlo
     assert download.run("true").stderr == ""
 
 
-def test_the_old_environment_goes_under_another_name_so_that_no_half_of_it_is_ever_in_its_place(download: Download) -> None:
+def test_the_old_environment_goes_under_another_name_so_that_no_half_of_it_is_ever_in_its_place(
+    download: Download,
+) -> None:
     download.run("true")
     (download.root / ".venv" / "old").touch()
     (download.root / ".venv.stamp").unlink()
-    (download.fakes / "rm").write_text('#!/bin/sh\ncase "$*" in *.venv.old*) kill -9 $PPID; exit ;; esac\nexec /bin/rm "$@"\n')
+    (download.fakes / "rm").write_text(
+        '#!/bin/sh\ncase "$*" in *.venv.old*) kill -9 $PPID; exit ;; esac\nexec /bin/rm "$@"\n'
+    )
     (download.fakes / "rm").chmod(0o755)
     assert download.run("true").returncode == 128 + 9
     assert not (download.root / ".venv").exists()
@@ -290,14 +308,21 @@ def test_a_command_gets_its_arguments_and_gives_its_exit_code(download: Download
 
 
 def test_commands_run_in_the_project_with_its_environment(download: Download) -> None:
-    done = download.run("sh", "-c", "pwd; env", PYTHONHASHSEED="3", PYTHONPATH="/mine", PIP_TARGET="/x", HOME="")
+    done = download.run(
+        "sh", "-c", "pwd; env", PYTHONHASHSEED="3", PYTHONPATH="/mine", PIP_TARGET="/x", HOME=""
+    )
     folder, *lines = done.stdout.splitlines()
     found = dict(line.split("=", 1) for line in lines)
     assert Path(folder) == download.root
     assert found["PATH"].startswith(f"{download.root}/.venv/bin:")
     assert found["PYTHONPATH"] == "src:/mine"
     assert found["HOME"] == f"{download.root}/.venv/home"
-    for name in ("TOKENIZERS_PARALLELISM", "HF_HUB_DISABLE_TELEMETRY", "DVC_NO_ANALYTICS", "TRL_EXPERIMENTAL_SILENCE"):
+    for name in (
+        "TOKENIZERS_PARALLELISM",
+        "HF_HUB_DISABLE_TELEMETRY",
+        "DVC_NO_ANALYTICS",
+        "TRL_EXPERIMENTAL_SILENCE",
+    ):
         assert name in found
     assert not {"PYTHONHASHSEED", "PIP_TARGET"} & found.keys()
 
@@ -336,15 +361,23 @@ def test_an_unknown_benchmark_is_refused(download: Download) -> None:
 
 
 @pytest.mark.parametrize("kind", ["absolute", "relative", "chain"])
-def test_called_through_a_link_it_is_the_project_it_stands_in(download: Download, tmp_path: Path, kind: str) -> None:
+def test_called_through_a_link_it_is_the_project_it_stands_in(
+    download: Download, tmp_path: Path, kind: str
+) -> None:
     links = tmp_path / "my links"
     links.mkdir()
     target = download.root / "run" if kind == "absolute" else Path("../a download/run")
     (links / "one").symlink_to(target)
     (links / "two").symlink_to("one")
     called = links / ("two" if kind == "chain" else "one")
-    for at, command in ((tmp_path, [str(called)]), (links, [f"./{called.name}"]), (links, ["sh", called.name])):
-        done = subprocess.run([*command, "pwd"], cwd=at, env=download.environment, capture_output=True, text=True, check=False)
+    for at, command in (
+        (tmp_path, [str(called)]),
+        (links, [f"./{called.name}"]),
+        (links, ["sh", called.name]),
+    ):
+        done = subprocess.run(
+            [*command, "pwd"], cwd=at, env=download.environment, capture_output=True, text=True, check=False
+        )
         assert (done.returncode, done.stdout) == (0, f"{download.root}\n"), done.stderr
     assert not (links / ".venv").exists()
 
@@ -356,9 +389,14 @@ def as_nobody(download: Download, *arguments: str, **environment: str) -> subpro
     """Call the script as somebody whom permissions bind."""
     who = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
     return subprocess.run(
-        [str(download.root / "run"), *arguments], cwd="/", env=download.environment | environment,
-        capture_output=True, text=True, check=False, **who,
-    )  # type: ignore[call-overload]  # fmt: skip
+        [str(download.root / "run"), *arguments],
+        cwd="/",
+        env=download.environment | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        **who,
+    )  # type: ignore[call-overload]
 
 
 @pytest.fixture
@@ -374,8 +412,10 @@ def read_only(download: Download) -> Iterator[Download]:
         log.mkdir(mode=0o777)
         log.chmod(0o777)
         download.environment |= {
-            "PATH": f"{download.fakes}:/usr/bin:/bin", "FAKE_LOG": f"{log}/calls", "REAL_PYTHON": "/usr/bin/python3",
-        }  # fmt: skip
+            "PATH": f"{download.fakes}:/usr/bin:/bin",
+            "FAKE_LOG": f"{log}/calls",
+            "REAL_PYTHON": "/usr/bin/python3",
+        }
         yield download
         for folder in (moved, *(path for path in moved.rglob("*") if path.is_dir())):
             folder.chmod(0o755)
@@ -390,7 +430,9 @@ def test_a_folder_that_nobody_may_write_in_is_told_in_one_message(read_only: Dow
     close(read_only)
     done = as_nobody(read_only, "true")
     assert done.returncode == 1
-    assert done.stderr.count("\n") == 2 and "nothing may be written in" in done.stderr and "Fix:" in done.stderr
+    assert (
+        done.stderr.count("\n") == 2 and "nothing may be written in" in done.stderr and "Fix:" in done.stderr
+    )
 
 
 def test_what_was_set_up_by_another_can_be_used_where_nothing_may_be_written(read_only: Download) -> None:
@@ -404,11 +446,21 @@ def test_what_was_set_up_by_another_can_be_used_where_nothing_may_be_written(rea
 
 
 SAID = [
-    ("NewConnectionError: [Errno -3] Temporary failure in name resolution", "an index of packages", "PIP_NO_INDEX=1"),
-    ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES\n    six==1.17.0:\n        Expected sha256 aa\n             Got        bb",
-     "whose sha256 stand in constraints.txt", ".ci/pin"),
+    (
+        "NewConnectionError: [Errno -3] Temporary failure in name resolution",
+        "an index of packages",
+        "PIP_NO_INDEX=1",
+    ),
+    (
+        (
+            "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES\n    six==1.17.0:\n        Expected sha256 aa\n   "
+            "          Got        bb"
+        ),
+        "whose sha256 stand in constraints.txt",
+        ".ci/pin",
+    ),
     ("OSError: [Errno 28] No space left on device", "a disk that is full", "make room"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("said", "expected", "fix"), SAID)
@@ -428,14 +480,28 @@ def test_settings_that_lead_pip_elsewhere_are_refused(download: Download) -> Non
 
 
 SHELL_OF_A_USER = {
-    "PYTHONOPTIMIZE": "2", "PYTHONSAFEPATH": "1", "PYTHONINSPECT": "1", "PYTHONWARNINGS": "error", "PYTHONHOME": "/nowhere",
-    "PYTHONSTARTUP": "/nowhere", "PYTHONPLATLIBDIR": "lib32", "PIP_TARGET": "/nowhere", "PIP_PYTHON": "/usr/bin/python3",
-    "PIP_REQUIRE_HASHES": "1", "PIP_NO_BINARY": ":all:",
-}  # fmt: skip
+    "PYTHONOPTIMIZE": "2",
+    "PYTHONSAFEPATH": "1",
+    "PYTHONINSPECT": "1",
+    "PYTHONWARNINGS": "error",
+    "PYTHONHOME": "/nowhere",
+    "PYTHONSTARTUP": "/nowhere",
+    "PYTHONPLATLIBDIR": "lib32",
+    "PIP_TARGET": "/nowhere",
+    "PIP_PYTHON": "/usr/bin/python3",
+    "PIP_REQUIRE_HASHES": "1",
+    "PIP_NO_BINARY": ":all:",
+}
 
 
 def test_what_a_shell_has_set_for_other_pythons_does_not_reach_ours(download: Download) -> None:
-    more = {"CDPATH": "/tmp", "TMPDIR": "/nowhere", "HOME": "/nowhere", "VIRTUAL_ENV": "/other", "CONDA_PREFIX": "/conda"}
+    more = {
+        "CDPATH": "/tmp",
+        "TMPDIR": "/nowhere",
+        "HOME": "/nowhere",
+        "VIRTUAL_ENV": "/other",
+        "CONDA_PREFIX": "/conda",
+    }
     done = download.run("env", **SHELL_OF_A_USER, **more)
     assert done.returncode == 0, done.stderr
     found = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
@@ -452,7 +518,8 @@ def test_a_python_without_asserts_is_refused_by_the_command_too(level: str) -> N
     assert "PYTHONOPTIMIZE" in done.stderr and "Fix:" in done.stderr
 
 
-# --- hashes ----------------------------------------------------------------------------------------------------------
+# --- hashes
+# ----------------------------------------------------------------------------------------------------------
 
 PIN = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)$", re.MULTILINE)
 
@@ -466,14 +533,21 @@ def test_every_pin_has_the_hash_of_every_file_of_a_set_up() -> None:
         assert hashes, name
         assert all(version in file for _, file in hashes), name
     torch = text.split("\ntorch==")[1].split("\n\n")[0].split("\ntornado")[0]
-    for kind in ("+cpu-cp311", *(f"-cp{python}-cp{python}-manylinux_2_28_{arch}" for python in (311, 312, 313)
-                                 for arch in ("x86_64", "aarch64"))):  # fmt: skip
+    for kind in (
+        "+cpu-cp311",
+        *(
+            f"-cp{python}-cp{python}-manylinux_2_28_{arch}"
+            for python in (311, 312, 313)
+            for arch in ("x86_64", "aarch64")
+        ),
+    ):
         assert kind in torch
     assert "://" not in text
 
 
 def test_constraints_go_on_without_hashes_for_what_is_not_pinned() -> None:
-    """pip turns hash checking on for everything as soon as it reads one hash; the lines are comments to it."""
+    """pip turns hash checking on for everything as soon as it reads one hash; the lines are comments to
+    it."""
     lines = (REPOSITORY / "constraints.txt").read_text().split("\n")
     assert not [line for line in lines if "--hash" in line.partition("#")[0]]
 
@@ -487,8 +561,13 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
             wheel.writestr(f"{name}.py", f"VERSION = {version!r}\n")
             wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-            wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-            wheel.writestr(f"{info}/RECORD", f"{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+            wheel.writestr(
+                f"{info}/WHEEL",
+                "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            )
+            wheel.writestr(
+                f"{info}/RECORD", f"{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n"
+            )
     return folder
 
 
@@ -498,7 +577,8 @@ def sha256(path: Path) -> str:
 
 @pytest.mark.parametrize("true", [True, False])
 def test_only_a_file_whose_hash_is_known_is_installed(tmp_path: Path, wheels: Path, true: bool) -> None:
-    """A true pip, a true environment: a wheel of a folder is taken where its hash stands under its pin, and refused else."""
+    """A true pip, a true environment: a wheel of a folder is taken where its hash stands under its pin, and
+    refused else."""
     root = tmp_path / "a download"
     (root / "src/small").mkdir(parents=True)
     (root / "src/small/__init__.py").touch()
@@ -516,17 +596,29 @@ def test_only_a_file_whose_hash_is_known_is_installed(tmp_path: Path, wheels: Pa
     (root / "pyproject.toml").write_text('[project]\nname = "small"\nversion = "1"\n')
     # No tools are pinned here: what installs is what came with Python, and building the project is left out.
     set_up = root / ".ci/set_up.py"
-    set_up.write_text(set_up.read_text().replace('    pip("install", "--no-deps", "--no-build-isolation", "-e", ".")\n', ""))
+    set_up.write_text(
+        set_up.read_text().replace('    pip("install", "--no-deps", "--no-build-isolation", "-e", ".")\n', "")
+    )
     environment = {
-        "PATH": f"{Path(sys.base_prefix) / 'bin'}:/usr/bin:/bin", "HOME": str(tmp_path), "PIP_NO_INDEX": "1",
-        "PIP_FIND_LINKS": str(wheels), "PIP_CONFIG_FILE": os.devnull,
-    }  # fmt: skip
+        "PATH": f"{Path(sys.base_prefix) / 'bin'}:/usr/bin:/bin",
+        "HOME": str(tmp_path),
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(wheels),
+        "PIP_CONFIG_FILE": os.devnull,
+    }
     done = subprocess.run(
-        [root / "run", "python", "-c", "import wares; print(wares.VERSION)"], env=environment, capture_output=True, text=True,
+        [root / "run", "python", "-c", "import wares; print(wares.VERSION)"],
+        env=environment,
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     if true:  # the build of the machine comes first, as without hashes
         assert (done.returncode, done.stdout) == (0, "1.0+own\n"), done.stderr
     else:
-        assert done.returncode == 1 and "whose sha256 stand in constraints.txt" in done.stderr and "Fix:" in done.stderr
+        assert (
+            done.returncode == 1
+            and "whose sha256 stand in constraints.txt" in done.stderr
+            and "Fix:" in done.stderr
+        )
         assert not list(root.glob(".venv/lib/*/site-packages/wares.py"))

@@ -1,4 +1,5 @@
-"""What watches the week of a user (`./run week`) sees everything a command leaves; the week itself is played by .ci/run."""
+"""What watches the week of a user (`./run week`) sees everything a command leaves; the week itself is played
+by .ci/run."""
 
 from __future__ import annotations
 
@@ -54,17 +55,24 @@ def test_a_command_that_does_what_the_table_says_passes(desk: Desk, step: Step) 
         (Step("mine", 'echo 2 >"$TMPDIR/left"'), "changed tmp/left, outside"),
         (Step("mine", "echo 2 >../theirs/new"), "changed theirs/new, outside"),
         (Step("mine", "git config --global user.name B"), "changed home/.gitconfig, outside"),
-        (Step("mine", "sh -c 'sleep 300 & touch ignored; sleep 300'", code=-9, killed_at="ignored"), "left running"),
+        (
+            Step("mine", "sh -c 'sleep 300 & touch ignored; sleep 300'", code=-9, killed_at="ignored"),
+            "left running",
+        ),
     ],
     ids=lambda given: given.command if isinstance(given, Step) else "",
 )
-def test_whatever_else_it_does_is_named(desk: Desk, step: Step, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_else_it_does_is_named(
+    desk: Desk, step: Step, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tests.week.playing.GRACE", 0.5)
     with pytest.raises(Unexpected, match=words.replace("?", r"\?")):
         desk.play(step)
 
 
-def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tests.week.playing.SECONDS", 0.5)
     with pytest.raises(Unexpected, match="not done within"):
         desk.play(Step("mine", "sleep 300 & echo $! >ignored; sleep 300"))
@@ -74,11 +82,30 @@ def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(desk: D
 def test_the_week_has_in_it_what_users_do() -> None:
     typed = "\n".join(step.command for step in STEPS)
     for words in (
-        "git clone", "assay config use", "dvc repro", "dvc exp run -S", "--queue", "--run-all", "--temp",
-        "-S grpo=", "-S task=", "dvc exp show", "dvc exp diff", "dvc exp apply", "dvc exp branch",
-        "dvc exp push", "dvc exp pull", "dvc params diff",
-        "dvc metrics diff", "dvc plots diff", "dvc push", "dvc fetch", "dvc pull", "dvc checkout", "dvc gc",
+        "git clone",
+        "assay config use",
+        "dvc repro",
+        "dvc exp run -S",
+        "--queue",
+        "--run-all",
+        "--temp",
+        "-S grpo=",
+        "-S task=",
+        "dvc exp show",
+        "dvc exp diff",
+        "dvc exp apply",
+        "dvc exp branch",
+        "dvc exp push",
+        "dvc exp pull",
+        "dvc params diff",
+        "dvc metrics diff",
+        "dvc plots diff",
+        "dvc push",
+        "dvc fetch",
+        "dvc pull",
+        "dvc checkout",
+        "dvc gc",
         "assay runs compare",
-    ):  # fmt: skip
+    ):
         assert words in typed, words
     assert len(STEPS) >= 30 and sum(bool(step.killed_at) for step in STEPS) >= 3

@@ -1,4 +1,5 @@
-"""The recipes for a fork's continuous integration: they ask for little, run what `./run` knows, and the report can be read."""
+"""The recipes for a fork's continuous integration: they ask for little, run what `./run` knows, and the
+report can be read."""
 
 from __future__ import annotations
 
@@ -36,13 +37,19 @@ def steps(workflow: Path) -> list[dict[str, Any]]:
 def test_a_workflow_may_do_little_and_uses_actions_of_the_host_by_major_version(workflow: Path) -> None:
     text, found = workflow.read_text(), read_yaml(workflow, fix="")
     assert found["permissions"] == {"contents": "read"}
-    granted = {f"{name}: {how}" for job in jobs(workflow) for name, how in job.get("permissions", {}).items() if how != "read"}
+    granted = {
+        f"{name}: {how}"
+        for job in jobs(workflow)
+        for name, how in job.get("permissions", {}).items()
+        if how != "read"
+    }
     assert granted <= ({"pull-requests: write"} if workflow.name == "report.yml" else set())
     assert "pull_request_target" not in text and "secrets." not in text
     for step in steps(workflow):
         assert ("uses" in step) != ("run" in step)
         assert re.fullmatch(r"actions/[a-z-]+@v\d+", step.get("uses", "actions/x@v1"))
-        # What a stranger chose, such as the name of a branch, reaches a shell by its environment or not at all.
+        # What a stranger chose, such as the name of a branch, reaches a shell by its environment or not at
+        # all.
         assert "${{" not in step.get("run", "")
         if "checkout" in step.get("uses", ""):
             assert step["with"]["persist-credentials"] is False
@@ -55,7 +62,9 @@ def test_every_line_that_runs_is_a_command_that_there_is(workflow: Path) -> None
     assert lines
     for line in lines:
         command, *rest = line.split()
-        assert command in BROUGHT or (command == "./run" and (f"\n{rest[0]}) " in SCRIPT or rest[0] == "dvc")), line
+        assert command in BROUGHT or (
+            command == "./run" and (f"\n{rest[0]}) " in SCRIPT or rest[0] == "dvc")
+        ), line
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +98,9 @@ def changed(forked: Path, tmp_path: Path) -> Path:
     for name in ("python", "dvc", "assay"):
         (root / ".venv/bin" / name).symlink_to(shutil.which(name) or name)
     stamp = "cat requirements.txt constraints.txt pyproject.toml | cksum; pwd -P"
-    (root / ".venv.stamp").write_bytes(subprocess.run(["sh", "-c", stamp], cwd=root, check=True, capture_output=True).stdout)
+    (root / ".venv.stamp").write_bytes(
+        subprocess.run(["sh", "-c", stamp], cwd=root, check=True, capture_output=True).stdout
+    )
     (root / ".venv/pyvenv.cfg").touch()
     (root / ".venv.list").write_text(".venv/bin/python\n")
     return root
@@ -97,13 +108,17 @@ def changed(forked: Path, tmp_path: Path) -> Path:
 
 def git(root: Path, *arguments: str) -> str:
     identity = ("-c", "user.name=A User", "-c", "user.email=user@example.org")
-    done = subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True
+    )
     return done.stdout.strip()
 
 
 def report(root: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     surroundings = environment(DVC_SITE_CACHE_DIR=str(root.parent / "site"), **more)
-    return subprocess.run([root / "run", "report", *arguments], env=surroundings, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [root / "run", "report", *arguments], env=surroundings, capture_output=True, text=True, check=False
+    )
 
 
 def test_the_report_tells_what_differs_and_nothing_else(changed: Path) -> None:
@@ -112,8 +127,15 @@ def test_the_report_tells_what_differs_and_nothing_else(changed: Path) -> None:
     now = json.loads((changed / place_of("claim.json")).read_text())
     before = json.loads(git(changed, "show", f"HEAD~1:{place_of('claim.json')}"))
     assert f"* before: collider: {before['verdict']}: {before['sentence']}\n" in done.stdout
-    assert f"* now: collider: {now['verdict']}: {now['sentence']}\n" in done.stdout and now["sentence"] != before["sentence"]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines() if line.startswith("|")]
+    assert (
+        f"* now: collider: {now['verdict']}: {now['sentence']}\n" in done.stdout
+        and now["sentence"] != before["sentence"]
+    )
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in done.stdout.splitlines()
+        if line.startswith("|")
+    ]
     assert ["params.yaml", "seed", "0", "41"] in rows
     (gain,) = [row for row in rows if row[1] == "gain"]
     assert float(gain[3]) == pytest.approx(now["difference"]["value"], abs=1e-4)
@@ -127,8 +149,10 @@ def test_a_report_against_the_same_commit_says_so_and_one_against_none_is_refuse
     done = report(changed, "HEAD")
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stdout.splitlines() if line.startswith("No ")] == [
-        "No setting differs.", "No number differs.", "No figure differs.",
-    ]  # fmt: skip
+        "No setting differs.",
+        "No number differs.",
+        "No figure differs.",
+    ]
     assert "|" not in done.stdout
     refused = report(changed, "--output=x")
     assert refused.returncode == 2 and "--output" in refused.stderr and not os.path.exists(changed / "x")

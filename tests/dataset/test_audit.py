@@ -1,4 +1,5 @@
-"""The audit counts each kind of oddity, names the first few, and keeps, drops or refuses as the settings say."""
+"""The audit counts each kind of oddity, names the first few, and keeps, drops or refuses as the settings
+say."""
 
 from __future__ import annotations
 
@@ -25,7 +26,10 @@ from assay.tools.own_data.grouping import files_of, grouped, split_of_groups
 from tests import own_data
 from tests.own_data import jsonl, row
 
-KEEPING = dict.fromkeys(AuditSettings.model_fields, "keep") | {"unreadable": "drop", "duplicate_record": "drop"}
+KEEPING = dict.fromkeys(AuditSettings.model_fields, "keep") | {
+    "unreadable": "drop",
+    "duplicate_record": "drop",
+}
 INLINE = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
 
@@ -39,7 +43,9 @@ def audited(folder: Path, content: bytes, *, terms: bytes | None = None, **actio
     (folder / "tasks.jsonl").write_bytes(content)
     project = own_data.project(folder.parent.parent, blocklist=None if terms is None else "terms.txt")
     source = load(folder / "tasks.jsonl", SchemaFiles(folder, project.root), where="tasks.jsonl", fix="")
-    return audit(task_with(project, terms), {"tasks": source}, AuditSettings.model_validate(KEEPING | actions))
+    return audit(
+        task_with(project, terms), {"tasks": source}, AuditSettings.model_validate(KEEPING | actions)
+    )
 
 
 def lines(found: Audited, kind: str) -> list[int | None]:
@@ -116,7 +122,9 @@ def test_types_as_python_spells_them_are_read_and_counted(folder: Path, spelling
 
 
 def test_a_blocked_term_in_a_prompt_is_counted(folder: Path) -> None:
-    found = audited(folder, jsonl([row(1), row(2, prompt="Who is ＣＵＲＳＥ? Ana 2, 22")]), terms=b"# no\ncurse\n")
+    found = audited(
+        folder, jsonl([row(1), row(2, prompt="Who is ＣＵＲＳＥ? Ana 2, 22")]), terms=b"# no\ncurse\n"
+    )
     assert lines(found, "blocked_prompt") == [2]
 
 
@@ -146,11 +154,15 @@ def test_two_schema_files_of_one_name_are_told_and_not_mixed_up(folder: Path) ->
 
 
 def test_a_prompt_in_two_splits_is_a_leak_even_in_other_words_of_space_and_case(folder: Path) -> None:
-    (folder / "heldout.jsonl").write_bytes(jsonl([row(1, id="other", prompt=str(row(1)["prompt"]).upper() + "  ")]))
+    (folder / "heldout.jsonl").write_bytes(
+        jsonl([row(1, id="other", prompt=str(row(1)["prompt"]).upper() + "  ")])
+    )
     (folder / "train.jsonl").write_bytes(jsonl([row(1), row(2)]))
     project = own_data.project(folder.parent.parent)
     schemas = SchemaFiles(folder, project.root)
-    sources = {name: load(folder / f"{name}.jsonl", schemas, where=name, fix="") for name in ("train", "heldout")}
+    sources = {
+        name: load(folder / f"{name}.jsonl", schemas, where=name, fix="") for name in ("train", "heldout")
+    }
     found = audit(task_with(project, None), sources, AuditSettings.model_validate(KEEPING))
     assert found.report.kinds["leak"].count == 1
     with pytest.raises(DataError, match="--fix-splits"):
@@ -181,7 +193,9 @@ def test_of_repeated_records_and_prompts_the_first_stays(folder: Path) -> None:
 
 def test_what_is_dropped_for_another_reason_takes_no_sound_record_with_it(folder: Path) -> None:
     rows = [row(1, gold={"name": ""}), row(1, id="b"), row(2)]
-    found = audited(folder, jsonl(rows), gold_breaks_schema="drop", duplicate_prompt="drop", conflicting_gold="refuse")
+    found = audited(
+        folder, jsonl(rows), gold_breaks_schema="drop", duplicate_prompt="drop", conflicting_gold="refuse"
+    )
     assert kept(found) == [2, 3]
     assert found.report.refusals() == []
 
@@ -198,13 +212,17 @@ def test_dropping_is_the_same_each_time_and_its_lines_are_recorded(folder: Path)
 def test_a_refusal_names_kind_count_first_line_and_cure(folder: Path, kind: str) -> None:
     found = audited(folder, jsonl([row(1)])).report
     finding = {"split": "tasks", "line": 7, "id": "r7", "detail": "so"}
-    odd = found.kinds[kind].model_validate({"count": 12, "action": "refuse", "first": [finding], "unlisted": 11})
+    odd = found.kinds[kind].model_validate(
+        {"count": 12, "action": "refuse", "first": [finding], "unlisted": 11}
+    )
     with pytest.raises(DataError) as caught:
         refuse_unusable(found.model_copy(update={"kinds": {kind: odd}}), "data/mine")
     for word in (kind, "12", "line 7", "r7", "data/mine"):
         assert word in str(caught.value)
     assert (f"dataset.audit.{kind}: drop" in cure(kind)) == (kind not in ALWAYS_REFUSED)
-    assert (" or keep" in cure(kind)) == ("keep" in str(getattr(AuditSettings.model_fields.get(kind), "annotation", "")))
+    assert (" or keep" in cure(kind)) == (
+        "keep" in str(getattr(AuditSettings.model_fields.get(kind), "annotation", ""))
+    )
 
 
 def test_every_kind_is_a_setting_or_has_a_fixed_fate(folder: Path) -> None:
@@ -243,7 +261,9 @@ def test_the_order_of_the_records_does_not_decide_their_split(folder: Path) -> N
     homes = []
     for numbers in (range(100), reversed(range(100))):
         members = audited(folder, jsonl([row(number) for number in numbers])).kept["tasks"]
-        homes.append({m.item.id: name for name, ms in grouped(members, (0.6, 0.2, 0.2), 0, "x").items() for m in ms})
+        homes.append(
+            {m.item.id: name for name, ms in grouped(members, (0.6, 0.2, 0.2), 0, "x").items() for m in ms}
+        )
     assert homes[0] == homes[1]
 
 
@@ -285,7 +305,12 @@ def test_schema_files_of_one_name_stay_apart_in_a_dataset_made_of_a_tasks_file(f
     members = audited(folder, jsonl(rows)).kept["tasks"]
     files = files_of(grouped(members, (0.5, 0.25, 0.25), 0, "x"))
     assert files["schemas/other/person.json"] != files["schemas/schemas/person.json"]
-    named = {json.loads(line)["schema_path"] for name in files if name.endswith(".jsonl") for line in files[name].splitlines()}
+    named = {
+        json.loads(line)["schema_path"]
+        for name in files
+        if name.endswith(".jsonl")
+        for line in files[name].splitlines()
+    }
     assert named == {"schemas/other/person.json", "schemas/schemas/person.json"}
 
 
@@ -293,23 +318,37 @@ def test_drift_is_told_by_record_and_by_schema(folder: Path) -> None:
     rows = [row(number) for number in range(10)]
     before = audited(folder, jsonl(rows))
     after = audited(folder, jsonl([*rows[2:8], row(8, gold={"name": "Ana 8"}), row(11)]))
-    told = changes(index_of(before.kept, {"a.json": "1", "b.json": "1"}), index_of(after.kept, {"a.json": "2", "c.json": "1"}))
+    told = changes(
+        index_of(before.kept, {"a.json": "1", "b.json": "1"}),
+        index_of(after.kept, {"a.json": "2", "c.json": "1"}),
+    )
     assert told == [
-        "tasks: 1 record added (r11)", "tasks: 3 records removed (r0, r1, r9)", "tasks: 1 record edited (r8)",
-        "schema a.json edited", "schema b.json no longer used", "schema c.json added",
-    ]  # fmt: skip
+        "tasks: 1 record added (r11)",
+        "tasks: 3 records removed (r0, r1, r9)",
+        "tasks: 1 record edited (r8)",
+        "schema a.json edited",
+        "schema b.json no longer used",
+        "schema c.json added",
+    ]
     assert changes(index_of(before.kept, {}), index_of(before.kept, {})) == []
 
 
 @pytest.mark.parametrize(
     ("one", "other", "contradict"),
     [
-        ({"age": 1}, {"age": 1.0}, False), ({"name": "Jos\u00e9"}, {"name": "Jose\u0301"}, False),
-        ({"name": "Ana  1"}, {"name": "Ana 1"}, False), ({"age": 1}, {"age": True}, True), ({"age": 1}, {"age": "1"}, True),
-        ({"age": -0.0}, {"age": 0}, False), ({"age": 1e22}, {"age": 10**22}, False), ({"age": None}, {}, True),
+        ({"age": 1}, {"age": 1.0}, False),
+        ({"name": "Jos\u00e9"}, {"name": "Jose\u0301"}, False),
+        ({"name": "Ana  1"}, {"name": "Ana 1"}, False),
+        ({"age": 1}, {"age": True}, True),
+        ({"age": 1}, {"age": "1"}, True),
+        ({"age": -0.0}, {"age": 0}, False),
+        ({"age": 1e22}, {"age": 10**22}, False),
+        ({"age": None}, {}, True),
     ],
-)  # fmt: skip
-def test_golds_contradict_where_the_grader_would_call_one_wrong(folder: Path, one: Any, other: Any, contradict: bool) -> None:
+)
+def test_golds_contradict_where_the_grader_would_call_one_wrong(
+    folder: Path, one: Any, other: Any, contradict: bool
+) -> None:
     found = audited(folder, jsonl([row(1, id="a", gold=one), row(1, id="b", gold=other)]))
     assert lines(found, "conflicting_gold") == ([1, 2] if contradict else [])
     assert lines(found, "duplicate_prompt") == ([] if contradict else [2])
@@ -318,7 +357,10 @@ def test_golds_contradict_where_the_grader_would_call_one_wrong(folder: Path, on
 def test_several_golds_and_conversations_are_audited_like_others(folder: Path) -> None:
     said = [{"role": "user", "content": row(1)["prompt"]}]
     gold, golds = {"name": "Ana 1"}, [{"name": "Ana 1", "age": 21}, {"name": "Ana 1"}]
-    both = [row(1, gold=None, golds=golds), row(1, id="b", prompt=None, messages=said, gold=None, golds=golds[::-1])]
+    both = [
+        row(1, gold=None, golds=golds),
+        row(1, id="b", prompt=None, messages=said, gold=None, golds=golds[::-1]),
+    ]
     found = audited(folder, jsonl([*both, row(2, golds=[]), row(3, golds=[gold])]))
     assert lines(found, "duplicate_prompt") == [2] and lines(found, "conflicting_gold") == []
     assert lines(found, "unreadable") == [3, 4]

@@ -1,4 +1,5 @@
-"""Held-out work that stands in the training data is found whatever the order, and harmless likeness is not."""
+"""Held-out work that stands in the training data is found whatever the order, and harmless likeness is
+not."""
 
 from __future__ import annotations
 
@@ -65,13 +66,23 @@ WORLD = {"channel": "dimuon", "mass_gev": 125.2, "scale_shifts": [0.1, 0.2]}
     ("train", "heldout", "kind"),
     [
         ({"id": "0123", "truth": {"mass_gev": 1.0}}, {"id": "0123", "truth": {"mass_gev": 2.0}}, "scenario"),
-        ({"truth": WORLD, "briefing": {"required_z": 5.0}}, {"truth": WORLD, "briefing": {"required_z": 3.0}}, "world"),
+        (
+            {"truth": WORLD, "briefing": {"required_z": 5.0}},
+            {"truth": WORLD, "briefing": {"required_z": 3.0}},
+            "world",
+        ),
         ({"truth": {"a": 1.0}, "seed": 77}, {"truth": {"a": 2.0}, "seed": 77}, "seed"),
-        ({"prompt": "a", "metadata": {"generator_seed": 9}}, {"prompt": "b", "metadata": {"generator_seed": 9}}, "seed"),
+        (
+            {"prompt": "a", "metadata": {"generator_seed": 9}},
+            {"prompt": "b", "metadata": {"generator_seed": 9}},
+            "seed",
+        ),
         ({"prompt": "a", "scenario_id": "s1"}, {"prompt": "b", "scenario_id": "s1"}, "scenario"),
     ],
 )
-def test_shared_scenarios_worlds_and_seeds_are_leaks(train: dict[str, Any], heldout: dict[str, Any], kind: str) -> None:
+def test_shared_scenarios_worlds_and_seeds_are_leaks(
+    train: dict[str, Any], heldout: dict[str, Any], kind: str
+) -> None:
     found = found_in(train=[train], heldout=[heldout])
     assert (kind, ("heldout", "train")) in kinds(found)
     assert judged(found, SPLITS)[0]
@@ -82,7 +93,9 @@ def test_equal_row_numbers_of_different_prompts_are_no_leak() -> None:
 
 
 def test_one_seed_for_whole_files_is_a_warning() -> None:
-    rows = {split: [{"prompt": f"{split} {k}", "seed": 1} for k in range(3)] for split in ("train", "heldout")}
+    rows = {
+        split: [{"prompt": f"{split} {k}", "seed": 1} for k in range(3)] for split in ("train", "heldout")
+    }
     bars, notes = judged(found_in(**rows), SPLITS)
     assert not bars and len(notes) == 1 and "each of many records" in notes[0]
 
@@ -100,7 +113,8 @@ def test_thirteen_words_on_end_are_warned_of_and_twelve_are_not(n: int, hit: boo
 def test_a_run_does_not_reach_from_one_record_into_the_next() -> None:
     common = words(20, 5).split()
     found = found_in(
-        train=[{"prompt": " ".join(common[:10])}, {"prompt": " ".join(common[10:])}], heldout=[{"prompt": " ".join(common)}]
+        train=[{"prompt": " ".join(common[:10])}, {"prompt": " ".join(common[10:])}],
+        heldout=[{"prompt": " ".join(common)}],
     )
     assert not found.overlaps
 
@@ -133,11 +147,17 @@ def test_a_held_out_answer_inside_a_train_prompt_is_warned_of(gold: Any, prompt:
 
 def test_neither_the_order_of_records_nor_of_splits_matters() -> None:
     rows = {
-        split: [{"prompt": words(20, k % 7), "gold": words(5, k % 5), "seed": k // 2} for k in range(start, start + 12)]
+        split: [
+            {"prompt": words(20, k % 7), "gold": words(5, k % 5), "seed": k // 2}
+            for k in range(start, start + 12)
+        ]
         for split, start in (("train", 0), ("validation", 5), ("heldout", 8))
     }
     one = found_in(**rows)
-    named = {split: [{"id": f"{split}-{k}", **row} for k, row in enumerate(part)][::-1] for split, part in rows.items()}
+    named = {
+        split: [{"id": f"{split}-{k}", **row} for k, row in enumerate(part)][::-1]
+        for split, part in rows.items()
+    }
     assert one.overlaps and found_in(**dict(reversed(named.items()))) == one
 
 
@@ -156,12 +176,15 @@ def has(text: Sequence[str], run: Sequence[str]) -> bool:
 
 @given(texts, texts)
 @settings(max_examples=80, deadline=None)
-def test_rolling_digests_find_what_comparing_word_by_word_finds(train: list[list[str]], heldout: list[list[str]]) -> None:
+def test_rolling_digests_find_what_comparing_word_by_word_finds(
+    train: list[list[str]], heldout: list[list[str]]
+) -> None:
     runs = [{tuple(text[k : k + 4]) for k in range(len(text) - 3)} for text in train]
     expected = [
-        k for k, text in enumerate(heldout)
+        k
+        for k, text in enumerate(heldout)
         if any(tuple(text[p : p + 4]) in one for p in range(len(text) - 3) for one in runs)
-    ]  # fmt: skip
+    ]
     assert shared_ngrams(Texts(train), Texts(heldout), 4) == expected
     inside = [k for k, text in enumerate(heldout) if text and any(has(one, text) for one in train)]
     assert answers_inside(Texts(train), [[text] if text else [] for text in heldout]) == inside
@@ -175,17 +198,26 @@ def test_two_thousand_records_of_three_kilobytes_take_a_few_seconds() -> None:
     source = random.Random(1)
     vocabulary = [f"word{k}" for k in range(5000)]
     rows = {
-        split: [{"prompt": " ".join(source.choices(vocabulary, k=400)), "gold": " ".join(source.choices(vocabulary, k=6))}
-                for _ in range(n)]
+        split: [
+            {
+                "prompt": " ".join(source.choices(vocabulary, k=400)),
+                "gold": " ".join(source.choices(vocabulary, k=6)),
+            }
+            for _ in range(n)
+        ]
         for split, n in (("train", 1500), ("heldout", 500))
-    }  # fmt: skip
+    }
     start = time.process_time()
     found_in(**rows)
     assert time.process_time() - start < 6
 
 
 def test_a_conversation_leaks_by_all_its_words_and_each_of_several_golds_is_an_answer() -> None:
-    said = [{"role": "user", "content": words(20)}, {"role": "assistant", "content": "Yes."}, {"role": "user", "content": "Go"}]
+    said = [
+        {"role": "user", "content": words(20)},
+        {"role": "assistant", "content": "Yes."},
+        {"role": "user", "content": "Go"},
+    ]
     asked = {"prompt": f"{words(20)} yes go"}
     for conversation in ({"messages": said}, {"prompt": said}):
         assert ("prompt", ("heldout", "train")) in kinds(found_in(train=[conversation], heldout=[asked]))

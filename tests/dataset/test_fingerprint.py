@@ -66,7 +66,10 @@ def test_the_shipped_collider_data_are_what_they_were_in_the_committed_evidence(
         for path in sorted((ROOT / "data/collider").glob("*.jsonl"))
     }
     found = audit(TASK, splits, STRICT)
-    assert fingerprint("collider", splits, found.kept, found.dropped, None).dataset_sha256 == committed["dataset_sha256"]
+    assert (
+        fingerprint("collider", splits, found.kept, found.dropped, None).dataset_sha256
+        == committed["dataset_sha256"]
+    )
 
 
 def test_a_scenario_in_two_splits_is_a_leak_and_refused() -> None:
@@ -93,7 +96,16 @@ def test_an_unexpected_fingerprint_is_refused_where_one_is_expected() -> None:
 
 def test_a_blocklist_is_part_of_what_the_data_are() -> None:
     records = {"train": "1" * 64}
-    assert len({dataset_sha256(records, None), dataset_sha256(records, "2" * 64), dataset_sha256(records, "3" * 64)}) == 3
+    assert (
+        len(
+            {
+                dataset_sha256(records, None),
+                dataset_sha256(records, "2" * 64),
+                dataset_sha256(records, "3" * 64),
+            }
+        )
+        == 3
+    )
 
 
 def digests(root: Path, rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -137,7 +149,13 @@ def test_a_fingerprint_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["xyz  a.jsonl", "0" * 63 + "  a.jsonl", "0" * 64 + "  ", "0" * 64 + " a.jsonl", "0" * 64 + "  a\n" + "1" * 64 + "  a"],
+    [
+        "xyz  a.jsonl",
+        "0" * 63 + "  a.jsonl",
+        "0" * 64 + "  ",
+        "0" * 64 + " a.jsonl",
+        "0" * 64 + "  a\n" + "1" * 64 + "  a",
+    ],
 )
 def test_a_damaged_checksum_file_is_refused_with_its_line(line: str) -> None:
     with pytest.raises(DataError, match=f"line {line.count(chr(10)) + 1}"):
@@ -159,5 +177,18 @@ def test_checksums_name_the_file_that_differs() -> None:
 
 
 def test_every_file_needs_a_checksum_but_what_tells_of_the_data_and_what_editors_leave() -> None:
-    names = ["SHA256SUMS", "README.md", "a.jsonl", "schemas/a.json", "schemas/README.md", ".DS_Store", "s/.hidden.json"]
-    assert covered(names, ["s/.hidden.json"]) == ["a.jsonl", "s/.hidden.json", "schemas/README.md", "schemas/a.json"]
+    names = [
+        "SHA256SUMS",
+        "README.md",
+        "a.jsonl",
+        "schemas/a.json",
+        "schemas/README.md",
+        ".DS_Store",
+        "s/.hidden.json",
+    ]
+    assert covered(names, ["s/.hidden.json"]) == [
+        "a.jsonl",
+        "s/.hidden.json",
+        "schemas/README.md",
+        "schemas/a.json",
+    ]

@@ -1,4 +1,5 @@
-"""Data as large or as oddly written as they come: another dataset of 20,000 records, prompts of 500,000 characters, CRLF."""
+"""Data as large or as oddly written as they come: another dataset of 20,000 records, prompts of 500,000
+characters, CRLF."""
 
 from __future__ import annotations
 
@@ -72,14 +73,17 @@ def test_crlf_files_are_the_same_records(tmp_path: Path) -> None:
     plain = audited(tmp_path / "plain", rows).report
     crlf = audited(tmp_path / "crlf", rows.replace(b"\n", b"\r\n")).report
     assert crlf.kept == plain.kept == {"tasks": 20}
-    assert {name: kind.count for name, kind in crlf.kinds.items()} == {name: kind.count for name, kind in plain.kinds.items()}
+    assert {name: kind.count for name, kind in crlf.kinds.items()} == {
+        name: kind.count for name, kind in plain.kinds.items()
+    }
 
 
 def test_a_dataset_of_crlf_files_gives_the_items_of_the_plain_one(tmp_path: Path) -> None:
     found = []
     for name, end in (("plain", b"\n"), ("crlf", b"\r\n")):
         splits = {
-            split: jsonl([row(number) for number in numbers]).replace(b"\n", end) for split, numbers in own_data.SPLITS.items()
+            split: jsonl([row(number) for number in numbers]).replace(b"\n", end)
+            for split, numbers in own_data.SPLITS.items()
         }
         own_data.write_data(tmp_path / name, splits)
         project = own_data.project(tmp_path / name)

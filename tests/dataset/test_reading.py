@@ -1,4 +1,5 @@
-"""Every line of a tasks file is a row, blank, or refused with its number and reason; nothing is lost, nothing is endless."""
+"""Every line of a tasks file is a row, blank, or refused with its number and reason; nothing is lost, nothing
+is endless."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ def test_lines_left_out_by_the_audit_are_not_even_parsed() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])
-def test_a_file_in_another_encoding_is_refused_as_a_whole_with_the_command_that_converts_it(encoding: str) -> None:
+def test_a_file_in_another_encoding_is_refused_as_a_whole_with_the_command_that_converts_it(
+    encoding: str,
+) -> None:
     content = ("\ufeff" if encoding == "utf-16-be" else "").encode(encoding) + '{"a": 1}'.encode(encoding)
     with pytest.raises(DataError, match="iconv"):
         reading(content)
@@ -124,7 +127,9 @@ def test_one_line_of_half_a_gigabyte_costs_no_more_memory_than_its_limit(tmp_pat
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, env=environment, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, env=environment, check=True
+    )
     assert int(done.stdout) * 1024 < 10 * MAX_LINE_BYTES
 
 

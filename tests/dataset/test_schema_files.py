@@ -1,4 +1,5 @@
-"""A schema_path leads to a schema and all its $refs, never outside, never to the network, and to the same digest anywhere."""
+"""A schema_path leads to a schema and all its $refs, never outside, never to the network, and to the same
+digest anywhere."""
 
 from __future__ import annotations
 
@@ -54,7 +55,11 @@ def test_a_path_is_relative_to_the_tasks_file_first_and_to_the_project_else(fold
 
 def test_nested_refs_are_relative_to_the_file_that_holds_them(folder: Path) -> None:
     write(folder, x__a={"properties": {"p": {"$ref": "../y/b.json#/$defs/p"}}})
-    write(folder, y__b={"$defs": {"p": {"$ref": "deep/c.json"}}}, y__deep__c={"type": "integer", "not": {"$ref": "../d.json"}})
+    write(
+        folder,
+        y__b={"$defs": {"p": {"$ref": "deep/c.json"}}},
+        y__deep__c={"type": "integer", "not": {"$ref": "../d.json"}},
+    )
     write(folder, y__d={"const": 3})
     found = closure(folder, "x/a.json")
     assert sorted(file.name for file in found.files) == ["x/a.json", "y/b.json", "y/d.json", "y/deep/c.json"]
@@ -63,7 +68,11 @@ def test_nested_refs_are_relative_to_the_file_that_holds_them(folder: Path) -> N
 
 
 def test_files_that_refer_to_each_other_end(folder: Path) -> None:
-    write(folder, a={"properties": {"next": {"$ref": "b.json"}}}, b={"type": "object", "properties": {"a": {"$ref": "a.json"}}})
+    write(
+        folder,
+        a={"properties": {"next": {"$ref": "b.json"}}},
+        b={"type": "object", "properties": {"a": {"$ref": "a.json"}}},
+    )
     found = closure(folder)
     assert len(found.files) == 2
     assert not accepts(found, {"next": {"a": {"next": 1}}})
@@ -75,9 +84,16 @@ def test_a_ref_through_the_common_folder_by_its_name_still_resolves(folder: Path
     assert not accepts(found, {"p": "x"})
 
 
-@pytest.mark.parametrize("own", ["https://example.com/schemas/a.json", "a.json", "other/name.json", "urn:example:a"])
+@pytest.mark.parametrize(
+    "own", ["https://example.com/schemas/a.json", "a.json", "other/name.json", "urn:example:a"]
+)
 def test_a_relative_ref_is_a_file_whatever_id_the_schema_gives_itself(folder: Path, own: str) -> None:
-    write(folder, a={"$id": own, "properties": {"p": {"$ref": "b.json"}}}, b={"$ref": "c.json"}, c={"type": "integer"})
+    write(
+        folder,
+        a={"$id": own, "properties": {"p": {"$ref": "b.json"}}},
+        b={"$ref": "c.json"},
+        c={"type": "integer"},
+    )
     if own == "other/name.json":
         write(folder, other__b={"$ref": "c.json"}, other__c={"type": "integer"})
     found = closure(folder)
@@ -87,14 +103,21 @@ def test_a_relative_ref_is_a_file_whatever_id_the_schema_gives_itself(folder: Pa
 def test_what_is_embedded_needs_no_file(folder: Path) -> None:
     inner = {"$id": "https://example.com/inner.json", "$anchor": "here", "type": "integer"}
     refs = ["#/$defs/inner", "https://example.com/inner.json", "https://example.com/inner.json#here", "#top"]
-    write(folder, a={"$defs": {"inner": inner, "top": {"$anchor": "top"}}, "allOf": [{"$ref": ref} for ref in refs]})
+    write(
+        folder,
+        a={"$defs": {"inner": inner, "top": {"$anchor": "top"}}, "allOf": [{"$ref": ref} for ref in refs]},
+    )
     found = closure(folder)
     assert len(found.files) == 1
     assert accepts(found, 1) and not accepts(found, "x")
 
 
 def test_an_id_of_another_file_of_the_closure_may_be_named_by_its_network_uri(folder: Path) -> None:
-    write(folder, a={"allOf": [{"$ref": "b.json"}, {"$ref": "https://example.com/b"}]}, b={"$id": "https://example.com/b"})
+    write(
+        folder,
+        a={"allOf": [{"$ref": "b.json"}, {"$ref": "https://example.com/b"}]},
+        b={"$id": "https://example.com/b"},
+    )
     assert len(closure(folder).files) == 2
 
 
@@ -106,14 +129,29 @@ def test_the_metaschema_may_be_named_and_is_not_fetched(folder: Path) -> None:
 
 def test_texts_that_look_like_refs_in_data_or_names_are_none(folder: Path) -> None:
     no = "https://example.com/no.json"
-    write(folder, a={"enum": [{"$ref": no}], "const": {"$ref": no}, "default": {"$ref": no}, "properties": {"$ref": {}}})
+    write(
+        folder,
+        a={
+            "enum": [{"$ref": no}],
+            "const": {"$ref": no},
+            "default": {"$ref": no},
+            "properties": {"$ref": {}},
+        },
+    )
     assert len(closure(folder).files) == 1
 
 
 OUTSIDE = [
-    "../../secret.json", "../../../../../../../../etc/passwd", "/etc/passwd", "x/../../../secret.json", "", "\0", ".",
-    "link.json", "linked/secret.json",
-]  # fmt: skip
+    "../../secret.json",
+    "../../../../../../../../etc/passwd",
+    "/etc/passwd",
+    "x/../../../secret.json",
+    "",
+    "\0",
+    ".",
+    "link.json",
+    "linked/secret.json",
+]
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
@@ -131,12 +169,29 @@ def test_a_path_that_leaves_is_refused_and_nothing_outside_is_opened(
 @pytest.mark.parametrize(
     "ref",
     [
-        "../../secret.json", "../../../../../../etc/passwd", "%2e%2e/%2e%2e/secret.json", "file:///etc/passwd", "/etc/passwd",
-        "file:secret.json", "http://localhost:1/x.json", "https://example.com/x.json", "ftp://example.com/x", "//example.com/x",
-        "gopher://x", "C:\\x.json", "http://[", "b%00.json", "link.json", "linked/secret.json", "none.json", "sub", "pipe",
-        "urn:x:y", "data:application/json,{}",
+        "../../secret.json",
+        "../../../../../../etc/passwd",
+        "%2e%2e/%2e%2e/secret.json",
+        "file:///etc/passwd",
+        "/etc/passwd",
+        "file:secret.json",
+        "http://localhost:1/x.json",
+        "https://example.com/x.json",
+        "ftp://example.com/x",
+        "//example.com/x",
+        "gopher://x",
+        "C:\\x.json",
+        "http://[",
+        "b%00.json",
+        "link.json",
+        "linked/secret.json",
+        "none.json",
+        "sub",
+        "pipe",
+        "urn:x:y",
+        "data:application/json,{}",
     ],
-)  # fmt: skip
+)
 def test_a_ref_that_leaves_is_refused_and_nothing_outside_is_opened(
     folder: Path, ref: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,10 +236,16 @@ def test_a_link_that_stays_inside_is_followed(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "word"),
     [
-        ("{", "Expecting"), ('{"a": NaN}', "NaN"), ('{"a": 1, "a": 1}', "duplicate"), ("[]", "list"), ("true", "bool"),
-        ("[" * 5000, "nested"), ('"' + "x" * 5_000_000 + '"', "bytes"), ("", "Expecting"),
+        ("{", "Expecting"),
+        ('{"a": NaN}', "NaN"),
+        ('{"a": 1, "a": 1}', "duplicate"),
+        ("[]", "list"),
+        ("true", "bool"),
+        ("[" * 5000, "nested"),
+        ('"' + "x" * 5_000_000 + '"', "bytes"),
+        ("", "Expecting"),
     ],
-)  # fmt: skip
+)
 def test_a_schema_file_that_is_none_is_refused_with_its_name(folder: Path, content: str, word: str) -> None:
     write(folder, a={"$ref": "b.json"}, b=content) if content != "true" else write(folder, a=content)
     with pytest.raises(DataError, match=word) as caught:
@@ -238,7 +299,9 @@ def test_the_digest_does_not_know_where_the_files_lie(folder: Path) -> None:
 
 
 def test_the_digest_knows_every_byte_of_every_file(folder: Path) -> None:
-    write(folder, a={"allOf": [{"$ref": "b.json"}, {"$ref": "c.json"}]}, b={"type": "integer"}, c={"minimum": 3})
+    write(
+        folder, a={"allOf": [{"$ref": "b.json"}, {"$ref": "c.json"}]}, b={"type": "integer"}, c={"minimum": 3}
+    )
     before = closure(folder).digest
     write(folder, c={"minimum": 4})
     assert closure(folder).digest != before

@@ -1,4 +1,5 @@
-"""A task in whose place an environment fails where a test says so, as a simulator or a server of one's own would."""
+"""A task in whose place an environment fails where a test says so, as a simulator or a server of one's own
+would."""
 
 from __future__ import annotations
 

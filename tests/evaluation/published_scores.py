@@ -1,9 +1,10 @@
 """Scores of single runs that somebody published together with what rliable makes of them.
 
-DIAMOND on Atari 100k, five training seeds a game: results/data/DIAMOND.json of github.com/eloialonso/diamond at commit
-a1311e9 (MIT licence), the runs of Alonso et al. (2024), Diffusion for World Modeling, arXiv 2405.12399.
-Scores of a random player and of a human are the usual ones of the benchmark (Wang et al. 2016, Dueling Network
-Architectures, table 2; also in github.com/eloialonso/iris, results/data). Each row: game, random, human, five runs.
+DIAMOND on Atari 100k, five training seeds a game: results/data/DIAMOND.json of github.com/eloialonso/diamond
+at commit a1311e9 (MIT licence), the runs of Alonso et al. (2024), Diffusion for World Modeling, arXiv
+2405.12399. Scores of a random player and of a human are the usual ones of the benchmark (Wang et al. 2016,
+Dueling Network Architectures, table 2; also in github.com/eloialonso/iris, results/data). Each row: game,
+random, human, five runs.
 """
 
 from __future__ import annotations
@@ -42,5 +43,6 @@ DIAMOND = (
 
 
 def normalised() -> NDArray[np.float64]:
-    """Return human-normalised scores, [5 runs, 26 games]: 0 plays like the random player, 1 like the human."""
+    """Return human-normalised scores, [5 runs, 26 games]: 0 plays like the random player, 1 like the
+    human."""
     return np.array([[(run - low) / (high - low) for run in runs] for _, low, high, runs in DIAMOND]).T

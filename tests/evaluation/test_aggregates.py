@@ -1,7 +1,9 @@
-"""The aggregates agree with rliable: on its own tests' example, on published runs, and on matrices given to both.
+"""The aggregates agree with rliable: on its own tests' example, on published runs, and on matrices given to
+both.
 
-rliable is no dependency: it brings arch and statsmodels for a few lines of arithmetic. The numbers below that are not from
-a publication were printed once by rliable 1.2.0 (with arch 7.2.0, numpy 2.4.6) from this, X being normalised():
+rliable is no dependency: it brings arch and statsmodels for a few lines of arithmetic. The numbers below that
+are not from a publication were printed once by rliable 1.2.0 (with arch 7.2.0, numpy 2.4.6) from this, X
+being normalised():
 
     rng = np.random.default_rng(7)
     a, b = rng.integers(0, 11, (6, 9)) / 10, rng.integers(0, 9, (5, 9)) / 10
@@ -9,8 +11,8 @@ a publication were printed once by rliable 1.2.0 (with arch 7.2.0, numpy 2.4.6) 
     print(metrics.probability_of_improvement(a, b))
     print(rly.create_performance_profile({"a": a}, np.array([0, 0.25, 0.5, 0.75, 1.0]), reps=10)[0]["a"])
     np.random.seed(0)
-    both = lambda x: np.array([metrics.aggregate_iqm(x), metrics.aggregate_mean(x), metrics.aggregate_optimality_gap(x)])
-    print(rly.get_interval_estimates({"X": X}, both, reps=20_000))
+    both = lambda x: np.array([metrics.aggregate_iqm(x), metrics.aggregate_mean(x),
+    metrics.aggregate_optimality_gap(x)]) print(rly.get_interval_estimates({"X": X}, both, reps=20_000))
     print(rly.create_performance_profile({"X": X}, np.array([0.5, 1.0, 2.0]), reps=5000))
 """
 
@@ -20,7 +22,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from assay.statistics.aggregates import iqm, optimality_gap, probability_of_improvement, profile, weighted_mean
+from assay.statistics.aggregates import (
+    iqm,
+    optimality_gap,
+    probability_of_improvement,
+    profile,
+    weighted_mean,
+)
 from tests.evaluation.published_scores import normalised
 
 MATRICES = np.random.default_rng(7)
@@ -28,7 +36,8 @@ A, B = MATRICES.integers(0, 11, (6, 9)) / 10, MATRICES.integers(0, 9, (5, 9)) / 
 
 
 def test_rliables_own_example_is_reproduced() -> None:
-    # Source: github.com/google-research/rliable, tests/rliable/metrics_test.py, MetricsTest.test_aggregate_metrics.
+    # Source: github.com/google-research/rliable, tests/rliable/metrics_test.py,
+    # MetricsTest.test_aggregate_metrics.
     x, y = np.array([[1.0, 2], [2, 2], [1, 1], [2, 1]]), np.array([[1.0, 1], [2, 2], [3, 3]])
     assert (iqm(x)[0], weighted_mean(x)[0], iqm(y)[0], weighted_mean(y)[0]) == (1.5, 1.5, 2.0, 2.0)
     assert probability_of_improvement(x, y) == pytest.approx(1 / 3, abs=1e-12)
@@ -53,12 +62,15 @@ def test_on_the_same_matrices_rliable_says_the_same() -> None:
 
 
 def test_resampled_as_rliable_does_the_intervals_agree_within_the_noise_of_resampling() -> None:
-    # rliable resamples the runs of every game on their own, since there each (run, game) is a training of its own.
+    # rliable resamples the runs of every game on their own, since there each (run, game) is a training of its
+    # own.
     scores, rng = normalised(), np.random.default_rng(1)
     n_runs, n_games = scores.shape
     drawn = rng.integers(n_runs, size=(20_000, n_runs, n_games))
     weights = np.stack([(drawn == run).sum(axis=1) for run in range(n_runs)], axis=1).astype(np.float64)
-    ends = [np.quantile(found, [0.025, 0.975]) for found in (iqm(scores, weights), weighted_mean(scores, weights))]
+    ends = [
+        np.quantile(found, [0.025, 0.975]) for found in (iqm(scores, weights), weighted_mean(scores, weights))
+    ]
     assert ends[0] == pytest.approx([0.57839728, 0.70819764], abs=0.004)
     assert ends[1] == pytest.approx([1.35821827, 1.56759465], abs=0.01)
     bands = np.quantile(profile(scores, [0.5, 1.0, 2.0], weights), [0.025, 0.975], axis=0)
@@ -67,13 +79,17 @@ def test_resampled_as_rliable_does_the_intervals_agree_within_the_noise_of_resam
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (5, 26), (6, 9), (7, 101)])
-def test_the_interquartile_mean_is_scipys_trimmed_mean_and_whole_weights_are_repetitions(shape: tuple[int, int]) -> None:
+def test_the_interquartile_mean_is_scipys_trimmed_mean_and_whole_weights_are_repetitions(
+    shape: tuple[int, int],
+) -> None:
     rng = np.random.default_rng(shape[1])
     scores = rng.normal(size=shape)
     assert iqm(scores)[0] == pytest.approx(stats.trim_mean(scores, 0.25, axis=None), abs=1e-12)
     weights = rng.integers(0, 4, size=(10, *shape)).astype(np.float64)
     repeated = [np.repeat(scores.ravel(), own.ravel().astype(int)) for own in weights]
-    assert iqm(scores, weights) == pytest.approx([stats.trim_mean(cells, 0.25) for cells in repeated], abs=1e-12)
+    assert iqm(scores, weights) == pytest.approx(
+        [stats.trim_mean(cells, 0.25) for cells in repeated], abs=1e-12
+    )
     assert weighted_mean(scores, weights) == pytest.approx([cells.mean() for cells in repeated], abs=1e-12)
     above = [(cells > 0.3).mean() for cells in repeated]
     assert profile(scores, [0.3], weights)[:, 0] == pytest.approx(above, abs=1e-12)

@@ -11,7 +11,9 @@ from tests.training.toy_task import Letters
 
 
 def flagged(*values: bool | None) -> list[Episode]:
-    return [play("item", draw, False).model_copy(update={"flags": {"early": v}}) for draw, v in enumerate(values)]
+    return [
+        play("item", draw, False).model_copy(update={"flags": {"early": v}}) for draw, v in enumerate(values)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -24,7 +26,9 @@ def flagged(*values: bool | None) -> list[Episode]:
         (0.5, [True, None, None, None], True),
     ],
 )
-def test_it_rings_beyond_the_tolerated_rate_of_the_known(tolerated: float, values: list[bool | None], rings: bool) -> None:
+def test_it_rings_beyond_the_tolerated_rate_of_the_known(
+    tolerated: float, values: list[bool | None], rings: bool
+) -> None:
     assert bool(alarms(Letters(alarms={"early": tolerated}), flagged(*values))) is rings
 
 

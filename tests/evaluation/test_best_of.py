@@ -1,4 +1,5 @@
-"""Best of k is the mean over every choice of k draws, and its interval treats clusters as the other measures do."""
+"""Best of k is the mean over every choice of k draws, and its interval treats clusters as the other measures
+do."""
 
 from __future__ import annotations
 
@@ -26,9 +27,13 @@ def drawn(successes: list[list[bool]], items_per_cluster: int = 1) -> list[Episo
 
 
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=7), st.data())
-def test_the_best_of_k_is_the_mean_over_all_choices_of_k_draws(values: list[float], data: st.DataObject) -> None:
+def test_the_best_of_k_is_the_mean_over_all_choices_of_k_draws(
+    values: list[float], data: st.DataObject
+) -> None:
     k = data.draw(st.integers(1, len(values)))
-    assert best_of(values, k) == pytest.approx(fmean(max(choice) for choice in combinations(values, k)), abs=1e-9)
+    assert best_of(values, k) == pytest.approx(
+        fmean(max(choice) for choice in combinations(values, k)), abs=1e-9
+    )
 
 
 @given(st.integers(1, 200), st.data())

@@ -10,7 +10,11 @@ from tests.evaluation.test_statistics import play
 def test_a_time_is_shared_out_over_episodes_completions_and_tokens() -> None:
     found = latency(suite(), 16.0)
     assert (found.episodes, found.completions, found.tokens) == (32, 64, 224)
-    assert (found.seconds_per_episode, found.seconds_per_completion, found.tokens_per_second) == (0.5, 0.25, 14.0)
+    assert (found.seconds_per_episode, found.seconds_per_completion, found.tokens_per_second) == (
+        0.5,
+        0.25,
+        14.0,
+    )
 
 
 def test_without_completions_their_speed_is_missing_and_not_zero() -> None:

@@ -1,4 +1,5 @@
-"""Openings are counted by record, whatever suite asked it; ledgers merge in any order without losing or inventing one."""
+"""Openings are counted by record, whatever suite asked it; ledgers merge in any order without losing or
+inventing one."""
 
 from __future__ import annotations
 
@@ -29,15 +30,22 @@ from assay.tasks.protocol import Item
 
 RECORDS = st.frozensets(st.sampled_from("uvwxyz"), min_size=1)
 ONES = st.builds(
-    opened, stage=st.sampled_from(["pre_eval", "post_eval"]), policy_digest=st.sampled_from("pq"),
-    suite_digest=st.sampled_from("st"), records=RECORDS, data=st.just("mine"), split=st.just("heldout"),
+    opened,
+    stage=st.sampled_from(["pre_eval", "post_eval"]),
+    policy_digest=st.sampled_from("pq"),
+    suite_digest=st.sampled_from("st"),
+    records=RECORDS,
+    data=st.just("mine"),
+    split=st.just("heldout"),
     copy_id=st.sampled_from(["here", "there"]),
-)  # fmt: skip
+)
 LEDGERS = st.lists(ONES, max_size=6).map(lambda ones: reduce(noted, ones, NOTHING))
 
 
 def one(policy: str, records: str, *, stage: str = "post_eval", copy_id: str = "here") -> Ledger:
-    return opened(stage, policy, f"suite of {records}", records, data="mine", split="heldout", copy_id=copy_id)
+    return opened(
+        stage, policy, f"suite of {records}", records, data="mine", split="heldout", copy_id=copy_id
+    )
 
 
 @given(LEDGERS, LEDGERS, LEDGERS)
@@ -53,11 +61,17 @@ def test_who_saw_what_is_what_the_openings_say_one_by_one(ones: list[Ledger], as
     expected: dict[str, set[str]] = {}
     for each in ones:
         (opening,) = each.openings
-        expected.setdefault(opening.policy_digest, set()).update(asked & {*each.record_sets[opening.records or ""]})
+        expected.setdefault(opening.policy_digest, set()).update(
+            asked & {*each.record_sets[opening.records or ""]}
+        )
     seen = policies_that_saw(ledger, asked)
-    assert {policy: found.n_records for policy, found in seen.items()} == {p: len(r) for p, r in expected.items() if r}
+    assert {policy: found.n_records for policy, found in seen.items()} == {
+        p: len(r) for p, r in expected.items() if r
+    }
     by_record = policies_by_record(ledger, asked)
-    assert by_record == {record: frozenset(p for p, held in expected.items() if record in held) for record in asked}
+    assert by_record == {
+        record: frozenset(p for p, held in expected.items() if record in held) for record in asked
+    }
     assert sum(opening.times for opening in ledger.openings) == len(ones), "every call is counted"
 
 
@@ -90,10 +104,18 @@ def test_the_records_of_a_set_cannot_be_changed_or_lost_unseen() -> None:
 
 
 def test_an_opening_of_the_first_format_gets_the_records_of_the_suite_it_named_and_no_others() -> None:
-    suite = Suite("heldout", tuple(Item(name, name, {}, None, None, record=f"of {name}") for name in "ab"), 4, 0, "rules")
+    suite = Suite(
+        "heldout",
+        tuple(Item(name, name, {}, None, None, record=f"of {name}") for name in "ab"),
+        4,
+        0,
+        "rules",
+    )
     nothing = {"data": None, "split": None, "records": None, "copy_id": None}
-    old = [Opening(stage="post_eval", policy_digest="p", suite_digest=digest, times=3, **nothing)
-           for digest in (suite.first_digest, "of another suite")]  # fmt: skip
+    old = [
+        Opening(stage="post_eval", policy_digest="p", suite_digest=digest, times=3, **nothing)
+        for digest in (suite.first_digest, "of another suite")
+    ]
     ledger = merged(NOTHING, Ledger(format=FORMAT, record_sets={}, openings=tuple(old)))
     assert without_records(ledger) == 2 and not policies_that_saw(ledger, suite.records)
     now = resolved(ledger, suite, "mine")

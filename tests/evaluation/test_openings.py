@@ -53,7 +53,9 @@ class Marking(Letters):
 @pytest.fixture(scope="module")
 def policy() -> Policy:
     tokenizer = tiny.build_tokenizer(WORDS)
-    shape = TinyArchitecture(hidden_size=16, intermediate_size=32, layers=1, heads=2, max_positions=512, initializer_range=0.05)
+    shape = TinyArchitecture(
+        hidden_size=16, intermediate_size=32, layers=1, heads=2, max_positions=512, initializer_range=0.05
+    )
     return Policy(tiny.build_model(shape, tokenizer, 3), tokenizer, Dialogue(tokenizer), "test")
 
 
@@ -88,12 +90,22 @@ def test_of_a_very_long_prompt_as_much_is_kept_as_of_any(policy: Policy) -> None
     assert 97 <= len(open_item(Letters(max_prompt_tokens=100), policy.dialogue, endless, 0).prompt_ids) <= 100
 
 
-@pytest.mark.parametrize("task", [Rigid(max_prompt_tokens=50), HalfRigid(max_prompt_tokens=102), Letters(max_prompt_tokens=3)])
-def test_what_may_not_be_cut_enough_is_refused_by_name_tokens_and_limit(policy: Policy, task: Letters) -> None:
+@pytest.mark.parametrize(
+    "task", [Rigid(max_prompt_tokens=50), HalfRigid(max_prompt_tokens=102), Letters(max_prompt_tokens=3)]
+)
+def test_what_may_not_be_cut_enough_is_refused_by_name_tokens_and_limit(
+    policy: Policy, task: Letters
+) -> None:
     with pytest.raises(TaskError) as refused:
         open_item(task, policy.dialogue, ITEM, 0)
     text = str(refused.value)
-    for word in ("item long", f"at most {task.max_prompt_tokens} tokens", "found 203", "max_prompt_tokens", "truncate_prompts"):
+    for word in (
+        "item long",
+        f"at most {task.max_prompt_tokens} tokens",
+        "found 203",
+        "max_prompt_tokens",
+        "truncate_prompts",
+    ):
         assert word in text
 
 

@@ -67,7 +67,9 @@ def test_what_raises_is_counted_too_and_closes_its_phase() -> None:
     assert phases.take() == {"generate": 1.0}
 
 
-@given(st.lists(st.tuples(st.sampled_from(["open", "close", "wait"]), st.sampled_from("abc"), st.integers(1, 9))))
+@given(
+    st.lists(st.tuples(st.sampled_from(["open", "close", "wait"]), st.sampled_from("abc"), st.integers(1, 9)))
+)
 def test_all_phases_add_up_to_the_time_in_which_one_was_open(acts: list[tuple[str, str, int]]) -> None:
     clock, counted = Clock(), 0
     phases = Phases(clock)

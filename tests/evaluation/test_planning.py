@@ -1,4 +1,5 @@
-"""What is promised before training is what the deciding test then delivers, on experiments that nobody fitted."""
+"""What is promised before training is what the deciding test then delivers, on experiments that nobody
+fitted."""
 
 from __future__ import annotations
 
@@ -17,7 +18,13 @@ LAYOUTS = {
     "8 clusters of 10": (np.full(8, 10.0), 8, 0.35, 0.5, 0.1),
     "12 unequal clusters": (np.arange(12.0) % 5 + 1, 8, 0.3, 0.45, 0.1),
     "40 clusters of 5": (np.full(40, 5.0), 8, 0.25, 0.6, 0.2),
-    "40 very unequal clusters": (np.r_[np.full(20, 1.0), np.full(15, 4.0), np.full(5, 20.0)], 4, 0.3, 0.5, 0.15),
+    "40 very unequal clusters": (
+        np.r_[np.full(20, 1.0), np.full(15, 4.0), np.full(5, 20.0)],
+        4,
+        0.3,
+        0.5,
+        0.15,
+    ),
     "100 single items": (np.full(100, 1.0), 4, 0.3, 0.6, 0.2),
     "256 hard single items": (np.full(256, 1.0), 4, 0.06, 0.3, 0.05),
 }
@@ -43,7 +50,11 @@ def test_a_true_gain_of_the_promised_size_is_found_in_four_of_five_experiments(n
 def base(n: int = 30, draws: int = 4) -> list[Episode]:
     """Return draws of a base that solves every item about half of the time, two items a cluster."""
     chance = rng("base")
-    return [play(f"i{k}", d, bool(chance.random() < 0.5), f"c{k // 2}") for k in range(2 * n) for d in range(draws)]
+    return [
+        play(f"i{k}", d, bool(chance.random() < 0.5), f"c{k // 2}")
+        for k in range(2 * n)
+        for d in range(draws)
+    ]
 
 
 def planned(episodes: list[Episode], draws: int = 4) -> PlannedPower:
@@ -67,7 +78,11 @@ def test_a_suite_that_cannot_show_the_smallest_effect_is_said_up_front() -> None
     fine, enough = planned_said(found, found.smallest_detectable_points + 1, "scenarios")
     assert enough and "is within the smallest effect" in fine and "30 scenarios, 60 items, K = 4" in fine
     said, enough = planned_said(found, found.smallest_detectable_points - 1, "scenarios")
-    assert not enough and "EXCEEDS the smallest effect that matters" in said and "assumed to differ by 20 points" in said
+    assert (
+        not enough
+        and "EXCEEDS the smallest effect that matters" in said
+        and "assumed to differ by 20 points" in said
+    )
 
 
 def test_more_draws_and_more_items_show_smaller_gains() -> None:

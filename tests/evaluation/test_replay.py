@@ -1,4 +1,5 @@
-"""What was stored must be what the task gives when it is graded again; an edit anywhere in an episode shows."""
+"""What was stored must be what the task gives when it is graded again; an edit anywhere in an episode
+shows."""
 
 from __future__ import annotations
 

@@ -168,9 +168,18 @@ def test_best_of_k_and_greedy_stand_behind_the_sampled_columns() -> None:
     row = checkpoint_row(*told(sampled), step=30, fraction_done=0.5, best=best, greedy=greedy.measures)
     assert list(row)[: len(plain)] == list(plain)
     assert list(row)[len(plain) :] == [
-        "best_of", "best_of_k_mean_reward", "best_of_k_success_rate", "best_of_k_mean_reward_low",
-        "best_of_k_mean_reward_high", "best_of_k_success_rate_low", "best_of_k_success_rate_high",
-        "greedy_mean_reward", "greedy_success_rate", "greedy_mean_reward_low", "greedy_mean_reward_high",
-        "greedy_success_rate_low", "greedy_success_rate_high",
-    ]  # fmt: skip
+        "best_of",
+        "best_of_k_mean_reward",
+        "best_of_k_success_rate",
+        "best_of_k_mean_reward_low",
+        "best_of_k_mean_reward_high",
+        "best_of_k_success_rate_low",
+        "best_of_k_success_rate_high",
+        "greedy_mean_reward",
+        "greedy_success_rate",
+        "greedy_mean_reward_low",
+        "greedy_mean_reward_high",
+        "greedy_success_rate_low",
+        "greedy_success_rate_high",
+    ]
     assert row["best_of"] == 2 and row["greedy_success_rate"] == 0.5

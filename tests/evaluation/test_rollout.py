@@ -35,7 +35,9 @@ SAMPLED = Decoding(1.0, 5)
 @pytest.fixture(scope="module")
 def policy() -> Policy:
     tokenizer = tiny.build_tokenizer(TASK.vocabulary())
-    shape = TinyArchitecture(hidden_size=32, intermediate_size=64, layers=2, heads=4, max_positions=512, initializer_range=0.05)
+    shape = TinyArchitecture(
+        hidden_size=32, intermediate_size=64, layers=2, heads=4, max_positions=512, initializer_range=0.05
+    )
     return Policy(tiny.build_model(shape, tokenizer, 3), tokenizer, Dialogue(tokenizer), "test")
 
 
@@ -79,8 +81,14 @@ def test_the_tokens_of_a_rollout_are_those_of_its_turns(policy: Policy) -> None:
 
 def test_a_turn_names_the_tokens_that_it_was_conditioned_on(policy: Policy) -> None:
     for rollout in play(policy, TASK, suite().plays(), SAMPLED, batch_size=5):
-        begins = [k for k, (before, now) in enumerate(zip([0, *rollout.mask], rollout.mask, strict=False)) if before < now]
-        contexts = [np.array(rollout.prompt_ids + rollout.completion_ids[:k], np.int64).tobytes() for k in begins]
+        begins = [
+            k
+            for k, (before, now) in enumerate(zip([0, *rollout.mask], rollout.mask, strict=False))
+            if before < now
+        ]
+        contexts = [
+            np.array(rollout.prompt_ids + rollout.completion_ids[:k], np.int64).tobytes() for k in begins
+        ]
         digests = [hashlib.sha256(context).hexdigest()[:16] for context in contexts]
         assert digests == [turn.prompt_digest for turn in rollout.episode.turns]
 
@@ -91,7 +99,11 @@ def test_stored_completions_replayed_give_the_same_episode(policy: Policy) -> No
         _, state = TASK.start(one.item, one.world_seed)
         for turn in rollout.episode.turns:
             step = TASK.step(state, turn.completion)
-            assert (step.observation, step.outcome, step.action) == (turn.observation, turn.outcome, turn.action)
+            assert (step.observation, step.outcome, step.action) == (
+                turn.observation,
+                turn.outcome,
+                turn.action,
+            )
             state = step.state
         assert TASK.judge(state).success == rollout.episode.success
 
@@ -119,7 +131,8 @@ def test_scripted_players_leave_episodes_of_the_same_form() -> None:
 
 
 def plays_apart() -> list[Play]:
-    """Two draws of six items, each in a world of its own, so that a call to the environment tells which it is of."""
+    """Two draws of six items, each in a world of its own, so that a call to the environment tells which it is
+    of."""
     return [
         Play(item, draw, derive_seed("play", item.id, draw), derive_seed("world", item.id, draw))
         for item in ITEMS[:6]
@@ -164,7 +177,9 @@ def test_a_call_that_succeeds_when_made_again_leaves_no_trace_but_its_count(
     assert [one.retries for one in found] == [2 if place == 3 else 0 for place in range(12)]
 
 
-def test_a_lost_play_keeps_the_tokens_there_were_and_always_has_one(policy: Policy, clean: list[Rollout]) -> None:
+def test_a_lost_play_keeps_the_tokens_there_were_and_always_has_one(
+    policy: Policy, clean: list[Rollout]
+) -> None:
     eos = policy.dialogue.eos_id
     for place, call in enumerate(("start", "step 0", "step 1", "judge")):
         victim, whole = plays_apart()[place], clean[place]
@@ -173,7 +188,12 @@ def test_a_lost_play_keeps_the_tokens_there_were_and_always_has_one(policy: Poli
         assert isinstance(lost, Lost) and (lost.attempts, lost.retries) == (1, 0)
         assert len(lost.completion_ids) == len(lost.mask) == len(lost.logprobs) >= 1
         if call == "start":
-            assert (lost.prompt_ids, lost.completion_ids, lost.mask, lost.logprobs) == ([eos], [eos], [0], [0.0])
+            assert (lost.prompt_ids, lost.completion_ids, lost.mask, lost.logprobs) == (
+                [eos],
+                [eos],
+                [0],
+                [0.0],
+            )
         else:
             assert lost.prompt_ids == whole.prompt_ids and lost.mask[-1] == 1
             assert lost.completion_ids == whole.completion_ids[: len(lost.completion_ids)]
@@ -204,7 +224,9 @@ def test_a_batch_that_is_lost_as_a_whole_does_not_stop_the_next(policy: Policy, 
     task = Failing(TASK, {("start", each.item.id, each.world_seed): 9 for each in plays[:4]})
     found = attempt(policy, task, plays, SAMPLED, batch_size=4)
     assert [isinstance(one, Lost) for one in found] == [True] * 4 + [False] * 8
-    assert all(isinstance(one, Rollout) and same(one, other) for one, other in zip(found[4:], clean[4:], strict=True))
+    assert all(
+        isinstance(one, Rollout) and same(one, other) for one, other in zip(found[4:], clean[4:], strict=True)
+    )
 
 
 def test_a_bug_of_an_environment_is_no_failure_of_it_and_is_not_tried_again(policy: Policy) -> None:
@@ -228,7 +250,9 @@ def test_whatever_fails_each_play_is_either_lost_or_what_it_would_have_been(
     policy: Policy, clean: list[Rollout], failures: dict[tuple[str, int], int]
 ) -> None:
     plays = plays_apart()
-    named = {(call, plays[place].item.id, plays[place].world_seed): n for (call, place), n in failures.items()}
+    named = {
+        (call, plays[place].item.id, plays[place].world_seed): n for (call, place), n in failures.items()
+    }
     found = attempt(policy, Failing(TASK, named), plays, SAMPLED, batch_size=5, retries=2)
     for place, (one, whole) in enumerate(zip(found, clean, strict=True)):
         made = {"start", "judge", *(f"step {turn}" for turn in range(len(whole.episode.turns)))}
@@ -285,7 +309,9 @@ def test_kept_units_are_not_played_again_and_the_report_is_the_same(policy: Poli
     assert whole == measure(policy, TASK, suite(), SAMPLED, batch_size=5) and memory.put_again == [0, 1, 2]
     half = Memory({0: memory.units[0], 2: memory.units[2]})
     phases = Phases()
-    again = measure(policy, TASK, suite(), SAMPLED, batch_size=5, kept=half, progress=told.append, phases=phases)
+    again = measure(
+        policy, TASK, suite(), SAMPLED, batch_size=5, kept=half, progress=told.append, phases=phases
+    )
     assert again == whole and half.put_again == [1] and told[:2] == [5, 2] and sum(told) == 12
     assert phases.take()
     assert measure(policy, TASK, suite(), SAMPLED, batch_size=5, kept=half, phases=phases) == whole

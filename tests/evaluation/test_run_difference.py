@@ -1,4 +1,5 @@
-"""Two logs of trainings: the first step and link that differ are found, and a log that was changed is refused."""
+"""Two logs of trainings: the first step and link that differ are found, and a log that was changed is
+refused."""
 
 from __future__ import annotations
 
@@ -55,12 +56,19 @@ def test_equal_runs_have_no_difference() -> None:
     assert first_numbers(log(7), log(7)) is None
 
 
-@given(n=st.integers(1, 8), step=st.integers(1, 8), link=st.sampled_from(LINKS), later=st.sampled_from([(), LINKS]))
+@given(
+    n=st.integers(1, 8),
+    step=st.integers(1, 8),
+    link=st.sampled_from(LINKS),
+    later=st.sampled_from([(), LINKS]),
+)
 def test_the_first_step_and_link_that_differ_are_found_whatever_differs_after(
     n: int, step: int, link: str, later: tuple[str, ...]
 ) -> None:
     step = min(step, n)
-    changed = {(step, name) for name in LINKS[LINKS.index(link) :]} | {(s, k) for s in range(step + 1, n + 1) for k in later}
+    changed = {(step, name) for name in LINKS[LINKS.index(link) :]} | {
+        (s, k) for s in range(step + 1, n + 1) for k in later
+    }
     for a, b in ((log(n), log(n, changed)), (log(n, changed), log(n))):
         found = first_difference(a, b)
         assert found is not None
@@ -86,7 +94,11 @@ def test_the_first_other_number_that_differs_is_told_wherever_it_is(at: int, exp
     found = first_difference(log(6), chained(b))
     assert found is not None and found.numbers is not None
     assert (found.step, found.link) == (4, "rewards")
-    assert (found.numbers.step, found.numbers.name, found.numbers.values) == (expected, "kl_probe", (None, 0.5))
+    assert (found.numbers.step, found.numbers.name, found.numbers.values) == (
+        expected,
+        "kl_probe",
+        (None, 0.5),
+    )
     assert found.numbers.others == 1
 
 
@@ -132,10 +144,16 @@ def _without(rows: list[dict[str, Any]], number: int) -> list[dict[str, Any]]:
         ([{"step": True}], "expected step 1, found True"),
         ([["step", 1]], "expected step 1, found None"),
         ([{"step": 1, "loss": 0.5}], "expected digests and a chain, found none"),
-        ([{"step": 1, "chain": START, "digests": {}}], "row 1 of A, digests: expected one sha256 each of prompts, "),
+        (
+            [{"step": 1, "chain": START, "digests": {}}],
+            "row 1 of A, digests: expected one sha256 each of prompts, ",
+        ),
         ([{"step": 1, "chain": START, "digests": dict.fromkeys(LINKS, "F" * 64)}], "one sha256 each"),
         ([{"step": 1, "chain": START, "digests": dict.fromkeys(LINKS)}], "one sha256 each"),
-        ([{"step": 1, "chain": 7, "digests": dict.fromkeys(LINKS, START)}], "row 1 of A does not follow from the start"),
+        (
+            [{"step": 1, "chain": 7, "digests": dict.fromkeys(LINKS, START)}],
+            "row 1 of A does not follow from the start",
+        ),
     ],
 )
 def test_a_log_that_is_not_whole_is_refused_with_its_row(rows: Any, words: str) -> None:
@@ -152,4 +170,6 @@ def test_any_change_of_any_link_changes_every_later_chain() -> None:
             other = copy.deepcopy(plain)
             other[step - 1]["digests"][link] = "e" * 64
             chains = [row["chain"] for row in chained(other)]
-            assert [one["chain"] == chain for one, chain in zip(plain, chains, strict=True)] == [n < step for n in range(1, 7)]
+            assert [one["chain"] == chain for one, chain in zip(plain, chains, strict=True)] == [
+                n < step for n in range(1, 7)
+            ]

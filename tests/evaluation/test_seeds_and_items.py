@@ -1,4 +1,5 @@
-"""Uncertainty over seeds and items: what is covered, how often nothing is called something, and what is resampled."""
+"""Uncertainty over seeds and items: what is covered, how often nothing is called something, and what is
+resampled."""
 
 from __future__ import annotations
 
@@ -26,8 +27,16 @@ DRAWS = 4
 WORLDS = [(0.0, 0.0), (0.02, 0.05), (0.06, 0.1), (0.1, 0.02)]
 
 
-def gains(rng: np.random.Generator, n_seeds: int, n_items: int, of_seeds: float, of_items: float, effect: float = 0.0) -> Array:
-    """Return gains of a recipe with this mean effect: every run on the same items, against one measurement of the base."""
+def gains(
+    rng: np.random.Generator,
+    n_seeds: int,
+    n_items: int,
+    of_seeds: float,
+    of_items: float,
+    effect: float = 0.0,
+) -> Array:
+    """Return gains of a recipe with this mean effect: every run on the same items, against one measurement of
+    the base."""
     base = rng.uniform(0.3, 0.7, n_items)
     trained = base + effect + rng.normal(0, of_items, n_items) + rng.normal(0, of_seeds, n_seeds)[:, None]
     after = rng.binomial(DRAWS, np.clip(trained, 0, 1)) / DRAWS
@@ -35,7 +44,8 @@ def gains(rng: np.random.Generator, n_seeds: int, n_items: int, of_seeds: float,
 
 
 def share(n_seeds: int, n_items: int, times: int = 500) -> tuple[float, float, list[float]]:
-    """Return over all worlds: coverage of the interval, false verdicts by both tests, and by sign flips of runs alone.
+    """Return over all worlds: coverage of the interval, false verdicts by both tests, and by sign flips of
+    runs alone.
 
     The last is one share for each world.
     """
@@ -58,7 +68,9 @@ def share(n_seeds: int, n_items: int, times: int = 500) -> tuple[float, float, l
 
 @pytest.mark.parametrize("n_items", [40, 256])
 @pytest.mark.parametrize("n_seeds", [5, 6, 8, 10])
-def test_the_interval_covers_and_a_recipe_that_does_nothing_is_seldom_called_better(n_seeds: int, n_items: int) -> None:
+def test_the_interval_covers_and_a_recipe_that_does_nothing_is_seldom_called_better(
+    n_seeds: int, n_items: int
+) -> None:
     # 2,000 pipelines each: one standard error of a share of 5 % is 0.5 points.
     covered, both, _ = share(n_seeds, n_items)
     assert 0.93 <= covered <= 0.97
@@ -66,16 +78,22 @@ def test_the_interval_covers_and_a_recipe_that_does_nothing_is_seldom_called_bet
 
 
 def test_sign_flips_of_runs_alone_would_be_fooled_by_the_one_measurement_of_the_base() -> None:
-    # The reason for the second test: the base's luck moves all seeds alike, and more seeds make it look more certain.
-    # 500 pipelines in each of 4 worlds: standard errors of 1.1 points for the mean, 2.2 for the worst.
+    # The reason for the second test: the base's luck moves all seeds alike, and more seeds make it look more
+    # certain. 500 pipelines in each of 4 worlds: standard errors of 1.1 points for the mean, 2.2 for the
+    # worst.
     alone = share(10, 40)[2]
     assert np.mean(alone) > 0.28 and max(alone) > 0.4
 
 
 @pytest.mark.parametrize("n_seeds", [5, 6, 8, 10])
 def test_the_effect_called_detectable_is_found_in_four_of_five_pipelines(n_seeds: int) -> None:
-    # Trainings differ much and items little: there the formula for a t test alone promises too much at five and six seeds.
-    rng, one_sided, world = np.random.default_rng(n_seeds), n_seeds < fewest_runs(0.05, one_sided=False), (128, 0.06, 0.02)
+    # Trainings differ much and items little: there the formula for a t test alone promises too much at five
+    # and six seeds.
+    rng, one_sided, world = (
+        np.random.default_rng(n_seeds),
+        n_seeds < fewest_runs(0.05, one_sided=False),
+        (128, 0.06, 0.02),
+    )
     names, times = [str(item) for item in range(128)], 500
     tried = [crossed_mean(gains(rng, n_seeds, *world), names) for _ in range(200)]
     errors = np.array([(t.error_of_seeds, t.error_of_items, t.standard_error) for t in tried])
@@ -92,7 +110,9 @@ def test_the_effect_called_detectable_is_found_in_four_of_five_pipelines(n_seeds
 
 def test_one_sided_a_smaller_effect_is_detectable_and_without_error_none_is_known() -> None:
     mean = CrossedMean(0.0, 0.03, 0.02, 0.035, df=9.0, n_items=64)
-    one, two = (detectable_effect(mean, 8, 64, 0.05, np.random.default_rng(0), one_sided=s) for s in (True, False))
+    one, two = (
+        detectable_effect(mean, 8, 64, 0.05, np.random.default_rng(0), one_sided=s) for s in (True, False)
+    )
     assert one is not None and two is not None and one < 0.95 * two
     flat = crossed_mean(np.zeros((6, 10)), [str(item) for item in range(10)])
     assert detectable_effect(flat, 6, 10, 0.05, np.random.default_rng(0), one_sided=False) is None
@@ -156,7 +176,9 @@ def test_the_order_of_runs_and_of_items_does_not_matter() -> None:
     assert other.standard_error == pytest.approx(one.standard_error) and other.df == pytest.approx(one.df)
 
 
-@pytest.mark.parametrize(("n", "one_sided", "expected"), [(5, True, 1 / 32), (5, False, 2 / 32), (6, False, 2 / 64)])
+@pytest.mark.parametrize(
+    ("n", "one_sided", "expected"), [(5, True, 1 / 32), (5, False, 2 / 32), (6, False, 2 / 64)]
+)
 def test_the_smallest_p_of_so_few_runs_is_exact(n: int, one_sided: bool, expected: float) -> None:
     assert sign_flip_runs(np.linspace(0.1, 0.3, n), np.random.default_rng(0), one_sided=one_sided) == expected
 

@@ -1,4 +1,5 @@
-"""One measurement by several processes: the very episodes of one process, whatever is kept and whoever fails."""
+"""One measurement by several processes: the very episodes of one process, whatever is kept and whoever
+fails."""
 
 from __future__ import annotations
 
@@ -54,7 +55,9 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return calls
 
 
-def shared_out(n: int, policy: Policy, task: Task, kept: Callable[[int], Memory], told: Counter[int]) -> list[Found]:
+def shared_out(
+    n: int, policy: Policy, task: Task, kept: Callable[[int], Memory], told: Counter[int]
+) -> list[Found]:
     """Let n threads measure together, and return what each found, or how it ended."""
     table, barrier, found = [None] * n, threading.Barrier(n), dict[int, Found]()
 
@@ -64,9 +67,15 @@ def shared_out(n: int, policy: Policy, task: Task, kept: Callable[[int], Memory]
 
         try:
             found[rank] = measure(
-                policy, task, suite(), SAMPLED, batch_size=BATCH, kept=kept(rank), progress=progress,
+                policy,
+                task,
+                suite(),
+                SAMPLED,
+                batch_size=BATCH,
+                kept=kept(rank),
+                progress=progress,
                 processes=Threads(rank, table, barrier),
-            )  # fmt: skip
+            )
         except (EnvironmentLost, SystemExit) as error:
             found[rank] = error
 
@@ -88,7 +97,9 @@ def test_any_number_of_processes_plays_every_unit_once_and_gives_the_episodes_of
     assert shared_out(n, policy, TASK, lambda rank: disks[rank], told) == [whole] * n
     assert played == [BATCH] * 6
     assert told[0] == 12, "the bar of the first one counts the episodes of all"
-    assert sorted(disks[0].units) == list(range(6)), "the first one keeps all, also where the others have disks of their own"
+    assert sorted(disks[0].units) == list(range(6)), (
+        "the first one keeps all, also where the others have disks of their own"
+    )
     assert disks[0].put_again == sorted(disks[0].put_again)
 
 
@@ -105,10 +116,14 @@ def test_an_environment_that_fails_for_good_ends_all_and_is_told_by_one(
     broken: list[int], policy: Policy, played: list[int]
 ) -> None:
     plays, disk = suite().plays(), Memory({})
-    task = Failing(TASK, {("start", plays[BATCH * unit].item.id, plays[BATCH * unit].world_seed): 99 for unit in broken})
+    task = Failing(
+        TASK, {("start", plays[BATCH * unit].item.id, plays[BATCH * unit].world_seed): 99 for unit in broken}
+    )
     ended = shared_out(3, policy, task, lambda rank: disk, Counter())
     told = [error for error in ended if isinstance(error, EnvironmentLost)]
     assert len(told) == 1 and ended.index(told[0]) == broken[0]
     assert [error.code for error in ended if isinstance(error, SystemExit)] == [1, 1]
-    assert sorted(disk.units) == [unit for unit in range(3) if unit not in broken], "what ended beside it is kept"
+    assert sorted(disk.units) == [unit for unit in range(3) if unit not in broken], (
+        "what ended beside it is kept"
+    )
     assert len(played) == 3, "nobody goes on to the next unit"

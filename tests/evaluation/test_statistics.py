@@ -14,7 +14,13 @@ from assay.core.errors import EvidenceError
 from assay.core.records import Episode
 from assay.core.seeds import rng
 from assay.evaluation.clusters import ClusterSums, cluster_sums, paired_cluster_differences
-from assay.statistics.intervals import mean_interval, median_difference_interval, median_interval, rate_interval, wilson
+from assay.statistics.intervals import (
+    mean_interval,
+    median_difference_interval,
+    median_interval,
+    rate_interval,
+    wilson,
+)
 from assay.statistics.tests import holm, sign_flip, sign_flip_test, smallest_detectable_effect
 
 
@@ -46,7 +52,11 @@ def play(item: str, draw: int, success: bool, cluster: str = "c") -> Episode:
 
 def test_wilson_agrees_with_published_values() -> None:
     # Source: Newcombe (1998), Statistics in Medicine 17:857, table I, method 3.
-    for successes, n, low, high in ((81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611)):
+    for successes, n, low, high in (
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+    ):
         found = wilson(successes, n)
         assert found.low == pytest.approx(low, abs=5e-5)
         assert found.high == pytest.approx(high, abs=5e-5)
@@ -159,7 +169,9 @@ def test_rate_intervals_cover_clustered_rates(rate: float, n_clusters: int) -> N
 def test_plain_wilson_would_be_too_narrow_for_clustered_episodes() -> None:
     sums = sums_of([8.0, 8, 0, 0, 8, 0, 8, 0, 8, 0], np.full(10, 8))
     found, plain = rate_interval(sums), wilson(40, 80)
-    assert found.high is not None and found.low is not None and plain.high is not None and plain.low is not None
+    assert (
+        found.high is not None and found.low is not None and plain.high is not None and plain.low is not None
+    )
     assert found.high - found.low > 2 * (plain.high - plain.low)
 
 

@@ -1,4 +1,5 @@
-"""A suite's digest is another for another task, other records, other rules of grading; equal ones are graded alike."""
+"""A suite's digest is another for another task, other records, other rules of grading; equal ones are graded
+alike."""
 
 from __future__ import annotations
 
@@ -33,9 +34,13 @@ def items(*pairs: tuple[str, str]) -> tuple[Item, ...]:
 SUITES = st.builds(
     Suite,
     split=st.sampled_from(["heldout", "validation"]),
-    items=st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy")), max_size=2).map(lambda pairs: items(*pairs)),
-    draws=st.integers(1, 2), seed=st.integers(0, 1), rules=st.sampled_from(["", "r", "s"]),
-)  # fmt: skip
+    items=st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy")), max_size=2).map(
+        lambda pairs: items(*pairs)
+    ),
+    draws=st.integers(1, 2),
+    seed=st.integers(0, 1),
+    rules=st.sampled_from(["", "r", "s"]),
+)
 
 
 @given(SUITES, SUITES)
@@ -51,18 +56,34 @@ def test_items_of_equal_ids_and_other_records_make_another_suite_which_the_first
 def test_two_tasks_never_share_rules_and_every_setting_of_play_or_grading_counts() -> None:
     assert rules("collider") != rules("structured")
     others: dict[str, dict[str, Any]] = {
-        "collider": {"max_turns": 7, "shaping": 0.5, "gamma": 0.5, "max_new_tokens": {"compact": 9, "json": 256}},
-        "structured": {
-            "lessons": None, "strata": [], "max_new_tokens": {"compact": 25, "json": 160}, "max_prompt_chars": 1,
-            "max_prompt_tokens": 1, "truncate_prompts": True, "extracted_share": 0.5, "blocklist": "terms.txt",
-            "weights": values("structured")["weights"] | {"exact": 0.4}, "reject_blocklisted": True,
-            "grade": ["city"], "number_tolerance": {"relative": 0.01, "absolute": 0.5}, "whitespace": "keep",
+        "collider": {
+            "max_turns": 7,
+            "shaping": 0.5,
+            "gamma": 0.5,
+            "max_new_tokens": {"compact": 9, "json": 256},
         },
-    }  # fmt: skip
+        "structured": {
+            "lessons": None,
+            "strata": [],
+            "max_new_tokens": {"compact": 25, "json": 160},
+            "max_prompt_chars": 1,
+            "max_prompt_tokens": 1,
+            "truncate_prompts": True,
+            "extracted_share": 0.5,
+            "blocklist": "terms.txt",
+            "weights": values("structured")["weights"] | {"exact": 0.4},
+            "reject_blocklisted": True,
+            "grade": ["city"],
+            "number_tolerance": {"relative": 0.01, "absolute": 0.5},
+            "whitespace": "keep",
+        },
+    }
     for task, changes in others.items():
         assert {*changes, "name"} == {*values(task)}, "every setting is tried"
         for name, value in changes.items():
-            assert (rules(task, **{name: value}) == rules(task)) is (name in settings_class(task).not_measured), name
+            assert (rules(task, **{name: value}) == rules(task)) is (
+                name in settings_class(task).not_measured
+            ), name
 
 
 def test_surface_and_blocked_terms_belong_to_the_rules() -> None:

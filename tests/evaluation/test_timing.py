@@ -1,4 +1,5 @@
-"""Clock summaries: intervals that hold for series whose steps are not independent, and nothing made of what is missing."""
+"""Clock summaries: intervals that hold for series whose steps are not independent, and nothing made of what
+is missing."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def holds(found: Interval) -> bool:
     return found.low is not None and found.high is not None and found.low <= 10 <= found.high
 
 
-@pytest.mark.parametrize(("n", "correlation", "least"), [(50, 0.0, 0.91), (200, 0.0, 0.91), (200, 0.5, 0.91), (1000, 0.8, 0.9)])
+@pytest.mark.parametrize(
+    ("n", "correlation", "least"), [(50, 0.0, 0.91), (200, 0.0, 0.91), (200, 0.5, 0.91), (1000, 0.8, 0.9)]
+)
 def test_the_interval_covers_the_mean_of_a_series_whose_steps_depend_on_each_other(
     n: int, correlation: float, least: float
 ) -> None:
@@ -42,7 +45,10 @@ def test_the_interval_covers_the_mean_of_a_series_whose_steps_depend_on_each_oth
 
 def test_steps_taken_for_independent_would_cover_far_less() -> None:
     names = [f"{k:03d}" for k in range(200)]
-    found = [holds(mean_interval(cluster_sums(series(200, 0.8, k), names), rng("cover", k), 400)) for k in range(200)]
+    found = [
+        holds(mean_interval(cluster_sums(series(200, 0.8, k), names), rng("cover", k), 400))
+        for k in range(200)
+    ]
     assert np.mean(found) < 0.7
 
 
@@ -67,7 +73,9 @@ def test_phases_add_up_to_the_whole_and_numbers_are_what_they_say() -> None:
     assert timing_summary(ranks, "test").phases["generate"].p95 == 48.0  # 47.5 of 50 values, so the 48th
     assert generate.largest == max(seconds)
     assert sum(spread.share or 0 for spread in found.phases.values()) == pytest.approx(1)
-    assert found.seconds == pytest.approx(sum(row[f"{phase}_s"] for row in ROWS for phase in PHASES), abs=1e-5)
+    assert found.seconds == pytest.approx(
+        sum(row[f"{phase}_s"] for row in ROWS for phase in PHASES), abs=1e-5
+    )
     assert found.step.mean.value == pytest.approx(found.seconds / 60, abs=1e-6)
     assert (found.tokens_per_second.n, found.tokens_per_second.share) == (60, None)
     assert (found.peak_ram_mib, found.peak_gpu_mib) == (560.0, None)
@@ -82,7 +90,9 @@ def test_equal_rows_and_labels_give_equal_bytes_and_other_labels_other_resamples
 
 
 def test_a_cell_that_was_not_measured_is_missing_and_not_0() -> None:
-    some = [row(step, validation_s=3.0 if step % 10 == 0 else None, environment_s=None) for step in range(1, 61)]
+    some = [
+        row(step, validation_s=3.0 if step % 10 == 0 else None, environment_s=None) for step in range(1, 61)
+    ]
     for each in some:
         del each["checkpoint_s"]
     found = timing_summary(some, "test")
@@ -91,7 +101,13 @@ def test_a_cell_that_was_not_measured_is_missing_and_not_0() -> None:
     assert validation.mean == Interval(value=3.0, low=None, high=None, n=6)
     for name in ("environment", "checkpoint"):
         spread = found.phases[name]
-        assert (spread.n, spread.median, spread.mean.value, spread.p95, spread.share) == (0, None, None, None, None)
+        assert (spread.n, spread.median, spread.mean.value, spread.p95, spread.share) == (
+            0,
+            None,
+            None,
+            None,
+            None,
+        )
     assert sum(spread.share or 0 for spread in found.phases.values()) == pytest.approx(1)
 
 
@@ -122,5 +138,7 @@ def test_phases_that_took_no_time_at_all_have_no_share() -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "nan", "soon", [1.0]])
 def test_a_cell_that_is_no_finite_number_is_refused_and_named(value: Any) -> None:
-    with pytest.raises(EvidenceError, match=r"training_clock\.csv, row 2, reward_s: expected a finite number"):
+    with pytest.raises(
+        EvidenceError, match=r"training_clock\.csv, row 2, reward_s: expected a finite number"
+    ):
         timing_summary([row(1), row(2, reward_s=value)], "test")

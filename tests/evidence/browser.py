@@ -18,15 +18,27 @@ from typing import Any
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--host-resolver-rules=MAP * ~NOTFOUND", "--hide-scrollbars", "--remote-debugging-pipe", "about:blank",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--hide-scrollbars",
+    "--remote-debugging-pipe",
+    "about:blank",
+)
 # The browser reads commands from descriptor 3 and answers on descriptor 4.
-PLACED = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
+PLACED = (
+    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3],"
+    " sys.argv[3:])"
+)
 
 
 class Browser:
-    """One page of a browser, steered through the pipe of its debugging protocol; `events` holds all it reported."""
+    """One page of a browser, steered through the pipe of its debugging protocol; `events` holds all it
+    reported."""
 
     def __init__(self, to: int, back: int, seconds: float = 60.0) -> None:
         self._to, self._back, self._seconds = to, back, seconds
@@ -66,7 +78,9 @@ class Browser:
         """Open a file and wait until it is loaded; forgets the events of pages before."""
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.call("Emulation.setEmulatedMedia", features=scheme)
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False
+        )
         self.call("Emulation.setScriptExecutionDisabled", value=not script)
         self.events = []
         self.call("Page.navigate", url=page.resolve().as_uri())
@@ -85,16 +99,27 @@ class Browser:
         """Press and release a key."""
         for kind in ("keyDown", "keyUp"):
             typed = {"text": text} if text and kind == "keyDown" else {}
-            self.call("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=code, **typed)
+            self.call(
+                "Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=code, **typed
+            )
 
     def requested(self) -> list[str]:
         """Return what the page asked for beside itself and the pictures in it."""
-        urls = [e["params"]["request"]["url"] for e in self.events if e.get("method") == "Network.requestWillBeSent"]
+        urls = [
+            e["params"]["request"]["url"]
+            for e in self.events
+            if e.get("method") == "Network.requestWillBeSent"
+        ]
         return [url for url in urls[1:] if not url.startswith("data:")]
 
     def complaints(self) -> list[str]:
         """Return what stands in the console, exceptions and breaches of the page's policy included."""
-        kinds = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded", "Page.javascriptDialogOpening")
+        kinds = (
+            "Runtime.exceptionThrown",
+            "Runtime.consoleAPICalled",
+            "Log.entryAdded",
+            "Page.javascriptDialogOpening",
+        )
         return [json.dumps(event) for event in self.events if event.get("method") in kinds]
 
     def picture(self, *, whole: bool = True) -> bytes:
@@ -110,8 +135,10 @@ def browser(profile: Path) -> Iterator[Browser]:
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 20) for fd in (his_in, his_out)]
     process = subprocess.Popen(
         [sys.executable, "-c", PLACED, *map(str, high), CHROMIUM, f"--user-data-dir={profile}", *FLAGS],
-        pass_fds=high, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        pass_fds=high,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     for fd in (his_in, his_out, *high):
         os.close(fd)
     try:

@@ -34,7 +34,9 @@ def make_plan(**changes: Any) -> ClaimPlan:
     return ClaimPlan(**(settings | changes))
 
 
-def make_claim(before: list[Episode], after: list[Episode], plan: ClaimPlan | None = None, **changes: Any) -> Claim:
+def make_claim(
+    before: list[Episode], after: list[Episode], plan: ClaimPlan | None = None, **changes: Any
+) -> Claim:
     """Return a claim about two arms with the settings of the tests, with changes."""
     settings: dict[str, Any] = {
         "before_suite": SUITE,

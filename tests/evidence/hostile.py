@@ -30,7 +30,7 @@ PAYLOADS: tuple[str, ...] = (
     f"<a href='javascript:{RUNS}'>click</a>",
     f"javascript:{RUNS}",
     f"JaVaScRiPt&colon;{RUNS}",
-    f"\" onmouseover=\"{RUNS}\" x=\"",
+    f'" onmouseover="{RUNS}" x="',
     f"' onfocus='{RUNS}' autofocus tabindex='1' x='",
     f"` onerror=`{RUNS}`",
     f"&lt;script&gt;{RUNS}&lt;/script&gt;",

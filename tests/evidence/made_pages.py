@@ -23,10 +23,17 @@ from synthetic_episodes import arm, episode
 # The rest of these elements is text until their end, so no tag inside of them counts.
 VOID = ("meta", "br", "img", "link", "input", "path", "use", "rect")
 FACTS = TrainFacts(
-    seed=7, steps=200, chosen_step=150, claim_plan_sha256="c" * 64, base_digest="b" * 64, policy_digest="a" * 64,
-    validation_suite="v", chain="",
-    alarms=(), health=HealthSummary(worst="GREEN", rules=(), unmeasured=("clip",)),
-)  # fmt: skip
+    seed=7,
+    steps=200,
+    chosen_step=150,
+    claim_plan_sha256="c" * 64,
+    base_digest="b" * 64,
+    policy_digest="a" * 64,
+    validation_suite="v",
+    chain="",
+    alarms=(),
+    health=HealthSummary(worst="GREEN", rules=(), unmeasured=("clip",)),
+)
 
 
 class Tags(HTMLParser):
@@ -83,7 +90,9 @@ def figures() -> tuple[Shown, ...]:
         "rewards": reward_distribution(before, after),
     }
     frame = pd.DataFrame({"step": range(200), "reward": [0.5] * 200})
-    return tuple(Shown(name, render(each)["svg"], f"figure {name}", frame, "log.csv") for name, each in drawn.items())
+    return tuple(
+        Shown(name, render(each)["svg"], f"figure {name}", frame, "log.csv") for name, each in drawn.items()
+    )
 
 
 def hostile_pair(text: str, kind: str, number: int) -> Pair:
@@ -91,9 +100,16 @@ def hostile_pair(text: str, kind: str, number: int) -> Pair:
 
     def one(success: bool) -> Episode:
         found = episode(number, 0, success=success, completion=text)
-        first = found.turns[0].model_copy(update={"completion": text, "observation": text, "failure": text, "action": text})
+        first = found.turns[0].model_copy(
+            update={"completion": text, "observation": text, "failure": text, "action": text}
+        )
         last = found.turns[1].model_copy(update={"parts": {text: 0.5}})
-        changes = {"item_id": f"{text}{number}", "strata": {"tier": text, text: "x"}, "ending": text, "flags": {text: None}}
+        changes = {
+            "item_id": f"{text}{number}",
+            "strata": {"tier": text, text: "x"},
+            "ending": text,
+            "flags": {text: None},
+        }
         return found.model_copy(update={"turns": (first, last), **changes})
 
     return Pair(f"{kind}, of {text}", one(False), one(True))
@@ -106,19 +122,33 @@ def made_page(text: str | Sequence[str] = "plain", **changes: Any) -> str:
     said = texts[0]
     claim = plain_claim().model_copy(
         update={
-            "warnings": tuple(texts), "reason": said, "sentence": said,
+            "warnings": tuple(texts),
+            "reason": said,
+            "sentence": said,
             "plan": plain_claim().plan.model_copy(update={"checkpoint_rule": said, "cluster_name": said}),
         }
-    )  # fmt: skip
+    )
     # pandas takes no half of a surrogate pair; everything else does.
     cells = [each.encode("utf-8", "replace").decode() for each in texts]
     frame = pd.DataFrame({"name": [*cells, "last"], cells[0]: [None, *cells]})
     shown = [Shown(said, each.svg, said, each.table, said) for each in figures()]
     settings: dict[str, Any] = {
-        "title": said, "digests": {said: said}, "run": frame, "checked": texts, "findings": texts, "arms": arms(),
-        "compared": shown, "tables": {said: frame}, "baselines": frame, "trained": FACTS, "training_figures": shown[:1],
-        "pairs": pairs, "prompts": {pair.before.item_id: said for pair in pairs},
-        "truths": {pair.before.item_id: said for pair in pairs}, "data": {said: frame}, "limits": texts,
+        "title": said,
+        "digests": {said: said},
+        "run": frame,
+        "checked": texts,
+        "findings": texts,
+        "arms": arms(),
+        "compared": shown,
+        "tables": {said: frame},
+        "baselines": frame,
+        "trained": FACTS,
+        "training_figures": shown[:1],
+        "pairs": pairs,
+        "prompts": {pair.before.item_id: said for pair in pairs},
+        "truths": {pair.before.item_id: said for pair in pairs},
+        "data": {said: frame},
+        "limits": texts,
         "verify": [(said, said)],
-    }  # fmt: skip
+    }
     return report_html(changes.pop("claim", claim), **(settings | changes))

@@ -18,21 +18,38 @@ BEFORE = arm("base", 0.35)
 def facts(seed: int) -> KnownTraining:
     """Return what a training was."""
     settings: dict[str, Any] = {
-        "seed": seed, "steps": 200, "chosen_step": 150, "claim_plan_sha256": "c" * 64, "base_digest": BASE,
+        "seed": seed,
+        "steps": 200,
+        "chosen_step": 150,
+        "claim_plan_sha256": "c" * 64,
+        "base_digest": BASE,
         "policy_digest": f"{seed:064d}",
-        "validation_suite": SUITE, "chain": f"{seed:064d}", "alarms": (), "health": HealthSummary.of([]),
-    }  # fmt: skip
+        "validation_suite": SUITE,
+        "chain": f"{seed:064d}",
+        "alarms": (),
+        "health": HealthSummary.of([]),
+    }
     return KnownTraining.model_validate_json(TrainFacts(**settings).model_dump_json())
 
 
 def run(
-    seed: int, rate: float, *, recipe: str = "a", name: str | None = None, before: Sequence[Episode] = BEFORE, **plan: Any
+    seed: int,
+    rate: float,
+    *,
+    recipe: str = "a",
+    name: str | None = None,
+    before: Sequence[Episode] = BEFORE,
+    **plan: Any,
 ) -> Run:
     """Return a run whose trained policy succeeds at about `rate`, a little better or worse by seed."""
     luck = 0.06 * (rng("seed", recipe, seed).random() - 0.5)
     after = arm(f"{recipe}{seed}", rate + luck)
     claim = make_claim(
-        list(before), after, make_plan(**plan), training_seeds=(seed,), after_policy=f"{recipe}{seed}".rjust(64, "0")
+        list(before),
+        after,
+        make_plan(**plan),
+        training_seeds=(seed,),
+        after_policy=f"{recipe}{seed}".rjust(64, "0"),
     )
     settings = {"train.steps": "200", "train.learning_rate": recipe}
     known = KnownClaim.model_validate_json(claim.model_dump_json())

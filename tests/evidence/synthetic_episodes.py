@@ -57,7 +57,11 @@ def episode(
         reward=total,
         parts={"shaping": 0.1, "terminal": last.parts["terminal"]},
         success=success,
-        flags={"discovered": success, "channel_correct": success if parsed else None, "mass_correct": success},
+        flags={
+            "discovered": success,
+            "channel_correct": success if parsed else None,
+            "mass_correct": success,
+        },
         metrics={"mass_error_gev": 0.5 if success else None},
     )
 
@@ -72,7 +76,8 @@ def arm(
     parse_rate: float = 0.95,
     first_draw: int = 0,
 ) -> list[Episode]:
-    """Return one arm: success by item difficulty shared by all arms, parse failures at random, never successful."""
+    """Return one arm: success by item difficulty shared by all arms, parse failures at random, never
+    successful."""
     episodes = []
     for item in range(clusters * items_per_cluster):
         cluster = item // items_per_cluster
@@ -82,5 +87,7 @@ def arm(
             parsed = bool(chance.random() < parse_rate)
             won = parsed and bool(chance.random() < rate + shift)
             tier = "easy" if cluster % 2 else "hard"
-            episodes.append(episode(item, draw, success=won, cluster=cluster, tier=tier, parsed=parsed, arm=name))
+            episodes.append(
+                episode(item, draw, success=won, cluster=cluster, tier=tier, parsed=parsed, arm=name)
+            )
     return episodes

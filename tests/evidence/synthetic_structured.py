@@ -1,4 +1,5 @@
-"""Episodes of structured output made up for tests: one JSON answer an item, graded in parts, in strata of difficulty."""
+"""Episodes of structured output made up for tests: one JSON answer an item, graded in parts, in strata of
+difficulty."""
 
 from __future__ import annotations
 
@@ -7,8 +8,14 @@ from assay.core.seeds import derive_seed, rng
 
 PARTS = {"parsed_strict": 0.05, "parsed_extracted": 0.0, "schema_valid": 0.15, "fields": 0.3, "exact": 0.5}
 FLAGS = (
-    "parsed_strict", "parsed_extracted", "schema_valid", "exact", "empty_fields", "blocked", "full_reward_but_wrong",
-)  # fmt: skip
+    "parsed_strict",
+    "parsed_extracted",
+    "schema_valid",
+    "exact",
+    "empty_fields",
+    "blocked",
+    "full_reward_but_wrong",
+)
 METRICS = ("field_f1", "completion_chars")
 STRATA = {
     "difficulty": ("easy", "medium", "hard"),
@@ -18,7 +25,8 @@ STRATA = {
 
 
 def answer(item: int, draw: int, skill: float, *, arm: str, gold: bool = True) -> Episode:
-    """Return one answer: parsed, then valid, then right, each the likelier the more skill and the less difficulty."""
+    """Return one answer: parsed, then valid, then right, each the likelier the more skill and the less
+    difficulty."""
     chance, level = rng("structured", arm, item, draw), item % 3
     ease = skill - 0.18 * level
 
@@ -32,7 +40,11 @@ def answer(item: int, draw: int, skill: float, *, arm: str, gold: bool = True) -
     empty = valid and not exact and bool(chance.random() < 0.2)
     share = 1.0 if exact else round(float(chance.random()), 3) if valid and not empty else 0.0
     worth = 1.0 if strict else 0.25
-    found = {"parsed_strict": float(strict), "parsed_extracted": float(extracted), "schema_valid": worth * valid}
+    found = {
+        "parsed_strict": float(strict),
+        "parsed_extracted": float(extracted),
+        "schema_valid": worth * valid,
+    }
     found |= {"fields": worth * share, "exact": worth * exact}
     parts = {name: PARTS[name] * value for name, value in found.items()}
     flags: dict[str, bool | None] = dict.fromkeys(FLAGS, False)
@@ -40,19 +52,32 @@ def answer(item: int, draw: int, skill: float, *, arm: str, gold: bool = True) -
     flags |= {"exact": exact if gold else None, "empty_fields": empty if valid else None}
     text = '{"sku":"A-17","n":3}' if strict else "Sure: {...}"
     turn = Turn(
-        prompt_digest="0" * 64, completion=text, n_tokens=12 + item % 5, truncated=not strict and not extracted,
+        prompt_digest="0" * 64,
+        completion=text,
+        n_tokens=12 + item % 5,
+        truncated=not strict and not extracted,
         outcome="ok" if strict else "repaired" if extracted else "failed",
-        failure=None if strict or extracted else "no JSON object", action=text if strict else None, observation=None,
+        failure=None if strict or extracted else "no JSON object",
+        action=text if strict else None,
+        observation=None,
         parts={name: value for name, value in parts.items() if value},
-    )  # fmt: skip
+    )
     name = f"item-{item:03d}"
     return Episode(
-        item_id=name, cluster=f"prompt-{item:03d}",
+        item_id=name,
+        cluster=f"prompt-{item:03d}",
         strata={label: values[item % len(values)] for label, values in STRATA.items()},
-        draw=draw, seed=derive_seed(arm, name, draw), turns=(turn,), prompt_chars_cut=0, ending="answered",
-        reward=sum(parts.values()), parts=parts, success=strict and valid and (exact or not gold), flags=flags,
+        draw=draw,
+        seed=derive_seed(arm, name, draw),
+        turns=(turn,),
+        prompt_chars_cut=0,
+        ending="answered",
+        reward=sum(parts.values()),
+        parts=parts,
+        success=strict and valid and (exact or not gold),
+        flags=flags,
         metrics={"field_f1": share if gold else None, "completion_chars": float(len(text))},
-    )  # fmt: skip
+    )
 
 
 def structured_arm(arm: str, skill: float, *, items: int = 48, draws: int = 4) -> list[Episode]:

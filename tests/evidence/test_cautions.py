@@ -29,7 +29,9 @@ def test_the_untrained_adapter_is_named() -> None:
         (None, None),
     ],
 )
-def test_a_training_without_spread_is_named_with_its_share(spread: list[float] | None, said: str | None) -> None:
+def test_a_training_without_spread_is_named_with_its_share(
+    spread: list[float] | None, said: str | None
+) -> None:
     found = no_spread_said(spread)
     assert found is None if said is None else found is not None and found.startswith(said)
 

@@ -19,8 +19,10 @@ from synthetic_episodes import arm, episode
 def test_a_clear_gain_is_improved_and_the_sentence_has_its_form(claim: Claim) -> None:
     assert claim.verdict == "IMPROVED"
     form = (
-        r"held-out success rose \d+\.\d \u2192 \d+\.\d %: \+\d+\.\d points \(95 % interval \+\d+\.\d\u2026\+\d+\.\d, "
-        r"p (= |< )\.\d+; 20 scenarios, 40 items, K = 4\)\. One training run; this checkpoint against this base\."
+        r"held-out success rose \d+\.\d \u2192 \d+\.\d %: \+\d+\.\d points \(95 % interval"
+        r" \+\d+\.\d\u2026\+\d+\.\d, "
+        r"p (= |< )\.\d+; 20 scenarios, 40 items, K = 4\)\. One training run; this checkpoint against this"
+        r" base\."
     )
     assert re.fullmatch(form, claim.sentence)
 
@@ -65,10 +67,15 @@ def test_a_gain_that_breaks_parsing_is_improved_with_regressions(before: list[Ep
 
 
 def test_a_stratum_that_falls_is_a_warning_since_strata_are_exploratory() -> None:
-    base, good, bad = (arm(name, rate, clusters=30) for name, rate in (("base", 0.4), ("good", 1.1), ("bad", 0.0)))
+    base, good, bad = (
+        arm(name, rate, clusters=30) for name, rate in (("base", 0.4), ("good", 1.1), ("bad", 0.0))
+    )
     after = [b if b.cluster < "scenario-008" else g for g, b in zip(good, bad, strict=True)]
     arms = [
-        [e.model_copy(update={"strata": {"tier": "few" if e.cluster < "scenario-008" else "most"}}) for e in one]
+        [
+            e.model_copy(update={"strata": {"tier": "few" if e.cluster < "scenario-008" else "most"}})
+            for e in one
+        ]
         for one in (base, after)
     ]
     found = make_claim(arms[0], arms[1])
@@ -77,13 +84,17 @@ def test_a_stratum_that_falls_is_a_warning_since_strata_are_exploratory() -> Non
 
 
 @pytest.mark.parametrize("suites", [("x" * 64, "5" * 64), ("5" * 64, "x" * 64)])
-def test_another_suite_is_not_evaluable(before: list[Episode], after: list[Episode], suites: tuple[str, str]) -> None:
+def test_another_suite_is_not_evaluable(
+    before: list[Episode], after: list[Episode], suites: tuple[str, str]
+) -> None:
     found = make_claim(before, after, before_suite=suites[0], after_suite=suites[1])
     assert found.verdict == "NOT EVALUABLE" and found.difference is None
     assert not re.search(r"\d", found.sentence)
 
 
-def test_missing_draws_are_not_evaluable_and_give_no_number(before: list[Episode], after: list[Episode]) -> None:
+def test_missing_draws_are_not_evaluable_and_give_no_number(
+    before: list[Episode], after: list[Episode]
+) -> None:
     found = make_claim(before, after[:-1])
     assert found.verdict == "NOT EVALUABLE" and "missing" in found.reason
     assert not re.search(r"\d", found.sentence)
@@ -99,7 +110,9 @@ def test_a_known_blocker_is_not_evaluable(before: list[Episode], after: list[Epi
     assert not re.search(r"\d", found.sentence)
 
 
-def test_notes_from_elsewhere_are_warnings_whatever_the_verdict(before: list[Episode], after: list[Episode]) -> None:
+def test_notes_from_elsewhere_are_warnings_whatever_the_verdict(
+    before: list[Episode], after: list[Episode]
+) -> None:
     plain, noted = make_claim(before, after), make_claim(before, after, notes=("an alarm", "a cut"))
     assert noted.warnings == (*plain.warnings, "an alarm", "a cut")
     assert noted.model_copy(update={"warnings": plain.warnings}) == plain
@@ -127,7 +140,9 @@ def test_no_wide_interval_is_warned_of_where_there_is_none() -> None:
 
 
 def test_one_of_a_kind_is_said_in_the_singular() -> None:
-    found = make_claim(arm("base", 0.3, clusters=1, items_per_cluster=1), arm("t", 0.9, clusters=1, items_per_cluster=1))
+    found = make_claim(
+        arm("base", 0.3, clusters=1, items_per_cluster=1), arm("t", 0.9, clusters=1, items_per_cluster=1)
+    )
     assert "1 scenario, 1 item, K = 4" in found.sentence
     assert "Descriptive only: 1 scenario." in found.warnings and "1 cluster," in found.reason
 
@@ -159,7 +174,9 @@ def test_base_against_base_finds_no_evidence(before: list[Episode], claim: Claim
     assert found.control is not None and found.control.kind == "second base run" and found.control.passed
 
 
-def test_a_control_that_finds_a_difference_blocks_the_claim(before: list[Episode], after: list[Episode]) -> None:
+def test_a_control_that_finds_a_difference_blocks_the_claim(
+    before: list[Episode], after: list[Episode]
+) -> None:
     found = make_claim(before, after, base_again=arm("not the base", 0.95))
     assert found.verdict == "NOT EVALUABLE" and "control" in found.sentence
     assert not re.search(r"\d", found.sentence)
@@ -178,7 +195,11 @@ def test_a_single_draw_cannot_be_its_own_control() -> None:
 
 def test_false_positives_of_the_whole_claim_stay_near_their_level() -> None:
     plan, wrong = make_plan(secondary=(), guardrails={}), 0
-    base = {(k, x): arm(f"{x}{k}", 0.3, clusters=12, items_per_cluster=1, draws=4) for k in range(80) for x in "ab"}
+    base = {
+        (k, x): arm(f"{x}{k}", 0.3, clusters=12, items_per_cluster=1, draws=4)
+        for k in range(80)
+        for x in "ab"
+    }
     for k in range(80):
         found = make_claim(
             base[k, "a"], base[k, "b"], plan, base_again=arm(f"c{k}", 0.3, clusters=12, items_per_cluster=1)

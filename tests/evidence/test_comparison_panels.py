@@ -1,4 +1,5 @@
-"""What the forest, the calibration, the false claims and the validity show is what the episodes say, task by task."""
+"""What the forest, the calibration, the false claims and the validity show is what the episodes say, task by
+task."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ COMMON = ["before_after_summary", "reward_distribution", "forest"]
 
 
 def hunt(name: str, skill: float, *, items: int = 24) -> list[Episode]:
-    """Return one arm that looks for particles: every third world holds nothing, confidence is skill or its contrary."""
+    """Return one arm that looks for particles: every third world holds nothing, confidence is skill or its
+    contrary."""
     found = []
     for e in arm(name, skill, clusters=items, items_per_cluster=1):
         item = int(e.item_id[-3:])
@@ -40,13 +42,21 @@ def hunt(name: str, skill: float, *, items: int = 24) -> list[Episode]:
         right = bool(chance.random() < skill)
         claims = right != null
         flags: dict[str, bool | None] = {
-            "discovered": None if null else right, "false_claim": claims if null else None,
-            "channel_correct": right if claims and not null else None, "mass_correct": right if claims and not null else None,
-        }  # fmt: skip
+            "discovered": None if null else right,
+            "false_claim": claims if null else None,
+            "channel_correct": right if claims and not null else None,
+            "mass_correct": right if claims and not null else None,
+        }
         sure = round(float(chance.integers(10)) / 10, 1)
-        metrics = {"confidence": sure, "brier": (sure - right) ** 2, "global_z": 7.5 * chance.random() if claims else None}
+        metrics = {
+            "confidence": sure,
+            "brier": (sure - right) ** 2,
+            "global_z": 7.5 * chance.random() if claims else None,
+        }
         strata = {"kind": "null" if null else "signal", "tier": "easy" if item % 2 else "hard"}
-        found.append(e.model_copy(update={"flags": flags, "metrics": metrics, "success": right, "strata": strata}))
+        found.append(
+            e.model_copy(update={"flags": flags, "metrics": metrics, "success": right, "strata": strata})
+        )
     return found
 
 
@@ -55,14 +65,19 @@ def drawn(before: Sequence[Episode], after: Sequence[Episode], **changes: Any) -
     claim = make_claim(list(before), list(after), make_plan(secondary=(), guardrails={}), **changes)
     gaps = deltas(before, after, list(first.measures), 0)
     arms = (before, after)
-    return {d.name: d for d in of_comparison(claim, first, second, arms, gaps, {"random": first}, cluster_name="scenarios")}
+    return {
+        d.name: d
+        for d in of_comparison(claim, first, second, arms, gaps, {"random": first}, cluster_name="scenarios")
+    }
 
 
 HUNT = (hunt("base", 0.3), hunt("trained", 0.8))
 ANSWERS = (structured_arm("base", 0.3), structured_arm("trained", 0.85))
 
 
-def test_a_figure_of_one_task_does_not_appear_for_another(before: list[Episode], after: list[Episode]) -> None:
+def test_a_figure_of_one_task_does_not_appear_for_another(
+    before: list[Episode], after: list[Episode]
+) -> None:
     assert list(drawn(*HUNT)) == [*COMMON, "calibration", "false_claims"]
     assert list(drawn(*ANSWERS)) == [*COMMON, "validity"]
     assert list(drawn(before, after)) == COMMON
@@ -85,10 +100,14 @@ def test_the_tables_behind_the_figures_hold_the_rows_that_are_drawn() -> None:
     for name in ("before_after_summary", "false_claims"):
         labels = [text.get_text().strip() for text in found[name].figure.axes[0].get_yticklabels()]
         assert list(found[name].table["measure"]) == labels and len(labels) == len(set(labels)), name
-    assert {"null worlds, tier easy", "signal worlds, tier easy"} <= set(found["false_claims"].table["measure"])
+    assert {"null worlds, tier easy", "signal worlds, tier easy"} <= set(
+        found["false_claims"].table["measure"]
+    )
     claim = make_claim(*HUNT, make_plan(secondary=(), guardrails={}))
     row = found["before_after_summary"].table.iloc[0]
-    assert row["measure"] == "success_rate" and row["difference"] == difference_text(claim.difference, rate=True)
+    assert row["measure"] == "success_rate" and row["difference"] == difference_text(
+        claim.difference, rate=True
+    )
 
 
 def test_every_figure_of_a_comparison_is_the_same_twice() -> None:
@@ -99,7 +118,9 @@ def test_every_figure_of_a_comparison_is_the_same_twice() -> None:
 def test_a_verdict_is_right_by_the_very_rule_of_the_brier_score() -> None:
     for episode in (*HUNT[0], *HUNT[1]):
         sure, right = episode.metrics["confidence"], verdict_right(episode)
-        assert sure is not None and episode.metrics["brier"] == pytest.approx((sure - float(bool(right))) ** 2)
+        assert sure is not None and episode.metrics["brier"] == pytest.approx(
+            (sure - float(bool(right))) ** 2
+        )
     silent = HUNT[0][0].model_copy(update={"metrics": {"confidence": None}})
     assert verdict_right(silent) is None
 
@@ -129,7 +150,11 @@ def reports_of(arms: tuple[list[Episode], list[Episode]]) -> tuple[Report, Repor
 
 def test_rows_by_stratum_hold_the_paired_difference_of_their_items_and_no_empty_or_full_stratum() -> None:
     rows = strata_rows(reports_of(HUNT), HUNT, "false_claim_rate", name="all", seed=1)
-    assert [row.name.strip() for row in rows] == ["all", "tier easy", "tier hard"]  # kind=null is all, kind=signal none
+    assert [row.name.strip() for row in rows] == [
+        "all",
+        "tier easy",
+        "tier hard",
+    ]  # kind=null is all, kind=signal none
     hard = [[e for e in episodes if e.strata["tier"] == "hard"] for episodes in HUNT]
     expected = compare_measure(hard[0], hard[1], "false_claim_rate", rng("any")).difference
     assert rows[2].difference is not None and rows[2].difference.value == expected.value
@@ -154,9 +179,11 @@ def test_a_row_without_values_is_missing() -> None:
 def test_newcombe_agrees_with_the_published_examples() -> None:
     # Newcombe (1998), Table II, method 10: 56/70 - 48/80, 9/10 - 3/10, 10/10 - 0/20 and 0/10 - 0/20.
     for after, before, low, high in (
-        ((56, 70), (48, 80), 0.0524, 0.3339), ((9, 10), (3, 10), 0.1705, 0.8090), ((10, 10), (0, 20), 0.6791, 1.0),
+        ((56, 70), (48, 80), 0.0524, 0.3339),
+        ((9, 10), (3, 10), 0.1705, 0.8090),
+        ((10, 10), (0, 20), 0.6791, 1.0),
         ((0, 10), (0, 20), -0.1611, 0.2775),
-    ):  # fmt: skip
+    ):
         found = newcombe(before, after)
         assert found.low == pytest.approx(low, abs=6e-5) and found.high == pytest.approx(high, abs=6e-5)
 
@@ -175,7 +202,9 @@ def test_few_clusters_are_named_with_intervals_and_many_are_one_curve(
     assert sum(forest_frame(make_claim(*arms), many).iloc[3:]["clusters"]) == 60
 
 
-def test_the_forest_is_sorted_and_averages_to_the_claim(claim: Claim, before: list[Episode], after: list[Episode]) -> None:
+def test_the_forest_is_sorted_and_averages_to_the_claim(
+    claim: Claim, before: list[Episode], after: list[Episode]
+) -> None:
     gains = [each.gain.value for each in cluster_gains(before, after, "success_rate")]
     values = [gain for gain in gains if gain is not None]
     assert values == sorted(values) and claim.difference is not None
@@ -183,24 +212,34 @@ def test_the_forest_is_sorted_and_averages_to_the_claim(claim: Claim, before: li
 
 
 def test_a_cluster_drawn_once_has_a_gain_and_no_interval(before: list[Episode], after: list[Episode]) -> None:
-    once = [[e for e in episodes if e.draw == 0 and int(e.item_id[-3:]) % 2 == 0] for episodes in (before, after)]
+    once = [
+        [e for e in episodes if e.draw == 0 and int(e.item_id[-3:]) % 2 == 0] for episodes in (before, after)
+    ]
     assert all(each.gain.low is None for each in cluster_gains(*once, "success_rate"))
 
 
 def test_the_histogram_holds_every_episode_on_common_bins() -> None:
     table = reward_histogram(*HUNT)
     assert [table["before"].sum(), table["after"].sum()] == [len(HUNT[0]), len(HUNT[1])]
-    assert table["before_share"].sum() == pytest.approx(1.0) and list(table["low"][1:]) == list(table["high"][:-1])
+    assert table["before_share"].sum() == pytest.approx(1.0) and list(table["low"][1:]) == list(
+        table["high"][:-1]
+    )
 
 
-def test_the_tables_of_dvc_plots_hold_what_the_reports_do(claim: Claim, before: list[Episode], after: list[Episode]) -> None:
+def test_the_tables_of_dvc_plots_hold_what_the_reports_do(
+    claim: Claim, before: list[Episode], after: list[Episode]
+) -> None:
     reports = reports_of((before, after))
     gaps = deltas(before, after, list(reports[0].measures), 0)
     tables = plot_tables(claim, *reports, (before, after), gaps)
     rates = tables["rates"].set_index(["measure", "arm"])
     found = reports[1].measures["mass_correct_rate"]
-    assert found.value is not None and rates.loc[("mass_acc", "after"), "value"] == pytest.approx(100 * found.value)
-    assert tables["differences"]["measure"][0] == "success_rate" and "tier hard" in set(tables["differences"]["measure"])
+    assert found.value is not None and rates.loc[("mass_acc", "after"), "value"] == pytest.approx(
+        100 * found.value
+    )
+    assert tables["differences"]["measure"][0] == "success_rate" and "tier hard" in set(
+        tables["differences"]["measure"]
+    )
     assert tables["rewards"].groupby("arm")["n"].sum().to_dict() == {"before": 160, "after": 160}
     barred = make_claim(before, after, after_suite="x" * 64)
     assert plot_tables(barred, *reports, (before, after), gaps)["differences"].empty
@@ -209,6 +248,8 @@ def test_the_tables_of_dvc_plots_hold_what_the_reports_do(claim: Claim, before: 
 def test_what_is_missing_is_an_empty_cell_of_the_tables() -> None:
     bare = [e.model_copy(update={"flags": e.flags | {"exact": None}}) for e in ANSWERS[0]]
     reports = (make_report(bare), make_report(ANSWERS[1]))
-    table = plot_tables(make_claim(*ANSWERS, make_plan(secondary=(), guardrails={})), *reports, ANSWERS, {})["rates"]
+    table = plot_tables(make_claim(*ANSWERS, make_plan(secondary=(), guardrails={})), *reports, ANSWERS, {})[
+        "rates"
+    ]
     cell = table[(table["measure"] == "exact_rate") & (table["arm"] == "before")].iloc[0]
     assert pd.isna(cell["value"]) and cell["n"] == 0 and wilson(0, 0).value is None

@@ -1,4 +1,5 @@
-"""The controls of a claim: base against base flags broken pipelines and no others; random rewards are told from learning."""
+"""The controls of a claim: base against base flags broken pipelines and no others; random rewards are told
+from learning."""
 
 from __future__ import annotations
 
@@ -70,7 +71,9 @@ def random_arm(rate: float) -> list[Episode]:
     return arm(f"paid by the toss of a coin {rate}", rate)
 
 
-def test_random_rewards_that_change_nothing_leave_the_claim_as_it_is(before: list[Episode], after: list[Episode]) -> None:
+def test_random_rewards_that_change_nothing_leave_the_claim_as_it_is(
+    before: list[Episode], after: list[Episode]
+) -> None:
     found = make_claim(before, after, ASKED, random_arm=random_arm(0.35))
     assert found.verdict == "IMPROVED" and found.random_reward is not None
     control = found.random_reward
@@ -81,10 +84,14 @@ def test_random_rewards_that_change_nothing_leave_the_claim_as_it_is(before: lis
     assert Claim.model_validate_json(found.model_dump_json()) == found
 
 
-def test_random_rewards_that_improve_too_are_said_plainly(before: list[Episode], after: list[Episode]) -> None:
+def test_random_rewards_that_improve_too_are_said_plainly(
+    before: list[Episode], after: list[Episode]
+) -> None:
     found = make_claim(before, after, ASKED, random_arm=random_arm(0.66))
     assert found.random_reward is not None and found.random_reward.verdict == "IMPROVED"
-    assert any(text.startswith("Random rewards improved the primary metric too: +") for text in found.warnings)
+    assert any(
+        text.startswith("Random rewards improved the primary metric too: +") for text in found.warnings
+    )
     assert any("not shown to beat one for random rewards" in text for text in found.warnings)
 
 
@@ -95,12 +102,20 @@ def test_the_same_numbers_come_from_the_function_alone(before: list[Episode], af
 
 
 def test_an_arm_that_was_not_asked_for_is_said_not_to_have_run(claim: Claim) -> None:
-    assert claim.random_reward is None and random_reward_said(claim.random_reward) == "Random-reward arm: not run."
+    assert (
+        claim.random_reward is None
+        and random_reward_said(claim.random_reward) == "Random-reward arm: not run."
+    )
 
 
-def test_a_control_that_the_plan_asks_for_must_be_there_and_be_whole(before: list[Episode], after: list[Episode]) -> None:
+def test_a_control_that_the_plan_asks_for_must_be_there_and_be_whole(
+    before: list[Episode], after: list[Episode]
+) -> None:
     absent = make_claim(before, after, ASKED)
-    assert absent.verdict == "NOT EVALUABLE" and "random-reward arm that the plan asks for was not played" in absent.reason
+    assert (
+        absent.verdict == "NOT EVALUABLE"
+        and "random-reward arm that the plan asks for was not played" in absent.reason
+    )
     torn = make_claim(before, after, ASKED, random_arm=random_arm(0.35)[:-1])
     assert torn.verdict == "NOT EVALUABLE" and "missing" in torn.reason
     volunteered = make_claim(before, after, random_arm=random_arm(0.35)[:-1])

@@ -1,4 +1,5 @@
-"""How often the verdict is wrong when nothing changed, and how often the interval holds the truth; all seeded."""
+"""How often the verdict is wrong when nothing changed, and how often the interval holds the truth; all
+seeded."""
 
 from __future__ import annotations
 
@@ -30,14 +31,16 @@ def unequal(n: int) -> Array:
 
 
 def same_policy(source: np.random.Generator, sizes: Array) -> Array:
-    """Return total differences by cluster of one policy played twice, [experiments, clusters]; most items are rarely solved."""
+    """Return total differences by cluster of one policy played twice, [experiments, clusters]; most items are
+    rarely solved."""
     rates = source.beta(0.5, 2.0, (EXPERIMENTS, len(sizes)))
     draws = (sizes * K).astype(int)
     return np.asarray((source.binomial(draws, rates) - source.binomial(draws, rates)) / K, np.float64)
 
 
 def mixed_gains(source: np.random.Generator, sizes: Array) -> Array:
-    """Return the same for a policy that won on some clusters what it lost on others: true gains of 10 points, mean zero."""
+    """Return the same for a policy that won on some clusters what it lost on others: true gains of 10 points,
+    mean zero."""
     rates = source.uniform(0.3, 0.7, (EXPERIMENTS, len(sizes)))
     gains = source.normal(0.0, 0.1, rates.shape)
     draws = (sizes * K).astype(int)
@@ -46,7 +49,8 @@ def mixed_gains(source: np.random.Generator, sizes: Array) -> Array:
 
 
 def skewed_gains(source: np.random.Generator, sizes: Array) -> Array:
-    """Return the same where few clusters gained much and many lost a little, mean zero: the test's symmetry does not hold."""
+    """Return the same where few clusters gained much and many lost a little, mean zero: the test's symmetry
+    does not hold."""
     rates = source.uniform(0.3, 0.7, (EXPERIMENTS, len(sizes)))
     gains = 0.1 * (source.gamma(1.0, 1.0, rates.shape) - 1.0)
     after = np.clip(rates + gains, 0, 1)
@@ -61,19 +65,31 @@ def verdict_of(totals: Array, sizes: Array, source: np.random.Generator) -> str:
     sums = ClusterSums(tuple(f"c{k:03d}" for k in range(len(sizes))), totals, sizes)
     p, difference = sign_flip(sums, source, 4999)
     found = Comparison(
-        measure="success_rate", before=0.3, after=0.3, difference=difference, p=p, p_holm=None,
-        cross_check=interval(0.0, float("nan"), float("nan"), 1), standard_error=sums.standard_error, n_clusters=len(sizes),
-    )  # fmt: skip
+        measure="success_rate",
+        before=0.3,
+        after=0.3,
+        difference=difference,
+        p=p,
+        p_holm=None,
+        cross_check=interval(0.0, float("nan"), float("nan"), 1),
+        standard_error=sums.standard_error,
+        n_clusters=len(sizes),
+    )
     return decide(found, make_plan(), (), None)[0]
 
 
-def share_of_false_verdicts(name: str, n: int, sizes: Array, null: Callable[[np.random.Generator, Array], Array]) -> float:
+def share_of_false_verdicts(
+    name: str, n: int, sizes: Array, null: Callable[[np.random.Generator, Array], Array]
+) -> float:
     """Return the share of experiments whose verdict names a change; only where p <= 0.05 can it."""
     source = rng("false verdicts", name, n)
     totals = null(source, sizes)
     near = np.flatnonzero(sign_flip_tests(totals, rng("flips", name, n), 4999) <= 0.06)
     named = [verdict_of(totals[k], sizes, source) for k in near]
-    return sum(verdict in ("IMPROVED", "IMPROVED WITH REGRESSIONS", "REGRESSED") for verdict in named) / EXPERIMENTS
+    return (
+        sum(verdict in ("IMPROVED", "IMPROVED WITH REGRESSIONS", "REGRESSED") for verdict in named)
+        / EXPERIMENTS
+    )
 
 
 @pytest.mark.parametrize("null", [same_policy, mixed_gains, skewed_gains])
@@ -88,7 +104,9 @@ def test_a_verdict_names_a_change_that_is_none_in_at_most_six_per_cent(
 
 @pytest.mark.parametrize("layout", [equal, unequal])
 @pytest.mark.parametrize("n", [8, 20, 100])
-def test_the_interval_holds_the_true_difference_in_93_to_97_per_cent(n: int, layout: Callable[[int], Array]) -> None:
+def test_the_interval_holds_the_true_difference_in_93_to_97_per_cent(
+    n: int, layout: Callable[[int], Array]
+) -> None:
     source, sizes, held, truth = rng("coverage", layout.__name__, n), layout(n), 0, 0.1
     experiments = 2000
     gains = truth + source.normal(0, 0.15, (experiments, n))

@@ -52,7 +52,10 @@ def log(n: int = 50) -> pd.DataFrame:
 
 def checkpoints(before: list[Episode], after: list[Episode]) -> pd.DataFrame:
     """Return the rows of two checkpoints."""
-    rows = [checkpoint_row(*told(make_report(e)), step=10 * k, fraction_done=k / 2) for k, e in enumerate((before, after))]
+    rows = [
+        checkpoint_row(*told(make_report(e)), step=10 * k, fraction_done=k / 2)
+        for k, e in enumerate((before, after))
+    ]
     return pd.DataFrame(rows)
 
 
@@ -119,7 +122,11 @@ def test_every_part_and_flag_of_structured_output_has_a_look_of_its_own() -> Non
     for name in (*PARTS, *FLAGS, "cumulative", "success", "parsed"):
         assert name in text
     for axes in figure.axes[:2]:
-        looks = [(line.get_color(), str(line.get_linestyle())) for line in axes.get_lines() if len(line.get_xdata())]
+        looks = [
+            (line.get_color(), str(line.get_linestyle()))
+            for line in axes.get_lines()
+            if len(line.get_xdata())
+        ]
         assert len(looks) == len(set(looks))
 
 
@@ -144,13 +151,20 @@ def test_a_training_in_which_all_is_zero_keeps_its_panels_and_gives_no_warning(s
     text = words(figure)  # warnings are errors
     for name in (*PARTS, *FLAGS, "cumulative", "success", "parsed"):
         assert name in text
-    assert [axes.get_position().width > 0.15 and axes.get_position().height > 0.2 for axes in figure.axes[:2]] == [True, True]
+    assert [
+        axes.get_position().width > 0.15 and axes.get_position().height > 0.2 for axes in figure.axes[:2]
+    ] == [True, True]
     assert all(list(axes.get_lines()[0].get_ydata()) == [0.0] * steps for axes in figure.axes[:2])
 
 
 def test_checkpoints_and_arms_in_which_all_is_zero_are_drawn(claim: Claim) -> None:
-    arms = [[e.model_copy(update={"success": False, "reward": 0.0, "flags": dict.fromkeys(e.flags, False)}) for e in
-             structured_arm(name, 0.0)] for name in ("base", "trained")]  # fmt: skip
+    arms = [
+        [
+            e.model_copy(update={"success": False, "reward": 0.0, "flags": dict.fromkeys(e.flags, False)})
+            for e in structured_arm(name, 0.0)
+        ]
+        for name in ("base", "trained")
+    ]
     first, second = make_report(arms[0]), make_report(arms[1])
     figure = checkpoint_progression(checkpoints(*arms), 0)
     assert "exact_rate: always 0" in words(figure)
@@ -165,7 +179,9 @@ def labels(figure: Figure) -> list[str]:
     return [text.get_text() for text in cast(Any, figure.axes[0].get_legend()).get_texts()]
 
 
-def test_mean_best_of_k_and_greedy_are_lines_of_their_own(before: list[Episode], after: list[Episode]) -> None:
+def test_mean_best_of_k_and_greedy_are_lines_of_their_own(
+    before: list[Episode], after: list[Episode]
+) -> None:
     rows = []
     for k, arm in enumerate((before, after)):
         greedy = make_report([e for e in arm if e.draw == 0], draws=1, decoding="greedy")
@@ -182,20 +198,28 @@ def test_mean_best_of_k_and_greedy_are_lines_of_their_own(before: list[Episode],
     assert "success_rate" not in [line.get_label() for line in figure.axes[2].get_lines()]
 
 
-def test_without_best_of_k_and_greedy_success_is_one_of_the_rates(before: list[Episode], after: list[Episode]) -> None:
+def test_without_best_of_k_and_greedy_success_is_one_of_the_rates(
+    before: list[Episode], after: list[Episode]
+) -> None:
     figure = checkpoint_progression(checkpoints(before, after), 10)
     assert len(figure.axes) == 2
     assert "success_rate" in [line.get_label() for line in figure.axes[1].get_lines()]
 
 
 def test_a_label_with_many_values_is_left_to_the_tables() -> None:
-    arms = [[e.model_copy(update={"strata": e.strata | {"source": e.item_id}}) for e in structured_arm(a, s)] for a, s in
-            (("base", 0.3), ("trained", 0.8))]  # fmt: skip
+    arms = [
+        [e.model_copy(update={"strata": e.strata | {"source": e.item_id}}) for e in structured_arm(a, s)]
+        for a, s in (("base", 0.3), ("trained", 0.8))
+    ]
     found = make_claim(arms[0], arms[1], make_plan(secondary=(), guardrails={}))
     first, second = make_report(arms[0]), make_report(arms[1])
     figure = before_after_summary(found, first, second, deltas(arms[0], arms[1], list(first.measures), 0))
     text = words(figure)
-    assert "source: 48 values, see the table" in text and "source item-001" not in text and "difficulty hard" in text
+    assert (
+        "source: 48 values, see the table" in text
+        and "source item-001" not in text
+        and "difficulty hard" in text
+    )
 
 
 def test_the_chosen_checkpoint_is_marked(before: list[Episode], after: list[Episode]) -> None:
@@ -230,13 +254,26 @@ def test_rates_that_are_zero_in_both_arms_are_named_and_not_drawn() -> None:
     assert "always 0: blocked_rate, full_reward_but_wrong_rate" in said
 
 
-def test_every_look_stands_for_one_legend_entry(before: list[Episode], after: list[Episode], claim: Claim) -> None:
+def test_every_look_stands_for_one_legend_entry(
+    before: list[Episode], after: list[Episode], claim: Claim
+) -> None:
     first, second = make_report(before), make_report(after)
     gaps = deltas(before, after, list(first.measures), 0)
     bare = {name: gap.model_copy(update={"low": None, "high": None}) for name, gap in gaps.items()}
-    found = [text.get_text() for text in before_after_summary(claim, first, second, bare).legends[1].get_texts()]
-    assert found == ["primary", "exploratory", "confirmatory", "guardrail", "under 3 points", "empty: interval missing"]
-    found = [text.get_text() for text in before_after_summary(claim, first, second, gaps).legends[1].get_texts()]
+    found = [
+        text.get_text() for text in before_after_summary(claim, first, second, bare).legends[1].get_texts()
+    ]
+    assert found == [
+        "primary",
+        "exploratory",
+        "confirmatory",
+        "guardrail",
+        "under 3 points",
+        "empty: interval missing",
+    ]
+    found = [
+        text.get_text() for text in before_after_summary(claim, first, second, gaps).legends[1].get_texts()
+    ]
     assert found == ["primary", "exploratory", "confirmatory", "guardrail", "under 3 points"]
 
 
@@ -244,7 +281,10 @@ def test_what_the_claim_judged_is_drawn_with_its_own_difference_and_role(
     before: list[Episode], after: list[Episode], claim: Claim
 ) -> None:
     first, second = make_report(before), make_report(after)
-    rows = {row.name.strip(): row for row in summary_rows(claim, first, second, deltas(before, after, list(first.measures), 0))}
+    rows = {
+        row.name.strip(): row
+        for row in summary_rows(claim, first, second, deltas(before, after, list(first.measures), 0))
+    }
     assert rows["success_rate"].primary and rows["success_rate"].difference == claim.difference
     assert rows["tier hard"].difference == claim.strata["tier=hard"].difference
     assert rows["mass_correct_rate"].role == "confirmatory" and rows["parsed_rate"].role == "guardrail"
@@ -253,29 +293,56 @@ def test_what_the_claim_judged_is_drawn_with_its_own_difference_and_role(
 
 
 def test_names_of_reference_lines_share_a_text_or_stand_clear_of_each_other_and_of_the_rows() -> None:
-    levels = {"adaptive": 0.0, "silent": 0.001, "uniform": 0.03, "random": 0.05, "oracle": 0.98, "other": 0.95}
+    levels = {
+        "adaptive": 0.0,
+        "silent": 0.001,
+        "uniform": 0.03,
+        "random": 0.05,
+        "oracle": 0.98,
+        "other": 0.95,
+    }
     room = level_room(list(levels.items()))
     figure, (axes, gaps) = new_figure(1, 2, height=4.0)
     places = row_places(2, {1: room})
-    draw_rows(axes, gaps, [PairedRow("one", None, None, None), PairedRow("two", None, None, None)], rate=True, places=places)
+    draw_rows(
+        axes,
+        gaps,
+        [PairedRow("one", None, None, None), PairedRow("two", None, None, None)],
+        rate=True,
+        places=places,
+    )
     draw_levels(axes, list(levels.items()), scale=100, row=places[1], named=True)
     axes.set_xlim(-3, 103)
     render(figure)
     texts = [text for text in axes.texts if text.get_text() != "missing"]
-    assert sorted(text.get_text() for text in texts) == ["adaptive, silent", "oracle", "other", "random", "uniform"]
+    assert sorted(text.get_text() for text in texts) == [
+        "adaptive, silent",
+        "oracle",
+        "other",
+        "random",
+        "uniform",
+    ]
     boxes = [text.get_window_extent() for text in texts]
     assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
     panel, first_row = axes.get_window_extent(), axes.transData.transform((0, 0.3))[1]
     assert all(panel.x0 <= box.x0 and box.x1 <= panel.x1 and box.y1 < first_row for box in boxes)
 
 
-def test_titles_claim_no_more_observations_than_every_line_has(before: list[Episode], after: list[Episode]) -> None:
+def test_titles_claim_no_more_observations_than_every_line_has(
+    before: list[Episode], after: list[Episode]
+) -> None:
     plain = checkpoint_progression(checkpoints(before, after), 10)
     assert [axes.get_title("left") for axes in plain.axes] == [
-        "Validation reward, n = 160 each", "Validation rates, n up to 160 each",
-    ]  # fmt: skip
-    parts = reward_components(pd.DataFrame({"step": [1, 2], "n": [8, 9], "mean_exact": [0.1, 0.2], "valid_rate": [0.5, 0.5]}))
-    assert [axes.get_title("left") for axes in parts.axes[:2]] == ["Reward parts, n = 8 to 9 a step", "Rates, n up to 9 a step"]
+        "Validation reward, n = 160 each",
+        "Validation rates, n up to 160 each",
+    ]
+    parts = reward_components(
+        pd.DataFrame({"step": [1, 2], "n": [8, 9], "mean_exact": [0.1, 0.2], "valid_rate": [0.5, 0.5]})
+    )
+    assert [axes.get_title("left") for axes in parts.axes[:2]] == [
+        "Reward parts, n = 8 to 9 a step",
+        "Rates, n up to 9 a step",
+    ]
 
 
 @pytest.mark.parametrize(("steps", "end"), [(200, 200), (None, 1)])
@@ -288,7 +355,9 @@ def test_the_first_checkpoint_stands_at_the_left_of_the_whole_training(
         assert -0.05 * end < low < 0 and end < high < 1.05 * end
 
 
-def test_the_shift_of_medians_is_no_paired_difference_and_counts_episodes(before: list[Episode], after: list[Episode]) -> None:
+def test_the_shift_of_medians_is_no_paired_difference_and_counts_episodes(
+    before: list[Episode], after: list[Episode]
+) -> None:
     gaps = deltas(before, after, ["mean_reward", "median_reward"], 0)
     names = [text.get_text() for text in reward_distribution(before, after, gaps).axes[2].get_yticklabels()]
     assert names[0].startswith("difference of means,\nn = 40 paired items")
@@ -296,7 +365,10 @@ def test_the_shift_of_medians_is_no_paired_difference_and_counts_episodes(before
 
 
 def test_equal_medians_keep_an_entry_each(before: list[Episode]) -> None:
-    assert len([label for label in labels(reward_distribution(before, before)) if label.startswith("median")]) == 2
+    assert (
+        len([label for label in labels(reward_distribution(before, before)) if label.startswith("median")])
+        == 2
+    )
 
 
 def test_a_claim_that_is_not_evaluable_draws_no_number(before: list[Episode], after: list[Episode]) -> None:

@@ -12,14 +12,24 @@ from assay.evidence.figures.health_figure import health_strip, spans
 
 
 def event(rule: str, level: str, step: int, *, stop: bool = False) -> HealthEvent:
-    known: dict[str, Any] = {"value": 0.2, "threshold": 0.1, "baseline": None, "item_ids": (), "message": "Something is odd."}
+    known: dict[str, Any] = {
+        "value": 0.2,
+        "threshold": 0.1,
+        "baseline": None,
+        "item_ids": (),
+        "message": "Something is odd.",
+    }
     return HealthEvent(rule=rule, level=level, stop=stop, step=step, first_step=step, **known)  # type: ignore[arg-type]
 
 
 SOME = [
-    event("kl", "AMBER", 30), event("grad_norm", "AMBER", 41), event("grad_norm", "GREEN", 42), event("kl", "RED", 60),
-    event("kl", "AMBER", 70), event("zero_variance", "RED", 90, stop=True),
-]  # fmt: skip
+    event("kl", "AMBER", 30),
+    event("grad_norm", "AMBER", 41),
+    event("grad_norm", "GREEN", 42),
+    event("kl", "RED", 60),
+    event("kl", "AMBER", 70),
+    event("zero_variance", "RED", 90, stop=True),
+]
 
 
 def words(events: list[HealthEvent], steps: int = 100, unmeasured: tuple[Any, ...] = ()) -> str:
@@ -36,7 +46,11 @@ def test_a_span_lasts_from_one_event_of_its_rule_to_the_next_or_to_the_end() -> 
 
 def test_a_training_without_alarms_says_so() -> None:
     shown = words([])
-    assert "no alarm" in shown and f"all green ({len(HEALTH_RULES)} rules)" in shown and "100 optimizer steps" in shown
+    assert (
+        "no alarm" in shown
+        and f"all green ({len(HEALTH_RULES)} rules)" in shown
+        and "100 optimizer steps" in shown
+    )
 
 
 def test_alarms_have_a_row_with_letters_and_the_others_are_counted() -> None:
@@ -64,12 +78,14 @@ def test_a_training_that_runs_claims_no_step_it_has_not_made_and_calls_no_rule_g
 @pytest.mark.parametrize("steps", [1, 7, 100_000])
 def test_a_span_of_one_step_is_drawn_however_long_the_training(steps: int) -> None:
     short = [event("kl", "RED", 0), event("kl", "GREEN", 1)]
-    (bar, *_) = health_strip(short, steps).axes[0].patches
+    bar, *_ = health_strip(short, steps).axes[0].patches
     assert bar.get_width() >= 0.004 * steps  # type: ignore[attr-defined]
 
 
 def test_every_rule_can_have_a_row() -> None:
-    assert "all others green (0 rules)" in words([event(rule, "AMBER", k) for k, rule in enumerate(HEALTH_RULES)])
+    assert "all others green (0 rules)" in words(
+        [event(rule, "AMBER", k) for k, rule in enumerate(HEALTH_RULES)]
+    )
 
 
 def test_equal_events_give_equal_bytes() -> None:

@@ -18,7 +18,9 @@ FIGURE = ("before_after_summary", "Before and after.")
 
 
 @pytest.mark.parametrize("folder", [folder for folder in FILES if folder.startswith(RESULTS)])
-def test_a_folder_of_the_evidence_holds_the_files_that_are_named_and_explained_and_no_other(folder: str) -> None:
+def test_a_folder_of_the_evidence_holds_the_files_that_are_named_and_explained_and_no_other(
+    folder: str,
+) -> None:
     assert {path.name for path in (ROOT / folder).iterdir()} == set(FILES[folder])
 
 
@@ -38,14 +40,22 @@ def test_the_page_says_verdict_figure_files_checks_and_limits(claim: Claim) -> N
     assert all(target.startswith(("results/", "observed/")) for target in re.findall(r"\]\(([^)]*)\)", text))
 
 
-def test_what_is_not_evaluable_shows_its_reason_and_no_figure(before: list[Episode], after: list[Episode]) -> None:
+def test_what_is_not_evaluable_shows_its_reason_and_no_figure(
+    before: list[Episode], after: list[Episode]
+) -> None:
     text = landing_page(make_claim(before, after, blockers=["an edited plan"]), FIGURE, [], data="mine")
     assert text.startswith("# Evidence: mine\n\n**NOT EVALUABLE.**")
     assert "an edited plan" in text and "figures/" not in text.split("##")[0]
 
 
 def test_text_of_a_stranger_is_neither_markup_nor_a_link(claim: Claim) -> None:
-    bad = [*PAYLOADS, "[click](http://evil.invalid)", "![x](http://evil.invalid/x.png)", "# Head\n\n| a |", "`code`"]
+    bad = [
+        *PAYLOADS,
+        "[click](http://evil.invalid)",
+        "![x](http://evil.invalid/x.png)",
+        "# Head\n\n| a |",
+        "`code`",
+    ]
     text = landing_page(claim.model_copy(update={"warnings": tuple(bad)}), FIGURE, bad, data=bad[0])
     plain = ("plain",) * len(bad)
     harmless = landing_page(claim.model_copy(update={"warnings": plain}), FIGURE, plain, data="mine")

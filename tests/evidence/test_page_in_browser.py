@@ -1,4 +1,5 @@
-"""The page in a real browser with the network off: it asks for nothing, the console stays empty, and keys are enough."""
+"""The page in a real browser with the network off: it asks for nothing, the console stays empty, and keys are
+enough."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def written(folder: Path, text: str) -> Path:
 
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("dark", [False, True])
-def test_the_page_asks_for_nothing_and_fits_the_window(chromium: Browser, tmp_path: Path, width: int, dark: bool) -> None:
+def test_the_page_asks_for_nothing_and_fits_the_window(
+    chromium: Browser, tmp_path: Path, width: int, dark: bool
+) -> None:
     chromium.open(written(tmp_path, made_page(["plain"] * 12)), width=width, dark=dark)
     assert chromium.requested() == [] and chromium.complaints() == []
     assert chromium.value("document.documentElement.scrollWidth") == width
@@ -53,12 +56,17 @@ def test_nothing_hostile_runs_loads_or_becomes_an_element(chromium: Browser, tmp
     assert chromium.value(ELEMENTS) == harmless
 
 
-def test_the_browser_of_these_tests_sees_a_request_and_a_breach_of_the_policy(chromium: Browser, tmp_path: Path) -> None:
+def test_the_browser_of_these_tests_sees_a_request_and_a_breach_of_the_policy(
+    chromium: Browser, tmp_path: Path
+) -> None:
     body = '<main id="main"><img src="http://evil.invalid/x.png" onerror="window.__ran=1"></main>'
     chromium.open(written(tmp_path, shell(title="t", body=body)))
     assert chromium.value("window.__ran") is None
     assert "Content Security Policy" in "".join(chromium.complaints())
-    bare = "<!DOCTYPE html><img src='http://evil.invalid/x.png' onerror='window.__ran=1'><script>console.log(1)</script>"
+    bare = (
+        "<!DOCTYPE html><img src='http://evil.invalid/x.png'"
+        " onerror='window.__ran=1'><script>console.log(1)</script>"
+    )
     chromium.open(written(tmp_path, bare))
     assert chromium.requested() == ["http://evil.invalid/x.png"]
     assert chromium.value("window.__ran") == 1 and "consoleAPICalled" in "".join(chromium.complaints())
@@ -67,9 +75,14 @@ def test_the_browser_of_these_tests_sees_a_request_and_a_breach_of_the_policy(ch
 def test_random_pairs_are_shown_first_and_the_filter_finds_others(chromium: Browser, tmp_path: Path) -> None:
     chromium.open(written(tmp_path, made_page([f"word{k}" for k in range(12)])))
     assert chromium.value(SHOWN) == ["random", "random"]
-    assert chromium.value("document.getElementById('filtered').textContent") == "2 of 12 pairs on this page are shown."
-    change = "(() => {{ const f = document.getElementById('filter').elements; f.{0}.value = {1}; \
-        f.{0}.dispatchEvent(new Event('input', {{bubbles: true}})); }})()"
+    assert (
+        chromium.value("document.getElementById('filtered').textContent")
+        == "2 of 12 pairs on this page are shown."
+    )
+    change = (
+        "(() => {{ const f = document.getElementById('filter').elements; f.{0}.value = {1};        "
+        " f.{0}.dispatchEvent(new Event('input', {{bubbles: true}})); }})()"
+    )
     for kind in KINDS:
         chromium.value(change.format("kind", f"'{kind}'"))
         assert chromium.value(SHOWN) == [kind, kind]
@@ -84,7 +97,9 @@ def test_random_pairs_are_shown_first_and_the_filter_finds_others(chromium: Brow
 
 
 def test_a_table_is_sorted_by_the_head_of_a_column(chromium: Browser, tmp_path: Path) -> None:
-    chromium.open(written(tmp_path, made_page(["10.5 [9, 12]", "9", "\u2212300", "missing words", "< .0001"])))
+    chromium.open(
+        written(tmp_path, made_page(["10.5 [9, 12]", "9", "\u2212300", "missing words", "< .0001"]))
+    )
     chromium.value("document.querySelector('#data thead button').click()")
     cells = "[...document.querySelectorAll('#data tbody tr')].map(r => r.cells[0].textContent)"
     assert chromium.value(cells) == ["\u2212300", "< .0001", "9", "10.5 [9, 12]", "last", "missing words"]
@@ -97,7 +112,12 @@ def test_without_script_everything_is_there_and_no_dead_control(chromium: Browse
     chromium.open(written(tmp_path, made_page(["plain"] * 12)), script=False)
     chromium.call("Emulation.setScriptExecutionDisabled", value=False)
     assert len(chromium.value(SHOWN)) == 12
-    assert chromium.value("[...document.querySelectorAll('form, th button')].filter(e => e.checkVisibility()).length") == 0
+    assert (
+        chromium.value(
+            "[...document.querySelectorAll('form, th button')].filter(e => e.checkVisibility()).length"
+        )
+        == 0
+    )
 
 
 def test_the_tab_key_reaches_everything_in_the_order_of_reading(chromium: Browser, tmp_path: Path) -> None:

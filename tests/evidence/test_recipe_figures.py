@@ -1,4 +1,5 @@
-"""The forest shows every seed and the recipe apart from them; the profile both arms; what was refused is not drawn."""
+"""The forest shows every seed and the recipe apart from them; the profile both arms; what was refused is not
+drawn."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def test_a_recipe_that_is_not_evaluable_is_shown_as_such_beside_one_that_is() ->
 def test_a_run_without_an_interval_is_an_empty_marker_that_the_legend_explains() -> None:
     bare = ONE[0].runs[0].gain.model_copy(update={"low": None, "high": None})
     rows = (ONE[0].runs[0].model_copy(update={"gain": bare}), *ONE[0].runs[1:])
-    assert "empty: interval missing" in words(seeds_forest([ONE[0].model_copy(update={"runs": rows})], 3.0, "success"))
+    assert "empty: interval missing" in words(
+        seeds_forest([ONE[0].model_copy(update={"runs": rows})], 3.0, "success")
+    )
     assert "empty" not in words(seeds_forest(ONE, 3.0, "success"))
 
 
@@ -43,12 +46,17 @@ def test_the_profile_draws_both_arms_with_bands() -> None:
     assert len(axes.collections) == 2
 
 
-@pytest.mark.parametrize("draw", [lambda: seeds_forest(ONE, 3.0, "success"), lambda: performance_profile(TWO, "success")])
+@pytest.mark.parametrize(
+    "draw", [lambda: seeds_forest(ONE, 3.0, "success"), lambda: performance_profile(TWO, "success")]
+)
 def test_equal_numbers_give_equal_bytes(draw) -> None:  # type: ignore[no-untyped-def]
     assert render(draw()) == render(draw())
 
 
 def test_the_axes_name_the_measure_of_the_plan() -> None:
-    forest, profile = words(seeds_forest(ONE, 3.0, "mass_correct")), words(performance_profile(ONE, "mass_correct"))
+    forest, profile = (
+        words(seeds_forest(ONE, 3.0, "mass_correct")),
+        words(performance_profile(ONE, "mass_correct")),
+    )
     assert "gain in held-out mass_correct, points" in forest and "mean mass_correct of an item" in profile
     assert "success" not in forest and "succeed" not in profile

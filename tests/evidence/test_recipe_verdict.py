@@ -1,4 +1,5 @@
-"""A recipe is called better only by enough trainings of its own on one suite; everything else is refused by name."""
+"""A recipe is called better only by enough trainings of its own on one suite; everything else is refused by
+name."""
 
 from __future__ import annotations
 
@@ -27,8 +28,10 @@ def test_six_seeds_that_all_gain_improve_and_the_sentence_has_its_form() -> None
     found = only(compare_runs(SIX, one_sided=False))
     assert (found.verdict, found.p_seeds, found.seeds) == ("IMPROVED", 0.03125, (0, 1, 2, 3, 4, 5))
     form = (
-        r"The recipe improves held-out success: \+\d+\.\d points \(95 % interval \+\d+\.\d…\+\d+\.\d; IQM \+\d+\.\d, "
-        r"95 % interval \+\d+\.\d…\+\d+\.\d; p = \.031; 6 seeds, 20 scenarios, K = 4\)\. One base, one held-out suite\."
+        r"The recipe improves held-out success: \+\d+\.\d points \(95 % interval \+\d+\.\d…\+\d+\.\d; IQM"
+        r" \+\d+\.\d, "
+        r"95 % interval \+\d+\.\d…\+\d+\.\d; p = \.031; 6 seeds, 20 scenarios, K = 4\)\. One base, one"
+        r" held-out suite\."
     )
     assert re.fullmatch(form, found.sentence)
 
@@ -37,12 +40,20 @@ def test_the_numbers_are_those_of_the_episodes() -> None:
     found = only(compare_runs(SIX, one_sided=False))
     base = np.mean([e.success for e in BEFORE])
     after = [np.mean([e.success for e in r.after]) for r in SIX]
-    assert found.difference is not None and found.iqm is not None and found.probability_of_improvement is not None
+    assert (
+        found.difference is not None
+        and found.iqm is not None
+        and found.probability_of_improvement is not None
+    )
     assert (found.before, found.after) == pytest.approx((base, np.mean(after)))
     assert found.difference.value == pytest.approx(np.mean(after) - base)
     assert [row.gain.value for row in found.runs] == pytest.approx([a - base for a in after])
     items = sorted({e.item_id for e in BEFORE})
-    cells = {(k, item): np.mean([e.success for e in r.after if e.item_id == item]) for k, r in enumerate(SIX) for item in items}
+    cells = {
+        (k, item): np.mean([e.success for e in r.after if e.item_id == item])
+        for k, r in enumerate(SIX)
+        for item in items
+    }
     before = np.array([np.mean([e.success for e in BEFORE if e.item_id == item]) for item in items])
     gains = np.array([[cells[k, item] for item in items] for k in range(6)]) - before
     assert found.iqm.value == pytest.approx(iqm(gains)[0])
@@ -50,7 +61,9 @@ def test_the_numbers_are_those_of_the_episodes() -> None:
     for each in (found.difference, found.iqm, found.probability_of_improvement):
         assert each.low is not None and each.high is not None and each.value is not None
         assert each.low < each.value < each.high
-    assert [point.after.value for point in found.profile] == sorted((p.after.value for p in found.profile), reverse=True)
+    assert [point.after.value for point in found.profile] == sorted(
+        (p.after.value for p in found.profile), reverse=True
+    )
 
 
 @pytest.mark.parametrize(("n", "one_sided"), [(1, False), (4, True), (5, False)])
@@ -66,13 +79,18 @@ def test_too_few_seeds_are_refused_without_a_number(n: int, one_sided: bool) -> 
 def test_five_seeds_are_enough_for_a_one_sided_statement_that_says_so() -> None:
     found = only(compare_runs(SIX[:5], one_sided=True))
     assert (found.verdict, found.sided, found.p_seeds) == ("IMPROVED", "one-sided", 0.03125)
-    assert "one-sided p = .031; 5 seeds" in found.sentence and "points (two-sided 95 % interval" in found.sentence
+    assert (
+        "one-sided p = .031; 5 seeds" in found.sentence
+        and "points (two-sided 95 % interval" in found.sentence
+    )
 
 
 def test_seeds_that_gain_and_lose_alike_give_no_evidence_with_the_detectable_effect() -> None:
     found = only(compare_runs(runs(6, 0.35), one_sided=False))
     assert (found.verdict, found.detail) == ("NO EVIDENCE", "inconclusive")
-    assert found.sentence.startswith("No evidence that the recipe changes held-out success (inconclusive; smallest detectable")
+    assert found.sentence.startswith(
+        "No evidence that the recipe changes held-out success (inconclusive; smallest detectable"
+    )
     assert any("got worse" in text for text in found.warnings)
 
 
@@ -90,7 +108,9 @@ def test_a_recipe_that_loses_is_regressed_two_sided_and_never_improved_one_sided
 def test_where_lower_is_better_a_fall_improves() -> None:
     found = only(compare_runs(runs(6, 0.1, direction="lower", guardrails={}), one_sided=True))
     assert found.verdict == "IMPROVED"
-    assert found.probability_of_improvement is not None and (found.probability_of_improvement.value or 0) > 0.5
+    assert (
+        found.probability_of_improvement is not None and (found.probability_of_improvement.value or 0) > 0.5
+    )
 
 
 def test_a_guardrail_that_every_seed_breaks_is_a_regression() -> None:
@@ -100,7 +120,8 @@ def test_a_guardrail_that_every_seed_breaks_is_a_regression() -> None:
 
 
 def test_luck_in_the_one_measurement_of_the_base_is_not_taken_for_a_recipe() -> None:
-    # All seeds gain by the same few points, because the base was measured that much too low on three scenarios.
+    # All seeds gain by the same few points, because the base was measured that much too low on three
+    # scenarios.
     unlucky = {f"scenario-{k:03d}" for k in (3, 7, 11)}
     base = [e.model_copy(update={"success": e.success and e.cluster not in unlucky}) for e in BEFORE]
     six = [run(seed, 0.37, recipe="luck", before=base) for seed in range(6)]
@@ -120,10 +141,17 @@ def test_trainings_that_change_nothing_give_no_evidence_and_no_interval() -> Non
 def test_having_seen_almost_nothing_is_not_called_equivalent() -> None:
     never = [e.model_copy(update={"success": False}) for e in BEFORE]
     once = [e.model_copy(update={"success": e.item_id == "item-003"}) for e in never]
-    idle = [replace(run(k, 0.5, smallest_effect_points=10.0), before=never, after=once if k == 2 else never) for k in range(6)]
+    idle = [
+        replace(run(k, 0.5, smallest_effect_points=10.0), before=never, after=once if k == 2 else never)
+        for k in range(6)
+    ]
     found = only(compare_runs(idle, one_sided=False))
     assert found.difference is not None and found.difference.high is not None and found.difference.high < 0.1
-    assert (found.verdict, found.detail, found.reason) == ("NO EVIDENCE", "inconclusive", "1 scenario changed in any run")
+    assert (found.verdict, found.detail, found.reason) == (
+        "NO EVIDENCE",
+        "inconclusive",
+        "1 scenario changed in any run",
+    )
     assert any("the interval is too short" in text for text in found.warnings)
     assert found.smallest_detectable_points is None and "detectable" not in found.sentence
 
@@ -159,17 +187,25 @@ def test_equal_recipes_are_not_told_apart() -> None:
 
 
 def test_several_pairs_are_corrected_together() -> None:
-    found = compare_runs([*runs(7, 0.6), *runs(7, 0.42, recipe="b"), *runs(7, 0.41, recipe="c")], one_sided=False)
+    found = compare_runs(
+        [*runs(7, 0.6), *runs(7, 0.42, recipe="b"), *runs(7, 0.41, recipe="c")], one_sided=False
+    )
     assert all(c.p is not None and c.p_holm is not None and c.p_holm >= c.p for c in found.contests)
     assert [c.verdict for c in found.contests] == ["A IS BETTER", "A IS BETTER", "NO EVIDENCE"]
     assert all("; Holm p = " in c.sentence for c in found.contests)
 
 
 def test_pairs_that_could_never_reach_the_level_together_are_not_evaluable() -> None:
-    # The smallest two-sided p of six seeds is .031: three times that is above .05 whatever was seen; seven seeds reach .047.
+    # The smallest two-sided p of six seeds is .031: three times that is above .05 whatever was seen; seven
+    # seeds reach .047.
     found = compare_runs([*SIX, *runs(6, 0.42, recipe="b"), *runs(6, 0.41, recipe="c")], one_sided=False)
-    assert [(c.verdict, c.difference, c.p, c.p_holm) for c in found.contests] == [("NOT EVALUABLE", None, None, None)] * 3
-    assert "6 seeds in common, at least 7 are needed for 3 pairs corrected together (Holm)" in found.contests[0].sentence
+    assert [(c.verdict, c.difference, c.p, c.p_holm) for c in found.contests] == [
+        ("NOT EVALUABLE", None, None, None)
+    ] * 3
+    assert (
+        "6 seeds in common, at least 7 are needed for 3 pairs corrected together (Holm)"
+        in found.contests[0].sentence
+    )
 
 
 def test_a_pair_with_enough_seeds_is_tested_beside_pairs_that_have_too_few() -> None:
@@ -179,7 +215,9 @@ def test_a_pair_with_enough_seeds_is_tested_beside_pairs_that_have_too_few() -> 
 
 
 def test_many_differing_settings_make_no_endless_name_and_no_recipe_is_lost() -> None:
-    odd = [replace(r, settings={f"s{k}": "x" for k in range(5)} | {"s9": str(i // 3)}) for i, r in enumerate(SIX)]
+    odd = [
+        replace(r, settings={f"s{k}": "x" for k in range(5)} | {"s9": str(i // 3)}) for i, r in enumerate(SIX)
+    ]
     plain = [replace(r, settings={"s0": "y"}) for r in runs(2, 0.5, recipe="b")]
     found = compare_runs([*odd, *plain], one_sided=False)
     assert [len(r.seeds) for r in found.recipes] == [3, 3, 2]
@@ -187,19 +225,29 @@ def test_many_differing_settings_make_no_endless_name_and_no_recipe_is_lost() ->
 
 
 REFUSED = {
-    "suite": lambda r: replace(r, claim=r.claim.model_copy(
-        update={"plan": r.claim.plan.model_copy(update={"suite_digest": "6" * 64})})),
+    "suite": lambda r: replace(
+        r,
+        claim=r.claim.model_copy(update={"plan": r.claim.plan.model_copy(update={"suite_digest": "6" * 64})}),
+    ),
     "plan of the claim": lambda r: replace(r, claim=r.claim.model_copy(update={"plan_digest": "d" * 64})),
     "base policy": lambda r: replace(r, claim=r.claim.model_copy(update={"before_policy": "e" * 64})),
-    "NOT EVALUABLE": lambda r: replace(r, claim=r.claim.model_copy(update={"verdict": "NOT EVALUABLE", "reason": "a leak"})),
+    "NOT EVALUABLE": lambda r: replace(
+        r, claim=r.claim.model_copy(update={"verdict": "NOT EVALUABLE", "reason": "a leak"})
+    ),
     "seed 0 in": lambda r: replace(r, trained=facts(0)),
-    "same digests of every step": lambda r: replace(r, trained=r.trained.model_copy(update={"chain": SIX[0].trained.chain})),
-    "same trained policy": lambda r: replace(r, claim=r.claim.model_copy(update={"after_policy": SIX[0].claim.after_policy})),
+    "same digests of every step": lambda r: replace(
+        r, trained=r.trained.model_copy(update={"chain": SIX[0].trained.chain})
+    ),
+    "same trained policy": lambda r: replace(
+        r, claim=r.claim.model_copy(update={"after_policy": SIX[0].claim.after_policy})
+    ),
     "draws 0..3 of every item": lambda r: replace(r, after=r.after[1:]),
     "each draw of each item once": lambda r: replace(r, after=[*r.after, r.after[0]]),
-    "same items": lambda r: replace(r, after=[
-        e.model_copy(update={"item_id": "other"}) if e.item_id == "item-000" else e for e in r.after]),
-}  # fmt: skip
+    "same items": lambda r: replace(
+        r,
+        after=[e.model_copy(update={"item_id": "other"}) if e.item_id == "item-000" else e for e in r.after],
+    ),
+}
 
 
 @pytest.mark.parametrize("words", REFUSED)

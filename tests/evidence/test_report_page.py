@@ -21,9 +21,16 @@ from made_pages import FACTS, Tags, figures, hostile_pair, made_page, plain_clai
 from synthetic_episodes import arm, episode
 
 ORDER = (
-    "Verdict and scope", "Integrity", "Before and after", "Controls and baselines", "Training", "Episodes", "Data", "Limits",
+    "Verdict and scope",
+    "Integrity",
+    "Before and after",
+    "Controls and baselines",
+    "Training",
+    "Episodes",
+    "Data",
+    "Limits",
     "Verify",
-)  # fmt: skip
+)
 
 
 def words(text: str) -> str:
@@ -45,7 +52,10 @@ def test_the_sections_stand_in_the_order_of_reading_and_the_links_find_them() ->
 
 def test_the_verdict_comes_first_with_sentence_numbers_and_scope(claim: Claim) -> None:
     text = top(report_html(claim, title="t", digests={}))
-    places = [text.index(word) for word in ("▲ IMPROVED", "held-out success rose", "success before, %", "[", "checkpoint rule")]
+    places = [
+        text.index(word)
+        for word in ("▲ IMPROVED", "held-out success rose", "success before, %", "[", "checkpoint rule")
+    ]
     assert places == sorted(places)
     assert "20 scenarios, 40 items, K = 4" in text and "highest validation success" in text
 
@@ -62,7 +72,9 @@ def test_the_page_loads_nothing_and_runs_only_its_own_script() -> None:
     text = made_page("plain")
     tags = Tags(text)
     assert tags.open == [] and text.count("<script>") == 1 and SCRIPT in text
-    assert all(value.startswith("data:image/svg+xml;base64,") for name, value in tags.attributes if name == "src")
+    assert all(
+        value.startswith("data:image/svg+xml;base64,") for name, value in tags.attributes if name == "src"
+    )
     assert not {"link", "iframe", "object", "image", "comment"} & {tag for tag, *_ in tags.seen}
     for name, value in tags.attributes:
         assert not name.startswith("on") and name != "style"
@@ -97,11 +109,16 @@ def test_few_rows_keeps_short_tables_whole_and_the_last_row_of_long_ones() -> No
 def test_items_are_counted_by_successes_before_and_after(before: list[Episode], after: list[Episode]) -> None:
     frame = item_by_item(before, after, 4)
     assert frame.drop(columns="items with").to_numpy().sum() == 40
-    two = [episode(0, draw, success=draw < 1) for draw in range(2)], [episode(0, draw, success=True) for draw in range(2)]
+    two = (
+        [episode(0, draw, success=draw < 1) for draw in range(2)],
+        [episode(0, draw, success=True) for draw in range(2)],
+    )
     assert item_by_item(*two, 2).to_numpy().tolist()[1] == ["1 of 2 before", 0, 0, 1]
 
 
-def test_a_claim_that_is_not_evaluable_carries_no_number_at_the_top(before: list[Episode], after: list[Episode]) -> None:
+def test_a_claim_that_is_not_evaluable_carries_no_number_at_the_top(
+    before: list[Episode], after: list[Episode]
+) -> None:
     barred = make_claim(before, after, blockers=["the plan of the claim was changed after training"])
     text = report_html(barred, title="t", digests={}, arms=(before, after))
     headline = re.findall(r'<p class="(?:verdict bad|lead)">(.*?)</p>', text)
@@ -123,7 +140,9 @@ def test_every_verdict_has_a_sign_beside_its_colour(before: list[Episode], after
 def test_findings_bar_a_claim_and_their_absence_is_said(claim: Claim) -> None:
     text = words(report_html(claim, title="t", digests={}, checked=["whether it holds"], findings=[]))
     assert "whether it holds" in text and "Nothing that bars a claim was found." in text
-    text = words(report_html(claim, title="t", digests={}, checked=["whether it holds"], findings=["it does not"]))
+    text = words(
+        report_html(claim, title="t", digests={}, checked=["whether it holds"], findings=["it does not"])
+    )
     assert "Nothing that bars" not in text and "it does not" in text
     assert "Nothing that bars" not in words(report_html(claim, title="t", digests={}))
 
@@ -135,7 +154,9 @@ def test_a_control_that_was_not_asked_for_is_not_run(claim: Claim) -> None:
 
 def test_alarms_and_the_chosen_checkpoint_are_said_in_words(claim: Claim) -> None:
     text = words(report_html(claim, title="t", digests={}, trained=FACTS))
-    assert "step 150" in text and "Worst alarm: ● GREEN." in text and "Never measured" in text and "clip" in text
+    assert (
+        "step 150" in text and "Worst alarm: ● GREEN." in text and "Never measured" in text and "clip" in text
+    )
 
 
 def test_it_is_said_how_many_episodes_of_how_many_are_shown(
@@ -160,7 +181,9 @@ def test_prompt_and_truth_stand_above_the_answers_of_their_item(claim: Claim) ->
     pairs = [Pair("random", one, one), Pair("best", other, other)]
     given = {"prompts": {"item-000": "ask " + "x" * 9000}, "truths": {"item-000": "right </pre>"}}
     shown = report_html(claim, title="t", digests={}, pairs=pairs, **given).split('<section id="episodes"')[1]
-    places = [shown.index(word) for word in ("Prompt:", "characters left out", "right &lt;/pre&gt;", "<h4>Before")]
+    places = [
+        shown.index(word) for word in ("Prompt:", "characters left out", "right &lt;/pre&gt;", "<h4>Before")
+    ]
     assert places == sorted(places)
     assert shown.count("Prompt:") == 1 and "x" * 3000 not in shown
 
@@ -169,7 +192,9 @@ def test_the_digest_of_the_plan_is_not_taken_for_that_of_its_file(claim: Claim) 
     assert f"gives another)</th><td>{claim.plan_digest}" in report_html(claim, title="t", digests={})
 
 
-def test_a_missing_interval_is_explained_once_and_only_where_there_is_one(before: list[Episode], after: list[Episode]) -> None:
+def test_a_missing_interval_is_explained_once_and_only_where_there_is_one(
+    before: list[Episode], after: list[Episode]
+) -> None:
     said = "[interval missing]: the scenarios do not differ"
     barred = make_claim(before, after, after_suite="x" * 64)
     for cell, n in (("0.0 [0.0, 1.0]", 0), ("0.0 [interval missing]", 1)):
@@ -179,7 +204,9 @@ def test_a_missing_interval_is_explained_once_and_only_where_there_is_one(before
 
 def test_a_missing_cell_says_so(claim: Claim) -> None:
     frame = pd.DataFrame({"name": ["a"], "x": [None], "y": [float("nan")]})
-    assert "<td>missing</td><td>missing</td>" in report_html(claim, title="t", digests={}, tables={"t": frame})
+    assert "<td>missing</td><td>missing</td>" in report_html(
+        claim, title="t", digests={}, tables={"t": frame}
+    )
     assert "<p>t: none.</p>" in report_html(claim, title="t", digests={}, tables={"t": frame.iloc[:0]})
 
 

@@ -26,7 +26,9 @@ def gaps_of(before: list[Episode], after: list[Episode]) -> dict[str, Interval]:
     return deltas(before, after, list(report.measures), 0)
 
 
-def test_before_after_metrics_start_with_the_contracted_keys(before: list[Episode], after: list[Episode]) -> None:
+def test_before_after_metrics_start_with_the_contracted_keys(
+    before: list[Episode], after: list[Episode]
+) -> None:
     found = before_after_metrics(make_report(before), make_report(after, "a" * 64), gaps_of(before, after))
     keys = ["n", "mean_reward", "median_reward", "success_rate", "channel_acc", "mass_acc"]
     for row in (found.pre, found.post, found.delta):
@@ -71,7 +73,9 @@ def test_the_readme_block_holds_claim_strata_and_ladder(
     assert claim.sentence in text and text.startswith("**IMPROVED.**")
     for word in ("tier=hard", "| oracle_channel |", "| random |"):
         assert word in text
-    assert text == readme_block(claim, first, second, gaps, baselines=players, ends=("random", "oracle_channel"))
+    assert text == readme_block(
+        claim, first, second, gaps, baselines=players, ends=("random", "oracle_channel")
+    )
 
 
 def test_the_ends_of_the_ladder_and_further_tables_are_the_tasks_own(
@@ -87,11 +91,22 @@ def test_the_ends_of_the_ladder_and_further_tables_are_the_tasks_own(
     assert (scores["silent"], scores["gold"]) == ("0.000", "1.000")
 
 
-def test_the_readme_shows_the_main_measures_and_the_report_all(before: list[Episode], after: list[Episode]) -> None:
-    cold = [[e.model_copy(update={"flags": e.flags | {"mass_correct": False, "blocked": False}}) for e in arm] for arm in
-            (before, after)]  # fmt: skip
+def test_the_readme_shows_the_main_measures_and_the_report_all(
+    before: list[Episode], after: list[Episode]
+) -> None:
+    cold = [
+        [e.model_copy(update={"flags": e.flags | {"mass_correct": False, "blocked": False}}) for e in arm]
+        for arm in (before, after)
+    ]
     first, second = make_report(cold[0]), make_report(cold[1])
-    names = ["mean_reward", "success_rate", "channel_correct_rate", "mass_correct_rate", "discovered_rate", "parsed_rate"]
+    names = [
+        "mean_reward",
+        "success_rate",
+        "channel_correct_rate",
+        "mass_correct_rate",
+        "discovered_rate",
+        "parsed_rate",
+    ]
     assert main_measures(first, second) == [*names, "mean_tokens_per_completion"]
     text = readme_block(make_claim(*cold), first, second, deltas(cold[0], cold[1], list(first.measures), 0))
     assert "all measures: report.html" in text and "| mass_acc | 0.0" in text
@@ -100,7 +115,9 @@ def test_the_readme_shows_the_main_measures_and_the_report_all(before: list[Epis
     assert "blocked_rate" in set(measures_frame(first, second, {})["measure"])
 
 
-def test_a_missing_interval_is_explained_once(before: list[Episode], after: list[Episode], claim: Claim) -> None:
+def test_a_missing_interval_is_explained_once(
+    before: list[Episode], after: list[Episode], claim: Claim
+) -> None:
     first, second = make_report(before), make_report(after)
     text = readme_block(claim, first, second, deltas(before, after, list(first.measures), 0))
     assert text.count("[interval missing]") > 1  # every completion of an arm has as many tokens
@@ -114,6 +131,8 @@ def test_a_claim_that_is_not_evaluable_shows_no_tables(before: list[Episode], af
 
 
 def test_without_floor_or_ceiling_the_score_is_missing(before: list[Episode], after: list[Episode]) -> None:
-    frame = ladder_frame({}, make_report(before), make_report(after), floor="random", ceiling="oracle_channel")
+    frame = ladder_frame(
+        {}, make_report(before), make_report(after), floor="random", ceiling="oracle_channel"
+    )
     assert list(frame["normalised score"]) == ["missing", "missing"]
     assert list(frame["player"]) == ["policy before", "policy after"]

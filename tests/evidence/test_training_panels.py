@@ -1,4 +1,5 @@
-"""The figures of a training work while it runs: on few rows, on none, on very many, with alarms over the curves."""
+"""The figures of a training work while it runs: on few rows, on none, on very many, with alarms over the
+curves."""
 
 from __future__ import annotations
 
@@ -105,7 +106,8 @@ def test_long_trainings_do_not_make_large_files() -> None:
 def test_the_same_rows_give_the_same_bytes() -> None:
     frames = (log(60), structured_components(60), pd.DataFrame())
     pages = [
-        [render(each.figure) for each in of_training(*frames, SOME, steps=60, unmeasured=(), chosen_step=10)] for _ in range(2)
+        [render(each.figure) for each in of_training(*frames, SOME, steps=60, unmeasured=(), chosen_step=10)]
+        for _ in range(2)
     ]
     assert pages[0] == pages[1]
 

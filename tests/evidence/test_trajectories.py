@@ -71,7 +71,9 @@ def test_a_missing_prompt_or_truth_is_named(before: list[Episode], after: list[E
 def test_what_is_right_stands_between_prompt_and_answers_and_cannot_break_out() -> None:
     one = episode(0, 0, success=False)
     truth = "```\n# no heading \u202e"
-    text = sample_trajectories([Pair("random", one, one)], prompts={one.item_id: "Who?"}, truths={one.item_id: truth})
+    text = sample_trajectories(
+        [Pair("random", one, one)], prompts={one.item_id: "Who?"}, truths={one.item_id: truth}
+    )
     assert text.index("Who?") < text.index(f"{RIGHT}\n\n{fenced(truth)}") < text.index("#### Before")
 
 
@@ -103,6 +105,8 @@ def test_a_cut_prompt_says_so_and_a_very_long_one_is_shortened() -> None:
     whole, cut = (episode(0, 0, success=True).model_copy(update={"prompt_chars_cut": n}) for n in (0, 120))
     name = whole.item_id
     assert "Prompt:\n" in sample_trajectories([Pair("random", whole, whole)], prompts={name: "Who?"})
-    assert "120 characters were cut to fit" in sample_trajectories([Pair("random", cut, cut)], prompts={name: "Who?"})
+    assert "120 characters were cut to fit" in sample_trajectories(
+        [Pair("random", cut, cut)], prompts={name: "Who?"}
+    )
     long = sample_trajectories([Pair("random", whole, whole)], prompts={name: "x" * 65_000})
     assert "61000 characters left out" in long and len(long) < 20_000

@@ -1,4 +1,5 @@
-"""Validity and field F1 stand side by side for every stratum, with intervals, and only where there is a schema."""
+"""Validity and field F1 stand side by side for every stratum, with intervals, and only where there is a
+schema."""
 
 from __future__ import annotations
 
@@ -26,9 +27,11 @@ def test_each_cell_is_the_measure_of_its_arm_with_its_interval() -> None:
     assert frame is not None
     hard = frame.set_index("stratum").loc["difficulty=hard"]
     for column, report, measure, rate in (
-        ("valid before, %", before, "schema_valid_rate", True), ("valid after, %", after, "schema_valid_rate", True),
-        ("field F1 before", before, "metric.field_f1", False), ("field F1 after", after, "metric.field_f1", False),
-    ):  # fmt: skip
+        ("valid before, %", before, "schema_valid_rate", True),
+        ("valid after, %", after, "schema_valid_rate", True),
+        ("field F1 before", before, "metric.field_f1", False),
+        ("field F1 after", after, "metric.field_f1", False),
+    ):
         found = report.strata["difficulty"]["hard"].measures[measure]
         assert hard[column] == interval_text(found, rate=rate)
         assert "[" in hard[column]

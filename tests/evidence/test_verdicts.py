@@ -1,4 +1,5 @@
-"""Every verdict in its exact wording has episodes that produce it, and every obstacle a reason without a number beside it."""
+"""Every verdict in its exact wording has episodes that produce it, and every obstacle a reason without a
+number beside it."""
 
 from __future__ import annotations
 
@@ -34,17 +35,23 @@ SAID: list[tuple[str, str | None, list[Episode], dict[str, Any], str]] = [
     ("IMPROVED WITH REGRESSIONS", None, arm("rash", 0.95, parse_rate=0.75), {}, form("rose")),
     ("REGRESSED", None, arm("worse", 0.1), {}, form("fell")),
     (
-        "NO EVIDENCE", "equivalent", arm("same", 0.35), {"smallest_effect_points": 40.0},
+        "NO EVIDENCE",
+        "equivalent",
+        arm("same", 0.35),
+        {"smallest_effect_points": 40.0},
         form("(rose|fell|stayed)", r"No evidence of a change that matters \(equivalent\)\. "),
     ),
     (
-        "NO EVIDENCE", "inconclusive", arm("same", 0.35), {},
+        "NO EVIDENCE",
+        "inconclusive",
+        arm("same", 0.35),
+        {},
         form(
             "(rose|fell|stayed)",
             r"No evidence of a change \(inconclusive; smallest detectable effect \d+\.\d points\)\. ",
         ),
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("verdict", "detail", "after", "plan", "sentence"), SAID)
@@ -72,16 +79,36 @@ def leaks(kind: Any) -> list[tuple[str, str]]:
 OBSTACLES: dict[str, tuple[list[Episode], list[Episode], dict[str, Any], str]] = {
     "suite of the base": (BASE, TRAINED, {"before_suite": "x" * 64}, "before arm was played on suite x"),
     "suite of the trained": (BASE, TRAINED, {"after_suite": "x" * 64}, "after arm was played on suite x"),
-    "prompt in two splits": (BASE, TRAINED, {"blockers": leaks("prompt")}, "leak: heldout and train share 3 prompts"),
+    "prompt in two splits": (
+        BASE,
+        TRAINED,
+        {"blockers": leaks("prompt")},
+        "leak: heldout and train share 3 prompts",
+    ),
     "scenario in two splits": (BASE, TRAINED, {"blockers": leaks("scenario")}, "share 3 scenario ids"),
     "seed in two splits": (BASE, TRAINED, {"blockers": leaks("seed")}, "share 3 generator seeds"),
     "missing draw": (BASE, TRAINED[:-1], {}, "1 missing, first ('item-039', 3)"),
     "repeated draw": ([*BASE, BASE[0]], TRAINED, {}, "1 repeated"),
     "no episodes": (BASE, [], {}, "at least one episode"),
     "unpaired items": (BASE, TRAINED[:-4], {}, "arms differ: 1 (item, cluster) pairs"),
-    "not a number": ([*BASE[:-1], BASE[-1].model_copy(update={"reward": float("nan")})], TRAINED, {}, "finite"),
-    "A/A control": (BASE, TRAINED, {"base_again": arm("another", 0.95)}, "p <= 0.01 between two sets of draws"),
-    "red alarm": (BASE, TRAINED, {"blockers": answer_for([red()], {})[0]}, "ALARM kl in training: RED from step 90"),
+    "not a number": (
+        [*BASE[:-1], BASE[-1].model_copy(update={"reward": float("nan")})],
+        TRAINED,
+        {},
+        "finite",
+    ),
+    "A/A control": (
+        BASE,
+        TRAINED,
+        {"base_again": arm("another", 0.95)},
+        "p <= 0.01 between two sets of draws",
+    ),
+    "red alarm": (
+        BASE,
+        TRAINED,
+        {"blockers": answer_for([red()], {})[0]},
+        "ALARM kl in training: RED from step 90",
+    ),
 }
 
 
@@ -91,16 +118,25 @@ def test_each_obstacle_ends_as_not_evaluable_with_its_reason_and_no_number_in_th
     found = make_claim(before, after, **changes)
     assert found.verdict == "NOT EVALUABLE" and found.detail is None
     assert reason in found.reason
-    assert found.sentence.startswith("held-out result not evaluable: ") and not re.search(r"\d", found.sentence)
+    assert found.sentence.startswith("held-out result not evaluable: ") and not re.search(
+        r"\d", found.sentence
+    )
     assert "blocking finding" not in found.sentence  # every kind is named in words
 
 
 def test_evidence_that_cannot_be_read_has_a_claim_without_any_number() -> None:
     found = not_evaluable(
-        make_plan(), [("a damaged file", "a damaged file: x.jsonl, line 3")], before_policy="unknown",
-        after_policy="unknown", split="heldout", decoding="sampled", training_seeds=(),
-    )  # fmt: skip
-    assert found.verdict == "NOT EVALUABLE" and "line 3" in found.reason and not re.search(r"\d", found.sentence)
+        make_plan(),
+        [("a damaged file", "a damaged file: x.jsonl, line 3")],
+        before_policy="unknown",
+        after_policy="unknown",
+        split="heldout",
+        decoding="sampled",
+        training_seeds=(),
+    )
+    assert (
+        found.verdict == "NOT EVALUABLE" and "line 3" in found.reason and not re.search(r"\d", found.sentence)
+    )
     assert (found.difference, found.p, found.before, found.after) == (None, None, None, None)
 
 
@@ -121,8 +157,9 @@ def test_a_red_alarm_that_was_answered_for_stays_a_warning_with_the_reason() -> 
 def test_an_answer_for_an_alarm_that_did_not_ring_is_said() -> None:
     bars, notes = answer_for([red("entropy", "AMBER")], {"entropy": "fine", "kl": "fine"})
     assert not bars and [note.split(" did not")[0] for note in notes] == [
-        "Acknowledged alarm entropy", "Acknowledged alarm kl",
-    ]  # fmt: skip
+        "Acknowledged alarm entropy",
+        "Acknowledged alarm kl",
+    ]
 
 
 def test_a_hostile_reason_is_quoted_on_one_line_with_nothing_invisible() -> None:
@@ -135,7 +172,11 @@ def test_a_hostile_reason_is_quoted_on_one_line_with_nothing_invisible() -> None
 def test_every_rule_of_health_can_be_acknowledged_and_no_other() -> None:
     assert set(Rule.__args__) == set(HEALTH_RULES)  # type: ignore[attr-defined]
     assert AcknowledgedAlarm(rule="kl", reason="why").rule == "kl"
-    for wrong in ({"rule": "klo", "reason": "why"}, {"rule": "kl", "reason": " "}, {"rule": "kl", "reason": ""}):
+    for wrong in (
+        {"rule": "klo", "reason": "why"},
+        {"rule": "kl", "reason": " "},
+        {"rule": "kl", "reason": ""},
+    ):
         with pytest.raises(ValueError):
             AcknowledgedAlarm.model_validate(wrong)
 

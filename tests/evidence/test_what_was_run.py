@@ -27,11 +27,19 @@ def test_a_run_is_told_by_task_data_base_training_and_suite(before: list[Episode
         alarms=(),
         health=HealthSummary.of([]),
     )
-    base = BaseFacts.model_validate_json(json.dumps({"kind": "scratch", "seed": 3, "digest": "b" * 64, "parsed_rate": 0.9}))
+    base = BaseFacts.model_validate_json(
+        json.dumps({"kind": "scratch", "seed": 3, "digest": "b" * 64, "parsed_rate": 0.9})
+    )
     frame = run_frame(
-        task="collider", data="data/collider", dataset_sha256="0123456789abcdef" + "9" * 48, base=base, trained=trained,
-        checkpoint_rule="last", before=make_report(before), decoding="temperature 1",
-    )  # fmt: skip
+        task="collider",
+        data="data/collider",
+        dataset_sha256="0123456789abcdef" + "9" * 48,
+        base=base,
+        trained=trained,
+        checkpoint_rule="last",
+        before=make_report(before),
+        decoding="temperature 1",
+    )
     assert dict(zip(frame["what"], frame["value"], strict=True)) == {
         "task": "collider",
         "data": "data/collider, dataset digest 0123456789abcdef",
@@ -45,7 +53,10 @@ def test_a_run_is_told_by_task_data_base_training_and_suite(before: list[Episode
 
 def test_a_pretrained_base_is_told_by_model_and_revision() -> None:
     facts = {"kind": "pretrained", "model": "Some/Model", "revision": "abc", "digest": "d" * 64}
-    assert base_said(BaseFacts.model_validate(facts)) == "pretrained, Some/Model; revision abc; digest dddddddddddd"
+    assert (
+        base_said(BaseFacts.model_validate(facts))
+        == "pretrained, Some/Model; revision abc; digest dddddddddddd"
+    )
 
 
 def test_a_collider_says_its_particle_or_that_there_is_none() -> None:
@@ -56,7 +67,9 @@ def test_a_collider_says_its_particle_or_that_there_is_none() -> None:
     assert said["null"] == "no particle"
     assert re.fullmatch(r"[a-z_]+, \d+\.\d GeV, spin [012]", said["signal"])
     row = next(row for row in rows if row["kind"] == "signal")
-    assert task.truth(task.item(row)).startswith(f"{row['truth']['channel']}, {row['truth']['mass_gev']:.1f} GeV")
+    assert task.truth(task.item(row)).startswith(
+        f"{row['truth']['channel']}, {row['truth']['mass_gev']:.1f} GeV"
+    )
 
 
 def test_structured_output_says_its_gold_as_compact_json_or_that_it_has_none() -> None:

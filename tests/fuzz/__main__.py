@@ -1,7 +1,7 @@
 """Damage everything a command reads, two thousand times, and see whether anything but a message comes of it.
 
-    ./run python -m tests.fuzz --trials 2000 --seed 0
-    ./run python -m tests.fuzz --only bases --number 17 --seed 0      one trial again, with its traceback
+./run python -m tests.fuzz --trials 2000 --seed 0
+./run python -m tests.fuzz --only bases --number 17 --seed 0      one trial again, with its traceback
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ JOBS = min(2, len(os.sched_getaffinity(0)))
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run trials, say what was found, and return the exit code: 1 if anything was."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=JOBS)
@@ -36,27 +38,39 @@ def main(words: Sequence[str] | None = None) -> int:
     scratch = Path(tempfile.mkdtemp(prefix="assay-fuzz-"))
     try:
         template = asked.template or built(scratch / "template")
-        os.environ |= {"HF_HUB_OFFLINE": "1", "ASSAY_REDRAW_SECONDS": "0"}  # read when the library is imported
+        os.environ |= {
+            "HF_HUB_OFFLINE": "1",
+            "ASSAY_REDRAW_SECONDS": "0",
+        }  # read when the library is imported
         begun = time.monotonic()
         from tests.fuzz.runner import as_rows, classes, run
 
         counts, findings = run(
-            template, asked.trials, asked.seed, jobs=asked.jobs, only=asked.only, scratch=scratch, numbers=asked.number,
+            template,
+            asked.trials,
+            asked.seed,
+            jobs=asked.jobs,
+            only=asked.only,
+            scratch=scratch,
+            numbers=asked.number,
             tell=lambda line: print(line, file=sys.stderr, flush=True),  # noqa: T201
-        )  # fmt: skip
+        )
         seconds = time.monotonic() - begun
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if asked.out is not None:
         told = {
-            "trials": sum(counts.values()), "seed": asked.seed, "seconds": round(seconds, 1),
-            "tracebacks": sum(found.kind in ("traceback", "crash") for found in findings), "findings": len(findings),
+            "trials": sum(counts.values()),
+            "seed": asked.seed,
+            "seconds": round(seconds, 1),
+            "tracebacks": sum(found.kind in ("traceback", "crash") for found in findings),
+            "findings": len(findings),
             "by_target": {
                 name: {"trials": counts[name], "findings": sum(found.target == name for found in findings)}
                 for name in sorted(counts)
             },
             "found": as_rows(findings),
-        }  # fmt: skip
+        }
         asked.out.write_text(json.dumps(told, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     for found in findings if asked.number else ():
         sys.stdout.write(f"--- {found.target} {found.number}: assay {found.command}\n{found.told}\n")
@@ -70,11 +84,18 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def built(folder: Path) -> Path:
     """Return a freshly built project to be damaged."""
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "ASSAY_REDRAW_SECONDS": "0"}
+    environment = os.environ | {
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+        "ASSAY_REDRAW_SECONDS": "0",
+    }
     done = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz.project", str(folder)], cwd=ROOT, env=environment, capture_output=True, text=True,
+        [sys.executable, "-m", "tests.fuzz.project", str(folder)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     if done.returncode:
         raise RuntimeError(f"the project was not built:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
     return folder

@@ -1,4 +1,5 @@
-"""How files go wrong: values of another kind, bytes that were flipped or cut off, and names that are not the files they were.
+"""How files go wrong: values of another kind, bytes that were flipped or cut off, and names that are not the
+files they were.
 
 Everything is a function of a `random.Random`, so that a trial can be made again from its number.
 """
@@ -15,27 +16,141 @@ from typing import Any
 
 # What has no place among the values of Python's json: it is written as it stands here.
 RAW = (
-    "NaN", "Infinity", "-Infinity", "1e309", "-1e999", "1" + "0" * 400, "0x10", "01", "tru", "", "{", "'a'", '"\\ud800"',
-    '"\\u0000"', "[" * 200 + "]" * 200, '{"a":' * 100 + "1" + "}" * 100, '{"a":1,"a":2}', "1e-400", "-0", "1.0",
-)  # fmt: skip
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "1e309",
+    "-1e999",
+    "1" + "0" * 400,
+    "0x10",
+    "01",
+    "tru",
+    "",
+    "{",
+    "'a'",
+    '"\\ud800"',
+    '"\\u0000"',
+    "[" * 200 + "]" * 200,
+    '{"a":' * 100 + "1" + "}" * 100,
+    '{"a":1,"a":2}',
+    "1e-400",
+    "-0",
+    "1.0",
+)
 VALUES: tuple[Any, ...] = (
-    None, True, False, 0, 1, -1, 2, 7, 10**6, 10**9, 10**18, 2**63, -(2**63), 10**30, -(10**30), 0.5, -0.5, 1e-320, 1e308,
-    -1e308, "", " ", "a", "null", "1", "true", "x" * 20_000, "\x00", "\u202e\u0007", "é\U0001f600", "../../etc/passwd", "/",
-    "/dev/null", "a\nb", "{{ x }}", "{% for %}", "${oc.env:HOME}", "???", "*", [], {}, [[]], [None], [1, "a", None],
-    {"": None}, {"a": {}},
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    2,
+    7,
+    10**6,
+    10**9,
+    10**18,
+    2**63,
+    -(2**63),
+    10**30,
+    -(10**30),
+    0.5,
+    -0.5,
+    1e-320,
+    1e308,
+    -1e308,
+    "",
+    " ",
+    "a",
+    "null",
+    "1",
+    "true",
+    "x" * 20_000,
+    "\x00",
+    "\u202e\u0007",
+    "é\U0001f600",
+    "../../etc/passwd",
+    "/",
+    "/dev/null",
+    "a\nb",
+    "{{ x }}",
+    "{% for %}",
+    "${oc.env:HOME}",
+    "???",
+    "*",
+    [],
+    {},
+    [[]],
+    [None],
+    [1, "a", None],
+    {"": None},
+    {"a": {}},
     [0] * 2000,
-)  # fmt: skip
+)
 YAML = (
-    ".inf", "-.inf", ".nan", ".NaN", "1e309", "-1e309", "1e400", "1e-400", "0x1F", "0o17", "1_000", "1:30", "2020-01-01",
-    "2020-01-01T00:00:00Z", "!!binary aGk=", "!!set {a, b}", "!!python/object/apply:os.getcwd []", "!!float 1", "!!int x",
-    "&a 1", "*a", "<<: {a: 1}", "{? [a, b] : 1}", "{1: 2}", "{null: 1}", "{true: 1}", "[", "]", "{", "|", ">", "@", "`", "%",
+    ".inf",
+    "-.inf",
+    ".nan",
+    ".NaN",
+    "1e309",
+    "-1e309",
+    "1e400",
+    "1e-400",
+    "0x1F",
+    "0o17",
+    "1_000",
+    "1:30",
+    "2020-01-01",
+    "2020-01-01T00:00:00Z",
+    "!!binary aGk=",
+    "!!set {a, b}",
+    "!!python/object/apply:os.getcwd []",
+    "!!float 1",
+    "!!int x",
+    "&a 1",
+    "*a",
+    "<<: {a: 1}",
+    "{? [a, b] : 1}",
+    "{1: 2}",
+    "{null: 1}",
+    "{true: 1}",
+    "[",
+    "]",
+    "{",
+    "|",
+    ">",
+    "@",
+    "`",
+    "%",
     "\t1",
-    "~", "", "'",
-    '"', '"\\ud800"', '"\\0"', "yes", "no", "on", "=", "<<", "${seed}", "${train}", "${oc.env:HOME}", "${nothing}",
-    "${", "???", "[1, 2", "- 1", "{a: 1, a: 2}", "[" * 150 + "]" * 150, "9" * 5000, "1" + "0" * 400, "2020-13-45",
+    "~",
+    "",
+    "'",
+    '"',
+    '"\\ud800"',
+    '"\\0"',
+    "yes",
+    "no",
+    "on",
+    "=",
+    "<<",
+    "${seed}",
+    "${train}",
+    "${oc.env:HOME}",
+    "${nothing}",
+    "${",
+    "???",
+    "[1, 2",
+    "- 1",
+    "{a: 1, a: 2}",
+    "[" * 150 + "]" * 150,
+    "9" * 5000,
+    "1" + "0" * 400,
+    "2020-13-45",
     "!!timestamp x",
-    "!!null x", "!!omap [a: 1]", "!!bool maybe",
-)  # fmt: skip
+    "!!null x",
+    "!!omap [a: 1]",
+    "!!bool maybe",
+)
 HELD = re.compile(r'"@RAW(\d+)@"')
 KEYED = re.compile(r"^(\s*(?:- )?[^\s#:{\[]+:)([ \t]*)(.*)$")
 
@@ -68,7 +183,8 @@ def other_bytes(rng: Random, content: bytes) -> bytes:
 
 
 def other_json(rng: Random, content: bytes, most: int = 3) -> bytes:
-    """Return the text of a JSON value in which a few places hold something else; what is no JSON is damaged as bytes."""
+    """Return the text of a JSON value in which a few places hold something else; what is no JSON is damaged
+    as bytes."""
     try:
         value = json.loads(content)
     except ValueError:
@@ -122,7 +238,21 @@ def other_yaml(rng: Random, content: bytes) -> bytes:
         elif what < 0.88:
             lines[at] = f"{rng.choice([' ', '  ', chr(9), '- '])}{lines[at]}"
         elif what < 0.94:
-            key = rng.choice(["1", "null", "true", '""', "? [a]", "é", "x" * 300, ".inf", "2020-01-01", "<<", "!!binary aGk="])
+            key = rng.choice(
+                [
+                    "1",
+                    "null",
+                    "true",
+                    '""',
+                    "? [a]",
+                    "é",
+                    "x" * 300,
+                    ".inf",
+                    "2020-01-01",
+                    "<<",
+                    "!!binary aGk=",
+                ]
+            )
             lines.insert(at, f"{lines[at][: len(lines[at]) - len(lines[at].lstrip())]}{key}: 1")
         else:
             lines[at] = f"{found[1]}x {found[3]}"
@@ -139,7 +269,21 @@ def other_table(rng: Random, content: bytes) -> bytes:
         row = rng.choice(filled)
         what = rng.random()
         if what < 0.6:
-            cells = (b"", b"nan", b"inf", b"-1", b"1e309", b"x", b'"', b"\x00", b"1e-400", b"9" * 400, b"None", b"true", b"1,1")
+            cells = (
+                b"",
+                b"nan",
+                b"inf",
+                b"-1",
+                b"1e309",
+                b"x",
+                b'"',
+                b"\x00",
+                b"1e-400",
+                b"9" * 400,
+                b"None",
+                b"true",
+                b"1,1",
+            )
             row[rng.randrange(len(row))] = rng.choice(cells)
         elif what < 0.75:
             del row[rng.randrange(len(row))]
@@ -159,7 +303,12 @@ def other_tensors(rng: Random, content: bytes) -> bytes:
     head, body = content[8 : 8 + size], content[8 + size :]
     if rng.random() < 0.4:
         at = rng.randrange(max(1, len(body) - 4)) // 4 * 4
-        return content[: 8 + size] + body[:at] + rng.choice([b"\x00\x00\xc0\x7f", b"\x00\x00\x80\x7f"]) + body[at + 4 :]
+        return (
+            content[: 8 + size]
+            + body[:at]
+            + rng.choice([b"\x00\x00\xc0\x7f", b"\x00\x00\x80\x7f"])
+            + body[at + 4 :]
+        )
     head = other_json(rng, head)
     head += b" " * (-len(head) % 8)
     return len(head).to_bytes(8, "little") + head + body
@@ -173,9 +322,13 @@ def other_file(rng: Random, path: Path) -> None:
         return
     content = path.read_bytes()
     by_kind = {
-        ".json": other_json, ".jsonl": other_lines, ".yaml": other_yaml, ".lock": other_yaml, ".csv": other_table,
+        ".json": other_json,
+        ".jsonl": other_lines,
+        ".yaml": other_yaml,
+        ".lock": other_yaml,
+        ".csv": other_table,
         ".safetensors": other_tensors,
-    }  # fmt: skip
+    }
     changed = by_kind.get(path.suffix, other_bytes) if what < 0.8 else other_bytes
     rewrite(path, changed(rng, content))
 
@@ -238,9 +391,13 @@ def _elsewise(rng: Random, value: Any, raw: list[str]) -> Any:
         except (KeyError, IndexError, ValueError, RecursionError):
             holder[key] = None
     elif what < 0.92 and isinstance(holder[key], int | float) and not isinstance(holder[key], bool):
-        holder[key] = rng.choice([-holder[key], holder[key] + 1, holder[key] * 1000, float(holder[key]), str(holder[key])])
+        holder[key] = rng.choice(
+            [-holder[key], holder[key] + 1, holder[key] * 1000, float(holder[key]), str(holder[key])]
+        )
     elif what < 0.96 and isinstance(holder[key], str):
-        holder[key] = rng.choice([holder[key][: len(holder[key]) // 2], holder[key] + "x", holder[key].upper(), [holder[key]]])
+        holder[key] = rng.choice(
+            [holder[key][: len(holder[key]) // 2], holder[key] + "x", holder[key].upper(), [holder[key]]]
+        )
     else:
         holder[key] = [holder[key]]
     return value

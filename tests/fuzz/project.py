@@ -1,6 +1,7 @@
-"""The project that is damaged: a whole small run with everything a command may read, small enough to be copied for each trial.
+"""The project that is damaged: a whole small run with everything a command may read, small enough to be
+copied for each trial.
 
-    python -m tests.fuzz.project FOLDER     builds it, in a process of its own
+python -m tests.fuzz.project FOLDER     builds it, in a process of its own
 """
 
 from __future__ import annotations
@@ -38,19 +39,30 @@ CHANGES: dict[str, Any] = {
     "claim": {"checkpoint_rule": "last", "controls": ["aa"]},
     "health": {"preflight": False},
     "train": {
-        "steps": 2, "items_per_step": 2, "group_size": 4, "micro_batch_size": 8, "kl_probe_episodes": 2, "warmup_steps": 0,
+        "steps": 2,
+        "items_per_step": 2,
+        "group_size": 4,
+        "micro_batch_size": 8,
+        "kl_probe_episodes": 2,
+        "warmup_steps": 0,
     },
     "checkpoint": {"every": 1, "keep": 2},
-}  # fmt: skip
+}
 OWN_BASE = {
-    "kind": "pretrained", "model": "own-base", "revision": None, "dtype": "float32", "quantization": None, "template": {},
-}  # fmt: skip
+    "kind": "pretrained",
+    "model": "own-base",
+    "revision": None,
+    "dtype": "float32",
+    "quantization": None,
+    "template": {},
+}
 STAGES = ("fingerprint", "pre-eval", "train", "control", "post-eval", "render-evidence")
 TAR = "dist/assay-package.tar"
 
 
 def build(root: Path) -> None:
-    """Write the project into a new folder: data, a base that hardly speaks, a training with its checkpoints, a package."""
+    """Write the project into a new folder: data, a base that hardly speaks, a training with its checkpoints,
+    a package."""
     root.mkdir(parents=True)
     for name in TAKEN:
         shutil.copy(ROOT / name, root)
@@ -87,16 +99,22 @@ def _presets(root: Path) -> None:
     values["base"] = OWN_BASE
     values["generation"]["surface"] = "json"
     _preset(root, PRETRAINED, values)
-    for path in (root / "configs/grpo").glob("*.yaml"):  # whoever looks for a preset that fits composes them all
+    for path in (root / "configs/grpo").glob(
+        "*.yaml"
+    ):  # whoever looks for a preset that fits composes them all
         if path.stem not in (PRESET, PRETRAINED, "tiny"):
             path.unlink()
     use(root, grpo=PRESET, task="collider", seed=0)
     for name, task in ((PRESET, "structured"), (PRETRAINED, "collider")):
-        (root / f"{name}-{task}.yaml").write_text(compose(root, Selection(name, task, 0)).text, encoding="utf-8")
+        (root / f"{name}-{task}.yaml").write_text(
+            compose(root, Selection(name, task, 0)).text, encoding="utf-8"
+        )
 
 
 def _preset(root: Path, name: str, values: Any) -> None:
-    (root / f"configs/grpo/{name}.yaml").write_text(f"# @package _global_\n{OmegaConf.to_yaml(values)}", encoding="utf-8")
+    (root / f"configs/grpo/{name}.yaml").write_text(
+        f"# @package _global_\n{OmegaConf.to_yaml(values)}", encoding="utf-8"
+    )
 
 
 def _base_facts(root: Path) -> None:
@@ -128,7 +146,8 @@ def _called(*words: str) -> None:
 
 
 def state(root: Path) -> str:
-    """Return a digest over names, sizes and times of the files of a folder: it changes when one is written."""
+    """Return a digest over names, sizes and times of the files of a folder: it changes when one is
+    written."""
     lines = [
         f"{path.relative_to(root).as_posix()} {found.st_size} {found.st_mtime_ns} {found.st_ino}\n"
         for path in sorted(root.rglob("*"))

@@ -1,7 +1,9 @@
-"""Trials, each in a process of its own: a copy of the project is damaged, a command is called, and what it did is judged.
+"""Trials, each in a process of its own: a copy of the project is damaged, a command is called, and what it
+did is judged.
 
-A trial is right if the command ends in time with a code that docs/recovery.md lists, says what is wrong in one message of
-ours with a `Fix:`, and has written nowhere but where it may. Anything else that reaches the front door is a finding.
+A trial is right if the command ends in time with a code that docs/recovery.md lists, says what is wrong in
+one message of ours with a `Fix:`, and has written nowhere but where it may. Anything else that reaches the
+front door is a finding.
 """
 
 from __future__ import annotations
@@ -27,17 +29,32 @@ from tests.fuzz import project
 from tests.fuzz.targets import EXPERIMENT, TARGETS
 
 CODES = {
-    "runs health": {0, 1, 2, 3, 4}, "train": {0, 1, 2, 4}, "verdict": {0, 1, 2, 5, 6}, "package": {0, 1, 2, 6},
-    "publish push": {0, 1, 2, 6}, "readme": {0, 1, 2, 6}, "runs compare": {0, 1, 2, 6}, "runs report": {0, 1, 2, 6},
-}  # fmt: skip
+    "runs health": {0, 1, 2, 3, 4},
+    "train": {0, 1, 2, 4},
+    "verdict": {0, 1, 2, 5, 6},
+    "package": {0, 1, 2, 6},
+    "publish push": {0, 1, 2, 6},
+    "readme": {0, 1, 2, 6},
+    "runs compare": {0, 1, 2, 6},
+    "runs report": {0, 1, 2, 6},
+}
 # These say with 1 what they found; there is no message of ours then.
 FINDERS = ("runs diff", "doctor", "verify", "seeds")
 WRITE_DATA = ("make-data", "audit")
 # These only look: nothing of a run may be another afterwards.
 LOOKING = (
-    "verdict", "runs health", "runs watch", "runs diff", "runs compare", "runs report", "verify", "doctor", "publish push",
-    "publish wandb", "serve",
-)  # fmt: skip
+    "verdict",
+    "runs health",
+    "runs watch",
+    "runs diff",
+    "runs compare",
+    "runs report",
+    "verify",
+    "doctor",
+    "publish push",
+    "publish wandb",
+    "serve",
+)
 SECONDS, MEMORY = 180.0, 6 * 2**30  # a machine with other work takes its time
 TRACEBACK = "Traceback (most recent call last)"
 OUTSIDE = "what must stay as it is\n"
@@ -57,9 +74,16 @@ class Found:
 
 
 def run(
-    template: Path, trials: int, seed: int, *, jobs: int, scratch: Path, only: Sequence[str] = (), numbers: Sequence[int] = (),
+    template: Path,
+    trials: int,
+    seed: int,
+    *,
+    jobs: int,
+    scratch: Path,
+    only: Sequence[str] = (),
+    numbers: Sequence[int] = (),
     tell: Callable[[str], None] = lambda line: None,
-) -> tuple[Counter[str], list[Found]]:  # fmt: skip
+) -> tuple[Counter[str], list[Found]]:
     """Run trials over all targets and return how many there were of each, and what was found.
 
     Args:
@@ -78,12 +102,19 @@ def run(
     counts: Counter[str] = Counter()
     findings: list[Found] = []
     running: dict[int, tuple[str, int, Path, float]] = {}
-    todo = iter([(target, number) for target, number in _plan(trials, only) if not numbers or number in numbers])
+    todo = iter(
+        [(target, number) for target, number in _plan(trials, only) if not numbers or number in numbers]
+    )
     while True:
         while len(running) < jobs and (trial := next(todo, None)) is not None:
             target, number = trial
             folder = scratch / f"{target}-{number}"
-            running[_started(template, target, number, seed, folder)] = (target, number, folder, time.monotonic())
+            running[_started(template, target, number, seed, folder)] = (
+                target,
+                number,
+                folder,
+                time.monotonic(),
+            )
             counts[target] += 1
         if not running:
             return counts, findings
@@ -154,11 +185,21 @@ def _trial(template: Path, target: str, number: int, seed: int, folder: Path) ->
     """Damage, call, and return what is known; in the child."""
     rng = Random(f"{seed} {target} {number}")
     root = folder / "project"
-    shutil.copytree(template, root, symlinks=True, ignore=None if target in ("packages", "arguments") else _without_package)
+    shutil.copytree(
+        template,
+        root,
+        symlinks=True,
+        ignore=None if target in ("packages", "arguments") else _without_package,
+    )
     (folder / "outside.txt").write_text(OUTSIDE)
     home = folder / "home"
     home.mkdir()
-    os.environ |= {"HOME": str(home), "HF_HUB_OFFLINE": "1", "HF_HOME": str(home / "hf"), "ASSAY_REDRAW_SECONDS": "0"}
+    os.environ |= {
+        "HOME": str(home),
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(home / "hf"),
+        "ASSAY_REDRAW_SECONDS": "0",
+    }
     os.environ |= {"TMPDIR": str(home), "COLUMNS": "200"}
     os.environ.pop(EXPERIMENT, None)
     os.chdir(root)
@@ -176,7 +217,12 @@ def _trial(template: Path, target: str, number: int, seed: int, folder: Path) ->
     try:
         told["code"] = _called(words)
     except BaseException as error:  # noqa: BLE001 - whatever reaches the front door is what is looked for
-        told |= {"code": None, "error": type(error).__name__, "where": _where(error), "trace": traceback.format_exc()[-6000:]}
+        told |= {
+            "code": None,
+            "error": type(error).__name__,
+            "where": _where(error),
+            "trace": traceback.format_exc()[-6000:],
+        }
     sys.stdout.flush()
     sys.stderr.flush()
     told["changed"] = [name for name in kept if project.state(root / name) != before[name]]
@@ -214,9 +260,13 @@ def _kept(root: Path, command: str) -> list[str]:
 def _where(error: BaseException) -> str:
     """Return the place in our code that let an error through, and the place it came from."""
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if "/assay/" in frame.filename and "/cli/__init__" not in frame.filename]
+    ours = [
+        frame for frame in frames if "/assay/" in frame.filename and "/cli/__init__" not in frame.filename
+    ]
     last, inner = (ours or frames)[-1], frames[-1]
-    return f"{_short(last.filename)}:{last.name}" + ("" if last is inner else f" <- {_short(inner.filename)}:{inner.name}")
+    return f"{_short(last.filename)}:{last.name}" + (
+        "" if last is inner else f" <- {_short(inner.filename)}:{inner.name}"
+    )
 
 
 def _short(name: str) -> str:
@@ -226,7 +276,9 @@ def _short(name: str) -> str:
 def _judged(folder: Path, target: str, number: int, seed: int, status: int | None) -> Iterable[Found]:
     """Return what was wrong with an ended trial."""
     words = json.loads(_text(folder / "words.json") or "[]")
-    command = " ".join(repr(word)[:60] if not word.isprintable() or " " in word or not word else word[:60] for word in words)
+    command = " ".join(
+        repr(word)[:60] if not word.isprintable() or " " in word or not word else word[:60] for word in words
+    )
     output = _text(folder / "output.txt")
 
     def found(kind: str, where: str, told: str) -> Found:
@@ -260,8 +312,13 @@ def _judged(folder: Path, target: str, number: int, seed: int, status: int | Non
     if told["changed"]:
         yield found("changed", f"{name}: {', '.join(told['changed'])}", output[-800:])
     if _text(folder / "outside.txt") != OUTSIDE or {p.name for p in folder.iterdir()} - {
-        "project", "home", "outside.txt", "words.json", "output.txt", "told.json",
-    }:  # fmt: skip
+        "project",
+        "home",
+        "outside.txt",
+        "words.json",
+        "output.txt",
+        "told.json",
+    }:
         yield found("outside", name, str(sorted(p.name for p in folder.iterdir())))
 
 

@@ -1,4 +1,5 @@
-"""What is damaged, and which commands are called on it: each target prepares a copy of the project and gives a command line."""
+"""What is damaged, and which commands are called on it: each target prepares a copy of the project and gives
+a command line."""
 
 from __future__ import annotations
 
@@ -37,11 +38,23 @@ def params(rng: Random, root: Path) -> Prepared:
     other_file(rng, root / "params.yaml")
     if rng.random() < 0.6:
         os.environ[EXPERIMENT] = "1"
-    return rng.choice([
-        ["config", "check"], ["config", "use", "grpo=fuzz"], ["doctor"], ["verdict"], ["fingerprint"], ["render-evidence"],
-        ["evaluate", *_played(root), "--items", "1", "--draws", "1"], ["base"], ["runs", "sweep", "."],
-        ["runs", "compare", "."], ["doctor", "--device-memory", "24"], ["train"], ["runs", "watch", "--once"],
-    ])  # fmt: skip
+    return rng.choice(
+        [
+            ["config", "check"],
+            ["config", "use", "grpo=fuzz"],
+            ["doctor"],
+            ["verdict"],
+            ["fingerprint"],
+            ["render-evidence"],
+            ["evaluate", *_played(root), "--items", "1", "--draws", "1"],
+            ["base"],
+            ["runs", "sweep", "."],
+            ["runs", "compare", "."],
+            ["doctor", "--device-memory", "24"],
+            ["train"],
+            ["runs", "watch", "--once"],
+        ]
+    )
 
 
 def presets(rng: Random, root: Path) -> Prepared:
@@ -49,21 +62,35 @@ def presets(rng: Random, root: Path) -> Prepared:
     _variant(rng, root)
     name = rng.choice(["config", "grpo/fuzz", "grpo/fuzz", "task/collider", "task/structured"])
     other_file(rng, root / f"configs/{name}.yaml")
-    return rng.choice([
-        ["config", "check"], ["config", "use", "grpo=fuzz"], ["config", "use", "task=structured"], ["config", "use", "seed=1"],
-        ["audit", f"{STRUCTURED}/train.jsonl", "--task", "structured"], ["doctor"], ["fingerprint"],
-        ["evaluate", *_played(root), "--items", "1", "--task", "collider"],
-    ])  # fmt: skip
+    return rng.choice(
+        [
+            ["config", "check"],
+            ["config", "use", "grpo=fuzz"],
+            ["config", "use", "task=structured"],
+            ["config", "use", "seed=1"],
+            ["audit", f"{STRUCTURED}/train.jsonl", "--task", "structured"],
+            ["doctor"],
+            ["fingerprint"],
+            ["evaluate", *_played(root), "--items", "1", "--task", "collider"],
+        ]
+    )
 
 
 def lock(rng: Random, root: Path) -> Prepared:
     """Damage dvc.lock or dvc.yaml."""
     other_file(rng, root / rng.choice(["dvc.lock", "dvc.lock", "dvc.yaml"]))
-    return rng.choice([
-        ["runs", "compare", "."], ["runs", "compare", "workspace"], ["train"], ["seeds", "0..1"],
-        ["runs", "sweep", ".", "--items", "1"], ["post-eval"],
-        ["runs", "watch", "--once"], ["package"],
-    ])  # fmt: skip
+    return rng.choice(
+        [
+            ["runs", "compare", "."],
+            ["runs", "compare", "workspace"],
+            ["train"],
+            ["seeds", "0..1"],
+            ["runs", "sweep", ".", "--items", "1"],
+            ["post-eval"],
+            ["runs", "watch", "--once"],
+            ["package"],
+        ]
+    )
 
 
 def data(rng: Random, root: Path) -> Prepared:
@@ -81,29 +108,62 @@ def data(rng: Random, root: Path) -> Prepared:
     split = f"data/{task}/{rng.choice(['train', 'validation', 'heldout'])}.jsonl"
     if damaged.suffix == ".jsonl":
         split = str(damaged.relative_to(root))
-    return rng.choice([
-        ["fingerprint"], ["fingerprint"], ["audit", split, "--task", task], ["doctor"],
-        ["audit", split, "--task", task, "--fix-splits", "--data", "data/mine"], ["render-evidence"],
-        ["evaluate", "--tasks", split, "--policy", "models/base", "--items", "1", "--draws", "1", "--task", task],
-    ])  # fmt: skip
+    return rng.choice(
+        [
+            ["fingerprint"],
+            ["fingerprint"],
+            ["audit", split, "--task", task],
+            ["doctor"],
+            ["audit", split, "--task", task, "--fix-splits", "--data", "data/mine"],
+            ["render-evidence"],
+            [
+                "evaluate",
+                "--tasks",
+                split,
+                "--policy",
+                "models/base",
+                "--items",
+                "1",
+                "--draws",
+                "1",
+                "--task",
+                task,
+            ],
+        ]
+    )
 
 
 def evidence(rng: Random, root: Path) -> Prepared:
     """Damage a file of evidence/."""
     files = sorted(
-        path for path in (root / "evidence").rglob("*") if path.is_file() and path.suffix in (".json", ".jsonl", ".csv")
+        path
+        for path in (root / "evidence").rglob("*")
+        if path.is_file() and path.suffix in (".json", ".jsonl", ".csv")
     )
     damaged = rng.choice(files)
     name = damaged.relative_to(root).as_posix()
     other_file(rng, damaged)
     # Figures take seconds to draw, so few of the trials that would draw them are made.
-    return rng.choice([
-        *[["verdict"], ["runs", "health"], ["runs", "watch", "--once"], ["readme"]] * 2,
-        *[["runs", "compare", "."], ["runs", "summarize", name]] * 2,
-        *[["runs", "summarize", name, "--skip-damaged"], ["runs", "diff", name, name], ["runs", "health", name]] * 2,
-        ["render-evidence"], ["render-evidence"], ["doctor"], ["runs", "sweep", "."], ["post-eval"], ["train"], ["package"],
-        ["pre-eval"],
-    ])  # fmt: skip
+    return rng.choice(
+        [
+            *[["verdict"], ["runs", "health"], ["runs", "watch", "--once"], ["readme"]] * 2,
+            *[["runs", "compare", "."], ["runs", "summarize", name]] * 2,
+            *[
+                ["runs", "summarize", name, "--skip-damaged"],
+                ["runs", "diff", name, name],
+                ["runs", "health", name],
+            ]
+            * 2,
+            ["render-evidence"],
+            ["render-evidence"],
+            ["doctor"],
+            ["runs", "sweep", "."],
+            ["post-eval"],
+            ["train"],
+            ["package"],
+            ["pre-eval"],
+        ]
+    )
 
 
 def bases(rng: Random, root: Path) -> Prepared:
@@ -121,10 +181,16 @@ def bases(rng: Random, root: Path) -> Prepared:
     if own:
         shutil.copy(root / "fuzz_pretrained-collider.yaml", root / "params.yaml")
         return rng.choice([["base"], ["base"], ["doctor"], ["doctor", "--device-memory", "24"]])
-    return rng.choice([
-        ["evaluate", *_played(root), "--items", "1", "--draws", "1"], ["evaluate", *_played(root), "--items", "1", "--greedy"],
-        ["doctor"], ["publish", "merge"], ["pre-eval"], ["runs", "sweep", ".", "--items", "1"],
-    ])  # fmt: skip
+    return rng.choice(
+        [
+            ["evaluate", *_played(root), "--items", "1", "--draws", "1"],
+            ["evaluate", *_played(root), "--items", "1", "--greedy"],
+            ["doctor"],
+            ["publish", "merge"],
+            ["pre-eval"],
+            ["runs", "sweep", ".", "--items", "1"],
+        ]
+    )
 
 
 def adapters(rng: Random, root: Path) -> Prepared:
@@ -134,14 +200,26 @@ def adapters(rng: Random, root: Path) -> Prepared:
     if rng.random() < 0.5:
         folder = root / "adapters/checkpoint-3"
     other_file(rng, rng.choice(sorted(folder.iterdir())))
-    playing = ["evaluate", "--tasks", "data/collider/heldout.jsonl", "--items", "1", "--draws", "1", "--policy"]
+    playing = [
+        "evaluate",
+        "--tasks",
+        "data/collider/heldout.jsonl",
+        "--items",
+        "1",
+        "--draws",
+        "1",
+        "--policy",
+    ]
     if folder.name == "adapter":
         return rng.choice([[*playing, "models/adapter"], ["post-eval"], ["publish", "merge"], ["package"]])
-    return rng.choice([[*playing, "adapters/checkpoint-3"], ["runs", "sweep", "adapters", "--items", "1", "--draws", "1"]])
+    return rng.choice(
+        [[*playing, "adapters/checkpoint-3"], ["runs", "sweep", "adapters", "--items", "1", "--draws", "1"]]
+    )
 
 
 def checkpoints(rng: Random, root: Path) -> Prepared:
-    """Damage a file of a checkpoint or of its run; mostly its manifest is made anew, as one does who can write the folder."""
+    """Damage a file of a checkpoint or of its run; mostly its manifest is made anew, as one does who can
+    write the folder."""
     run = next(path.parent for path in (root / ".scratch/train").glob("*/key.json"))
     (root / "dvc.lock").unlink()
     (run / "done.json").unlink()
@@ -150,17 +228,26 @@ def checkpoints(rng: Random, root: Path) -> Prepared:
     for later in steps[steps.index(folder) + 1 :]:
         shutil.rmtree(later)
     if rng.random() < 0.15:
-        other_file(rng, rng.choice([run / "key.json", run / "run_log.jsonl", *sorted((run / "validations").iterdir())]))
+        other_file(
+            rng,
+            rng.choice([run / "key.json", run / "run_log.jsonl", *sorted((run / "validations").iterdir())]),
+        )
     else:
         damaged = rng.choice(sorted(folder.iterdir()))
         other_file(rng, damaged)
         if damaged.name != "MANIFEST.json" and rng.random() < 0.85:
             sign_again(folder)
     where = run.relative_to(root).as_posix()
-    return rng.choice([
-        ["train"], ["train"], ["train", "--resume-from", f"{where}/{folder.name}"], ["train", "--resume-from", where],
-        ["runs", "sweep", where, "--items", "1", "--draws", "1"], ["runs", "watch", where, "--once"],
-    ])  # fmt: skip
+    return rng.choice(
+        [
+            ["train"],
+            ["train"],
+            ["train", "--resume-from", f"{where}/{folder.name}"],
+            ["train", "--resume-from", where],
+            ["runs", "sweep", where, "--items", "1", "--draws", "1"],
+            ["runs", "watch", where, "--once"],
+        ]
+    )
 
 
 def packages(rng: Random, root: Path) -> Prepared:
@@ -182,7 +269,9 @@ def packages(rng: Random, root: Path) -> Prepared:
             for path in sorted(folder.rglob("*"))
             if path.is_file() and not path.is_symlink() and os.access(path, os.R_OK)
         }
-        members = {name: content for name, content in members.items() if name not in ("SHA256SUMS", "manifest.json")}
+        members = {
+            name: content for name, content in members.items() if name not in ("SHA256SUMS", "manifest.json")
+        }
         whole = sealed(members)
         shutil.rmtree(folder)
         tar.unlink()
@@ -227,30 +316,110 @@ def _some_command(rng: Random) -> tuple[list[str], Any]:
 
 
 PLACES = (
-    ".", "models/base", "models/adapter", "data/collider/train.jsonl", "data/structured/train.jsonl", TAR, "evidence",
-    place_of("train_log.jsonl"), place_of("health.jsonl"), place_of("post_eval.jsonl"), "nowhere", "", "params.yaml", "/",
-    "..", "/dev/null", "a\nb", "\udcff", "x" * 300, "~", "own-base", ".scratch", "configs", "é", "out.csv", "out", "data",
+    ".",
+    "models/base",
+    "models/adapter",
+    "data/collider/train.jsonl",
+    "data/structured/train.jsonl",
+    TAR,
+    "evidence",
+    place_of("train_log.jsonl"),
+    place_of("health.jsonl"),
+    place_of("post_eval.jsonl"),
+    "nowhere",
+    "",
+    "params.yaml",
+    "/",
+    "..",
+    "/dev/null",
+    "a\nb",
+    "\udcff",
+    "x" * 300,
+    "~",
+    "own-base",
+    ".scratch",
+    "configs",
+    "é",
+    "out.csv",
+    "out",
+    "data",
     "dist",
-)  # fmt: skip
+)
 WORDS = (
-    "0", "1", "-1", "1.5", "nan", "inf", "-inf", "1e309", "1e-400", "10000000000000000000000", "", " ", "0..1", "0..", "1..0",
-    "a,b", "0,0", "0.8,0.1,0.1", "1,1,1", "nan,0,1", "inf,0,0", "0.5,0.5", "collider", "structured", "nothing", "table", "csv",
-    "markdown", "compact", "json", "grpo=fuzz", "seed=1", "seed=-1", "seed=" + "9" * 5000, "seed=٣", "seed=²", "grpo=",
+    "0",
+    "1",
+    "-1",
+    "1.5",
+    "nan",
+    "inf",
+    "-inf",
+    "1e309",
+    "1e-400",
+    "10000000000000000000000",
+    "",
+    " ",
+    "0..1",
+    "0..",
+    "1..0",
+    "a,b",
+    "0,0",
+    "0.8,0.1,0.1",
+    "1,1,1",
+    "nan,0,1",
+    "inf,0,0",
+    "0.5,0.5",
+    "collider",
+    "structured",
+    "nothing",
+    "table",
+    "csv",
+    "markdown",
+    "compact",
+    "json",
+    "grpo=fuzz",
+    "seed=1",
+    "seed=-1",
+    "seed=" + "9" * 5000,
+    "seed=٣",
+    "seed=²",
+    "grpo=",
     "task=structured",
-    "owner/name", "/", "٣", "²", "0x10", "1_000", "HEAD", "workspace", "../x", "a/b/c", "main",
-)  # fmt: skip
+    "owner/name",
+    "/",
+    "٣",
+    "²",
+    "0x10",
+    "1_000",
+    "HEAD",
+    "workspace",
+    "../x",
+    "a/b/c",
+    "main",
+)
 
 
 def _told(rng: Random, parameter: Any) -> str:
     kind = str(parameter.type_descriptor).split("parameter_info")[0].lower()
-    if "path" in kind or "file" in kind or (parameter.name in ("runs", "logs", "a", "b") and rng.random() < 0.8):
+    if (
+        "path" in kind
+        or "file" in kind
+        or (parameter.name in ("runs", "logs", "a", "b") and rng.random() < 0.8)
+    ):
         # Who says so may write anywhere; a trial says so only below its copy.
         writes = parameter.name in ("out", "data", "folder")
         places = [place for place in PLACES if not writes or place not in ("/", "..")]
-        return rng.choice(places) if rng.random() < 0.9 else rng.choice([word for word in WORDS if word not in ("/", "../x")])
+        return (
+            rng.choice(places)
+            if rng.random() < 0.9
+            else rng.choice([word for word in WORDS if word not in ("/", "../x")])
+        )
     if ("int" in kind or "float" in kind) and rng.random() < 0.5:
         return rng.choice(["1", "2", "3"])
-    return rng.choice(WORDS) if rng.random() < 0.9 else str(rng.choice([*VALUES, *YAML]))[:2000].replace("\x00", "")
+    return (
+        rng.choice(WORDS)
+        if rng.random() < 0.9
+        else str(rng.choice([*VALUES, *YAML]))[:2000].replace("\x00", "")
+    )
 
 
 def sign_again(folder: Path) -> None:
@@ -260,13 +429,18 @@ def sign_again(folder: Path) -> None:
     body["files"] = {
         path.name: {"sha256": sha256_bytes(path.read_bytes()), "bytes": path.stat().st_size}
         for path in sorted(folder.iterdir())
-        if path.name != "MANIFEST.json" and path.is_file() and not path.is_symlink() and os.access(path, os.R_OK)
+        if path.name != "MANIFEST.json"
+        and path.is_file()
+        and not path.is_symlink()
+        and os.access(path, os.R_OK)
     }
     rewrite(folder / "MANIFEST.json", dumps(body | {"sha256": digest(body)}).encode())
 
 
 def _sums(folder: Path) -> None:
-    readable = [path for path in folder.rglob("*") if path.is_symlink() or (path.exists() and not path.is_dir())]
+    readable = [
+        path for path in folder.rglob("*") if path.is_symlink() or (path.exists() and not path.is_dir())
+    ]
     if all(path.is_file() and not path.is_symlink() and os.access(path, os.R_OK) for path in readable):
         write_sums(folder)
 
@@ -282,7 +456,14 @@ def _variant(rng: Random, root: Path) -> None:
 
 
 TARGETS: dict[str, tuple[int, Callable[[Random, Path], Sequence[str]]]] = {
-    "params": (18, params), "presets": (14, presets), "lock": (5, lock), "data": (17, data), "evidence": (15, evidence),
-    "bases": (12, bases), "adapters": (4, adapters), "checkpoints": (5, checkpoints), "packages": (3, packages),
+    "params": (18, params),
+    "presets": (14, presets),
+    "lock": (5, lock),
+    "data": (17, data),
+    "evidence": (15, evidence),
+    "bases": (12, bases),
+    "adapters": (4, adapters),
+    "checkpoints": (5, checkpoints),
+    "packages": (3, packages),
     "arguments": (7, arguments),
-}  # fmt: skip
+}

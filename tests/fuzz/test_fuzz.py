@@ -1,4 +1,5 @@
-"""Whatever is damaged of what a command reads, what comes of it is a message: a few trials always, two thousand with --all."""
+"""Whatever is damaged of what a command reads, what comes of it is a message: a few trials always, two
+thousand with --all."""
 
 from __future__ import annotations
 
@@ -21,8 +22,12 @@ def fuzzed(folder: Path, *words: str) -> dict[str, Any]:
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     done = subprocess.run(
         [sys.executable, "-m", "tests.fuzz", "--out", str(folder / "found.json"), *words],
-        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (folder / "found.json").is_file(), done.stderr[-4000:]
     told: dict[str, Any] = json.loads((folder / "found.json").read_bytes())
     assert done.returncode == (1 if told["findings"] else 0), done.stderr[-4000:]
@@ -52,15 +57,15 @@ def test_a_trial_is_a_function_of_its_number() -> None:
 def test_an_error_that_reaches_the_front_door_is_found(tmp_path: Path) -> None:
     """A command that lets one through, in a copy of the code: what looks for tracebacks must see one."""
     code = (
-        "import sys, pathlib, assay.pipeline.project as project\n"
-        "def broken(root): raise KeyError('planted')\n"
-        "project.Project.open = broken\n"
-        "from tests.fuzz.__main__ import main\n"
-        f"sys.exit(main(['--trials', '3', '--only', 'params', '--number', '0', '--out', {str(tmp_path / 'found.json')!r}, "
-        f"'--template', {str(_empty(tmp_path))!r}]))"
+        "import sys, pathlib, assay.pipeline.project as project\ndef broken(root): raise"
+        " KeyError('planted')\nproject.Project.open = broken\nfrom tests.fuzz.__main__ import"
+        " main\nsys.exit(main(['--trials', '3', '--only', 'params', '--number', '0', '--out',"
+        f" {str(tmp_path / 'found.json')!r}, '--template', {str(_empty(tmp_path))!r}]))"
     )
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     found = json.loads((tmp_path / "found.json").read_bytes())["found"]
     assert [each["kind"] for each in found] == ["traceback"] and "planted" in found[0]["told"]

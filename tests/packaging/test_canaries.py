@@ -44,9 +44,16 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     read = this_machine(folder / "project", machine_at(folder / "home", folder / "project"))
     argv = ["python", "-m", "assay", "package", "--token", know["argv option"], f"--run={know['argv value']}"]
     return Machine(
-        environment=read.environment, argv=argv, home=f"/home/{USER}", users=[USER], hosts=[HOST, HOST.split(".")[0]],
-        folders={}, netrc=read.netrc, token_files=read.token_files, texts=read.texts,
-    )  # fmt: skip
+        environment=read.environment,
+        argv=argv,
+        home=f"/home/{USER}",
+        users=[USER],
+        hosts=[HOST, HOST.split(".")[0]],
+        folders={},
+        netrc=read.netrc,
+        token_files=read.token_files,
+        texts=read.texts,
+    )
 
 
 def planted(secret: str, how: str) -> dict[str, bytes]:
@@ -59,7 +66,8 @@ def planted(secret: str, how: str) -> dict[str, bytes]:
 
 
 def missed(secrets: Mapping[str, str], known: Sequence[KnownSecret]) -> tuple[Counter[str], list[str]]:
-    """Plant every secret in every channel in every spelling; return how many were found, by spelling, and what was not."""
+    """Plant every secret in every channel in every spelling; return how many were found, by spelling, and
+    what was not."""
     found: Counter[str] = Counter()
     lost = []
     for what, secret in secrets.items():
@@ -95,11 +103,14 @@ def test_what_the_machine_knows_is_found_in_every_channel_and_spelling(machine: 
 
 
 def refused_or_absent(pack: Pack, project: Path, file: str, secret: str) -> str:
-    """Pack a project with a planted secret: it is refused with the file named, or the secret is nowhere in the tar."""
+    """Pack a project with a planted secret: it is refused with the file named, or the secret is nowhere in
+    the tar."""
     try:
         tar = pack(project)
     except PackageError as error:
-        assert "no secrets" in str(error) and file in str(error), f"{file} is not named as what holds a secret"
+        assert "no secrets" in str(error) and file in str(error), (
+            f"{file} is not named as what holds a secret"
+        )
         assert secret not in str(error), "the secret is shown"
         return "refused"
     assert anywhere(members_of(tar.read_bytes()), secret) == []
@@ -107,10 +118,13 @@ def refused_or_absent(pack: Pack, project: Path, file: str, secret: str) -> str:
 
 
 def packed_by(known: Sequence[KnownSecret]) -> Pack:
-    """Return what packs every file below a folder but evidence/observed, as the stage does: scanned first, then written."""
+    """Return what packs every file below a folder but evidence/observed, as the stage does: scanned first,
+    then written."""
 
     def pack(project: Path) -> Path:
-        files = [path for path in sorted(project.rglob("*")) if path.is_file() and "observed" not in path.parts]
+        files = [
+            path for path in sorted(project.rglob("*")) if path.is_file() and "observed" not in path.parts
+        ]
         members = {path.relative_to(project).as_posix(): path.read_bytes() for path in files}
         cleared(members, known, [])
         write_tar(project.parent / "out.tar", members, root="assay-package")
@@ -137,21 +151,34 @@ def test_a_planted_secret_is_refused_or_is_not_in_the_archive(machine: Machine, 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a project that the stage packs: the committed run, its long files cut to three lines, under a made-up model."""
+    """Return a project that the stage packs: the committed run, its long files cut to three lines, under a
+    made-up model."""
     root = tmp_path_factory.mktemp("small") / "project"
-    for entry in (entry.replace("${dataset.root}", "data/collider") for entry in (*READS, "evidence/observed")):
+    for entry in (
+        entry.replace("${dataset.root}", "data/collider") for entry in (*READS, "evidence/observed")
+    ):
         unkept = evidence_files.FILES.get(entry, {}) if "/logs/" in entry else {}  # git has them not
         own = [ROOT / entry / name for name in unkept]
         for path in own or (sorted((ROOT / entry).rglob("*")) if (ROOT / entry).is_dir() else [ROOT / entry]):
             name = path.relative_to(ROOT)
-            left_out = name.parts[0] == "models" or (name.parts[0] == "src" and name.as_posix() != SOURCE_OF_VERIFIER)
+            left_out = name.parts[0] == "models" or (
+                name.parts[0] == "src" and name.as_posix() != SOURCE_OF_VERIFIER
+            )
             if left_out or path.suffix == ".svg" or path.is_dir():
                 continue
             (root / name).parent.mkdir(parents=True, exist_ok=True)
-            content = path.read_bytes() if path.exists() else b""  # an output that is newer than the committed run
-            (root / name).write_bytes(b"".join(content.splitlines(True)[:3]) if path.suffix == ".jsonl" else content)
+            content = (
+                path.read_bytes() if path.exists() else b""
+            )  # an output that is newer than the committed run
+            (root / name).write_bytes(
+                b"".join(content.splitlines(True)[:3]) if path.suffix == ".jsonl" else content
+            )
     weights = CHANNELS["models/adapter/adapter_model.safetensors"]("nothing to see")
-    made = {"base/config.json": b"{}", "adapter/adapter_config.json": b"{}", "adapter/adapter_model.safetensors": weights}
+    made = {
+        "base/config.json": b"{}",
+        "adapter/adapter_config.json": b"{}",
+        "adapter/adapter_model.safetensors": weights,
+    }
     for file, content in made.items():
         (root / "models" / file).parent.mkdir(parents=True, exist_ok=True)
         (root / "models" / file).write_bytes(content)
@@ -163,20 +190,34 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pack:
-    """Return the package stage on a fake machine; whether the models merge is another test's question and costs torch."""
+    """Return the package stage on a fake machine; whether the models merge is another test's question and
+    costs torch."""
     know = secrets_of_a_machine()
-    for name, value in {**machine_at(tmp_path / "home", tmp_path / "git"), "LOGNAME": USER, "USER": USER}.items():
+    for name, value in {
+        **machine_at(tmp_path / "home", tmp_path / "git"),
+        "LOGNAME": USER,
+        "USER": USER,
+    }.items():
         monkeypatch.setenv(name, value)
     argv = ["assay", "package", "--token", know["argv option"], f"--run={know['argv value']}"]
     monkeypatch.setattr("sys.argv", argv)
     monkeypatch.setattr("sys.orig_argv", argv)
     monkeypatch.setattr("socket.gethostname", lambda: HOST)
     parity = Parity(
-        policy_digest="0" * 64, base_was_4bit=False, prompts=1, positions=1, tokens=1, greedy_agreement=1.0, free_agreement=1.0,
-        logit_difference_at_most=0.0, max_logit_difference=1.0, min_greedy_agreement=0.0,
-    )  # fmt: skip
+        policy_digest="0" * 64,
+        base_was_4bit=False,
+        prompts=1,
+        positions=1,
+        tokens=1,
+        greedy_agreement=1.0,
+        free_agreement=1.0,
+        logit_difference_at_most=0.0,
+        max_logit_difference=1.0,
+        min_greedy_agreement=0.0,
+    )
     monkeypatch.setattr(package, "parity_of", lambda project: (parity, Measured(1, 1, 1, 1, 1.0, 0.0)))
-    # Whose claim it is comes first in a real project, and test_at_hand asks it; here files are changed on purpose.
+    # Whose claim it is comes first in a real project, and test_at_hand asks it; here files are changed on
+    # purpose.
     monkeypatch.setattr(package, "claim_at_hand", lambda project: None)
 
     def pack(root: Path) -> Path:
@@ -188,13 +229,19 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pack:
     return pack
 
 
-def test_nothing_the_machine_knows_gets_into_a_package_by_itself(stage: Pack, small: Path, tmp_path: Path) -> None:
+def test_nothing_the_machine_knows_gets_into_a_package_by_itself(
+    stage: Pack, small: Path, tmp_path: Path
+) -> None:
     project = Path(shutil.copytree(small, tmp_path / "project"))
     members = members_of(stage(project).read_bytes())
-    observed = {path.name: path.read_bytes() for path in (project / "evidence/observed").rglob("*") if path.is_file()}
+    observed = {
+        path.name: path.read_bytes() for path in (project / "evidence/observed").rglob("*") if path.is_file()
+    }
     assert len(members) > 40 and "provenance.json" in observed
     know = {**secrets_of_a_machine(), "folder of the project": str(project)}
-    assert {what: found for what, value in know.items() if (found := anywhere({**members, **observed}, value))} == {}
+    assert {
+        what: found for what, value in know.items() if (found := anywhere({**members, **observed}, value))
+    } == {}
     assert "git.example/team/code.git" in observed["provenance.json"].decode()
 
 
@@ -202,12 +249,22 @@ REPORT = "evidence/results/report"
 # Where a secret may get to in a real project, and how a file goes on being one when it does.
 FILES: dict[str, Callable[[bytes, str], bytes]] = {
     "data/collider/train.jsonl": lambda old, text: old + json.dumps({"note": text}).encode() + b"\n",
-    "evidence/results/post_eval/post_eval.jsonl": lambda old, text: old + json.dumps({"completion": text}).encode() + b"\n",
-    "evidence/logs/train/train_log.jsonl": lambda old, text: old + json.dumps({"note": text}).encode() + b"\n",
-    "models/adapter/adapter_config.json": lambda old, text: json.dumps({**json.loads(old), "revision": text}).encode(),
-    "models/adapter/adapter_model.safetensors": lambda old, text: CHANNELS["models/adapter/adapter_model.safetensors"](text),
+    "evidence/results/post_eval/post_eval.jsonl": lambda old, text: (
+        old + json.dumps({"completion": text}).encode() + b"\n"
+    ),
+    "evidence/logs/train/train_log.jsonl": lambda old, text: (
+        old + json.dumps({"note": text}).encode() + b"\n"
+    ),
+    "models/adapter/adapter_config.json": (
+        lambda old, text: json.dumps({**json.loads(old), "revision": text}).encode()
+    ),
+    "models/adapter/adapter_model.safetensors": lambda old, text: CHANNELS[
+        "models/adapter/adapter_model.safetensors"
+    ](text),
     f"{REPORT}/figures/forest.png": lambda old, text: CHANNELS[f"{REPORT}/figures/curve.png"](ascii(text)),
-    f"{REPORT}/report.html": lambda old, text: old.replace(b"</body>", f"<p>{escape(text)}</p></body>".encode()),
+    f"{REPORT}/report.html": lambda old, text: old.replace(
+        b"</body>", f"<p>{escape(text)}</p></body>".encode()
+    ),
     f"{REPORT}/summary.md": lambda old, text: old + f"\n{text}\n".encode(),
     f"{REPORT}/plots/rates.csv": lambda old, text: old + f"{text},1\n".encode(),
     "params.yaml": lambda old, text: old + f"# {json.dumps(text)}\n".encode(),
@@ -216,7 +273,9 @@ FILES: dict[str, Callable[[bytes, str], bytes]] = {
 }
 
 
-def test_the_package_stage_refuses_every_planted_secret_or_leaves_it_out(stage: Pack, small: Path, tmp_path: Path) -> None:
+def test_the_package_stage_refuses_every_planted_secret_or_leaves_it_out(
+    stage: Pack, small: Path, tmp_path: Path
+) -> None:
     secrets, spellings, outcomes = {**tokens(), **secrets_of_a_machine()}, list(WRITTEN), Counter[str]()
     project = Path(shutil.copytree(small, tmp_path / "project"))
     wrong = []

@@ -1,4 +1,5 @@
-"""Archives made to do harm: refused in bounded time and memory, with nothing written outside and nothing left inside."""
+"""Archives made to do harm: refused in bounded time and memory, with nothing written outside and nothing left
+inside."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def member(name: str, content: bytes = b"", **fields: object) -> bytes:
     entry.size, entry.mode = len(content), 0o644
     for field, value in fields.items():
         setattr(entry, field, value)
-    return entry.tobuf(tarfile.USTAR_FORMAT, "utf-8", "surrogateescape") + content + bytes(-len(content) % 512)
+    return (
+        entry.tobuf(tarfile.USTAR_FORMAT, "utf-8", "surrogateescape") + content + bytes(-len(content) % 512)
+    )
 
 
 def tar_of(*members: bytes) -> bytes:
@@ -78,13 +81,21 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "a drive inside": (lambda: inside("C:outside"), "other systems"),
     "backslash": (lambda: inside("..\\..\\outside"), "backslash"),
     "a stream of a file": (lambda: inside("a:b"), "other systems"),
-    "symbolic link": (lambda: inside("a", b"", type=tarfile.SYMTYPE, linkname="/etc/passwd"), "a symbolic link"),
+    "symbolic link": (
+        lambda: inside("a", b"", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
+        "a symbolic link",
+    ),
     "symbolic link to a folder": (
-        lambda: tar_of(member(f"{ROOT}/a", type=tarfile.SYMTYPE, linkname=".."), member(f"{ROOT}/a/outside", b"x")),
+        lambda: tar_of(
+            member(f"{ROOT}/a", type=tarfile.SYMTYPE, linkname=".."), member(f"{ROOT}/a/outside", b"x")
+        ),
         "a symbolic link",
     ),
     "hard link": (lambda: inside("a", b"", type=tarfile.LNKTYPE, linkname="/etc/passwd"), "a hard link"),
-    "character device": (lambda: inside("a", b"", type=tarfile.CHRTYPE, devmajor=1, devminor=5), "a character device"),
+    "character device": (
+        lambda: inside("a", b"", type=tarfile.CHRTYPE, devmajor=1, devminor=5),
+        "a character device",
+    ),
     "block device": (lambda: inside("a", b"", type=tarfile.BLKTYPE, devmajor=8), "a block device"),
     "named pipe": (lambda: inside("a", b"", type=tarfile.FIFOTYPE), "a named pipe"),
     "a folder as a member": (lambda: inside("a", b"", type=tarfile.DIRTYPE), "a folder"),
@@ -110,17 +121,24 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "a link name on a file": (lambda: inside("a", linkname="b"), "differs in: checksum, link target"),
     "pax header": (lambda: by_library(tarfile.PAX_FORMAT, f"{ROOT}/" + "é" * 200), "a pax header"),
     "pax header with a huge size": (
-        lambda: by_library(tarfile.PAX_FORMAT, f"{ROOT}/a", pax_headers={"size": "9" * 20}), "a pax header",
+        lambda: by_library(tarfile.PAX_FORMAT, f"{ROOT}/a", pax_headers={"size": "9" * 20}),
+        "a pax header",
     ),
     "global pax header": (lambda: tar_of(member("g", b"9 path=x\n", type=b"g")), "a global pax header"),
-    "GNU long name": (lambda: by_library(tarfile.GNU_FORMAT, f"{ROOT}/" + "d/" * 20_000 + "a"), "a GNU long name"),
+    "GNU long name": (
+        lambda: by_library(tarfile.GNU_FORMAT, f"{ROOT}/" + "d/" * 20_000 + "a"),
+        "a GNU long name",
+    ),
     "GNU long name of 8 GB": (
-        lambda: archive.header("././@LongLink", 8**11 - 1).replace(b"0" + bytes(100), b"L" + bytes(100)), "GNU long",
+        lambda: archive.header("././@LongLink", 8**11 - 1).replace(b"0" + bytes(100), b"L" + bytes(100)),
+        "GNU long",
     ),
     "GNU header": (lambda: by_library(tarfile.GNU_FORMAT, f"{ROOT}/a"), "differs in: "),
     "sparse": (lambda: inside("a", b"", type=b"S"), "a sparse file"),
     "size in base 256": (
-        lambda: inside("a").replace(b"00000000001\0" + b"0" * 11, b"\x80" + bytes(7) + b"\x02\x54\x0b\xe4" + b"0" * 11),
+        lambda: inside("a").replace(
+            b"00000000001\0" + b"0" * 11, b"\x80" + bytes(7) + b"\x02\x54\x0b\xe4" + b"0" * 11
+        ),
         "differs in: size",
     ),
     "a file of 10 GB": (lambda: archive.header(f"{ROOT}/a", 8**11 - 1), "at most 4294967296 bytes"),
@@ -128,7 +146,10 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "zeros": (lambda: bytes(10_240), "an empty archive"),
     "no tar": (lambda: b"hello world" * 1000, "no header of a tar"),
     "a zip": (lambda: b"PK\3\4" + bytes(600), "a zip file"),
-    "gzip of gzip": (lambda: gzip.compress(gzip.compress(random.Random(1).randbytes(2000))), "a gzip inside a gzip"),
+    "gzip of gzip": (
+        lambda: gzip.compress(gzip.compress(random.Random(1).randbytes(2000))),
+        "a gzip inside a gzip",
+    ),
     "gzip broken off": (lambda: gzip.compress(good())[:-9], "breaks off"),
     "gzip without its sum": (lambda: gzip.compress(good())[:-8] + b"12345678", "incorrect data check"),
     "gzip damaged": (lambda: b"\x1f\x8b\x08\0" + b"\xff" * 99, "a sound gzip"),
@@ -144,7 +165,7 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "something in the end": (lambda: good()[:-1] + b"x", "nothing behind"),
     "something in the padding": (lambda: good().replace(b"1" + bytes(511), b"1x" + bytes(510)), "last block"),
     "one block of zeros short": (lambda: good()[:-512], "nothing behind"),
-}  # fmt: skip
+}
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
@@ -196,7 +217,9 @@ def headers_of(content: bytes) -> Iterator[int]:
         yield from (entry.offset for entry in read.getmembers())
 
 
-def test_every_changed_byte_of_every_header_is_refused_also_with_its_checksum_made_good(tmp_path: Path) -> None:
+def test_every_changed_byte_of_every_header_is_refused_also_with_its_checksum_made_good(
+    tmp_path: Path,
+) -> None:
     content, pick = good(), random.Random(2)
     (tmp_path / "a.tar").write_bytes(content)
     tried = 0
@@ -222,7 +245,12 @@ def test_every_changed_byte_of_every_header_is_refused_also_with_its_checksum_ma
 def test_an_archive_cut_anywhere_is_refused_also_with_an_end_put_to_it(tmp_path: Path) -> None:
     content = good()
     starts = set(headers_of(content))
-    cuts = {*starts, *(start + 1 for start in starts), *(start + 511 for start in starts), *range(0, len(content), 512)}
+    cuts = {
+        *starts,
+        *(start + 1 for start in starts),
+        *(start + 511 for start in starts),
+        *range(0, len(content), 512),
+    }
     for cut in sorted(cuts):
         for changed in {content[:cut], tar_of(content[:cut]), gzip.compress(content[:cut])} - {content}:
             (tmp_path / "a.tar").write_bytes(changed)
@@ -233,7 +261,8 @@ def test_an_archive_cut_anywhere_is_refused_also_with_an_end_put_to_it(tmp_path:
 
 
 def measured(path: Path, *options: str) -> tuple[str, int]:
-    """Check an archive in a process of its own; return what it says and by how many bytes its memory grew at most."""
+    """Check an archive in a process of its own; return what it says and by how many bytes its memory grew at
+    most."""
     code = (
         "import resource, sys; sys.path.insert(0, sys.argv.pop(1)); import verify\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; rc = verify.main(sys.argv[1:])\n"
@@ -244,8 +273,20 @@ def measured(path: Path, *options: str) -> tuple[str, int]:
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # and not a byte written
 
-    command = [sys.executable, "-I", "-S", "-B", "-c", code, str(Path(verify.__file__).parent), str(path), *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=bounded, timeout=SECONDS)
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-B",
+        "-c",
+        code,
+        str(Path(verify.__file__).parent),
+        str(path),
+        *options,
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, preexec_fn=bounded, timeout=SECONDS
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stdout, int(done.stderr) * 1024
 
@@ -317,7 +358,9 @@ def test_too_many_files_in_a_folder_are_refused(tmp_path: Path, count: int, kind
     assert not result.ok and f"at most 10 files, found {found}" in result.findings[0].text
 
 
-def test_something_behind_a_gzip_is_seen_also_where_a_read_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_something_behind_a_gzip_is_seen_also_where_a_read_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     packed = gzip.compress(good())
     monkeypatch.setattr(verify, "PIECE", 16 * len(packed))  # so that the first read ends with the gzip
     for behind in (b"", b"x"):

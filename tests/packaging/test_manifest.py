@@ -21,9 +21,11 @@ def test_both_lists_cover_everything_but_themselves(tmp_path: Path) -> None:
     assert isinstance(text, bytes) and isinstance(sums, bytes)
     assert json.loads(text) == {
         "format": "assay-package/3",
-        "files": {"a/é": {"sha256": hashlib.sha256(b"1").hexdigest(), "size": 1},
-                  "b": {"sha256": hashlib.sha256(b"22").hexdigest(), "size": 2}},
-    }  # fmt: skip
+        "files": {
+            "a/é": {"sha256": hashlib.sha256(b"1").hexdigest(), "size": 1},
+            "b": {"sha256": hashlib.sha256(b"22").hexdigest(), "size": 2},
+        },
+    }
     found = dict(reversed(line.split("  ", 1)) for line in sums.decode().splitlines())
     assert list(found) == ["a/é", "b", MANIFEST]
     assert found[MANIFEST] == hashlib.sha256(text).hexdigest()
@@ -58,18 +60,22 @@ LISTS, SHA = '{"files":{"a":{"sha256":"', "0" * 64
 
 @pytest.mark.parametrize(
     ("text", "word"),
-    [("", "Expecting"), ("{}\n", "format"), ("[" * 9, "deeper"),
-     ('{"files":{},"files":{},"format":"assay-package/3"}\n', "duplicate"),
-     ('{"files":{},"format":"assay-package/1"}\n', "its source lies in the package"),
-     ('{"files":{},"format":"assay-package/3"}', "another form"),
-     ('{"format":"assay-package/3","files":{}}\n', "another form"),
-     ('{"files": {},"format":"assay-package/3"}\n', "another form"),
-     ('{"files":{"a":{"sha256":"0","size":1}},"format":"assay-package/3"}\n', "sha256"),
-     (LISTS + SHA + '","size":-1}},"format":"assay-package/3"}\n', "size"),
-     (LISTS + SHA + '","size":1.0}},"format":"assay-package/3"}\n', "size"),
-     (LISTS + SHA + '\\n","size":1}},"format":"assay-package/3"}\n', "sha256"),
-     ('{"files":{},"format":"assay-package/3","more":1}\n', "more")],
-)  # fmt: skip
+    [
+        ("", "Expecting"),
+        ("{}\n", "format"),
+        ("[" * 9, "deeper"),
+        ('{"files":{},"files":{},"format":"assay-package/3"}\n', "duplicate"),
+        ('{"files":{},"format":"assay-package/1"}\n', "its source lies in the package"),
+        ('{"files":{},"format":"assay-package/3"}', "another form"),
+        ('{"format":"assay-package/3","files":{}}\n', "another form"),
+        ('{"files": {},"format":"assay-package/3"}\n', "another form"),
+        ('{"files":{"a":{"sha256":"0","size":1}},"format":"assay-package/3"}\n', "sha256"),
+        (LISTS + SHA + '","size":-1}},"format":"assay-package/3"}\n', "size"),
+        (LISTS + SHA + '","size":1.0}},"format":"assay-package/3"}\n', "size"),
+        (LISTS + SHA + '\\n","size":1}},"format":"assay-package/3"}\n', "sha256"),
+        ('{"files":{},"format":"assay-package/3","more":1}\n', "more"),
+    ],
+)
 def test_anything_but_the_canonical_form_is_refused(text: str, word: str) -> None:
     with pytest.raises(PackageError, match=word):
         manifest.read_manifest(text, where="x")

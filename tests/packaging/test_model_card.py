@@ -28,9 +28,16 @@ from assay.statistics.report import Reports
 from tests.house import ROOT
 
 BAD = (
-    "<script>x()</script>", "![x](http://evil.invalid/x.png)", "[click](http://evil.invalid)", "a\n---\nlicense: mit\n---\n",
-    "| a | b |\n# Head", "`` ` ``", "\u202egnp.exe", "\x1b[31mred", "*bold* _it_",
-)  # fmt: skip
+    "<script>x()</script>",
+    "![x](http://evil.invalid/x.png)",
+    "[click](http://evil.invalid)",
+    "a\n---\nlicense: mit\n---\n",
+    "| a | b |\n# Head",
+    "`` ` ``",
+    "\u202egnp.exe",
+    "\x1b[31mred",
+    "*bold* _it_",
+)
 
 
 def read(name: str, kind: Any) -> Any:
@@ -42,10 +49,14 @@ def given() -> dict[str, Any]:
     """Return what a card of the committed run is made from."""
     reports = [read("reports.json", Reports).arms[name] for name in ("pre_eval", "post_eval")]
     return {
-        "claim": read("claim.json", Claim), "measured": Measured(*reports, read("before_after_metrics.json", BeforeAfter)),
-        "trained": read("train.json", TrainFacts), "base": read("base.json", BaseFacts),
-        "fingerprint": read("fingerprint.json", Fingerprint), "params": Project.open(ROOT).params, "limits": ["One run."],
-    }  # fmt: skip
+        "claim": read("claim.json", Claim),
+        "measured": Measured(*reports, read("before_after_metrics.json", BeforeAfter)),
+        "trained": read("train.json", TrainFacts),
+        "base": read("base.json", BaseFacts),
+        "fingerprint": read("fingerprint.json", Fingerprint),
+        "params": Project.open(ROOT).params,
+        "limits": ["One run."],
+    }
 
 
 def card(given: dict[str, Any], **changes: Any) -> str:
@@ -66,14 +77,16 @@ def test_a_hub_reads_it_and_its_yaml_says_the_same_again(given: dict[str, Any]) 
 def test_the_model_index_holds_the_numbers_of_the_claim_and_its_verdict(given: dict[str, Any]) -> None:
     claim = given["claim"]
     (entry,) = ModelCard(card(given)).data.to_dict()["model-index"]
-    ((result),) = entry["results"]
+    (result,) = entry["results"]
     found = {metric["type"]: metric for metric in result["metrics"]}
     assert found["success_rate"]["value"] == claim.after.value
     assert found["success_rate_before"]["value"] == claim.before.value
     gap = found["success_rate_difference"]
     assert (gap["value"], gap["args"]["low"], gap["args"]["high"]) == (
-        claim.difference.value, claim.difference.low, claim.difference.high,
-    )  # fmt: skip
+        claim.difference.value,
+        claim.difference.low,
+        claim.difference.high,
+    )
     assert gap["args"]["verdict"] == claim.verdict and result["dataset"]["split"] == "heldout"
     assert found["mean_reward"]["value"] == given["measured"].after.measures["mean_reward"].value
 
@@ -82,7 +95,9 @@ def test_the_table_holds_the_numbers_of_the_files_in_the_words_of_the_report(giv
     measured, text = given["measured"], card(given)
     row = next(line for line in text.split("\n") if line.startswith("| success_rate |"))
     delta = measured.metrics.delta
-    gap = Interval(value=delta["success_rate"], low=delta["success_rate_low"], high=delta["success_rate_high"], n=0)
+    gap = Interval(
+        value=delta["success_rate"], low=delta["success_rate_low"], high=delta["success_rate_high"], n=0
+    )
     arms = [report.measures["success_rate"] for report in (measured.before, measured.after)]
     cells = [*(interval_text(arm, rate=True) for arm in arms), difference_text(gap, rate=True)]
     assert row == f"| success_rate | {' | '.join(cells)} | {arms[0].n}, {arms[1].n} |"
@@ -96,21 +111,35 @@ def test_a_metrics_file_that_says_other_than_the_report_is_refused(given: dict[s
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["barred by a finding", "nothing could be read"])
-def test_what_is_not_evaluable_shows_no_number_in_headline_or_index(given: dict[str, Any], whole: bool) -> None:
+def test_what_is_not_evaluable_shows_no_number_in_headline_or_index(
+    given: dict[str, Any], whole: bool
+) -> None:
     old = given["claim"]
     claim = not_evaluable(
-        old.plan, [("a leak", "3 items are shared")], before_policy="b", after_policy="a", split="heldout",
-        decoding="sampled", training_seeds=(0,),
-    )  # fmt: skip
+        old.plan,
+        [("a leak", "3 items are shared")],
+        before_policy="b",
+        after_policy="a",
+        split="heldout",
+        decoding="sampled",
+        training_seeds=(0,),
+    )
     if whole:  # as `compare` leaves it: the numbers stay in the record, and a reader must not meet them here
-        told = {"verdict": "NOT EVALUABLE", "detail": None, "reason": claim.reason, "sentence": claim.sentence}
+        told = {
+            "verdict": "NOT EVALUABLE",
+            "detail": None,
+            "reason": claim.reason,
+            "sentence": claim.sentence,
+        }
         claim = old.model_copy(update=told)
     text = card(given, claim=claim, measured=given["measured"] if whole else None)
     assert "model-index" not in ModelCard(text).data.to_dict()
     _, rest = text.split("**NOT EVALUABLE.**")
     assert not re.search(r"\d", rest.split("\n")[0]) and "3 items are shared" in rest
     assert "## Before and after" not in text and "figures/" not in text
-    assert not any(f"{100 * arm.value:.1f}" in text.split("## The base")[0] for arm in (old.before, old.after))
+    assert not any(
+        f"{100 * arm.value:.1f}" in text.split("## The base")[0] for arm in (old.before, old.after)
+    )
 
 
 def test_no_evidence_is_said_as_such_at_the_top_and_in_the_index(given: dict[str, Any]) -> None:
@@ -139,7 +168,9 @@ def test_what_is_missing_is_no_number_of_the_index(given: dict[str, Any]) -> Non
         ('a/b"); evil("', "abc", False),
     ],
 )
-def test_a_base_is_named_only_if_it_is_one_of_a_hub(given: dict[str, Any], model: str, revision: str, named: bool) -> None:
+def test_a_base_is_named_only_if_it_is_one_of_a_hub(
+    given: dict[str, Any], model: str, revision: str, named: bool
+) -> None:
     base = BaseFacts(kind="pretrained", digest="d" * 64, model=model, revision=revision)
     text = card(given, base=base)
     data = ModelCard(text).data.to_dict()
@@ -149,7 +180,12 @@ def test_a_base_is_named_only_if_it_is_one_of_a_hub(given: dict[str, Any], model
 
 def test_what_the_chat_template_was_given_is_said_with_how_to_use_the_policy(given: dict[str, Any]) -> None:
     base = PretrainedBase(
-        kind="pretrained", model="a/b", revision=None, dtype="float32", quantization=None, template={"enable_thinking": False}
+        kind="pretrained",
+        model="a/b",
+        revision=None,
+        dtype="float32",
+        quantization=None,
+        template={"enable_thinking": False},
     )
     text = card(given, params=given["params"].model_copy(update={"base": base}))
     assert "`apply_chat_template` was given" in text and "enable_thinking=False" in text.replace("\\", "")
@@ -164,7 +200,11 @@ def test_text_of_a_stranger_is_neither_markup_nor_yaml(given: dict[str, Any]) ->
         params = given["params"]
         params = params.model_copy(update={"package": params.package.model_copy(update={"waivers": waivers})})
         claim = given["claim"].model_copy(
-            update={"warnings": tuple(texts), "sentence": texts[0], "reason": texts[3] if len(set(texts)) > 1 else "plain"}
+            update={
+                "warnings": tuple(texts),
+                "sentence": texts[0],
+                "reason": texts[3] if len(set(texts)) > 1 else "plain",
+            }
         )
         return card(given, claim=claim, params=params, limits=texts, licence=texts[3], data_licence=texts[1])
 
@@ -200,5 +240,7 @@ def test_equal_records_give_equal_bytes_and_no_torch_is_needed(given: dict[str, 
     assert card(given) == card(given)
     needed = "assay.package.card.model_card, huggingface_hub.repocard_data"
     code = f"import sys, {needed}; sys.exit('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT, env={"PYTHONPATH": "src", "PATH": ""})
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, cwd=ROOT, env={"PYTHONPATH": "src", "PATH": ""}
+    )
     assert done.returncode == 0

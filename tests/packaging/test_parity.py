@@ -1,4 +1,5 @@
-"""A merged model says what base and adapter say, or it is refused with the numbers, the bounds and a way out."""
+"""A merged model says what base and adapter say, or it is refused with the numbers, the bounds and a way
+out."""
 
 from __future__ import annotations
 
@@ -35,11 +36,16 @@ def side(weights: Weights) -> Iterator[Side]:
 
 def test_a_right_merge_is_recorded_with_what_was_compared(weights: Weights, side: Side) -> None:
     record, measured = side.parity(merge(weights), BOUNDS, base_was_4bit=False)
-    assert measured.n_agreed == measured.n_tokens == record.tokens and record.greedy_agreement == record.free_agreement == 1.0
+    assert (
+        measured.n_agreed == measured.n_tokens == record.tokens
+        and record.greedy_agreement == record.free_agreement == 1.0
+    )
     assert record.prompts == len(OPENINGS)
     assert record.positions == record.tokens + sum(len(ids) for ids in OPENINGS)
     assert 0 < measured.difference <= record.logit_difference_at_most < 1e-4
-    assert f"{record.logit_difference_at_most:.0e}" == f"{record.logit_difference_at_most:e}".replace(".000000", "")
+    assert f"{record.logit_difference_at_most:.0e}" == f"{record.logit_difference_at_most:e}".replace(
+        ".000000", ""
+    )
     assert record.policy_digest == weights.policy().digest
 
 
@@ -52,7 +58,9 @@ def forgotten_layer(model: Any, weights: Weights) -> None:
     from assay.policy.model import load
 
     plain = load(weights.base, adapter=None, device="cpu", dtype="float32", quantization=None)
-    model.model.layers[0].self_attn.v_proj.weight.data.copy_(plain.model.model.layers[0].self_attn.v_proj.weight)
+    model.model.layers[0].self_attn.v_proj.weight.data.copy_(
+        plain.model.model.layers[0].self_attn.v_proj.weight
+    )
 
 
 def not_a_number(model: Any) -> None:
@@ -64,9 +72,13 @@ def not_a_number(model: Any) -> None:
 def test_a_broken_merge_is_refused(weights: Weights, side: Side, breaks: Callable[..., None]) -> None:
     merged = merge(weights)
     breaks(merged.model, *([weights] if breaks is forgotten_layer else []))
-    with pytest.raises(PackageError, match=r"expected a merged model that follows its adapter.*within 0.0001") as refused:
+    with pytest.raises(
+        PackageError, match=r"expected a merged model that follows its adapter.*within 0.0001"
+    ) as refused:
         side.parity(merged, BOUNDS, base_was_4bit=False)
-    assert "greedy tokens" in refused.value.found and f"{len(OPENINGS)} held-out openings" in refused.value.where
+    assert (
+        "greedy tokens" in refused.value.found and f"{len(OPENINGS)} held-out openings" in refused.value.where
+    )
     assert "apart at" in refused.value.found and refused.value.fix
 
 

@@ -1,4 +1,5 @@
-"""The bill of materials: what CycloneDX 1.6 asks of one holds, equal inputs give equal bytes, each hash is of the file used."""
+"""The bill of materials: what CycloneDX 1.6 asks of one holds, equal inputs give equal bytes, each hash is of
+the file used."""
 
 from __future__ import annotations
 
@@ -51,7 +52,9 @@ def digest(found: dict[str, Any]) -> str | None:
         (installed("old_tool", "4.9.3", tags=frozenset({"py3-none-any"})), "d" * 64),
     ],
 )
-def test_a_hash_is_that_of_the_file_that_was_installed_or_left_out(each: Installed, expected: str | None) -> None:
+def test_a_hash_is_that_of_the_file_that_was_installed_or_left_out(
+    each: Installed, expected: str | None
+) -> None:
     assert digest(component(each)) == expected
 
 
@@ -60,11 +63,16 @@ def test_a_hash_is_that_of_the_file_that_was_installed_or_left_out(each: Install
     [
         ({"expression": "MIT AND 0BSD", "licence": "x"}, [{"expression": "MIT AND 0BSD"}]),
         ({"licence": "BSD"}, [{"license": {"name": "BSD"}}]),
-        ({"licence": "The whole\ntext", "classifiers": ("License :: OSI Approved :: MIT License", "Topic :: x")},
-         [{"license": {"name": "MIT License"}}]),
+        (
+            {
+                "licence": "The whole\ntext",
+                "classifiers": ("License :: OSI Approved :: MIT License", "Topic :: x"),
+            },
+            [{"license": {"name": "MIT License"}}],
+        ),
         ({"licence": "UNKNOWN", "classifiers": ("License :: OSI Approved",)}, None),
     ],
-)  # fmt: skip
+)
 def test_a_licence_is_what_its_package_says_and_never_guessed(changes: dict[str, Any], expected: Any) -> None:
     assert component(installed("wares", "1.0", **changes)).get("licenses") == expected
 
@@ -76,29 +84,48 @@ def test_equal_inputs_give_equal_bytes_in_whatever_order_they_are_found() -> Non
 
 
 def test_what_is_not_installed_and_what_is_not_pinned_is_left_out() -> None:
-    names = [found["name"] for found in made(installed("wares", "1.0"), installed("jupyterlab", "9"))["components"]]
+    names = [
+        found["name"] for found in made(installed("wares", "1.0"), installed("jupyterlab", "9"))["components"]
+    ]
     assert names == ["wares", "CPython"]
 
 
 def test_that_of_this_environment_keeps_the_rules_of_cyclonedx() -> None:
-    """Required fields, patterns and enumerations of the published JSON schema, for the fields that are used."""
+    """Required fields, patterns and enumerations of the published JSON schema, for the fields that are
+    used."""
     found = sbom((ROOT / "constraints.txt").read_text(), installed_here(), "assay-package.tar", "e" * 64)
-    assert set(found) == {"bomFormat", "specVersion", "serialNumber", "version", "metadata", "components", "dependencies"}
+    assert set(found) == {
+        "bomFormat",
+        "specVersion",
+        "serialNumber",
+        "version",
+        "metadata",
+        "components",
+        "dependencies",
+    }
     assert (found["bomFormat"], found["specVersion"], found["version"]) == ("CycloneDX", "1.6", 1)
-    assert re.fullmatch(r"urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", found["serialNumber"])
+    assert re.fullmatch(
+        r"urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", found["serialNumber"]
+    )
     parts = [found["metadata"]["component"], *found["components"]]
     refs = [each["bom-ref"] for each in parts]
     assert len(set(refs)) == len(refs) > 150
     for each in parts:
         assert each["type"] in ("library", "platform", "data") and each["name"]
         assert set(each) <= {"type", "bom-ref", "name", "version", "purl", "licenses", "hashes"}
-        assert each["type"] == "data" or re.fullmatch(r"pkg:(pypi|generic)/[a-z0-9.-]+@[A-Za-z0-9.%+-]+", each["purl"])
+        assert each["type"] == "data" or re.fullmatch(
+            r"pkg:(pypi|generic)/[a-z0-9.-]+@[A-Za-z0-9.%+-]+", each["purl"]
+        )
         for one in each.get("hashes", ()):
             assert one["alg"] == "SHA-256" and re.fullmatch("[0-9a-f]{64}", one["content"])
         licences = each.get("licenses", [])
         assert all(set(one) in ({"expression"}, {"license"}) for one in licences)
         assert len(licences) == 1 or not any("expression" in one for one in licences)
     (depends,) = found["dependencies"]
-    assert depends["ref"] in refs and set(depends["dependsOn"]) <= set(refs) and len(depends["dependsOn"]) == len(refs) - 1
+    assert (
+        depends["ref"] in refs
+        and set(depends["dependsOn"]) <= set(refs)
+        and len(depends["dependsOn"]) == len(refs) - 1
+    )
     known = [each for each in found["components"] if "hashes" in each]
     assert len(known) > 0.9 * len(found["components"])

@@ -52,7 +52,9 @@ def test_the_line_is_right_after_many_windows_and_in_decoded_text(tmp_path: Path
 
 
 @pytest.mark.parametrize("at", [-40, -20, -1, 0, 1])
-@pytest.mark.parametrize("edge", [secrets.WINDOW - secrets.OVERLAP, secrets.WINDOW, 2 * secrets.WINDOW - secrets.OVERLAP])
+@pytest.mark.parametrize(
+    "edge", [secrets.WINDOW - secrets.OVERLAP, secrets.WINDOW, 2 * secrets.WINDOW - secrets.OVERLAP]
+)
 def test_a_secret_across_the_edge_of_a_window_is_found_once_and_whole(edge: int, at: int) -> None:
     before = edge + at
     (found,) = scan({"one line": b"." * before + TOKEN.encode() + b"." * (secrets.WINDOW // 2)}, (), [])
@@ -69,8 +71,9 @@ def test_a_waiver_answers_for_one_text_in_one_file_and_keeps_its_reason() -> Non
     members = {"a.txt": TOKEN.encode(), "b.txt": TOKEN.encode()}
     waiver = Waiver(file="a.txt", sha256=sha(TOKEN), reason="a made-up token of a lesson")
     assert [(each.file, each.reason) for each in scan(members, (), [waiver])] == [
-        ("a.txt", "a made-up token of a lesson"), ("b.txt", None),
-    ]  # fmt: skip
+        ("a.txt", "a made-up token of a lesson"),
+        ("b.txt", None),
+    ]
     with pytest.raises(PackageError, match=r"b\.txt:1"):
         cleared(members, (), [waiver])
     (waived,) = cleared({"a.txt": TOKEN.encode()}, (), [waiver])
@@ -116,75 +119,136 @@ def test_a_name_counts_as_a_word_of_its_own_in_any_case() -> None:
 
 def test_what_is_too_common_is_named_and_not_looked_for() -> None:
     machine = Machine(
-        environment={"A_TOKEN": "true", "B_KEY": "/etc/keys/site", "C_SECRET": "12345", "HF_TOKEN": drawn("x", 30)},
-        users=["root"], hosts=["localhost", "vm"], home="/root",
-    )  # fmt: skip
+        environment={
+            "A_TOKEN": "true",
+            "B_KEY": "/etc/keys/site",
+            "C_SECRET": "12345",
+            "HF_TOKEN": drawn("x", 30),
+        },
+        users=["root"],
+        hosts=["localhost", "vm"],
+        home="/root",
+    )
     known = known_secrets(machine)
     assert [each.name for each in known.secrets] == ["environment variable HF_TOKEN"]
     assert set(known.too_common) == {
-        "environment variable A_TOKEN", "environment variable B_KEY", "environment variable C_SECRET", "user name", "host name",
+        "environment variable A_TOKEN",
+        "environment variable B_KEY",
+        "environment variable C_SECRET",
+        "user name",
+        "host name",
         "home folder",
-    }  # fmt: skip
+    }
 
 
 def test_what_is_known_of_a_machine_shows_in_no_representation() -> None:
     value = drawn("repr", 30)
-    machine = Machine(environment={"HF_TOKEN": value}, argv=[value], home=f"/home/{value}", netrc=f"machine a password {value}")
+    machine = Machine(
+        environment={"HF_TOKEN": value},
+        argv=[value],
+        home=f"/home/{value}",
+        netrc=f"machine a password {value}",
+    )
     assert value not in repr(machine) + repr(known_secrets(machine)) + repr(known_secrets(machine).secrets)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "token = tokenizer.decode(ids)", "max_new_tokens: 256", '"eos_token": "<|im_end|>"', "password: ${DB_PASSWORD}",
-        "api_key=os.environ['API_KEY']", "the secret: nobody knows", "md5: 9b74c9897bac770ffc029102a2c5de83", "token=None",
-        "https://example.org/home/page/", "see https://host.example:8080/a@b", "a bearer of news", "task-sk-learn", "eyJ",
-        'pad_token_id=tokenizer.pad_token_id, secret_key=settings.key_name', "postgres://user:${PASSWORD}@host/db",
-        "the machine is slow; the password follows", "sk-" + "a-b", "/home/", "/usr/home", "key: value", "token: [UNK]",
-        'password_hash_function: str = "sha256"', '"password": "string"', "credentials: none", "access_key: string",
+        "token = tokenizer.decode(ids)",
+        "max_new_tokens: 256",
+        '"eos_token": "<|im_end|>"',
+        "password: ${DB_PASSWORD}",
+        "api_key=os.environ['API_KEY']",
+        "the secret: nobody knows",
+        "md5: 9b74c9897bac770ffc029102a2c5de83",
+        "token=None",
+        "https://example.org/home/page/",
+        "see https://host.example:8080/a@b",
+        "a bearer of news",
+        "task-sk-learn",
+        "eyJ",
+        "pad_token_id=tokenizer.pad_token_id, secret_key=settings.key_name",
+        "postgres://user:${PASSWORD}@host/db",
+        "the machine is slow; the password follows",
+        "sk-" + "a-b",
+        "/home/",
+        "/usr/home",
+        "key: value",
+        "token: [UNK]",
+        'password_hash_function: str = "sha256"',
+        '"password": "string"',
+        "credentials: none",
+        "access_key: string",
     ],
-)  # fmt: skip
+)
 def test_code_and_prose_about_secrets_are_no_secrets(text: str) -> None:
     assert scan({"a": text.encode()}, (), []) == []
 
 
 @pytest.mark.parametrize(
     "text",
-    ['{}="swordfish"', "{}: Swordf1sh", "DB_{}='hunter2hunter2'", '"{}": "correct-horse"', '{{\\"{}\\":\\"sw0rdfish\\"}}'],
-)  # fmt: skip
+    [
+        '{}="swordfish"',
+        "{}: Swordf1sh",
+        "DB_{}='hunter2hunter2'",
+        '"{}": "correct-horse"',
+        '{{\\"{}\\":\\"sw0rdfish\\"}}',
+    ],
+)
 def test_a_password_that_is_written_down_is_found(text: str) -> None:
     assert len(scan({"a": text.format("PASS" + "WORD").encode()}, (), [])) == 1
 
 
 def test_what_is_hidden_too_well_is_missed_and_known_to_be() -> None:
     # Stated as limits of the scan: if one of these is found one day, the text about limits has to change.
-    hidden = [base64.b32encode(TOKEN.encode()), base64.b85encode(TOKEN.encode()), TOKEN[::-1].encode(),
-              TOKEN[:9].encode() + b"\n" + TOKEN[9:].encode(), base64.b64encode(gzip.compress(TOKEN.encode()))]  # fmt: skip
+    hidden = [
+        base64.b32encode(TOKEN.encode()),
+        base64.b85encode(TOKEN.encode()),
+        TOKEN[::-1].encode(),
+        TOKEN[:9].encode() + b"\n" + TOKEN[9:].encode(),
+        base64.b64encode(gzip.compress(TOKEN.encode())),
+    ]
     assert [scan({"a": text}, (), []) for text in hidden] == [[]] * len(hidden)
 
 
 def test_digests_ids_and_random_bytes_are_no_secrets() -> None:
     draw = random.Random(0)
-    rows = [{"key": draw.randbytes(32).hex(), "id": f"{n:016x}", "md5": draw.randbytes(16).hex()} for n in range(3000)]
+    rows = [
+        {"key": draw.randbytes(32).hex(), "id": f"{n:016x}", "md5": draw.randbytes(16).hex()}
+        for n in range(3000)
+    ]
     members = {
-        "dvc.lock": "\n".join(map(json.dumps, rows)).encode(), "w.bin": draw.randbytes(1 << 20),
+        "dvc.lock": "\n".join(map(json.dumps, rows)).encode(),
+        "w.bin": draw.randbytes(1 << 20),
         "b": base64.b64encode(draw.randbytes(1 << 18)),
-    }  # fmt: skip
+    }
     assert scan(members, [KnownSecret("user name", "qwen", True)], []) == []
 
 
 def test_the_committed_run_its_data_and_our_own_code_hold_nothing() -> None:
     folders = ("evidence/results", "data", "src/assay", "models")
-    files = [path for name in folders for path in (ROOT / name).rglob("*") if path.is_file() and path.suffix != ".pyc"]
-    files += [ROOT / name for name in ("params.yaml", "dvc.yaml", "dvc.lock", "pyproject.toml", "constraints.txt")]
+    files = [
+        path
+        for name in folders
+        for path in (ROOT / name).rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    ]
+    files += [
+        ROOT / name for name in ("params.yaml", "dvc.yaml", "dvc.lock", "pyproject.toml", "constraints.txt")
+    ]
     members: dict[str, bytes | Path] = {path.relative_to(ROOT).as_posix(): path for path in files}
     assert len(members) > 150
-    known = known_secrets(Machine(users=["vandermeer"], hosts=["zephyr-17.lab.example"], home="/home/vandermeer"))
+    known = known_secrets(
+        Machine(users=["vandermeer"], hosts=["zephyr-17.lab.example"], home="/home/vandermeer")
+    )
     assert [f"{each.place}: {each.kind}" for each in scan(members, known.secrets, [])] == []
 
 
 def test_what_is_observed_of_the_committed_run_leaks_nothing() -> None:
-    members: dict[str, bytes | Path] = {path.name: path for path in (ROOT / "evidence/observed").glob("*.json*")}
+    members: dict[str, bytes | Path] = {
+        path.name: path for path in (ROOT / "evidence/observed").glob("*.json*")
+    }
     assert "manifest.json" in members
     assert scan(members, (), []) == []
     text = (ROOT / "evidence/observed/manifest.json").read_text()
@@ -193,9 +257,24 @@ def test_what_is_observed_of_the_committed_run_leaks_nothing() -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["eyJaaaaaaaa.", "://a:", "\\", "%2541", "password= ", "-----BEGIN PRIVATE KEY-----", "machine a login b ", " sk-", "&amp;",
-     "bearer aaaaaaaaaaaaaaaaaaaaa ", "/home/", "\\u0041", "a\0", "QUJD" * 16 + "\n", "x-x_"],
-)  # fmt: skip
+    [
+        "eyJaaaaaaaa.",
+        "://a:",
+        "\\",
+        "%2541",
+        "password= ",
+        "-----BEGIN PRIVATE KEY-----",
+        "machine a login b ",
+        " sk-",
+        "&amp;",
+        "bearer aaaaaaaaaaaaaaaaaaaaa ",
+        "/home/",
+        "\\u0041",
+        "a\0",
+        "QUJD" * 16 + "\n",
+        "x-x_",
+    ],
+)
 def test_a_hostile_text_costs_seconds_at_most(piece: str) -> None:
     text = (piece * (secrets.WINDOW // len(piece) + 1)).encode()
     began = time.process_time()
@@ -209,7 +288,11 @@ def test_a_pictures_text_that_unpacks_without_end_is_refused() -> None:
 
     packed = b"Comment\0\0" + zlib.compress(bytes(1 << 24))
     with pytest.raises(PackageError, match="in a picture"):
-        scan({"a.png": b"\x89PNG\r\n\x1a\n" + struct.pack(">I", len(packed)) + b"zTXt" + packed + b"crc."}, (), [])
+        scan(
+            {"a.png": b"\x89PNG\r\n\x1a\n" + struct.pack(">I", len(packed)) + b"zTXt" + packed + b"crc."},
+            (),
+            [],
+        )
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,17 +307,29 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
     assert peaks[1] < 1.25 * peaks[0]
 
 
-@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="this system shows no command lines of parents")
+@pytest.mark.skipif(
+    not Path("/proc/self/cmdline").exists(), reason="this system shows no command lines of parents"
+)
 def test_the_command_line_of_a_parent_is_known(tmp_path: Path) -> None:
     child = (
-        "import hashlib, pathlib, sys; from assay.package.secrets.machine import this_machine;"
-        "found = [hashlib.sha256(word.encode()).hexdigest() for word in this_machine(pathlib.Path('.')).argv];"
-        f"sys.exit(0 if '{sha(TOKEN)}' in found else 3)"
+        "import hashlib, pathlib, sys; from assay.package.secrets.machine import this_machine;found ="
+        " [hashlib.sha256(word.encode()).hexdigest() for word in"
+        f" this_machine(pathlib.Path('.')).argv];sys.exit(0 if '{sha(TOKEN)}' in found else 3)"
     )
-    parent = "import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c', sys.argv[1]]).returncode)"
+    parent = (
+        "import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c', sys.argv[1]]).returncode)"
+    )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    assert subprocess.run([sys.executable, "-c", parent, child, TOKEN], env=environment, check=False).returncode == 0
-    assert subprocess.run([sys.executable, "-c", parent, child, "other"], env=environment, check=False).returncode == 3
+    assert (
+        subprocess.run([sys.executable, "-c", parent, child, TOKEN], env=environment, check=False).returncode
+        == 0
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", parent, child, "other"], env=environment, check=False
+        ).returncode
+        == 3
+    )
 
 
 def test_a_member_that_is_no_file_is_refused(tmp_path: Path) -> None:

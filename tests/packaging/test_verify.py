@@ -1,4 +1,5 @@
-"""The checker of files: of a tar, a gzip and a folder, with the standard library alone; each thing that is off is named."""
+"""The checker of files: of a tar, a gzip and a folder, with the standard library alone; each thing that is
+off is named."""
 
 from __future__ import annotations
 
@@ -22,9 +23,12 @@ from tests import house
 
 VERIFIER = Path(verify.__file__)
 FILES: dict[str, bytes | Path] = {
-    "verify.py": VERIFIER, "src/assay/package/verify.py": VERIFIER, "data/a/é.jsonl": b'{"a": 1}\n',
-    "claim.json": b"{}\n", "empty": b"",
-}  # fmt: skip
+    "verify.py": VERIFIER,
+    "src/assay/package/verify.py": VERIFIER,
+    "data/a/é.jsonl": b'{"a": 1}\n',
+    "claim.json": b"{}\n",
+    "empty": b"",
+}
 Edit = Callable[[dict[str, bytes]], object]
 
 
@@ -73,19 +77,26 @@ def test_real_results_pass_too(tmp_path: Path) -> None:
 def test_a_digest_nobody_told_is_said_to_be_unchecked(tar: Path) -> None:
     tar.with_name("assay-package.tar.sha256").unlink()
     result = verify.check(tar)
-    assert result.ok and outcomes(result)["digest"] is None and str(result.sha256) in text_of(result, "digest")
+    assert (
+        result.ok and outcomes(result)["digest"] is None and str(result.sha256) in text_of(result, "digest")
+    )
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 @pytest.mark.parametrize(
-    "beside", ["0" * 64 + "  assay-package.tar\n", "{}  other.tar\n", "", "{}", "{}  assay-package.tar\n{}  b\n"]
+    "beside",
+    ["0" * 64 + "  assay-package.tar\n", "{}  other.tar\n", "", "{}", "{}  assay-package.tar\n{}  b\n"],
 )
 def test_a_digest_file_that_says_something_else_fails(tar: Path, suffix: str, beside: str) -> None:
     digest = hashlib.sha256(tar.read_bytes()).hexdigest()
     tar.with_name("assay-package.tar.sha256").write_text(beside.replace("{}", digest))
     assert outcomes(verify.check(f"{tar}{suffix}")) == {
-        "form": True, "digest": False, "SHA256SUMS": True, "manifest.json": True, "verify.py": True,
-    }  # fmt: skip
+        "form": True,
+        "digest": False,
+        "SHA256SUMS": True,
+        "manifest.json": True,
+        "verify.py": True,
+    }
 
 
 def test_a_digest_that_was_given_counts_beside_the_one_that_lies_there(tar: Path) -> None:
@@ -99,7 +110,10 @@ def test_a_digest_that_was_given_counts_beside_the_one_that_lies_there(tar: Path
 
 def edited(change: Edit) -> dict[str, bytes | Path]:
     sealed = manifest.sealed(FILES)
-    plain = {name: content if isinstance(content, bytes) else content.read_bytes() for name, content in sealed.items()}
+    plain = {
+        name: content if isinstance(content, bytes) else content.read_bytes()
+        for name, content in sealed.items()
+    }
     change(plain)
     return dict(plain)
 
@@ -114,39 +128,79 @@ def swap(name: str, old: bytes, new: bytes) -> Edit:
 
 EDITS: dict[str, tuple[Edit, str, str]] = {
     "a changed file": (lambda f: f.update({"claim.json": b"{ }\n"}), "SHA256SUMS", "changed: claim.json"),
-    "a file changed in length": (lambda f: f.update({"claim.json": b""}), "manifest.json", "changed: claim.json .*3 b.*0 b"),
+    "a file changed in length": (
+        lambda f: f.update({"claim.json": b""}),
+        "manifest.json",
+        "changed: claim.json .*3 b.*0 b",
+    ),
     "a missing file": (lambda f: f.pop("empty"), "SHA256SUMS", "listed and not there: empty"),
     "one file more": (lambda f: f.update({"more": b""}), "manifest.json", "there and not listed: more"),
-    "a renamed file": (lambda f: f.update({"full": f.pop("empty")}), "SHA256SUMS", "there: empty; there and not listed: full"),
+    "a renamed file": (
+        lambda f: f.update({"full": f.pop("empty")}),
+        "SHA256SUMS",
+        "there: empty; there and not listed: full",
+    ),
     "no sums": (lambda f: f.pop("SHA256SUMS"), "SHA256SUMS", "there is no SHA256SUMS"),
     "no manifest": (lambda f: f.pop("manifest.json"), "manifest.json", "there is no manifest"),
     "no checker": (lambda f: f.pop("verify.py"), "verify.py", "there is no verify.py"),
-    "another checker": (lambda f: f.update({"verify.py": b"print('ok')"}), "verify.py", "not the same as src/"),
-    "a line twice": (lambda f: f.update({"SHA256SUMS": f["SHA256SUMS"] + f["SHA256SUMS"][-77:]}), "SHA256SUMS", "listed twice"),
+    "another checker": (
+        lambda f: f.update({"verify.py": b"print('ok')"}),
+        "verify.py",
+        "not the same as src/",
+    ),
+    "a line twice": (
+        lambda f: f.update({"SHA256SUMS": f["SHA256SUMS"] + f["SHA256SUMS"][-77:]}),
+        "SHA256SUMS",
+        "listed twice",
+    ),
     "lines in another order": (
-        lambda f: f.update({"SHA256SUMS": b"\n".join(f["SHA256SUMS"].splitlines()[::-1]) + b"\n"}), "SHA256SUMS", "order",
+        lambda f: f.update({"SHA256SUMS": b"\n".join(f["SHA256SUMS"].splitlines()[::-1]) + b"\n"}),
+        "SHA256SUMS",
+        "order",
     ),
     "a line of another kind": (
-        lambda f: f.update({"SHA256SUMS": b"# trust me\n" + f["SHA256SUMS"]}), "SHA256SUMS", "something more",
+        lambda f: f.update({"SHA256SUMS": b"# trust me\n" + f["SHA256SUMS"]}),
+        "SHA256SUMS",
+        "something more",
     ),
     "sums that list themselves": (
-        lambda f: f.update({"SHA256SUMS": b"0" * 64 + b"  SHA256SUMS\n" + f["SHA256SUMS"]}), "SHA256SUMS", "has no place",
+        lambda f: f.update({"SHA256SUMS": b"0" * 64 + b"  SHA256SUMS\n" + f["SHA256SUMS"]}),
+        "SHA256SUMS",
+        "has no place",
     ),
-    "a key twice": (swap("manifest.json", b'"files":{', b'"files":{},"files":{'), "manifest.json", "something more"),
+    "a key twice": (
+        swap("manifest.json", b'"files":{', b'"files":{},"files":{'),
+        "manifest.json",
+        "something more",
+    ),
     "a file twice": (
         swap("manifest.json", b'"files":{', b'"files":{"empty":{"sha256":"' + b"0" * 64 + b'","size":0},'),
-        "manifest.json", "twice",
+        "manifest.json",
+        "twice",
     ),
     "spaces": (swap("manifest.json", b'"files":{', b'"files": {'), "manifest.json", "spaces"),
     "another format": (
-        swap("manifest.json", b"package/3", b"package/1"), "manifest.json",
+        swap("manifest.json", b"package/3", b"package/1"),
+        "manifest.json",
         "says assay-package/1, and this reads assay-package/3",
     ),
     "a size": (swap("manifest.json", b'"size":3', b'"size":4'), "manifest.json", "changed: claim.json"),
-    "no JSON": (lambda f: f.update({"manifest.json": b"[" * 100_000}), "manifest.json", "there and not listed"),
-    "bytes that are no text": (lambda f: f.update({"manifest.json": b"\xff\0" * 99}), "manifest.json", "there and not listed"),
-    "a list longer than any": (lambda f: f.update({"manifest.json": b" " * 16_000_001}), "manifest.json", "longer than any"),
-}  # fmt: skip
+    "no JSON": (
+        lambda f: f.update({"manifest.json": b"[" * 100_000}),
+        "manifest.json",
+        "there and not listed",
+    ),
+    "bytes that are no text": (
+        lambda f: f.update({"manifest.json": b"\xff\0" * 99}),
+        "manifest.json",
+        "there and not listed",
+    ),
+    "a list longer than any": (
+        lambda f: f.update({"manifest.json": b" " * 16_000_001}),
+        "manifest.json",
+        "longer than any",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", EDITS)
@@ -206,12 +260,19 @@ def spoil(folder: Path, what: str) -> None:
 
 @pytest.mark.parametrize(
     ("what", "where", "words"),
-    [("a file more", "SHA256SUMS", "not listed: data/more"), ("a symbolic link", "form", "claim.json (a symbolic link)"),
-     ("a linked folder", "form", "data (a symbolic link)"), ("a named pipe", "form", "claim.json (a named pipe)"),
-     ("an empty folder", "form", "nothing/ (empty)"), ("a name with a bell", "form", r"\x1b[2Jx\n\u202e"),
-     ("a hub's file", "form", "--allow NAME"), ("another case", "form", "claim.json (a name that differs"),
-     ("a deep folder", "form", "too deep"), ("bytes that are no text", "form", "invisible")],
-)  # fmt: skip
+    [
+        ("a file more", "SHA256SUMS", "not listed: data/more"),
+        ("a symbolic link", "form", "claim.json (a symbolic link)"),
+        ("a linked folder", "form", "data (a symbolic link)"),
+        ("a named pipe", "form", "claim.json (a named pipe)"),
+        ("an empty folder", "form", "nothing/ (empty)"),
+        ("a name with a bell", "form", r"\x1b[2Jx\n\u202e"),
+        ("a hub's file", "form", "--allow NAME"),
+        ("another case", "form", "claim.json (a name that differs"),
+        ("a deep folder", "form", "too deep"),
+        ("bytes that are no text", "form", "invisible"),
+    ],
+)
 def test_a_folder_with_anything_else_in_it_fails(
     tar: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str, where: str, words: str
 ) -> None:
@@ -232,7 +293,9 @@ def test_what_a_hub_put_there_can_be_left_out_by_name_and_is_said(tar: Path, tmp
     assert not verify.check(tmp_path / "unpacked", allow=[".gitattributes", ".cache", "claim.json"]).ok
 
 
-@pytest.mark.parametrize("there", ["a file", "a folder with something", "a link to a folder", "a dangling link"])
+@pytest.mark.parametrize(
+    "there", ["a file", "a folder with something", "a link to a folder", "a dangling link"]
+)
 def test_nothing_is_unpacked_into_a_place_that_is_taken(tar: Path, tmp_path: Path, there: str) -> None:
     target, other = tmp_path / "target", tmp_path / "other"
     other.mkdir()
@@ -257,7 +320,9 @@ def test_a_folder_that_was_empty_is_empty_again_after_a_refusal(tar: Path, tmp_p
     assert list((tmp_path / "target").iterdir()) == []
 
 
-def test_a_disk_that_fills_up_leaves_nothing(tar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_up_leaves_nothing(
+    tar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real, opened = os.open, []
 
     def full(path: str, flags: int, mode: int = 0o777, **more: int) -> int:
@@ -277,7 +342,9 @@ def test_a_checker_inside_that_is_another_one_is_said_and_not_to_be_run(tmp_path
     other = {**FILES, "verify.py": b"print('fine')\n", "src/assay/package/verify.py": b"print('fine')\n"}
     archive.write_tar(tmp_path / "a.tar", manifest.sealed(other), root=NAME)
     result = verify.check(tmp_path / "a.tar")
-    assert outcomes(result)["verify.py"] is None and "do not run the one inside" in text_of(result, "verify.py")
+    assert outcomes(result)["verify.py"] is None and "do not run the one inside" in text_of(
+        result, "verify.py"
+    )
 
 
 def test_a_file_in_a_folder_that_grows_while_it_is_read_is_refused(
@@ -296,9 +363,13 @@ def test_a_file_in_a_folder_that_grows_while_it_is_read_is_refused(
     assert finding.ok is False and "one that grows" in finding.text
 
 
-def run(*arguments: str | Path, cwd: Path, options: tuple[str, ...] = ("-I", "-S")) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: str | Path, cwd: Path, options: tuple[str, ...] = ("-I", "-S")
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *options, *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=60, env={"LANG": "C"})
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, check=False, timeout=60, env={"LANG": "C"}
+    )
 
 
 def test_it_works_alone_in_a_folder_without_any_package_installed(tar: Path, tmp_path: Path) -> None:
@@ -314,7 +385,9 @@ def test_a_terminal_that_knows_ascii_alone_is_told_too(tar: Path, tmp_path: Path
     verify.unpack(tar, tmp_path / "unpacked")
     (tmp_path / "unpacked/data/a/é.jsonl").write_bytes(b"")
     environment = {"PYTHONIOENCODING": "ascii"}
-    done = subprocess.run([sys.executable, VERIFIER, tmp_path / "unpacked"], capture_output=True, env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, VERIFIER, tmp_path / "unpacked"], capture_output=True, env=environment, check=False
+    )
     assert (done.returncode, done.stderr) == (1, b"") and rb"changed: data/a/\xe9.jsonl" in done.stdout
 
 
@@ -327,7 +400,9 @@ def test_inside_an_unpacked_package_it_checks_that_package(tar: Path, tmp_path: 
     assert run("verify.py", cwd=tmp_path / "unpacked", options=()).returncode == 1
 
 
-def test_a_module_that_came_with_a_package_is_not_run_in_place_of_the_librarys(tar: Path, tmp_path: Path) -> None:
+def test_a_module_that_came_with_a_package_is_not_run_in_place_of_the_librarys(
+    tar: Path, tmp_path: Path
+) -> None:
     verify.unpack(tar, tmp_path / "unpacked")
     for name in ("hashlib", "json", "argparse", "os", "zlib", "__future__", "typing", "contextlib"):
         (tmp_path / f"unpacked/{name}.py").write_text("raise SystemExit(0)\n")
@@ -343,7 +418,10 @@ def test_it_imports_the_standard_library_alone_and_is_python_3_9() -> None:
 def test_writer_and_checker_have_the_same_rules_to_the_letter() -> None:
     def rules(module: object) -> str:
         text = Path(str(vars(module)["__file__"])).read_text(encoding="utf-8")
-        begin, end = text.index("# From here to the end mark"), text.index("# The end of what is the same in both.")
+        begin, end = (
+            text.index("# From here to the end mark"),
+            text.index("# The end of what is the same in both."),
+        )
         return text[begin:end]
 
     assert rules(verify) == rules(archive) and "class Names" in rules(verify)
@@ -354,7 +432,9 @@ def test_plain_sha256sum_accepts_it_and_refuses_a_changed_one(tar: Path, tmp_pat
     subprocess.run(["tar", "xf", tar.name], cwd=tmp_path, check=True)
     command = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"]
     assert subprocess.run(command, cwd=tmp_path / NAME, check=False).returncode == 0
-    assert subprocess.run(["sha256sum", "-c", f"{tar.name}.sha256"], cwd=tmp_path, check=False).returncode == 0
+    assert (
+        subprocess.run(["sha256sum", "-c", f"{tar.name}.sha256"], cwd=tmp_path, check=False).returncode == 0
+    )
     (tmp_path / NAME / "claim.json").write_bytes(b"")
     assert subprocess.run(command, cwd=tmp_path / NAME, capture_output=True, check=False).returncode == 1
 

@@ -11,7 +11,9 @@ from assay.core.config.settings import TinyArchitecture
 from assay.policy.base import tiny
 from assay.policy.base.merged import Weights
 
-SHAPE = TinyArchitecture(hidden_size=32, intermediate_size=64, layers=2, heads=2, max_positions=128, initializer_range=0.1)
+SHAPE = TinyArchitecture(
+    hidden_size=32, intermediate_size=64, layers=2, heads=2, max_positions=128, initializer_range=0.1
+)
 OPENINGS = [[5 + row + k for k in range(8 + 3 * row)] for row in range(4)]
 
 
@@ -25,6 +27,8 @@ def adapted_base(
     tokenizer.save_pretrained(folder / "base")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        settings = LoraConfig(r=4, lora_alpha=8, init_lora_weights=False, target_modules="all-linear", task_type="CAUSAL_LM")
+        settings = LoraConfig(
+            r=4, lora_alpha=8, init_lora_weights=False, target_modules="all-linear", task_type="CAUSAL_LM"
+        )
         get_peft_model(model, settings).save_pretrained(folder / "adapter")
     return Weights(folder / "base", folder / "adapter", "cpu", dtype, quantization)

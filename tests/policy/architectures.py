@@ -1,4 +1,5 @@
-"""Small random models of several architectures, each a few layers, and what a plain forward pass says of them."""
+"""Small random models of several architectures, each a few layers, and what a plain forward pass says of
+them."""
 
 from __future__ import annotations
 
@@ -26,18 +27,30 @@ WINDOW = 6  # shorter than most of what is written, so that a sliding layer forg
 def build(name: str) -> Any:
     """Return a model by name, in evaluation mode; equal names give equal weights."""
     shape: dict[str, Any] = {
-        "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.4, "max_position_embeddings": 256,
-        "pad_token_id": PAD, "bos_token_id": None, "eos_token_id": END,
-    }  # fmt: skip
+        "vocab_size": VOCABULARY,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "initializer_range": 0.4,
+        "max_position_embeddings": 256,
+        "pad_token_id": PAD,
+        "bos_token_id": None,
+        "eos_token_id": END,
+    }
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
         model: Any
         if name in ("qwen3", "qwen3 tied"):
-            model = Qwen3ForCausalLM(Qwen3Config(**shape, head_dim=8, tie_word_embeddings=name == "qwen3 tied"))
+            model = Qwen3ForCausalLM(
+                Qwen3Config(**shape, head_dim=8, tie_word_embeddings=name == "qwen3 tied")
+            )
         elif name == "qwen3 with sliding layers":
             kinds = ["full_attention", "sliding_attention"]
-            settings = Qwen3Config(**shape, head_dim=8, use_sliding_window=True, sliding_window=WINDOW, layer_types=kinds)
+            settings = Qwen3Config(
+                **shape, head_dim=8, use_sliding_window=True, sliding_window=WINDOW, layer_types=kinds
+            )
             model = Qwen3ForCausalLM(settings)
         elif name == "llama":
             model = LlamaForCausalLM(LlamaConfig(**shape))
@@ -48,10 +61,17 @@ def build(name: str) -> Any:
         else:
             model = GPT2LMHeadModel(
                 GPT2Config(
-                    vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=256, initializer_range=0.4,
-                    pad_token_id=PAD, bos_token_id=None, eos_token_id=END,
+                    vocab_size=VOCABULARY,
+                    n_embd=32,
+                    n_layer=2,
+                    n_head=4,
+                    n_positions=256,
+                    initializer_range=0.4,
+                    pad_token_id=PAD,
+                    bos_token_id=None,
+                    eos_token_id=END,
                 )
-            )  # fmt: skip
+            )
     return model.eval()
 
 
@@ -59,7 +79,8 @@ NAMES = ["qwen3", "qwen3 with sliding layers", "llama", "mistral", "gemma2", "gp
 
 
 def logprobs_of(model: Any, ids: Sequence[int], temperature: float = 1.0) -> torch.Tensor:
-    """Return the log-probability of each id but the first by one forward pass over all of them, without a cache."""
+    """Return the log-probability of each id but the first by one forward pass over all of them, without a
+    cache."""
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0].float() / temperature
     return torch.log_softmax(logits, -1)[:-1].gather(1, torch.tensor(list(ids[1:]))[:, None])[:, 0]

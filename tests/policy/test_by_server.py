@@ -1,4 +1,5 @@
-"""A vLLM server as the engine, against a strict stand-in of its API that plays by our own engine; never against vLLM."""
+"""A vLLM server as the engine, against a strict stand-in of its API that plays by our own engine; never
+against vLLM."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ from tests.policy.vllm_stand_in import StandIn, serving
 from tests.training import test_training as toy
 
 # transformers 5.23 renames gradient_checkpointing; peft 0.21 still asks for the old name.
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 SERVED, OWN = Decoding(0.8, 6, backend="vllm_server"), Decoding(0.8, 6)
 SEEDS = [11, 12, 13, 14]
 
@@ -69,7 +72,9 @@ def refused(policy: Policy) -> str:
     return str(told.value)
 
 
-def test_turns_go_by_token_ids_and_come_back_as_our_own_engine_writes_them(server: StandIn, weights: Weights) -> None:
+def test_turns_go_by_token_ids_and_come_back_as_our_own_engine_writes_them(
+    server: StandIn, weights: Weights
+) -> None:
     policy = weights.policy()
     talk = converse(policy, OPENINGS, SEEDS, SERVED)
     first = talk.complete()
@@ -87,9 +92,14 @@ def test_turns_go_by_token_ids_and_come_back_as_our_own_engine_writes_them(serve
     assert all(body["stop_token_ids"] == list(policy.dialogue.end_ids) for body in sent)
 
 
-def test_the_base_is_asked_for_by_its_name_and_the_greedy_adapter_by_its_content(server: StandIn, weights: Weights) -> None:
+def test_the_base_is_asked_for_by_its_name_and_the_greedy_adapter_by_its_content(
+    server: StandIn, weights: Weights
+) -> None:
     greedy, served = Decoding(0.0, 6), Decoding(0.0, 6, backend="vllm_server")
-    plain, adapted = load(weights.base, adapter=None, device="cpu", dtype="float32", quantization=None), weights.policy()
+    plain, adapted = (
+        load(weights.base, adapter=None, device="cpu", dtype="float32", quantization=None),
+        weights.policy(),
+    )
     written = {}
     for policy in (plain, adapted):
         found = [one.ids for one in converse(policy, OPENINGS, SEEDS, served).complete()]
@@ -99,7 +109,9 @@ def test_the_base_is_asked_for_by_its_name_and_the_greedy_adapter_by_its_content
     assert written.pop("base") not in written.values()
 
 
-def test_an_adapter_is_loaded_once_whoever_asks_and_the_one_before_it_goes(server: StandIn, weights: Weights) -> None:
+def test_an_adapter_is_loaded_once_whoever_asks_and_the_one_before_it_goes(
+    server: StandIn, weights: Weights
+) -> None:
     policy, neighbour = weights.policy(), weights.policy()
     for each in (policy, policy, neighbour):
         converse(each, OPENINGS[:1], [1], SERVED).complete()
@@ -126,7 +138,9 @@ def test_folders_of_adapters_do_not_pile_up(weights: Weights) -> None:
     assert handover.Handover().name(adapted.model) == written[-1].name
 
 
-def test_two_processes_that_come_at_once_share_what_one_of_them_loaded(server: StandIn, weights: Weights) -> None:
+def test_two_processes_that_come_at_once_share_what_one_of_them_loaded(
+    server: StandIn, weights: Weights
+) -> None:
     # Both have seen that it is missing before one of them loads it.
     url = os.environ[vllm_server.ADDRESS]
     policy, meet = weights.policy(), threading.Barrier(2)
@@ -195,18 +209,43 @@ def changed(**fields: Any) -> Any:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda path, status, content: (status, None if path == "/v1/completions" else content), "an answer of a vLLM server"),
-        (lambda path, status, content: (status, "<html>" if path == "/v1/completions" else content), "vLLM 0.30"),
+        (
+            lambda path, status, content: (status, None if path == "/v1/completions" else content),
+            "an answer of a vLLM server",
+        ),
+        (
+            lambda path, status, content: (status, "<html>" if path == "/v1/completions" else content),
+            "vLLM 0.30",
+        ),
         (lambda path, status, content: (401, {"error": "Unauthorized"}), "VLLM_API_KEY"),
         (changed(token_ids=None), "token_ids"),
         (changed(prompt_token_ids=[1, 2]), "behind others"),
-        (changed(token_ids=[5, 6], finish_reason="stop", logprobs={"token_logprobs": [-1.0, -1.0]}), "an end by one of"),
-        (changed(token_ids=[5, 6], finish_reason="length", logprobs={"token_logprobs": [-1.0]}), "behind others"),
-        (changed(token_ids=[5, 6], finish_reason="length", logprobs={"token_logprobs": [-1.0, -1.0]}), "--max-model-len"),
+        (
+            changed(token_ids=[5, 6], finish_reason="stop", logprobs={"token_logprobs": [-1.0, -1.0]}),
+            "an end by one of",
+        ),
+        (
+            changed(token_ids=[5, 6], finish_reason="length", logprobs={"token_logprobs": [-1.0]}),
+            "behind others",
+        ),
+        (
+            changed(token_ids=[5, 6], finish_reason="length", logprobs={"token_logprobs": [-1.0, -1.0]}),
+            "--max-model-len",
+        ),
         (changed(finish_reason="abort"), "finish_reason"),
     ],
-    ids=["hangs up", "no JSON", "no key", "no ids", "another prompt", "an end of its own", "a gap", "cut short", "aborted"],
-)  # fmt: skip
+    ids=[
+        "hangs up",
+        "no JSON",
+        "no key",
+        "no ids",
+        "another prompt",
+        "an end of its own",
+        "a gap",
+        "cut short",
+        "aborted",
+    ],
+)
 def test_an_answer_that_is_not_what_was_asked_ends_in_one_message(
     server: StandIn, weights: Weights, spoil: Any, said: str
 ) -> None:
@@ -237,9 +276,18 @@ def trained(base: Path, backend: str) -> tuple[Trained, History]:
     policy = load(base, adapter=None, device="cpu", dtype="float32", quantization=None)
     with tempfile.TemporaryDirectory() as folder:
         found = train(
-            policy, toy.TASK, toy.TASK, toy.ITEMS, toy.validation(), settings, checkpoints=Checkpoints(Path(folder), "run", 2),
-            start=None, history=history, watch=Watch(toy.TASK), on_step=lambda _: None,
-        )  # fmt: skip
+            policy,
+            toy.TASK,
+            toy.TASK,
+            toy.ITEMS,
+            toy.validation(),
+            settings,
+            checkpoints=Checkpoints(Path(folder), "run", 2),
+            start=None,
+            history=history,
+            watch=Watch(toy.TASK),
+            on_step=lambda _: None,
+        )
     return found, history
 
 
@@ -248,7 +296,9 @@ def test_a_training_by_the_server_is_the_one_by_our_engine_where_the_seeds_are_t
 ) -> None:
     tokenizer = tiny.build_tokenizer(toy.TASK.vocabulary())
     base = tmp_path / "base"
-    tiny.build_model(SHAPE.model_copy(update={"layers": 1, "max_positions": 256}), tokenizer, 5).save_pretrained(base)
+    tiny.build_model(
+        SHAPE.model_copy(update={"layers": 1, "max_positions": 256}), tokenizer, 5
+    ).save_pretrained(base)
     tokenizer.save_pretrained(base)
     stand_in = StandIn(base, max_lora_rank=16)
     monkeypatch.setattr(by_server, "_SERVERS", {})

@@ -1,4 +1,5 @@
-"""vLLM's backend against a stand-in with vLLM's own signatures (0.30): what is asked of it, not what it would answer."""
+"""vLLM's backend against a stand-in with vLLM's own signatures (0.30): what is asked of it, not what it would
+answer."""
 
 from __future__ import annotations
 
@@ -54,10 +55,18 @@ class LLM:
     made: ClassVar[list[LLM]] = []
 
     def __init__(
-        self, model: str, *, dtype: str = "auto", quantization: str | None = None, gpu_memory_utilization: float = 0.9,
-        enable_prefix_caching: bool | None = None, enable_lora: bool = False, max_lora_rank: int = 16,
-        logprobs_mode: str = "raw_logprobs", generation_config: str = "auto",
-    ) -> None:  # fmt: skip
+        self,
+        model: str,
+        *,
+        dtype: str = "auto",
+        quantization: str | None = None,
+        gpu_memory_utilization: float = 0.9,
+        enable_prefix_caching: bool | None = None,
+        enable_lora: bool = False,
+        max_lora_rank: int = 16,
+        logprobs_mode: str = "raw_logprobs",
+        generation_config: str = "auto",
+    ) -> None:
         assert max_lora_rank in (1, 8, 16, 32, 64, 128, 256, 320, 512)
         self.model, self.quantization, self.enable_lora = model, quantization, enable_lora
         self.prefixes, self.mode = enable_prefix_caching, logprobs_mode
@@ -65,9 +74,13 @@ class LLM:
         LLM.made.append(self)
 
     def generate(
-        self, prompts: list[dict[str, Any]], sampling_params: list[SamplingParams], *, use_tqdm: bool = True,
+        self,
+        prompts: list[dict[str, Any]],
+        sampling_params: list[SamplingParams],
+        *,
+        use_tqdm: bool = True,
         lora_request: LoRARequest | None = None,
-    ) -> list[Any]:  # fmt: skip
+    ) -> list[Any]:
         self.asked.append((prompts, sampling_params, lora_request))
         assert lora_request is None or (Path(lora_request.lora_path) / "adapter_model.safetensors").is_file()
         answers = []
@@ -88,14 +101,20 @@ def weights(tmp_path: Path) -> Weights:
 def served(monkeypatch: pytest.MonkeyPatch) -> type[LLM]:
     package, requests = types.ModuleType("vllm"), types.ModuleType("vllm.lora.request")
     package.LLM, package.SamplingParams, requests.LoRARequest = LLM, SamplingParams, LoRARequest  # type: ignore[attr-defined]
-    for name, module in (("vllm", package), ("vllm.lora", types.ModuleType("vllm.lora")), ("vllm.lora.request", requests)):
+    for name, module in (
+        ("vllm", package),
+        ("vllm.lora", types.ModuleType("vllm.lora")),
+        ("vllm.lora.request", requests),
+    ):
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(by_vllm, "_ENGINES", {})
     monkeypatch.setattr(LLM, "made", [])
     return LLM
 
 
-def test_conversations_go_by_token_ids_and_each_request_has_a_seed_of_its_own(served: type[LLM], weights: Weights) -> None:
+def test_conversations_go_by_token_ids_and_each_request_has_a_seed_of_its_own(
+    served: type[LLM], weights: Weights
+) -> None:
     policy = weights.policy()
     end = policy.dialogue.eos_id
     talk = converse(policy, [[5, 6], [7]], [1, 2], SAMPLED)
@@ -110,7 +129,10 @@ def test_conversations_go_by_token_ids_and_each_request_has_a_seed_of_its_own(se
     assert (engine.model, engine.prefixes, engine.mode) == (str(weights.base), True, "processed_logprobs")
     (_, begun, _), (prompts, params, _) = engine.asked
     assert [p["prompt_token_ids"] for p in prompts] == [[7, 9, 1, end, 30, 31], [5, 6]]
-    assert all(p.temperature == 0.8 and p.max_tokens == 4 and p.stop_token_ids == [end] and p.ignore_eos for p in params)
+    assert all(
+        p.temperature == 0.8 and p.max_tokens == 4 and p.stop_token_ids == [end] and p.ignore_eos
+        for p in params
+    )
     assert params[1].seed == begun[0].seed and len({p.seed for p in begun + params}) == 3
 
 
@@ -131,10 +153,17 @@ def test_an_adapter_has_a_new_number_whenever_its_weights_have_changed_and_only_
         names.append(request.lora_name)
         tensors = load_file(Path(request.lora_path) / "adapter_model.safetensors")
         assert any(torch.equal(each, changed.detach()) for each in tensors.values())
-    assert numbers == [1, 1, 2] and names[0] == names[1] != names[2] and len(served.made) == 1 and served.made[0].enable_lora
+    assert (
+        numbers == [1, 1, 2]
+        and names[0] == names[1] != names[2]
+        and len(served.made) == 1
+        and served.made[0].enable_lora
+    )
 
 
-def test_without_vllm_the_way_to_install_it_is_said(monkeypatch: pytest.MonkeyPatch, weights: Weights) -> None:
+def test_without_vllm_the_way_to_install_it_is_said(
+    monkeypatch: pytest.MonkeyPatch, weights: Weights
+) -> None:
     monkeypatch.setitem(sys.modules, "vllm", None)
     monkeypatch.setattr(by_vllm, "_ENGINES", {})
     with pytest.raises(ConfigError, match=r"\[vllm\]") as told:

@@ -1,4 +1,5 @@
-"""A base whose files say something else than they should is refused in one message, whatever its loaders trip over."""
+"""A base whose files say something else than they should is refused in one message, whatever its loaders trip
+over."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("base") / "mine"
     tokenizer = tiny.build_tokenizer([chr(code) for code in range(32, 127)])
-    shape = TinyArchitecture(hidden_size=32, intermediate_size=64, layers=1, heads=2, max_positions=64, initializer_range=0.02)
+    shape = TinyArchitecture(
+        hidden_size=32, intermediate_size=64, layers=1, heads=2, max_positions=64, initializer_range=0.02
+    )
     tiny.build_model(shape, tokenizer, 0).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -59,7 +62,11 @@ def holds(name: str, content: bytes) -> Harm:
 def not_finite(folder: Path) -> None:
     tensors = load_file(folder / "model.safetensors")
     name = next(name for name in tensors if "norm" in name)
-    save_file(tensors | {name: torch.full_like(tensors[name], float("nan"))}, folder / "model.safetensors", {"format": "pt"})
+    save_file(
+        tensors | {name: torch.full_like(tensors[name], float("nan"))},
+        folder / "model.safetensors",
+        {"format": "pt"},
+    )
 
 
 ODD = ("", {}, [], "x", -1, 1.5, True, [None], 10**30)
@@ -74,7 +81,8 @@ HARMS: dict[str, Harm] = {
     "an end that is a list": says("tokenizer_config.json", eos_token=[]),
     "an end that is a number": says("tokenizer_config.json", eos_token=5),
     "a template that is a number": lambda folder: (
-        (folder / "chat_template.jinja").unlink(), says("tokenizer_config.json", chat_template=5)(folder)
+        (folder / "chat_template.jinja").unlink(),
+        says("tokenizer_config.json", chat_template=5)(folder),
     ),
     "a class of tokenizer that is a list": says("tokenizer_config.json", tokenizer_class=["x"]),
     "a tokenizer that is a list": holds("tokenizer.json", b"[]"),
@@ -86,15 +94,28 @@ HARMS: dict[str, Harm] = {
     "weights that are a text": holds("model.safetensors", b"no weights"),
     "weights that are no numbers": not_finite,
     "ends of a generation that are a mapping": says("generation_config.json", eos_token_id={"a": 1}),
-    "a pipe for a configuration": lambda folder: (without("config.json")(folder), os.mkfifo(folder / "config.json")),
-    "a pipe for weights": lambda folder: (without("model.safetensors")(folder), os.mkfifo(folder / "model.safetensors")),
-    "a pipe for a template": lambda folder: (without("chat_template.jinja")(folder), os.mkfifo(folder / "chat_template.jinja")),
+    "a pipe for a configuration": lambda folder: (
+        without("config.json")(folder),
+        os.mkfifo(folder / "config.json"),
+    ),
+    "a pipe for weights": lambda folder: (
+        without("model.safetensors")(folder),
+        os.mkfifo(folder / "model.safetensors"),
+    ),
+    "a pipe for a template": lambda folder: (
+        without("chat_template.jinja")(folder),
+        os.mkfifo(folder / "chat_template.jinja"),
+    ),
     "a device for weights": lambda folder: (
-        without("model.safetensors")(folder), (folder / "model.safetensors").symlink_to("/dev/zero")
+        without("model.safetensors")(folder),
+        (folder / "model.safetensors").symlink_to("/dev/zero"),
     ),
     "a tokenizer with more words than rows": lambda folder: _more_words(folder),
     **{f"hidden_size {odd!r}": says("config.json", hidden_size=odd) for odd in ODD if odd is not True},
-    **{f"num_attention_heads {odd!r}": says("config.json", num_attention_heads=odd) for odd in ("", {}, 0, -1, "x")},
+    **{
+        f"num_attention_heads {odd!r}": says("config.json", num_attention_heads=odd)
+        for odd in ("", {}, 0, -1, "x")
+    },
     **{f"vocab_size {odd!r}": says("config.json", vocab_size=odd) for odd in ("", {}, 3, -1, None)},
     **{f"model_type {odd!r}": says("config.json", model_type=odd) for odd in ("", {}, 5, None, "nothing")},
     **{f"layer_types {odd!r}": says("config.json", layer_types=odd) for odd in ("", {}, [5], ["x"])},
@@ -116,11 +137,15 @@ def test_a_damaged_base_is_refused_in_one_message(name: str, base: Path, tmp_pat
     assert caught.value.fix and caught.value.found.strip() and "\n" not in caught.value.found
 
 
-def test_a_pipe_for_the_weights_of_an_adapter_is_refused_and_not_waited_for(base: Path, tmp_path: Path) -> None:
+def test_a_pipe_for_the_weights_of_an_adapter_is_refused_and_not_waited_for(
+    base: Path, tmp_path: Path
+) -> None:
     (tmp_path / "adapter").mkdir()
     (tmp_path / "adapter/adapter_config.json").write_text("{}")
     os.mkfifo(tmp_path / "adapter/adapter_model.safetensors")
-    with pytest.raises(PolicyError, match=r"adapter_model.safetensors, a link to nothing, a pipe or a device"):
+    with pytest.raises(
+        PolicyError, match=r"adapter_model.safetensors, a link to nothing, a pipe or a device"
+    ):
         load(base, adapter=tmp_path / "adapter", device="cpu", dtype="float32", quantization=None)
 
 
@@ -145,7 +170,10 @@ def test_a_panic_is_told_and_a_signal_is_not_caught() -> None:
     class PanicException(BaseException):
         """As a library written in Rust raises one."""
 
-    with pytest.raises(PolicyError, match="PanicException: no way"), refuse_unreadable("it", where="here", fix="so"):
+    with (
+        pytest.raises(PolicyError, match="PanicException: no way"),
+        refuse_unreadable("it", where="here", fix="so"),
+    ):
         raise PanicException("no way")
     for signal in (KeyboardInterrupt, SystemExit):
         with pytest.raises(signal), refuse_unreadable("it", where="here", fix="so"):

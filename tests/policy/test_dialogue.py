@@ -14,7 +14,9 @@ from assay.policy.renderer import SHORT
 from tests.policy.adapted import adapted_base
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-LOUD = CHAT_TEMPLATE.replace("{{ '<|assistant|>' }}", "{{ '<|assistant|>' }}{% if loud %}{{ ' ' }}{% endif %}")
+LOUD = CHAT_TEMPLATE.replace(
+    "{{ '<|assistant|>' }}", "{{ '<|assistant|>' }}{% if loud %}{{ ' ' }}{% endif %}"
+)
 ASKED = [{"role": "user", "content": "a"}]
 
 
@@ -27,9 +29,15 @@ def weights(tmp_path: Path) -> Weights:
     return made
 
 
-def test_a_policy_ends_where_its_template_its_tokenizer_or_its_generation_config_says(weights: Weights) -> None:
+def test_a_policy_ends_where_its_template_its_tokenizer_or_its_generation_config_says(
+    weights: Weights,
+) -> None:
     for policy in (weights.policy(), merge(weights)):
-        assert policy.dialogue.end_ids == (2, 9, 7) and policy.dialogue.eos_id == policy.tokenizer.convert_tokens_to_ids(END)
+        assert policy.dialogue.end_ids == (
+            2,
+            9,
+            7,
+        ) and policy.dialogue.eos_id == policy.tokenizer.convert_tokens_to_ids(END)
     (weights.base / "generation_config.json").unlink()
     assert weights.policy().dialogue.end_ids == (2,)
     (weights.base / "generation_config.json").write_text('{"eos_token_id": ["<end>"]}')
@@ -45,7 +53,14 @@ def test_a_setting_of_the_template_reaches_every_prompt_and_goes_with_the_weight
         assert dialogue.opening(ASKED) == [*plain.opening(ASKED), mark]
         assert dialogue.reply("b", last_id=2) == [*plain.reply("b", last_id=2), mark]
     with pytest.raises(PolicyError, match="did you mean loud"):
-        load(weights.base, adapter=None, device="cpu", dtype="float32", quantization=None, template={"lout": True})
+        load(
+            weights.base,
+            adapter=None,
+            device="cpu",
+            dtype="float32",
+            quantization=None,
+            template={"lout": True},
+        )
 
 
 def test_what_is_remembered_is_given_as_if_it_were_new(weights: Weights) -> None:

@@ -14,7 +14,9 @@ from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
 
 WORDS = ["a", "b", "c", "d", "e", "f", " "]
-SHAPE = TinyArchitecture(hidden_size=32, intermediate_size=64, layers=2, heads=4, max_positions=256, initializer_range=0.3)
+SHAPE = TinyArchitecture(
+    hidden_size=32, intermediate_size=64, layers=2, heads=4, max_positions=256, initializer_range=0.3
+)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +30,9 @@ OPENINGS = ["a b", "a b", "c", "d e f a b c d e f", "a b"]
 OBSERVATIONS = ["e", "f a", "b b b", "c", "d"]
 
 
-def two_turns(policy: Policy, rows: list[int], decoding: Decoding) -> dict[int, list[tuple[list[int], list[float]]]]:
+def two_turns(
+    policy: Policy, rows: list[int], decoding: Decoding
+) -> dict[int, list[tuple[list[int], list[float]]]]:
     """Play two turns with the chosen rows in one batch: by row, ids and log-probs of each completion."""
     dialogue = policy.dialogue
     with evaluating(policy.model):
@@ -41,10 +45,16 @@ def two_turns(policy: Policy, rows: list[int], decoding: Decoding) -> dict[int, 
             pad_id=policy.pad_id,
         )
         first = session.complete()
-        replies = [dialogue.reply(OBSERVATIONS[row], last_id=done.ids[-1]) for row, done in zip(rows, first, strict=True)]
+        replies = [
+            dialogue.reply(OBSERVATIONS[row], last_id=done.ids[-1])
+            for row, done in zip(rows, first, strict=True)
+        ]
         session.tell([done.ids[-1] for done in first], replies)
         second = session.complete()
-    return {row: [(one.ids, one.logprobs), (two.ids, two.logprobs)] for row, one, two in zip(rows, first, second, strict=True)}
+    return {
+        row: [(one.ids, one.logprobs), (two.ids, two.logprobs)]
+        for row, one, two in zip(rows, first, second, strict=True)
+    }
 
 
 def test_what_a_row_samples_does_not_depend_on_the_batch_it_is_in(policy: Policy) -> None:
@@ -65,7 +75,9 @@ def test_equal_openings_with_different_seeds_sample_differently(policy: Policy) 
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_log_probabilities_captured_while_sampling_equal_a_full_forward_pass(policy: Policy, temperature: float) -> None:
+def test_log_probabilities_captured_while_sampling_equal_a_full_forward_pass(
+    policy: Policy, temperature: float
+) -> None:
     dialogue = policy.dialogue
     for row, turns in two_turns(policy, [0, 2, 3], Decoding(temperature, 6)).items():
         ids = dialogue.opening([{"role": "user", "content": OPENINGS[row]}])
@@ -74,7 +86,9 @@ def test_log_probabilities_captured_while_sampling_equal_a_full_forward_pass(pol
             ids = ids + written
             with torch.no_grad():
                 logits = policy.model(input_ids=torch.tensor([ids])).logits[0].float() / temperature
-            expected = torch.log_softmax(logits, -1)[start - 1 : -1].gather(1, torch.tensor(written)[:, None])[:, 0]
+            expected = torch.log_softmax(logits, -1)[start - 1 : -1].gather(
+                1, torch.tensor(written)[:, None]
+            )[:, 0]
             assert torch.allclose(expected, torch.tensor(captured), atol=2e-5)
             if place == 0:
                 ids = ids + dialogue.reply(OBSERVATIONS[row], last_id=written[-1])
@@ -84,21 +98,27 @@ def test_greedy_completions_equal_those_of_transformers_generate(policy: Policy)
     dialogue = policy.dialogue
     opening = dialogue.opening([{"role": "user", "content": "d e f"}])
     with evaluating(policy.model):
-        session = Session(policy.model, [opening], [0], Decoding(0.0, 12), end_ids=dialogue.end_ids, pad_id=policy.pad_id)
+        session = Session(
+            policy.model, [opening], [0], Decoding(0.0, 12), end_ids=dialogue.end_ids, pad_id=policy.pad_id
+        )
         ours = session.complete()[0].ids
         theirs = policy.model.generate(
-            torch.tensor([opening]), attention_mask=torch.ones(1, len(opening), dtype=torch.long),
-            max_new_tokens=12, do_sample=False,
-        )[0, len(opening) :].tolist()  # fmt: skip
+            torch.tensor([opening]),
+            attention_mask=torch.ones(1, len(opening), dtype=torch.long),
+            max_new_tokens=12,
+            do_sample=False,
+        )[0, len(opening) :].tolist()
     assert ours == theirs
 
 
 def test_a_conversation_is_assembled_in_play_as_it_was_taught(policy: Policy) -> None:
     dialogue = policy.dialogue
     messages = [
-        {"role": "user", "content": "a b"}, {"role": "assistant", "content": "c"},
-        {"role": "user", "content": "d"}, {"role": "assistant", "content": "e f"},
-    ]  # fmt: skip
+        {"role": "user", "content": "a b"},
+        {"role": "assistant", "content": "c"},
+        {"role": "user", "content": "d"},
+        {"role": "assistant", "content": "e f"},
+    ]
     ids, mask = dialogue.whole(messages)
     text = policy.tokenizer.apply_chat_template(messages, tokenize=False)
     assert policy.tokenizer.decode(ids) == text

@@ -1,4 +1,5 @@
-"""Base and adapter become one plain model: from any precision, in equal bytes, and logits outlast the model they are of."""
+"""Base and adapter become one plain model: from any precision, in equal bytes, and logits outlast the model
+they are of."""
 
 from __future__ import annotations
 
@@ -69,7 +70,9 @@ def test_greedy_completions_do_not_depend_on_the_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("in_memory", [10**9, 16])
-def test_kept_logits_come_back_bit_by_bit_from_memory_and_from_disk(in_memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_logits_come_back_bit_by_bit_from_memory_and_from_disk(
+    in_memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(merged, "IN_MEMORY_BYTES", in_memory)
     given = [torch.randn(3, 7), torch.randn(5, 7).bfloat16(), torch.tensor([[float("nan"), -0.0]])]
     kept = KeptLogits()
@@ -79,7 +82,9 @@ def test_kept_logits_come_back_bit_by_bit_from_memory_and_from_disk(in_memory: i
         kept.rewind()
         for index, tensor in enumerate(given):
             found = kept.take(index)
-            assert found.dtype == tensor.dtype and torch.equal(found.view(torch.uint8), tensor.view(torch.uint8))
+            assert found.dtype == tensor.dtype and torch.equal(
+                found.view(torch.uint8), tensor.view(torch.uint8)
+            )
     kept.close()
 
 

@@ -1,4 +1,5 @@
-"""A model folder that names code of its own is refused before anything of it is loaded, wherever it names it."""
+"""A model folder that names code of its own is refused before anything of it is loaded, wherever it names
+it."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from assay.policy.base.model_files import own_code
 from assay.policy.model import load, open_tokenizer
 
 
-@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "generation_config.json", "preprocessor_config.json"])
+@pytest.mark.parametrize(
+    "name", ["config.json", "tokenizer_config.json", "generation_config.json", "preprocessor_config.json"]
+)
 @pytest.mark.parametrize("nested", [False, True])
 def test_code_of_its_own_is_refused_by_whoever_loads(tmp_path: Path, name: str, nested: bool) -> None:
     mapped = {"auto_map": {"AutoModelForCausalLM": "modeling_x.X"}}

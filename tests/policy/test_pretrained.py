@@ -27,7 +27,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model folder whose weights lie in several files."""
     folder = tmp_path_factory.mktemp("model") / "mine"
     tokenizer = tiny.build_tokenizer([chr(code) for code in range(32, 127)])
-    shape = TinyArchitecture(hidden_size=32, intermediate_size=64, layers=2, heads=2, max_positions=64, initializer_range=0.02)
+    shape = TinyArchitecture(
+        hidden_size=32, intermediate_size=64, layers=2, heads=2, max_positions=64, initializer_range=0.02
+    )
     tiny.build_model(shape, tokenizer, 0).save_pretrained(folder, max_shard_size="20KB")
     tokenizer.save_pretrained(folder)
     assert len(list(folder.glob("*.safetensors"))) > 2
@@ -76,7 +78,9 @@ def test_a_gated_model_is_told_with_its_licence_and_without_its_second_copy() ->
 
 
 def test_a_name_of_a_stranger_is_quoted() -> None:
-    assert how_to_download("a/b; rm -rf x", "v$(id)") == "./run hf download 'a/b; rm -rf x' --revision 'v$(id)'"
+    assert (
+        how_to_download("a/b; rm -rf x", "v$(id)") == "./run hf download 'a/b; rm -rf x' --revision 'v$(id)'"
+    )
 
 
 @pytest.mark.parametrize("name", ["../nowhere/model", "a/b/c", "", "x" * 200, "~/nothing"])
@@ -98,7 +102,9 @@ def test_another_revision_in_the_cache_is_named(hub: Path, model: Path) -> None:
     assert f"found only {COMMIT}" in refusal("Qwen/Qwen3-8B")
 
 
-def test_a_broken_off_download_is_refused_by_name_and_one_that_left_a_file_over_is_told(hub: Path, model: Path) -> None:
+def test_a_broken_off_download_is_refused_by_name_and_one_that_left_a_file_over_is_told(
+    hub: Path, model: Path
+) -> None:
     found = snapshot(hub, model)
     (found.parent.parent / "blobs/abc.1234.incomplete").write_bytes(b"x")
     (note,) = find("Qwen/Qwen3-8B", COMMIT).notes
@@ -112,7 +118,11 @@ def test_a_broken_off_download_is_refused_by_name_and_one_that_left_a_file_over_
 def test_the_list_that_a_download_keeps_may_name_what_was_left_out_on_purpose(hub: Path, model: Path) -> None:
     tree_cache = pytest.importorskip("huggingface_hub._tree_cache")
     found = snapshot(hub, model, "meta-llama/Llama-3.1-8B-Instruct")
-    names = [path.name for path in found.iterdir()] + ["original/consolidated.00.pth", "LICENSE", ".gitattributes"]
+    names = [path.name for path in found.iterdir()] + [
+        "original/consolidated.00.pth",
+        "LICENSE",
+        ".gitattributes",
+    ]
     trees = found.parent.parent / "trees"
     entry = tree_cache.TreeCacheEntry
 
@@ -137,28 +147,40 @@ def test_the_list_that_a_download_keeps_may_name_what_was_left_out_on_purpose(hu
         ("model.safetensors.index.json", "no weights"),
     ],
 )
-def test_a_folder_that_lacks_a_file_is_refused_by_name(model: Path, tmp_path: Path, gone: str, named: str) -> None:
+def test_a_folder_that_lacks_a_file_is_refused_by_name(
+    model: Path, tmp_path: Path, gone: str, named: str
+) -> None:
     folder = copied(model, tmp_path)
     (folder / gone).unlink()
     assert named in refusal(str(folder))
 
 
-@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "generation_config.json", "tokenizer.json"])
-def test_a_file_of_settings_that_is_cut_short_is_refused_by_name(model: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["config.json", "tokenizer_config.json", "generation_config.json", "tokenizer.json"]
+)
+def test_a_file_of_settings_that_is_cut_short_is_refused_by_name(
+    model: Path, tmp_path: Path, name: str
+) -> None:
     folder = copied(model, tmp_path)
     (folder / name).write_text('{"eos_token_id": [1,')
     assert f"{name} is not JSON" in refusal(str(folder))
 
 
-@pytest.mark.parametrize("content", [b"", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", b"half"])
-def test_weights_that_are_a_pointer_empty_or_cut_short_are_refused(model: Path, tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content", [b"", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", b"half"]
+)
+def test_weights_that_are_a_pointer_empty_or_cut_short_are_refused(
+    model: Path, tmp_path: Path, content: bytes
+) -> None:
     folder = copied(model, tmp_path)
     shard = sorted(folder.glob("model-*.safetensors"))[0]
     shard.write_bytes(shard.read_bytes()[:-1] if content == b"half" else content)
     assert f"{shard.name} is cut short or damaged" in refusal(str(folder))
 
 
-@pytest.mark.parametrize("index", ["[]", "{", '{"weight_map": {}}', '{"weight_map": {"a": 1}}', '{"weight_map": []}'])
+@pytest.mark.parametrize(
+    "index", ["[]", "{", '{"weight_map": {}}', '{"weight_map": {"a": 1}}', '{"weight_map": []}']
+)
 def test_an_index_that_names_no_weights_is_refused(model: Path, tmp_path: Path, index: str) -> None:
     folder = copied(model, tmp_path)
     (folder / "model.safetensors.index.json").write_text(index)
@@ -166,7 +188,9 @@ def test_an_index_that_names_no_weights_is_refused(model: Path, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
-def test_a_model_with_code_of_its_own_is_refused_and_nothing_of_it_runs(model: Path, tmp_path: Path, name: str) -> None:
+def test_a_model_with_code_of_its_own_is_refused_and_nothing_of_it_runs(
+    model: Path, tmp_path: Path, name: str
+) -> None:
     folder = copied(model, tmp_path)
     settings = json.loads((folder / name).read_text()) | {"auto_map": {"AutoModelForCausalLM": "evil.Model"}}
     (folder / name).write_text(json.dumps(settings))
@@ -178,7 +202,14 @@ def test_a_model_with_code_of_its_own_is_refused_and_nothing_of_it_runs(model: P
 def test_what_decides_no_token_is_no_part_of_the_digest_and_what_does_is(model: Path, tmp_path: Path) -> None:
     folder = copied(model, tmp_path)
     before = digest_folder(folder)
-    for name in (".cache/huggingface/x.metadata", ".git/HEAD", ".gitattributes", "original/w.pth", "LICENSE", "README.md"):
+    for name in (
+        ".cache/huggingface/x.metadata",
+        ".git/HEAD",
+        ".gitattributes",
+        "original/w.pth",
+        "LICENSE",
+        "README.md",
+    ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("x")
     assert digest_folder(folder) == before
@@ -186,14 +217,18 @@ def test_what_decides_no_token_is_no_part_of_the_digest_and_what_does_is(model: 
     assert digest_folder(folder) != before
 
 
-def test_a_base_that_went_or_changed_after_it_was_pinned_is_refused_with_its_way_back(model: Path, tmp_path: Path) -> None:
+def test_a_base_that_went_or_changed_after_it_was_pinned_is_refused_with_its_way_back(
+    model: Path, tmp_path: Path
+) -> None:
     folder = copied(model, tmp_path)
     source = resolve(str(folder), None)
     assert source.revision == LOCAL
     write_pointer(tmp_path / "base", source)
     assert locate(tmp_path / "base") == folder
     shutil.rmtree(folder)
-    with pytest.raises(PolicyError, match=r"found nothing(?s:.*)put the folder back(?s:.*)dvc repro --force base"):
+    with pytest.raises(
+        PolicyError, match=r"found nothing(?s:.*)put the folder back(?s:.*)dvc repro --force base"
+    ):
         locate(tmp_path / "base")
 
 
@@ -201,13 +236,23 @@ def test_offline_with_an_empty_cache_one_message_says_what_to_download(tmp_path:
     project = tmp_path / "project"
     for name in ("configs", "data"):
         shutil.copytree(ROOT / name, project / name)
-    nowhere = {"HF_HOME": str(tmp_path / "hf"), "HF_ENDPOINT": "http://10.255.255.1", "HTTPS_PROXY": "http://10.255.255.1:9"}
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "DVC_", "TRANSFORMERS_"))}
+    nowhere = {
+        "HF_HOME": str(tmp_path / "hf"),
+        "HF_ENDPOINT": "http://10.255.255.1",
+        "HTTPS_PROXY": "http://10.255.255.1:9",
+    }
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("HF_", "DVC_", "TRANSFORMERS_"))
+    }
     environment = kept | nowhere | {"PYTHONPATH": str(ROOT / "src"), "CUDA_VISIBLE_DEVICES": ""}
 
     def assay(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "assay.cli", *words]
-        return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False, timeout=120)
+        return subprocess.run(
+            command, cwd=project, env=environment, capture_output=True, text=True, check=False, timeout=120
+        )
 
     assert assay("config", "use", "grpo=4090_qwen3", "task=collider").returncode == 0
     assert assay("fingerprint").returncode == 0

@@ -21,13 +21,17 @@ from tests.policy.architectures import logprobs_of
 def four_bit(folder: Path, dtype: str) -> Any:
     """Return a 4-bit model under an adapter that changes what it says."""
     tokenizer = tiny.build_tokenizer([chr(code) for code in range(32, 127)])
-    shape = TinyArchitecture(hidden_size=64, intermediate_size=128, layers=2, heads=2, max_positions=64, initializer_range=0.05)
+    shape = TinyArchitecture(
+        hidden_size=64, intermediate_size=128, layers=2, heads=2, max_positions=64, initializer_range=0.05
+    )
     tiny.build_model(shape, tokenizer, 5).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     policy = load(folder, adapter=None, device="cpu", dtype=dtype, quantization="nf4")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(4)
-        settings = LoraConfig(r=4, init_lora_weights=False, target_modules="all-linear", task_type="CAUSAL_LM")
+        settings = LoraConfig(
+            r=4, init_lora_weights=False, target_modules="all-linear", task_type="CAUSAL_LM"
+        )
         return get_peft_model(policy.model, settings)
 
 
@@ -58,6 +62,8 @@ def test_every_adapter_has_a_gradient_after_a_pass_in_evaluation_mode(tmp_path: 
     model.train()
     model(input_ids=ids).logits.float().square().sum().backward()
     dead = [
-        name for name, p in model.named_parameters() if "lora_B" in name and not (p.grad is not None and p.grad.abs().sum() > 0)
+        name
+        for name, p in model.named_parameters()
+        if "lora_B" in name and not (p.grad is not None and p.grad.abs().sum() > 0)
     ]
     assert dead == []

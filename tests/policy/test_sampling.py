@@ -1,4 +1,5 @@
-"""A token is where the distribution function passes the number handed in, however the sum over a vocabulary is made."""
+"""A token is where the distribution function passes the number handed in, however the sum over a vocabulary
+is made."""
 
 from __future__ import annotations
 

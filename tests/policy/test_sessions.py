@@ -1,4 +1,5 @@
-"""Every engine on several architectures: against stock `generate`, a plain forward pass, and itself in other company."""
+"""Every engine on several architectures: against stock `generate`, a plain forward pass, and itself in other
+company."""
 
 from __future__ import annotations
 
@@ -38,10 +39,17 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 
 def played(
-    model: Any, rows: Sequence[int], decoding: Decoding,
-    *, at_once: int = 99, kind: Any = Session, merged: bool = False, ends: Sequence[int] = (END,),
-) -> dict[int, Told]:  # fmt: skip
-    """Let rows of OPENINGS play three turns, some held at once; those that wait are admitted as others end."""
+    model: Any,
+    rows: Sequence[int],
+    decoding: Decoding,
+    *,
+    at_once: int = 99,
+    kind: Any = Session,
+    merged: bool = False,
+    ends: Sequence[int] = (END,),
+) -> dict[int, Told]:
+    """Let rows of OPENINGS play three turns, some held at once; those that wait are admitted as others
+    end."""
     waiting, talking, told = list(rows), list[int](), {row: list[Completion]() for row in rows}
     session: Any = None
     with playing(model) if merged else evaluating(model):
@@ -61,7 +69,10 @@ def played(
             session.keep(going)
             talking = [talking[place] for place in going]
             if talking:
-                session.tell([told[row][-1].ids[-1] for row in talking], [REPLIES[row][len(told[row]) - 1] for row in talking])
+                session.tell(
+                    [told[row][-1].ids[-1] for row in talking],
+                    [REPLIES[row][len(told[row]) - 1] for row in talking],
+                )
     return told  # type: ignore[return-value]
 
 
@@ -76,7 +87,9 @@ def test_greedy_completions_equal_those_of_transformers_generate_turn_by_turn(mo
     assert ids_of(played(model, ALL, GREEDY)) == ids_of(played(model, ALL, GREEDY, kind=Stock))
 
 
-@pytest.mark.parametrize(("kind", "decoding"), [(Session, Decoding(0.7, 6)), (Session, GREEDY), (Stock, Decoding(0.7, 6))])
+@pytest.mark.parametrize(
+    ("kind", "decoding"), [(Session, Decoding(0.7, 6)), (Session, GREEDY), (Stock, Decoding(0.7, 6))]
+)
 def test_log_probabilities_are_those_of_one_pass_over_the_finished_conversation(
     model: Any, decoding: Decoding, kind: Any
 ) -> None:
@@ -90,8 +103,12 @@ def test_log_probabilities_are_those_of_one_pass_over_the_finished_conversation(
         assert float((expected - torch.tensor(captured)).abs().max()) < 1e-4
 
 
-@pytest.mark.parametrize("wish", [{"repetition_penalty": 3.0}, {"min_p": 0.5}, {"suppress_tokens": list(range(10, 30))}])
-def test_a_model_that_wishes_to_be_decoded_in_its_own_way_is_decoded_as_it_is_scored(wish: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "wish", [{"repetition_penalty": 3.0}, {"min_p": 0.5}, {"suppress_tokens": list(range(10, 30))}]
+)
+def test_a_model_that_wishes_to_be_decoded_in_its_own_way_is_decoded_as_it_is_scored(
+    wish: dict[str, Any],
+) -> None:
     wishing, expected = build("qwen3"), build("qwen3")
     wishing.generation_config.update(**wish)
     for kind, decoding in ((Stock, SAMPLED), (Stock, GREEDY), (Session, SAMPLED)):
@@ -111,9 +128,13 @@ def test_what_is_sampled_does_not_depend_on_who_is_held_together(model: Any, sta
 
 
 @pytest.mark.parametrize("decoding", [SAMPLED, GREEDY])
-def test_every_engine_ends_a_completion_at_whichever_of_several_ends_comes_first(model: Any, decoding: Decoding) -> None:
+def test_every_engine_ends_a_completion_at_whichever_of_several_ends_comes_first(
+    model: Any, decoding: Decoding
+) -> None:
     one_end = ids_of(played(model, ALL, decoding))
-    frequent = Counter(i for told in one_end.values() for ids in told for i in ids[1:] if i != END).most_common(2)
+    frequent = Counter(
+        i for told in one_end.values() for ids in told for i in ids[1:] if i != END
+    ).most_common(2)
     ends = [END, *(token for token, _ in frequent)]
     both = ids_of(played(model, ALL, decoding, ends=ends))
     for row, told in both.items():
@@ -137,7 +158,9 @@ def test_steps_of_fixed_shape_choose_what_the_others_choose(model: Any) -> None:
 
 
 def adapted(model: Any) -> Any:
-    settings = LoraConfig(r=4, lora_alpha=8, init_lora_weights=False, target_modules=["q_proj", "v_proj", "down_proj"])
+    settings = LoraConfig(
+        r=4, lora_alpha=8, init_lora_weights=False, target_modules=["q_proj", "v_proj", "down_proj"]
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         return get_peft_model(model, settings)
@@ -218,7 +241,12 @@ def test_a_model_whose_state_is_more_than_keys_and_values_is_refused() -> None:
 def test_windows_and_states_that_do_not_follow_the_rows_are_refused_and_never_played_wrongly() -> None:
     ends = {"bos_token_id": None, "eos_token_id": END}
     neo = GPTNeoConfig(
-        vocab_size=40, hidden_size=16, num_layers=2, num_heads=2, attention_types=[[["global", "local"], 1]], **ends
+        vocab_size=40,
+        hidden_size=16,
+        num_layers=2,
+        num_heads=2,
+        attention_types=[[["global", "local"], 1]],
+        **ends,
     )
     state = RwkvConfig(vocab_size=40, hidden_size=16, attention_hidden_size=16, num_hidden_layers=2, **ends)
     with torch.random.fork_rng(devices=[]):

@@ -1,4 +1,5 @@
-"""A small adapter added to its weights says and learns what peft's layers say and learn, and leaves nothing behind."""
+"""A small adapter added to its weights says and learns what peft's layers say and learn, and leaves nothing
+behind."""
 
 from __future__ import annotations
 
@@ -21,14 +22,20 @@ IDS = torch.arange(3, 23).view(2, 10)
 
 
 def adapted(name: str, **settings: Any) -> Any:
-    wanted: dict[str, Any] = {"r": 3, "lora_alpha": 6, "init_lora_weights": False, "target_modules": "all-linear"} | settings
+    wanted: dict[str, Any] = {
+        "r": 3,
+        "lora_alpha": 6,
+        "init_lora_weights": False,
+        "target_modules": "all-linear",
+    } | settings
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         return get_peft_model(build(name), LoraConfig(**wanted)).train()
 
 
 def learned(model: Any, *, add: bool) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """Return logits and the gradients of the adapter; the way back is gone after peft's layers have come back."""
+    """Return logits and the gradients of the adapter; the way back is gone after peft's layers have come
+    back."""
     model.zero_grad()
     with summed(model, add=add):
         logits = model(input_ids=IDS, use_cache=False).logits
@@ -39,7 +46,10 @@ def learned(model: Any, *, add: bool) -> tuple[torch.Tensor, dict[str, torch.Ten
 @pytest.mark.parametrize("name", ["qwen3", "qwen3 tied", "llama", "gemma2"])
 def test_an_added_adapter_learns_what_two_layers_of_its_own_would(name: str) -> None:
     model = adapted(name)
-    (logits, gradients), (summed_logits, summed_gradients) = learned(model, add=False), learned(model, add=True)
+    (logits, gradients), (summed_logits, summed_gradients) = (
+        learned(model, add=False),
+        learned(model, add=True),
+    )
     torch.testing.assert_close(summed_logits, logits, rtol=1e-4, atol=1e-4)
     assert len(gradients) > 20
     for key, gradient in gradients.items():
@@ -73,7 +83,9 @@ def test_every_layer_comes_back_also_after_an_error() -> None:
 def test_a_head_is_added_where_nothing_learns_and_left_alone_where_something_does() -> None:
     model = adapted("qwen3 tied", target_modules=["lm_head", "q_proj"])
     with summed(model):
-        assert isinstance(model.get_output_embeddings(), Lora), "its matrix would be read without its adapter's gradient"
+        assert isinstance(model.get_output_embeddings(), Lora), (
+            "its matrix would be read without its adapter's gradient"
+        )
     with torch.no_grad(), summed(model):
         assert not isinstance(model.get_output_embeddings(), Lora)
 
@@ -87,7 +99,9 @@ def test_dropout_keeps_its_layers_while_it_drops() -> None:
         assert not any(isinstance(module, Lora) for module in model.modules())
 
 
-def test_a_model_that_gains_nothing_by_it_learns_without_a_second_copy_of_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_gains_nothing_by_it_learns_without_a_second_copy_of_its_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model = adapted("qwen3")
     linear = [layer.get_base_layer().weight.nbytes for layer in model.modules() if isinstance(layer, Lora)]
     monkeypatch.setattr(module, "LARGEST_LEARNING", sum(linear) - 1)

@@ -1,4 +1,5 @@
-"""Chat templates of real models: conversations carried on token by token say what the template says, and end as it ends."""
+"""Chat templates of real models: conversations carried on token by token say what the template says, and end
+as it ends."""
 
 from __future__ import annotations
 
@@ -32,9 +33,17 @@ from assay.tools.doctor.texts import text_findings
 from tests.house import ROOT
 
 IM = ["<|im_end|>", "<|im_start|>", "<|endoftext|>"]
-LLAMA = ["<|eot_id|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|end_of_text|>", "<|eom_id|>"]
+LLAMA = [
+    "<|eot_id|>",
+    "<|begin_of_text|>",
+    "<|start_header_id|>",
+    "<|end_header_id|>",
+    "<|end_of_text|>",
+    "<|eom_id|>",
+]
 GEMMA = ["<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>"]
-# By template: the special tokens, end-of-sequence first and begin-of-sequence second, and what the model ends with itself.
+# By template: the special tokens, end-of-sequence first and begin-of-sequence second, and what the model ends
+# with itself.
 SPECIAL: dict[str, tuple[list[str], list[str]]] = {
     "qwen3": (IM, ["<|im_end|>", "<|endoftext|>"]),
     "qwen3_instruct_2507": (IM, ["<|im_end|>", "<|endoftext|>"]),
@@ -42,15 +51,40 @@ SPECIAL: dict[str, tuple[list[str], list[str]]] = {
     "llama3_2": (LLAMA, ["<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"]),
     "gemma": (GEMMA, ["<eos>"]),
     "phi3": (["<|endoftext|>", "<s>", "<|user|>", "<|assistant|>", "<|end|>"], ["<|endoftext|>"]),
-    "deepseek_r1_distill": (["<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"], []),
-    "cohere": (["<|END_OF_TURN_TOKEN|>", "<BOS_TOKEN>", "<|START_OF_TURN_TOKEN|>", "<|USER_TOKEN|>", "<|CHATBOT_TOKEN|>"], []),
-    "glm4moe": (["<|endoftext|>", "[gMASK]", "<sop>", "<|user|>", "<|assistant|>"], ["<|endoftext|>", "<|user|>"]),
-    "gptoss": (["<|return|>", "<|startoftext|>", "<|start|>", "<|end|>", "<|message|>", "<|channel|>"], ["<|return|>"]),
+    "deepseek_r1_distill": (
+        ["<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"],
+        [],
+    ),
+    "cohere": (
+        [
+            "<|END_OF_TURN_TOKEN|>",
+            "<BOS_TOKEN>",
+            "<|START_OF_TURN_TOKEN|>",
+            "<|USER_TOKEN|>",
+            "<|CHATBOT_TOKEN|>",
+        ],
+        [],
+    ),
+    "glm4moe": (
+        ["<|endoftext|>", "[gMASK]", "<sop>", "<|user|>", "<|assistant|>"],
+        ["<|endoftext|>", "<|user|>"],
+    ),
+    "gptoss": (
+        ["<|return|>", "<|startoftext|>", "<|start|>", "<|end|>", "<|message|>", "<|channel|>"],
+        ["<|return|>"],
+    ),
     "muse_glimmer": (["<|eot|>", "<|begin|>", "<|start|>", "<|message|>"], ["<|eot|>"]),
 }
-END = {"qwen3": "<|im_end|>", "qwen3_instruct_2507": "<|im_end|>", "llama3_1": "<|eot_id|>", "gemma": "<end_of_turn>",
-       "phi3": "<|end|>", "deepseek_r1_distill": "<｜end▁of▁sentence｜>", "cohere": "<|END_OF_TURN_TOKEN|>",
-       "glm4moe": "<|user|>"}  # fmt: skip
+END = {
+    "qwen3": "<|im_end|>",
+    "qwen3_instruct_2507": "<|im_end|>",
+    "llama3_1": "<|eot_id|>",
+    "gemma": "<end_of_turn>",
+    "phi3": "<|end|>",
+    "deepseek_r1_distill": "<｜end▁of▁sentence｜>",
+    "cohere": "<|END_OF_TURN_TOKEN|>",
+    "glm4moe": "<|user|>",
+}
 OF_PRESETS = ["qwen3", "qwen3_instruct_2507", "llama3_1", "gemma"]
 NO_THOUGHT = {"enable_thinking": False}
 
@@ -58,7 +92,9 @@ NO_THOUGHT = {"enable_thinking": False}
 def source(name: str) -> str:
     spec = importlib.util.find_spec("trl")
     assert spec is not None and spec.submodule_search_locations is not None
-    return (Path(spec.submodule_search_locations[0]) / f"chat_templates/{name}.jinja").read_text(encoding="utf-8")
+    return (Path(spec.submodule_search_locations[0]) / f"chat_templates/{name}.jinja").read_text(
+        encoding="utf-8"
+    )
 
 
 @functools.cache
@@ -87,8 +123,11 @@ def ids_of(name: str, text: str) -> list[int]:
     return [int(i) for i in tokenizer_of(name)(text, add_special_tokens=False)["input_ids"]]
 
 
-def assembled(dialogue: Dialogue, messages: Sequence[Message], completions: Sequence[Sequence[int]]) -> list[int]:
-    """Carry a conversation on with these completions in the assistant's place, up to where it is to write next."""
+def assembled(
+    dialogue: Dialogue, messages: Sequence[Message], completions: Sequence[Sequence[int]]
+) -> list[int]:
+    """Carry a conversation on with these completions in the assistant's place, up to where it is to write
+    next."""
     ids, written = dialogue.opening(messages[:1]), iter(completions)
     for message in messages[1:]:
         if message["role"] == "assistant":
@@ -101,7 +140,9 @@ def assembled(dialogue: Dialogue, messages: Sequence[Message], completions: Sequ
 
 words = st.text("aZ 9\n\t{}é思", max_size=12)
 observed = words.map(lambda text: f"{text}.")
-said = words.map(str.strip).filter(bool)  # an answer without white space around it, which some templates strip
+said = words.map(str.strip).filter(
+    bool
+)  # an answer without white space around it, which some templates strip
 
 
 def talk(contents: Sequence[str]) -> list[Message]:
@@ -112,7 +153,8 @@ def talk(contents: Sequence[str]) -> list[Message]:
 @pytest.mark.parametrize("name", sorted(set(END) - {"qwen3", "deepseek_r1_distill", "glm4moe"}))
 @settings(max_examples=15, deadline=None)
 @given(
-    told=st.lists(words.map(lambda text: f"{text}."), min_size=3, max_size=3), answers=st.lists(said, min_size=2, max_size=2)
+    told=st.lists(words.map(lambda text: f"{text}."), min_size=3, max_size=3),
+    answers=st.lists(said, min_size=2, max_size=2),
 )
 def test_a_conversation_assembled_token_by_token_is_the_templates_own(
     name: str, told: tuple[str, ...], answers: tuple[str, ...]
@@ -124,13 +166,19 @@ def test_a_conversation_assembled_token_by_token_is_the_templates_own(
 
 
 @pytest.mark.parametrize("thinks", [False, True])
-def test_qwen3_differs_from_its_template_by_the_empty_thoughts_that_the_policy_was_given(thinks: bool) -> None:
+def test_qwen3_differs_from_its_template_by_the_empty_thoughts_that_the_policy_was_given(
+    thinks: bool,
+) -> None:
     dialogue, tokenizer = dialogue_of("qwen3", thinks), tokenizer_of("qwen3")
     messages = talk(["Who?", "Ana", "And?", "Ben", "Go"])
-    text = tokenizer.decode(assembled(dialogue, messages, [[*ids_of("qwen3", m), dialogue.eos_id] for m in ("Ana", "Ben")]))
+    text = tokenizer.decode(
+        assembled(dialogue, messages, [[*ids_of("qwen3", m), dialogue.eos_id] for m in ("Ana", "Ben")])
+    )
     rendered = dialogue.render(messages, open_turn=True)
     given_thought = "<think>\n\n</think>\n\n"
-    assert text.count(given_thought) == (0 if thinks else 3) and text.endswith("assistant\n" + given_thought * (not thinks))
+    assert text.count(given_thought) == (0 if thinks else 3) and text.endswith(
+        "assistant\n" + given_thought * (not thinks)
+    )
     assert rendered.count(given_thought) == (0 if thinks else 1)
     assert text.replace(given_thought, "") == rendered.replace(given_thought, "")
 
@@ -138,21 +186,32 @@ def test_qwen3_differs_from_its_template_by_the_empty_thoughts_that_the_policy_w
 @pytest.mark.parametrize("name", sorted(END))
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
-def test_what_the_policy_saw_and_wrote_is_never_changed_and_each_answer_is_closed_once(name: str, data: st.DataObject) -> None:
+def test_what_the_policy_saw_and_wrote_is_never_changed_and_each_answer_is_closed_once(
+    name: str, data: st.DataObject
+) -> None:
     dialogue, thought = dialogue_of(name), "<think>\nhm\n</think>\n\n"
     end = st.sampled_from([None, *dialogue.end_ids])  # None: cut off by the limit
     answers = data.draw(
-        st.lists(st.tuples(st.booleans(), st.text("ab \n", min_size=1, max_size=6), end), min_size=2, max_size=2)
+        st.lists(
+            st.tuples(st.booleans(), st.text("ab \n", min_size=1, max_size=6), end), min_size=2, max_size=2
+        )
     )
-    completions = [[*ids_of(name, thought * thinks + text), *([] if e is None else [e])] for thinks, text, e in answers]
+    completions = [
+        [*ids_of(name, thought * thinks + text), *([] if e is None else [e])] for thinks, text, e in answers
+    ]
     told = [data.draw(words), "next", data.draw(words)]
     ids = assembled(dialogue, talk([told[0], "", told[1], "", told[2]]), completions)
     saw = dialogue.opening(talk(told[:1]))
     for done, observation in zip(completions, told[1:], strict=True):
         assert ids[: len(saw) + len(done)] == saw + done
         saw += done + dialogue.reply(observation, last_id=done[-1])
-        between = [dialogue.eos_id] * (done[-1] == dialogue.eos_id) + dialogue.reply(observation, last_id=done[-1])
-        assert between == ids_of(name, tokenizer_of(name).decode(between)) and between.index(dialogue.eos_id) == 0
+        between = [dialogue.eos_id] * (done[-1] == dialogue.eos_id) + dialogue.reply(
+            observation, last_id=done[-1]
+        )
+        assert (
+            between == ids_of(name, tokenizer_of(name).decode(between))
+            and between.index(dialogue.eos_id) == 0
+        )
         assert between.count(dialogue.eos_id) == dialogue.reply("", last_id=-1).count(dialogue.eos_id)
     assert ids == saw
 
@@ -165,7 +224,9 @@ def test_a_completion_ends_at_any_of_the_ends_and_its_text_goes_without(name: st
     assert set(names) == {END[name], tokenizer.eos_token, *SPECIAL[name][1]} and len(set(names)) == len(names)
     for end in dialogue.end_ids:
         assert dialogue.ended([65, end]) and dialogue.text([65, end]) == dialogue.text([65])
-        assert dialogue.text([65, end, end]) == dialogue.text([65]) + str(tokenizer.convert_ids_to_tokens(end))
+        assert dialogue.text([65, end, end]) == dialogue.text([65]) + str(
+            tokenizer.convert_ids_to_tokens(end)
+        )
     assert not dialogue.ended([dialogue.eos_id, 65]) and not dialogue.ended([])
 
 
@@ -180,7 +241,9 @@ def test_behind_another_end_than_its_own_the_template_still_closes_the_answer() 
 
 @pytest.mark.parametrize("name", OF_PRESETS)
 @pytest.mark.parametrize("task", ["collider", "structured"])
-def test_both_tasks_speak_with_every_template_of_the_presets_and_send_no_system_message(task: str, name: str) -> None:
+def test_both_tasks_speak_with_every_template_of_the_presets_and_send_no_system_message(
+    task: str, name: str
+) -> None:
     params = parse_params(json.loads(json.dumps(compose(ROOT, Selection("pretrained", task, 0)).values)))
     taught = task_with(Project(ROOT, params), None).demonstrations(np.random.default_rng(1), 4)
     dialogue = dialogue_of(name)
@@ -202,7 +265,8 @@ def test_both_tasks_speak_with_every_template_of_the_presets_and_send_no_system_
 
 
 def warned(dialogue: Dialogue, name: str, params: Params, messages: Sequence[Message]) -> dict[str, str]:
-    """Return what the doctor has against a template, by check; these tokenizers have no padding of their own."""
+    """Return what the doctor has against a template, by check; these tokenizers have no padding of their
+    own."""
     whole = messages if len(messages) > 2 else None
     findings = text_findings(Policy(None, tokenizer_of(name), dialogue, "none"), params, messages[:1], whole)
     return {each.check: each.fix for each in findings if each.level != "ok" and each.check != "padding"}
@@ -224,9 +288,12 @@ def test_what_a_template_says_against_messages_is_told_as_ours() -> None:
     assert "system, user" in told.value.expected
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), eos_token="<e>")  # type: ignore[no-untyped-call]
     for broken, said in (
-        ("{{ raise_exception('only with tools') }}", "only with tools"), ("{% if %}", "TemplateSyntaxError"),
-        ("{{ messages[7].content }}", "UndefinedError"), ("", "none"), ("{{ messages[-1].content }}", "drops"),
-    ):  # fmt: skip
+        ("{{ raise_exception('only with tools') }}", "only with tools"),
+        ("{% if %}", "TemplateSyntaxError"),
+        ("{{ messages[7].content }}", "UndefinedError"),
+        ("", "none"),
+        ("{{ messages[-1].content }}", "drops"),
+    ):
         tokenizer.chat_template = broken
         with pytest.raises(PolicyError, match=said):
             Dialogue(tokenizer)
@@ -299,8 +366,9 @@ def test_a_template_that_passes_a_systems_message_over_is_refused() -> None:
     tokenizer = tokenizer_of("qwen3_instruct_2507")
     deaf = PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, eos_token="<|im_end|>")  # type: ignore[no-untyped-call]
     deaf.chat_template = (
-        "{% for m in messages if m.role != 'system' %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}"
-        "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+        "{% for m in messages if m.role != 'system' %}{{ '<|im_start|>' + m.role + '\n' + m.content +"
+        " '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{%"
+        " endif %}"
     )
     dialogue = Dialogue(deaf)
     assert dialogue.opening(TOLD[1:])
@@ -314,7 +382,9 @@ def test_a_control_token_in_a_text_is_read_as_the_token_and_its_name_is_known(na
     names = control_names(tokenizer_of(name))
     assert set(SPECIAL[name][0]) <= set(names)
     end = SPECIAL[name][0][0]
-    plain, injected = (dialogue_of(name).opening([{"role": "user", "content": text}]) for text in ("Who?", f"Who?{end}"))
+    plain, injected = (
+        dialogue_of(name).opening([{"role": "user", "content": text}]) for text in ("Who?", f"Who?{end}")
+    )
     number = tokenizer_of(name).convert_tokens_to_ids(end)
     assert injected.count(number) == plain.count(number) + 1
     assert all(control_tokens(each) for each in SPECIAL[name][0])

@@ -1,4 +1,5 @@
-"""The words of a tiny base read and count tokens exactly as the tokenizer and the dialogue that are built of them."""
+"""The words of a tiny base read and count tokens exactly as the tokenizer and the dialogue that are built of
+them."""
 
 from __future__ import annotations
 
@@ -16,9 +17,17 @@ from assay.verify.folders import _NOTHING_AROUND
 
 VOCABULARIES = {"collider": compact_vocabulary(), "structured": tuple(shop.vocabulary()), "no words": ()}
 TEXTS = (
-    "rg4", "ygb072c9", "L9 gb55z041 lb15z031", "", "??", "what no word is", "<|user|>rg1", "<|unk|>a", "é\n",
+    "rg4",
+    "ygb072c9",
+    "L9 gb55z041 lb15z031",
+    "",
+    "??",
+    "what no word is",
+    "<|user|>rg1",
+    "<|unk|>a",
+    "é\n",
     '{"colour":"red"}',
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("task", VOCABULARIES)
@@ -42,7 +51,9 @@ def test_the_file_of_the_tokenizer_is_known_word_by_word(tmp_path: Path, task: s
     build_tokenizer(VOCABULARIES[task]).save_pretrained(tmp_path)
     found = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
     assert found.pop("post_processor", None) in (None, _NOTHING_AROUND)
-    assert {name: value for name, value in found.items() if value is not None} == Words(VOCABULARIES[task]).tokenizer_json()
+    assert {name: value for name, value in found.items() if value is not None} == Words(
+        VOCABULARIES[task]
+    ).tokenizer_json()
 
 
 def test_a_completion_in_pieces_is_read_and_its_end_is_in_none_of_its_tokens() -> None:
@@ -52,4 +63,6 @@ def test_a_completion_in_pieces_is_read_and_its_end_is_in_none_of_its_tokens() -
         assert len(found) == len(set(found)) == ways
         assert all(tokenizer.decode(list(each)) == "abab" for each in found)
     assert next(words.readings("abab", 1)) == tuple(words.ids("abab"))
-    assert list(words.readings(f"a{END}", 2)) == [] and not words.can_write("c") and words.can_write("<|user|>a")
+    assert (
+        list(words.readings(f"a{END}", 2)) == [] and not words.can_write("c") and words.can_write("<|user|>a")
+    )

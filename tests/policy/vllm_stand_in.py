@@ -1,6 +1,8 @@
-"""A server with vLLM 0.30's API, strict on what it is sent, that answers by our own engine; for one base and its adapters.
+"""A server with vLLM 0.30's API, strict on what it is sent, that answers by our own engine; for one base and
+its adapters.
 
-It keeps what could be read in vLLM's source: names of fields, statuses and messages. What it cannot show is vLLM itself.
+It keeps what could be read in vLLM's source: names of fields, statuses and messages. What it cannot show is
+vLLM itself.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ class StandIn:
     def __init__(self, base: Path, *, max_lora_rank: int = 8, max_model_len: int = 4096) -> None:
         self.base, self.max_lora_rank, self.max_model_len = base, max_lora_rank, max_model_len
         self.adapters: dict[str, Path] = {}
-        self.held: tuple[str, Policy] | None = None  # there is room for one, as by default; another is read anew when asked
+        self.held: tuple[str, Policy] | None = (
+            None  # there is room for one, as by default; another is read anew when asked
+        )
         self.plain = self._loaded(None)
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.root = str(base)
@@ -62,22 +66,41 @@ class StandIn:
         with self._lock:
             if body is not None:
                 self.asked.append((path, body))
-            fields = {"/v1/completions": COMPLETION, "/v1/load_lora_adapter": LOAD, "/v1/unload_lora_adapter": UNLOAD}
+            fields = {
+                "/v1/completions": COMPLETION,
+                "/v1/load_lora_adapter": LOAD,
+                "/v1/unload_lora_adapter": UNLOAD,
+            }
             if path == "/v1/models" and body is None:
                 return 200, self._models()
             if path not in fields or body is None:
                 return 404, _error("Not Found", 404)
-            odd = sorted({*fields[path]} ^ {*body}) or [name for name, holds in fields[path].items() if not holds(body[name])]
+            odd = sorted({*fields[path]} ^ {*body}) or [
+                name for name, holds in fields[path].items() if not holds(body[name])
+            ]
             if odd:
                 return 400, _error(f"what about {', '.join(odd)}?", 400)
             status, content = getattr(self, path.removeprefix("/v1/"))(**body)
             return (status, content) if self.spoil is None else self.spoil(path, status, content)
 
     def _models(self) -> Any:
-        base = {"id": "base", "object": "model", "root": self.root, "parent": None, "max_model_len": self.max_model_len}
-        return {"object": "list", "data": [base, *(
-            {"id": name, "object": "model", "root": str(path), "parent": "base"} for name, path in self.adapters.items()
-        )]}  # fmt: skip
+        base = {
+            "id": "base",
+            "object": "model",
+            "root": self.root,
+            "parent": None,
+            "max_model_len": self.max_model_len,
+        }
+        return {
+            "object": "list",
+            "data": [
+                base,
+                *(
+                    {"id": name, "object": "model", "root": str(path), "parent": "base"}
+                    for name, path in self.adapters.items()
+                ),
+            ],
+        }
 
     def load_lora_adapter(self, lora_name: str, lora_path: str) -> tuple[int, Any]:
         """Load a folder that peft wrote."""
@@ -85,7 +108,9 @@ class StandIn:
             return 400, _error(f"The lora adapter '{lora_name}' has already been loaded.", 400)
         config = json.loads((Path(lora_path) / "adapter_config.json").read_text())
         if config["r"] > self.max_lora_rank:
-            return 500, _error(f"LoRA rank {config['r']} is greater than max_lora_rank {self.max_lora_rank}.", 500)
+            return 500, _error(
+                f"LoRA rank {config['r']} is greater than max_lora_rank {self.max_lora_rank}.", 500
+            )
         self.adapters[lora_name] = Path(lora_path)
         self.held = (lora_name, self._loaded(Path(lora_path)))
         return 200, f"Success: LoRA adapter '{lora_name}' added successfully."
@@ -113,15 +138,32 @@ class StandIn:
         policy = self.plain if name == "base" or self.held is None else self.held[1]
         decoding = Decoding(body["temperature"], min(room, body["max_tokens"]))
         with playing(policy.model):
-            session = engine.Session(policy.model, [prompt], [body["seed"]], decoding, end_ids=ends, pad_id=policy.pad_id)
+            session = engine.Session(
+                policy.model, [prompt], [body["seed"]], decoding, end_ids=ends, pad_id=policy.pad_id
+            )
             (written,) = session.complete()
         stopped = written.ids[-1] in ends
         choice = {
-            "index": 0, "text": policy.dialogue.text(written.ids), "finish_reason": "stop" if stopped else "length",
-            "stop_reason": written.ids[-1] if stopped else None, "token_ids": written.ids, "prompt_token_ids": prompt,
-            "logprobs": {"token_logprobs": written.logprobs, "tokens": [], "top_logprobs": [], "text_offset": []},
-        }  # fmt: skip
-        return 200, {"id": "cmpl-1", "object": "text_completion", "model": name, "choices": [choice], "usage": {}}
+            "index": 0,
+            "text": policy.dialogue.text(written.ids),
+            "finish_reason": "stop" if stopped else "length",
+            "stop_reason": written.ids[-1] if stopped else None,
+            "token_ids": written.ids,
+            "prompt_token_ids": prompt,
+            "logprobs": {
+                "token_logprobs": written.logprobs,
+                "tokens": [],
+                "top_logprobs": [],
+                "text_offset": [],
+            },
+        }
+        return 200, {
+            "id": "cmpl-1",
+            "object": "text_completion",
+            "model": name,
+            "choices": [choice],
+            "usage": {},
+        }
 
 
 def _error(message: str, code: int) -> Any:

@@ -1,4 +1,5 @@
-"""Each preset's model in its true shape with random weights and few layers, and a training of two steps with it on a CPU."""
+"""Each preset's model in its true shape with random weights and few layers, and a training of two steps with
+it on a CPU."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ TASKS = ("structured", "collider")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a preset's base is made of here: a file in trl's chat_templates, its special tokens, how many layers are built."""
+    """What a preset's base is made of here: a file in trl's chat_templates, its special tokens, how many
+    layers are built."""
 
     template: str
     special: dict[str, str]
@@ -51,12 +53,19 @@ SHAPES = {
     "4090_qwen3_8b": Shape("qwen3", _QWEN, ("<|im_start|>", "<think>", "</think>")),
     "4090_llama3": Shape(
         "llama3_1",
-        {"bos_token": "<|begin_of_text|>", "eos_token": "<|eot_id|>", "pad_token": "<|finetune_right_pad_id|>"},
+        {
+            "bos_token": "<|begin_of_text|>",
+            "eos_token": "<|eot_id|>",
+            "pad_token": "<|finetune_right_pad_id|>",
+        },
         ("<|start_header_id|>", "<|end_header_id|>"),
     ),
     # Two layers, since they take turns: one with a sliding window, one without.
     "4090_gemma2": Shape(
-        "gemma", {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>"}, ("<start_of_turn>", "<end_of_turn>"), 2
+        "gemma",
+        {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>"},
+        ("<start_of_turn>", "<end_of_turn>"),
+        2,
     ),
     "h100_qwen3": Shape("qwen3", _QWEN, ("<|im_start|>", "<think>", "</think>")),
 }
@@ -71,33 +80,42 @@ def config_of(preset: str) -> Any:
 def tokenizer_of(shape: Shape, texts: Sequence[str]) -> PreTrainedTokenizerFast:
     """Return a byte-level tokenizer learned from texts, with a model's real chat template.
 
-    Its tokens run over whole sentences that the prompts of a task have in common: a prompt of 1,300 letters is some thirty
-    tokens, and a pass on a CPU is short.
+    Its tokens run over whole sentences that the prompts of a task have in common: a prompt of 1,300 letters
+    is some thirty tokens, and a pass on a CPU is short.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     special = [*shape.special.values(), *shape.extra]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=2048, special_tokens=special, initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=2048, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
     tokenizer.train_from_iterator(texts, trainer)
     fast: PreTrainedTokenizerFast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, extra_special_tokens=list(shape.extra), padding_side="left", **shape.special
+        tokenizer_object=tokenizer,
+        extra_special_tokens=list(shape.extra),
+        padding_side="left",
+        **shape.special,
     )
     fast.chat_template = files("trl").joinpath("chat_templates", f"{shape.template}.jinja").read_text()
     return fast
 
 
 def write_base(folder: Path, preset: str, texts: Sequence[str], *, uncut: bool) -> None:
-    """Write a model folder: few layers, random weights in bfloat16, all else as published, or where not `uncut` with fewer
-    hidden and inner units and words; heads, their widths, positions, caps and windows are as published in both."""
+    """Write a model folder: few layers, random weights in bfloat16, all else as published, or where not
+    `uncut` with fewer hidden and inner units and words; heads, their widths, positions, caps and windows are
+    as published in both.
+    """
     shape, config = SHAPES[preset], config_of(preset)
     tokenizer = tokenizer_of(shape, texts)
     config.num_hidden_layers = shape.layers
     if getattr(config, "layer_types", None):
         config.layer_types = config.layer_types[: shape.layers]
     if not uncut:
-        config.head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        config.head_dim = (
+            getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        )
         config.hidden_size, config.intermediate_size = config.hidden_size // 8, config.intermediate_size // 16
         config.vocab_size = len(tokenizer)
     for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
@@ -121,8 +139,13 @@ def project_of(root: Path, model: Path, preset: str, task: str) -> Project:
     values["evaluation"] |= {"items": 2, "draws": 2}
     values["validation"] |= {"items": 2, "draws": 1, "interval": 2}
     values["train"] |= {
-        "steps": 2, "items_per_step": 2, "group_size": 2, "micro_batch_size": 4, "kl_probe_episodes": 2, "warmup_steps": 0,
-    }  # fmt: skip
+        "steps": 2,
+        "items_per_step": 2,
+        "group_size": 2,
+        "micro_batch_size": 4,
+        "kl_probe_episodes": 2,
+        "warmup_steps": 0,
+    }
     values["claim"]["checkpoint_rule"] = "last"
     return Project(root, parse_params(values))
 
@@ -131,8 +154,9 @@ def project_of(root: Path, model: Path, preset: str, task: str) -> Project:
 class Outcome:
     """What a training of two steps left.
 
-    The modules with an adapter, the matrices of it that did not move, the 4-bit modules; the log-probabilities of one text by
-    the policy as it was trained, and the same as it was loaded again, which have to be equal; held-out episodes played.
+    The modules with an adapter, the matrices of it that did not move, the 4-bit modules; the
+    log-probabilities of one text by the policy as it was trained, and the same as it was loaded again, which
+    have to be equal; held-out episodes played.
     """
 
     adapted: list[str]
@@ -162,23 +186,36 @@ def shortest(project: Project, n: int) -> list[tuple[str, Item]]:
     """Return the n training items with the shortest prompts, each with its prompt."""
     judged = task_of(project)
     return sorted(
-        ((judged.start(each, 0)[0][0]["content"], each) for each in items_of(project, "train")), key=lambda p: len(p[0])
+        ((judged.start(each, 0)[0][0]["content"], each) for each in items_of(project, "train")),
+        key=lambda p: len(p[0]),
     )[:n]
 
 
 def _trained(project: Project) -> Outcome:
-    """Train, save, load again and evaluate by the code of the stages; the second of a group is paid, so that weights move."""
+    """Train, save, load again and evaluate by the code of the stages; the second of a group is paid, so that
+    weights move."""
     params, judged, ((text, item), (_, other)) = project.params, task_of(project), shortest(project, 2)
     policy = open_policy(project, None)
     trained = train(
-        policy, task_of(project, shaping=True), judged, [item, other], validation_suite(project), params,
-        checkpoints=Checkpoints(project.root / "checkpoints", "run", 2), start=None, history=History(), watch=Watch(judged),
-        on_step=lambda _: None, credit=lambda step, item_id, member: float(member),
-    )  # fmt: skip
+        policy,
+        task_of(project, shaping=True),
+        judged,
+        [item, other],
+        validation_suite(project),
+        params,
+        checkpoints=Checkpoints(project.root / "checkpoints", "run", 2),
+        start=None,
+        history=History(),
+        watch=Watch(judged),
+        on_step=lambda _: None,
+        credit=lambda step, item_id, member: float(member),
+    )
     ids = policy.dialogue.opening([{"role": "user", "content": text}])
     before = logprobs(policy, ids)
     adapted = sorted(name for name, module in policy.model.named_modules() if hasattr(module, "lora_A"))
-    unmoved = sorted(name for name, tensor in trained.adapter.items() if "lora_B" in name and not tensor.any())
+    unmoved = sorted(
+        name for name, tensor in trained.adapter.items() if "lora_B" in name and not tensor.any()
+    )
     four_bit = sorted(name for name, module in policy.model.named_modules() if is_nf4(module))
     save_adapter(project.root / ADAPTER, trained)
     del policy
@@ -188,7 +225,8 @@ def _trained(project: Project) -> Outcome:
 
 
 def is_nf4(module: torch.nn.Module) -> bool:
-    """Return whether a layer is 4-bit NormalFloat, its scales quantised once more, and computes in bfloat16."""
+    """Return whether a layer is 4-bit NormalFloat, its scales quantised once more, and computes in
+    bfloat16."""
     if type(module) is not Linear4bit:
         return False
     state = module.weight.quant_state

@@ -1,7 +1,8 @@
 """Each preset trains its own architecture on both tasks, on a CPU, with random weights.
 
-Cut for time: layers to one (Gemma 2: two, one of each kind), hidden units to an eighth, inner units of the MLP to a
-sixteenth, the vocabulary to some 2,000 tokens. `benchmarks/preset_shapes.py` does the same with all but the layers uncut.
+Cut for time: layers to one (Gemma 2: two, one of each kind), hidden units to an eighth, inner units of the
+MLP to a sixteenth, the vocabulary to some 2,000 tokens. `benchmarks/preset_shapes.py` does the same with all
+but the layers uncut.
 """
 
 from __future__ import annotations
@@ -25,11 +26,21 @@ from tests.policy.architectures import logprobs_of
 from tests.presets.shapes import SHAPES, config_of, two_steps
 
 PARAMETERS = {
-    "4090_qwen3": 4_022_468_096, "4090_qwen3_8b": 8_190_735_360, "4090_llama3": 8_030_261_248,
-    "4090_gemma2": 9_241_705_984, "h100_qwen3": 8_190_735_360,
-}  # fmt: skip
-PROJECTIONS = ("mlp.down_proj", "mlp.gate_proj", "mlp.up_proj", "self_attn.k_proj", "self_attn.o_proj", "self_attn.q_proj",
-               "self_attn.v_proj")  # fmt: skip
+    "4090_qwen3": 4_022_468_096,
+    "4090_qwen3_8b": 8_190_735_360,
+    "4090_llama3": 8_030_261_248,
+    "4090_gemma2": 9_241_705_984,
+    "h100_qwen3": 8_190_735_360,
+}
+PROJECTIONS = (
+    "mlp.down_proj",
+    "mlp.gate_proj",
+    "mlp.up_proj",
+    "self_attn.k_proj",
+    "self_attn.o_proj",
+    "self_attn.q_proj",
+    "self_attn.v_proj",
+)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -63,13 +74,25 @@ def test_a_preset_is_pinned_complete_and_counts_the_published_parameters(preset:
 
 def test_the_soft_caps_of_gemma_2_are_the_same_in_play_and_in_the_learning_pass() -> None:
     sizes = {
-        "vocab_size": 60, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
-        "num_key_value_heads": 2, "head_dim": 8, "query_pre_attn_scalar": 8, "initializer_range": 0.6, "sliding_window": 6,
-        "pad_token_id": 0, "bos_token_id": None, "eos_token_id": 2,
-    }  # fmt: skip
+        "vocab_size": 60,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "query_pre_attn_scalar": 8,
+        "initializer_range": 0.6,
+        "sliding_window": 6,
+        "pad_token_id": 0,
+        "bos_token_id": None,
+        "eos_token_id": 2,
+    }
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = Gemma2ForCausalLM(Gemma2Config(**sizes, attn_logit_softcapping=1.0, final_logit_softcapping=2.0)).eval()
+        model = Gemma2ForCausalLM(
+            Gemma2Config(**sizes, attn_logit_softcapping=1.0, final_logit_softcapping=2.0)
+        ).eval()
     assert model.config._attn_implementation == "eager"  # the fused attention of torch knows no cap
     opening = [5, 6, 7, 8, 9, 10, 11, 12]
     with torch.no_grad():
@@ -77,14 +100,20 @@ def test_the_soft_caps_of_gemma_2_are_the_same_in_play_and_in_the_learning_pass(
         ids = torch.tensor([[*opening, *played.ids]])
         counted = torch.arange(ids.shape[1])[None] >= len(opening)
         hidden, places = hidden_states(model, ids, torch.ones_like(ids), counted, most=4)
-        learned = torch.log_softmax(logits_of(model, hidden), -1).gather(1, ids.flatten()[places][:, None])[:, 0]
+        learned = torch.log_softmax(logits_of(model, hidden), -1).gather(1, ids.flatten()[places][:, None])[
+            :, 0
+        ]
     plain = logprobs_of(model, ids[0].tolist())[len(opening) - 1 :]
     for other in (torch.tensor(played.logprobs), learned):
         assert float((other - plain).abs().max()) < 1e-5
     for name in ("attn_logit_softcapping", "final_logit_softcapping"):
         uncapped = Gemma2ForCausalLM(
-            Gemma2Config(**sizes, **{"attn_logit_softcapping": 1.0, "final_logit_softcapping": 2.0} | {name: None})
+            Gemma2Config(
+                **sizes, **{"attn_logit_softcapping": 1.0, "final_logit_softcapping": 2.0} | {name: None}
+            )
         ).eval()
         uncapped.load_state_dict(model.state_dict())
         off = logprobs_of(uncapped, ids[0].tolist())[len(opening) - 1 :]
-        assert float((off - plain).abs().max()) > 0.1, f"{name} decides nothing here, so this test would not see it"
+        assert float((off - plain).abs().max()) > 0.1, (
+            f"{name} decides nothing here, so this test would not see it"
+        )

@@ -1,4 +1,5 @@
-"""A claim is shown for the settings and data that it is about, and for no others: by every command, page and figure."""
+"""A claim is shown for the settings and data that it is about, and for no others: by every command, page and
+figure."""
 
 from __future__ import annotations
 
@@ -70,13 +71,23 @@ def changed(project: Project, **changes: Any) -> Project:
 def edited(project: Project, name: str, **changes: Any) -> None:
     """Change a record, or every line of a file of records."""
     path = project.results(name)
-    lines = path.read_text(encoding="utf-8").splitlines() if name.endswith(".jsonl") else [path.read_text(encoding="utf-8")]
-    path.write_text("".join(json.dumps(json.loads(line) | changes) + "\n" for line in lines), encoding="utf-8")
+    lines = (
+        path.read_text(encoding="utf-8").splitlines()
+        if name.endswith(".jsonl")
+        else [path.read_text(encoding="utf-8")]
+    )
+    path.write_text(
+        "".join(json.dumps(json.loads(line) | changes) + "\n" for line in lines), encoding="utf-8"
+    )
 
 
 def called(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    where = environment(DVC_SITE_CACHE_DIR=str(root.parent / "site"), HOME=str(root.parent), DVC_NO_ANALYTICS="1")
-    return subprocess.run([sys.executable, "-m", *command], cwd=root, env=where, capture_output=True, text=True, check=False)
+    where = environment(
+        DVC_SITE_CACHE_DIR=str(root.parent / "site"), HOME=str(root.parent), DVC_NO_ANALYTICS="1"
+    )
+    return subprocess.run(
+        [sys.executable, "-m", *command], cwd=root, env=where, capture_output=True, text=True, check=False
+    )
 
 
 def verdict(root: Path) -> subprocess.CompletedProcess[str]:
@@ -90,7 +101,9 @@ def test_a_run_stands_for_its_own_settings_and_is_called_by_its_data(made: Proje
     assert done.stdout.startswith(f"collider: {claim_at_hand(made).verdict}: ")
 
 
-def test_the_colliders_numbers_are_no_verdict_of_another_task_whose_data_were_only_fingerprinted(project: Project) -> None:
+def test_the_colliders_numbers_are_no_verdict_of_another_task_whose_data_were_only_fingerprinted(
+    project: Project,
+) -> None:
     root, sentence = project.root, claim_at_hand(project).sentence
     assert called(root, "dvc", "init", "-q", "--no-scm").returncode == 0
     assert called(root, "assay.cli", "config", "use", "task=structured", "grpo=tiny_smoke").returncode == 0
@@ -201,11 +214,23 @@ def test_a_plan_that_was_edited_everywhere_is_not_that_of_the_settings(project: 
     ("name", "changes", "reason"),
     [
         ("claim_plan.json", {"alpha": 0.2}, "the plan of the claim is not what the settings ask for"),
-        ("fingerprint.json", {"dataset_sha256": "e" * 64}, "the plan of the claim is about other data than fingerprint.json"),
+        (
+            "fingerprint.json",
+            {"dataset_sha256": "e" * 64},
+            "the plan of the claim is about other data than fingerprint.json",
+        ),
         ("base.json", {"digest": "b" * 64}, "base.json is about another base than the one that was trained"),
         ("pre_eval.jsonl", {"policy": "b" * 64}, "another base than the one measured before"),
-        ("post_eval.jsonl", {"policy": "c" * 64}, "the policy measured after is not the one that was trained"),
-        ("train.json", {"policy_digest": "c" * 64}, "the policy measured after is not the one that was trained"),
+        (
+            "post_eval.jsonl",
+            {"policy": "c" * 64},
+            "the policy measured after is not the one that was trained",
+        ),
+        (
+            "train.json",
+            {"policy_digest": "c" * 64},
+            "the policy measured after is not the one that was trained",
+        ),
     ],
 )
 def test_rendering_mixed_inputs_by_hand_makes_no_claim(
@@ -264,11 +289,17 @@ def served(folder: Path) -> Iterator[Callable[[str], tuple[int, str]]]:
 
 
 PAGES = (
-    "/README.md", "/results/report/report.html", "/results/report/claim.json", "/results/report/metrics.json",
-    "/results/report/summary.md", "/results/report/reports.json", "/results/report/plan_power.json",
-    "/results/report/plots/rates.csv", "/results/report/figures/before_after_summary.png",
+    "/README.md",
+    "/results/report/report.html",
+    "/results/report/claim.json",
+    "/results/report/metrics.json",
+    "/results/report/summary.md",
+    "/results/report/reports.json",
+    "/results/report/plan_power.json",
+    "/results/report/plots/rates.csv",
+    "/results/report/figures/before_after_summary.png",
     "/results/report/sample_trajectories.md",
-)  # fmt: skip
+)
 
 
 def test_a_served_folder_shows_no_claim_as_long_as_the_settings_are_others(project: Project) -> None:
@@ -297,7 +328,9 @@ def test_the_live_page_leads_to_no_report_of_other_settings(project: Project) ->
     page = project.root / "evidence/observed/live/index.html"
     for seed, leads in ((0, True), (3, False)):
         changed(project, seed=seed)
-        redraw.draw(project.root, SnapshotReader(find_place(project.root)).read(), 5.0, claim=ClaimShown(project.root))
+        redraw.draw(
+            project.root, SnapshotReader(find_place(project.root)).read(), 5.0, claim=ClaimShown(project.root)
+        )
         assert ("results/report/report.html" in page.read_text()) is leads
 
 
@@ -346,13 +379,19 @@ def test_the_own_package_is_pushed_only_with_the_claim_at_hand_and_any_other_spe
     push.check_at_hand(Path(shutil.copy(tar, tmp_path / "other.tar")), tmp_path / "unpacked")
 
 
-def test_what_is_withdrawn_is_what_render_evidence_shows_and_comes_back_with_the_settings(project: Project) -> None:
+def test_what_is_withdrawn_is_what_render_evidence_shows_and_comes_back_with_the_settings(
+    project: Project,
+) -> None:
     assert set(SHOWN) == set(render_evidence.WRITES)
 
     def shown() -> dict[str, bytes]:
         """Return every file that shows the claim, whole folders of them included."""
-        found = [path for name in SHOWN for path in ((project.root / name), *(project.root / name).rglob("*"))]
-        return {path.relative_to(project.root).as_posix(): path.read_bytes() for path in found if path.is_file()}
+        found = [
+            path for name in SHOWN for path in ((project.root / name), *(project.root / name).rglob("*"))
+        ]
+        return {
+            path.relative_to(project.root).as_posix(): path.read_bytes() for path in found if path.is_file()
+        }
 
     was = shown()
     assert {place_of("claim.json"), place_of("figures/forest.svg"), "evidence/README.md"} <= was.keys()
@@ -379,11 +418,18 @@ def test_a_task_is_called_by_its_data_wherever_a_person_reads_it(tmp_path: Path)
     done = verdict(project.root)
     assert done.returncode == 0 and done.stdout.startswith("t3_tools: "), done.stderr
     report = project.results("report.html").read_text()
-    assert "<h1>assay: t3_tools, before and after GRPO</h1>" in report and "t3_tools (a structured task)" in report
+    assert (
+        "<h1>assay: t3_tools, before and after GRPO</h1>" in report
+        and "t3_tools (a structured task)" in report
+    )
     assert (project.root / "evidence/README.md").read_text().startswith("# Evidence: t3\\_tools\n")
     unpack(str(packaged(project, tmp_path / "dist")), str(tmp_path / "unpacked"))
     card = (tmp_path / "unpacked/README.md").read_text().replace("\\_", "_")
-    assert "# GRPO adapter for the task t3_tools" in card and "assay-t3_tools" in card and "assay-structured" not in card
+    assert (
+        "# GRPO adapter for the task t3_tools" in card
+        and "assay-t3_tools" in card
+        and "assay-structured" not in card
+    )
 
 
 @pytest.mark.parametrize("root", ["data/t3_tools", "data/t3_tools/", "./data/t3_tools/.", "t3_tools"])

@@ -1,4 +1,5 @@
-"""What a user sees when something is wrong: one message, what was expected, where, how to fix it; nothing lost."""
+"""What a user sees when something is wrong: one message, what was expected, where, how to fix it; nothing
+lost."""
 
 from __future__ import annotations
 
@@ -28,8 +29,12 @@ def assay(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment["PYTHONPATH"] = str(ROOT / "src")
     return subprocess.run(
         [sys.executable, "-m", "assay.cli", *arguments],
-        cwd=project, capture_output=True, text=True, check=False, env=environment,
-    )  # fmt: skip
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
 
 
 def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:

@@ -1,4 +1,5 @@
-"""What stands beside the two arms of a claim is read and weighed; evidence that cannot be read leaves no older claim behind."""
+"""What stands beside the two arms of a claim is read and weighed; evidence that cannot be read leaves no
+older claim behind."""
 
 from __future__ import annotations
 
@@ -54,7 +55,9 @@ def facts_of(project: Project) -> TrainFacts:
 
 
 def read(project: Project, **changes: Any) -> ClaimInputs:
-    return claim_inputs(project, plan_of(project), facts_of(project).model_copy(update=changes), arms(project))
+    return claim_inputs(
+        project, plan_of(project), facts_of(project).model_copy(update=changes), arms(project)
+    )
 
 
 def kinds(found: ClaimInputs) -> list[str]:
@@ -103,7 +106,9 @@ def test_a_check_of_other_records_is_no_check_of_these(project: Project) -> None
 def test_a_plan_and_its_digest_edited_together_are_not_what_the_settings_ask_for(project: Project) -> None:
     edited(project, "claim_plan.json", alpha=0.2)
     written = sha256_bytes(project.results("claim_plan.json").read_bytes())
-    assert kinds(read(project, claim_plan_sha256=written)) == ["the plan of the claim is not what the settings ask for"]
+    assert kinds(read(project, claim_plan_sha256=written)) == [
+        "the plan of the claim is not what the settings ask for"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +147,9 @@ def test_a_red_alarm_bars_until_it_is_acknowledged_and_the_plan_stays_as_it_was(
     ill = HealthSummary(worst="RED", rules=(rule,), unmeasured=())
     unanswered = "a red alarm of the training is not acknowledged"
     assert unanswered in kinds(read(project, health=ill))
-    answered = EvidenceSettings(acknowledged_alarms=[AcknowledgedAlarm(rule="kl", reason="the probe is tiny")])
+    answered = EvidenceSettings(
+        acknowledged_alarms=[AcknowledgedAlarm(rule="kl", reason="the probe is tiny")]
+    )
     calm = Project(project.root, project.params.model_copy(update={"evidence": answered}))
     free = read(calm, health=ill)
     assert unanswered not in kinds(free) and "\u201cthe probe is tiny\u201d" in free.notes[0]
@@ -154,7 +161,9 @@ def test_a_plan_that_could_not_show_the_smallest_effect_is_a_warning(project: Pr
     def told(smallest: float, base: Arm) -> tuple[float | None, list[str]]:
         wanted = plan.model_copy(update={"smallest_effect_points": smallest})
         found = claim_inputs(project, wanted, facts, (base, *whole[1:]))
-        return found.planned.smallest_detectable_points, [note for note in found.notes if note.startswith("Before training")]
+        return found.planned.smallest_detectable_points, [
+            note for note in found.notes if note.startswith("Before training")
+        ]
 
     points, notes = told(plan.smallest_effect_points, whole[0])
     assert points is not None and points < plan.smallest_effect_points and notes == []
@@ -166,11 +175,17 @@ def test_a_plan_that_could_not_show_the_smallest_effect_is_a_warning(project: Pr
     assert points is None and "no possible gain" in note
 
 
-def test_the_power_of_the_plan_follows_from_the_base_that_was_measured_and_from_no_file(project: Project) -> None:
+def test_the_power_of_the_plan_follows_from_the_base_that_was_measured_and_from_no_file(
+    project: Project,
+) -> None:
     written, (base, _) = project.results("plan_power.json"), arms(project)[0]
     found = read(project).planned
     assert read_record(written, PlannedPower, fix="") == found
-    assert (found.suite_digest, found.policy_digest, found.draws) == (base.suite_digest, base.policy_digest, base.draws)
+    assert (found.suite_digest, found.policy_digest, found.draws) == (
+        base.suite_digest,
+        base.policy_digest,
+        base.draws,
+    )
     edited(project, "plan_power.json", smallest_detectable_points=0.1, suite_digest="other")
     assert read(project).planned == found
     written.unlink()
@@ -214,7 +229,9 @@ OTHER = "the random-reward arm is not the control of this training"
         ({"stopped": "step 3"}, "the random-reward training ended before its last step"),
     ],
 )
-def test_a_control_of_something_else_bars_the_claim(project: Project, changes: dict[str, Any], reason: str) -> None:
+def test_a_control_of_something_else_bars_the_claim(
+    project: Project, changes: dict[str, Any], reason: str
+) -> None:
     edited(project, "control.json", **changes)
     assert kinds(read(project)) == [reason]
 
@@ -232,12 +249,16 @@ def test_random_rewards_taught_the_tiny_policy_nothing(project: Project) -> None
     assert claim.random_reward.verdict == "NO EVIDENCE" and claim.random_reward.trained_is_ahead
 
 
-@pytest.mark.parametrize("name", ["training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "validation_scores.csv"])
+@pytest.mark.parametrize(
+    "name", ["training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "validation_scores.csv"]
+)
 @pytest.mark.parametrize("cell", ["oops", "nan", "inf", "1e308", '"'])
 def test_a_bad_cell_of_a_log_fails_its_reader(project: Project, name: str, cell: str) -> None:
     lines = project.results(name).read_text().split("\n")
     fields = lines[3].split(",")
-    at = lines[0].split(",").index("mean_reward") if name == "validation_scores.csv" else 2  # ids stand before it
+    at = (
+        lines[0].split(",").index("mean_reward") if name == "validation_scores.csv" else 2
+    )  # ids stand before it
     lines[3] = ",".join([*fields[:at], cell, *fields[at + 1 :]])
     project.results(name).write_text("\n".join(lines))
     with pytest.raises(RecordError, match=re.escape(name)):
@@ -250,7 +271,13 @@ def test_a_bad_cell_of_a_log_fails_its_reader(project: Project, name: str, cell:
 def test_a_log_that_is_cut_or_repeats_a_row_fails_its_reader(project: Project) -> None:
     path = project.results("training_log.csv")
     whole = path.read_text()
-    for broken in (whole[:-9], whole[: len(whole) * 2 // 3], whole + whole.split("\n")[-2] + "\n", "", "step\n"):
+    for broken in (
+        whole[:-9],
+        whole[: len(whole) * 2 // 3],
+        whole + whole.split("\n")[-2] + "\n",
+        "",
+        "step\n",
+    ):
         path.write_text(broken)
         with pytest.raises(RecordError, match=r"training_log\.csv"):
             log_table(project, "training_log.csv", "step")
@@ -303,7 +330,10 @@ def lose_a_file(project: Project) -> None:
     [
         (cut_the_last_line, r"results/post_eval/post_eval\.jsonl, line \d+"),
         (put_in_nonsense, r"results/pre_eval/pre_eval\.jsonl, line 3"),
-        (lose_an_episode, r"post_eval_greedy\.jsonl: expected the 256 plays of the suite, found 255 episodes"),
+        (
+            lose_an_episode,
+            r"post_eval_greedy\.jsonl: expected the 256 plays of the suite, found 255 episodes",
+        ),
         (lose_a_file, r"results/post_eval/post_eval\.jsonl: expected a readable file"),
     ],
 )

@@ -64,7 +64,10 @@ def test_a_control_is_played_on_the_held_out_suite_and_twice_the_same(
     plain = heldout.evaluate
     monkeypatch.setattr(heldout, "evaluate", watched)
     control.run(wanted)
-    assert seen == [ControlRun(step=2, trained=True), None]  # `assay runs watch` knows it by its settings, and no other
+    assert seen == [
+        ControlRun(step=2, trained=True),
+        None,
+    ]  # `assay runs watch` knows it by its settings, and no other
     assert find_control_run(project.root / ".scratch/control", wanted.params.model_dump(mode="json")) is None
     first = {path.name: path.read_bytes() for path in project.results("control.json").parent.iterdir()}
     assert set(first) == {"control.json", "control_eval.jsonl"}
@@ -75,13 +78,21 @@ def test_a_control_is_played_on_the_held_out_suite_and_twice_the_same(
     assert len(episodes) == 4 * 2  # items x draws
     assert not (project.root / "models/adapter").exists()
     control.run(wanted)
-    assert {path.name: path.read_bytes() for path in project.results("control.json").parent.iterdir()} == first
+    assert {
+        path.name: path.read_bytes() for path in project.results("control.json").parent.iterdir()
+    } == first
     leftover = [path for path in (project.root / ".scratch/control").glob("*") if path.is_dir()]
     assert leftover == []
 
 
 def test_coins_are_fair_and_know_nothing_of_what_was_played() -> None:
-    tosses = [coin(seed, step, item, k) for seed in (0, 1) for step in range(50) for item in "abcd" for k in range(8)]
+    tosses = [
+        coin(seed, step, item, k)
+        for seed in (0, 1)
+        for step in range(50)
+        for item in "abcd"
+        for k in range(8)
+    ]
     assert set(tosses) == {0.0, 1.0}
     assert abs(sum(tosses) / len(tosses) - 0.5) < 4 * 0.5 / len(tosses) ** 0.5
     assert [coin(0, 3, "a", k) for k in range(8)] == [coin(0, 3, "a", k) for k in range(8)]

@@ -56,7 +56,9 @@ def test_a_drawer_that_crashes_is_said_once_with_its_last_line(
     for _ in range(3):
         one.look()
     one.close()
-    assert len(said) == 1 and "exit code 1: ValueError: no ink" in said[0] and "the training goes on" in said[0]
+    assert (
+        len(said) == 1 and "exit code 1: ValueError: no ink" in said[0] and "the training goes on" in said[0]
+    )
 
 
 def test_a_drawer_that_was_killed_is_said_once_also_at_the_end(tmp_path: Path, said: list[str]) -> None:
@@ -72,7 +74,9 @@ def test_a_drawer_that_was_killed_is_said_once_also_at_the_end(tmp_path: Path, s
         assert len(said) == 1 and "exit code -9" in said[0]
 
 
-def test_a_drawer_that_does_not_end_is_ended(tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drawer_that_does_not_end_is_ended(
+    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     program(tmp_path, monkeypatch, "import time\ntime.sleep(600)")
     monkeypatch.setattr(drawer, "PATIENCE_S", 0.5)
     one = Drawer(tmp_path, tmp_path / "log", 5.0)
@@ -96,7 +100,11 @@ def test_where_no_process_can_be_started_training_goes_on(
 def test_a_drawer_that_lives_says_nothing_and_knows_nothing_of_gpus_and_ranks(
     tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program(tmp_path, monkeypatch, "import os, sys\nopen('seen', 'w').write(repr(dict(os.environ)))\nsys.stdin.read()")
+    program(
+        tmp_path,
+        monkeypatch,
+        "import os, sys\nopen('seen', 'w').write(repr(dict(os.environ)))\nsys.stdin.read()",
+    )
     monkeypatch.chdir(tmp_path)
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.setenv(name, "1")
@@ -123,9 +131,13 @@ def test_how_often_is_drawn_is_said_by_the_environment(monkeypatch: pytest.Monke
 
 
 TABLES = (
-    *map(place_of, ("training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "validation_scores.csv")),
-    place_of("train_log.jsonl"), "evidence/observed/training_clock.csv",
-)  # fmt: skip
+    *map(
+        place_of,
+        ("training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "validation_scores.csv"),
+    ),
+    place_of("train_log.jsonl"),
+    "evidence/observed/training_clock.csv",
+)
 
 
 @pytest.mark.parametrize("main", [True, False])
@@ -150,7 +162,9 @@ def test_the_main_process_alone_takes_old_curves_away_and_starts_one_drawer(
     monkeypatch.setenv(drawer.VARIABLE, "2")
     for name in TABLES:
         write_text(tmp_path / name, "of an earlier training")
-    folder = RunFolder(tmp_path / "run", RunKey("key", {}), {}, Project.open(ROOT).params.checkpoint, main=main)
+    folder = RunFolder(
+        tmp_path / "run", RunKey("key", {}), {}, Project.open(ROOT).params.checkpoint, main=main
+    )
     project = Project(tmp_path, Project.open(ROOT).params)
     live = Live(project, History(), Watch(Letters()), SUITE, folder, main=main)
     live.tell("started", {"step": 0})
@@ -166,7 +180,9 @@ def test_with_zero_seconds_nothing_is_started(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(module, "Drawer", None)
     monkeypatch.setenv(drawer.VARIABLE, "0")
-    folder = RunFolder(tmp_path / "run", RunKey("key", {}), {}, Project.open(ROOT).params.checkpoint, main=True)
+    folder = RunFolder(
+        tmp_path / "run", RunKey("key", {}), {}, Project.open(ROOT).params.checkpoint, main=True
+    )
     project = Project(tmp_path, Project.open(ROOT).params)
     live = Live(project, History(), Watch(Letters()), SUITE, folder, main=True)
     live.tell("started", {"step": 0})

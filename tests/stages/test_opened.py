@@ -1,4 +1,5 @@
-"""A ledger says which held-out records were opened for which policy, and tells what was done here from what came along."""
+"""A ledger says which held-out records were opened for which policy, and tells what was done here from what
+came along."""
 
 from __future__ import annotations
 
@@ -58,7 +59,11 @@ def test_the_protocols_own_openings_are_nothing_to_speak_of(project: Project, cl
     a_run(project)
     assert opened_said(project, claim) == []
     ledger = openings(project)
-    assert ledger is not None and [each.times for each in ledger.openings] == [2, 2, 2] and len(ledger.record_sets) == 1
+    assert (
+        ledger is not None
+        and [each.times for each in ledger.openings] == [2, 2, 2]
+        and len(ledger.record_sets) == 1
+    )
 
 
 def test_a_newcomer_is_told_of_no_opening_of_his_own_and_how_many_the_makers_have(
@@ -72,10 +77,18 @@ def test_a_newcomer_is_told_of_no_opening_of_his_own_and_how_many_the_makers_hav
     theirs = shipped(project, tmp_path / "newcomer")
     a_run(theirs)  # equal bytes, so the same two policies and the same control
     ((kind, said),) = opened_said(theirs, claim)
-    assert kind == "note" and "opened for 0 other policies in this working copy" in said and "has 3 other policies" in said
+    assert (
+        kind == "note"
+        and "opened for 0 other policies in this working copy" in said
+        and "has 3 other policies" in said
+    )
     a_run(theirs, "f" * 64)
     warning, note = opened_said(theirs, claim)
-    assert warning[0] == "warning" and "1 other policy in this working copy" in warning[1] and "has 3 other" in note[1]
+    assert (
+        warning[0] == "warning"
+        and "1 other policy in this working copy" in warning[1]
+        and "has 3 other" in note[1]
+    )
     assert copy_id(theirs) != copy_id(project)
 
 
@@ -83,8 +96,15 @@ def test_a_ledger_names_nobody_and_no_place(project: Project) -> None:
     a_run(project)
     text = project.observed(LEDGER).read_text()
     assert str(project.root) not in text and set(json.loads(text)["openings"][0]) == {
-        "stage", "policy_digest", "suite_digest", "data", "split", "records", "copy_id", "times",
-    }  # fmt: skip
+        "stage",
+        "policy_digest",
+        "suite_digest",
+        "data",
+        "split",
+        "records",
+        "copy_id",
+        "times",
+    }
 
 
 def test_another_size_of_the_suite_shares_records_and_counts(project: Project, claim: Claim) -> None:
@@ -121,7 +141,9 @@ def test_two_datasets_with_equal_ids_and_other_golds_are_two_suites(project: Pro
     assert heldout_suite(project).digest != digest
 
 
-def test_a_ledger_that_was_removed_torn_or_begun_anew_is_said(project: Project, claim: Claim, tmp_path: Path) -> None:
+def test_a_ledger_that_was_removed_torn_or_begun_anew_is_said(
+    project: Project, claim: Claim, tmp_path: Path
+) -> None:
     a_run(project, "e" * 64)
     a_run(project)
     path = project.observed(LEDGER)
@@ -134,7 +156,9 @@ def test_a_ledger_that_was_removed_torn_or_begun_anew_is_said(project: Project, 
         ("warning", "How often the held-out records were opened is not known: no ledger of it was kept.")
     ]
     note_opening(stranger, "post_eval", heldout_suite(stranger), TRAINED)
-    assert "is not whole" in opened_said(stranger, claim)[0][1], "the base was opened as well, and nothing says so"
+    assert "is not whole" in opened_said(stranger, claim)[0][1], (
+        "the base was opened as well, and nothing says so"
+    )
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(RecordError, match=LEDGER):
         opened_said(project, claim)
@@ -143,13 +167,20 @@ def test_a_ledger_that_was_removed_torn_or_begun_anew_is_said(project: Project, 
         note_opening(project, "post_eval", heldout_suite(project), TRAINED)
 
 
-def test_a_ledger_of_the_first_format_is_the_makers_and_is_kept_in_the_new_one(project: Project, claim: Claim) -> None:
+def test_a_ledger_of_the_first_format_is_the_makers_and_is_kept_in_the_new_one(
+    project: Project, claim: Claim
+) -> None:
     suite = heldout_suite(project)
-    old = [{"stage": stage, "policy_digest": policy, "suite_digest": digest, "times": 8} for stage, policy, digest in (
-        ("pre_eval", BASE, suite.first_digest), ("post_eval", "1" * 64, suite.first_digest),
-        ("post_eval", "2" * 64, suite.first_digest), ("control", "3" * 64, suite.first_digest),
-        ("post_eval", "4" * 64, "of another task"),
-    )]  # fmt: skip
+    old = [
+        {"stage": stage, "policy_digest": policy, "suite_digest": digest, "times": 8}
+        for stage, policy, digest in (
+            ("pre_eval", BASE, suite.first_digest),
+            ("post_eval", "1" * 64, suite.first_digest),
+            ("post_eval", "2" * 64, suite.first_digest),
+            ("control", "3" * 64, suite.first_digest),
+            ("post_eval", "4" * 64, "of another task"),
+        )
+    ]
     project.observed(LEDGER).parent.mkdir(parents=True, exist_ok=True)
     project.observed(LEDGER).write_text(json.dumps({"openings": old}))
     a_run(project)
@@ -190,7 +221,9 @@ def test_experiments_in_a_folder_of_their_own_are_remembered_by_the_folder_they_
     assert "1 other policy in this working copy" in opened_said(project, claim)[0][1]
 
 
-def test_whoever_evaluates_held_out_records_from_another_file_has_opened_them(project: Project, tmp_path: Path) -> None:
+def test_whoever_evaluates_held_out_records_from_another_file_has_opened_them(
+    project: Project, tmp_path: Path
+) -> None:
     items = items_of(project, "heldout")
     some = [row(40), row(10), row(11)]  # two of them are held out
     (project.root / "elsewhere.jsonl").write_bytes(jsonl(some))

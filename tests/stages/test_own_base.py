@@ -1,4 +1,5 @@
-"""Data of one's own with a pretrained base of one's own: every stage runs, and an untrained model is no evidence."""
+"""Data of one's own with a pretrained base of one's own: every stage runs, and an untrained model is no
+evidence."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ from tests.verification.made_run import lock
 def pretrained(folder: Path) -> Path:
     """Write a Hugging Face model folder with random weights and a tokenizer of letters."""
     tokenizer = tiny.build_tokenizer([chr(code) for code in range(32, 127)] + ["\n"])
-    shape = TinyArchitecture(hidden_size=16, intermediate_size=32, layers=1, heads=2, max_positions=512, initializer_range=0.02)
+    shape = TinyArchitecture(
+        hidden_size=16, intermediate_size=32, layers=1, heads=2, max_positions=512, initializer_range=0.02
+    )
     tiny.build_model(shape, tokenizer, derive_seed("own")).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -49,9 +52,19 @@ def small(root: Path, model: str = "kept/mine") -> Project:
     values["base"] |= {"model": model, "dtype": "float32"}
     values["evaluation"] |= {"items": 4, "draws": 2}
     values["validation"] |= {"items": 3, "draws": 2, "interval": 1}
-    values["evidence"] = {"acknowledged_alarms": [{"rule": "parsed", "reason": "the base never learned to write"}]}
-    values["health"] |= {"preflight": False}  # an untrained base that is cut off everywhere: the doctor would refuse it
-    values["train"] |= {"steps": 2, "items_per_step": 2, "group_size": 2, "micro_batch_size": 4, "kl_probe_episodes": 2}
+    values["evidence"] = {
+        "acknowledged_alarms": [{"rule": "parsed", "reason": "the base never learned to write"}]
+    }
+    values["health"] |= {
+        "preflight": False
+    }  # an untrained base that is cut off everywhere: the doctor would refuse it
+    values["train"] |= {
+        "steps": 2,
+        "items_per_step": 2,
+        "group_size": 2,
+        "micro_batch_size": 4,
+        "kl_probe_episodes": 2,
+    }
     return Project(root, parse_params(values))
 
 
@@ -63,7 +76,9 @@ def test_an_untrained_base_goes_through_every_stage_and_is_no_evidence(tmp_path:
     project = small(root)
     for name in ("constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE", "dvc.yaml"):
         shutil.copy(ROOT / name, root)
-    (root / "params.yaml").write_text(json.dumps(project.params.model_dump(mode="json")))  # with the path that was written
+    (root / "params.yaml").write_text(
+        json.dumps(project.params.model_dump(mode="json"))
+    )  # with the path that was written
     shutil.copytree(ROOT / "src/assay", root / "src/assay", ignore=shutil.ignore_patterns("__pycache__"))
     for stage in (fingerprint, base, pre_eval, train, control, post_eval, render_evidence):
         stage.run(project)
@@ -79,8 +94,12 @@ def test_an_untrained_base_goes_through_every_stage_and_is_no_evidence(tmp_path:
     assert (root / "dist/assay-package.tar").stat().st_size > 0  # though the base lies in the project
     plain.unpack(str(root / "dist/assay-package.tar"), str(tmp_path / "unpacked"))
     assert facts_within_bounds(Unpacked(tmp_path / "unpacked")).wrong == []
-    (tmp_path / "unpacked/evidence/results/base/base.json").write_text(json.dumps(pinned | {"model": "another"}))
-    assert ["another" in fault for fault in facts_within_bounds(Unpacked(tmp_path / "unpacked")).wrong] == [True]
+    (tmp_path / "unpacked/evidence/results/base/base.json").write_text(
+        json.dumps(pinned | {"model": "another"})
+    )
+    assert ["another" in fault for fault in facts_within_bounds(Unpacked(tmp_path / "unpacked")).wrong] == [
+        True
+    ]
 
 
 def test_a_base_by_an_absolute_path_is_named_without_it_and_what_follows_is_said_at_once(
@@ -108,7 +127,9 @@ def test_a_base_without_a_chat_template_is_refused_before_anything_is_written(tm
     assert not (tmp_path / "models").exists() and not project.results("base.json").exists()
 
 
-def test_a_base_of_ones_own_is_weighed_before_the_first_step_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_base_of_ones_own_is_weighed_before_the_first_step_on_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     layers: list[int] = []
 
     def weighed(ahead: Ahead, *_: object) -> tuple[Finding, None]:

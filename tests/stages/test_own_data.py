@@ -1,4 +1,5 @@
-"""Data of one's own, from the fingerprint on: whatever byte changes after it, no stage goes on, and the file is named."""
+"""Data of one's own, from the fingerprint on: whatever byte changes after it, no stage goes on, and the file
+is named."""
 
 from __future__ import annotations
 
@@ -72,7 +73,10 @@ def read_all(project: Project) -> dict[str, list[Any]]:
     return {split: inputs.items_of(project, split) for split in own_data.SPLITS}
 
 
-SOURCES = [f"{DATA}/{name}" for name in ("train.jsonl", "heldout.jsonl", "validation.jsonl", "terms.txt", *own_data.SCHEMAS)]
+SOURCES = [
+    f"{DATA}/{name}"
+    for name in ("train.jsonl", "heldout.jsonl", "validation.jsonl", "terms.txt", *own_data.SCHEMAS)
+]
 
 
 def test_items_are_those_of_the_files_with_their_schemas_in_them(plain: Project) -> None:
@@ -175,7 +179,9 @@ def link_all(copy: Path) -> Path:
 
 
 @pytest.mark.parametrize("damage", [add_file, remove_file, link_file, link_folder, pipe, link_all])
-def test_a_copy_that_is_not_exactly_its_files_is_refused_with_the_file_and_the_cure(cached: Project, damage: Any) -> None:
+def test_a_copy_that_is_not_exactly_its_files_is_refused_with_the_file_and_the_cure(
+    cached: Project, damage: Any
+) -> None:
     path = damage(copy_of(cached))
     for load in (lambda: inputs.items_of(cached, "train"), lambda: fingerprint.run(cached)):
         with pytest.raises(DataError, match="rm -r") as caught:
@@ -339,9 +345,14 @@ def test_two_projects_in_other_folders_have_the_same_evidence_of_their_data(tmp_
     assert set(schemas) == {f"{DATA}/{name}" for name in own_data.SCHEMAS}
 
 
-def test_a_schema_file_outside_the_data_folder_is_refused_because_nobody_would_see_it_change(tmp_path: Path) -> None:
+def test_a_schema_file_outside_the_data_folder_is_refused_because_nobody_would_see_it_change(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "elsewhere.json").write_text('{"type": "object"}')
-    rows = {name: jsonl([row(n, schema_path="elsewhere.json") for n in numbers]) for name, numbers in own_data.SPLITS.items()}
+    rows = {
+        name: jsonl([row(n, schema_path="elsewhere.json") for n in numbers])
+        for name, numbers in own_data.SPLITS.items()
+    }
     own_data.write_data(tmp_path, rows)
     with pytest.raises(DataError, match=r"elsewhere\.json"):
         fingerprint.run(own_data.project(tmp_path))

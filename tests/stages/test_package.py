@@ -1,4 +1,5 @@
-"""The package stage: equal runs give equal bytes wherever they lie; a run that cannot be packaged costs no package."""
+"""The package stage: equal runs give equal bytes wherever they lie; a run that cannot be packaged costs no
+package."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def parity_of_a_model_that_merges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether a real model merges as it plays is asked in tests/policy/test_merged.py; the made run has none."""
+    """Whether a real model merges as it plays is asked in tests/policy/test_merged.py; the made run has
+    none."""
 
     def measured(project: Project) -> tuple[Any, Measured]:
         digest = adapted_digest(digest_folder(project.root / "models/base"), project.root / "models/adapter")
@@ -46,7 +48,9 @@ def packaged(root: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (root / "dist").iterdir()}
 
 
-def test_two_packages_of_one_run_and_of_a_copy_of_it_elsewhere_are_the_same_bytes(made: Path, tmp_path: Path) -> None:
+def test_two_packages_of_one_run_and_of_a_copy_of_it_elsewhere_are_the_same_bytes(
+    made: Path, tmp_path: Path
+) -> None:
     one, other = (Path(shutil.copytree(made, tmp_path / name)) for name in ("one", "a longer name/other"))
     for path in (path for path in other.rglob("*") if path.is_file()):
         os.utime(path, (1e9, 1e9))
@@ -55,7 +59,12 @@ def test_two_packages_of_one_run_and_of_a_copy_of_it_elsewhere_are_the_same_byte
     (other / "src/assay/__pycache__/cli.cpython-311.pyc").write_bytes(b"litter")
     first, again, elsewhere = packaged(one), packaged(one), packaged(other)
     assert first == again == elsewhere
-    assert set(first) == {"assay-package.tar", "assay-package.tar.gz", "assay-package.tar.sha256", "assay-package.cdx.json"}
+    assert set(first) == {
+        "assay-package.tar",
+        "assay-package.tar.gz",
+        "assay-package.tar.sha256",
+        "assay-package.cdx.json",
+    }
 
 
 def test_what_is_written_verifies_and_the_statement_beside_is_about_it(made: Path, tmp_path: Path) -> None:
@@ -119,7 +128,9 @@ def test_a_run_that_cannot_be_packaged_is_refused_and_the_last_package_stays(
     assert not (root / ".dist-new").exists()
 
 
-def test_a_full_disk_leaves_the_last_package(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_last_package(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = Path(shutil.copytree(made, tmp_path / "run"))
     before = packaged(root)
 
@@ -132,7 +143,9 @@ def test_a_full_disk_leaves_the_last_package(made: Path, tmp_path: Path, monkeyp
     assert {path.name: path.read_bytes() for path in (root / "dist").iterdir()} == before
 
 
-def test_a_file_that_changes_while_it_is_packed_is_noticed(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_changes_while_it_is_packed_is_noticed(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = Path(shutil.copytree(made, tmp_path / "run"))
     real = package.write_tar
 
@@ -175,7 +188,10 @@ def test_when_and_where_it_was_trained_is_told_of_this_training_and_of_no_other(
     root = Path(shutil.copytree(made, tmp_path / "run"))
     trained = loads((root / "evidence/results/train/train.json").read_text(), where="", fix="")
     observed = loads((ROOT / "evidence/observed/manifest.json").read_text(), where="", fix="")
-    write_json(root / "evidence/observed/manifest.json", observed | {"chain": trained["chain"] if chain else "e" * 64})
+    write_json(
+        root / "evidence/observed/manifest.json",
+        observed | {"chain": trained["chain"] if chain else "e" * 64},
+    )
     packaged(root)
     statement = loads((root / "evidence/observed/provenance.json").read_text(), where="", fix="")
     details = statement["predicate"]["runDetails"]

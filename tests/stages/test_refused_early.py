@@ -1,4 +1,5 @@
-"""What a later stage would refuse is refused before the base is built, whatever setting or record is wrong."""
+"""What a later stage would refuse is refused before the base is built, whatever setting or record is
+wrong."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def _composed() -> str:
 
 
 def rows(root: Path, split: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (root / f"data/structured/{split}.jsonl").read_text().split("\n") if line]
+    return [
+        json.loads(line) for line in (root / f"data/structured/{split}.jsonl").read_text().split("\n") if line
+    ]
 
 
 def write(root: Path, split: str, records: Sequence[dict[str, Any]]) -> None:
@@ -42,7 +45,8 @@ def write(root: Path, split: str, records: Sequence[dict[str, Any]]) -> None:
 
 
 def made(root: Path, settings: dict[str, Any]) -> Project:
-    """Return a project with a few of the shipped records, all of its suites, and some settings other than tiny_smoke's."""
+    """Return a project with a few of the shipped records, all of its suites, and some settings other than
+    tiny_smoke's."""
     shutil.copytree(ROOT / "data/structured", root / "data/structured")
     for path in (root / "data/structured").glob("*.jsonl"):
         lines = path.read_text().split("\n")[: ROWS.get(path.stem, 0)]
@@ -102,10 +106,18 @@ CASES: dict[str, tuple[dict[str, Any], Change | None, str]] = {
     "rate of zero": ({"train.steps": 1, "train.warmup_steps": 4}, None, r"train\.warmup_steps"),
     "KL probe": ({"train.kl_probe_episodes": 49}, None, r"train\.kl_probe_episodes"),
     "LoRA targets": ({"train.lora.target_modules": ["nope"]}, None, r"train\.lora\.target_modules.*nope"),
-    "prompt tokens": ({"task.max_prompt_tokens": 5}, None, r"max_prompt_tokens: .*at most 5 tokens.*48 of 48 prompts of train"),
+    "prompt tokens": (
+        {"task.max_prompt_tokens": 5},
+        None,
+        r"max_prompt_tokens: .*at most 5 tokens.*48 of 48 prompts of train",
+    ),
     "positions": ({"base.architecture.max_positions": 30}, None, r"fit 30 positions.*heldout"),
-    "completion limit": ({"task.max_new_tokens": {"compact": 2, "json": 160}}, None, r"task\.max_new_tokens\.compact"),
-}  # fmt: skip
+    "completion limit": (
+        {"task.max_new_tokens": {"compact": 2, "json": 160}},
+        None,
+        r"task\.max_new_tokens\.compact",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", list(CASES))
@@ -121,7 +133,9 @@ def test_what_cannot_work_is_refused_before_anything_is_trained(tmp_path: Path, 
     assert not (tmp_path / "models").exists()
 
 
-def test_what_is_well_is_looked_at_once_for_the_same_settings_and_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_well_is_looked_at_once_for_the_same_settings_and_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project = made(tmp_path, {})
     fingerprint.run(project)
     looks: list[str] = []
@@ -143,7 +157,10 @@ def test_what_is_well_is_looked_at_once_for_the_same_settings_and_data(tmp_path:
 
 
 def test_who_wants_no_examination_gets_none_but_prompts_that_cannot_be_played(tmp_path: Path) -> None:
-    project = made(tmp_path, {"train.learning_rate": 5.0, "health.preflight": False, "base.architecture.max_positions": 30})
+    project = made(
+        tmp_path,
+        {"train.learning_rate": 5.0, "health.preflight": False, "base.architecture.max_positions": 30},
+    )
     fingerprint.run(project)
     preflight.look(project)
     task = project.params.task.model_copy(update={"max_prompt_tokens": 5})
@@ -162,13 +179,18 @@ def test_a_heldout_suite_that_can_only_be_described_and_a_ceiling_are_said_at_on
     contradicting(tmp_path)
     fingerprint.run(project)
     assert any("can only describe: 3 prompt groups" in line for line in said)
-    assert any(line.startswith("train: no policy can exceed 98.0 % success: 1 prompt has contradicting golds") for line in said)
+    assert any(
+        line.startswith("train: no policy can exceed 98.0 % success: 1 prompt has contradicting golds")
+        for line in said
+    )
     found = json.loads(project.results("audit.json").read_text())["ceilings"]["train"]
     assert (found["n_records"], found["n_prompts"], found["n_contradicting"]) == (49, 1, 2)
     assert found["most_success"] == pytest.approx(48 / 49)
 
 
-def test_the_command_for_the_base_refuses_what_train_would_refuse_and_names_the_preset(tmp_path: Path) -> None:
+def test_the_command_for_the_base_refuses_what_train_would_refuse_and_names_the_preset(
+    tmp_path: Path,
+) -> None:
     made(tmp_path, {})
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     preset = tmp_path / "configs/grpo/tiny_smoke.yaml"

@@ -24,7 +24,8 @@ FINISHED = "ad78154a9812a34aa08da86e7e05ca7e.dir"
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A folder with settings, a file of data, and no dvc.yaml: the key is made of all settings and that file."""
+    """A folder with settings, a file of data, and no dvc.yaml: the key is made of all settings and that
+    file."""
     monkeypatch.delenv("DVC_ROOT", raising=False)
     shutil.copy(ROOT / "params.yaml", tmp_path)
     (tmp_path / "data.txt").write_text("one")
@@ -102,7 +103,9 @@ def test_an_earlier_checkpoint_of_this_run_can_be_gone_on_from_and_later_ones_go
     assert not (folder / "step-000020").exists()
 
 
-def test_a_run_folder_from_elsewhere_is_brought_here_with_its_validations(project: Project, tmp_path: Path) -> None:
+def test_a_run_folder_from_elsewhere_is_brought_here_with_its_validations(
+    project: Project, tmp_path: Path
+) -> None:
     folder = saved(project, 10, 20)
     moved = tmp_path / "elsewhere"
     shutil.move(folder, moved)
@@ -182,7 +185,9 @@ def test_many_unfinished_trainings_of_other_settings_are_told_with_their_size_an
         saved(with_lr(project, 0.1 + k), 10)
     assert not any("unfinished trainings" in line for line in told), "five others are no cause for a word"
     root = saved(project, 10).parent
-    (size,), (how,) = ([line for line in told if word in line] for word in ("unfinished trainings", "to remove"))
+    (size,), (how,) = (
+        [line for line in told if word in line] for word in ("unfinished trainings", "to remove")
+    )
     others = sorted(path.name for path in root.iterdir() if path.is_dir() and path != saved(project, 20))
     assert size.startswith(f"{MANY + 1} unfinished trainings of other settings take 0.0 MiB in {root}")
     assert how.endswith(f"&& rm -r {' '.join(others)})") and len(others) == MANY + 1
@@ -217,7 +222,9 @@ def under(project: Project, other_machine: str) -> Project:
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
 
 
 @pytest.mark.parametrize("other", OTHERS)
@@ -284,7 +291,9 @@ def test_a_run_folder_brought_from_another_machine_is_of_that_machine(
         assert start is not None and start.step == 20 and folder.other_machines == 1
 
 
-def test_a_training_without_a_checkpoint_begins_on_any_machine(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_without_a_checkpoint_begins_on_any_machine(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     on(monkeypatch, HERE)
     assert start_of(project) is None
     on(monkeypatch, OTHERS[0])

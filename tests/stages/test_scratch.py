@@ -1,4 +1,5 @@
-"""An evaluation that was killed is gone on with, and nobody can tell from its bytes; nothing of another run is taken."""
+"""An evaluation that was killed is gone on with, and nobody can tell from its bytes; nothing of another run
+is taken."""
 
 from __future__ import annotations
 
@@ -60,11 +61,14 @@ def not_under_dvc(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A fingerprinted project with an untrained base, and what an evaluation gives that nothing interrupts."""
+    """A fingerprinted project with an untrained base, and what an evaluation gives that nothing
+    interrupts."""
     root = tmp_path_factory.mktemp("project")
     own_data.write_data(root)
     tokenizer = tiny.build_tokenizer([chr(code) for code in range(32, 127)] + ["\n"])
-    shape = TinyArchitecture(hidden_size=16, intermediate_size=32, layers=1, heads=2, max_positions=512, initializer_range=0.05)
+    shape = TinyArchitecture(
+        hidden_size=16, intermediate_size=32, layers=1, heads=2, max_positions=512, initializer_range=0.05
+    )
     for part in (tokenizer, tiny.build_model(shape, tokenizer, 3)):
         part.save_pretrained(root / "models/base")
     whole = own_data.project(root)
@@ -135,7 +139,9 @@ def interrupt(project: Project, policy: Policy, playing: Playing, after: int) ->
         evaluate(project, policy)
     playing.interrupted_at = None
     playing.batches.clear()
-    return next((path for path in (project.root / ".scratch/pre_eval").iterdir() if path.is_dir()), project.root)
+    return next(
+        (path for path in (project.root / ".scratch/pre_eval").iterdir() if path.is_dir()), project.root
+    )
 
 
 def as_uninterrupted(project: Project) -> bool:
@@ -176,7 +182,9 @@ def test_wherever_it_is_interrupted_only_the_rest_is_played(
     assert playing.batches == BATCHES
 
 
-def test_time_is_told_of_what_was_played_in_it_alone(project: Project, policy: Policy, playing: Playing) -> None:
+def test_time_is_told_of_what_was_played_in_it_alone(
+    project: Project, policy: Policy, playing: Playing
+) -> None:
     interrupt(project, policy, playing, 5)
     evaluate(project, policy)
     assert not project.observed("pre_eval_clock.json").exists()  # all of it was kept: nothing was measured
@@ -201,13 +209,17 @@ def test_nothing_is_taken_from_a_run_with_other_settings(
 ) -> None:
     interrupt(project, policy, playing, 3)
     evaluate(with_params(project, section, **changes), policy)
-    assert len(playing.batches) == (8 if "batch_size" in changes else 6)  # units of two sampled plays or one greedy
+    assert len(playing.batches) == (
+        8 if "batch_size" in changes else 6
+    )  # units of two sampled plays or one greedy
     playing.batches.clear()
     evaluate(project, policy)  # and changed back, what was kept is still there
     assert as_uninterrupted(project) and playing.batches == BATCHES[3:]
 
 
-def test_nothing_is_taken_from_another_policy_or_other_data(project: Project, policy: Policy, playing: Playing) -> None:
+def test_nothing_is_taken_from_another_policy_or_other_data(
+    project: Project, policy: Policy, playing: Playing
+) -> None:
     interrupt(project, policy, playing, 3)
     evaluate(project, replace(policy, digest="another"))
     assert playing.batches == BATCHES
@@ -279,10 +291,15 @@ def test_a_batch_that_is_not_what_was_kept_is_played_again(
     assert any("kept from an interrupted call" in line for line in told)
 
 
-def test_two_processes_at_one_evaluation_are_one_too_many(project: Project, policy: Policy, playing: Playing) -> None:
+def test_two_processes_at_one_evaluation_are_one_too_many(
+    project: Project, policy: Policy, playing: Playing
+) -> None:
     folder = interrupt(project, policy, playing, 2)
     before = {path: path.read_bytes() for path in folder.rglob("*.jsonl")}
-    with locked(folder), pytest.raises(RunningAlready, match=f"no other process on this run, found process {os.getpid()}"):
+    with (
+        locked(folder),
+        pytest.raises(RunningAlready, match=f"no other process on this run, found process {os.getpid()}"),
+    ):
         evaluate(project, policy)
     assert {path: path.read_bytes() for path in folder.rglob("*.jsonl")} == before and playing.batches == []
     with locked(folder):  # another run is nobody's business
@@ -339,9 +356,15 @@ def test_a_run_key_names_what_dvc_knows_of_a_stage_and_the_packages(declared: Pr
     parts = run_key(declared, "pre_eval", ["elsewhere"]).parts
     names = [name for name in parts if not name.startswith("packages.")]
     assert names == [
-        "cmd", "params.generation.surface", "params.evaluation.seed", "params.evaluation.items", "params.evaluation.draws",
-        "deps.code", "deps.data/mine/heldout.jsonl", "deps.lacking",
-    ]  # fmt: skip
+        "cmd",
+        "params.generation.surface",
+        "params.evaluation.seed",
+        "params.evaluation.items",
+        "params.evaluation.draws",
+        "deps.code",
+        "deps.data/mine/heldout.jsonl",
+        "deps.lacking",
+    ]
     assert parts["params.evaluation.items"] == "3" and parts["deps.lacking"] == "missing"
     assert "packages.torch" in parts
 
@@ -365,12 +388,17 @@ CHANGES: list[tuple[Callable[[Path], Any], str]] = [
     (lambda root: (root / "code/b.py").write_text(""), "code: other content"),
     (lambda root: shutil.rmtree(root / "code"), "code: missing there"),
     (lambda root: (root / "lacking").write_text(""), "lacking: missing here"),
-    (lambda root: (root / "dvc.yaml").write_text(PIPELINE.replace("assay p", "p")), "cmd: assay pre-eval here, pre-eval there"),
-]  # fmt: skip
+    (
+        lambda root: (root / "dvc.yaml").write_text(PIPELINE.replace("assay p", "p")),
+        "cmd: assay pre-eval here, pre-eval there",
+    ),
+]
 
 
 @pytest.mark.parametrize(("change", "line"), CHANGES)
-def test_a_changed_dep_is_another_key_and_is_named(declared: Project, change: Callable[[Path], Any], line: str) -> None:
+def test_a_changed_dep_is_another_key_and_is_named(
+    declared: Project, change: Callable[[Path], Any], line: str
+) -> None:
     before = run_key(declared, "pre_eval", [])
     change(declared.root)
     after = run_key(declared, "pre_eval", [])
@@ -399,7 +427,9 @@ def test_a_pipeline_that_dvc_would_not_read_is_refused(declared: Project) -> Non
         run_key(declared, "odd", [])
 
 
-def test_what_is_kept_lies_in_the_repository_dvc_was_called_in(declared: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_kept_lies_in_the_repository_dvc_was_called_in(
+    declared: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert declared.scratch == declared.root / ".scratch"
     monkeypatch.setenv("DVC_ROOT", "/elsewhere")
     assert declared.scratch == Path("/elsewhere/.scratch")

@@ -1,4 +1,5 @@
-"""A claim is made only from what was measured: edited evidence ends as NOT EVALUABLE, with the reason and no number."""
+"""A claim is made only from what was measured: edited evidence ends as NOT EVALUABLE, with the reason and no
+number."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from tests.stages.test_bad_input import assay
 
 def lower_the_bar(root: Path) -> None:
     path = root / place_of("claim_plan.json")
-    path.write_text(path.read_text().replace('"smallest_effect_points": 10.0', '"smallest_effect_points": 1.0'))
+    path.write_text(
+        path.read_text().replace('"smallest_effect_points": 10.0', '"smallest_effect_points": 1.0')
+    )
 
 
 def call_every_episode_a_success(root: Path) -> None:
@@ -45,7 +48,9 @@ def test_edited_evidence_makes_no_claim(tmp_path: Path, tamper: Callable[[Path],
     shutil.copy(ROOT / "params.yaml", tmp_path)
     before = {path: path.read_bytes() for path in (tmp_path / "evidence/results").rglob("*.json*")}
     tamper(tmp_path)
-    assert any(path.read_bytes() != content for path, content in before.items()), "the edit must have changed something"
+    assert any(path.read_bytes() != content for path, content in before.items()), (
+        "the edit must have changed something"
+    )
     done = assay(tmp_path, "render-evidence")
     assert "Traceback" not in done.stderr
     if done.returncode == 0:

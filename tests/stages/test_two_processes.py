@@ -1,4 +1,5 @@
-"""Stages of two processes as a user has them: one command that starts them, one voice, one end, and nothing left over."""
+"""Stages of two processes as a user has them: one command that starts them, one voice, one end, and nothing
+left over."""
 
 from __future__ import annotations
 
@@ -57,13 +58,23 @@ def small(root: Path) -> Project:
     values["distributed"] |= {"processes": 2, "backend": "gloo"}
     for phase in ("drills", "demonstrations"):
         values["base"]["warm_start"][phase] |= {"steps": 1, "batch_size": 4}
-    values["base"]["warm_start"] |= {"drill_pool": 4, "demonstration_pool": 4, "probe_items": 1, "probe_every": 1}
+    values["base"]["warm_start"] |= {
+        "drill_pool": 4,
+        "demonstration_pool": 4,
+        "probe_items": 1,
+        "probe_every": 1,
+    }
     values["base"]["gates"] = {"copy_accuracy": 0.0, "parsed_rate": 0.0, "episodes": 1}
     values["task"] |= {"max_turns": 2}
     values["validation"] |= {"items": 2, "draws": 1, "interval": 10}
     values["train"] |= {
-        "steps": STEPS, "items_per_step": 2, "group_size": 2, "micro_batch_size": 2, "kl_probe_episodes": 2, "warmup_steps": 0
-    }  # fmt: skip
+        "steps": STEPS,
+        "items_per_step": 2,
+        "group_size": 2,
+        "micro_batch_size": 2,
+        "kl_probe_episodes": 2,
+        "warmup_steps": 0,
+    }
     # Such a base cannot learn anything, and every alarm would rightly say so.
     values["health"] |= {"preflight": False}
     for rule in ("zero_variance", "truncated"):
@@ -125,7 +136,9 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Calls:
     fingerprint.run(project)
     base.run(project)
     episodes = played(task_of(project), heldout_suite(project).plays(), 0.2, "base")
-    write_jsonl(project.results("pre_eval.jsonl"), episodes)  # from which a training says what its plan can show
+    write_jsonl(
+        project.results("pre_eval.jsonl"), episodes
+    )  # from which a training says what its plan can show
     dvc = ("DVC_ROOT", *STARTED_BY, "RANK", "WORLD_SIZE")
     environment = {name: value for name, value in os.environ.items() if name not in dvc}
     environment |= {"PYTHONPATH": str(ROOT / "src"), IN_EXPERIMENT: "0" * 40, MARK: root.name}
@@ -134,7 +147,10 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Calls:
         command = [sys.executable, "-c", PARENT, *ASSAY, "train"]
         parent = subprocess.Popen(command, cwd=root, env=mine, stdin=subprocess.PIPE, stdout=out, stderr=err)
         try:
-            until(lambda: list((root / ".scratch/train").glob("*/step-000002/MANIFEST.json")), "no checkpoint was saved")
+            until(
+                lambda: list((root / ".scratch/train").glob("*/step-000002/MANIFEST.json")),
+                "no checkpoint was saved",
+            )
             launcher = int((root / "out").read_text().split()[0])
             workers = len(alive(root.name)) - 2
         finally:
@@ -144,21 +160,31 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Calls:
     left_over = alive(root.name)
     said = ((root / "out").read_text().partition("\n")[2], (root / "err").read_text())
     saved = max(int(path.name.split("-")[1]) for path in (root / ".scratch/train").glob("*/step-*"))
-    finished = subprocess.run([*ASSAY, "train"], cwd=root, env=environment, capture_output=True, text=True, check=False)
+    finished = subprocess.run(
+        [*ASSAY, "train"], cwd=root, env=environment, capture_output=True, text=True, check=False
+    )
     return Calls(project, (os.waitstatus_to_exitcode(status), *said), workers, left_over, saved, finished)
 
 
-def test_one_command_starts_two_processes_and_a_killed_parent_ends_them_all_with_the_step_saved(calls: Calls) -> None:
+def test_one_command_starts_two_processes_and_a_killed_parent_ends_them_all_with_the_step_saved(
+    calls: Calls,
+) -> None:
     code, out, err = calls.interrupted
     assert calls.workers == 2
     assert code == 128 + signal.SIGTERM, err
     assert calls.left_over == []
     assert 2 <= calls.saved < STEPS
     assert "Traceback" not in err and "torch" not in err, err
-    assert err.count("train: steps ...") == err.count("SIGTERM: the step at work will be finished and saved first") == 1
+    assert (
+        err.count("train: steps ...")
+        == err.count("SIGTERM: the step at work will be finished and saved first")
+        == 1
+    )
     assert re.search(rf"after step {calls.saved}( of {STEPS})?, which is saved", err), err
     assert out == "train: looking at what is to be trained; the other processes wait\n", out
-    assert len([line for line in err.splitlines() if line.startswith("plan: ")]) == 1, err  # said by one of them
+    assert len([line for line in err.splitlines() if line.startswith("plan: ")]) == 1, (
+        err
+    )  # said by one of them
 
 
 def test_what_all_processes_know_is_said_once(calls: Calls) -> None:
@@ -180,11 +206,18 @@ def test_evidence_is_written_once_and_whole(calls: Calls) -> None:
     rows = list(read_complete(project.results("train_log.jsonl")))
     check_chain(rows, "the log")
     assert [row["step"] for row in rows] == list(range(1, STEPS + 1))
-    for name, steps in (("training_log.csv", range(1, STEPS + 1)), ("checkpoint_evals.csv", range(0, STEPS + 1, 10))):
+    for name, steps in (
+        ("training_log.csv", range(1, STEPS + 1)),
+        ("checkpoint_evals.csv", range(0, STEPS + 1, 10)),
+    ):
         lines = project.results(name).read_text().splitlines()[1:]
         assert [int(line.split(",")[0]) for line in lines] == list(steps), name
     events = [row["event"] for row in read_complete(project.observed("run_log.jsonl"))]
-    assert [event for event in events if event in ("started", "resumed", "finished")] == ["started", "resumed", "finished"]
+    assert [event for event in events if event in ("started", "resumed", "finished")] == [
+        "started",
+        "resumed",
+        "finished",
+    ]
     assert events.count("checkpoint") == len({2 * k for k in range(STEPS // 2 + 1)} | {calls.saved})
     facts = json.loads(project.results("train.json").read_text())
     assert (facts["steps"], facts["chain"]) == (STEPS, rows[-1]["chain"])
@@ -223,11 +256,16 @@ class Measured:
 def measured(calls: Calls, tmp_path_factory: pytest.TempPathFactory) -> Measured:
     root = tmp_path_factory.mktemp("measured") / "project"
     shutil.copytree(calls.project.root, root, ignore=shutil.ignore_patterns(".scratch", "observed"))
-    shutil.copy(ROOT / "dvc.yaml", root)  # by which the number of processes is no part of what a measurement is
+    shutil.copy(
+        ROOT / "dvc.yaml", root
+    )  # by which the number of processes is no part of what a measurement is
     (root / "run").write_text(RUN, encoding="utf-8")
     (root / "run").chmod(0o755)
     values = json.loads((root / "params.yaml").read_text())
-    values["generation"]["batch_size"], values["evaluation"] = 4, values["evaluation"] | {"items": 128, "draws": 4}
+    values["generation"]["batch_size"], values["evaluation"] = (
+        4,
+        values["evaluation"] | {"items": 128, "draws": 4},
+    )
     (root / "params.yaml").write_text(json.dumps(values), encoding="utf-8")
     values["distributed"]["processes"] = 1
     one = Project(root, parse_params(values))
@@ -240,12 +278,16 @@ def measured(calls: Calls, tmp_path_factory: pytest.TempPathFactory) -> Measured
         return found, clock
 
     environment = {
-        name: value for name, value in os.environ.items() if name not in ("DVC_ROOT", *STARTED_BY, "RANK", "WORLD_SIZE")
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("DVC_ROOT", *STARTED_BY, "RANK", "WORLD_SIZE")
     }
     environment |= {"PYTHONPATH": str(ROOT / "src"), IN_EXPERIMENT: "0" * 40, MARK: "measured"}
 
     def second() -> list[int]:
-        return [pid for pid in alive("measured") if b"\0RANK=1\0" in Path(f"/proc/{pid}/environ").read_bytes()]
+        return [
+            pid for pid in alive("measured") if b"\0RANK=1\0" in Path(f"/proc/{pid}/environ").read_bytes()
+        ]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("DVC_ROOT", raising=False)
@@ -253,12 +295,17 @@ def measured(calls: Calls, tmp_path_factory: pytest.TempPathFactory) -> Measured
         alone, _ = taken()
         command = [*ASSAY, "pre-eval"]
         pipe = subprocess.PIPE
-        with subprocess.Popen(command, cwd=root, env=environment, stdout=pipe, stderr=pipe, text=True) as running:
+        with subprocess.Popen(
+            command, cwd=root, env=environment, stdout=pipe, stderr=pipe, text=True
+        ) as running:
             until(lambda: list(root.glob(".scratch/pre_eval/*/pre_eval/batch-*.jsonl")), "nothing was kept")
             os.kill(second()[0], signal.SIGKILL)
             out, err = running.communicate(timeout=120)
         killed = subprocess.CompletedProcess(command, running.returncode, out, err)
-        left_over, kept = alive("measured"), len(list(root.glob(".scratch/pre_eval/*/pre_eval/batch-*.jsonl")))
+        left_over, kept = (
+            alive("measured"),
+            len(list(root.glob(".scratch/pre_eval/*/pre_eval/batch-*.jsonl"))),
+        )
         pre_eval.run(one)
         gone_on, clock_gone_on = taken()
     slurm = fake_slurm.write(root.parent / "slurm")
@@ -267,15 +314,26 @@ def measured(calls: Calls, tmp_path_factory: pytest.TempPathFactory) -> Measured
     job = subprocess.run(script, env=own, capture_output=True, text=True, check=False)
     by_job, clock_by_job = taken()
     scratch = [path.name for path in (root / ".scratch/pre_eval").iterdir()]
-    return Measured(alone, killed, kept, left_over, gone_on, clock_gone_on, job, by_job, clock_by_job, scratch)
+    return Measured(
+        alone, killed, kept, left_over, gone_on, clock_gone_on, job, by_job, clock_by_job, scratch
+    )
 
 
-def test_a_killed_process_ends_the_measurement_and_what_was_kept_any_number_goes_on_with(measured: Measured) -> None:
+def test_a_killed_process_ends_the_measurement_and_what_was_kept_any_number_goes_on_with(
+    measured: Measured,
+) -> None:
     assert measured.killed.returncode == 128 + signal.SIGKILL and measured.left_over == []
     err = measured.killed.stderr
-    assert "was ended by SIGKILL" in err and "call again: it goes on from what is kept" in err and "Traceback" not in err, err
+    assert (
+        "was ended by SIGKILL" in err
+        and "call again: it goes on from what is kept" in err
+        and "Traceback" not in err
+    ), err
     assert measured.gone_on == measured.alone
-    assert measured.clock_gone_on["episodes_kept"] == 16 * measured.kept > 0 and measured.clock_gone_on["processes"] == 1
+    assert (
+        measured.clock_gone_on["episodes_kept"] == 16 * measured.kept > 0
+        and measured.clock_gone_on["processes"] == 1
+    )
 
 
 def test_a_job_of_two_nodes_measures_what_one_process_measures_and_says_it_once(measured: Measured) -> None:
@@ -284,7 +342,10 @@ def test_a_job_of_two_nodes_measures_what_one_process_measures_and_says_it_once(
     assert (measured.clock_by_job["processes"], measured.clock_by_job["episodes"]) == (2, 512)
     lines = measured.job.stdout.splitlines()
     assert len(lines) == len(set(lines)) and lines.count("pre_eval: episodes done") == 1, lines
-    assert sum(line.startswith("pre_eval: success") for line in lines) == 1 and "Traceback" not in measured.job.stdout
+    assert (
+        sum(line.startswith("pre_eval: success") for line in lines) == 1
+        and "Traceback" not in measured.job.stdout
+    )
     assert measured.scratch == []
 
 
@@ -302,7 +363,9 @@ cli.main()
 
 def test_several_processes_are_started_before_anything_heavy_is_imported(tmp_path: Path) -> None:
     small(tmp_path)
-    environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", *STARTED_BY)}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", *STARTED_BY)
+    }
     environment |= {"PYTHONPATH": str(ROOT / "src"), IN_EXPERIMENT: "0" * 40}
     command = [sys.executable, "-c", BEFORE_EXEC]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
@@ -354,7 +417,9 @@ def test_a_fault_found_by_the_main_process_ends_all_of_them_and_is_told_by_one(
     assert capsys.readouterr().out == ""
 
 
-def test_a_box_without_a_gpu_is_said_once_before_there_are_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_box_without_a_gpu_is_said_once_before_there_are_several_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     values = json.loads(json.dumps(compose(ROOT, Selection("4090_qwen3", "structured", 0)).values))
     values["distributed"] |= {"processes": 2}
     started: list[Any] = []
@@ -392,11 +457,23 @@ def test_more_processes_than_gpus_are_refused_by_one_of_them(tmp_path: Path) -> 
     (tmp_path / "surplus.py").write_text(SURPLUS)
     left_out = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
     environment = {name: value for name, value in os.environ.items() if name not in left_out}
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3", "surplus.py"]
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=3",
+        "surplus.py",
+    ]
     done = subprocess.run(
-        torchrun, cwd=tmp_path, env=environment | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        torchrun,
+        cwd=tmp_path,
+        env=environment | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode != 0
     assert done.stderr.count("expected a GPU for each process of a machine, found 1.") == 1, done.stderr
     assert done.stderr.count("Fix: set it to 1;") == 1
@@ -413,7 +490,9 @@ def test_no_process_waits_for_another_for_ever(monkeypatch: pytest.MonkeyPatch) 
     assert 10 * MOST_SECONDS < given["timeout"].total_seconds() <= 3600
 
 
-@pytest.mark.parametrize(("rank", "there", "backend", "own"), [(1, 2, "nccl", 1), (3, 2, "gloo", 1), (2, 2, "nccl", None)])
+@pytest.mark.parametrize(
+    ("rank", "there", "backend", "own"), [(1, 2, "nccl", 1), (3, 2, "gloo", 1), (2, 2, "nccl", None)]
+)
 def test_each_process_takes_its_own_gpu_before_anything_is_loaded(
     monkeypatch: pytest.MonkeyPatch, rank: int, there: int, backend: Any, own: int | None
 ) -> None:

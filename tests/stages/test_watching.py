@@ -1,4 +1,5 @@
-"""Alarms are said once with their step and reach the claim; time is written beside the results and never into them."""
+"""Alarms are said once with their step and reach the claim; time is written beside the results and never into
+them."""
 
 from __future__ import annotations
 
@@ -31,16 +32,26 @@ TASK = Letters(alarms={"early": 0.25})
 
 def episodes(raised: int, n: int = 4, cut: int = 0) -> list[Episode]:
     return [
-        play(f"item{k}", 0, False).model_copy(update={"flags": {"early": k < raised}, "prompt_chars_cut": cut})
+        play(f"item{k}", 0, False).model_copy(
+            update={"flags": {"early": k < raised}, "prompt_chars_cut": cut}
+        )
         for k in range(n)
     ]
 
 
 def facts(watch: Watch) -> TrainFacts:
     return TrainFacts(
-        seed=0, steps=9, chosen_step=0, claim_plan_sha256="", base_digest="", policy_digest="", validation_suite="", chain="",
-        alarms=watch.facts(), health=HealthSummary.of([]),
-    )  # fmt: skip
+        seed=0,
+        steps=9,
+        chosen_step=0,
+        claim_plan_sha256="",
+        base_digest="",
+        policy_digest="",
+        validation_suite="",
+        chain="",
+        alarms=watch.facts(),
+        health=HealthSummary.of([]),
+    )
 
 
 def test_each_alarm_is_said_once_and_with_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +98,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         shutil.copytree(ROOT / name, root / name)
     shutil.copy(ROOT / "params.yaml", root)
     params = Project.open(root).params
-    few = {name: getattr(params, name).model_copy(update={"items": 4, "draws": 2}) for name in ("evaluation", "validation")}
+    few = {
+        name: getattr(params, name).model_copy(update={"items": 4, "draws": 2})
+        for name in ("evaluation", "validation")
+    }
     project = Project(root, params.model_copy(update=few))
     fingerprint.run(project)
     return project
@@ -96,7 +110,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.fixture(scope="module")
 def policy(project: Project) -> Policy:
     tokenizer = tiny.build_tokenizer(task_of(project).vocabulary())
-    shape = TinyArchitecture(hidden_size=16, intermediate_size=32, layers=1, heads=2, max_positions=512, initializer_range=0.05)
+    shape = TinyArchitecture(
+        hidden_size=16, intermediate_size=32, layers=1, heads=2, max_positions=512, initializer_range=0.05
+    )
     return Policy(tiny.build_model(shape, tokenizer, 3), tokenizer, Dialogue(tokenizer), "test")
 
 
@@ -132,7 +148,9 @@ def test_a_validation_is_summarised_once_and_every_row_has_the_same_columns(
     summed_up: list[int] = []
     original, scored = live.Tables._row, live.score_rows
     monkeypatch.setattr(live.Tables, "_row", lambda self, v: (computed.append(v.step), original(self, v))[1])
-    monkeypatch.setattr(live, "score_rows", lambda step, *both: (summed_up.append(step), scored(step, *both))[1])
+    monkeypatch.setattr(
+        live, "score_rows", lambda step, *both: (summed_up.append(step), scored(step, *both))[1]
+    )
     tables = live.Tables(project, history, suite)
     tables.write()
     history.validations.append(Validation(5, sampled, greedy))
@@ -140,12 +158,20 @@ def test_a_validation_is_summarised_once_and_every_row_has_the_same_columns(
     tables.write()
     assert computed == summed_up == [0, 5]
     lines = project.results("checkpoint_evals.csv").read_text().splitlines()
-    assert len(lines) == 3 and lines[0].startswith("step,fraction_done,episodes,mean_reward,success_rate,channel_acc,mass_acc,")
+    assert len(lines) == 3 and lines[0].startswith(
+        "step,fraction_done,episodes,mean_reward,success_rate,channel_acc,mass_acc,"
+    )
     assert ",best_of,best_of_k_mean_reward,best_of_k_success_rate," in lines[0]
     assert "_low" not in lines[0] and "_high" not in lines[0]  # a training computes no interval
     header, *rows = project.results("validation_scores.csv").read_text().splitlines()
-    assert header.startswith("step,greedy,item_id,cluster,draw,mean_reward,success_rate,channel_correct_rate,")
+    assert header.startswith(
+        "step,greedy,item_id,cluster,draw,mean_reward,success_rate,channel_correct_rate,"
+    )
     asked = [f"0,{sampled[0].item_id}", f"1,{sampled[0].item_id}"]
-    assert len(rows) == 2 * (len(sampled) + len(greedy)) and {row.count(",") for row in rows} == {header.count(",")}
-    assert [row for row in rows if row.startswith(("5,0,", "5,1,"))] == [f"5{row[1:]}" for row in rows[: len(rows) // 2]]
+    assert len(rows) == 2 * (len(sampled) + len(greedy)) and {row.count(",") for row in rows} == {
+        header.count(",")
+    }
+    assert [row for row in rows if row.startswith(("5,0,", "5,1,"))] == [
+        f"5{row[1:]}" for row in rows[: len(rows) // 2]
+    ]
     assert all(any(row.startswith(f"{step},{each},") for row in rows) for step in (0, 5) for each in asked)

@@ -1,4 +1,5 @@
-"""A log that only grows keeps every complete row through kills, torn lines and full disks, and never hides damage."""
+"""A log that only grows keeps every complete row through kills, torn lines and full disks, and never hides
+damage."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def written(path: Path, rows: list[dict[str, Any]] = ROWS) -> bytes:
 def python(code: str, *arguments: object) -> dict[str, Any]:
     """Run code in a process of its own and return the JSON that it prints last."""
     call = [sys.executable, "-c", code, *map(str, arguments)]
-    done = subprocess.run(call, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(SRC)})
+    done = subprocess.run(
+        call, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(SRC)}
+    )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -82,10 +85,13 @@ def test_a_second_torn_line_does_not_replace_the_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [b"{", b"", b'{"a":NaN}', b'{"a":1,"a":2}', b"\xff", b"\0\0", b"[" * 70 + b"]" * 70, b'{"k":1}{"k":2}']
+    "damage",
+    [b"{", b"", b'{"a":NaN}', b'{"a":1,"a":2}', b"\xff", b"\0\0", b"[" * 70 + b"]" * 70, b'{"k":1}{"k":2}'],
 )
 @pytest.mark.parametrize("tail", [b"", b'{"k":2}\n', b'{"k":2}\n{"k'])
-def test_a_complete_line_that_is_damaged_is_named_and_the_file_left_alone(tmp_path: Path, damage: bytes, tail: bytes) -> None:
+def test_a_complete_line_that_is_damaged_is_named_and_the_file_left_alone(
+    tmp_path: Path, damage: bytes, tail: bytes
+) -> None:
     path = tmp_path / "log.jsonl"
     content = b'{"k":0}\n' + damage + b"\n" + tail
     path.write_bytes(content)
@@ -108,9 +114,10 @@ def test_what_is_no_regular_file_is_refused_instead_of_waited_for(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "value", [{"a": float("nan")}, {"a": "\ud800"}, {1: "a", "1": "b"}, {"a": object()}, "x" * 8_000_001],
+    "value",
+    [{"a": float("nan")}, {"a": "\ud800"}, {1: "a", "1": "b"}, {"a": object()}, "x" * 8_000_001],
     ids=["NaN", "surrogate", "one key twice", "object", "too long"],
-)  # fmt: skip
+)
 def test_what_could_not_be_read_back_is_never_written(tmp_path: Path, value: Any) -> None:
     path = tmp_path / "log.jsonl"
     before = written(path)
@@ -120,16 +127,21 @@ def test_what_could_not_be_read_back_is_never_written(tmp_path: Path, value: Any
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"])),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner),
     max_leaves=8,
-)  # fmt: skip
+)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=st.lists(VALUES, max_size=5), cut=st.integers(min_value=0))
-def test_any_cut_leaves_exactly_the_rows_that_were_complete(tmp_path: Path, values: list[Any], cut: int) -> None:
+def test_any_cut_leaves_exactly_the_rows_that_were_complete(
+    tmp_path: Path, values: list[Any], cut: int
+) -> None:
     path = tmp_path / "log.jsonl"
     path.unlink(missing_ok=True)
     with AppendLog.open(path) as log:
@@ -239,7 +251,9 @@ def test_a_full_disk_keeps_whole_rows_and_the_log_goes_on_when_there_is_room(tmp
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_a_row_that_the_disk_did_not_take_for_good_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_that_the_disk_did_not_take_for_good_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "log.jsonl"
     before = written(path)
 
@@ -255,7 +269,9 @@ def test_a_row_that_the_disk_did_not_take_for_good_is_taken_back(tmp_path: Path,
         assert path.read_bytes() == before + b'{"k":4}\n'
 
 
-def test_when_somebody_else_wrote_meanwhile_their_row_is_not_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_somebody_else_wrote_meanwhile_their_row_is_not_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, other = tmp_path / "log.jsonl", b'{"theirs":1}\n'
     before = written(path)
 

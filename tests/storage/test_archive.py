@@ -1,4 +1,5 @@
-"""An archive is a function of names and contents, is written whole or not at all, and takes no name that means two things."""
+"""An archive is a function of names and contents, is written whole or not at all, and takes no name that
+means two things."""
 
 from __future__ import annotations
 
@@ -18,10 +19,17 @@ import pytest
 from assay.core.errors import PackageError
 from assay.core.storage import archive
 
-MEMBERS: dict[str, bytes | Path] = {"b": b"2", "a/c": b"1" * 512, "a/é": b"", "z" * 90 + "/" + "y" * 99: b"long"}
+MEMBERS: dict[str, bytes | Path] = {
+    "b": b"2",
+    "a/c": b"1" * 512,
+    "a/é": b"",
+    "z" * 90 + "/" + "y" * 99: b"long",
+}
 
 
-def test_equal_names_and_contents_are_equal_bytes_whatever_their_order_source_and_clock(tmp_path: Path) -> None:
+def test_equal_names_and_contents_are_equal_bytes_whatever_their_order_source_and_clock(
+    tmp_path: Path,
+) -> None:
     first = archive.write_tar(tmp_path / "1.tar", MEMBERS, root="r")
     sources: dict[str, bytes | Path] = {}
     for number, (name, content) in enumerate(reversed(MEMBERS.items())):
@@ -42,9 +50,15 @@ def test_other_readers_find_sorted_plain_files_without_owner_or_clock(tmp_path: 
         members = read.getmembers()
         assert [member.name for member in members] == [f"r/{name}" for name in sorted(MEMBERS)]
         for member in members:
-            assert (member.uid, member.gid, member.uname, member.gname, member.mtime, member.mode, member.type) == (
-                0, 0, "", "", 0, 0o644, tarfile.REGTYPE,
-            )  # fmt: skip
+            assert (
+                member.uid,
+                member.gid,
+                member.uname,
+                member.gname,
+                member.mtime,
+                member.mode,
+                member.type,
+            ) == (0, 0, "", "", 0, 0o644, tarfile.REGTYPE)
             stream = read.extractfile(member)
             assert stream is not None and stream.read() == MEMBERS[member.name[2:]]
     assert (tmp_path / "a.tar").stat().st_size % archive.RECORD == 0
@@ -52,10 +66,19 @@ def test_other_readers_find_sorted_plain_files_without_owner_or_clock(tmp_path: 
 
 @pytest.mark.parametrize(
     ("name", "size"),
-    [("r/a", 0), ("r/" + "x" * 98, 5), ("r/" + "x" * 99, 5), ("d" * 60 + "/" + "y" * 99, 7), ("a/" * 70 + "b", 1),
-     ("p" * 155 + "/" + "n" * 100, 1), ("p" * 156 + "/n", 1), ("é" * 50 + "/" + "ü" * 50, 1), ("r/big", 8**11 - 1),
-     ("r/b", 8**11)],
-)  # fmt: skip
+    [
+        ("r/a", 0),
+        ("r/" + "x" * 98, 5),
+        ("r/" + "x" * 99, 5),
+        ("d" * 60 + "/" + "y" * 99, 7),
+        ("a/" * 70 + "b", 1),
+        ("p" * 155 + "/" + "n" * 100, 1),
+        ("p" * 156 + "/n", 1),
+        ("é" * 50 + "/" + "ü" * 50, 1),
+        ("r/big", 8**11 - 1),
+        ("r/b", 8**11),
+    ],
+)
 def test_a_header_is_the_one_the_library_writes(name: str, size: int) -> None:
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = size, 0o644
@@ -68,15 +91,35 @@ def test_a_header_is_the_one_the_library_writes(name: str, size: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "word"),
-    [("", "empty name"), ("/etc/passwd", "absolute"), ("../a", "climbs"), ("a/../../b", "climbs"), ("a//b", "meaningless"),
-     ("./a", "meaningless"), ("a/", "meaningless"), ("-", "meaningless"), ("a\\b", "backslash"), ("C:\\a", "backslash"),
-     ("C:a", "other systems"), ("a\nb", "control"), ("a\0", "control"), ("a\u202eb", "invisible"), ("a\udc80", "invisible"),
-     (".git/config", "hidden"), ("a/.gitattributes", "hidden"), ("a/.GIT", "hidden"), (".env", "hidden"),
-     ("models/base/.modeling.py", "hidden"), ("a /b", "other systems"),
-     ("nul.txt", "other systems"), ("a/COM1", "other systems"),
-     ("a?", "other systems"),
-     ("x" * 101, "too long"), ("a/" * 16 + "b", "16 parts")],
-)  # fmt: skip
+    [
+        ("", "empty name"),
+        ("/etc/passwd", "absolute"),
+        ("../a", "climbs"),
+        ("a/../../b", "climbs"),
+        ("a//b", "meaningless"),
+        ("./a", "meaningless"),
+        ("a/", "meaningless"),
+        ("-", "meaningless"),
+        ("a\\b", "backslash"),
+        ("C:\\a", "backslash"),
+        ("C:a", "other systems"),
+        ("a\nb", "control"),
+        ("a\0", "control"),
+        ("a\u202eb", "invisible"),
+        ("a\udc80", "invisible"),
+        (".git/config", "hidden"),
+        ("a/.gitattributes", "hidden"),
+        ("a/.GIT", "hidden"),
+        (".env", "hidden"),
+        ("models/base/.modeling.py", "hidden"),
+        ("a /b", "other systems"),
+        ("nul.txt", "other systems"),
+        ("a/COM1", "other systems"),
+        ("a?", "other systems"),
+        ("x" * 101, "too long"),
+        ("a/" * 16 + "b", "16 parts"),
+    ],
+)
 def test_a_name_that_means_something_else_somewhere_is_refused(tmp_path: Path, name: str, word: str) -> None:
     with pytest.raises(PackageError, match=word):
         archive.write_tar(tmp_path / "a.tar", {"ok": b"", name: b""}, root="r")
@@ -85,10 +128,19 @@ def test_a_name_that_means_something_else_somewhere_is_refused(tmp_path: Path, n
 
 @pytest.mark.parametrize(
     ("names", "word"),
-    [(("A", "a"), "case"), (("é", "e\u0301"), "normalisation"), (("straße", "STRASSE"), "case"), (("a/b", "A/c"), "case"),
-     (("a", "a/b"), "at once"), (("A/b", "a"), "at once"), (("e\u0301/x", "é/y"), "normalisation")],
-)  # fmt: skip
-def test_names_that_are_one_for_some_system_are_refused(tmp_path: Path, names: tuple[str, str], word: str) -> None:
+    [
+        (("A", "a"), "case"),
+        (("é", "e\u0301"), "normalisation"),
+        (("straße", "STRASSE"), "case"),
+        (("a/b", "A/c"), "case"),
+        (("a", "a/b"), "at once"),
+        (("A/b", "a"), "at once"),
+        (("e\u0301/x", "é/y"), "normalisation"),
+    ],
+)
+def test_names_that_are_one_for_some_system_are_refused(
+    tmp_path: Path, names: tuple[str, str], word: str
+) -> None:
     for order in (names, names[::-1]):
         with pytest.raises(PackageError, match=word):
             archive.write_tar(tmp_path / "a.tar", dict.fromkeys(order, b""), root="r")
@@ -104,14 +156,21 @@ def test_a_source_that_is_no_plain_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
-    for name, word in [("link", "a link"), ("folder", "a folder"), ("pipe", "no regular file"), ("missing", "nothing")]:
+    for name, word in [
+        ("link", "a link"),
+        ("folder", "a folder"),
+        ("pipe", "no regular file"),
+        ("missing", "nothing"),
+    ]:
         with pytest.raises(PackageError, match=f"found {word}"):
             archive.write_tar(tmp_path / "a.tar", {"a": tmp_path / name}, root="r")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "link", "pipe", "real"]
 
 
 @pytest.mark.parametrize("change", ["grows", "shrinks", "is written again"])
-def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+def test_a_file_that_changes_while_it_is_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
     source, real = tmp_path / "source", archive.header
     source.write_bytes(b"x" * 2000)
     changes: dict[str, Callable[[], object]] = {
@@ -160,7 +219,9 @@ def test_a_disk_that_fills_up_leaves_the_old_archives_whole_and_no_litter(tmp_pa
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_an_archive_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real, there = os.fsync, []
 
     def fsync(handle: int) -> None:

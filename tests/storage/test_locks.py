@@ -27,7 +27,11 @@ def holder(path: Path) -> subprocess.Popen[str]:
     """Start another process that holds the lock until its input ends."""
     environment = os.environ | {"PYTHONPATH": str(Path(assay.__file__).parent.parent)}
     started = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-c", HOLDER, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
     )
     assert started.stdout is not None and started.stdout.readline() == "held\n"
     return started
@@ -35,7 +39,11 @@ def holder(path: Path) -> subprocess.Popen[str]:
 
 def test_a_second_holder_is_refused_and_told_who_is_first(tmp_path: Path) -> None:
     path = tmp_path / "deep/run.lock"
-    with hold(path), pytest.raises(RunningAlready, match=rf"run.lock.*process {os.getpid()}\.\nFix: wait"), hold(path):
+    with (
+        hold(path),
+        pytest.raises(RunningAlready, match=rf"run.lock.*process {os.getpid()}\.\nFix: wait"),
+        hold(path),
+    ):
         pass
     assert not path.exists()
     with hold(path):
@@ -64,7 +72,9 @@ def test_a_lock_is_let_go_of_when_its_block_raises(tmp_path: Path) -> None:
         pass
 
 
-def test_a_lock_that_its_last_holder_removes_meanwhile_is_taken_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_its_last_holder_removes_meanwhile_is_taken_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from assay.core.storage import locks
 
     path, original, removed = tmp_path / "run.lock", locks.fcntl.flock, list[int]()

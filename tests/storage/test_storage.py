@@ -14,7 +14,9 @@ from assay.core.storage import files, json, tables
 from assay.core.storage.yaml import read_yaml
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_old_file_and_no_litter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "a.json"
     files.write_text(path, "old")
 
@@ -30,9 +32,16 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, monkey
 
 @pytest.mark.parametrize(
     ("text", "word"),
-    [('{"a": NaN}', "NaN"), ('{"a": 1, "a": 2}', "duplicate"), ("{", "Expecting"), ("[" * 100_000, "deeper than 64"),
-     ('{"a": 1e400}', "beyond a double"), ('{"a": "\\ud800"}', "surrogate"), ("[" * 65 + "]" * 65, "deeper than 64")],
-)  # fmt: skip
+    [
+        ('{"a": NaN}', "NaN"),
+        ('{"a": 1, "a": 2}', "duplicate"),
+        ("{", "Expecting"),
+        ("[" * 100_000, "deeper than 64"),
+        ('{"a": 1e400}', "beyond a double"),
+        ('{"a": "\\ud800"}', "surrogate"),
+        ("[" * 65 + "]" * 65, "deeper than 64"),
+    ],
+)
 def test_what_is_not_strict_json_is_refused_with_its_line(tmp_path: Path, text: str, word: str) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text('{"ok": 1}\n' + text + "\n")
@@ -94,9 +103,14 @@ def test_a_writer_that_is_killed_leaves_what_the_next_sweep_takes_and_the_old_fi
 def test_a_sweep_takes_nothing_that_is_not_a_dead_writers(tmp_path: Path) -> None:
     nobody, me = 2**22 + 1, os.getpid()
     kept = [
-        f".a.json.{me}-abcdefgh.part", ".a.json.abcdefgh", f"a.json.{nobody}-abcdefgh.part", ".hidden",
-        f".a.json.{nobody}-ABCDEFGH.part", f".a.json.{nobody}-abcdefg.part", f".x.{nobody}-abcdefgh.part.txt",
-    ]  # fmt: skip
+        f".a.json.{me}-abcdefgh.part",
+        ".a.json.abcdefgh",
+        f"a.json.{nobody}-abcdefgh.part",
+        ".hidden",
+        f".a.json.{nobody}-ABCDEFGH.part",
+        f".a.json.{nobody}-abcdefg.part",
+        f".x.{nobody}-abcdefgh.part.txt",
+    ]
     gone = [f".a.json.{nobody}-abcdefgh.part", f".a.json.{me}-old_old_.part"]
     for name in kept + gone:
         (tmp_path / name).write_bytes(b"x")

@@ -1,4 +1,5 @@
-"""YAML knows values that JSON does not; the one reader refuses them by name, in params.yaml and presets alike."""
+"""YAML knows values that JSON does not; the one reader refuses them by name, in params.yaml and presets
+alike."""
 
 from __future__ import annotations
 
@@ -15,12 +16,21 @@ from assay.tools.doctor import command as doctor
 
 NOT_FINITE = (".inf", "-.inf", ".nan", ".NaN", "1e309", "-1e309", "1e400")
 FOREIGN = {
-    **{text: "a finite number" for text in NOT_FINITE}, "1" + "0" * 400: "a number within a double",
+    **{text: "a finite number" for text in NOT_FINITE},
+    "1" + "0" * 400: "a number within a double",
     "2020-01-01": "JSON has too",
-    "2020-01-01T00:00:00Z": "JSON has too", "!!binary aGk=": "without tags", "!!set {a, b}": "without tags", "{1: 2}": "names",
-    "!!bool maybe": "without tags", "{null: 1}": "names", "{? [a, b] : 1}": "names", '"\\ud800"': "half a surrogate pair",
-    "[" * 100 + "]" * 100: "at most 64 levels", "9" * 5000: "valid YAML", "[1, .inf]": "a finite number",
-}  # fmt: skip
+    "2020-01-01T00:00:00Z": "JSON has too",
+    "!!binary aGk=": "without tags",
+    "!!set {a, b}": "without tags",
+    "{1: 2}": "names",
+    "!!bool maybe": "without tags",
+    "{null: 1}": "names",
+    "{? [a, b] : 1}": "names",
+    '"\\ud800"': "half a surrogate pair",
+    "[" * 100 + "]" * 100: "at most 64 levels",
+    "9" * 5000: "valid YAML",
+    "[1, .inf]": "a finite number",
+}
 
 
 @pytest.fixture
@@ -36,7 +46,11 @@ def test_a_value_that_json_has_not_is_refused_with_its_place(text: str, tmp_path
     with pytest.raises(ConfigError) as caught:
         read_yaml(tmp_path / "a.yaml", fix="the fix")
     assert FOREIGN[text] in str(caught.value) and "Fix: the fix" in str(caught.value)
-    assert "train.rate" in caught.value.where or "line 2" in caught.value.where or "4300 digits" in caught.value.found
+    assert (
+        "train.rate" in caught.value.where
+        or "line 2" in caught.value.where
+        or "4300 digits" in caught.value.found
+    )
 
 
 def test_what_json_has_too_is_read_as_ever(tmp_path: Path) -> None:
@@ -59,7 +73,9 @@ def test_settings_that_are_not_finite_are_refused_by_name(text: str, root: Path)
 
 
 @pytest.mark.parametrize("text", NOT_FINITE)
-def test_presets_that_are_not_finite_are_refused_by_name_and_nothing_is_written(text: str, root: Path) -> None:
+def test_presets_that_are_not_finite_are_refused_by_name_and_nothing_is_written(
+    text: str, root: Path
+) -> None:
     preset, before = root / "configs/grpo/tiny.yaml", (root / "params.yaml").read_bytes()
     whole = preset.read_text()
     assert "  learning_rate: 1.0e-3\n" in whole

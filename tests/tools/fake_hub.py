@@ -1,4 +1,5 @@
-"""A hub on this machine, of which there is just what huggingface_hub asks for when a model repository is written."""
+"""A hub on this machine, of which there is just what huggingface_hub asks for when a model repository is
+written."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ TOKEN = "hf_" + "fakeFAKEfakeFAKEfakeFAKEfakeFAKE12"
 
 
 class FakeHub:
-    """What the hub holds and was asked; `fail` maps the start of "METHOD /path" to a status, `lose` names a file to drop."""
+    """What the hub holds and was asked; `fail` maps the start of "METHOD /path" to a status, `lose` names a
+    file to drop."""
 
     def __init__(self) -> None:
         self.branches: dict[str, dict[str, bytes]] = {}
@@ -37,7 +39,9 @@ class FakeHub:
 
     def commit_id(self, branch: str) -> str:
         """Return what stands for the newest commit of a branch."""
-        content = sorted((name, hashlib.sha1(body).hexdigest()) for name, body in self.branches[branch].items())
+        content = sorted(
+            (name, hashlib.sha1(body).hexdigest()) for name, body in self.branches[branch].items()
+        )
         return hashlib.sha1(json.dumps(content).encode()).hexdigest()
 
     def branch_of(self, revision: str) -> str:
@@ -86,7 +90,13 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/api/validate-yaml":
             self._answer(200, {"errors": [], "warnings": []})
         elif parts[-4:] == ["info", "lfs", "objects", "batch"]:
-            self._answer(200, {"transfer": "basic", "objects": [self._object(each) for each in json.loads(body)["objects"]]})
+            self._answer(
+                200,
+                {
+                    "transfer": "basic",
+                    "objects": [self._object(each) for each in json.loads(body)["objects"]],
+                },
+            )
         elif parts[0] == "put":
             hub.large[parts[1]] = body
             self._answer(200)
@@ -110,7 +120,9 @@ class _Handler(BaseHTTPRequestHandler):
             url = f"{self.hub.url}/somebody/{asked['name']}"
             self._answer(409, {"error": "You already created this model repo", "url": url})
             return
-        self.hub.private = asked.get("visibility", "private" if asked.get("private") else "public") == "private"
+        self.hub.private = (
+            asked.get("visibility", "private" if asked.get("private") else "public") == "private"
+        )
         self.hub.branches["main"] = {".gitattributes": b"*.safetensors filter=lfs\n"}
         self._answer(200, {"url": f"{self.hub.url}/somebody/{asked['name']}"})
 
@@ -131,18 +143,26 @@ class _Handler(BaseHTTPRequestHandler):
         elif verb == "preupload":
             files = json.loads(body)["files"]
             told = [
-                {"path": f["path"], "shouldIgnore": False, "oid": None,
-                 "uploadMode": "lfs" if f["path"].endswith(".safetensors") else "regular"}
+                {
+                    "path": f["path"],
+                    "shouldIgnore": False,
+                    "oid": None,
+                    "uploadMode": "lfs" if f["path"].endswith(".safetensors") else "regular",
+                }
                 for f in files
-            ]  # fmt: skip
+            ]
             self._answer(200, {"files": told})
         elif verb == "commit":
             self._commit(revision, [json.loads(line) for line in body.split(b"\n") if line])
         elif verb == "tree":
-            self._answer(200, [self._listed(*each) for each in sorted(hub.branches[hub.branch_of(revision)].items())])
+            self._answer(
+                200, [self._listed(*each) for each in sorted(hub.branches[hub.branch_of(revision)].items())]
+            )
         else:
             sha = hub.commit_id(hub.branch_of(revision))
-            self._answer(200, {"id": "somebody/model", "modelId": "somebody/model", "sha": sha, "private": hub.private})
+            self._answer(
+                200, {"id": "somebody/model", "modelId": "somebody/model", "sha": sha, "private": hub.private}
+            )
 
     def _commit(self, revision: str, lines: list[dict[str, Any]]) -> None:
         hub, branch = self.hub, self.hub.branch_of(revision)

@@ -1,4 +1,5 @@
-"""`assay audit` on files as they come: a table, an audit.json and an exit code, and on hostile ones never a traceback."""
+"""`assay audit` on files as they come: a table, an audit.json and an exit code, and on hostile ones never a
+traceback."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ def called(root: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tupl
     for place in ("assay.cli", "assay.tools.own_data.audit", "assay.tools.own_data.splits"):
         for name in ("say", "complain"):
             monkeypatch.setattr(f"{place}.{name}", told.append, raising=False)
-    monkeypatch.setattr("assay.tools.own_data.audit.say_table", lambda columns, rows: told.extend(map(str, rows)))
+    monkeypatch.setattr(
+        "assay.tools.own_data.audit.say_table", lambda columns, rows: told.extend(map(str, rows))
+    )
     with pytest.raises(SystemExit) as caught:
         main()
     return int(caught.value.code or 0), "\n".join(told)
@@ -140,7 +143,9 @@ def test_what_is_no_file_is_refused_in_words(root: Path, tasks: str, monkeypatch
     assert "Fix: " in told
 
 
-def test_random_damage_to_a_sound_file_never_ends_in_a_traceback(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_damage_to_a_sound_file_never_ends_in_a_traceback(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chance = random.Random(1)
     project = project_for(root, "structured")
     monkeypatch.setattr("assay.tools.own_data.audit.project_for", lambda *_: project)
@@ -180,16 +185,26 @@ def test_splits_are_made_with_schemas_checksums_and_a_preset_and_pass_the_finger
         assert word in done.stdout
     folder = root / "data/tasks"
     assert sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()) == [
-        "SHA256SUMS", "heldout.jsonl", "schemas/parts/text.json", "schemas/person.json", "train.jsonl", "validation.jsonl",
-    ]  # fmt: skip
+        "SHA256SUMS",
+        "heldout.jsonl",
+        "schemas/parts/text.json",
+        "schemas/person.json",
+        "train.jsonl",
+        "validation.jsonl",
+    ]
     project = project_for(root, "tasks")
     assert project.params.dataset.root == "data/tasks"
     assert getattr(project.params.task, "lessons", "none") is None
-    small = {name: getattr(project.params, name).model_copy(update={"items": 2}) for name in ("evaluation", "validation")}
+    small = {
+        name: getattr(project.params, name).model_copy(update={"items": 2})
+        for name in ("evaluation", "validation")
+    }
     fingerprint.run(Project(root, project.params.model_copy(update=small)))
 
 
-def test_a_missing_folder_of_schemas_is_told_once_with_every_place_where_it_was_looked_for(root: Path) -> None:
+def test_a_missing_folder_of_schemas_is_told_once_with_every_place_where_it_was_looked_for(
+    root: Path,
+) -> None:
     rows = [row(n, schema_path=f"nowhere/{n % 3}.json") for n in range(40)]
     done = assay(root, "audit", write(root, jsonl([*rows, row(50)])))
     assert done.returncode == 1
@@ -207,7 +222,10 @@ def test_contradicting_golds_set_a_ceiling_and_are_not_among_what_is_usable(root
     asked = {"prompt": "Ana or Bo?", "schema_path": None, "schema": schema}
     golds = [row(100 + n, **asked, gold={"name": name}) for n, name in enumerate(("Ana", "Ana ", "Bo"))]
     done = assay(root, "audit", write(root, SOUND + jsonl(golds)))
-    assert "no policy can exceed 98.5 % success: 1 prompt has contradicting golds (3 of 63 records)" in done.stdout
+    assert (
+        "no policy can exceed 98.5 % success: 1 prompt has contradicting golds (3 of 63 records)"
+        in done.stdout
+    )
     assert "63 records: 60 usable, 3 refused" in done.stdout
     ceiling = json.loads((root / "audit.json").read_text())["ceilings"]["tasks"]
     assert ceiling["most_success"] == pytest.approx(62 / 63)
@@ -233,7 +251,8 @@ def test_the_advice_names_no_preset_that_cannot_run_and_writes_one_that_composes
 
 
 @pytest.mark.parametrize(
-    ("gpu", "fits"), [(None, []), (24, ["4090_qwen3", "pretrained"]), (8, ["pretrained"]), (80, ["h100_qwen3", "pretrained"])]
+    ("gpu", "fits"),
+    [(None, []), (24, ["4090_qwen3", "pretrained"]), (8, ["pretrained"]), (80, ["h100_qwen3", "pretrained"])],
 )
 def test_a_preset_fits_a_machine_by_its_gpu(gpu: int | None, fits: list[str]) -> None:
     found, lines = fitting(own_data.ROOT, Machine(gpu and gpu * 2**30, 16 * 2**30, 4))
@@ -251,7 +270,9 @@ def split_of_each(root: Path, folder: str) -> dict[str, str]:
     }
 
 
-def test_equal_records_and_seed_make_equal_splits_in_any_order(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_records_and_seed_make_equal_splits_in_any_order(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tasks = write(root, SOUND)
     assert called(root, monkeypatch, tasks, "--fix-splits", "--data", "data/one")[0] == 0
     write(root, jsonl([row(n) for n in reversed(range(60))]))
@@ -261,7 +282,9 @@ def test_equal_records_and_seed_make_equal_splits_in_any_order(root: Path, monke
     assert split_of_each(root, "data/other") != split_of_each(root, "data/one")
 
 
-def test_data_that_are_there_are_not_overwritten_unless_told_to(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_are_there_are_not_overwritten_unless_told_to(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tasks = write(root, SOUND)
     assert called(root, monkeypatch, tasks, "--fix-splits")[0] == 0
     preset = root / "configs/task/tasks.yaml"
@@ -300,7 +323,10 @@ def test_splits_that_cannot_be_are_refused_before_anything_is_written(
     assert code == 1
     assert word in told
     assert not list((root / "data").iterdir())
-    assert sorted(path.name for path in (root / "configs/task").iterdir()) == ["collider.yaml", "structured.yaml"]
+    assert sorted(path.name for path in (root / "configs/task").iterdir()) == [
+        "collider.yaml",
+        "structured.yaml",
+    ]
 
 
 def test_unusable_records_make_no_splits(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,7 +364,9 @@ def test_what_data_say_cannot_steer_a_terminal(monkeypatch: pytest.MonkeyPatch) 
 def test_the_measurement_of_speed_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     module = runpy.run_path(str(own_data.ROOT / "benchmarks/audit_speed.py"))
     monkeypatch.setitem(module["write_tasks"].__globals__, "N_RECORDS", 30)
-    found = module["audited"](module["write_tasks"](tmp_path), project_for(own_data.ROOT, "structured").params)
+    found = module["audited"](
+        module["write_tasks"](tmp_path), project_for(own_data.ROOT, "structured").params
+    )
     assert found.report.kept == {"tasks": 30}
     told = {name for name, kind in found.report.kinds.items() if kind.count}
     assert told <= {"constant_field"}  # so few records of a family share a value

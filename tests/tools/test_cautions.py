@@ -28,7 +28,9 @@ def project(tmp_path: Path) -> Project:
 
 def speaking(words: list[str]) -> Policy:
     tokenizer = tiny.build_tokenizer(words)
-    shape = TinyArchitecture(hidden_size=16, intermediate_size=16, layers=1, heads=2, max_positions=64, initializer_range=0.05)
+    shape = TinyArchitecture(
+        hidden_size=16, intermediate_size=16, layers=1, heads=2, max_positions=64, initializer_range=0.05
+    )
     return Policy(tiny.build_model(shape, tokenizer, 0), tokenizer, Dialogue(tokenizer), "test")
 
 
@@ -37,13 +39,21 @@ def said(project: Project, split: str, name: str, policy: Policy) -> list[str]:
 
 
 def test_a_fluent_policy_on_the_validation_suite_gives_no_cause_for_doubt(project: Project) -> None:
-    letters = sorted({c for item in items_of(project, "validation") for c in task_of(project).start(item, 0)[0][0]["content"]})
+    letters = sorted(
+        {
+            c
+            for item in items_of(project, "validation")
+            for c in task_of(project).start(item, 0)[0][0]["content"]
+        }
+    )
     assert said(project, "validation", "validation", speaking(letters)) == []
 
 
 def test_prompts_of_the_training_file_are_counted(project: Project) -> None:
     letters = [chr(code) for code in range(32, 127)] + ["\n"]
-    assert said(project, "tasks", "train", speaking(letters)) == ["6 of 6 items have prompts of data/mine/train.jsonl"]
+    assert said(project, "tasks", "train", speaking(letters)) == [
+        "6 of 6 items have prompts of data/mine/train.jsonl"
+    ]
     assert said(project, "tasks", "validation", speaking(letters)) == []
 
 
@@ -53,4 +63,6 @@ def test_opening_the_held_out_suite_again_is_said(project: Project) -> None:
 
 
 def test_a_policy_made_for_other_texts_is_named_as_such(project: Project) -> None:
-    assert "unknown to this policy's tokenizer" in said(project, "validation", "validation", speaking(["x"]))[0]
+    assert (
+        "unknown to this policy's tokenizer" in said(project, "validation", "validation", speaking(["x"]))[0]
+    )

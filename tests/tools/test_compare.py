@@ -1,4 +1,5 @@
-"""`assay runs compare` reads runs wherever they lie, puts together what belongs together, and names what does not."""
+"""`assay runs compare` reads runs wherever they lie, puts together what belongs together, and names what does
+not."""
 
 from __future__ import annotations
 
@@ -26,21 +27,35 @@ BEFORE = arm("base", 0.35, clusters=8)
 RESULTS = "evidence/results"
 
 
-def write_run(project: Path, seed: int, rate: float = 0.7, *, rate_of_learning: float = 0.001, lock: bool = True) -> Path:
+def write_run(
+    project: Path, seed: int, rate: float = 0.7, *, rate_of_learning: float = 0.001, lock: bool = True
+) -> Path:
     """Write a project as a run with this seed leaves it, as far as a comparison reads it."""
     after = arm(f"trained {seed} {rate_of_learning}", rate, clusters=8)
     policy = hashlib.sha256(f"{seed} {rate_of_learning} {rate}".encode()).hexdigest()
     claim = make_claim(BEFORE, after, training_seeds=(seed,), after_policy=policy)
     facts = TrainFacts(
-        seed=seed, steps=200, chosen_step=150, claim_plan_sha256="c" * 64, base_digest="b" * 64, policy_digest=f"{seed}" * 64,
+        seed=seed,
+        steps=200,
+        chosen_step=150,
+        claim_plan_sha256="c" * 64,
+        base_digest="b" * 64,
+        policy_digest=f"{seed}" * 64,
         validation_suite=SUITE,
-        chain=policy, alarms=(), health=HealthSummary.of([]),
-    )  # fmt: skip
+        chain=policy,
+        alarms=(),
+        health=HealthSummary.of([]),
+    )
     write_json(project / place_of("claim.json"), claim)
     write_json(project / place_of("train.json"), facts)
     write_jsonl(project / place_of("pre_eval.jsonl"), BEFORE)
     write_jsonl(project / place_of("post_eval.jsonl"), after)
-    params = {"version": 1, "seed": seed, "train": {"learning_rate": rate_of_learning}, "checkpoint": {"keep": seed}}
+    params = {
+        "version": 1,
+        "seed": seed,
+        "train": {"learning_rate": rate_of_learning},
+        "checkpoint": {"keep": seed},
+    }
     with (project / "params.yaml").open("w") as stream:
         YAML().dump(params, stream)
     if lock:
@@ -50,12 +65,21 @@ def write_run(project: Path, seed: int, rate: float = 0.7, *, rate_of_learning: 
 
 def write_lock(project: Path, params: dict[str, object], code: str = "0" * 32) -> None:
     """Write what DVC would have recorded of the run."""
-    outs = {name: folder_of(name) for name in ("pre_eval", "train", "post_eval")} | {"render_evidence": folder_of("report")}
+    outs = {name: folder_of(name) for name in ("pre_eval", "train", "post_eval")} | {
+        "render_evidence": folder_of("report")
+    }
     stages = {
         stage: {
             "cmd": f"assay {stage}",
-            "deps": [{"path": "src/assay/tasks", "md5": code}, {"path": "models/base", "md5": f"{params['seed']}"}],
-            "params": {"params.yaml": {k: v for k, v in params.items() if stage == "train" and k in ("seed", "train")}},
+            "deps": [
+                {"path": "src/assay/tasks", "md5": code},
+                {"path": "models/base", "md5": f"{params['seed']}"},
+            ],
+            "params": {
+                "params.yaml": {
+                    k: v for k, v in params.items() if stage == "train" and k in ("seed", "train")
+                }
+            },
             "outs": [{"path": folder, "md5": md5_at(project / folder)}],
         }
         for stage, folder in outs.items()
@@ -69,11 +93,14 @@ def git(root: Path, *arguments: str) -> str:
     own = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "HOME": str(root)}
     named = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"]
     command, environment = ["git", *named, *arguments], os.environ | own
-    return subprocess.run(command, cwd=root, check=True, capture_output=True, text=True, env=environment).stdout.strip()
+    return subprocess.run(
+        command, cwd=root, check=True, capture_output=True, text=True, env=environment
+    ).stdout.strip()
 
 
 def add_experiment(root: Path, name: str, base: str) -> str:
-    """Commit the work tree as `dvc exp run` does: on a reference below refs/exps/, with the branch left as it is."""
+    """Commit the work tree as `dvc exp run` does: on a reference below refs/exps/, with the branch left as it
+    is."""
     git(root, "add", "-A")
     commit = git(root, "commit-tree", git(root, "write-tree"), "-p", base, "-m", name)
     git(root, "update-ref", f"refs/exps/{base[:2]}/{base[2:]}/{name}", commit)
@@ -82,12 +109,15 @@ def add_experiment(root: Path, name: str, base: str) -> str:
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the tool says, line by line, cells of tables joined; figures are left blank, for drawing them takes longest."""
+    """What the tool says, line by line, cells of tables joined; figures are left blank, for drawing them
+    takes longest."""
     monkeypatch.setattr("assay.tools.recipe.compare.render", lambda figure: {"png": b"", "svg": b""})
     lines: list[str] = []
     for name in ("say", "complain"):
         monkeypatch.setattr(f"assay.tools.recipe.compare.{name}", lines.append)
-    monkeypatch.setattr("assay.tools.recipe.compare.say_table", lambda head, rows: lines.extend(" ".join(row) for row in rows))
+    monkeypatch.setattr(
+        "assay.tools.recipe.compare.say_table", lambda head, rows: lines.extend(" ".join(row) for row in rows)
+    )
     return lines
 
 
@@ -104,14 +134,18 @@ def compared(root: Path, *names: Path | str, one_sided: bool = False) -> RecipeC
     return read_record(root / "out/compare.json", RecipeComparison, fix="")
 
 
-def test_projects_and_folders_of_results_are_one_recipe(tmp_path: Path, folders: list[Path], said: list[str]) -> None:
+def test_projects_and_folders_of_results_are_one_recipe(
+    tmp_path: Path, folders: list[Path], said: list[str]
+) -> None:
     mixed = [folders[0], folders[1] / RESULTS, *folders[2:]]
     (recipe,) = compared(tmp_path, *mixed).recipes
     assert (recipe.verdict, recipe.seeds, recipe.recipe) == ("IMPROVED", (0, 1, 2, 3, 4, 5), "the recipe")
     assert said[0].startswith("IMPROVED: The recipe improves held-out success: +")
     assert said[-1].startswith("wrote compare.json")
     written = {path.name for path in (tmp_path / "out").iterdir()}
-    figures = {f"{name}.{kind}" for name in ("seeds_forest", "performance_profile") for kind in ("png", "svg")}
+    figures = {
+        f"{name}.{kind}" for name in ("seeds_forest", "performance_profile") for kind in ("png", "svg")
+    }
     assert written == {"compare.json", "compare.csv", "compare.md", *figures}
     assert len((tmp_path / "out/compare.csv").read_text().splitlines()) == 7
 
@@ -132,7 +166,9 @@ def test_the_same_runs_give_the_same_bytes_figures_included(tmp_path: Path, fold
     assert (tmp_path / "a/seeds_forest.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_experiments_of_this_commit_and_the_workspace_are_taken_and_a_copy_counts_once(tmp_path: Path, said: list[str]) -> None:
+def test_experiments_of_this_commit_and_the_workspace_are_taken_and_a_copy_counts_once(
+    tmp_path: Path, said: list[str]
+) -> None:
     root = tmp_path / "project"
     git(write_run(root, 0), "init", "-q")
     git(root, "add", "-A")
@@ -162,7 +198,9 @@ def test_an_experiment_in_a_folder_of_a_larger_repository_is_found(tmp_path: Pat
     assert compared(root, "HEAD").recipes[0].seeds == (0,)
 
 
-def test_a_name_from_two_commits_is_the_one_of_the_commit_at_hand_or_refused(tmp_path: Path, said: list[str]) -> None:
+def test_a_name_from_two_commits_is_the_one_of_the_commit_at_hand_or_refused(
+    tmp_path: Path, said: list[str]
+) -> None:
     root = write_run(tmp_path / "p", 0)
     git(root, "init", "-q")
     git(root, "add", "-A")
@@ -180,7 +218,9 @@ def test_a_name_from_two_commits_is_the_one_of_the_commit_at_hand_or_refused(tmp
         compared(root, "same")
 
 
-def test_other_settings_are_another_recipe_and_both_are_compared(tmp_path: Path, folders: list[Path], said: list[str]) -> None:
+def test_other_settings_are_another_recipe_and_both_are_compared(
+    tmp_path: Path, folders: list[Path], said: list[str]
+) -> None:
     others = [write_run(tmp_path / f"slow{seed}", seed, 0.2, rate_of_learning=1e-4) for seed in range(6)]
     found = compared(tmp_path, *folders, *others)
     assert [r.recipe for r in found.recipes] == ["train.learning_rate=0.0001", "train.learning_rate=0.001"]
@@ -195,7 +235,9 @@ def test_other_code_is_another_recipe(tmp_path: Path, folders: list[Path], said:
     assert names == ["code: src/assay/tasks=00000000", "code: src/assay/tasks=ffffffff"]
 
 
-def test_a_run_without_dvc_lock_is_taken_with_a_note(tmp_path: Path, folders: list[Path], said: list[str]) -> None:
+def test_a_run_without_dvc_lock_is_taken_with_a_note(
+    tmp_path: Path, folders: list[Path], said: list[str]
+) -> None:
     bare = write_run(tmp_path / "bare", 9, lock=False)
     found = compared(tmp_path, *folders, bare)
     assert len(found.recipes) == 1 and "is not known: no dvc.lock beside" in found.notes[0]
@@ -207,7 +249,10 @@ def _damage(project: Path, name: str, change: Callable[[str], str]) -> None:
 
 
 def _drop(project: Path) -> None:
-    rows = [Episode.model_validate_json(line) for line in (project / place_of("post_eval.jsonl")).read_text().splitlines()]
+    rows = [
+        Episode.model_validate_json(line)
+        for line in (project / place_of("post_eval.jsonl")).read_text().splitlines()
+    ]
     write_jsonl(project / place_of("post_eval.jsonl"), rows[:-1])
 
 
@@ -230,41 +275,62 @@ HOSTILE: dict[str, tuple[bool, Callable[[Path], object], str]] = {
     "a missing file": (False, lambda p: (p / place_of("train.json")).unlink(), "train.json"),
     "no claim": (False, lambda p: (p / place_of("claim.json")).unlink(), "found no report/claim.json"),
     "no settings": (False, lambda p: (p / "params.yaml").unlink(), "found no params.yaml"),
-    "a damaged line": (False, lambda p: _damage(p, "post_eval.jsonl", lambda t: t.replace("{", "[", 1)), "line 1"),
-    "a half line": (False, lambda p: _damage(p, "post_eval.jsonl", lambda t: t[:-40]), "post_eval.jsonl, line 64"),
+    "a damaged line": (
+        False,
+        lambda p: _damage(p, "post_eval.jsonl", lambda t: t.replace("{", "[", 1)),
+        "line 1",
+    ),
+    "a half line": (
+        False,
+        lambda p: _damage(p, "post_eval.jsonl", lambda t: t[:-40]),
+        "post_eval.jsonl, line 64",
+    ),
     "a missing draw": (False, _drop, "1 missing"),
     "a link that leaves": (False, _link, "a link that leaves"),
     "a pipe": (False, _pipe, "a pipe, socket or device"),
     "not UTF-8": (False, lambda p: (p / place_of("claim.json")).write_bytes(b"\xff"), "UTF-8"),
     "another seed": (False, _reseed, "7 in train.json, 8 in params.yaml"),
     "an edited episode": (
-        True, lambda p: _damage(p, "post_eval.jsonl", lambda t: t.replace('"success":false', '"success":true')),
+        True,
+        lambda p: _damage(p, "post_eval.jsonl", lambda t: t.replace('"success":false', '"success":true')),
         "post_eval: expected the files that the run wrote, found others",
     ),
     "an edited page beside the claim": (
-        True, lambda p: (p / place_of("report.html")).write_text("IMPROVED"),
+        True,
+        lambda p: (p / place_of("report.html")).write_text("IMPROVED"),
         "report: expected the files that the run wrote, found others",
     ),
     "a pipe beside the episodes": (
-        True, lambda p: os.mkfifo(p / place_of("pre_eval_greedy.jsonl")),
+        True,
+        lambda p: os.mkfifo(p / place_of("pre_eval_greedy.jsonl")),
         "pre_eval: expected the files that the run wrote, found others",
     ),
     "settings changed since": (
-        True, lambda p: (p / "params.yaml").write_text((p / "params.yaml").read_text().replace("0.001", "0.002")),
+        True,
+        lambda p: (p / "params.yaml").write_text((p / "params.yaml").read_text().replace("0.001", "0.002")),
         "is 0.002, and 0.001 is what train ran with",
     ),
     "a lock of nothing": (True, lambda p: (p / "dvc.lock").write_text("stages: 3\n"), "stages missing"),
     "another suite": (
-        False, lambda p: _damage(p, "claim.json", lambda t: t.replace(SUITE, "6" * 64)), "one suite"),
+        False,
+        lambda p: _damage(p, "claim.json", lambda t: t.replace(SUITE, "6" * 64)),
+        "one suite",
+    ),
     "another base": (
-        False, lambda p: [_damage(p, n, lambda t: t.replace("b" * 64, "e" * 64)) for n in ("claim.json", "train.json")],
+        False,
+        lambda p: [
+            _damage(p, n, lambda t: t.replace("b" * 64, "e" * 64)) for n in ("claim.json", "train.json")
+        ],
         "one base policy",
     ),
     "not evaluable": (
-        False, lambda p: _damage(p, "claim.json", lambda t: t.replace('"verdict": "IMPROVED"', '"verdict": "NOT EVALUABLE"')),
+        False,
+        lambda p: _damage(
+            p, "claim.json", lambda t: t.replace('"verdict": "IMPROVED"', '"verdict": "NOT EVALUABLE"')
+        ),
         "is NOT EVALUABLE",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", HOSTILE)

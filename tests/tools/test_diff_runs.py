@@ -1,4 +1,5 @@
-"""`assay runs diff` gives one plain answer and an exit code, and refuses logs that say nothing about their runs."""
+"""`assay runs diff` gives one plain answer and an exit code, and refuses logs that say nothing about their
+runs."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def test_equal_runs_are_told_so_wherever_the_log_lies(tmp_path: Path, said: list
     written(tmp_path / "other/train_log.jsonl", log(200))
     assert diff_runs.run(tmp_path / place, tmp_path / "other") == 0
     chain = log(200)[-1]["chain"][:12]
-    assert said == [f"the runs are identical over 200 steps (chain {chain}…); all logged numbers are equal too"]
+    assert said == [
+        f"the runs are identical over 200 steps (chain {chain}…); all logged numbers are equal too"
+    ]
 
 
 def test_equal_runs_with_another_number_are_told_with_both_values(tmp_path: Path, said: list[str]) -> None:
@@ -78,8 +81,10 @@ def test_every_link_has_a_meaning() -> None:
 def test_a_run_that_ends_earlier_is_told_with_both_last_steps(tmp_path: Path, said: list[str]) -> None:
     a, b = written(tmp_path / "a.jsonl", log(12)), written(tmp_path / "b.jsonl", log(20))
     assert diff_runs.run(a, b) == 1
-    assert said[0] == (
-        "first difference: step 13: A ends at step 12, B at 20; over the 12 steps of both the runs are identical"
+    assert (
+        said[0]
+        == "first difference: step 13: A ends at step 12, B at 20; over the 12 steps of both the runs are"
+        " identical"
     )
     said.clear()
     assert diff_runs.run(b, a) == 1

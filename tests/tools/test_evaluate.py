@@ -1,4 +1,5 @@
-"""`assay evaluate` measures any policy on any tasks file, exactly as the stages would, and says clearly what it cannot."""
+"""`assay evaluate` measures any policy on any tasks file, exactly as the stages would, and says clearly what
+it cannot."""
 
 from __future__ import annotations
 
@@ -30,9 +31,16 @@ from tests.house import ROOT
 
 TASK = Collider(ColliderSettings(surface="compact", max_turns=8, shaping=0.0, gamma=1.0))
 HELDOUT = "data/collider/heldout.jsonl"
-SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+SCHEMA = {
+    "type": "object",
+    "properties": {"n": {"type": "integer"}},
+    "required": ["n"],
+    "additionalProperties": False,
+}
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 
 
 def evaluate(*arguments: str | Path) -> Result:
@@ -40,7 +48,8 @@ def evaluate(*arguments: str | Path) -> Result:
 
 
 def done(*arguments: str | Path) -> str:
-    """Evaluate and return what was said, which goes past a runner: the console holds on to the terminal it began with."""
+    """Evaluate and return what was said, which goes past a runner: the console holds on to the terminal it
+    began with."""
     said: list[str] = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(tool, "say", said.append)
@@ -52,12 +61,17 @@ def done(*arguments: str | Path) -> str:
 
 def refused(*arguments: str | Path) -> str:
     result = evaluate(*arguments)
-    assert result.exit_code == 1 and isinstance(result.exception, AssayError), (result.output, result.exception)
+    assert result.exit_code == 1 and isinstance(result.exception, AssayError), (
+        result.output,
+        result.exception,
+    )
     return str(result.exception)
 
 
 def written(out: Path) -> tuple[list[Episode], dict[str, Any]]:
-    return read_records(out / "episodes.jsonl", Episode, fix=""), json.loads((out / "report.json").read_text())
+    return read_records(out / "episodes.jsonl", Episode, fix=""), json.loads(
+        (out / "report.json").read_text()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +84,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "data", root / "data")
     shutil.copy(ROOT / "params.yaml", root)
     tokenizer = tiny.build_tokenizer(TASK.vocabulary())
-    shape = TinyArchitecture(hidden_size=32, intermediate_size=64, layers=1, heads=2, max_positions=512, initializer_range=0.05)
+    shape = TinyArchitecture(
+        hidden_size=32, intermediate_size=64, layers=1, heads=2, max_positions=512, initializer_range=0.05
+    )
     model = tiny.build_model(shape, tokenizer, 3)
     model.save_pretrained(root / "models/base")
     tokenizer.save_pretrained(root / "models/base")
@@ -79,9 +95,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     adapted = get_peft_model(model, settings)
     adapter = root / "models/adapter"
     adapted.save_pretrained(adapter)
-    save_file(get_peft_model_state_dict(adapted), adapter / "adapter_model.safetensors", metadata={"format": "pt"})
+    save_file(
+        get_peft_model_state_dict(adapted), adapter / "adapter_model.safetensors", metadata={"format": "pt"}
+    )
     config = json.loads((adapter / "adapter_config.json").read_text())
-    (adapter / "adapter_config.json").write_text(json.dumps(config | {"base_model_name_or_path": "models/base"}))
+    (adapter / "adapter_config.json").write_text(
+        json.dumps(config | {"base_model_name_or_path": "models/base"})
+    )
     return root
 
 
@@ -101,9 +121,19 @@ def test_a_split_of_the_project_is_played_as_the_stages_play_it(tmp_path: Path) 
     same = report_on(expected, suite, policy.digest, "sampled")
     assert episodes == [each.model_copy(update={"policy": policy.digest}) for each in expected]
     # Its suite knows the records of the file and the rules of the task, which the one made here does not.
-    assert report["report"] == json.loads(same.model_dump_json()) | {"suite_digest": report["report"]["suite_digest"]}
+    assert report["report"] == json.loads(same.model_dump_json()) | {
+        "suite_digest": report["report"]["suite_digest"]
+    }
     assert report["best_of"]["k"] == 3 and report["best_of"]["success_rate"]["n"] == 6
-    for word in ("success_rate", "mean_reward", "parsed_rate", "best of 3", "discovered_rate", "n = 18", "s an episode"):
+    for word in (
+        "success_rate",
+        "mean_reward",
+        "parsed_rate",
+        "best of 3",
+        "discovered_rate",
+        "n = 18",
+        "s an episode",
+    ):
         assert word in text
     assert str(tmp_path) in text
 
@@ -116,7 +146,18 @@ def test_time_is_written_apart_from_what_it_took(tmp_path: Path) -> None:
 
 def test_an_adapter_is_played_on_the_base_it_names_and_a_pointer_is_followed(tmp_path: Path) -> None:
     for name in ("base", "pinned", "adapter"):
-        done("--tasks", HELDOUT, "--policy", f"models/{name}", "--items", 4, "--draws", 2, "--out", tmp_path / name)
+        done(
+            "--tasks",
+            HELDOUT,
+            "--policy",
+            f"models/{name}",
+            "--items",
+            4,
+            "--draws",
+            2,
+            "--out",
+            tmp_path / name,
+        )
     base, pinned, adapter = (written(tmp_path / name)[0] for name in ("base", "pinned", "adapter"))
     assert base == pinned
     assert [e.seed for e in base] == [e.seed for e in adapter] and base != adapter
@@ -135,7 +176,11 @@ def test_seed_temperature_and_token_limit_are_those_that_were_asked_for(tmp_path
     common = ("--tasks", HELDOUT, "--policy", "models/base", "--items", 4, "--draws", 2)
     done(*common, "--out", tmp_path / "plain")
     plain, _ = written(tmp_path / "plain")
-    for name, more in {"seed": ("--seed", 5), "temperature": ("--temperature", 0.5), "limit": ("--max-new-tokens", 1)}.items():
+    for name, more in {
+        "seed": ("--seed", 5),
+        "temperature": ("--temperature", 0.5),
+        "limit": ("--max-new-tokens", 1),
+    }.items():
         done(*common, *more, "--out", tmp_path / name)
         assert written(tmp_path / name)[0] != plain
     assert all(turn.n_tokens == 1 for episode in written(tmp_path / "limit")[0] for turn in episode.turns)
@@ -154,7 +199,16 @@ def test_rows_of_another_task_are_read_with_schemas_beside_the_file(tmp_path: Pa
     (tmp_path / "schemas/n.json").write_text(json.dumps(SCHEMA))
     rows = [{"prompt": f"Say {k}.", "schema_path": "schemas/n.json", "gold": {"n": k}} for k in range(3)]
     (tmp_path / "mine.jsonl").write_text("\n" + "".join(json.dumps(row) + "\n" for row in rows))
-    asked = ("--tasks", tmp_path / "mine.jsonl", "--policy", "models/base", "--task", "structured", "--draws", 2)
+    asked = (
+        "--tasks",
+        tmp_path / "mine.jsonl",
+        "--policy",
+        "models/base",
+        "--task",
+        "structured",
+        "--draws",
+        2,
+    )
     text = done(*asked, "--out", tmp_path / "out")
     episodes, report = written(tmp_path / "out")
     assert len(episodes) == 6 and report["report"]["split"] == "tasks"
@@ -163,9 +217,20 @@ def test_rows_of_another_task_are_read_with_schemas_beside_the_file(tmp_path: Pa
 
 
 def test_a_blocklist_of_ones_own_is_matched(tmp_path: Path) -> None:
-    (tmp_path / "mine.jsonl").write_text(json.dumps({"prompt": "Say 1.", "schema": SCHEMA, "gold": {"n": 1}}) + "\n")
+    (tmp_path / "mine.jsonl").write_text(
+        json.dumps({"prompt": "Say 1.", "schema": SCHEMA, "gold": {"n": 1}}) + "\n"
+    )
     (tmp_path / "terms.txt").write_text("# none of these\nword\n")
-    asked = ("--tasks", tmp_path / "mine.jsonl", "--policy", "models/base", "--task", "structured", "--draws", 1)
+    asked = (
+        "--tasks",
+        tmp_path / "mine.jsonl",
+        "--policy",
+        "models/base",
+        "--task",
+        "structured",
+        "--draws",
+        1,
+    )
     done(*asked, "--blocklist", tmp_path / "terms.txt", "--out", tmp_path / "out")
     assert written(tmp_path / "out")[0][0].flags["blocked"] is False
     assert "missing.txt" in refused(*asked, "--blocklist", tmp_path / "missing.txt")
@@ -178,18 +243,38 @@ def test_a_blocklist_of_ones_own_is_matched(tmp_path: Path) -> None:
         (["--tasks", HELDOUT, "--policy", "models/none"], ["models/none", "nothing there"]),
         (["--tasks", HELDOUT, "--policy", "params.yaml"], ["params.yaml", "a file"]),
         (["--tasks", HELDOUT, "--policy", "configs"], ["configs", "config.json", "adapter_config.json"]),
-        (["--tasks", HELDOUT, "--policy", "models/base", "--draws", "2", "--best-of", "3"], ["--best-of", "2 draws"]),
+        (
+            ["--tasks", HELDOUT, "--policy", "models/base", "--draws", "2", "--best-of", "3"],
+            ["--best-of", "2 draws"],
+        ),
         (["--tasks", HELDOUT, "--policy", "models/base", "--items", "513"], ["--items", "512 items", "513"]),
-        (["--tasks", HELDOUT, "--policy", "models/base", "--greedy", "--draws", "2"], ["--draws", "one draw"]),
-        (["--tasks", HELDOUT, "--policy", "models/base", "--greedy", "--best-of", "2"], ["--best-of", "leave"]),
-        (["--tasks", HELDOUT, "--policy", "models/base", "--temperature", "0"], ["--temperature", "--greedy"]),
-        (["--tasks", HELDOUT, "--policy", "models/base", "--task", "strucured"], ["structured", "did you mean"]),
-        (["--tasks", HELDOUT, "--policy", "models/base", "--task", "structured"], ["structured", "512 lines", "--task"]),
+        (
+            ["--tasks", HELDOUT, "--policy", "models/base", "--greedy", "--draws", "2"],
+            ["--draws", "one draw"],
+        ),
+        (
+            ["--tasks", HELDOUT, "--policy", "models/base", "--greedy", "--best-of", "2"],
+            ["--best-of", "leave"],
+        ),
+        (
+            ["--tasks", HELDOUT, "--policy", "models/base", "--temperature", "0"],
+            ["--temperature", "--greedy"],
+        ),
+        (
+            ["--tasks", HELDOUT, "--policy", "models/base", "--task", "strucured"],
+            ["structured", "did you mean"],
+        ),
+        (
+            ["--tasks", HELDOUT, "--policy", "models/base", "--task", "structured"],
+            ["structured", "512 lines", "--task"],
+        ),
         (["--tasks", HELDOUT, "--policy", "models/base", "--blocklist", "x"], ["--blocklist", "collider"]),
         (["--tasks", HELDOUT, "--policy", "models/base", "--surface", "xml"], ["--surface", "xml"]),
     ],
-)  # fmt: skip
-def test_what_cannot_be_measured_is_refused_with_its_place_and_a_way_on(arguments: list[str], words: list[str]) -> None:
+)
+def test_what_cannot_be_measured_is_refused_with_its_place_and_a_way_on(
+    arguments: list[str], words: list[str]
+) -> None:
     text = refused(*arguments)
     for word in [*words, "Fix: "]:
         assert word in text
@@ -218,7 +303,9 @@ def test_an_empty_tasks_file_is_refused(tmp_path: Path) -> None:
     assert "found none" in refused("--tasks", tmp_path / "empty.jsonl", "--policy", "models/base")
 
 
-def test_nothing_but_the_out_folder_and_the_ledger_of_openings_is_written(project: Path, tmp_path: Path) -> None:
+def test_nothing_but_the_out_folder_and_the_ledger_of_openings_is_written(
+    project: Path, tmp_path: Path
+) -> None:
     def files() -> dict[str, float]:
         there = [path for path in project.rglob("*") if path.is_file() and "openings" not in str(path)]
         return {str(path): os.stat(path).st_mtime for path in there}

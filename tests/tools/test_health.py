@@ -17,23 +17,40 @@ from assay.tools.watch.health import rows, run
 
 
 def event(rule: str, level: str, step: int, **changes: Any) -> HealthEvent:
-    known = {"stop": False, "value": 0.25, "threshold": 0.1, "baseline": None, "first_step": step, "item_ids": ()}
-    return HealthEvent(**known | {"rule": rule, "level": level, "step": step, "message": f"{rule} at {step}."} | changes)  # type: ignore[arg-type]
+    known = {
+        "stop": False,
+        "value": 0.25,
+        "threshold": 0.1,
+        "baseline": None,
+        "first_step": step,
+        "item_ids": (),
+    }
+    return HealthEvent(
+        **known | {"rule": rule, "level": level, "step": step, "message": f"{rule} at {step}."} | changes
+    )  # type: ignore[arg-type]
 
 
 AMBER = [event("kl", "AMBER", 3), event("kl", "GREEN", 5), event("kl", "AMBER", 9)]
-RED = [*AMBER, event("entropy", "AMBER", 10), event("entropy", "RED", 14, first_step=10, value=0.1, baseline=0.5)]
+RED = [
+    *AMBER,
+    event("entropy", "AMBER", 10),
+    event("entropy", "RED", 14, first_step=10, value=0.1, baseline=0.5),
+]
 
 
 @pytest.mark.parametrize(
     ("events", "code"), [([], 0), (AMBER, 3), (AMBER[:2], 3), (RED, 4)], ids=["none", "amber", "over", "red"]
 )
-def test_the_exit_code_is_the_worst_level_of_the_whole_training(tmp_path: Path, events: list[HealthEvent], code: int) -> None:
+def test_the_exit_code_is_the_worst_level_of_the_whole_training(
+    tmp_path: Path, events: list[HealthEvent], code: int
+) -> None:
     write_jsonl(tmp_path / "health.jsonl", events)
     assert run(tmp_path, tmp_path / "health.jsonl") == code
 
 
-def test_the_last_training_of_the_project_is_shown_if_no_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_training_of_the_project_is_shown_if_no_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shown = io.StringIO()
     monkeypatch.setattr(console, "_OUT", Console(file=shown, soft_wrap=True, highlight=False, markup=False))
     write_jsonl(tmp_path / "evidence/results/train/health.jsonl", AMBER)
@@ -53,7 +70,9 @@ def test_an_alarm_that_ended_the_training_says_so() -> None:
     assert (worst, message) == ("RED, stopped", "zero_variance at 6.")
 
 
-@pytest.mark.parametrize("damage", ['{"rule":"kl"}', '{"rule":', '{"rule":"kl","rule":"kl"}'], ids=["short", "torn", "twice"])
+@pytest.mark.parametrize(
+    "damage", ['{"rule":"kl"}', '{"rule":', '{"rule":"kl","rule":"kl"}'], ids=["short", "torn", "twice"]
+)
 def test_a_damaged_line_is_refused_with_its_number(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "health.jsonl"
     write_jsonl(path, AMBER)

@@ -1,4 +1,5 @@
-"""`assay publish merge` writes a model that says what base and adapter say, whole or not at all, and takes nobody's place."""
+"""`assay publish merge` writes a model that says what base and adapter say, whole or not at all, and takes
+nobody's place."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ from assay.stages.package.merged import parity_of
 from assay.tools.publish import merge as tool
 from tests.verification.small_run import base_folder, small_run
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 
 
 @pytest.fixture
@@ -50,7 +53,9 @@ def test_the_merged_folder_is_a_model_like_any_other_and_the_same_bytes_each_tim
     assert any("logits at most" in line for line in said) and any("100.00%" in line for line in said)
 
 
-def test_a_folder_with_other_content_stays_as_it_is(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_with_other_content_stays_as_it_is(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: list[str] = []
     monkeypatch.setattr(tool, "say", said.append)
     out = tmp_path / "out"
@@ -70,7 +75,9 @@ def test_a_folder_with_other_content_stays_as_it_is(project: Project, tmp_path: 
             tool.run(project.root, out=tmp_path / name, run=None)
 
 
-def test_a_merge_that_came_out_wrong_is_not_written(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_merge_that_came_out_wrong_is_not_written(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = merged.write_model
 
     def wrong(policy, folder, *, base):  # type: ignore[no-untyped-def]

@@ -1,4 +1,5 @@
-"""`assay publish push` sends what was checked, byte for byte, in one commit; half-sent is never done; no token is shown."""
+"""`assay publish push` sends what was checked, byte for byte, in one commit; half-sent is never done; no
+token is shown."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ from assay.verify.checks import Check
 from tests.house import ROOT
 from tests.tools.fake_hub import TOKEN, FakeHub, serving
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 REPO = "somebody/model"
 FILES = {
     "README.md": b"---\nlicense: apache-2.0\n---\n# a model card\n",
@@ -51,7 +54,9 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
     from huggingface_hub import constants
     from huggingface_hub.utils import _http
 
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # its uploads go to servers that a fake cannot be
+    monkeypatch.setattr(
+        constants, "HF_HUB_DISABLE_XET", True
+    )  # its uploads go to servers that a fake cannot be
     monkeypatch.setattr(_http.time, "sleep", lambda seconds: None)
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     with serving() as hub:
@@ -110,10 +115,17 @@ def test_a_dry_run_lists_files_and_sizes_and_asks_no_network(
     text = "\n".join(said)
     for name, content in FILES.items():
         assert f"{len(content):>12,}  {name}" in said
-    assert f"{len(FILES) + 2} files" in text and REPO in text and "nothing was sent" in text and "private" in text
+    assert (
+        f"{len(FILES) + 2} files" in text
+        and REPO in text
+        and "nothing was sent" in text
+        and "private" in text
+    )
 
 
-def test_sending_again_is_no_fault_and_another_package_may_replace_it(hub: FakeHub, package: Path, tmp_path: Path) -> None:
+def test_sending_again_is_no_fault_and_another_package_may_replace_it(
+    hub: FakeHub, package: Path, tmp_path: Path
+) -> None:
     send(package)
     send(package)
     smaller = tmp_path / "smaller.tar.gz"
@@ -129,7 +141,11 @@ def test_sending_again_is_no_fault_and_another_package_may_replace_it(hub: FakeH
 
 def test_a_branch_is_made_and_main_stays_as_it_is(hub: FakeHub, package: Path) -> None:
     send(package, revision="run-2", private=False)
-    assert set(hub.files) == {".gitattributes"} and set(FILES) < set(hub.branches["run-2"]) and hub.private is False
+    assert (
+        set(hub.files) == {".gitattributes"}
+        and set(FILES) < set(hub.branches["run-2"])
+        and hub.private is False
+    )
 
 
 def test_what_was_asked_to_be_private_is_not_made_public(hub: FakeHub, package: Path) -> None:
@@ -176,12 +192,16 @@ def test_a_hub_that_is_not_there_or_never_answers_is_told_as_such(
         monkeypatch.setattr(push, "SILENCE_S", 0.2)
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{mute.getsockname()[1]}")
         assert "none in" in refused(package).found
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{mute.getsockname()[1] if mute.fileno() >= 0 else 9}")
+    monkeypatch.setenv(
+        "HF_ENDPOINT", f"http://127.0.0.1:{mute.getsockname()[1] if mute.fileno() >= 0 else 9}"
+    )
     assert "can be reached" in refused(package).expected
 
 
 @pytest.mark.parametrize(("what", "word"), [("lose", "is missing"), ("spoil", "has another content")])
-def test_nothing_half_sent_is_called_done(hub: FakeHub, package: Path, said: list[str], what: str, word: str) -> None:
+def test_nothing_half_sent_is_called_done(
+    hub: FakeHub, package: Path, said: list[str], what: str, word: str
+) -> None:
     for name in ("params.yaml", "models/adapter/adapter_model.safetensors"):
         setattr(hub, what, name)
         error = refused(package, replace=True)
@@ -196,14 +216,20 @@ def test_without_a_token_nothing_is_checked_and_nothing_is_asked(
     assert "hf auth login" in refused(package).fix and hub.asked == []
 
 
-@pytest.mark.parametrize("breaks", [lambda b: b[:-1024], lambda b: b.replace(b"# a model card", b"# a model cart")])
-def test_a_package_that_fails_a_check_is_not_sent(hub: FakeHub, package: Path, breaks: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize(
+    "breaks", [lambda b: b[:-1024], lambda b: b.replace(b"# a model card", b"# a model cart")]
+)
+def test_a_package_that_fails_a_check_is_not_sent(
+    hub: FakeHub, package: Path, breaks: Callable[[bytes], bytes]
+) -> None:
     package.write_bytes(breaks(package.read_bytes()))
     error = refused(package)
     assert "V0" in error.found and "assay verify" in error.fix and hub.asked == []
 
 
-def test_a_level_above_the_files_refuses_as_well(hub: FakeHub, package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_level_above_the_files_refuses_as_well(
+    hub: FakeHub, package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     failed = Check(level="V2", name="grading", outcome="failed", found="item 7")
     monkeypatch.setattr(push, "verified", lambda *_: iter([failed]))
     assert "V2, grading: item 7" in refused(package).found and hub.asked == []

@@ -1,4 +1,5 @@
-"""`assay publish wandb` sends nothing unless it is asked to, nothing unchecked, and tells nothing of this machine."""
+"""`assay publish wandb` sends nothing unless it is asked to, nothing unchecked, and tells nothing of this
+machine."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ FILES: dict[str, bytes | Path] = {
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small package in a folder of its own; V1 to V3 need a whole run, V0 and the search for secrets are real."""
+    """A small package in a folder of its own; V1 to V3 need a whole run, V0 and the search for secrets are
+    real."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("WANDB_")]:
         monkeypatch.delenv(name)
@@ -65,7 +67,9 @@ class FakeRun:
             raise Error(self._says)
         artifact.aliases, artifact.qualified_name = aliases, "me/project/assay-package:v0"
         entries = {name: SimpleNamespace(digest=digest) for name, digest in artifact.files.items()}
-        artifact.manifest = SimpleNamespace(entries=entries if self._arrived else dict(list(entries.items())[:1]))
+        artifact.manifest = SimpleNamespace(
+            entries=entries if self._arrived else dict(list(entries.items())[:1])
+        )
         artifact.wait = lambda timeout: None
         self.logged.append(artifact)
         return artifact
@@ -87,9 +91,13 @@ def library(run: FakeRun, key: str | None = SECRET) -> Any:
 
     settings = SimpleNamespace(mode="online")
     return SimpleNamespace(
-        Settings=lambda **given: given, init=init, Artifact=Artifact, Error=Error,
-        setup=lambda: SimpleNamespace(settings=settings), login=lambda prompt: prompt or key is not None,
-    )  # fmt: skip
+        Settings=lambda **given: given,
+        init=init,
+        Artifact=Artifact,
+        Error=Error,
+        setup=lambda: SimpleNamespace(settings=settings),
+        login=lambda prompt: prompt or key is not None,
+    )
 
 
 def refused(package: Path) -> PackageError:
@@ -108,7 +116,9 @@ def test_without_a_project_or_the_library_nothing_is_uploaded_and_it_says_why(
     for value in (None, " "):
         monkeypatch.delenv("WANDB_PROJECT") if value is None else monkeypatch.setenv("WANDB_PROJECT", value)
         error = refused(package)
-        assert error.where == "WANDB_PROJECT" and "nothing is uploaded" in error.found and error.exit_code == 1
+        assert (
+            error.where == "WANDB_PROJECT" and "nothing is uploaded" in error.found and error.exit_code == 1
+        )
     assert "wandb" not in (ROOT / "requirements.txt").read_text(encoding="utf-8")
 
 
@@ -118,7 +128,9 @@ def test_without_a_key_nobody_is_asked_for_one(package: Path, monkeypatch: pytes
     assert "wandb login" in refused(package).fix and run.given == {}
 
 
-def test_a_failed_check_or_a_secret_is_not_sent(package: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_failed_check_or_a_secret_is_not_sent(
+    package: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     run = FakeRun()
     monkeypatch.setitem(sys.modules, "wandb", library(run))
     failed = Check(level="V2", name="grading", outcome="failed", found="1 of 9 differs")
@@ -130,12 +142,16 @@ def test_a_failed_check_or_a_secret_is_not_sent(package: Path, monkeypatch: pyte
     (tmp_path / "broken.tar").write_bytes(content)
     refused(tmp_path / "broken.tar")
     monkeypatch.setenv("SOME_API_KEY", SECRET)
-    write_tar(tmp_path / "secret.tar", sealed(FILES | {"evidence/results/x": SECRET.encode()}), root="assay-package")
+    write_tar(
+        tmp_path / "secret.tar", sealed(FILES | {"evidence/results/x": SECRET.encode()}), root="assay-package"
+    )
     assert "evidence/results/x" in str(refused(tmp_path / "secret.tar"))
     assert run.logged == [] and run.given == {}
 
 
-def test_tar_and_sha256_go_with_verdict_digest_and_gain(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tar_and_sha256_go_with_verdict_digest_and_gain(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = FakeRun()
     monkeypatch.setitem(sys.modules, "wandb", library(run))
     push_wandb.run(package)
@@ -145,8 +161,14 @@ def test_tar_and_sha256_go_with_verdict_digest_and_gain(package: Path, monkeypat
     assert set(artifact.files) == {"assay-package.tar", "assay-package.tar.sha256"}
     assert artifact.type == "assay-package" and artifact.aliases == ["latest", identity[:16]]
     assert artifact.metadata["sha256"] == identity and artifact.metadata["verdict"] == "IMPROVED"
-    assert artifact.metadata["gain"]["low"] < artifact.metadata["gain"]["value"] < artifact.metadata["gain"]["high"]
-    assert run.given["project"] == "project" and run.given["settings"].items() >= push_wandb.WANDB_QUIET.items()
+    assert (
+        artifact.metadata["gain"]["low"]
+        < artifact.metadata["gain"]["value"]
+        < artifact.metadata["gain"]["high"]
+    )
+    assert (
+        run.given["project"] == "project" and run.given["settings"].items() >= push_wandb.WANDB_QUIET.items()
+    )
 
 
 @pytest.mark.parametrize(

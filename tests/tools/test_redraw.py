@@ -1,4 +1,5 @@
-"""Curves are drawn while a training runs, in a process that ends with it and touches nothing but its own folder."""
+"""Curves are drawn while a training runs, in a process that ends with it and touches nothing but its own
+folder."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ def test_every_curve_is_drawn_however_few_steps_there_are(tmp_path: Path, rows: 
     assert names >= {"training_curve", "reward_components", "checkpoint_progression"}
     page = (folder / "index.html").read_text()
     for name in names:
-        assert f'src="{name}.svg"' in page and (folder / f"{name}.svg").read_bytes().rstrip().endswith(b"</svg>")
+        assert f'src="{name}.svg"' in page and (folder / f"{name}.svg").read_bytes().rstrip().endswith(
+            b"</svg>"
+        )
     assert "could not be drawn" not in page and f"<dd>{rows} of 200</dd>" in page
     strip = (folder / "health.svg").read_text()
     assert f"Health alarms, {rows} of 200 optimizer steps" in strip and "green" not in strip
@@ -60,7 +63,9 @@ def test_before_the_first_step_the_page_says_so_and_has_no_curve(tmp_path: Path)
         (root / place_of(f"{name}.csv")).unlink()
     redraw.draw(root, look(root), 5.0)
     folder = root / "evidence/observed/live"
-    assert sorted(path.name for path in folder.iterdir()) == ["index.html"], "curves of an earlier training are taken away"
+    assert sorted(path.name for path in folder.iterdir()) == ["index.html"], (
+        "curves of an earlier training are taken away"
+    )
     assert "<dt>reward</dt><dd>missing</dd>" in (folder / "index.html").read_text()
 
 
@@ -72,7 +77,9 @@ def test_a_table_that_is_not_there_yet_costs_no_other_curve(tmp_path: Path) -> N
     assert (root / "evidence/observed/live/training_curve.svg").is_file()
 
 
-def test_figures_that_fail_are_said_on_the_page_and_keep_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_that_fail_are_said_on_the_page_and_keep_the_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(snapshot: Snapshot) -> dict[str, tuple[bytes, str]]:
         raise ValueError("<script>no</script>")
 
@@ -100,7 +107,9 @@ def test_a_page_is_loaded_again_while_training_and_not_after(tmp_path: Path) -> 
     for manifest, again in (({}, True), ({"finished": "2026-01-01T00:10:00Z"}, False)):
         root = training(tmp_path, **manifest)
         redraw.draw(root, look(root), 4.2)
-        assert ('http-equiv="refresh" content="5"' in (root / "evidence/observed/live/index.html").read_text()) == again
+        assert (
+            'http-equiv="refresh" content="5"' in (root / "evidence/observed/live/index.html").read_text()
+        ) == again
     root = training(tmp_path)
     redraw.draw(root, look(root), 5.0, lost=True)
     page = (root / "evidence/observed/live/index.html").read_text()
@@ -153,8 +162,9 @@ def test_a_killed_trainer_takes_it_along_and_the_page_says_so(tmp_path: Path) ->
     root = real(tmp_path, 3)
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, sys.executable, "-m", "assay.tools.watch.redraw", str(root), "1"],
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src")}, stdout=subprocess.PIPE,
-    )  # fmt: skip
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        stdout=subprocess.PIPE,
+    )
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
     page = root / "evidence/observed/live/index.html"

@@ -1,4 +1,5 @@
-"""`assay seeds` runs what is not finished, each seed in a copy of its own, and puts all of them into recipe.json."""
+"""`assay seeds` runs what is not finished, each seed in a copy of its own, and puts all of them into
+recipe.json."""
 
 from __future__ import annotations
 
@@ -57,7 +58,9 @@ def prepare(folder: Path, seed: int, *, barred: str | None = None) -> None:
     if barred is not None:
         policy = read_record(project / place_of("claim.json"), recipe_claim(), fix="").after_policy
         after = arm(f"trained {seed} 0.001", 0.7, clusters=8)
-        claim = make_claim(BEFORE, after, training_seeds=(seed,), after_policy=policy, blockers=[("an alarm", barred)])
+        claim = make_claim(
+            BEFORE, after, training_seeds=(seed,), after_policy=policy, blockers=[("an alarm", barred)]
+        )
         write_json(project / place_of("claim.json"), claim)
     for name in ("pre_eval_greedy", "post_eval_greedy"):
         write_jsonl(project / place_of(f"{name}.jsonl"), BEFORE)
@@ -65,7 +68,9 @@ def prepare(folder: Path, seed: int, *, barred: str | None = None) -> None:
     write_json(project / place_of("metrics.json"), {"p": None} if barred else {"p": 0.1, "score": 0.5})
     write_json(project / place_of("fingerprint.json"), {})
     write_json(project / place_of("control.json"), {"asked": False})
-    write_json(project / place_of("base.json"), {"copy_accuracy": 1.0, "parsed_rate": 0.9, "success_rate": 0.2})
+    write_json(
+        project / place_of("base.json"), {"copy_accuracy": 1.0, "parsed_rate": 0.9, "success_rate": 0.2}
+    )
     shutil.copytree(project / RESULTS, folder)
     shutil.rmtree(project)
 
@@ -92,9 +97,10 @@ def write_pipeline(root: Path) -> Path:
         seed = "${seed}" if own else "0"
         stages[name] = {
             "cmd": f"{sys.executable} src/stage.py {name} {seed} {out}",
-            "deps": ["src", before], "params": ["seed", "train"] if own else ["base"],
+            "deps": ["src", before],
+            "params": ["seed", "train"] if own else ["base"],
             "outs": [{folder_of(out): {"cache": False}}],
-        }  # fmt: skip
+        }
         before = folder_of(out)
     with (root / "dvc.yaml").open("w") as stream:
         YAML().dump({"stages": stages}, stream)
@@ -103,10 +109,13 @@ def write_pipeline(root: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project where three seeds were run: one is fine, one is not evaluable, one failed; not to be changed."""
+    """A project where three seeds were run: one is fine, one is not evaluable, one failed; not to be
+    changed."""
     root = write_pipeline(tmp_path_factory.mktemp("a project"))
     prepare(root / "data/prepared/seed-0", 0)
-    prepare(root / "data/prepared/seed-1", 1, barred="a red alarm of the training is not acknowledged: entropy")
+    prepare(
+        root / "data/prepared/seed-1", 1, barred="a red alarm of the training is not acknowledged: entropy"
+    )
     prepare(root / "data/prepared/seed-2", 2)
     (root / "data/prepared/seed-2/train-fails").touch()
     assert seeds.run(root, [0, 1, 2], jobs=2) == 1
@@ -135,7 +144,9 @@ def test_a_seed_that_fails_or_does_not_count_stands_in_the_record_with_its_reaso
     assert (entry.verdict, entry.recipe) == ("NOT EVALUABLE", None)
     for run in (barred, broken):
         assert (
-            run.name in entry.sentence and run.reason in entry.sentence and run.reason in seeds_block(entry, "collider", None)
+            run.name in entry.sentence
+            and run.reason in entry.sentence
+            and run.reason in seeds_block(entry, "collider", None)
         )
 
 
@@ -143,7 +154,9 @@ def test_recipe_json_names_no_place_of_this_machine(project: Path) -> None:
     assert str(project) not in (project / recipe_file.FILE).read_text()
 
 
-def test_what_is_finished_does_not_run_again_and_what_failed_is_tried_again(project: Path, tmp_path: Path) -> None:
+def test_what_is_finished_does_not_run_again_and_what_failed_is_tried_again(
+    project: Path, tmp_path: Path
+) -> None:
     root = tmp_path / "moved"
     shutil.copytree(project, root)
     (root / "data/prepared/seed-2/train-fails").unlink()
@@ -154,7 +167,9 @@ def test_what_is_finished_does_not_run_again_and_what_failed_is_tried_again(proj
     assert ran == {"-seed2"}
     entry = recipe_file.read_recipes(root)["collider"]
     assert [run.verdict for run in entry.runs] == ["IMPROVED", "IMPROVED"]
-    assert entry.verdict == "NOT EVALUABLE" and entry.reason.startswith("2 seeds, at least 5 one-sided / 6 two-sided")
+    assert entry.verdict == "NOT EVALUABLE" and entry.reason.startswith(
+        "2 seeds, at least 5 one-sided / 6 two-sided"
+    )
 
 
 def test_a_seed_that_another_process_is_at_is_told_and_ends_no_other(
@@ -227,7 +242,9 @@ def test_a_finished_seed_that_is_not_asked_for_is_told_in_the_record(project: Pa
     assert entry.notes[0] in seeds_block(entry, "collider", None)
 
 
-def test_the_code_shown_is_that_of_a_finished_seed_not_of_one_that_failed(six: dict[str, Path], tmp_path: Path) -> None:
+def test_the_code_shown_is_that_of_a_finished_seed_not_of_one_that_failed(
+    six: dict[str, Path], tmp_path: Path
+) -> None:
     stale = tmp_path / "seed9"
     shutil.copytree(six["seed0"], stale)
     lock = {"stages": recipe_file.read_stages(stale)}
@@ -239,7 +256,9 @@ def test_the_code_shown_is_that_of_a_finished_seed_not_of_one_that_failed(six: d
 
 
 @pytest.mark.parametrize("torn", ["", "schema: '2.0'\nstages:\n  tra"])
-def test_a_torn_dvc_lock_of_a_copy_makes_its_stages_run_again(project: Path, tmp_path: Path, torn: str) -> None:
+def test_a_torn_dvc_lock_of_a_copy_makes_its_stages_run_again(
+    project: Path, tmp_path: Path, torn: str
+) -> None:
     root = tmp_path / "moved"
     shutil.copytree(project, root)
     (root / ".scratch/seeds/calls").unlink()
@@ -250,7 +269,9 @@ def test_a_torn_dvc_lock_of_a_copy_makes_its_stages_run_again(project: Path, tmp
     assert recipe_file.read_recipes(root)["collider"].runs[0].verdict == "IMPROVED"
 
 
-def test_bases_from_seeds_are_refused_where_the_base_is_a_pretrained_one(project: Path, tmp_path: Path) -> None:
+def test_bases_from_seeds_are_refused_where_the_base_is_a_pretrained_one(
+    project: Path, tmp_path: Path
+) -> None:
     root = tmp_path / "moved"
     shutil.copytree(project, root)
     use(root, grpo="pretrained", task=None, seed=None)
@@ -273,7 +294,9 @@ def test_an_unknown_task_is_refused_before_anything_runs(project: Path) -> None:
         seeds.run(project, [0], task="structred")
 
 
-@pytest.mark.parametrize("text", ["", "a", "-1", "4..2", "0..100", "1,1", "0..2,2", "1.5", "0...3", "٣", "0..5,"])
+@pytest.mark.parametrize(
+    "text", ["", "a", "-1", "4..2", "0..100", "1,1", "0..2,2", "1.5", "0...3", "٣", "0..5,"]
+)
 def test_what_names_no_seeds_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         seeds.parse_seeds(text)
@@ -305,7 +328,9 @@ def entry_of(copies: dict[str, Path], bases: Sequence[BaseBuilt] = ()) -> SeedsT
 
 
 def test_the_verdict_over_seeds_is_that_of_compare(six: dict[str, Path], tmp_path: Path) -> None:
-    (expected,) = compare_runs(read_all(tmp_path, [str(copy) for copy in six.values()]), one_sided=False).recipes
+    (expected,) = compare_runs(
+        read_all(tmp_path, [str(copy) for copy in six.values()]), one_sided=False
+    ).recipes
     entry = entry_of(six)
     assert entry.recipe is not None and entry.verdict == expected.verdict == "IMPROVED"
     for name in ("difference", "p", "iqm", "probability_of_improvement", "sentence", "error_of_items_points"):
@@ -317,8 +342,9 @@ def test_each_task_keeps_its_entry_when_the_other_is_run(six: dict[str, Path], t
     recipe_file.write_recipe(tmp_path, one)
     recipe_file.write_recipe(tmp_path, one.model_copy(update={"task": "structured", "preset": "other"}))
     assert {task: entry.preset for task, entry in recipe_file.read_recipes(tmp_path).items()} == {
-        "collider": "tiny", "structured": "other",
-    }  # fmt: skip
+        "collider": "tiny",
+        "structured": "other",
+    }
     assert set(json.loads((tmp_path / recipe_file.FILE).read_text())["recipes"]) == {"collider", "structured"}
 
 
@@ -345,14 +371,25 @@ def test_a_block_says_when_it_is_of_other_code_than_the_last_run(six: dict[str, 
     assert "Made by code" not in same and same.startswith("**IMPROVED**, 6 training seeds, preset `tiny`.")
     assert f"Made by code {entry.code_digest[:12]}, not by" in seeds_block(entry, "collider", "f" * 64)
     assert "is not known" in seeds_block(entry, "collider", None)
-    assert seeds_block(None, "structured", None).startswith("Not measured: `./run assay seeds 0..5 --task structured`")
+    assert seeds_block(None, "structured", None).startswith(
+        "Not measured: `./run assay seeds 0..5 --task structured`"
+    )
 
 
 def test_a_block_shows_every_seed_and_every_base(six: dict[str, Path]) -> None:
     refused = BaseBuilt(
-        base_seed=3, passed=False, reason="copy_accuracy | 0.2", copy_accuracy=None, parsed_rate=None, success_rate=None
+        base_seed=3,
+        passed=False,
+        reason="copy_accuracy | 0.2",
+        copy_accuracy=None,
+        parsed_rate=None,
+        success_rate=None,
     )
-    rows = [line for line in seeds_block(entry_of(six, [refused]), "collider", None).split("\n") if line.startswith("| ")]
+    rows = [
+        line
+        for line in seeds_block(entry_of(six, [refused]), "collider", None).split("\n")
+        if line.startswith("| ")
+    ]
     assert [row.split(" | ")[0] for row in rows] == [
         "| training seed",
         "| ---",
@@ -366,9 +403,17 @@ def test_a_block_shows_every_seed_and_every_base(six: dict[str, Path]) -> None:
 
 def test_the_code_digest_is_that_of_what_decides_numbers() -> None:
     def lock(**changes: str) -> dict[str, object]:
-        known = {"src/assay/tasks": "a", "constraints.txt": "b", "data/collider/train.jsonl": "c", "models/base": "d"} | changes
+        known = {
+            "src/assay/tasks": "a",
+            "constraints.txt": "b",
+            "data/collider/train.jsonl": "c",
+            "models/base": "d",
+        } | changes
         deps = [{"path": path, "md5": md5} for path, md5 in known.items()]
-        return {"train": {"deps": deps}, "render_evidence": {"deps": [{"path": "src/x", "md5": known.get("src/x")}]}}
+        return {
+            "train": {"deps": deps},
+            "render_evidence": {"deps": [{"path": "src/x", "md5": known.get("src/x")}]},
+        }
 
     code, data = recipe_file.digest_deps(lock())
     assert recipe_file.digest_deps(lock(**{"models/base": "e"})) == (code, data)
@@ -403,7 +448,10 @@ def test_readme_gets_its_blocks_and_keeps_the_rest(
     text = page.read_text()
     assert text.startswith("top\nclaim\n") and "old" not in text.replace("older", "")
     assert "the claim\n\nBefore and after (held-out):\n" in text
-    assert "**IMPROVED**, 6 training seeds" in text and "Not measured: `./run assay seeds 0..5 --task structured`" in text
+    assert (
+        "**IMPROVED**, 6 training seeds" in text
+        and "Not measured: `./run assay seeds 0..5 --task structured`" in text
+    )
     readme.run(tmp_path, "# Commands\n")
     assert page.read_text() == text
     page.write_text(text.replace("<!-- end of claim -->", ""))
@@ -454,17 +502,24 @@ def test_a_stage_of_a_killed_call_is_waited_for_but_not_for_ever(tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("noise\nassay: a: expected b, found c.\nFix: d\nERROR: failed to reproduce 'train'\n", "a: expected b, found c"),
+        (
+            "noise\nassay: a: expected b, found c.\nFix: d\nERROR: failed to reproduce 'train'\n",
+            "a: expected b, found c",
+        ),
         ("ERROR: lock\nERROR: second\n", "lock"),
         ("", "DVC was ended by signal 9"),
     ],
 )
-def test_the_reason_of_a_failure_is_what_assay_said_else_what_dvc_said(tmp_path: Path, text: str, reason: str) -> None:
+def test_the_reason_of_a_failure_is_what_assay_said_else_what_dvc_said(
+    tmp_path: Path, text: str, reason: str
+) -> None:
     (tmp_path / "log").write_text(text)
     assert seed_copies.read_failure(tmp_path / "log", -9) == reason
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only the Linux kernel ends a child with its parent")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="only the Linux kernel ends a child with its parent"
+)
 def test_a_command_ends_when_the_process_that_started_it_is_killed(tmp_path: Path) -> None:
     starts = f"""
 import subprocess, sys, time
@@ -505,5 +560,7 @@ def wait_for(condition) -> None:  # type: ignore[no-untyped-def]
 
 def test_a_failed_run_has_no_number_at_all() -> None:
     run = failed("a-seed3", 3, "the disk was full")
-    numbers = {name: value for name, value in run if name not in ("name", "seed", "state", "reason", "warnings")}
+    numbers = {
+        name: value for name, value in run if name not in ("name", "seed", "state", "reason", "warnings")
+    }
     assert set(numbers.values()) == {None} and isinstance(run, SeedRun)

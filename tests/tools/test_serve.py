@@ -1,4 +1,5 @@
-"""`assay serve` gives out whole files of one folder, to this machine, and nothing else, however it is asked."""
+"""`assay serve` gives out whole files of one folder, to this machine, and nothing else, however it is
+asked."""
 
 from __future__ import annotations
 
@@ -32,11 +33,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, content in (
         ("results/report/report.html", b"<p>report"),
         ("results/post_eval.jsonl", b'{"completion":"<script>alert(1)</script>"}\n'),
-        ("results/a.svg", b"<svg/>"), ("results/a.png", b"\x89PNG"), ("results/a.csv", b"step\n1\n"), ("results/a.json", b"{}"),
-        ("results/empty.txt", b""), ("results/odd.bin", b"\0\1"), ("README.md", b"# read me"), ("results/.hidden", SECRET),
-        (".git/config", SECRET), ("observed/live/index.html", b"<p>live"), ("results/with space & <b>.txt", b"spaced"),
+        ("results/a.svg", b"<svg/>"),
+        ("results/a.png", b"\x89PNG"),
+        ("results/a.csv", b"step\n1\n"),
+        ("results/a.json", b"{}"),
+        ("results/empty.txt", b""),
+        ("results/odd.bin", b"\0\1"),
+        ("README.md", b"# read me"),
+        ("results/.hidden", SECRET),
+        (".git/config", SECRET),
+        ("observed/live/index.html", b"<p>live"),
+        ("results/with space & <b>.txt", b"spaced"),
         ("results/100%.txt", b"percent"),
-    ):  # fmt: skip
+    ):
         write_bytes(evidence / name, content)
     write_bytes(root / "secret.txt", SECRET)
     write_bytes(root / "evidence-2/secret.txt", SECRET)
@@ -70,36 +79,113 @@ def raw(port: int, request: bytes) -> bytes:
         return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
-def ask(port: int, target: bytes, method: bytes = b"GET", host: bytes = b"localhost:1") -> tuple[int, dict[str, str], bytes]:
+def ask(
+    port: int, target: bytes, method: bytes = b"GET", host: bytes = b"localhost:1"
+) -> tuple[int, dict[str, str], bytes]:
     """Return status, headers and body of a request whose target is sent as it is."""
-    head, _, body = raw(port, method + b" " + target + b" HTTP/1.1\r\nHost: " + host + b"\r\n\r\n").partition(b"\r\n\r\n")
+    head, _, body = raw(port, method + b" " + target + b" HTTP/1.1\r\nHost: " + host + b"\r\n\r\n").partition(
+        b"\r\n\r\n"
+    )
     first, *rest = head.decode("latin-1").split("\r\n")
     return int(first.split(" ")[1]), dict(line.split(": ", 1) for line in rest), body
 
 
 TRICKS = [
-    b"/../secret.txt", b"/../../secret.txt", b"/results/../../secret.txt", b"/results/../README.md", b"/./README.md",
-    b"/%2e%2e/secret.txt", b"/%2E%2E/secret.txt", b"/.%2e/secret.txt", b"/%2e./secret.txt",
+    b"/../secret.txt",
+    b"/../../secret.txt",
+    b"/results/../../secret.txt",
+    b"/results/../README.md",
+    b"/./README.md",
+    b"/%2e%2e/secret.txt",
+    b"/%2E%2E/secret.txt",
+    b"/.%2e/secret.txt",
+    b"/%2e./secret.txt",
     b"/results/%2e%2e/%2e%2e/secret.txt",
-    b"/..%2fsecret.txt", b"/..%2Fsecret.txt", b"/%2e%2e%2fsecret.txt", b"/results%2freport.html", b"/%2fetc/passwd",
-    b"/%252e%252e/secret.txt", b"/%25%32%65%25%32%65/secret.txt", b"/..%252fsecret.txt", b"/%c0%ae%c0%ae/secret.txt",
-    b"/%c0%2e%c0%2e/secret.txt", b"/%e0%80%ae%e0%80%ae/secret.txt", b"/..%c0%afsecret.txt", b"/%uff0e%uff0e/secret.txt",
-    "/\uff0e\uff0e/secret.txt".encode(), b"/%ef%bc%8e%ef%bc%8e/secret.txt", b"/..\\secret.txt", b"/..%5csecret.txt",
-    b"/results\\..\\..\\secret.txt", b"/%5c%5chost/share", b"\\..\\secret.txt", b"/C:/windows/win.ini", b"/c:secret.txt",
-    b"/C%3a/windows", b"/README.md::$DATA", b"//etc/passwd", b"///etc/passwd", b"//evidence-2/secret.txt",
+    b"/..%2fsecret.txt",
+    b"/..%2Fsecret.txt",
+    b"/%2e%2e%2fsecret.txt",
+    b"/results%2freport.html",
+    b"/%2fetc/passwd",
+    b"/%252e%252e/secret.txt",
+    b"/%25%32%65%25%32%65/secret.txt",
+    b"/..%252fsecret.txt",
+    b"/%c0%ae%c0%ae/secret.txt",
+    b"/%c0%2e%c0%2e/secret.txt",
+    b"/%e0%80%ae%e0%80%ae/secret.txt",
+    b"/..%c0%afsecret.txt",
+    b"/%uff0e%uff0e/secret.txt",
+    "/\uff0e\uff0e/secret.txt".encode(),
+    b"/%ef%bc%8e%ef%bc%8e/secret.txt",
+    b"/..\\secret.txt",
+    b"/..%5csecret.txt",
+    b"/results\\..\\..\\secret.txt",
+    b"/%5c%5chost/share",
+    b"\\..\\secret.txt",
+    b"/C:/windows/win.ini",
+    b"/c:secret.txt",
+    b"/C%3a/windows",
+    b"/README.md::$DATA",
+    b"//etc/passwd",
+    b"///etc/passwd",
+    b"//evidence-2/secret.txt",
     b"/results//report.html",
-    b"/etc/passwd", b"etc/passwd", b"../secret.txt", b"..", b"file:///etc/passwd", b"http://evil.example/README.md", b"*",
-    b"/README.md%00.txt", b"/%00", b"/..%00/secret.txt", b"/README.md\x00", b"/\x00", b"/.git/config", b"/.git/",
+    b"/etc/passwd",
+    b"etc/passwd",
+    b"../secret.txt",
+    b"..",
+    b"file:///etc/passwd",
+    b"http://evil.example/README.md",
+    b"*",
+    b"/README.md%00.txt",
+    b"/%00",
+    b"/..%00/secret.txt",
+    b"/README.md\x00",
+    b"/\x00",
+    b"/.git/config",
+    b"/.git/",
     b"/%2egit/config",
-    b"/results/.hidden", b"/.", b"/..", b"/...", b"/....//secret.txt", b"/..;/secret.txt", b"/;/../secret.txt",
-    b"/link.txt", b"/out/secret.txt", b"/out/", b"/out", b"/inside.txt", b"/loop", b"/pipe.txt", b"/README.md/",
+    b"/results/.hidden",
+    b"/.",
+    b"/..",
+    b"/...",
+    b"/....//secret.txt",
+    b"/..;/secret.txt",
+    b"/;/../secret.txt",
+    b"/link.txt",
+    b"/out/secret.txt",
+    b"/out/",
+    b"/out",
+    b"/inside.txt",
+    b"/loop",
+    b"/pipe.txt",
+    b"/README.md/",
     b"/README.md/x",
-    b"/../evidence-2/secret.txt", b"/%2e%2e/evidence-2/secret.txt", b"/~root/", b"/~/secret.txt", b"/$HOME/secret.txt",
-    b"/`id`", b"/proc/self/environ", b"/dev/stdin", b"/CON", b"/nul", b"/a" * 600, b"/" + b"a" * 300, b"/" + b"../" * 300,
-    b"/" + b"%2e%2e/" * 100 + b"etc/passwd", b"/README.md#/../secret.txt", b"/\xff\xfe", b"/%ff",
+    b"/../evidence-2/secret.txt",
+    b"/%2e%2e/evidence-2/secret.txt",
+    b"/~root/",
+    b"/~/secret.txt",
+    b"/$HOME/secret.txt",
+    b"/`id`",
+    b"/proc/self/environ",
+    b"/dev/stdin",
+    b"/CON",
+    b"/nul",
+    b"/a" * 600,
+    b"/" + b"a" * 300,
+    b"/" + b"../" * 300,
+    b"/" + b"%2e%2e/" * 100 + b"etc/passwd",
+    b"/README.md#/../secret.txt",
+    b"/\xff\xfe",
+    b"/%ff",
     b"/README.md%0d%0aX-Evil:%201",
-    b"/%0a", b"/\x1b[2J", "/\u202etxt".encode(), b"/%E2%80%AEtxt", b"/README.md%20", b"/README.MD", b"/readme.md%2f..%2f..",
-]  # fmt: skip
+    b"/%0a",
+    b"/\x1b[2J",
+    "/\u202etxt".encode(),
+    b"/%E2%80%AEtxt",
+    b"/README.md%20",
+    b"/README.MD",
+    b"/readme.md%2f..%2f..",
+]
 
 
 @pytest.mark.parametrize("trick", TRICKS, ids=[ascii(trick)[2:42] for trick in TRICKS])
@@ -107,7 +193,12 @@ def test_no_path_trick_gets_a_file(port: int, trick: bytes) -> None:
     answer = raw(port, b"GET " + trick + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
     status = int(answer.split(b" ")[1])
     assert status in (400, 404)
-    assert SECRET not in answer and b"root:" not in answer and b"X-Evil" not in answer and b"# read me" not in answer
+    assert (
+        SECRET not in answer
+        and b"root:" not in answer
+        and b"X-Evil" not in answer
+        and b"# read me" not in answer
+    )
     assert b"\r\n\r\n" in answer and len(answer.partition(b"\r\n\r\n")[2]) < 100, "a refusal quotes nothing"
 
 
@@ -118,14 +209,19 @@ def test_a_query_is_no_part_of_a_path(port: int) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("results/report/report.html", "text/html; charset=utf-8"), ("results/post_eval.jsonl", "text/plain; charset=utf-8"),
-        ("results/a.svg", "image/svg+xml"), ("results/a.png", "image/png"), ("results/a.csv", "text/csv; charset=utf-8"),
-        ("results/a.json", "application/json"), ("results/empty.txt", "text/plain; charset=utf-8"),
-        ("results/odd.bin", "application/octet-stream"), ("README.md", "text/plain; charset=utf-8"),
-        ("results/with%20space%20&%20%3Cb%3E.txt", "text/plain; charset=utf-8"), ("results/100%25.txt",
-        "text/plain; charset=utf-8"),
+        ("results/report/report.html", "text/html; charset=utf-8"),
+        ("results/post_eval.jsonl", "text/plain; charset=utf-8"),
+        ("results/a.svg", "image/svg+xml"),
+        ("results/a.png", "image/png"),
+        ("results/a.csv", "text/csv; charset=utf-8"),
+        ("results/a.json", "application/json"),
+        ("results/empty.txt", "text/plain; charset=utf-8"),
+        ("results/odd.bin", "application/octet-stream"),
+        ("README.md", "text/plain; charset=utf-8"),
+        ("results/with%20space%20&%20%3Cb%3E.txt", "text/plain; charset=utf-8"),
+        ("results/100%25.txt", "text/plain; charset=utf-8"),
     ],
-)  # fmt: skip
+)
 def test_a_file_comes_whole_with_its_type_and_rules(port: int, folder: Path, name: str, kind: str) -> None:
     from urllib.parse import unquote
 
@@ -146,12 +242,15 @@ def test_a_folder_is_listed_without_links_and_hidden_files_and_with_names_as_tex
     for hidden in (b".git", b"link.txt", b'"out', b"loop", b"secret"):
         assert hidden not in body
     inner = ask(port, b"/results/")[2]
-    assert b"&lt;b&gt;" in inner and b"<b>" not in inner and b".hidden" not in inner and b"100%25.txt" in inner
+    assert (
+        b"&lt;b&gt;" in inner and b"<b>" not in inner and b".hidden" not in inner and b"100%25.txt" in inner
+    )
     assert ask(port, b"/results")[2] == inner
 
 
 @pytest.mark.parametrize(
-    "host", [b"localhost", b"127.0.0.1", b"[::1]", b"localhost:8765", b"127.0.0.1:80", b"[::1]:9", b"LOCALHOST"]
+    "host",
+    [b"localhost", b"127.0.0.1", b"[::1]", b"localhost:8765", b"127.0.0.1:80", b"[::1]:9", b"LOCALHOST"],
 )
 def test_this_machine_may_ask_by_its_own_names(port: int, host: bytes) -> None:
     assert ask(port, b"/README.md", host=host)[0] == 200
@@ -160,24 +259,40 @@ def test_this_machine_may_ask_by_its_own_names(port: int, host: bytes) -> None:
 @pytest.mark.parametrize(
     "host",
     [
-        b"evil.example", b"evil.example:8765", b"localhost.evil.example", b"localhost@evil.example", b"", b"0.0.0.0",
+        b"evil.example",
+        b"evil.example:8765",
+        b"localhost.evil.example",
+        b"localhost@evil.example",
+        b"",
+        b"0.0.0.0",
         b"127.0.0.2",
-        b"[::1].evil", b"localhost:x", b"localhost:80:80", b"::1", b"localhost\r\nHost: evil.example",
+        b"[::1].evil",
+        b"localhost:x",
+        b"localhost:80:80",
+        b"::1",
+        b"localhost\r\nHost: evil.example",
         b"evil.example\r\nHost: localhost",
-        b"2130706433", b"127.1",
+        b"2130706433",
+        b"127.1",
     ],
-)  # fmt: skip
+)
 def test_a_page_that_calls_this_machine_by_another_name_gets_nothing(port: int, host: bytes) -> None:
     status, _, body = ask(port, b"/README.md", host=host)
     assert status == 421 and b"read me" not in body
 
 
 def test_without_a_host_nothing_is_given(port: int) -> None:
-    for request in (b"GET /README.md\r\n\r\n", b"GET /README.md HTTP/1.0\r\n\r\n", b"GET /README.md HTTP/1.1\r\n\r\n"):
+    for request in (
+        b"GET /README.md\r\n\r\n",
+        b"GET /README.md HTTP/1.0\r\n\r\n",
+        b"GET /README.md HTTP/1.1\r\n\r\n",
+    ):
         assert b"read me" not in raw(port, request)
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get", "BREW"])
+@pytest.mark.parametrize(
+    "method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get", "BREW"]
+)
 def test_nothing_but_reading_is_understood(port: int, folder: Path, method: str) -> None:
     before = sorted(folder.rglob("*"))
     status, _, body = ask(port, b"/README.md", method.encode())
@@ -187,11 +302,18 @@ def test_nothing_but_reading_is_understood(port: int, folder: Path, method: str)
 
 @pytest.mark.parametrize(
     "request_",
-    [b"\r\n\r\n", b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1 x\r\n\r\n",
-     b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n", b"GET /" + b"a" * 70000 + b" HTTP/1.1\r\n\r\n",
-     b"\0" * 100 + b"\r\n\r\n",
-     b"GET / HTTP/1.1\r\nHost: localhost\r\nA: " + b"b" * 70000 + b"\r\n\r\n"],
-)  # fmt: skip
+    [
+        b"\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1 x\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n",
+        b"GET /" + b"a" * 70000 + b" HTTP/1.1\r\n\r\n",
+        b"\0" * 100 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nA: " + b"b" * 70000 + b"\r\n\r\n",
+    ],
+)
 def test_what_is_no_request_ends_with_a_refusal_and_the_server_lives(port: int, request_: bytes) -> None:
     try:
         answer = raw(port, request_)
@@ -208,7 +330,9 @@ def test_a_request_that_stops_is_given_up(folder: Path, monkeypatch: pytest.Monk
 
 
 def test_a_port_in_use_and_a_folder_that_is_none_are_one_message(port: int, folder: Path) -> None:
-    with pytest.raises(ConfigError, match=f"127.0.0.1:{port}: expected a free port, found that another program uses it"):
+    with pytest.raises(
+        ConfigError, match=f"127.0.0.1:{port}: expected a free port, found that another program uses it"
+    ):
         serve.open_server(folder, port)
     with pytest.raises(RecordError, match="expected a folder, found none"):
         serve.open_server(folder / "README.md", 0)
@@ -223,9 +347,14 @@ def test_only_this_machine_is_listened_to(port: int) -> None:
 def test_the_command_says_where_and_ends_with_ctrl_c(folder: Path) -> None:
     command = [sys.executable, "-m", "assay.cli", "serve", "--port", "0", "--folder", str(folder)]
     process = subprocess.Popen(
-        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT / "src")}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )  # fmt: skip
+        command,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     assert process.stdout is not None
     line = process.stdout.readline()
     port = int(line.split("http://127.0.0.1:")[1].split("/")[0])
@@ -263,7 +392,9 @@ def test_fifty_readers_see_no_torn_file_in_2000_reads_while_files_are_replaced(t
             answer = raw(port, b"GET /" + name.encode() + b" HTTP/1.0\r\nHost: localhost\r\n\r\n")
             head, _, body = answer.partition(b"\r\n\r\n")
             content, digest = body[:-65], body[-65:-1]
-            whole = head.startswith(b"HTTP/1.0 200") and hashlib.sha256(content).hexdigest().encode() == digest
+            whole = (
+                head.startswith(b"HTTP/1.0 200") and hashlib.sha256(content).hexdigest().encode() == digest
+            )
             seen.add(digest)
             if not whole:
                 torn.append(answer[:200])
@@ -274,7 +405,9 @@ def test_fifty_readers_see_no_torn_file_in_2000_reads_while_files_are_replaced(t
             reader.start()
         while any(reader.is_alive() for reader in readers):
             written += 1
-            write_bytes(tmp_path / chance.choice(names), signed(written, chance.choice((10, 1000, 40_000, 300_000))))
+            write_bytes(
+                tmp_path / chance.choice(names), signed(written, chance.choice((10, 1000, 40_000, 300_000)))
+            )
         for reader in readers:
             reader.join()
     assert torn == [] and todo.empty()

@@ -50,7 +50,9 @@ def keys(folder: Path, name: str, password: bytes | None = None) -> tuple[Path, 
     hidden = form.NoEncryption() if password is None else form.BestAvailableEncryption(password)
     private, public = folder / f"{name}.pem", folder / f"{name}.pub"
     private.write_bytes(key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, hidden))
-    public.write_bytes(key.public_key().public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo))
+    public.write_bytes(
+        key.public_key().public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo)
+    )
     return private, public
 
 
@@ -75,7 +77,9 @@ def test_without_the_extra_one_message_says_what_to_type(
             call()
         assert "pip install" in error.value.fix and "'.[sign]'" in error.value.fix
     pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert "\nsign = [" in pyproject and "model-signing" not in (ROOT / "requirements.txt").read_text(encoding="utf-8")
+    assert "\nsign = [" in pyproject and "model-signing" not in (ROOT / "requirements.txt").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_signature_without_the_key_it_has_to_be_by_checks_nothing(package: Path) -> None:
@@ -100,14 +104,28 @@ def test_tar_gzip_and_folder_pass_with_the_key_and_fail_with_another(package: Pa
         code, said = looked(form, signature, other)
         assert code == 1 and said.startswith("failed") and "Key mismatch" in said
     for given, found in ((public, 0), (other, 1)):  # as a third party would, with that library alone
-        call = [sys.executable, "-m", "model_signing", "verify", "key", str(folder), "--signature", str(signature)]
-        assert subprocess.run([*call, "--public_key", str(given)], check=False, capture_output=True).returncode == found
+        call = [
+            sys.executable,
+            "-m",
+            "model_signing",
+            "verify",
+            "key",
+            str(folder),
+            "--signature",
+            str(signature),
+        ]
+        assert (
+            subprocess.run([*call, "--public_key", str(given)], check=False, capture_output=True).returncode
+            == found
+        )
     with pytest.raises(PackageError, match="no file there yet"):
         sign.run(package, private, private)
 
 
 @pytest.mark.parametrize("change", ["a byte", "a file more", "a file less", "a name"])
-def test_another_package_fails_though_its_own_lists_are_right(package: Path, tmp_path: Path, change: str) -> None:
+def test_another_package_fails_though_its_own_lists_are_right(
+    package: Path, tmp_path: Path, change: str
+) -> None:
     pytest.importorskip("model_signing")
     (private, public), signature = keys(tmp_path, "a"), tmp_path / "a.sig"
     sign.run(package, private, signature)
@@ -128,7 +146,9 @@ def test_a_signature_that_passes_over_files_or_is_edited_fails(package: Path, tm
     (private, public), signature, folder = keys(tmp_path, "a"), tmp_path / "a.sig", tmp_path / "assay-package"
     plain.unpack(package, folder)
     some = model_signing.hashing.Config().set_ignored_paths(paths=[Path("evidence")])
-    made = model_signing.signing.Config().set_hashing_config(some).use_elliptic_key_signer(private_key=private)
+    made = (
+        model_signing.signing.Config().set_hashing_config(some).use_elliptic_key_signer(private_key=private)
+    )
     made.sign(folder, signature)
     # By itself the library lets it pass.
     model_signing.verifying.Config().use_elliptic_key_verifier(public_key=public).verify(folder, signature)

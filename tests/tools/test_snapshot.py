@@ -1,4 +1,5 @@
-"""A training is read as it stands on disk: torn ends are not there yet, damage is said, and nothing steers a terminal."""
+"""A training is read as it stands on disk: torn ends are not there yet, damage is said, and nothing steers a
+terminal."""
 
 from __future__ import annotations
 
@@ -38,13 +39,24 @@ def training(root: Path, *, steps: int = 10, done: int = 4, **manifest: Any) -> 
     observed = root / "evidence/observed"
     rows = "".join(f"{k},{k / steps},0.1,{k / 10 - 0.5},0.2,0.0,1.0,0.001\n" for k in range(1, done + 1))
     write_text(root / LOG, "step,epoch,loss,reward,reward_std,kl,grad_norm,learning_rate\n" + rows)
-    write_text(observed / "training_clock.csv", "step,wall_time_s,tokens_per_second\n" + "".join(
-        f"{k},{2.0 * k},{1000.0 + k}\n" for k in range(1, done + 1)
-    ))  # fmt: skip
-    write_text(root / EVALS, "step,fraction_done,episodes,mean_reward,success_rate,parsed_rate\n0,0.0,16,0.1,0.25,1.0\n")
-    write_text(root / SCORES, "step,greedy,item_id,cluster,draw,mean_reward,success_rate,parsed_rate\n" + "".join(
-        f'0,{greedy},"item, {k}",cluster{k},0,0.1,{float(k < 4)},1.0\n' for greedy in (0, 1) for k in range(16)
-    ))  # fmt: skip
+    write_text(
+        observed / "training_clock.csv",
+        "step,wall_time_s,tokens_per_second\n"
+        + "".join(f"{k},{2.0 * k},{1000.0 + k}\n" for k in range(1, done + 1)),
+    )
+    write_text(
+        root / EVALS,
+        "step,fraction_done,episodes,mean_reward,success_rate,parsed_rate\n0,0.0,16,0.1,0.25,1.0\n",
+    )
+    write_text(
+        root / SCORES,
+        "step,greedy,item_id,cluster,draw,mean_reward,success_rate,parsed_rate\n"
+        + "".join(
+            f'0,{greedy},"item, {k}",cluster{k},0,0.1,{float(k < 4)},1.0\n'
+            for greedy in (0, 1)
+            for k in range(16)
+        ),
+    )
     known = {"run": "a" * 64, "finished": None, "params": {"train": {"steps": steps}}} | manifest
     write_text(observed / "manifest.json", json.dumps(known))
     write_text(observed / "run_log.jsonl", '{"event":"started","step":0,"time":"2026-01-01T00:00:00Z"}\n')
@@ -54,9 +66,17 @@ def training(root: Path, *, steps: int = 10, done: int = 4, **manifest: Any) -> 
 
 def alarm(rule: str, level: str, step: int, **more: Any) -> dict[str, Any]:
     return {
-        "rule": rule, "level": level, "stop": False, "value": 0.2, "threshold": 0.1, "baseline": None, "step": step,
-        "first_step": step, "item_ids": [], "message": "too far from the base",
-    } | more  # fmt: skip
+        "rule": rule,
+        "level": level,
+        "stop": False,
+        "value": 0.2,
+        "threshold": 0.1,
+        "baseline": None,
+        "step": step,
+        "first_step": step,
+        "item_ids": [],
+        "message": "too far from the base",
+    } | more
 
 
 def look(root: Path) -> Snapshot:
@@ -83,14 +103,23 @@ def test_the_intervals_of_validations_are_those_that_the_report_will_draw() -> N
         assert pd.Series(seen[name], dtype=float).equals(drawn[name].astype(float)), name
 
 
-def test_a_validation_that_is_not_there_as_a_whole_has_no_interval_and_a_damaged_one_is_said(tmp_path: Path) -> None:
+def test_a_validation_that_is_not_there_as_a_whole_has_no_interval_and_a_damaged_one_is_said(
+    tmp_path: Path,
+) -> None:
     root = training(tmp_path)
     head, *rows = (root / SCORES).read_text().splitlines(keepends=True)
     for kept in (0, 1, 15, 16, 17, 31):
         write_text(root / SCORES, head + "".join(rows[:kept]))
         snapshot = look(root)
-        assert "interval missing, n = 16" in dict(describe(snapshot, width=0))["validation"] and snapshot.faults == [], kept
-    for damaged in (rows[9].replace("0.1", "what"), rows[9].replace("0.1", "inf"), rows[9].replace(",0,0.1", ",7e9,0.1")):
+        assert (
+            "interval missing, n = 16" in dict(describe(snapshot, width=0))["validation"]
+            and snapshot.faults == []
+        ), kept
+    for damaged in (
+        rows[9].replace("0.1", "what"),
+        rows[9].replace("0.1", "inf"),
+        rows[9].replace(",0,0.1", ",7e9,0.1"),
+    ):
         write_text(root / SCORES, "".join([head, *rows[:9], damaged, *rows[10:]]))
         snapshot = look(root)
         assert "interval missing" in dict(describe(snapshot, width=0))["validation"]
@@ -99,7 +128,12 @@ def test_a_validation_that_is_not_there_as_a_whole_has_no_interval_and_a_damaged
 
 def test_an_alarm_that_is_over_is_not_told_as_standing(tmp_path: Path) -> None:
     root = training(tmp_path)
-    lines = [alarm("kl", "AMBER", 2), alarm("entropy", "AMBER", 3), alarm("kl", "GREEN", 4), alarm("entropy", "RED", 4)]
+    lines = [
+        alarm("kl", "AMBER", 2),
+        alarm("entropy", "AMBER", 3),
+        alarm("kl", "GREEN", 4),
+        alarm("entropy", "RED", 4),
+    ]
     write_text(root / HEALTH, "".join(json.dumps(line) + "\n" for line in lines))
     assert [(event.rule, event.level) for event in look(root).raised] == [("entropy", "RED")]
 
@@ -109,7 +143,11 @@ def test_before_the_first_step_everything_is_missing_and_nothing_is_zero(tmp_pat
     snapshot = look(tmp_path)
     assert snapshot.state == "none yet"
     facts = dict(describe(snapshot, width=20))
-    assert facts["step"] == "missing of missing" and facts["reward"] == "missing" and facts["tokens/s"] == "missing"
+    assert (
+        facts["step"] == "missing of missing"
+        and facts["reward"] == "missing"
+        and facts["tokens/s"] == "missing"
+    )
     assert facts["validation"] == "success missing" and facts["alarms"] == "missing"
 
 
@@ -120,7 +158,10 @@ def test_states_follow_what_was_written(tmp_path: Path) -> None:
         os.utime(name, (time.time() - 300, time.time() - 300))
     assert look(root).state == "silent"
     write_text(log, log.read_text() + '{"event":"ended early","why":"stopped by SIGTERM"}\n')
-    assert look(root).state == "ended early" and "stopped by SIGTERM" in dict(describe(look(root), width=9))["state"]
+    assert (
+        look(root).state == "ended early"
+        and "stopped by SIGTERM" in dict(describe(look(root), width=9))["state"]
+    )
     write_text(log, log.read_text() + '{"event":"resumed","step":4}\n')
     assert look(root).state == "running"
     training(root, finished="2026-01-01T00:10:00Z")
@@ -131,7 +172,9 @@ def control(root: Path, *, process: int, steps: int = 10, events: str = "") -> P
     """Write what a control stage of so many steps has in its run folder while it is at work."""
     run = root / ".scratch/control" / ("c" * 16)
     write_text(run.with_suffix(".lock"), f"{process}\n")
-    write_text(run / "key.json", json.dumps({"parts": {"cmd": "assay control", "params.train.steps": str(steps)}}))
+    write_text(
+        run / "key.json", json.dumps({"parts": {"cmd": "assay control", "params.train.steps": str(steps)}})
+    )
     write_text(run / "run_log.jsonl", events)
     return run
 
@@ -145,23 +188,38 @@ def test_a_finished_training_is_not_all_while_the_control_stage_is_at_work(tmp_p
     assert state() == "finished"
     run = control(root, process=os.getpid())
     assert state() == state(root / "evidence") == "finished; the control stage trains for random rewards"
-    control(root, process=os.getpid(), events='{"event":"checkpoint","step":5}\n{"event":"checkpoint","step":7}\n{"event":')
+    control(
+        root,
+        process=os.getpid(),
+        events='{"event":"checkpoint","step":5}\n{"event":"checkpoint","step":7}\n{"event":',
+    )
     assert "trains for random rewards, past step 7 of 10" in state()
     control(root, process=os.getpid(), events='{"event":"trained","step":10}\n')
     assert state() == "finished; the control stage plays the held-out suite"
     training(root)
-    assert state().startswith("running, last written") and "control" not in state()  # an earlier one's: this one trains
+    assert (
+        state().startswith("running, last written") and "control" not in state()
+    )  # an earlier one's: this one trains
     training(root, finished="2026-01-01T00:10:00Z")
     control(root, process=os.getpid(), steps=99)
     assert state() == "finished"  # that one is of other settings
-    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True)
+    gone = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
+    )
     control(root, process=int(gone.stdout))
     assert state() == "finished"  # killed: its lock names nobody
     for content in ("", "0", "-1", "9" * 30, "\x00", "\u0663"):
         write_text(run.with_suffix(".lock"), content)
         assert state() == "finished"
     control(root, process=os.getpid())
-    for content in ("", "[]", '{"parts": 3}', '{"parts": {"params.train.steps.x": "10"}}', '{"parts": {"cmd": "x"}}', "\x00"):
+    for content in (
+        "",
+        "[]",
+        '{"parts": 3}',
+        '{"parts": {"params.train.steps.x": "10"}}',
+        '{"parts": {"cmd": "x"}}',
+        "\x00",
+    ):
         write_text(run / "key.json", content)
         assert state() == "finished"
 
@@ -175,13 +233,23 @@ def test_a_torn_last_line_is_not_there_yet_and_a_damaged_one_is_said(tmp_path: P
             path.write_bytes(content[:-cut])
             assert look(root).faults == [], f"{path.name} less {cut} bytes"
         path.write_bytes(content)
-    log.write_text(log.read_text() + "5,0.5,0.1\n6,0.6,0.1,what,0.2,0.0,1.0,0.001\n7,0.7,0.1,inf,0.2,0.0,1.0,0.001\n")
+    log.write_text(
+        log.read_text() + "5,0.5,0.1\n6,0.6,0.1,what,0.2,0.0,1.0,0.001\n7,0.7,0.1,inf,0.2,0.0,1.0,0.001\n"
+    )
     events.write_text('{"event":"started"}\nnot json\n[1]\n{"event":"validation","step":5}\n')
-    health.write_text(json.dumps(alarm("no_such_rule", "RED", 1)) + "\n" + json.dumps(alarm("kl", "RED", 3)) + "\n")
+    health.write_text(
+        json.dumps(alarm("no_such_rule", "RED", 1)) + "\n" + json.dumps(alarm("kl", "RED", 3)) + "\n"
+    )
     snapshot = look(root)
     said = " | ".join(snapshot.faults)
-    for part in ("training_log.csv: line 6: 3 cells, not 8", "line 7: reward is 'what'", "line 8: reward is 'inf'",
-                 "run_log.jsonl: line 2", "line 3: not an object", "health.jsonl: line 1"):  # fmt: skip
+    for part in (
+        "training_log.csv: line 6: 3 cells, not 8",
+        "line 7: reward is 'what'",
+        "line 8: reward is 'inf'",
+        "run_log.jsonl: line 2",
+        "line 3: not an object",
+        "health.jsonl: line 1",
+    ):
         assert part in said, said
     assert snapshot.log["reward"][-2:] == [None, None] and snapshot.step == 7
     assert [event.level for event in snapshot.raised] == ["RED"]
@@ -190,13 +258,21 @@ def test_a_torn_last_line_is_not_there_yet_and_a_damaged_one_is_said(tmp_path: P
 @pytest.mark.parametrize(
     "content",
     [
-        b"", b"\0\xff\xfe", b"[" * 100_000, b"null", b'{"params": 3}', b'{"params": {"train": {"steps": "x"}}}',
-        b'{"event": {"a": 1}, "step": []}\n', b"step\n\n\n", b",,,\n,,\n", b'"step\n1\n',
+        b"",
+        b"\0\xff\xfe",
+        b"[" * 100_000,
+        b"null",
+        b'{"params": 3}',
+        b'{"params": {"train": {"steps": "x"}}}',
+        b'{"event": {"a": 1}, "step": []}\n',
+        b"step\n\n\n",
+        b",,,\n,,\n",
+        b'"step\n1\n',
         b'{"event":"finished","step":1e300}\n',
         b'{"event":["ended early"]}\n',
         b"step,wall_time_s,tokens_per_second,reward\n1e308,1e308,1e308,1e308\n2,-1e308,1e308,1e308\n",
     ],
-)  # fmt: skip
+)
 def test_no_content_of_any_file_makes_looking_fail(tmp_path: Path, content: bytes) -> None:
     root = training(tmp_path)
     for path in sorted(path for path in root.glob("evidence/**/*") if path.is_file()):
@@ -223,7 +299,9 @@ def test_a_folder_or_a_pipe_or_a_huge_file_in_place_of_a_table_is_said(tmp_path:
 
 def test_nothing_that_is_told_can_steer_a_terminal(tmp_path: Path) -> None:
     root = training(tmp_path / HOSTILE.replace("\r\n", ""))
-    write_text(root / "evidence/observed/run_log.jsonl", json.dumps({"event": HOSTILE, HOSTILE: HOSTILE}) + "\n")
+    write_text(
+        root / "evidence/observed/run_log.jsonl", json.dumps({"event": HOSTILE, HOSTILE: HOSTILE}) + "\n"
+    )
     loud = json.dumps(alarm("kl", "RED", 1, message=HOSTILE + "x" * 9999))
     write_text(root / HEALTH, f"{loud}\n")
     snapshot = look(root)
@@ -258,12 +336,16 @@ def test_a_project_its_evidence_and_its_run_folder_are_places_and_others_are_ref
             find_place(nowhere)
 
 
-def test_a_file_that_did_not_change_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_did_not_change_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from assay.tools.watch import snapshot
 
     read: list[str] = []
     plain = snapshot.read_bytes
-    monkeypatch.setattr(snapshot, "read_bytes", lambda path, fix: (read.append(path.name), plain(path, fix=fix))[1])
+    monkeypatch.setattr(
+        snapshot, "read_bytes", lambda path, fix: (read.append(path.name), plain(path, fix=fix))[1]
+    )
     reader = SnapshotReader(find_place(training(tmp_path)))
     reader.read()
     first = len(read)
@@ -280,7 +362,9 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "src"), "TERM": "xterm", "C
 def test_without_a_terminal_one_snapshot_is_printed_and_nothing_is_written(tmp_path: Path) -> None:
     root = training(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
-    done = subprocess.run([*COMMAND, str(root)], env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [*COMMAND, str(root)], env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert "step          4 of 10" in done.stdout and "\x1b" not in done.stdout
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
@@ -290,9 +374,14 @@ def test_on_a_terminal_it_follows_until_ctrl_c_and_gives_the_cursor_back(tmp_pat
     root = training(tmp_path)
     master, terminal = pty.openpty()
     process = subprocess.Popen(
-        [*COMMAND, str(root)], env=ENVIRONMENT, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
+        [*COMMAND, str(root)],
+        env=ENVIRONMENT,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )  # fmt: skip
+    )
     os.close(terminal)
     seen = b""
 

@@ -1,4 +1,5 @@
-"""Logs in short: the numbers are those of the files, what is damaged is refused by file and line, or counted where asked."""
+"""Logs in short: the numbers are those of the files, what is damaged is refused by file and line, or counted
+where asked."""
 
 from __future__ import annotations
 
@@ -27,30 +28,56 @@ def episode(item: int, draw: int, **changes: Any) -> dict[str, Any]:
     chance = random.Random(f"{item} {draw}")
     won = chance.random() < 0.4
     turn = {
-        "prompt_digest": "d", "completion": "c", "n_tokens": 4 + draw, "truncated": False, "outcome": "ok", "failure": None,
-        "action": "a", "observation": None, "parts": {},
-    }  # fmt: skip
+        "prompt_digest": "d",
+        "completion": "c",
+        "n_tokens": 4 + draw,
+        "truncated": False,
+        "outcome": "ok",
+        "failure": None,
+        "action": "a",
+        "observation": None,
+        "parts": {},
+    }
     return {
-        "item_id": f"i{item:03d}", "cluster": f"c{item // 2:03d}", "strata": {"tier": "easy"}, "draw": draw, "seed": draw,
-        "turns": [turn] * (1 + draw % 2), "prompt_chars_cut": 0, "ending": "claim" if won else "gave up",
-        "reward": 1.0 if won else -0.5, "parts": {"terminal": 1.0 if won else -0.5}, "success": won,
-        "flags": {"odd": None if item % 3 else won}, "metrics": {"size": None if item % 5 else float(item)},
-    } | changes  # fmt: skip
+        "item_id": f"i{item:03d}",
+        "cluster": f"c{item // 2:03d}",
+        "strata": {"tier": "easy"},
+        "draw": draw,
+        "seed": draw,
+        "turns": [turn] * (1 + draw % 2),
+        "prompt_chars_cut": 0,
+        "ending": "claim" if won else "gave up",
+        "reward": 1.0 if won else -0.5,
+        "parts": {"terminal": 1.0 if won else -0.5},
+        "success": won,
+        "flags": {"odd": None if item % 3 else won},
+        "metrics": {"size": None if item % 5 else float(item)},
+    } | changes
 
 
 def row(step: int, **changes: Any) -> dict[str, Any]:
     return {
-        "step": step, "digests": {"weights": "a" * 64}, "chain": "b" * 64, "item_ids": ["x"], "skipped": None,
-        "loss": 1.0 / step, "reward": 0.1 * step, "num_tokens": 100.0 * step, "signals": {"kl": None if step % 2 else 0.5},
+        "step": step,
+        "digests": {"weights": "a" * 64},
+        "chain": "b" * 64,
+        "item_ids": ["x"],
+        "skipped": None,
+        "loss": 1.0 / step,
+        "reward": 0.1 * step,
+        "num_tokens": 100.0 * step,
+        "signals": {"kl": None if step % 2 else 0.5},
         "components": {"step": step, "n": 64, "mean_cumulative": 0.1 * step},
-    } | changes  # fmt: skip
+    } | changes
 
 
 EPISODES = [episode(item, draw) for item in range(24) for draw in range(4)]
 VALIDATION = [
     {"step": step, "greedy": greedy, "episode": episode(item, draw)}
-    for step in (0, 25) for greedy in (False, True) for item in range(12) for draw in range(1 if greedy else 2)
-]  # fmt: skip
+    for step in (0, 25)
+    for greedy in (False, True)
+    for item in range(12)
+    for draw in range(1 if greedy else 2)
+]
 ROWS = [row(step) for step in range(1, 41)]
 CLOCK = "step,wall_time_s,generate_s,tokens_per_second,peak_gpu_mib\n" + "".join(
     f"{step},{2.0 * step},{step / 100},{1000 + step},\n" for step in range(1, 101)
@@ -78,7 +105,9 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """Return what is said, on either stream, without a terminal."""
     said = io.StringIO()
     for name in ("_OUT", "_ERR"):
-        monkeypatch.setattr(console, name, Console(file=said, soft_wrap=True, highlight=False, markup=False, emoji=False))
+        monkeypatch.setattr(
+            console, name, Console(file=said, soft_wrap=True, highlight=False, markup=False, emoji=False)
+        )
     return said
 
 
@@ -116,7 +145,10 @@ def test_numbers_of_a_training_have_first_last_mean_and_say_where_they_were_not_
     found = long_table(written(tmp_path, "train_log.jsonl", lines(ROWS)))
     loss = found["train_log.jsonl", "steps", "all", "loss"]
     assert (loss["first"], loss["last"], loss["n"]) == (1.0, 0.025, 40)
-    assert loss["value"] == pytest.approx(sum(1 / s for s in range(1, 41)) / 40) and loss["low"] < loss["value"] < loss["high"]
+    assert (
+        loss["value"] == pytest.approx(sum(1 / s for s in range(1, 41)) / 40)
+        and loss["low"] < loss["value"] < loss["high"]
+    )
     kl = found["train_log.jsonl", "steps", "all", "signals.kl"]
     assert (kl["n"], kl["value"], kl["low"]) == (20, 0.5, None)
     assert found["train_log.jsonl", "steps", "all", "components.mean_cumulative"]["last"] == 4.0
@@ -159,9 +191,17 @@ def test_what_was_never_measured_is_missing_and_never_0(tmp_path: Path, shown: i
 
 def alarm(step: int, level: str, **changes: Any) -> dict[str, Any]:
     return {
-        "rule": "kl", "level": level, "stop": False, "value": 0.2, "threshold": 0.1, "baseline": None, "step": step,
-        "first_step": step, "item_ids": [], "message": "It is.",
-    } | changes  # fmt: skip
+        "rule": "kl",
+        "level": level,
+        "stop": False,
+        "value": 0.2,
+        "threshold": 0.1,
+        "baseline": None,
+        "step": step,
+        "first_step": step,
+        "item_ids": [],
+        "message": "It is.",
+    } | changes
 
 
 def test_alarms_beside_a_train_log_become_shares_of_its_steps(tmp_path: Path) -> None:
@@ -210,9 +250,11 @@ BROKEN: dict[str, tuple[str, Callable[[list[str]], list[str]], int]] = {
     "an open quote": ("clock", damage(4, '3,"6.0,0.1,1000,'), 4),
 }
 WHOLE = {
-    "steps": ("train_log.jsonl", lines(ROWS)), "episodes": ("pre_eval.jsonl", lines(EPISODES)),
-    "validation": ("validation.jsonl", lines(VALIDATION)), "clock": ("training_clock.csv", CLOCK),
-}  # fmt: skip
+    "steps": ("train_log.jsonl", lines(ROWS)),
+    "episodes": ("pre_eval.jsonl", lines(EPISODES)),
+    "validation": ("validation.jsonl", lines(VALIDATION)),
+    "clock": ("training_clock.csv", CLOCK),
+}
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -273,7 +315,9 @@ def test_whole_files_count_no_line_as_left_out(tmp_path: Path, shown: io.StringI
     ],
 )
 @pytest.mark.parametrize("skip", [False, True])
-def test_a_file_of_another_kind_or_without_a_record_is_refused(tmp_path: Path, name: str, text: str, skip: bool) -> None:
+def test_a_file_of_another_kind_or_without_a_record_is_refused(
+    tmp_path: Path, name: str, text: str, skip: bool
+) -> None:
     with pytest.raises(RecordError, match=name):
         summarize([written(tmp_path, name, text)], skip_damaged=skip)
 
@@ -289,7 +333,9 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
 
 def test_a_damaged_health_file_is_not_passed_over_in_silence(tmp_path: Path) -> None:
     log = written(tmp_path, "train_log.jsonl", lines(ROWS))
-    written(tmp_path, "health.jsonl", lines([alarm(11, "AMBER"), alarm(12, "RED"), alarm(3, "GREEN")]) + "{\n")
+    written(
+        tmp_path, "health.jsonl", lines([alarm(11, "AMBER"), alarm(12, "RED"), alarm(3, "GREEN")]) + "{\n"
+    )
     with pytest.raises(RecordError, match=r"health\.jsonl:4"):
         summarize([log], skip_damaged=False)
     assert long_table(log, skip=True)["health.jsonl", "left out", "all", "lines"]["value"] == 2
@@ -338,7 +384,11 @@ def test_text_of_a_stranger_is_shown_and_never_obeyed(tmp_path: Path, shown: io.
     said, page = shown.getvalue(), (tmp_path / "o.md").read_text()
     table = list(csv.reader(io.StringIO((tmp_path / "o.csv").read_text())))
     assert not any(sign in text for sign in "\x1b\u202e" for text in (said, page, str(table)))
-    assert "<script" not in page and "<b>" not in page and not [x for x in page.split("\n") if x.startswith("| c ")]
+    assert (
+        "<script" not in page
+        and "<b>" not in page
+        and not [x for x in page.split("\n") if x.startswith("| c ")]
+    )
     assert {len(each) for each in table} == {len(COLUMNS)}
     assert not any(cell.startswith(("=", "+", "@")) for each in table for cell in each)
     assert max(map(len, page.split("\n"))) < 1000

@@ -1,4 +1,5 @@
-"""`assay runs sweep` plays checkpoints exactly as the training did, keeps what is finished, and never touches a claim."""
+"""`assay runs sweep` plays checkpoints exactly as the training did, keeps what is finished, and never touches
+a claim."""
 
 from __future__ import annotations
 
@@ -31,10 +32,18 @@ from assay.training.checkpoints.of_run import RunFacts
 from tests.house import ROOT
 from tests.training.healthy_setup import composed, spoken
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 
 CHANGES: dict[str, dict[str, Any]] = {
-    "train": {"steps": 4, "items_per_step": 2, "group_size": 4, "micro_batch_size": 8, "kl_probe_episodes": 4},
+    "train": {
+        "steps": 4,
+        "items_per_step": 2,
+        "group_size": 4,
+        "micro_batch_size": 8,
+        "kl_probe_episodes": 4,
+    },
     "validation": {"items": 8, "draws": 2, "interval": 2},
     "evaluation": {"items": 6, "draws": 2},
     "checkpoint": {"every": 1, "keep": 1000},
@@ -102,7 +111,9 @@ def run_folder(root: Path) -> Path:
     return next(path.parent for path in (root / ".scratch/train").glob("*/key.json"))
 
 
-def swept(root: Path, path: Path | None = None, **more: Any) -> tuple[list[dict[str, str]], dict[str, Any], Path]:
+def swept(
+    root: Path, path: Path | None = None, **more: Any
+) -> tuple[list[dict[str, str]], dict[str, Any], Path]:
     """Sweep and return the rows of the table, the record, and where they lie."""
     out = root / "out"
     shutil.rmtree(out, ignore_errors=True)
@@ -129,9 +140,13 @@ def test_rows_of_validated_steps_are_those_of_the_training_to_the_last_digit(roo
     assert [name for name in rows[0] if name in own[0]] == list(own[0])
     project = Project.open(root)
     facts = read_record(project.results("train.json"), TrainFacts, fix="")
-    for shown in checkpoint_frame(project, facts).to_dict("records"):  # with the intervals that the report draws
+    for shown in checkpoint_frame(project, facts).to_dict(
+        "records"
+    ):  # with the intervals that the report draws
         row = by_step[str(shown["step"])]
-        assert {name: float(row[name] or "nan") for name in shown} == pytest.approx(shown, rel=0, abs=0, nan_ok=True)
+        assert {name: float(row[name] or "nan") for name in shown} == pytest.approx(
+            shown, rel=0, abs=0, nan_ok=True
+        )
         assert any(name.endswith("_low") for name in shown)
     assert record["split"] == "validation" and record["chosen_by"] == "chosen by the training"
 
@@ -167,7 +182,13 @@ def test_nothing_of_the_project_changes_but_scratch(root: Path) -> None:
     tool.run(root, Asked(path=root))
     assert state() == before
     (out,) = (root / ".scratch/sweep").glob("*-validation-*")
-    assert {path.name for path in out.iterdir()} == {"sweep.csv", "sweep.md", "sweep.json", "sweep.png", "sweep.svg"}
+    assert {path.name for path in out.iterdir()} == {
+        "sweep.csv",
+        "sweep.md",
+        "sweep.json",
+        "sweep.png",
+        "sweep.svg",
+    }
 
 
 def test_a_second_sweep_plays_nothing_again_and_gives_equal_bytes(root: Path, played: list[int]) -> None:
@@ -272,7 +293,9 @@ def test_the_chosen_adapter_is_swept_where_its_checkpoint_is_gone(root: Path) ->
     assert [row["checkpoint"] for row in alone] == ["base", "models/adapter"]
 
 
-def test_a_damaged_checkpoint_is_refused_by_name_or_left_out_with_a_count(root: Path, said: list[str]) -> None:
+def test_a_damaged_checkpoint_is_refused_by_name_or_left_out_with_a_count(
+    root: Path, said: list[str]
+) -> None:
     file = run_folder(root) / "step-000003/optimizer.pt"
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     text = refused(root)
@@ -312,7 +335,9 @@ def test_a_setting_that_decides_no_episode_is_no_matter(root: Path) -> None:
 def test_what_may_move_last_digits_is_said(root: Path) -> None:
     project, source = open_source(root, root)
     assert source.facts is not None and settings_notes(project, source, Asked(path=root)) == []
-    source.facts = RunFacts(source.facts.digest, dict(source.facts.parts) | {"packages.torch": "0.1", "packages.dvc": "0.1"})
+    source.facts = RunFacts(
+        source.facts.digest, dict(source.facts.parts) | {"packages.torch": "0.1", "packages.dvc": "0.1"}
+    )
     (note,) = settings_notes(project, source, Asked(path=root))
     assert "torch: " in note and "0.1 there" in note and "may differ" in note
 
@@ -347,7 +372,8 @@ def test_a_run_folder_whose_key_was_edited_is_refused(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("nothing", "nothing there"), ("data", "checkpoints, found none"), ("params.yaml", "a file")]
+    ("name", "told"),
+    [("nothing", "nothing there"), ("data", "checkpoints, found none"), ("params.yaml", "a file")],
 )
 def test_a_folder_without_checkpoints_is_refused_with_what_would_do(root: Path, name: str, told: str) -> None:
     text = refused(root, root / name)

@@ -1,4 +1,5 @@
-"""`assay runs sweep` on adapter folders of somebody else: LoRA of this base is played, anything else is refused in words."""
+"""`assay runs sweep` on adapter folders of somebody else: LoRA of this base is played, anything else is
+refused in words."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ from assay.tools.sweep.settings import Asked
 from tests.house import ROOT
 from tests.training.healthy_setup import composed
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
 
@@ -102,8 +105,10 @@ def refused(place: Path, **more: Any) -> str:
 def test_adapters_of_another_trainer_are_played_in_the_order_of_their_steps(place: Path) -> None:
     found = swept(place)
     assert [(each["step"], each["name"]) for each in found["checkpoints"]] == [
-        (0, "base"), (20, "checkpoint-20"), (100, "checkpoint-100"),
-    ]  # fmt: skip
+        (0, "base"),
+        (20, "checkpoint-20"),
+        (100, "checkpoint-100"),
+    ]
     assert len({each["policy_digest"] for each in found["checkpoints"]}) == 3
     assert [each["row"]["fraction_done"] for each in found["checkpoints"]] == [0.0, None, None]
     assert found["chosen_by"] == "the highest mean reward of this table"
@@ -170,7 +175,9 @@ def _cut(folder: Path) -> None:
 
 
 def _changed(change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]) -> Callable[[Path], None]:
-    return lambda folder: save_file(change(load_file(folder / WEIGHTS)), folder / WEIGHTS, metadata={"format": "pt"})
+    return lambda folder: save_file(
+        change(load_file(folder / WEIGHTS)), folder / WEIGHTS, metadata={"format": "pt"}
+    )
 
 
 def _poisoned(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -202,27 +209,42 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "no weights": (lambda folder: (folder / WEIGHTS).unlink(), "No such file"),
     "a huge header": (_bytes(struct.pack("<Q", 2**62) + b"{}"), "a safetensors file"),
     "a header that promises terabytes": (
-        _bytes(_header({"a": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}})), "a safetensors file",
+        _bytes(_header({"a": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}})),
+        "a safetensors file",
     ),
     "a type nobody knows": (
-        _bytes(_header({"a": {"dtype": "Q7", "shape": [2], "data_offsets": [0, 8]}})), "a safetensors file",
+        _bytes(_header({"a": {"dtype": "Q7", "shape": [2], "data_offsets": [0, 8]}})),
+        "a safetensors file",
     ),
     "empty": (_bytes(b""), "a safetensors file"),
     "no tensors": (_bytes(_header({}, 0)), "weights, found none"),
     "cut short": (_cut, "a safetensors file"),
-    "whole numbers": (_changed(lambda all_: {name: t.to(torch.int8) for name, t in all_.items()}), "torch.int8"),
-    "double precision": (_changed(lambda all_: {name: t.double() for name, t in all_.items()}), "torch.float64"),
+    "whole numbers": (
+        _changed(lambda all_: {name: t.to(torch.int8) for name, t in all_.items()}),
+        "torch.int8",
+    ),
+    "double precision": (
+        _changed(lambda all_: {name: t.double() for name, t in all_.items()}),
+        "torch.float64",
+    ),
     "NaN": (_changed(_poisoned), "NaN or Inf in"),
     "a weight is missing": (_changed(_without_one), "found nothing where this base takes"),
     "a layer that is not there": (
-        _changed(lambda all_: {name.replace("layers.0", "layers.7"): t for name, t in all_.items()}), "an adapter of this base",
+        _changed(lambda all_: {name.replace("layers.0", "layers.7"): t for name, t in all_.items()}),
+        "an adapter of this base",
     ),
-    "a configuration that is none": (lambda folder: (folder / CONFIG).write_text("[") and None, "strict JSON"),
+    "a configuration that is none": (
+        lambda folder: (folder / CONFIG).write_text("[") and None,
+        "strict JSON",
+    ),
     "another kind of adapter": (_set(peft_type="PREFIX_TUNING"), "PREFIX_TUNING"),
-    "a module to import": (_set(megatron_config={"a": 1}, megatron_core="antigravity"), "megatron_config set"),
+    "a module to import": (
+        _set(megatron_config={"a": 1}, megatron_core="antigravity"),
+        "megatron_config set",
+    ),
     "a start that changes the base": (_set(init_lora_weights="pissa"), "which changes the base"),
     "another rank than the weights": (_set(r=4), "an adapter of this base"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -241,7 +263,9 @@ def test_adapters_of_another_base_are_refused_before_held_out_work_is_opened(pla
     shutil.rmtree(place / "run")
     saved_adapter(project, place / "run/checkpoint-5", 5, hidden=64)
     text = refused(place, heldout=True)
-    assert "expected an adapter of this base, found" in text and "(2, 64) where this base takes (2, 32)" in text
+    assert (
+        "expected an adapter of this base, found" in text and "(2, 64) where this base takes (2, 32)" in text
+    )
     assert openings(project) is None
 
 

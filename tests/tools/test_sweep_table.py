@@ -1,4 +1,5 @@
-"""What a sweep says of its numbers: differences, corrections and what is missing, in table and figure alike."""
+"""What a sweep says of its numbers: differences, corrections and what is missing, in table and figure
+alike."""
 
 from __future__ import annotations
 
@@ -37,20 +38,39 @@ def sweep_of(n: int, solved: Sequence[int], split: str = "validation", **more: o
     for k, count in enumerate(solved):
         found = episodes(n, count)
         report = summarise(
-            found, policy_digest=f"p{k}", suite_digest="s", split="validation", decoding="sampled", draws=2, rng=rng("t")
+            found,
+            policy_digest=f"p{k}",
+            suite_digest="s",
+            split="validation",
+            decoding="sampled",
+            draws=2,
+            rng=rng("t"),
         )
         row = checkpoint_row(report.measures, report.n_episodes, step=10 * k, fraction_done=k / 10)
         gaps = against_base(base, found, MEASURES, "s") if k else {}
-        checkpoints.append(Checkpoint(step=10 * k, name=f"step-{10 * k}", policy_digest=f"p{k}", row=row, against_base=gaps))
+        checkpoints.append(
+            Checkpoint(step=10 * k, name=f"step-{10 * k}", policy_digest=f"p{k}", row=row, against_base=gaps)
+        )
     return Sweep.model_validate(
         {
-            "format": "assay-sweep/1", "run": "r", "task": "toy", "split": split, "suite_digest": "s", "n_items": n,
-            "n_clusters": len({e.cluster for e in base}), "cluster_name": "scenarios", "draws": 2, "temperature": 1.0,
-            "checkpoints": corrected(checkpoints), "chosen_step": 10, "chosen_by": "chosen by the training", "left_out": (),
+            "format": "assay-sweep/1",
+            "run": "r",
+            "task": "toy",
+            "split": split,
+            "suite_digest": "s",
+            "n_items": n,
+            "n_clusters": len({e.cluster for e in base}),
+            "cluster_name": "scenarios",
+            "draws": 2,
+            "temperature": 1.0,
+            "checkpoints": corrected(checkpoints),
+            "chosen_step": 10,
+            "chosen_by": "chosen by the training",
+            "left_out": (),
             "notes": (OPTIMISTIC,),
         }
         | more
-    )  # fmt: skip
+    )
 
 
 def test_each_p_is_corrected_for_all_checkpoints_and_step_0_has_none() -> None:
@@ -64,7 +84,9 @@ def test_each_p_is_corrected_for_all_checkpoints_and_step_0_has_none() -> None:
     assert holm[plain.index(smallest)] == pytest.approx(3 * smallest)
 
 
-def test_the_table_begins_with_the_columns_of_checkpoint_evals_and_leaves_step_0_without_a_difference() -> None:
+def test_the_table_begins_with_the_columns_of_checkpoint_evals_and_leaves_step_0_without_a_difference() -> (
+    None
+):
     found = sweep_of(24, [4, 12])
     rows, columns = sweep_rows(found)
     own = list(found.checkpoints[0].row)

@@ -37,19 +37,30 @@ def tar(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def verify(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", CALL, "verify", *arguments], cwd=cwd, env={"PYTHONPATH": str(SRC), "PATH": "/usr/bin:/bin"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", CALL, "verify", *arguments],
+        cwd=cwd,
+        env={"PYTHONPATH": str(SRC), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
-def test_a_package_passes_without_torch_and_leaves_nothing_but_what_was_asked_for(tar: Path, tmp_path: Path) -> None:
+def test_a_package_passes_without_torch_and_leaves_nothing_but_what_was_asked_for(
+    tar: Path, tmp_path: Path
+) -> None:
     done = verify(str(tar), "--out", "verify.json", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads((tmp_path / "verify.json").read_text(encoding="utf-8"))
     *lines, last = done.stdout.strip().split("\n")
     assert len(lines) == len(told["checks"])
     assert last.startswith("passed: ")
-    assert {check["level"] for check in told["checks"] if check["outcome"] == "passed"} == {"V0", "V1", "V2", "V3"}
+    assert {check["level"] for check in told["checks"] if check["outcome"] == "passed"} == {
+        "V0",
+        "V1",
+        "V2",
+        "V3",
+    }
     assert {check["level"] for check in told["checks"] if check["outcome"] == "not checked"} >= {"V4", "V5"}
     assert (told["verdict"], told["counts"]["failed"]) == ("passed", 0)
     assert told["sha256"] == plain.check(str(tar)).sha256
@@ -57,7 +68,9 @@ def test_a_package_passes_without_torch_and_leaves_nothing_but_what_was_asked_fo
     assert [path.name for path in tmp_path.iterdir()] == ["verify.json"]
 
 
-def test_an_unpacked_folder_with_an_edited_number_fails_and_is_left_as_it_was(tar: Path, tmp_path: Path) -> None:
+def test_an_unpacked_folder_with_an_edited_number_fails_and_is_left_as_it_was(
+    tar: Path, tmp_path: Path
+) -> None:
     from assay.package.manifest import sealed
 
     folder = tmp_path / "folder"
@@ -81,7 +94,9 @@ def test_an_unpacked_folder_with_an_edited_number_fails_and_is_left_as_it_was(ta
     assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == before
 
 
-def test_what_is_no_package_is_not_looked_into(tar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_package_is_not_looked_into(
+    tar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broken = tmp_path / "broken.tar"
     content = bytearray(tar.read_bytes())
     content[3000] ^= 1

@@ -1,7 +1,9 @@
-"""Trainings made up for the alarms: shapes of data that people bring, played by policies that learn, or that collapse or cheat.
+"""Trainings made up for the alarms: shapes of data that people bring, played by policies that learn, or that
+collapse or cheat.
 
-A policy is a distribution over the answers to an item at a share of the training; draws, groups, rewards and entropy follow
-from it by the code that makes them in earnest (the task grades, the monitor listens, the settings are the preset's).
+A policy is a distribution over the answers to an item at a share of the training; draws, groups, rewards and
+entropy follow from it by the code that makes them in earnest (the task grades, the monitor listens, the
+settings are the preset's).
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ class Asked:
 
 @dataclass(frozen=True)
 class Shape:
-    """One training: its name, how golds are made, who plays, and which levels are no surprise (of a sound one: none)."""
+    """One training: its name, how golds are made, who plays, and which levels are no surprise (of a sound
+    one: none)."""
 
     name: str
     golds: Callable[[int], tuple[Any, Sequence[Any], Sequence[float]]]
@@ -67,7 +70,9 @@ def said(value: Any) -> str:
 # Golds
 
 
-def labels(*shares: float, field: str = "label") -> Callable[[int], tuple[Any, Sequence[Any], Sequence[float]]]:
+def labels(
+    *shares: float, field: str = "label"
+) -> Callable[[int], tuple[Any, Sequence[Any], Sequence[float]]]:
     """Return golds of one label each, in these shares."""
     total = math.fsum(shares)
     known = [{field: f"label{k}"} for k in range(len(shares))]
@@ -83,7 +88,9 @@ def even(k: int) -> Callable[[int], tuple[Any, Sequence[Any], Sequence[float]]]:
     return labels(*[1.0] * k)
 
 
-def made(make: Callable[[np.random.Generator, int], Any]) -> Callable[[int], tuple[Any, Sequence[Any], Sequence[float]]]:
+def made(
+    make: Callable[[np.random.Generator, int], Any],
+) -> Callable[[int], tuple[Any, Sequence[Any], Sequence[float]]]:
     """Return golds made for each item; other golds of the shape stand for wrong answers."""
     many = [make(rng("made", k), k) for k in range(N_ITEMS)]
 
@@ -93,7 +100,24 @@ def made(make: Callable[[np.random.Generator, int], Any]) -> Callable[[int], tup
     return gold
 
 
-NAMES = ("Ana", "Bo", "Cem", "Dita", "Eli", "Fay", "Gus", "Hal", "Ida", "Jon", "Kay", "Lev", "Mia", "Noa", "Oto", "Pia")
+NAMES = (
+    "Ana",
+    "Bo",
+    "Cem",
+    "Dita",
+    "Eli",
+    "Fay",
+    "Gus",
+    "Hal",
+    "Ida",
+    "Jon",
+    "Kay",
+    "Lev",
+    "Mia",
+    "Noa",
+    "Oto",
+    "Pia",
+)
 CITIES = ("Oslo", "Rome", "Lima", "Kyiv", "Cairo", "Delhi", "Quito", "Turin")
 
 
@@ -106,7 +130,10 @@ def order(chance: np.random.Generator, k: int) -> Any:
 
 
 def nested(chance: np.random.Generator, k: int) -> Any:
-    return {"who": {"name": pick(chance, NAMES), "city": pick(chance, CITIES)}, "tags": sorted({pick(chance, "abcde"), "z"})}
+    return {
+        "who": {"name": pick(chance, NAMES), "city": pick(chance, CITIES)},
+        "tags": sorted({pick(chance, "abcde"), "z"}),
+    }
 
 
 def with_constant(chance: np.random.Generator, k: int) -> Any:
@@ -122,7 +149,11 @@ def with_null(chance: np.random.Generator, k: int) -> Any:
 
 
 def flags(chance: np.random.Generator, k: int) -> Any:
-    return {"urgent": bool(chance.random() < 0.5), "paid": bool(chance.random() < 0.8), "name": pick(chance, NAMES)}
+    return {
+        "urgent": bool(chance.random() < 0.5),
+        "paid": bool(chance.random() < 0.8),
+        "name": pick(chance, NAMES),
+    }
 
 
 def number_only(chance: np.random.Generator, k: int) -> Any:
@@ -134,14 +165,26 @@ def free_text(chance: np.random.Generator, k: int) -> Any:
 
 
 def call(chance: np.random.Generator, k: int) -> Any:
-    return {pick(chance, ("ship", "hold")): {"item": [f"desk {k}", f"desks {k}"], "day": ["", pick(chance, ("Mon", "Tue"))]}}
+    return {
+        pick(chance, ("ship", "hold")): {
+            "item": [f"desk {k}", f"desks {k}"],
+            "day": ["", pick(chance, ("Mon", "Tue"))],
+        }
+    }
 
 
 FUNCTIONS = [
-    {"name": name, "description": "", "parameters": {"type": "dict", "properties": {
-        "item": {"type": "string"}, "day": {"type": "string"}}, "required": ["item"]}}
+    {
+        "name": name,
+        "description": "",
+        "parameters": {
+            "type": "dict",
+            "properties": {"item": {"type": "string"}, "day": {"type": "string"}},
+            "required": ["item"],
+        },
+    }
     for name in ("ship", "hold")
-]  # fmt: skip
+]
 
 
 def same_gold(chance: np.random.Generator, k: int) -> Any:
@@ -153,21 +196,34 @@ def same_gold(chance: np.random.Generator, k: int) -> Any:
 
 def right_of(asked: Asked) -> str:
     gold = asked.gold
-    if all(isinstance(part, dict) and all(isinstance(v, list) for v in part.values()) for part in gold.values()):
-        (name, arguments), = gold.items()
-        return said({"name": name, "arguments": {arg: next(v for v in values if v != "") for arg, values in arguments.items()}})
+    if all(
+        isinstance(part, dict) and all(isinstance(v, list) for v in part.values()) for part in gold.values()
+    ):
+        ((name, arguments),) = gold.items()
+        return said(
+            {
+                "name": name,
+                "arguments": {arg: next(v for v in values if v != "") for arg, values in arguments.items()},
+            }
+        )
     return said(gold)
 
 
 def wrong_of(asked: Asked) -> dict[str, float]:
-    """Return wrong answers with their weights: other golds of the shape, by how common they are, or the gold spoilt."""
-    others = {said(gold): share for gold, share in zip(asked.golds, asked.shares, strict=True) if gold != asked.gold}
+    """Return wrong answers with their weights: other golds of the shape, by how common they are, or the gold
+    spoilt."""
+    others = {
+        said(gold): share for gold, share in zip(asked.golds, asked.shares, strict=True) if gold != asked.gold
+    }
     if len(others) == len(asked.golds) - 1 and len(asked.golds) <= 10:
         return others or {said({"other": 1}): 1.0}
     found = {}
     for k in range(12):
         chance = asked.own("wrong", k)
-        near = {name: _spoilt(part, chance) if chance.random() < 0.6 else part for name, part in asked.gold.items()}
+        near = {
+            name: _spoilt(part, chance) if chance.random() < 0.6 else part
+            for name, part in asked.gold.items()
+        }
         text = right_of(Asked(asked.number, near, [], [], 0.0))
         if text != right_of(asked):
             found[text] = 1.0
@@ -186,8 +242,14 @@ def _spoilt(value: Any, chance: np.random.Generator) -> Any:
     return [_spoilt(part, chance) for part in value] if isinstance(value, list) else value
 
 
-def learner(start: float, end: float, *, lean: Mapping[str, float] | None = None, noise: float = 0.0,
-            tail: float = 0.1) -> Policy:  # fmt: skip
+def learner(
+    start: float,
+    end: float,
+    *,
+    lean: Mapping[str, float] | None = None,
+    noise: float = 0.0,
+    tail: float = 0.1,
+) -> Policy:
     """Return a policy whose mean success goes from start to end by a logistic, harder items later.
 
     Args:
@@ -212,7 +274,9 @@ def learner(start: float, end: float, *, lean: Mapping[str, float] | None = None
                     right = right + (1 - right) * weight * left
                 else:
                     wrong[text] = wrong.get(text, 0.0) + weight * left
-        return {right_of(asked): right} | {text: (1 - right) * share for text, share in _shares(wrong).items() if right < 1}
+        return {right_of(asked): right} | {
+            text: (1 - right) * share for text, share in _shares(wrong).items() if right < 1
+        }
 
     return play
 
@@ -241,14 +305,23 @@ def chatty(inner: Policy) -> Policy:
     def play(asked: Asked, done: float) -> Dist:
         share = max(0.0, 0.28 * (1 - 2 * done))
         base = inner(asked, done)
-        talk = {f"Sure! {asked.number} is what you asked about. Here you are: {text}": p * share for text, p in base.items()}
+        talk = {
+            f"Sure! {asked.number} is what you asked about. Here you are: {text}": p * share
+            for text, p in base.items()
+        }
         return {text: p * (1 - share) for text, p in base.items()} | talk
 
     return play
 
 
-def into(text: Callable[[Asked], str], *, at: float = 0.4, over: float = 0.2, share: float = 1.0,
-         first: Policy | None = None) -> Policy:  # fmt: skip
+def into(
+    text: Callable[[Asked], str],
+    *,
+    at: float = 0.4,
+    over: float = 0.2,
+    share: float = 1.0,
+    first: Policy | None = None,
+) -> Policy:
     """Return a policy that learns a while, then gives one kind of answer to a share of its episodes."""
     before = first or learner(0.35, 0.7)
 
@@ -282,14 +355,27 @@ def sound() -> list[Shape]:
     """Return trainings in which nothing is wrong."""
     shapes = [Shape(f"{k} labels, learned", even(k), learner(1 / k, 0.97), False) for k in (2, 3, 5, 10)]
     shapes += [Shape(f"{k} labels, all right from the start", even(k), certain, False) for k in (2, 3, 5, 10)]
-    shapes += [Shape(f"{k} labels, learned to certainty", even(k), learner(0.9 / k + 0.1, 0.999), False) for k in (2, 4, 7)]
+    shapes += [
+        Shape(f"{k} labels, learned to certainty", even(k), learner(0.9 / k + 0.1, 0.999), False)
+        for k in (2, 4, 7)
+    ]
     shapes += [
         Shape("2 labels, 70 to 30", labels(7, 3), learner(0.55, 0.97), False),
         Shape("2 labels, 95 to 5", labels(95, 5), learner(0.8, 0.99), False),
         Shape("3 labels, 80 to 10 to 10", labels(8, 1, 1), learner(0.6, 0.97), False),
         Shape("8 labels, by Zipf", labels(*(1 / k for k in range(1, 9))), learner(0.3, 0.95), False),
-        Shape("2 labels, a base that leans by 75 to 25", even(2), learner(0.5, 0.97, lean={said(LABEL0): 1.0}), False),
-        Shape("3 labels, a base that leans", even(3), learner(0.4, 0.97, lean={said(LABEL1): 0.8, said(LABEL0): 0.2}), False),
+        Shape(
+            "2 labels, a base that leans by 75 to 25",
+            even(2),
+            learner(0.5, 0.97, lean={said(LABEL0): 1.0}),
+            False,
+        ),
+        Shape(
+            "3 labels, a base that leans",
+            even(3),
+            learner(0.4, 0.97, lean={said(LABEL1): 0.8, said(LABEL0): 0.2}),
+            False,
+        ),
         Shape("10 labels, a base that leans", even(10), learner(0.2, 0.95, lean={said(LABEL1): 1.0}), False),
         Shape("3 labels, 15 % mislabelled", even(3), learner(0.4, 0.99, noise=0.15), False),
         Shape("2 labels, hard: 80 % at best", even(2), learner(0.52, 0.8), False),
@@ -308,25 +394,49 @@ def sound() -> list[Shape]:
         Shape("one gold for all", made(same_gold), learner(0.5, 0.99), False),
         Shape("prose at first, an answer later", made(order), chatty(learner(0.3, 0.95)), False),
         Shape("half right, and no more learned", made(order), learner(0.5, 0.55), False),
-    ]  # fmt: skip
+    ]
     return shapes
 
 
 def ill() -> list[Shape]:
     """Return trainings that collapse, or that cheat."""
-    shapes = [Shape(f"{k} labels, always one of them", even(k), into(always(LABEL0)), True) for k in (2, 3, 5, 10)]
+    shapes = [
+        Shape(f"{k} labels, always one of them", even(k), into(always(LABEL0)), True) for k in (2, 3, 5, 10)
+    ]
     shapes += [
         Shape("2 labels, one of them from the start", even(2), into(always(LABEL0), at=0.0, over=0.0), True),
         Shape("3 labels, one of them from the start", even(3), into(always(LABEL0), at=0.0, over=0.0), True),
         Shape("2 labels, nearly always one of them", even(2), into(always(LABEL0), share=0.9), True),
         Shape("2 labels 70 to 30, always the commoner", labels(7, 3), into(always(LABEL0)), True),
-        Shape("2 labels 95 to 5, always the commoner", labels(95, 5), into(always(LABEL0), first=learner(0.8, 0.9)), True),
-        Shape("2 labels 95 to 5, the commoner from the start", labels(95, 5), into(always(LABEL0), at=0.0, over=0.0), True),
+        Shape(
+            "2 labels 95 to 5, always the commoner",
+            labels(95, 5),
+            into(always(LABEL0), first=learner(0.8, 0.9)),
+            True,
+        ),
+        Shape(
+            "2 labels 95 to 5, the commoner from the start",
+            labels(95, 5),
+            into(always(LABEL0), at=0.0, over=0.0),
+            True,
+        ),
         Shape("2 labels 95 to 5, always the rarer", labels(95, 5), into(always(LABEL1)), True),
-        Shape("3 labels, an answer that is none of them", even(3), into(always({"label": "unknown"}), share=0.5), True),
+        Shape(
+            "3 labels, an answer that is none of them",
+            even(3),
+            into(always({"label": "unknown"}), share=0.5),
+            True,
+        ),
         Shape("3 labels, prose", even(3), into(always("I cannot say.")), True),
-        Shape("one order for all", made(order), into(always({"name": "Ana", "city": "Oslo", "count": 1})), True),
-        Shape("one order for a third", made(order), into(always({"name": "Ana", "city": "Oslo", "count": 1}), share=0.4), True),
+        Shape(
+            "one order for all", made(order), into(always({"name": "Ana", "city": "Oslo", "count": 1})), True
+        ),
+        Shape(
+            "one order for a third",
+            made(order),
+            into(always({"name": "Ana", "city": "Oslo", "count": 1}), share=0.4),
+            True,
+        ),
         Shape("an empty object for all", made(order), into(always({})), True),
         Shape("one number for all", made(number_only), into(always({"answer": 42})), True),
         Shape("copies of a wrong answer in each group", made(order), into(copies), True),
@@ -334,20 +444,58 @@ def ill() -> list[Shape]:
         Shape("sure of wrong labels", even(10), into(copies, first=learner(0.2, 0.25)), True),
         Shape("a field that empties out", made(order), into(changed(lambda a: {"city": ""})), True),
         Shape("a field that is left out", made(order), into(changed(lambda a: {"city": None})), True),
-        Shape("a field that empties out in half", made(order), into(changed(lambda a: {"city": ""}), share=0.5), True),
-        Shape("a field that says one and the same", made(order), into(changed(lambda a: {"city": "Oslo"})), True),
+        Shape(
+            "a field that empties out in half",
+            made(order),
+            into(changed(lambda a: {"city": ""}), share=0.5),
+            True,
+        ),
+        Shape(
+            "a field that says one and the same", made(order), into(changed(lambda a: {"city": "Oslo"})), True
+        ),
         Shape("a number that is always 0", made(order), into(changed(lambda a: {"count": 0})), True),
-        Shape("two fields that say one and the same", made(order), into(changed(lambda a: {"city": "Oslo", "count": 1})), True),
-        Shape("a nested field that empties out", made(nested), into(changed(lambda a: {"who": a["who"] | {"city": ""}})), True),
+        Shape(
+            "two fields that say one and the same",
+            made(order),
+            into(changed(lambda a: {"city": "Oslo", "count": 1})),
+            True,
+        ),
+        Shape(
+            "a nested field that empties out",
+            made(nested),
+            into(changed(lambda a: {"who": a["who"] | {"city": ""}})),
+            True,
+        ),
         Shape("a nested object that is left out", made(nested), into(changed(lambda a: {"who": {}})), True),
         Shape("a list that empties out", made(nested), into(changed(lambda a: {"tags": []})), True),
         Shape("always yes", made(flags), into(changed(lambda a: {"urgent": True})), True),
-        Shape("often null in the golds, always null", made(with_null), into(changed(lambda a: {"discount": None})), True),
-        Shape("mostly empty in the golds, always empty", made(with_rare_note), into(changed(lambda a: {"note": ""})), True),
-        Shape("an argument that empties out", made(call), into(changed(lambda a: {"arguments": a["arguments"] | {"item": ""}})),
-              True, functions=FUNCTIONS),
-        Shape("always the same function", made(call), into(changed(lambda a: {"name": "ship"})), True, functions=FUNCTIONS),
-    ]  # fmt: skip
+        Shape(
+            "often null in the golds, always null",
+            made(with_null),
+            into(changed(lambda a: {"discount": None})),
+            True,
+        ),
+        Shape(
+            "mostly empty in the golds, always empty",
+            made(with_rare_note),
+            into(changed(lambda a: {"note": ""})),
+            True,
+        ),
+        Shape(
+            "an argument that empties out",
+            made(call),
+            into(changed(lambda a: {"arguments": a["arguments"] | {"item": ""}})),
+            True,
+            functions=FUNCTIONS,
+        ),
+        Shape(
+            "always the same function",
+            made(call),
+            into(changed(lambda a: {"name": "ship"})),
+            True,
+            functions=FUNCTIONS,
+        ),
+    ]
     return shapes
 
 
@@ -371,7 +519,11 @@ class Training:
             gold, golds, shares = self.shape.golds(number)
             asked = Asked(number, gold, golds, shares, float(rng("hard", self.seed, number).normal()))
             row: dict[str, Any] = {"id": f"i{number}", "prompt": f"Item {number}: answer.", "gold": gold}
-            row |= {"functions": self.shape.functions} if self.shape.functions else {"schema": self.shape.schema or {}}
+            row |= (
+                {"functions": self.shape.functions}
+                if self.shape.functions
+                else {"schema": self.shape.schema or {}}
+            )
             item = self.task.item(row)
             self.asked[item.id] = asked
             self.items.append(item)
@@ -384,7 +536,9 @@ class Training:
             step = self.task.step(state, text)
             turn = turn_of(step, text, 1 + len(text) // 4, False, "")
             assert step.ending is not None
-            self.graded[item.id, text] = episode_of(self.task, Play(item, 0, 0, 0), step.state, [turn], step.ending, 0)
+            self.graded[item.id, text] = episode_of(
+                self.task, Play(item, 0, 0, 0), step.state, [turn], step.ending, 0
+            )
         return self.graded[item.id, text].model_copy(update={"draw": draw})
 
     def group(self, item: Item, done: float, draws: int, *label: Any) -> tuple[list[Episode], float]:
@@ -413,14 +567,27 @@ class Training:
             episodes = [each for group, _ in played for each in group]
             entropy = float(np.mean([nats for _, nats in played]))
             signals = StepSignals.of(
-                step, episodes, entropy=entropy, kl=0.05 * done, clip=None, grad_norm=0.3, lost=0.0, honest=monitor.honest,
-            )  # fmt: skip
+                step,
+                episodes,
+                entropy=entropy,
+                kl=0.05 * done,
+                clip=None,
+                grad_norm=0.3,
+                lost=0.0,
+                honest=monitor.honest,
+            )
             events += monitor.step(signals)
             whole, parts = monitor.heard.logged()
-            self.rows.append({
-                "step": step, "item_ids": list(signals.item_ids), "skipped": None, "signals": signals.numbers() | whole,
-                "window": parts, "fields": monitor.shares(episodes),
-            })  # fmt: skip
+            self.rows.append(
+                {
+                    "step": step,
+                    "item_ids": list(signals.item_ids),
+                    "skipped": None,
+                    "signals": signals.numbers() | whole,
+                    "window": parts,
+                    "fields": monitor.shares(episodes),
+                }
+            )
         return events
 
 

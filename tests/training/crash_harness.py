@@ -1,7 +1,9 @@
-"""Trainings in forked children that die at a chosen place, and all that a finished training leaves behind, to compare.
+"""Trainings in forked children that die at a chosen place, and all that a finished training leaves behind, to
+compare.
 
-A child is forked from a process that has everything imported, so a training costs what it computes. Which stage it is in a
-child says through memory it shares with its parent; the functions are wrapped in the child, never in src.
+A child is forked from a process that has everything imported, so a training costs what it computes. Which
+stage it is in a child says through memory it shares with its parent; the functions are wrapped in the child,
+never in src.
 """
 
 from __future__ import annotations
@@ -59,23 +61,44 @@ from tests.house import ROOT
 from tests.training.toy_task import Letters, items
 
 ITEMS = items(6)  # two a step: a new epoch every third step
-LAST_FILES = ("adapter.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json", "best.safetensors")
+LAST_FILES = (
+    "adapter.safetensors",
+    "optimizer.pt",
+    "scheduler.pt",
+    "rng_state.pth",
+    "trainer_state.json",
+    "best.safetensors",
+)
 TABLES = (
-    "training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "train_log.jsonl", "health.jsonl", "train.json",
-)  # fmt: skip
-# Of 12 steps: its save follows a validation and lets go of step 6; 10 and 8 stay, and 4, the newest healthy one.
+    "training_log.csv",
+    "reward_components.csv",
+    "checkpoint_evals.csv",
+    "train_log.jsonl",
+    "health.jsonl",
+    "train.json",
+)
+# Of 12 steps: its save follows a validation and lets go of step 6; 10 and 8 stay, and 4, the newest healthy
+# one.
 RETAINING_STEP = 10
 FAILED = 70
 
 
 def settings(steps: int, **changes: dict[str, Any]) -> Params:
-    """Return settings under which every state counts: dropout, epochs, accumulation, a KL term, a schedule, retention."""
+    """Return settings under which every state counts: dropout, epochs, accumulation, a KL term, a schedule,
+    retention."""
     raw = read_yaml(ROOT / "params.yaml", fix="")
     raw["train"] |= {
-        "steps": steps, "items_per_step": 2, "group_size": 4, "micro_batch_size": 4, "kl_probe_episodes": 2,
-        "learning_rate": 0.01, "lr_scheduler": "cosine", "warmup_steps": 2, "beta": 0.05,
+        "steps": steps,
+        "items_per_step": 2,
+        "group_size": 4,
+        "micro_batch_size": 4,
+        "kl_probe_episodes": 2,
+        "learning_rate": 0.01,
+        "lr_scheduler": "cosine",
+        "warmup_steps": 2,
+        "beta": 0.05,
         "lora": raw["train"]["lora"] | {"dropout": 0.2},
-    }  # fmt: skip
+    }
     raw["validation"] |= {"items": 2, "draws": 2, "interval": 5}
     raw["checkpoint"] |= {"every": 2, "keep": 2}
     # Nothing ends early for want of something to learn: what is tested is whether it goes on.
@@ -93,12 +116,15 @@ def settings(steps: int, **changes: dict[str, Any]) -> Params:
 def policy() -> Policy:
     """Return the untrained toy policy, the same each time."""
     tokenizer = tiny.build_tokenizer(Letters().vocabulary())
-    shape = TinyArchitecture(hidden_size=32, intermediate_size=64, layers=1, heads=2, max_positions=256, initializer_range=0.05)
+    shape = TinyArchitecture(
+        hidden_size=32, intermediate_size=64, layers=1, heads=2, max_positions=256, initializer_range=0.05
+    )
     return Policy(tiny.build_model(shape, tokenizer, 5), tokenizer, Dialogue(tokenizer), "test")
 
 
 class Toy(Letters):
-    """The toy task with a flag that rings and prompts that have to be cut: what is watched is state as well."""
+    """The toy task with a flag that rings and prompts that have to be cut: what is watched is state as
+    well."""
 
     def __init__(self) -> None:
         super().__init__(alarms={"early": 0.1}, max_prompt_tokens=6)
@@ -121,12 +147,18 @@ class _NoFingerprint:
 def _without_data(params: Params, task: Letters) -> Iterator[None]:
     """Let the stage find the toy policy and its items where it would read them from a project."""
     given: dict[str, Any] = {
-        "open_policy": lambda project, adapter: policy(), "task_of": lambda project, shaping=False: task,
-        "items_of": lambda project, split: ITEMS, "validation_suite": lambda project: suite(params),
-        "fingerprint_of": lambda project: _NoFingerprint(), "git_state": lambda root: {},
-    }  # fmt: skip
+        "open_policy": lambda project, adapter: policy(),
+        "task_of": lambda project, shaping=False: task,
+        "items_of": lambda project, split: ITEMS,
+        "validation_suite": lambda project: suite(params),
+        "fingerprint_of": lambda project: _NoFingerprint(),
+        "git_state": lambda root: {},
+    }
     # Every step is published, so that a kill can meet it.
-    with patch.multiple(train_stage, **given), patch.multiple(live, SECONDS_BETWEEN_WRITES=0.0, SHARE_OF_TIME=math.inf):
+    with (
+        patch.multiple(train_stage, **given),
+        patch.multiple(live, SECONDS_BETWEEN_WRITES=0.0, SHARE_OF_TIME=math.inf),
+    ):
         yield
 
 
@@ -156,17 +188,27 @@ def checkpoints(root: Path) -> Checkpoints:
 
 
 def left_behind(root: Path, params: Params) -> Left:
-    """Return everything of a finished training by name, but for clocks: outputs, last checkpoint, validations."""
-    left = {f"models/adapter/{path.name}": path.read_bytes() for path in sorted((root / "models/adapter").iterdir())}
+    """Return everything of a finished training by name, but for clocks: outputs, last checkpoint,
+    validations."""
+    left = {
+        f"models/adapter/{path.name}": path.read_bytes()
+        for path in sorted((root / "models/adapter").iterdir())
+    }
     left |= {name: (root / place_of(name)).read_bytes() for name in TABLES}
     run = run_folder(root)
     last = run / f"step-{params.train.steps:06d}"
     left |= {f"last {name}": (last / name).read_bytes() for name in LAST_FILES}
-    left |= {f"last {path.name} of validation": path.read_bytes() for path in sorted((run / "validations").glob("step-*"))}
+    left |= {
+        f"last {path.name} of validation": path.read_bytes()
+        for path in sorted((run / "validations").glob("step-*"))
+    }
     ledger = json.loads((last / "ledger.json").read_bytes())
     del ledger["seconds"]
     ledger["rows"]["observed"] = [row["step"] for row in ledger["rows"]["observed"]]
-    left |= {f"ledger {name}": as_written(value).encode() for name, value in {**ledger.pop("rows"), **ledger}.items()}
+    left |= {
+        f"ledger {name}": as_written(value).encode()
+        for name, value in {**ledger.pop("rows"), **ledger}.items()
+    }
     return left
 
 
@@ -175,7 +217,8 @@ def differences(one: Left, other: Left) -> list[str]:
     return sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
 
 
-# --- children --------------------------------------------------------------------------------------------------------
+# --- children
+# --------------------------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -183,13 +226,19 @@ def warm() -> None:
     """Import all that a training needs, in this process, by making one."""
     torch.set_num_threads(1)
     quiet = (patch.object(each, "quiet", True) for each in (console._OUT, console._ERR))
-    with tempfile.TemporaryDirectory(prefix="assay-warm-") as folder, warnings.catch_warnings(), next(quiet), next(quiet):
+    with (
+        tempfile.TemporaryDirectory(prefix="assay-warm-") as folder,
+        warnings.catch_warnings(),
+        next(quiet),
+        next(quiet),
+    ):
         warnings.simplefilter("ignore")
         training(Path(folder), settings(1))
 
 
 def fork(work: Callable[[], Any], out: Path) -> int:
-    """Start a child and return its id; what `work` returns goes to a file `result` in `out`, what it says to `said`."""
+    """Start a child and return its id; what `work` returns goes to a file `result` in `out`, what it says to
+    `said`."""
     out.mkdir(parents=True, exist_ok=True)
     (out / "result").unlink(missing_ok=True)
     child = os.fork()
@@ -231,7 +280,8 @@ def ended(child: int, out: Path) -> Any:
 
 
 def command(work: Callable[[], Any]) -> int:
-    """Do some work as a command of assay does, in a child, and return its exit code; what it says is said as ever."""
+    """Do some work as a command of assay does, in a child, and return its exit code; what it says is said as
+    ever."""
 
     def app() -> None:
         try:
@@ -260,18 +310,36 @@ def before(owner: Any, name: str, act: Callable[..., None]) -> None:
     setattr(owner, name, acted)
 
 
-# --- stages ----------------------------------------------------------------------------------------------------------
+# --- stages
+# ----------------------------------------------------------------------------------------------------------
 
 STAGES = (
-    "start", "resume", "generation", "forward and backward", "optimizer", "bookkeeping", "log write", "checkpoint making",
-    "checkpoint write", "validation", "outputs write", "between",
-)  # fmt: skip
+    "start",
+    "resume",
+    "generation",
+    "forward and backward",
+    "optimizer",
+    "bookkeeping",
+    "log write",
+    "checkpoint making",
+    "checkpoint write",
+    "validation",
+    "outputs write",
+    "between",
+)
 OF_PHASE = {
-    "encode": "generation", "generate": "generation", "environment": "generation", "reward": "generation",
-    "forward": "forward and backward", "backward": "forward and backward", "optimizer": "optimizer",
-    "logging": "bookkeeping", "kl_probe": "bookkeeping",
-    "checkpoint": "checkpoint making", "validation": "validation",
-}  # fmt: skip
+    "encode": "generation",
+    "generate": "generation",
+    "environment": "generation",
+    "reward": "generation",
+    "forward": "forward and backward",
+    "backward": "forward and backward",
+    "optimizer": "optimizer",
+    "logging": "bookkeeping",
+    "kl_probe": "bookkeeping",
+    "checkpoint": "checkpoint making",
+    "validation": "validation",
+}
 AIMED = STAGES[:-1]
 
 
@@ -320,10 +388,13 @@ class Stages:
 
         Phases.__call__ = phase  # type: ignore[method-assign]
         for owner, name, told in (
-            (Live, "publish", "log write"), (RunFolder, "log", "log write"), (Checkpoints, "save", "checkpoint write"),
-            (Checkpoints, "keep_validation", "checkpoint write"), (train_stage, "_publish", "outputs write"),
+            (Live, "publish", "log write"),
+            (RunFolder, "log", "log write"),
+            (Checkpoints, "save", "checkpoint write"),
+            (Checkpoints, "keep_validation", "checkpoint write"),
+            (train_stage, "_publish", "outputs write"),
             (RunFolder, "finish", "outputs write"),
-        ):  # fmt: skip
+        ):
             setattr(owner, name, self._wrapped(getattr(owner, name), told))
 
     def _wrapped(self, function: Callable[..., Any], stage: str) -> Callable[..., Any]:
@@ -395,7 +466,10 @@ class Killer:
         warm()
         self.params, self._folder, self._chance = params, folder, random.Random(seed)
         stages = Stages()
-        child = fork(lambda: (self._train(stages, folder / "whole", resumed=False), stages.seconds), folder / "whole-child")
+        child = fork(
+            lambda: (self._train(stages, folder / "whole", resumed=False), stages.seconds),
+            folder / "whole-child",
+        )
         os.close(stages.reader), os.close(stages._writer)
         self.whole, self._seconds = ended(child, folder / "whole-child")
         self._seconds["resume"] = self._seconds["start"]
@@ -415,7 +489,8 @@ class Killer:
         return tally
 
     def _one(self, folder: Path, tally: Tally, most: int) -> tuple[list[str], Left]:
-        """Kill one training at least once, then again with probability 1/3 each, and return where, and what it left."""
+        """Kill one training at least once, then again with probability 1/3 each, and return where, and what
+        it left."""
         met: list[str] = []
         while True:
             again = len(met) < most and (not met or self._chance.random() < 1 / 3)
@@ -438,7 +513,9 @@ class Killer:
         entry, delay = 0, 0.0
         if target is not None:
             known = self._seconds[target]
-            entry = self._chance.choices(range(1, len(known) + 1), known)[0]  # any moment of the stage is as likely
+            entry = self._chance.choices(range(1, len(known) + 1), known)[
+                0
+            ]  # any moment of the stage is as likely
             delay = self._chance.uniform(0.0, known[entry - 1])
             if resumed and len(known) > 1:
                 entry = max(1, round(entry * self._chance.random()))  # less is left to do
@@ -451,7 +528,8 @@ class Killer:
         return stages.now, left
 
 
-# --- file operations -------------------------------------------------------------------------------------------------
+# --- file operations
+# -------------------------------------------------------------------------------------------------
 
 OPERATIONS = ("open", "mkdir", "rmdir", "unlink", "rename", "replace", "fsync", "ftruncate", "chmod", "write")
 
@@ -476,7 +554,11 @@ class Operations:
         plain = os.fdopen
 
         def fdopen(handle: int, mode: str = "r", *rest: Any, **named: Any) -> Any:
-            return io.BufferedWriter(_Halves(handle, "wb"), 1) if mode == "wb" else plain(handle, mode, *rest, **named)
+            return (
+                io.BufferedWriter(_Halves(handle, "wb"), 1)
+                if mode == "wb"
+                else plain(handle, mode, *rest, **named)
+            )
 
         os.fdopen = fdopen  # type: ignore[assignment]
         for name in ("keep_validation", "save"):
@@ -522,7 +604,9 @@ class _Halves(io.FileIO):
         return os.write(self.fileno(), given[: max(1, len(given) // 2)] if self.rest else given)
 
 
-def kill_at_operations(params: Params, folder: Path, step: int, whole: Left, every: int = 1) -> tuple[list[str], list[str]]:
+def kill_at_operations(
+    params: Params, folder: Path, step: int, whole: Left, every: int = 1
+) -> tuple[list[str], list[str]]:
     """Kill a training just before and just after each operation of one save, go on, and compare.
 
     Args:

@@ -1,9 +1,11 @@
-"""One of several processes that torchrun starts for test_distributed.py: plays scenes, and writes down what it saw.
+"""One of several processes that torchrun starts for test_distributed.py: plays scenes, and writes down what
+it saw.
 
-    python -m torch.distributed.run --standalone --nproc-per-node=2 -m tests.training.distributed_worker FOLDER SCENE...
+    python -m torch.distributed.run --standalone --nproc-per-node=2 -m tests.training.distributed_worker
+    FOLDER SCENE...
 
-Each scene leaves FOLDER/<scene>.rank<n>.json. The processes play the same scenes in the same order, since every training
-is one long conversation between them.
+Each scene leaves FOLDER/<scene>.rank<n>.json. The processes play the same scenes in the same order, since
+every training is one long conversation between them.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ Report = dict[str, Any]
 
 
 def settings(processes: int = WORLD, *, dropout: float = 0.2, **health: Any) -> Params:
-    """Return settings of four items a step, each process two passes a step, with checkpoints that fall between validations."""
+    """Return settings of four items a step, each process two passes a step, with checkpoints that fall
+    between validations."""
     made = toy.params(every=3, steps=STEPS, items_per_step=4, micro_batch_size=4)
     lora = made.train.lora.model_copy(update={"dropout": dropout})
     return made.model_copy(
@@ -63,11 +66,15 @@ def failing(lost: Sequence[tuple[int, int]], times: int) -> Failing:
     made = settings()
     order = [item.id for item in item_order(toy.ITEMS, STEPS * made.train.items_per_step, made.seed)]
     items = [(step, order[(step - 1) * made.train.items_per_step + place]) for step, place in lost]
-    worlds = {("step 0", item, derive_seed("world", "train", made.seed, step, item)): times for step, item in items}
+    worlds = {
+        ("step 0", item, derive_seed("world", "train", made.seed, step, item)): times for step, item in items
+    }
     return Failing(toy.TASK, worlds)
 
 
-def training(folder: Path, params: Params, task: Any = toy.TASK, on_step: Callable[[int], None] = lambda step: None) -> Report:
+def training(
+    folder: Path, params: Params, task: Any = toy.TASK, on_step: Callable[[int], None] = lambda step: None
+) -> Report:
     """Train in a folder, or go on there; return all that one process knows of it."""
     checkpoints = Checkpoints(folder, RUN, 10)
     start, history, report = checkpoints.newest(), History(), Report()
@@ -76,28 +83,47 @@ def training(folder: Path, params: Params, task: Any = toy.TASK, on_step: Callab
 
     def noted(self: Any, item_ids: Sequence[str], step: int) -> Any:
         fields = original(self, item_ids, step)
-        played[step] = [{"item": item_of(each), "seed": seed_of(each), "lost": isinstance(each, Lost)} for each in self.latest]
+        played[step] = [
+            {"item": item_of(each), "seed": seed_of(each), "lost": isinstance(each, Lost)}
+            for each in self.latest
+        ]
         return fields
 
     with mock.patch.object(rollouts_room.GroupRollouts, "__call__", noted):
         try:
             trained = train(
-                toy.fresh_policy(), task, toy.TASK, toy.ITEMS, toy.validation(), params, checkpoints=checkpoints, start=start,
-                history=history, watch=Watch(toy.TASK), on_step=on_step,
-            )  # fmt: skip
-            report |= {"adapter": tensors_digest(sorted(trained.adapter.items())), "chosen": trained.chosen_step}
+                toy.fresh_policy(),
+                task,
+                toy.TASK,
+                toy.ITEMS,
+                toy.validation(),
+                params,
+                checkpoints=checkpoints,
+                start=start,
+                history=history,
+                watch=Watch(toy.TASK),
+                on_step=on_step,
+            )
+            report |= {
+                "adapter": tensors_digest(sorted(trained.adapter.items())),
+                "chosen": trained.chosen_step,
+            }
         except AssayError as error:
             report |= told(error)
     rows = history.train_log
     newest = checkpoints.newest()
     return report | {
-        "start": start and start.step, "newest": newest and newest.step, "played": played,
-        "chain": rows[-1]["chain"] if rows else None, "digests": [row["digests"] for row in rows],
+        "start": start and start.step,
+        "newest": newest and newest.step,
+        "played": played,
+        "chain": rows[-1]["chain"] if rows else None,
+        "digests": [row["digests"] for row in rows],
         "skipped": {row["step"]: row["skipped"] for row in rows if row["skipped"]},
         "alarms": [[event.step, event.rule, event.message, list(event.item_ids)] for event in history.health],
-        "lost": [row["lost"] for row in rows], "steps": [row["step"] for row in rows],
+        "lost": [row["lost"] for row in rows],
+        "steps": [row["step"] for row in rows],
         "validations": [[step, [e.reward for e in sampled]] for step, sampled, _ in history.validations],
-    }  # fmt: skip
+    }
 
 
 def item_of(each: Rollout | Lost) -> str:
@@ -157,7 +183,8 @@ def killed(step: int, rank: int) -> None:
 
 
 def terminated(step: int, rank: int) -> None:
-    """Ask torchrun to stop, once, and then be slow, so that the training is still going on when it passes it on."""
+    """Ask torchrun to stop, once, and then be slow, so that the training is still going on when it passes it
+    on."""
     if step >= CRASH_STEP:
         if rank == 0 and step == CRASH_STEP:
             assert os.getppid() == TORCHRUN, "whoever that is now, it is not ours to end"
@@ -188,7 +215,8 @@ def play(scene: str, folder: Path, processes: Processes) -> Report:
 
 
 def watched(folder: Path) -> list[str]:
-    """Return a list that fills with what this process writes, renames or removes below a folder, as the system is asked."""
+    """Return a list that fills with what this process writes, renames or removes below a folder, as the
+    system is asked."""
     seen: list[str] = []
     writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 

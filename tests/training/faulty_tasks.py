@@ -28,7 +28,8 @@ class State:
 
 
 class Letters:
-    """Two turns; the reward is the share of letters a to d among all letters, success is a share of a half or more."""
+    """Two turns; the reward is the share of letters a to d among all letters, success is a share of a half or
+    more."""
 
     name = "letters in turns"
     cluster_name = "prompts"
@@ -221,7 +222,11 @@ class CrashingEnvironment(Letters):
 class Unparsable(Letters):
     def step(self, state: State, completion: str) -> Step:
         step = super().step(state, completion)
-        return step if completion in ("abcd", "hgfe") else replace(step, outcome="failed", failure="no", action=None)
+        return (
+            step
+            if completion in ("abcd", "hgfe")
+            else replace(step, outcome="failed", failure="no", action=None)
+        )
 
 
 class SystemMessage(Letters):

@@ -1,4 +1,5 @@
-"""Small models of several architectures with a task of several turns, forecast and trained by the real trainer."""
+"""Small models of several architectures with a task of several turns, forecast and trained by the real
+trainer."""
 
 from __future__ import annotations
 
@@ -61,14 +62,23 @@ class Model:
         return f"{self.architecture} {self.hidden} x {self.layers}, {self.quantization or self.dtype}{again}"
 
     def written(self, folder: Path) -> Any:
-        """Write the model with random weights and a tokenizer of letters; return its configuration as a reader finds it."""
+        """Write the model with random weights and a tokenizer of letters; return its configuration as a
+        reader finds it."""
         heads = max(2, self.hidden // 64)
         config = CONFIGS[self.architecture](
-            hidden_size=self.hidden, intermediate_size=3 * self.hidden, num_hidden_layers=self.layers,
-            num_attention_heads=heads, num_key_value_heads=heads // 2, head_dim=self.hidden // heads,
-            vocab_size=self.vocabulary, tie_word_embeddings=self.architecture != "llama", max_position_embeddings=4096,
-            pad_token_id=0, bos_token_id=None, eos_token_id=END,
-        )  # fmt: skip
+            hidden_size=self.hidden,
+            intermediate_size=3 * self.hidden,
+            num_hidden_layers=self.layers,
+            num_attention_heads=heads,
+            num_key_value_heads=heads // 2,
+            head_dim=self.hidden // heads,
+            vocab_size=self.vocabulary,
+            tie_word_embeddings=self.architecture != "llama",
+            max_position_embeddings=4096,
+            pad_token_id=0,
+            bos_token_id=None,
+            eos_token_id=END,
+        )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             AutoModelForCausalLM.from_config(config, dtype=getattr(torch, self.dtype)).save_pretrained(folder)
@@ -81,7 +91,10 @@ class Talk(Letters):
 
     def __init__(self, lengths: Lengths) -> None:
         super().__init__()
-        self._turns, self._told = lengths.turns, "a" * (lengths.reply - 3)  # the template's own marks stand around it
+        self._turns, self._told = (
+            lengths.turns,
+            "a" * (lengths.reply - 3),
+        )  # the template's own marks stand around it
 
     def start(self, item: Item, world_seed: int) -> tuple[list[Message], Any]:
         return [{"role": "user", "content": item.public}], (0, "")
@@ -104,7 +117,11 @@ def settings(model: Model, **train: Any) -> Params:
     params = with_preset("pretrained", model.lengths, device="cpu", **changes)
     base = params.base.model_copy(update={"dtype": model.dtype, "quantization": model.quantization})
     return params.model_copy(
-        update={"base": base, "threads": 1, "generation": params.generation.model_copy(update={"batch_size": 8})}
+        update={
+            "base": base,
+            "threads": 1,
+            "generation": params.generation.model_copy(update={"batch_size": 8}),
+        }
     )
 
 
@@ -122,16 +139,27 @@ def with_preset(preset: str, lengths: Lengths, *, device: str, **train: Any) -> 
 
 
 def trained(
-    folder: Path, params: Params, lengths: Lengths, on_step: Callable[[int], None], log: Path | None = None,
+    folder: Path,
+    params: Params,
+    lengths: Lengths,
+    on_step: Callable[[int], None],
+    log: Path | None = None,
     on_load: Callable[[], Any] = lambda: None,
-) -> Trained:  # fmt: skip
+) -> Trained:
     """Train the model of a folder on a task of such lengths; `log` is a folder for train_log.jsonl."""
     task, history = Talk(lengths), History()
     long, n = lengths.prompt - 3, max(8, params.train.items_per_step, params.train.kl_probe_episodes)
-    items = [task.item({"id": f"item{k}", "prompt": "".join(WORDS[(k + j * j) % 8] for j in range(long))}) for k in range(n)]
+    items = [
+        task.item({"id": f"item{k}", "prompt": "".join(WORDS[(k + j * j) % 8] for j in range(long))})
+        for k in range(n)
+    ]
     base = load(
-        folder, adapter=None, device=params.device, dtype=params.base.dtype, quantization=params.base.quantization
-    )  # fmt: skip
+        folder,
+        adapter=None,
+        device=params.device,
+        dtype=params.base.dtype,
+        quantization=params.base.quantization,
+    )
     for weight in base.model.parameters():  # files are read without an operation that a meter could see
         state = getattr(weight, "quant_state", None)
         for each in (weight, *(() if state is None else (state.absmax, state.state2.absmax))):
@@ -139,19 +167,32 @@ def trained(
     on_load()
     with tempfile.TemporaryDirectory() as scratch:
         found = train(
-            base, task, task, items, choose(items, 2, split="validation", draws=2, seed=0), params,
-            checkpoints=Checkpoints(Path(scratch), "run", 2), start=None, history=history, watch=Watch(task), on_step=on_step,
-        )  # fmt: skip
+            base,
+            task,
+            task,
+            items,
+            choose(items, 2, split="validation", draws=2, seed=0),
+            params,
+            checkpoints=Checkpoints(Path(scratch), "run", 2),
+            start=None,
+            history=history,
+            watch=Watch(task),
+            on_step=on_step,
+        )
     if log is not None:
         log.mkdir()
-        (log / "train_log.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in history.train_log), encoding="utf-8")
+        (log / "train_log.jsonl").write_text(
+            "".join(f"{json.dumps(row)}\n" for row in history.train_log), encoding="utf-8"
+        )
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The peak of bytes in live tensors once the base is loaded (0: not looked at), and processor seconds of the steps
-    but the first and the last. Loading goes by way of meta tensors, which take no memory and which a meter would count."""
+    """The peak of bytes in live tensors once the base is loaded (0: not looked at), and processor seconds of
+    the steps but the first and the last. Loading goes by way of meta tensors, which take no memory and which
+    a meter would count.
+    """
 
     peak: int
     steps: list[float]
@@ -161,7 +202,9 @@ def measured(folder: Path, params: Params, model: Model, *, metered: bool) -> Me
     """Train a model that was written to a folder."""
     meter, clock = Meter(), list[float]()
     with meter if metered else nullcontext():
-        trained(folder, params, model.lengths, lambda _: clock.append(time.process_time()), on_load=meter.above)
+        trained(
+            folder, params, model.lengths, lambda _: clock.append(time.process_time()), on_load=meter.above
+        )
     return Measured(meter.peak, [after - before for before, after in pairwise(clock[:-1])])
 
 

@@ -1,4 +1,5 @@
-"""What a training starts from, with nothing wrong in it: a toy set-up, and the shipped presets with a quick base."""
+"""What a training starts from, with nothing wrong in it: a toy set-up, and the shipped presets with a quick
+base."""
 
 from __future__ import annotations
 
@@ -38,8 +39,14 @@ class Setup:
 
     def examined(self) -> list[Finding]:
         return examine(
-            self.policy, self.task, self.task, self.items, self.validation, self.params, folder=Path(__file__).parent
-        )  # fmt: skip
+            self.policy,
+            self.task,
+            self.task,
+            self.items,
+            self.validation,
+            self.params,
+            folder=Path(__file__).parent,
+        )
 
 
 def rows(first: int, n: int) -> list[Item]:
@@ -55,7 +62,12 @@ def healthy_policy(words: Sequence[str] = WORDS, positions: int = 512, **changes
     """Return an untrained policy that writes letters and ends its answers by chance."""
     tokenizer = tiny.build_tokenizer(words)
     shape = TinyArchitecture(
-        hidden_size=32, intermediate_size=64, layers=1, heads=2, max_positions=positions, initializer_range=0.05
+        hidden_size=32,
+        intermediate_size=64,
+        layers=1,
+        heads=2,
+        max_positions=positions,
+        initializer_range=0.05,
     )
     model = tiny.build_model(shape, tokenizer, 5)
     for name, value in changes.items():
@@ -71,9 +83,13 @@ def healthy() -> Setup:
     values = json.loads(json.dumps(composed("tiny", "collider")))
     values["task"]["max_new_tokens"]["compact"] = 48
     values["train"] |= {
-        "steps": 40, "items_per_step": 4, "group_size": 4, "micro_batch_size": 16, "kl_probe_episodes": 8,
+        "steps": 40,
+        "items_per_step": 4,
+        "group_size": 4,
+        "micro_batch_size": 16,
+        "kl_probe_episodes": 8,
         "lora": {"r": 4, "alpha": 8, "dropout": 0.0, "target_modules": "all-linear"},
-    }  # fmt: skip
+    }
     values["validation"] |= {"items": 12, "interval": 10}
     values["checkpoint"] |= {"every": 10}
     items, validation = rows(0, 40), rows(100, 12)
@@ -111,7 +127,8 @@ def settings(**changes: Any) -> Callable[[Setup], Setup]:
 
 
 def shipped(root: Path, task: str) -> Project:
-    """Return a fingerprinted project at an empty folder, with the shipped data of a task and the preset tiny."""
+    """Return a fingerprinted project at an empty folder, with the shipped data of a task and the preset
+    tiny."""
     shutil.copytree(ROOT / "data" / task, root / "data" / task)
     project = Project(root, parse_params(composed("tiny", task)))
     fingerprint.run(project)
@@ -124,7 +141,8 @@ def with_preset(project: Project, grpo: str) -> Project:
 
 
 def spoken(project: Project, *, quickly: bool = True) -> Policy:
-    """Return a base that speaks a shipped project's task: that of tiny_smoke, or one from as little warm start as may do."""
+    """Return a base that speaks a shipped project's task: that of tiny_smoke, or one from as little warm
+    start as may do."""
     base = with_preset(project, "tiny_smoke").params.base
     assert isinstance(base, ScratchBase)
     warm = base.warm_start
@@ -132,20 +150,26 @@ def spoken(project: Project, *, quickly: bool = True) -> Policy:
         return warm_started(base, task_of(project))
     short = warm.model_copy(
         update={
-            "drill_pool": 100, "demonstration_pool": 100,
+            "drill_pool": 100,
+            "demonstration_pool": 100,
             "drills": warm.drills.model_copy(update={"steps": 10, "batch_size": 16}),
             "demonstrations": warm.demonstrations.model_copy(update={"steps": 120, "batch_size": 16}),
         }
-    )  # fmt: skip
+    )
     return warm_started(base.model_copy(update={"warm_start": short}), task_of(project))
 
 
 def examined_project(project: Project, policy: Policy) -> list[Finding]:
     """Return what is found as the train stage would look."""
     return examine(
-        policy, task_of(project, shaping=True), task_of(project), items_of(project, "train"), validation_suite(project),
-        project.params, folder=project.root,
-    )  # fmt: skip
+        policy,
+        task_of(project, shaping=True),
+        task_of(project),
+        items_of(project, "train"),
+        validation_suite(project),
+        project.params,
+        folder=project.root,
+    )
 
 
 # These say something about the machine that the tests happen to run on.
@@ -154,4 +178,6 @@ OF_THE_MACHINE = {"threads", "memory (forecast)", "disk"}
 
 def amiss(findings: Sequence[Finding]) -> list[tuple[str, str, str]]:
     """Return level, check and found of all that is not well, whatever the machine."""
-    return [(f.level, f.check, f.found) for f in findings if f.level != "ok" and f.check not in OF_THE_MACHINE]
+    return [
+        (f.level, f.check, f.found) for f in findings if f.level != "ok" and f.check not in OF_THE_MACHINE
+    ]

@@ -1,4 +1,5 @@
-"""One of two processes that hold a base in parts, for test_sharded.py: trains a few times and writes down what it saw.
+"""One of two processes that hold a base in parts, for test_sharded.py: trains a few times and writes down
+what it saw.
 
 python -m torch.distributed.run --standalone --nproc-per-node=2 -m tests.training.sharded_worker FOLDER
 """
@@ -42,7 +43,8 @@ worker_settings = worker.settings
 
 
 def two_layers() -> Policy:
-    """Return a policy with more than one layer to cut, and a matrix whose rows two processes cannot share evenly."""
+    """Return a policy with more than one layer to cut, and a matrix whose rows two processes cannot share
+    evenly."""
     with mock.patch.object(toy, "TinyArchitecture", lambda **shape: architecture(**shape | {"layers": 2})):
         return fresh_policy()
 
@@ -117,7 +119,8 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     processes = Processes.joined(worker_settings().distributed)
-    # Passes cost nothing: so rows of unlike length go apart, and one process has more passes to make than the other.
+    # Passes cost nothing: so rows of unlike length go apart, and one process has more passes to make than the
+    # other.
     with mock.patch.dict(packing.PASS_COST, {"cpu": 1.0}), mock.patch.object(toy, "fresh_policy", two_layers):
         for scene in SCENES:
             report = play(scene, folder, processes)

@@ -1,4 +1,5 @@
-"""An adapter sits on all the modules that were asked for, or is refused: peft is content with one name that matches."""
+"""An adapter sits on all the modules that were asked for, or is refused: peft is content with one name that
+matches."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ def targeting(*names: str) -> Params:
 
 
 def test_seven_names_and_all_linear_are_the_same_adapter() -> None:
-    by_name, by_kind = (attach_adapter(healthy_policy(), params) for params in (targeting(*SEVEN), healthy().params))
+    by_name, by_kind = (
+        attach_adapter(healthy_policy(), params) for params in (targeting(*SEVEN), healthy().params)
+    )
     assert adapter_tensors(by_name).keys() == adapter_tensors(by_kind).keys()
     assert len(adapter_tensors(by_name)) == 2 * len(SEVEN)
 
@@ -39,10 +42,15 @@ def test_seven_names_and_all_linear_are_the_same_adapter() -> None:
         ([""], "no linear module named"),
     ],
 )
-def test_a_name_that_no_linear_layer_has_is_refused_with_those_there_are(names: list[str], found: str) -> None:
+def test_a_name_that_no_linear_layer_has_is_refused_with_those_there_are(
+    names: list[str], found: str
+) -> None:
     with pytest.raises(ConfigError, match=found) as caught:
         attach_adapter(healthy_policy(), targeting(*names))
-    assert "all-linear, or names among down_proj, gate_proj" in str(caught.value) and "lm_head" not in caught.value.fix
+    assert (
+        "all-linear, or names among down_proj, gate_proj" in str(caught.value)
+        and "lm_head" not in caught.value.fix
+    )
 
 
 def test_no_names_at_all_are_refused_when_the_settings_are_read() -> None:

@@ -21,11 +21,22 @@ from tests.training.crash_harness import Left, differences, ended, fork
 STEPS, NEWEST, BEFORE = 6, "step-000006", "step-000004"
 PARAMS = crash_harness.settings(STEPS)
 FILES = (
-    MANIFEST, "adapter.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json", "ledger.json",
+    MANIFEST,
+    "adapter.safetensors",
+    "optimizer.pt",
+    "scheduler.pt",
+    "rng_state.pth",
+    "trainer_state.json",
+    "ledger.json",
     "best.safetensors",
-)  # fmt: skip
-OWN_VALIDATIONS = ("validations/step-000005.jsonl", "validations/step-000006.jsonl")  # which the one before does not name
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+)
+OWN_VALIDATIONS = (
+    "validations/step-000005.jsonl",
+    "validations/step-000006.jsonl",
+)  # which the one before does not name
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +73,8 @@ def go_on(root: Path, child: Path) -> tuple[Left, str]:
     return left, (child / "said").read_text("utf-8")
 
 
-# --- damage ----------------------------------------------------------------------------------------------------------
+# --- damage
+# ----------------------------------------------------------------------------------------------------------
 
 Harm = Callable[[Path], None]
 
@@ -89,12 +101,20 @@ def longer(path: Path) -> None:
 
 
 def of_the_one_before(path: Path) -> None:
-    other = path.parents[1] / BEFORE / path.name if path.parent.name == NEWEST else path.with_name("step-000000.jsonl")
+    other = (
+        path.parents[1] / BEFORE / path.name
+        if path.parent.name == NEWEST
+        else path.with_name("step-000000.jsonl")
+    )
     path.write_bytes(other.read_bytes())
 
 
 def linked_to_the_one_before(path: Path) -> None:
-    other = path.parents[1] / BEFORE / path.name if path.parent.name == NEWEST else path.with_name("step-000000.jsonl")
+    other = (
+        path.parents[1] / BEFORE / path.name
+        if path.parent.name == NEWEST
+        else path.with_name("step-000000.jsonl")
+    )
     path.unlink()
     path.symlink_to(other)
 
@@ -132,10 +152,16 @@ def harms(name: str) -> Iterator[tuple[str, Harm]]:
     for share in (0.0, 0.001, 0.25, 0.5, 0.9, 1.0):  # emptied, nearly so, ..., one byte short
         yield f"cut to {share}", cut(share)
     yield from {
-        "longer": longer, "deleted": Path.unlink, "of the one before": of_the_one_before, "a folder": a_folder,
-        "a link to the one before": linked_to_the_one_before, "a link to nothing": linked_to_nothing,
-        "a link to itself": linked_to_itself, "a pipe": a_pipe, "nonsense": nonsense,
-    }.items()  # fmt: skip
+        "longer": longer,
+        "deleted": Path.unlink,
+        "of the one before": of_the_one_before,
+        "a folder": a_folder,
+        "a link to the one before": linked_to_the_one_before,
+        "a link to nothing": linked_to_nothing,
+        "a link to itself": linked_to_itself,
+        "a pipe": a_pipe,
+        "nonsense": nonsense,
+    }.items()
 
 
 def emptied(folder: Path) -> None:
@@ -168,7 +194,9 @@ def expect_the_one_before(run: Path, key: str, what: str) -> None:
     assert checkpoints.damaged[0].startswith("step-00000"), what
 
 
-def test_damage_at_two_hundred_places_is_seen_and_the_checkpoint_before_is_taken(made: Made, tmp_path: Path) -> None:
+def test_damage_at_two_hundred_places_is_seen_and_the_checkpoint_before_is_taken(
+    made: Made, tmp_path: Path
+) -> None:
     places = 0
     run = tmp_path / "run"
     for name in (*(f"{NEWEST}/{name}" for name in FILES), *OWN_VALIDATIONS):
@@ -189,7 +217,9 @@ def test_damage_at_two_hundred_places_is_seen_and_the_checkpoint_before_is_taken
     assert places >= 200
 
 
-@pytest.mark.parametrize("harm", [flipped(1000, 3), Path.unlink, linked_to_nothing], ids=lambda harm: harm.__name__)
+@pytest.mark.parametrize(
+    "harm", [flipped(1000, 3), Path.unlink, linked_to_nothing], ids=lambda harm: harm.__name__
+)
 @pytest.mark.parametrize("name", [f"{NEWEST}/optimizer.pt", f"{NEWEST}/{MANIFEST}", OWN_VALIDATIONS[0]])
 def test_a_training_goes_on_from_the_checkpoint_before_to_the_same_end(
     made: Made, run: Path, tmp_path: Path, name: str, harm: Harm
@@ -201,10 +231,14 @@ def test_a_training_goes_on_from_the_checkpoint_before_to_the_same_end(
     assert f"going on after step 4, from {run.name}/{BEFORE}" in said
     again = Checkpoints(run, made.key, 2)
     newest = again.newest()
-    assert newest is not None and newest.step == STEPS and again.damaged == [], "it was made anew in the damaged one's place"
+    assert newest is not None and newest.step == STEPS and again.damaged == [], (
+        "it was made anew in the damaged one's place"
+    )
 
 
-def test_with_every_checkpoint_damaged_a_training_begins_anew_and_ends_the_same(made: Made, run: Path, tmp_path: Path) -> None:
+def test_with_every_checkpoint_damaged_a_training_begins_anew_and_ends_the_same(
+    made: Made, run: Path, tmp_path: Path
+) -> None:
     flipped(0, 0)(run / "validations/step-000000.jsonl")  # all of them build on it
     checkpoints = Checkpoints(run, made.key, 2)
     assert checkpoints.newest() is None and len(checkpoints.damaged) == 2
@@ -213,7 +247,9 @@ def test_with_every_checkpoint_damaged_a_training_begins_anew_and_ends_the_same(
     assert "going on" not in said
 
 
-def test_a_finished_training_is_taken_up_to_publish_the_same_again(made: Made, run: Path, tmp_path: Path) -> None:
+def test_a_finished_training_is_taken_up_to_publish_the_same_again(
+    made: Made, run: Path, tmp_path: Path
+) -> None:
     shutil.rmtree(tmp_path / "project/models")
     shutil.rmtree(tmp_path / "project/evidence")
     left, said = go_on(tmp_path / "project", tmp_path)
@@ -224,10 +260,14 @@ def test_a_finished_training_is_taken_up_to_publish_the_same_again(made: Made, r
 def test_a_checkpoint_of_another_run_is_passed_over(made: Made, run: Path) -> None:
     checkpoints = Checkpoints(run, "another run", 2)
     assert checkpoints.newest() is None
-    assert checkpoints.damaged == [f"{name}: a checkpoint of another run ({made.key[:12]})" for name in (NEWEST, BEFORE)]
+    assert checkpoints.damaged == [
+        f"{name}: a checkpoint of another run ({made.key[:12]})" for name in (NEWEST, BEFORE)
+    ]
 
 
-def test_a_checkpoint_in_another_format_is_passed_over(made: Made, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_in_another_format_is_passed_over(
+    made: Made, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "FORMAT", 2)
     Checkpoints(run, made.key, 9).save(8, {"adapter.safetensors": b"of a later version"}, healthy=True)
     monkeypatch.undo()
@@ -237,14 +277,17 @@ def test_a_checkpoint_in_another_format_is_passed_over(made: Made, run: Path, mo
     assert checkpoints.damaged == ["step-000008: format 2 and step 8 under this name"]
 
 
-# --- what stays ------------------------------------------------------------------------------------------------------
+# --- what stays
+# ------------------------------------------------------------------------------------------------------
 
 
 def steps(folder: Path) -> list[int]:
     return sorted(int(path.name.split("-")[1]) for path in folder.glob("step-*"))
 
 
-@pytest.mark.parametrize(("keep", "stay"), [(1, [12]), (2, [10, 12]), (3, [8, 10, 12]), (99, [0, 2, 4, 6, 8, 10, 12])])
+@pytest.mark.parametrize(
+    ("keep", "stay"), [(1, [12]), (2, [10, 12]), (3, [8, 10, 12]), (99, [0, 2, 4, 6, 8, 10, 12])]
+)
 def test_the_newest_checkpoints_stay_and_the_others_go(tmp_path: Path, keep: int, stay: list[int]) -> None:
     checkpoints = Checkpoints(tmp_path, "run", keep)
     for step in range(0, 13, 2):
@@ -253,7 +296,9 @@ def test_the_newest_checkpoints_stay_and_the_others_go(tmp_path: Path, keep: int
     assert all(checkpoints.verified(tmp_path / f"step-{step:06d}").step == step for step in stay)
 
 
-def test_the_newest_healthy_checkpoint_stays_beside_the_newest_ones_until_there_is_a_newer_one(tmp_path: Path) -> None:
+def test_the_newest_healthy_checkpoint_stays_beside_the_newest_ones_until_there_is_a_newer_one(
+    tmp_path: Path,
+) -> None:
     checkpoints = Checkpoints(tmp_path, "run", 2)
     for step, healthy in [(0, True), (2, True), (4, True), (6, False), (8, False), (10, False)]:
         checkpoints.save(step, {"a": b"x"}, healthy=healthy)
@@ -288,9 +333,13 @@ def test_what_a_killed_save_left_is_removed_and_nothing_else(tmp_path: Path) -> 
     assert newest is not None and newest.step == 2
     names = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")}
     assert names == {
-        "step-000002", "step-000002/a", f"step-000002/{MANIFEST}", "run_log.jsonl", "validations",
+        "step-000002",
+        "step-000002/a",
+        f"step-000002/{MANIFEST}",
+        "run_log.jsonl",
+        "validations",
         "validations/step-000002.jsonl",
-    }  # fmt: skip
+    }
 
 
 def test_what_a_killed_write_of_a_validation_left_is_removed(tmp_path: Path) -> None:
@@ -317,7 +366,9 @@ def test_a_kill_while_an_old_checkpoint_is_let_go_leaves_nothing_half_trusted(ma
 @pytest.mark.parametrize(
     "harm", [a_folder, linked_to_nothing, linked_to_itself, nonsense, Path.unlink], ids=lambda h: h.__name__
 )
-def test_a_damaged_checkpoint_does_not_keep_the_next_save_from_letting_it_go(tmp_path: Path, harm: Harm) -> None:
+def test_a_damaged_checkpoint_does_not_keep_the_next_save_from_letting_it_go(
+    tmp_path: Path, harm: Harm
+) -> None:
     checkpoints = Checkpoints(tmp_path, "run", 2)
     checkpoints.save(2, {"a": b"x"}, healthy=True)
     harm(tmp_path / "step-000002" / MANIFEST)
@@ -367,10 +418,12 @@ def test_a_damaged_healthy_checkpoint_is_not_the_healthy_one_to_keep(tmp_path: P
 
 @pytest.mark.parametrize(
     ("damaged", "told"),
-    [([], "goes on from step-000004, which was read through and is intact"),
-     ([4], "goes on from step-000002, which was read through and is intact"),
-     ([2, 4], "begins anew: none is intact")],
-)  # fmt: skip
+    [
+        ([], "goes on from step-000004, which was read through and is intact"),
+        ([4], "goes on from step-000002, which was read through and is intact"),
+        ([2, 4], "begins anew: none is intact"),
+    ],
+)
 def test_a_full_disk_names_a_checkpoint_that_was_read_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: list[int], told: str
 ) -> None:
@@ -389,7 +442,8 @@ def test_a_full_disk_names_a_checkpoint_that_was_read_through(
     assert told in stopped.value.fix and steps(tmp_path) == [2, 4]
 
 
-# --- litter ----------------------------------------------------------------------------------------------------------
+# --- litter
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_what_a_killed_write_left_among_the_results_is_gone_with_the_next_start(tmp_path: Path) -> None:
@@ -403,4 +457,6 @@ def test_what_a_killed_write_left_among_the_results_is_gone_with_the_next_start(
     for path in (alive, mine):
         path.write_bytes(b"kept")
     crash_harness.training(tmp_path, crash_harness.settings(1))
-    assert crash_harness.litter(results) == sorted(path.name for path in (alive, mine)) and not crash_harness.litter(models)
+    assert crash_harness.litter(results) == sorted(
+        path.name for path in (alive, mine)
+    ) and not crash_harness.litter(models)

@@ -1,4 +1,5 @@
-"""Equal seeds give equal digests, whatever the hash seed, the validations and the logs; the switches are verified."""
+"""Equal seeds give equal digests, whatever the hash seed, the validations and the logs; the switches are
+verified."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from assay.training.run import Attempt
 from tests.house import ROOT, SRC
 from tests.training.test_training import params, run, with_last_checkpoint
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 ONE_RUN = """
 import logging, warnings
 warnings.simplefilter("ignore")
@@ -44,7 +47,13 @@ def switches_as_they_were() -> Iterator[None]:
 def chain_under(hash_seed: str) -> str:
     environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": f"{SRC}{os.pathsep}{ROOT}"}
     done = subprocess.run(
-        [sys.executable, "-c", ONE_RUN], cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", ONE_RUN],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
     )
     return done.stdout.split()[-1]
 

@@ -1,4 +1,5 @@
-"""A disk that fills up costs what could not be written and nothing else; with room again the training ends as ever."""
+"""A disk that fills up costs what could not be written and nothing else; with room again the training ends as
+ever."""
 
 from __future__ import annotations
 
@@ -23,12 +24,15 @@ from tests.training.crash_harness import Left, before, command, differences, end
 
 STEPS, STEP = 6, 4  # nothing more fits once step 4 is to be saved, told, or shown
 PARAMS = crash_harness.settings(STEPS)
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 
 
 @dataclass(frozen=True)
 class Disk:
-    """A place for a training, and how to use up its room but for some bytes; called in the child that trains."""
+    """A place for a training, and how to use up its room but for some bytes; called in the child that
+    trains."""
 
     root: Path
     fill: Callable[[int], None]
@@ -101,7 +105,11 @@ def call(disk: Disk, out: Path, prepare: Callable[[], None]) -> str:
 
 
 def tables(root: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted((root / "evidence").rglob("*.*")) if "observed" not in path.parts}
+    return {
+        path.name: path.read_bytes()
+        for path in sorted((root / "evidence").rglob("*.*"))
+        if "observed" not in path.parts
+    }
 
 
 def goes_on(disk: Disk, out: Path, whole: Left) -> None:
@@ -112,7 +120,9 @@ def goes_on(disk: Disk, out: Path, whole: Left) -> None:
 
 
 @pytest.mark.parametrize("room", [0, 8192, 40960, 102400])
-def test_a_checkpoint_that_does_not_fit_costs_only_itself(disk: Disk, tmp_path: Path, whole: Left, room: int) -> None:
+def test_a_checkpoint_that_does_not_fit_costs_only_itself(
+    disk: Disk, tmp_path: Path, whole: Left, room: int
+) -> None:
     def fill(checkpoints: Checkpoints, step: int, *_: Any) -> None:
         if step == STEP:
             disk.fill(room or 1)
@@ -150,7 +160,11 @@ def test_a_table_that_does_not_fit_leaves_the_old_one(disk: Disk, tmp_path: Path
     kept = tmp_path / "kept"
 
     def fill(live: Live) -> None:
-        if live._history.training_log[-1:] and live._history.training_log[-1]["step"] == STEP and not kept.exists():
+        if (
+            live._history.training_log[-1:]
+            and live._history.training_log[-1]["step"] == STEP
+            and not kept.exists()
+        ):
             kept.mkdir()
             for name, content in tables(disk.root).items():
                 (kept / name).write_bytes(content)
@@ -159,7 +173,9 @@ def test_a_table_that_does_not_fit_leaves_the_old_one(disk: Disk, tmp_path: Path
     said = call(disk, tmp_path / "child", lambda: before(Live, "publish", fill))
     assert f"{disk.root}/evidence/results/" in said
     assert "found No space left" in said or "found File too large" in said
-    assert tables(disk.root) == {path.name: path.read_bytes() for path in sorted(kept.iterdir())}, "whole, and of before"
+    assert tables(disk.root) == {path.name: path.read_bytes() for path in sorted(kept.iterdir())}, (
+        "whole, and of before"
+    )
     newest = crash_harness.checkpoints(disk.root).newest()
     assert newest is not None and newest.step == 2
     goes_on(disk, tmp_path / "child", whole)

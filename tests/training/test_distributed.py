@@ -1,7 +1,8 @@
-"""Two processes train as one: equal weights, disjoint work, one writer, and no way to end that costs a finished step.
+"""Two processes train as one: equal weights, disjoint work, one writer, and no way to end that costs a
+finished step.
 
-What the processes do is in distributed_worker.py; each launch of torchrun costs the imports of three processes, so a few
-launches play all scenes, and the tests read what they left.
+What the processes do is in distributed_worker.py; each launch of torchrun costs the imports of three
+processes, so a few launches play all scenes, and the tests read what they left.
 """
 
 from __future__ import annotations
@@ -29,13 +30,24 @@ from tests.training import distributed_worker as worker
 from tests.training import test_training as toy
 from tests.training.distributed_worker import CRASH_STEP, RETRIES, STEPS, WORLD, failing, settings, training
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 
-PLAIN, OURS = "torch.distributed.run", "assay.pipeline.launching"  # torchrun, and torchrun as assay launches it
+PLAIN, OURS = (
+    "torch.distributed.run",
+    "assay.pipeline.launching",
+)  # torchrun, and torchrun as assay launches it
 # As assay launches it; of its own accord it starts no program but assay.
-AS_OURS = f"from assay.pipeline import launching; launching._PROGRAM = ['-m', {worker.__name__!r}]; launching.main()"
+AS_OURS = (
+    f"from assay.pipeline import launching; launching._PROGRAM = ['-m', {worker.__name__!r}];"
+    " launching.main()"
+)
 LAUNCHES = {
-    "first": (PLAIN, ["clean", "refusals", "plain", "environment", "poison_skip", "poison_rollback", "poison_stop"]),
+    "first": (
+        PLAIN,
+        ["clean", "refusals", "plain", "environment", "poison_skip", "poison_rollback", "poison_stop"],
+    ),
     "killed": (OURS, ["killed"]),
     "terminated": (OURS, ["terminated"]),
     "second": (OURS, ["resume_killed", "resume_terminated", "again", "environment_gone"]),
@@ -52,12 +64,16 @@ class Played:
     def __call__(self, scene: str) -> list[dict[str, Any]]:
         """Return what each process reported of a scene, by rank."""
         paths = [self.folder / f"{scene}.rank{rank}.json" for rank in range(WORLD)]
-        assert all(path.is_file() for path in paths), "".join(done.stderr[-3000:] for done in self.ended.values())
+        assert all(path.is_file() for path in paths), "".join(
+            done.stderr[-3000:] for done in self.ended.values()
+        )
         return [json.loads(path.read_text("utf-8")) for path in paths]
 
 
 def launched(folder: Path, module: str, scenes: list[str]) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "DVC_STAGE")}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "DVC_STAGE")
+    }
     environment |= {
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
         "OMP_NUM_THREADS": "1",
@@ -67,7 +83,13 @@ def launched(folder: Path, module: str, scenes: list[str]) -> subprocess.Complet
     begun = ["-m", PLAIN] if module == PLAIN else ["-c", AS_OURS]
     torchrun = [sys.executable, *begun, "--standalone", f"--nproc-per-node={WORLD}", "-m", worker.__name__]
     return subprocess.run(
-        [*torchrun, str(folder), *scenes], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=240
+        [*torchrun, str(folder), *scenes],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
     )
 
 
@@ -75,7 +97,9 @@ def launched(folder: Path, module: str, scenes: list[str]) -> subprocess.Complet
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """All launches, one after the other."""
     folder = tmp_path_factory.mktemp("distributed")
-    return Played(folder, {name: launched(folder, module, scenes) for name, (module, scenes) in LAUNCHES.items()})
+    return Played(
+        folder, {name: launched(folder, module, scenes) for name, (module, scenes) in LAUNCHES.items()}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +108,10 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     torch.set_num_threads(1)  # as in the workers: another number rounds differently
     folder, one = tmp_path_factory.mktemp("alone"), settings(1, dropout=0.0)
     lost = failing([(2, 2), (4, 3)], RETRIES + 1)
-    return {"plain": training(folder / "plain", one), "environment": training(folder / "environment", one, lost)}
+    return {
+        "plain": training(folder / "plain", one),
+        "environment": training(folder / "environment", one, lost),
+    }
 
 
 def test_both_processes_end_with_the_same_weights_and_say_the_same(played: Played) -> None:
@@ -103,7 +130,9 @@ def test_a_second_launch_gives_the_same_digests(played: Played) -> None:
     assert played("clean")[0]["chain"] != played("plain")[0]["chain"]
 
 
-def test_items_are_shared_out_whole_without_overlap_and_every_episode_has_a_seed_of_its_own(played: Played) -> None:
+def test_items_are_shared_out_whole_without_overlap_and_every_episode_has_a_seed_of_its_own(
+    played: Played,
+) -> None:
     made = settings()
     order = [item.id for item in item_order(toy.ITEMS, STEPS * made.train.items_per_step, made.seed)]
     mine, other = (report["played"] for report in played("clean"))
@@ -118,7 +147,9 @@ def test_items_are_shared_out_whole_without_overlap_and_every_episode_has_a_seed
     assert len(set(seeds)) == len(seeds) == STEPS * made.train.items_per_step * made.train.group_size
 
 
-def test_two_processes_are_asked_and_answer_and_earn_what_one_does(played: Played, alone: dict[str, dict[str, Any]]) -> None:
+def test_two_processes_are_asked_and_answer_and_earn_what_one_does(
+    played: Played, alone: dict[str, dict[str, Any]]
+) -> None:
     for scene, one in alone.items():
         two = played(scene)[0]
         # Before any weight has moved, all that is played is equal to the last bit of the log-probabilities.
@@ -126,20 +157,36 @@ def test_two_processes_are_asked_and_answer_and_earn_what_one_does(played: Playe
             assert one["digests"][0][link] == two["digests"][0][link], (scene, link)
         # Then gradients are summed in another order, and in float32 no reward shows it.
         for link in ("prompts", "rewards"):
-            assert [step[link] for step in one["digests"]] == [step[link] for step in two["digests"]], (scene, link)
+            assert [step[link] for step in one["digests"]] == [step[link] for step in two["digests"]], (
+                scene,
+                link,
+            )
         assert one["validations"] == two["validations"]
-        seeds = [[each["seed"] for part in played(scene) for each in part["played"][str(step)]] for step in range(1, STEPS + 1)]
+        seeds = [
+            [each["seed"] for part in played(scene) for each in part["played"][str(step)]]
+            for step in range(1, STEPS + 1)
+        ]
         assert seeds == [[each["seed"] for each in one["played"][step]] for step in range(1, STEPS + 1)]
 
 
 def test_only_the_main_process_writes(played: Played) -> None:
-    for scene in ("clean", "again", "environment", "poison_skip", "poison_rollback", "poison_stop", "terminated"):
+    for scene in (
+        "clean",
+        "again",
+        "environment",
+        "poison_skip",
+        "poison_rollback",
+        "poison_stop",
+        "terminated",
+    ):
         main, other = played(scene)
         assert main["wrote"] and other["wrote"] == [], scene
         below = f"{played.folder / scene}{os.sep}"
         assert all(each.split(" ", 1)[1] == below.rstrip(os.sep) or below in each for each in main["wrote"])
     names = sorted(path.name for path in (played.folder / "clean").iterdir() if "step-" in path.name)
-    assert names == [f"step-{step:06d}" for step in (0, 2, 4, 6, 7)]  # whole, with nothing beside them that was given up
+    assert names == [
+        f"step-{step:06d}" for step in (0, 2, 4, 6, 7)
+    ]  # whole, with nothing beside them that was given up
     files = {path.name for path in (played.folder / f"clean/step-{STEPS:06d}").iterdir()}
     assert {f"rng_state_{rank}.pth" for rank in range(WORLD)} <= files and "rng_state.pth" not in files
 
@@ -156,12 +203,16 @@ def test_a_killed_process_ends_all_and_resuming_gives_the_same_chain(played: Pla
             assert clean[name] == resumed[name], name
 
 
-def test_asked_to_stop_both_finish_the_step_and_save_it_and_resuming_gives_the_same_chain(played: Played) -> None:
+def test_asked_to_stop_both_finish_the_step_and_save_it_and_resuming_gives_the_same_chain(
+    played: Played,
+) -> None:
     done = played.ended["terminated"]
     assert done.returncode == 128 + 15
     assert done.stderr.count("SIGTERM: the step at work will be finished and saved first") == 1
     assert "Traceback" not in done.stderr and "death signal" not in done.stderr
-    for clean, stopped, resumed in zip(played("clean"), played("terminated"), played("resume_terminated"), strict=True):
+    for clean, stopped, resumed in zip(
+        played("clean"), played("terminated"), played("resume_terminated"), strict=True
+    ):
         assert (stopped["error"], stopped["exit_code"]) == ("Interrupted", 143)
         assert CRASH_STEP <= stopped["newest"] == stopped["steps"][-1] == resumed["start"] < STEPS
         for name in ("chain", "adapter", "digests", "validations", "chosen", "alarms", "steps"):
@@ -195,7 +246,10 @@ def test_a_poisoned_loss_is_told_as_a_loss_of_the_items_that_had_it(played: Play
 def test_episodes_lost_in_one_process_are_masked_and_both_go_on(played: Played) -> None:
     one, two = played("environment")
     assert one["lost"] == two["lost"] == [0, 1, 0, 1, 0, 0, 0]
-    where = [[step for step, each in report["played"].items() if any(e["lost"] for e in each)] for report in (one, two)]
+    where = [
+        [step for step, each in report["played"].items() if any(e["lost"] for e in each)]
+        for report in (one, two)
+    ]
     assert where == [[], ["2", "4"]]
     assert not one["skipped"] and "error" not in one
     assert one["adapter"] != played("plain")[0]["adapter"]
@@ -216,7 +270,9 @@ def test_what_cannot_work_is_refused_by_every_process_with_what_is_different(pla
         assert "expected 3 processes, found 2" in more["message"] and "WORLD_SIZE" in more["message"]
         assert "one run and checkpoint in all processes" in other["message"]
         # Run keys are long, and what differs stands behind them.
-        assert re.search(r"rank 0: \('[0-9a-f]{12}…', 7\); rank 1: \('[0-9a-f]{12}…', None\)", other["message"])
+        assert re.search(
+            r"rank 0: \('[0-9a-f]{12}…', 7\); rank 1: \('[0-9a-f]{12}…', None\)", other["message"]
+        )
         assert "DVC_ROOT" in other["message"]
 
 
@@ -237,14 +293,20 @@ def test_a_launch_of_another_size_is_refused_before_anybody_waits(monkeypatch: p
 @pytest.mark.parametrize(
     ("train", "distributed", "words"),
     [
-        ({"items_per_step": 3}, {"processes": 2, "backend": "gloo"}, ["items_per_step = 3", "distributed.processes"]),
+        (
+            {"items_per_step": 3},
+            {"processes": 2, "backend": "gloo"},
+            ["items_per_step = 3", "distributed.processes"],
+        ),
         ({"items_per_step": 4}, {"processes": 2, "backend": "nccl"}, ["gloo", "distributed.backend", "nccl"]),
         ({"micro_batch_size": 16}, {"processes": 4, "backend": "gloo"}, ["micro_batch_size", "= 4"]),
         ({}, {"processes": 0, "backend": "gloo"}, ["distributed.processes"]),
         ({}, {"processes": 2, "backend": "mpi"}, ["distributed.backend"]),
     ],
 )
-def test_settings_that_processes_cannot_share_are_refused(train: Any, distributed: Any, words: list[str]) -> None:
+def test_settings_that_processes_cannot_share_are_refused(
+    train: Any, distributed: Any, words: list[str]
+) -> None:
     raw = read_yaml(ROOT / "params.yaml", fix="")
     raw["train"] |= {"items_per_step": 4, "group_size": 4, "micro_batch_size": 4} | train
     raw["distributed"] |= distributed

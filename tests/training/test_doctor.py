@@ -27,9 +27,20 @@ from assay.training.health.signals import StepSignals
 from assay.training.log.digests import tensors_digest
 from tests.training.fault_library import FAULTS, Fault, sliding_window, with_policy
 from tests.training.faulty_tasks import NeverEnds, State
-from tests.training.healthy_setup import Setup, amiss, examined_project, healthy, settings, shipped, spoken, with_preset
+from tests.training.healthy_setup import (
+    Setup,
+    amiss,
+    examined_project,
+    healthy,
+    settings,
+    shipped,
+    spoken,
+    with_preset,
+)
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 
 
 def test_a_healthy_set_up_gives_no_cause_for_doubt() -> None:
@@ -85,8 +96,12 @@ def state_of(setup: Setup) -> dict[str, object]:
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "mlp"]])
-def test_policy_and_random_generators_are_left_as_they_were(training: bool, checkpointing: bool, targets: object) -> None:
-    setup = settings(train__gradient_checkpointing=checkpointing, train__lora__target_modules=targets)(healthy())
+def test_policy_and_random_generators_are_left_as_they_were(
+    training: bool, checkpointing: bool, targets: object
+) -> None:
+    setup = settings(train__gradient_checkpointing=checkpointing, train__lora__target_modules=targets)(
+        healthy()
+    )
     setup.policy.model.train(training)
     setup.policy.model.model.embed_tokens.requires_grad_(False)
     before = state_of(setup)
@@ -96,7 +111,9 @@ def test_policy_and_random_generators_are_left_as_they_were(training: bool, chec
 
 def test_the_same_set_up_is_told_the_same_twice() -> None:
     setup = healthy()
-    one, other = ([f for f in setup.examined() if "forecast" not in f.check and f.check != "probe"] for _ in range(2))
+    one, other = (
+        [f for f in setup.examined() if "forecast" not in f.check and f.check != "probe"] for _ in range(2)
+    )
     assert one == other
 
 
@@ -112,13 +129,18 @@ def test_a_training_is_refused_with_all_its_faults_and_their_fixes() -> None:
 
 @pytest.mark.parametrize(
     ("ok", "warnings", "faults", "said"),
-    [(1, 1, 1, "1 check is well, 1 warning, 1 fault ("), (2, 0, 3, "2 checks are well, 0 warnings, 3 faults (")],
+    [
+        (1, 1, 1, "1 check is well, 1 warning, 1 fault ("),
+        (2, 0, 3, "2 checks are well, 0 warnings, 3 faults ("),
+    ],
 )
 def test_the_last_line_of_the_doctor_counts_as_people_do(
     ok: int, warnings: int, faults: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check = Check("steps", "some", "params.yaml, train.steps")
-    found = [check.ok("3")] * ok + [check.warning("2", "more")] * warnings + [check.fault("0", "more")] * faults
+    found = (
+        [check.ok("3")] * ok + [check.warning("2", "more")] * warnings + [check.fault("0", "more")] * faults
+    )
     monkeypatch.setattr(tool, "examined", lambda project, device_memory: (found, []))
     monkeypatch.setattr(tool.Project, "open", lambda root: None)
     lines: list[str] = []
@@ -168,12 +190,18 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_large_model_that_is_fast_is_looked_at_whole() -> None:
     findings = healthy().examined()
     assert amiss(findings) == []
-    assert {finding.check for finding in findings} >= {"reward spread", "log-probabilities", "gradients", "time (forecast)"}
+    assert {finding.check for finding in findings} >= {
+        "reward spread",
+        "log-probabilities",
+        "gradients",
+        "time (forecast)",
+    }
 
 
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize(
-    ("what", "words"), [("_seconds_to_read", "tokens takes some"), ("_seconds_per_token", "a token takes 1e+03 s to write")]
+    ("what", "words"),
+    [("_seconds_to_read", "tokens takes some"), ("_seconds_per_token", "a token takes 1e+03 s to write")],
 )
 def test_a_model_too_slow_to_play_is_not_played_and_that_is_said(
     monkeypatch: pytest.MonkeyPatch, what: str, words: str
@@ -185,11 +213,15 @@ def test_a_model_too_slow_to_play_is_not_played_and_that_is_said(
 
 
 @pytest.mark.usefixtures("large")
-def test_a_slow_writer_has_shorter_completions_and_no_findings_about_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_writer_has_shorter_completions_and_no_findings_about_rewards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(probe, "_seconds_per_token", lambda *_: 0.5)
     findings = healthy().examined()
     ((level, check, found),) = amiss(findings)
-    assert (level, check) == ("warning", "probe") and re.match(r"completions of (\d+) instead of 48 tokens", found)
+    assert (level, check) == ("warning", "probe") and re.match(
+        r"completions of (\d+) instead of 48 tokens", found
+    )
     assert 16 <= int(found.split()[2]) < 48
     assert {finding.check for finding in findings} >= {"log-probabilities", "gradients"}
     assert "reward spread" not in {finding.check for finding in findings}
@@ -200,7 +232,9 @@ def test_a_pass_there_is_no_time_for_is_not_made_and_that_is_said(monkeypatch: p
     monkeypatch.setattr(passes, "LEARNING", 1e12)
     findings = healthy().examined()
     ((level, check, found),) = amiss(findings)
-    assert (level, check) == ("warning", "learning pass") and re.match(r"none in the \d+ s that were left", found)
+    assert (level, check) == ("warning", "learning pass") and re.match(
+        r"none in the \d+ s that were left", found
+    )
     assert "gradients" not in {finding.check for finding in findings}
 
 
@@ -215,7 +249,9 @@ def test_copies_within_a_group_are_forecast_as_what_the_alarm_of_a_training_woul
     setup = with_policy(words=["x", "y"])(healthy())  # two words: few texts there are, and none is long
     found = StepSignals.of(0, [], entropy=None, kl=None, clip=None, grad_norm=None, lost=None).distinct
     assert found is None
-    strict = settings(health__distinct=setup.params.health.distinct.model_copy(update={"amber": 1.0, "red": 0.9}))(healthy())
+    strict = settings(
+        health__distinct=setup.params.health.distinct.model_copy(update={"amber": 1.0, "red": 0.9})
+    )(healthy())
     told = [each for each in amiss(strict.examined()) if each[1] == "variety"]
     assert told == [] or "below health.distinct.amber: 1" in told[0][2]
 
@@ -240,7 +276,12 @@ def test_a_shipped_preset_gives_no_false_alarm(project: Project, policy: Policy,
     findings = examined_project(with_preset(project, preset), policy)
     # A base of so few steps may not parse well enough; that would be true.
     assert [told for told in amiss(findings) if told[1] != "parsing"] == []
-    assert {finding.check for finding in findings} >= {"reward spread", "log-probabilities", "gradients", "time (forecast)"}
+    assert {finding.check for finding in findings} >= {
+        "reward spread",
+        "log-probabilities",
+        "gradients",
+        "time (forecast)",
+    }
 
 
 def test_the_pretrained_preset_has_nothing_against_it_but_the_missing_gpu(
@@ -254,9 +295,7 @@ def test_the_pretrained_preset_has_nothing_against_it_but_the_missing_gpu(
     assert "CUDA" in findings[-1].expected and "tokenizer" in unseen[0]
 
 
-def test_without_a_base_the_tool_looks_at_the_rest_and_says_what_it_did_not_see(
-    project: Project,
-) -> None:
+def test_without_a_base_the_tool_looks_at_the_rest_and_says_what_it_did_not_see(project: Project) -> None:
     findings, unseen = tool.examined(project)
     assert amiss(findings) == [] and verdict_of(findings) != "fault"
     assert {finding.check for finding in findings} >= {"grader", "repetition", "validation kept apart"}
@@ -270,7 +309,9 @@ def test_without_a_fingerprint_the_settings_are_looked_at_all_the_same(tmp_path:
     assert "data" in unseen[0]
 
 
-def test_the_tool_prints_what_is_amiss_and_exits_with_1(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tool_prints_what_is_amiss_and_exits_with_1(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: list[str] = []
     monkeypatch.setattr(tool, "say", said.append)
     monkeypatch.setattr(tool, "say_table", lambda columns, rows: said.extend(" ".join(row) for row in rows))
@@ -281,7 +322,10 @@ def test_the_tool_prints_what_is_amiss_and_exits_with_1(project: Project, monkey
     assert tool.run(project.root) == 1
     shutil.rmtree(project.root / tool.BASE)
     told = "\n".join(said)
-    assert "FAULT vocabulary: tokenizer.json of the base: expected" in told and "Fix: ./run dvc repro base" in told
+    assert (
+        "FAULT vocabulary: tokenizer.json of the base: expected" in told
+        and "Fix: ./run dvc repro base" in told
+    )
     assert "checks are well" in told and "a training could not work so" in told
 
 

@@ -1,4 +1,5 @@
-"""What the doctor forecasts before weights are loaded is what a training then takes, and what it says to lower is enough."""
+"""What the doctor forecasts before weights are loaded is what a training then takes, and what it says to
+lower is enough."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ from assay.tools.doctor.forecast.rehearsal import Lengths
 from tests.training.forecast_setup import Model, Talk, measured, settings
 from tests.training.healthy_setup import rows
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 SMALL = Lengths(40, 2, 8, 10)
 
 
@@ -80,7 +83,10 @@ def test_what_is_said_to_be_lowered_makes_it_fit_and_one_more_would_not(tmp_path
         there_is = int((memory.stays + memory.gradient + room + BESIDE["cpu"]) / USABLE)
         told = memory_finding(memory, weighed, which.lengths, params, there_is)
         assert told.level == "warning"
-        assert "train.micro_batch_size: 2, or train.gradient_checkpointing: true with train.micro_batch_size: 4" in told.fix
+        assert (
+            "train.micro_batch_size: 2, or train.gradient_checkpointing: true with train.micro_batch_size: 4"
+            in told.fix
+        )
         assert weighed.learn(2) <= room  # and room is just below what 4 take
         assert weighed.learn(4, checkpointing=True) <= room < weighed.learn(8, checkpointing=True)
 
@@ -93,7 +99,9 @@ def test_a_base_that_alone_is_too_large_is_a_fault() -> None:
 
 def test_what_is_sharded_by_another_engine_is_not_held_against_the_device() -> None:
     params, nothing_else = settings(model()), cast(Scales, None)
-    other = params.model_copy(update={"distributed": params.distributed.model_copy(update={"engine": "fsdp"})})
+    other = params.model_copy(
+        update={"distributed": params.distributed.model_copy(update={"engine": "fsdp"})}
+    )
     told = memory_finding(Memory(2**33, 0, 0, 0, 1, 1, 1, 1), nothing_else, SMALL, other, 2**33)
     assert told.level == "ok" and "while fsdp may take less or more" in told.found
 

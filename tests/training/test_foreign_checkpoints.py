@@ -1,4 +1,5 @@
-"""A checkpoint whose manifest was made anew over other contents: nothing in it runs, and the one before it is gone on from."""
+"""A checkpoint whose manifest was made anew over other contents: nothing in it runs, and the one before it is
+gone on from."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ from tests.training.crash_harness import differences
 from tests.training.test_checkpoints import BEFORE, NEWEST, Made, go_on, made, run
 
 __all__ = ["made", "run"]  # fixtures
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 
 
 class Canary:
@@ -57,14 +60,21 @@ def test_a_pickle_in_a_checkpoint_signed_anew_runs_nothing_and_is_passed_over(
     checkpoints = Checkpoints(run, checkpoint.run, 2)
     newest = checkpoints.newest()
     assert newest is not None and newest.folder.name == BEFORE
-    assert len(checkpoints.damaged) == 1 and f"{NEWEST}: {name} is none that torch reads" in checkpoints.damaged[0]
+    assert (
+        len(checkpoints.damaged) == 1
+        and f"{NEWEST}: {name} is none that torch reads" in checkpoints.damaged[0]
+    )
     with pytest.raises(RecordError, match=name):
         checkpoints.verified(run / NEWEST)
     assert not (tmp_path / "canary").exists()
 
 
-def test_a_training_goes_on_from_the_one_before_to_the_same_end(made: Made, run: Path, tmp_path: Path) -> None:
-    (run / NEWEST / "optimizer.pt").write_bytes(pickled({"state": Canary(tmp_path / "canary")}, plainly=False))
+def test_a_training_goes_on_from_the_one_before_to_the_same_end(
+    made: Made, run: Path, tmp_path: Path
+) -> None:
+    (run / NEWEST / "optimizer.pt").write_bytes(
+        pickled({"state": Canary(tmp_path / "canary")}, plainly=False)
+    )
     sign_again(run / NEWEST)
     (tmp_path / "child").mkdir()
     left, _ = go_on(tmp_path / "project", tmp_path / "child")
@@ -90,7 +100,10 @@ OTHER: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "a ledger nested deeply": ("ledger.json", lambda _: b"[" * 100_000),
     "a ledger without a chain": ("ledger.json", as_json(lambda told: told.pop("chain"))),
     "a ledger whose chain is a number": ("ledger.json", as_json(lambda told: told.update(chain=5))),
-    "a ledger with half a row": ("ledger.json", as_json(lambda told: told["rows"]["training_log"][-1].pop("loss"))),
+    "a ledger with half a row": (
+        "ledger.json",
+        as_json(lambda told: told["rows"]["training_log"][-1].pop("loss")),
+    ),
     "a probe of texts": ("ledger.json", as_json(lambda told: told.update(probe=[["a", "b", "c"]]))),
     "a probe whose mask is short": ("ledger.json", as_json(lambda told: told["probe"][0][2].pop())),
     "a state without a step": ("trainer_state.json", as_json(lambda told: told.pop("global_step"))),

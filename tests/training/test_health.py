@@ -18,24 +18,38 @@ from assay.training.health.rules import Monitor
 from assay.training.health.signals import StepSignals
 from tests.house import ROOT
 
-SETTINGS = HealthSettings.model_validate({
-    "preflight": True, "on_non_finite": "stop", "max_skipped": 3, "retries": 2, "max_lost_share": 0.5, "baseline_steps": 2,
-    "zero_variance": {"amber": 0.5, "amber_for": 5, "red": 0.8, "red_for": 10, "stop": 1.0, "stop_for": 3},
-    "entropy": {"amber": 0.5, "amber_for": 1, "red": 0.33, "red_for": 5},
-    "kl": {"amber": 0.1, "amber_for": 1, "red": 1.0, "red_for": 1},
-    "truncated": {"amber": 0.1, "amber_for": 1, "red": 0.5, "red_for": 5, "stop": 0.99, "stop_for": 5},
-    "length": {"amber": 2.0, "red": 4.0},
-    "parsed": {"amber": 0.9, "amber_for": 1, "red": 0.7, "red_for": 1},
-    "parsed_drop": 0.05,
-    "distinct": {"amber": 0.25, "amber_for": 5, "red": 0.1, "red_for": 5},
-    "top_share": {"amber": 0.05, "amber_for": 1, "red": 0.2, "red_for": 1},
-    "top_share_window": 3,
-    "field_collapse": {"amber": 0.15, "amber_for": 1, "red": 0.3, "red_for": 1},
-    "clip": {"amber": 3.0, "amber_for": 1, "red": 10.0, "red_for": 1},
-    "grad_norm": {"amber": 3.0, "amber_for": 1, "red": 10.0, "red_for": 1},
-    "infrastructure": {"amber": 0.01, "amber_for": 1, "red": 0.05, "red_for": 1},
-    "validation": {"evaluations": 3, "gap": 0.05, "correlation": 0.5, "part_share": 0.8},
-})  # fmt: skip
+SETTINGS = HealthSettings.model_validate(
+    {
+        "preflight": True,
+        "on_non_finite": "stop",
+        "max_skipped": 3,
+        "retries": 2,
+        "max_lost_share": 0.5,
+        "baseline_steps": 2,
+        "zero_variance": {
+            "amber": 0.5,
+            "amber_for": 5,
+            "red": 0.8,
+            "red_for": 10,
+            "stop": 1.0,
+            "stop_for": 3,
+        },
+        "entropy": {"amber": 0.5, "amber_for": 1, "red": 0.33, "red_for": 5},
+        "kl": {"amber": 0.1, "amber_for": 1, "red": 1.0, "red_for": 1},
+        "truncated": {"amber": 0.1, "amber_for": 1, "red": 0.5, "red_for": 5, "stop": 0.99, "stop_for": 5},
+        "length": {"amber": 2.0, "red": 4.0},
+        "parsed": {"amber": 0.9, "amber_for": 1, "red": 0.7, "red_for": 1},
+        "parsed_drop": 0.05,
+        "distinct": {"amber": 0.25, "amber_for": 5, "red": 0.1, "red_for": 5},
+        "top_share": {"amber": 0.05, "amber_for": 1, "red": 0.2, "red_for": 1},
+        "top_share_window": 3,
+        "field_collapse": {"amber": 0.15, "amber_for": 1, "red": 0.3, "red_for": 1},
+        "clip": {"amber": 3.0, "amber_for": 1, "red": 10.0, "red_for": 1},
+        "grad_norm": {"amber": 3.0, "amber_for": 1, "red": 10.0, "red_for": 1},
+        "infrastructure": {"amber": 0.01, "amber_for": 1, "red": 0.05, "red_for": 1},
+        "validation": {"evaluations": 3, "gap": 0.05, "correlation": 0.5, "part_share": 0.8},
+    }
+)
 
 
 class Parts:
@@ -61,7 +75,10 @@ def watched(steps: Sequence[StepSignals], task: Any = ONE_PART) -> list[HealthEv
 
 
 def series(signal: str, values: Sequence[float | None]) -> list[StepSignals]:
-    return [StepSignals(step=k, item_ids=("i1", "i2"), **{signal: value}) for k, value in enumerate(values, start=1)]  # type: ignore[arg-type]
+    return [
+        StepSignals(step=k, item_ids=("i1", "i2"), **{signal: value})
+        for k, value in enumerate(values, start=1)
+    ]  # type: ignore[arg-type]
 
 
 A, R, STOP, G = "AMBER", "RED", "STOP", "GREEN"
@@ -108,7 +125,7 @@ SERIES: list[tuple[str, str, list[float], list[tuple[int, str]]]] = [
     ("grad_norm", "grad_norm", [0.0, 0.0, 0.3], []),
     ("infrastructure", "lost", [0.0, 0.02, 0.06, 0.01], [(2, A), (3, R), (4, G)]),
     ("infrastructure", "lost", [0.01, 0.05], [(2, A)]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("rule", "signal", "values", "expected"), SERIES)
@@ -134,14 +151,24 @@ def test_where_nothing_is_measured_nothing_is_said_and_nothing_is_called_well() 
 
 def test_an_event_says_since_when_with_numbers_and_for_which_items() -> None:
     steps = [
-        StepSignals(step=k, zero_variance=0.6, item_ids=("i1", "i2", "i3"), concerned={"zero_variance": ["i2"]})
+        StepSignals(
+            step=k, zero_variance=0.6, item_ids=("i1", "i2", "i3"), concerned={"zero_variance": ["i2"]}
+        )
         for k in range(3, 8)
     ]
     (event,) = watched(steps)
-    assert (event.first_step, event.step, event.value, event.threshold, event.item_ids) == (3, 7, 0.6, 0.5, ("i2",))
-    assert event.message == (
-        "The share of groups that fail somewhere and whose rewards are all equal is 0.6, above 0.5 since step 3; take items of "
-        "another difficulty or a larger train.group_size, since equal rewards teach nothing."
+    assert (event.first_step, event.step, event.value, event.threshold, event.item_ids) == (
+        3,
+        7,
+        0.6,
+        0.5,
+        ("i2",),
+    )
+    assert (
+        event.message
+        == "The share of groups that fail somewhere and whose rewards are all equal is 0.6, above 0.5 since"
+        " step 3; take items of another difficulty or a larger train.group_size, since equal rewards teach"
+        " nothing."
     )
 
 
@@ -189,7 +216,9 @@ TEXTS: list[tuple[str, list[dict[str, list[str]] | None], list[tuple[int, str]]]
 
 
 @pytest.mark.parametrize(("steps", "expected"), [row[1:] for row in TEXTS], ids=[row[0] for row in TEXTS])
-def test_one_text_for_many_items_is_told(steps: list[dict[str, list[str]] | None], expected: list[tuple[int, str]]) -> None:
+def test_one_text_for_many_items_is_told(
+    steps: list[dict[str, list[str]] | None], expected: list[tuple[int, str]]
+) -> None:
     assert told(watched(texts(*steps))) == [(step, "top_share", level) for step, level in expected]
 
 
@@ -225,7 +254,8 @@ def test_the_trainer_can_tell_that_it_stops_after_steps_that_were_skipped() -> N
     assert told(monitor.non_finite("the loss", 2, ["i1"], stop=True)) == [(2, "non_finite", STOP)]
 
 
-# Validations. 20 items, each its own cluster; item k has a reward of its own level, the same at every validation.
+# Validations. 20 items, each its own cluster; item k has a reward of its own level, the same at every
+# validation.
 
 SPREAD = [float(x) for x in rng("validation items").normal(0.0, 0.1, 20)]
 JITTER = [[float(x) for x in rng("validation noise", k).normal(0.0, 0.02, 20)] for k in range(20)]
@@ -233,16 +263,34 @@ JITTER = [[float(x) for x in rng("validation noise", k).normal(0.0, 0.02, 20)] f
 
 def turn() -> Turn:
     return Turn(
-        prompt_digest="0", completion="x", n_tokens=3, truncated=False, outcome="ok", failure=None, action="x",
-        observation=None, parts={},
-    )  # fmt: skip
+        prompt_digest="0",
+        completion="x",
+        n_tokens=3,
+        truncated=False,
+        outcome="ok",
+        failure=None,
+        action="x",
+        observation=None,
+        parts={},
+    )
 
 
 def episode(item: str, reward: float, success: bool, parts: Mapping[str, float] | None = None) -> Episode:
     return Episode(
-        item_id=item, cluster=item, strata={}, draw=0, seed=0, turns=(turn(),), prompt_chars_cut=0, ending="done",
-        reward=reward, parts={"terminal": reward} if parts is None else dict(parts), success=success, flags={}, metrics={},
-    )  # fmt: skip
+        item_id=item,
+        cluster=item,
+        strata={},
+        draw=0,
+        seed=0,
+        turns=(turn(),),
+        prompt_chars_cut=0,
+        ending="done",
+        reward=reward,
+        parts={"terminal": reward} if parts is None else dict(parts),
+        success=success,
+        flags={},
+        metrics={},
+    )
 
 
 def validation(k: int, reward: float, success: float) -> list[Episode]:
@@ -273,7 +321,9 @@ def run(blocks: Sequence[Block], monitor: Monitor | None = None) -> list[HealthE
     return events
 
 
-def blocks(training: Sequence[float], rewards: Sequence[float], successes: Sequence[float] | None = None) -> list[Block]:
+def blocks(
+    training: Sequence[float], rewards: Sequence[float], successes: Sequence[float] | None = None
+) -> list[Block]:
     """Return a start at 0.3, then blocks; success goes with reward if not given."""
     start = Block(math.nan, 0.3, 0.3)
     successes = rewards if successes is None else successes
@@ -283,19 +333,31 @@ def blocks(training: Sequence[float], rewards: Sequence[float], successes: Seque
 FLAT_OR_NOT: list[tuple[str, list[Block], Told]] = [
     ("both rise", blocks([0.3, 0.5, 0.7], [0.3, 0.5, 0.7]), []),
     ("neither rises", blocks([0.3] * 5, [0.3] * 5), []),
-    ("validation is flat while training rises", blocks([0.3, 0.5, 0.7], [0.3, 0.3, 0.3]), [(30, "reward_vs_validation", A)]),
+    (
+        "validation is flat while training rises",
+        blocks([0.3, 0.5, 0.7], [0.3, 0.3, 0.3]),
+        [(30, "reward_vs_validation", A)],
+    ),
     ("training rises by less than a deviation", blocks([0.3, 0.31, 0.33], [0.3, 0.3, 0.3]), []),
     ("validation is flat over two evaluations only", blocks([0.3, 0.5], [0.3, 0.3]), []),
-    ("validation is flat, then rises", blocks([0.3, 0.5, 0.7, 0.8, 0.9], [0.3, 0.3, 0.3, 0.5, 0.7]),
-     [(30, "reward_vs_validation", A), (40, "reward_vs_validation", G)]),
-    ("validation falls below its best while training is at its best", blocks([0.3, 0.5, 0.7, 0.8], [0.3, 0.7, 0.7, 0.5]),
-     [(40, "reward_vs_validation", R)]),
+    (
+        "validation is flat, then rises",
+        blocks([0.3, 0.5, 0.7, 0.8, 0.9], [0.3, 0.3, 0.3, 0.5, 0.7]),
+        [(30, "reward_vs_validation", A), (40, "reward_vs_validation", G)],
+    ),
+    (
+        "validation falls below its best while training is at its best",
+        blocks([0.3, 0.5, 0.7, 0.8], [0.3, 0.7, 0.7, 0.5]),
+        [(40, "reward_vs_validation", R)],
+    ),
     ("validation falls as training does", blocks([0.3, 0.7, 0.7, 0.6], [0.3, 0.7, 0.7, 0.5]), []),
     ("validation falls by less than its interval", blocks([0.3, 0.7, 0.7, 0.72], [0.3, 0.7, 0.7, 0.698]), []),
-]  # fmt: skip
+]
 
 
-@pytest.mark.parametrize(("given", "expected"), [row[1:] for row in FLAT_OR_NOT], ids=[row[0] for row in FLAT_OR_NOT])
+@pytest.mark.parametrize(
+    ("given", "expected"), [row[1:] for row in FLAT_OR_NOT], ids=[row[0] for row in FLAT_OR_NOT]
+)
 def test_training_reward_is_held_against_validation(given: list[Block], expected: Told) -> None:
     assert [each for each in told(run(given)) if each[1] == "reward_vs_validation"] == expected
 
@@ -304,9 +366,12 @@ SUCCESS: list[tuple[str, list[Block], Told]] = [
     ("they rise together", blocks([0.5, 0.7], [0.5, 0.7]), []),
     ("reward rises without success", blocks([0.5], [0.6], [0.3]), [(10, "reward_vs_success", A)]),
     ("the gap is within its limit", blocks([0.33], [0.34], [0.3]), []),
-    ("the gap closes again", blocks([0.5, 0.5], [0.6, 0.6], [0.3, 0.6]),
-     [(10, "reward_vs_success", A), (20, "reward_vs_success", G)]),
-]  # fmt: skip
+    (
+        "the gap closes again",
+        blocks([0.5, 0.5], [0.6, 0.6], [0.3, 0.6]),
+        [(10, "reward_vs_success", A), (20, "reward_vs_success", G)],
+    ),
+]
 
 
 @pytest.mark.parametrize(("given", "expected"), [row[1:] for row in SUCCESS], ids=[row[0] for row in SUCCESS])
@@ -330,7 +395,9 @@ CORRELATIONS: list[tuple[str, list[bool], Told]] = [
 ]
 
 
-@pytest.mark.parametrize(("successes", "expected"), [row[1:] for row in CORRELATIONS], ids=[row[0] for row in CORRELATIONS])
+@pytest.mark.parametrize(
+    ("successes", "expected"), [row[1:] for row in CORRELATIONS], ids=[row[0] for row in CORRELATIONS]
+)
 def test_reward_has_to_rank_items_as_success_does(successes: list[bool], expected: Told) -> None:
     assert told(Monitor(SETTINGS, ONE_PART).validation(0, ranked(successes))) == expected
 
@@ -351,38 +418,73 @@ def parts_validation(k: int, **means: float) -> list[Episode]:
         parts = {name: mean + 0.2 * JITTER[k][i] for name, mean in means.items()}
         found.append(episode(f"v{i}", math.fsum(parts.values()), i % 2 == 0, parts))
     # Two that widen the range of rewards and show that an answer can earn 1.
-    bounds = {"v-least": {"answer": 0.0, "form": means["form"]}, "v-most": {"answer": 1.0, "form": means["form"]}}
+    bounds = {
+        "v-least": {"answer": 0.0, "form": means["form"]},
+        "v-most": {"answer": 1.0, "form": means["form"]},
+    }
     return found + [episode(name, math.fsum(p.values()), name == "v-most", p) for name, p in bounds.items()]
 
 
 def parts_told(validations: Sequence[dict[str, float]], task: Any) -> Told:
     monitor = Monitor(SETTINGS, task)
-    events = [e for k, means in enumerate(validations) for e in monitor.validation(k, parts_validation(k, **means))]
+    events = [
+        e for k, means in enumerate(validations) for e in monitor.validation(k, parts_validation(k, **means))
+    ]
     return [each for each in told(events) if each[1] == "part_share"]
 
 
 PARTS: list[tuple[str, list[dict[str, float]], Told]] = [
-    ("all parts gain", [{"answer": 0.1, "detail": 0.1, "form": 0.0}, {"answer": 0.5, "detail": 0.4, "form": 0.1}], []),
-    ("one part gains though others had room", [
-        {"answer": 0.1, "detail": 0.1, "form": 0.1}, {"answer": 0.1, "detail": 0.3, "form": 0.1}], [(1, "part_share", A)]),
-    ("one part makes less than its share", [
-        {"answer": 0.1, "detail": 0.1, "form": 0.1}, {"answer": 0.2, "detail": 0.4, "form": 0.1}], []),
-    ("one part gains because the others cannot", [
-        {"answer": 0.1, "detail": 0.3, "form": 0.1}, {"answer": 0.6, "detail": 0.3, "form": 0.1}], []),
-    ("the gain is not material", [
-        {"answer": 0.1, "detail": 0.1, "form": 0.1}, {"answer": 0.1, "detail": 0.13, "form": 0.1}], []),
-    ("the form is full while the answer stands still", [
-        {"answer": 0.2, "detail": 0.2, "form": 0.0}, {"answer": 0.2, "detail": 0.2, "form": 0.5}], [(1, "part_share", R)]),
-    ("the form is full while the answer falls", [
-        {"answer": 0.4, "detail": 0.2, "form": 0.0}, {"answer": 0.1, "detail": 0.2, "form": 0.5}], [(1, "part_share", R)]),
-    ("the form is full and the answer rises too", [
-        {"answer": 0.2, "detail": 0.2, "form": 0.0}, {"answer": 0.4, "detail": 0.3, "form": 0.5}], []),
-    ("the form was full from the start", [
-        {"answer": 0.2, "detail": 0.2, "form": 0.5}, {"answer": 0.2, "detail": 0.2, "form": 0.5}], []),
-]  # fmt: skip
+    (
+        "all parts gain",
+        [{"answer": 0.1, "detail": 0.1, "form": 0.0}, {"answer": 0.5, "detail": 0.4, "form": 0.1}],
+        [],
+    ),
+    (
+        "one part gains though others had room",
+        [{"answer": 0.1, "detail": 0.1, "form": 0.1}, {"answer": 0.1, "detail": 0.3, "form": 0.1}],
+        [(1, "part_share", A)],
+    ),
+    (
+        "one part makes less than its share",
+        [{"answer": 0.1, "detail": 0.1, "form": 0.1}, {"answer": 0.2, "detail": 0.4, "form": 0.1}],
+        [],
+    ),
+    (
+        "one part gains because the others cannot",
+        [{"answer": 0.1, "detail": 0.3, "form": 0.1}, {"answer": 0.6, "detail": 0.3, "form": 0.1}],
+        [],
+    ),
+    (
+        "the gain is not material",
+        [{"answer": 0.1, "detail": 0.1, "form": 0.1}, {"answer": 0.1, "detail": 0.13, "form": 0.1}],
+        [],
+    ),
+    (
+        "the form is full while the answer stands still",
+        [{"answer": 0.2, "detail": 0.2, "form": 0.0}, {"answer": 0.2, "detail": 0.2, "form": 0.5}],
+        [(1, "part_share", R)],
+    ),
+    (
+        "the form is full while the answer falls",
+        [{"answer": 0.4, "detail": 0.2, "form": 0.0}, {"answer": 0.1, "detail": 0.2, "form": 0.5}],
+        [(1, "part_share", R)],
+    ),
+    (
+        "the form is full and the answer rises too",
+        [{"answer": 0.2, "detail": 0.2, "form": 0.0}, {"answer": 0.4, "detail": 0.3, "form": 0.5}],
+        [],
+    ),
+    (
+        "the form was full from the start",
+        [{"answer": 0.2, "detail": 0.2, "form": 0.5}, {"answer": 0.2, "detail": 0.2, "form": 0.5}],
+        [],
+    ),
+]
 
 
-@pytest.mark.parametrize(("validations", "expected"), [row[1:] for row in PARTS], ids=[row[0] for row in PARTS])
+@pytest.mark.parametrize(
+    ("validations", "expected"), [row[1:] for row in PARTS], ids=[row[0] for row in PARTS]
+)
 def test_the_gain_is_held_against_its_parts(validations: list[dict[str, float]], expected: Told) -> None:
     assert parts_told(validations, THREE_PARTS) == expected
 
@@ -397,7 +499,8 @@ def test_a_task_of_one_part_has_no_shares() -> None:
 
 
 def long_run() -> list[Callable[[Monitor], list[HealthEvent]]]:
-    """Return a training as calls: 60 steps in which much goes wrong, a validation every ten of them, one step skipped."""
+    """Return a training as calls: 60 steps in which much goes wrong, a validation every ten of them, one step
+    skipped."""
     noise, calls = rng("long run"), []
 
     def validated(k: int) -> Callable[[Monitor], list[HealthEvent]]:
@@ -407,12 +510,22 @@ def long_run() -> list[Callable[[Monitor], list[HealthEvent]]]:
 
     def stepped(n: int) -> Callable[[Monitor], list[HealthEvent]]:
         signals = StepSignals(
-            step=n, reward=n / 60 + float(noise.normal(0.0, 0.05)), zero_variance=min(1.0, n / 40), entropy=0.5 * 0.95**n,
-            kl=n / 50, truncated=0.12 * (n % 3 == 0), mean_length=20.0 * 1.04**n, parsed=1.0 - 0.006 * n, clip=0.01 * (n % 7),
-            distinct=max(0.0, 0.6 - n / 60), grad_norm=0.1 + 2.0 * (n % 25 == 0), lost=0.02 * (n == 30), item_ids=(f"i{n}",),
+            step=n,
+            reward=n / 60 + float(noise.normal(0.0, 0.05)),
+            zero_variance=min(1.0, n / 40),
+            entropy=0.5 * 0.95**n,
+            kl=n / 50,
+            truncated=0.12 * (n % 3 == 0),
+            mean_length=20.0 * 1.04**n,
+            parsed=1.0 - 0.006 * n,
+            clip=0.01 * (n % 7),
+            distinct=max(0.0, 0.6 - n / 60),
+            grad_norm=0.1 + 2.0 * (n % 25 == 0),
+            lost=0.02 * (n == 30),
+            item_ids=(f"i{n}",),
             texts={f"i{n}.{j}": ["same" if j * n > 60 else f"{n} {j}"] * 2 for j in range(4)},
             skipped="the loss" if n == 33 else None,
-        )  # fmt: skip
+        )
         return lambda monitor: monitor.step(signals)
 
     for n in range(61):
@@ -425,7 +538,10 @@ def test_a_training_cut_anywhere_and_taken_up_again_raises_the_same_events() -> 
     calls = long_run()
     whole = Monitor(SETTINGS, THREE_PARTS)
     told_at = [call(whole) for call in calls]
-    assert {event.rule for events in told_at for event in events} >= set(HEALTH_RULES) - {"reward_vs_success", "field_collapse"}
+    assert {event.rule for events in told_at for event in events} >= set(HEALTH_RULES) - {
+        "reward_vs_success",
+        "field_collapse",
+    }
     monitor = Monitor(SETTINGS, THREE_PARTS)
     for cut, call in enumerate(calls):
         state = json.loads(json.dumps(monitor.state(), allow_nan=False, sort_keys=True))
@@ -469,13 +585,20 @@ def _two_monitors() -> tuple[Monitor, Monitor]:
 
 
 def test_a_summary_names_the_worst_level_and_each_rule_that_left_green() -> None:
-    events = watched([
-        StepSignals(step=k, kl=kl, lost=lost)
-        for k, (kl, lost) in enumerate([(0.2, 0.0), (1.2, 0.02), (0.0, 0.0), (0.2, 0.0), (0.3, 0.0)], start=1)
-    ])  # fmt: skip
+    events = watched(
+        [
+            StepSignals(step=k, kl=kl, lost=lost)
+            for k, (kl, lost) in enumerate(
+                [(0.2, 0.0), (1.2, 0.02), (0.0, 0.0), (0.2, 0.0), (0.3, 0.0)], start=1
+            )
+        ]
+    )
     summary = HealthSummary.of(events)
     assert summary.worst == "RED"
-    assert [(r.rule, r.level, r.first_step, r.times) for r in summary.rules] == [("kl", R, 1, 2), ("infrastructure", A, 2, 1)]
+    assert [(r.rule, r.level, r.first_step, r.times) for r in summary.rules] == [
+        ("kl", R, 1, 2),
+        ("infrastructure", A, 2, 1),
+    ]
     assert HealthSummary.of([]) == HealthSummary(worst="GREEN", rules=(), unmeasured=())
 
 
@@ -491,9 +614,12 @@ def test_signals_of_a_step_come_from_its_episodes() -> None:
 
 
 def answered(item: str, *texts: str, success: bool = False) -> list[Episode]:
-    """Return a group of episodes with these texts; with `success` all of them succeed, else the first one does."""
+    """Return a group of episodes with these texts; with `success` all of them succeed, else the first one
+    does."""
     return [
-        episode(item, 0.5, success or k == 0).model_copy(update={"turns": (turn().model_copy(update={"completion": text}),)})
+        episode(item, 0.5, success or k == 0).model_copy(
+            update={"turns": (turn().model_copy(update={"completion": text}),)}
+        )
         for k, text in enumerate(texts)
     ]
 
@@ -502,28 +628,45 @@ DISTINCT: list[tuple[str, list[list[Episode]], float | None, list[str]]] = [
     ("each its own", [answered("a", "x", "y", "z")], 1.0, ["a"]),
     ("copies of one", [answered("a", "x", "x", "x")], 0.0, ["a"]),
     ("one of three is another", [answered("a", "x", "x", "y")], 0.5, ["a"]),
-    ("the mean over groups, not over episodes, the least varied first",
-     [answered("a", "x", "y"), answered("b", "x", "x", "x", "x", "x")], 0.5, ["b", "a"]),
-    ("a group that has solved its item is as well as one whose members differ",
-     [answered("a", "x", "x", success=True), answered("b", "x", "x")], 0.5, ["b"]),
+    (
+        "the mean over groups, not over episodes, the least varied first",
+        [answered("a", "x", "y"), answered("b", "x", "x", "x", "x", "x")],
+        0.5,
+        ["b", "a"],
+    ),
+    (
+        "a group that has solved its item is as well as one whose members differ",
+        [answered("a", "x", "x", success=True), answered("b", "x", "x")],
+        0.5,
+        ["b"],
+    ),
     ("all have solved theirs", [answered("a", "x", "x", success=True)], 1.0, []),
     ("one episode has nobody to differ from", [answered("a", "x")[:1]], None, []),
-]  # fmt: skip
+]
 
 
-@pytest.mark.parametrize(("groups", "value", "items"), [row[1:] for row in DISTINCT], ids=[row[0] for row in DISTINCT])
-def test_how_far_the_completions_of_a_group_differ(groups: list[list[Episode]], value: float | None, items: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("groups", "value", "items"), [row[1:] for row in DISTINCT], ids=[row[0] for row in DISTINCT]
+)
+def test_how_far_the_completions_of_a_group_differ(
+    groups: list[list[Episode]], value: float | None, items: list[str]
+) -> None:
     episodes = [each for group in groups for each in group]
     signals = StepSignals.of(1, episodes, entropy=None, kl=None, clip=None, grad_norm=None, lost=None)
     assert signals.distinct == value and signals.concerned["distinct"] == items
 
 
-def test_a_validation_that_lost_episodes_is_amber_at_one_and_red_beyond_the_limit_and_over_with_the_next_sound_step() -> None:
+def test_a_validation_that_lost_episodes_is_amber_at_one_and_red_beyond_the_limit_and_over_with_the_next_sound_step() -> (
+    None
+):
     monitor = Monitor(SETTINGS, ONE_PART)
     assert told(monitor.step(StepSignals(step=9, lost=0.0))) == []
     (one,) = monitor.lost_validation(10, 1, 768, ["v3"])
     assert told([one]) == [(10, "infrastructure", A)] and one.item_ids == ("v3",)
-    assert "1 of the 768 episodes of a validation were lost" in one.message and "chooses no checkpoint" in one.message
+    assert (
+        "1 of the 768 episodes of a validation were lost" in one.message
+        and "chooses no checkpoint" in one.message
+    )
     assert told(monitor.step(StepSignals(step=10, lost=0.0))) == [(10, "infrastructure", G)]
     assert told(monitor.lost_validation(20, 39, 768, ["v3"])) == [(20, "infrastructure", R)]
     assert told(monitor.lost_validation(30, 38, 768, ["v3"])) == [(30, "infrastructure", A)]

@@ -1,4 +1,5 @@
-"""Ctrl-C and SIGTERM: the step at work is finished and saved, and the training goes on from there to the same end."""
+"""Ctrl-C and SIGTERM: the step at work is finished and saved, and the training goes on from there to the same
+end."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from tests.training.crash_harness import Left, Stages, before, command, differen
 STEPS = 7
 PARAMS = crash_harness.settings(STEPS)
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +33,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Left:
 
 
 def started(root: Path, out: Path, stages: Stages, *, hold: bool = False) -> int:
-    """Start a training that can be interrupted; where `hold`, it waits at the end of a step once it has been."""
+    """Start a training that can be interrupted; where `hold`, it waits at the end of a step once it has
+    been."""
 
     def held(recorder: Recorder, *_: Any) -> None:
         if recorder._interruption.signal is not None:
@@ -63,10 +67,12 @@ def went_on(root: Path, out: Path, whole: Left) -> str:
     ("stage", "entry", "step"),
     [
         ("validation", 1, 1),  # of the untrained policy
-        ("generation", 1, 1), ("forward and backward", 2 * 2 * 2 + 1, 3), ("optimizer", 2 * 4 + 1, 5),
+        ("generation", 1, 1),
+        ("forward and backward", 2 * 2 * 2 + 1, 3),
+        ("optimizer", 2 * 4 + 1, 5),
         ("checkpoint write", 3, 3),  # of step 2; the first two were of step 0
     ],
-)  # fmt: skip
+)
 def test_a_signal_lets_the_step_be_finished_and_saved(
     tmp_path: Path, whole: Left, number: signal.Signals, stage: str, entry: int, step: int
 ) -> None:
@@ -77,7 +83,9 @@ def test_a_signal_lets_the_step_be_finished_and_saved(
     assert ended(child, tmp_path) == CODES[number]
     said = (tmp_path / "said").read_text("utf-8")
     assert said.count(f"{number.name}: the step at work will be finished and saved first") == 1
-    assert f"assay: stopped by {number.name} after step {step} of {STEPS}, which is saved.\nTo go on: " in said
+    assert (
+        f"assay: stopped by {number.name} after step {step} of {STEPS}, which is saved.\nTo go on: " in said
+    )
     assert "Traceback" not in said
     checkpoints = crash_harness.checkpoints(root)
     newest = checkpoints.newest()

@@ -1,4 +1,5 @@
-"""Episodes that the environment loses teach nothing and spoil nothing: what is learned from is exactly what was played."""
+"""Episodes that the environment loses teach nothing and spoil nothing: what is learned from is exactly what
+was played."""
 
 from __future__ import annotations
 
@@ -31,12 +32,15 @@ from tests.evaluation.failing_environment import Call, Failing, Timeout
 from tests.training.crash_harness import ITEMS, Left, differences, policy, settings, training
 from tests.training.toy_task import Letters
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 
 
 @pytest.fixture(autouse=True)
 def no_waiting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the environments of these tests fail without a wait between two calls, but for the test of waiting."""
+    """Let the environments of these tests fail without a wait between two calls, but for the test of
+    waiting."""
     if "really_waits" not in request.node.name:
         monkeypatch.setattr(rows_of_play, "pause", lambda seconds: None)
 
@@ -78,7 +82,8 @@ def met(params: Params, step: int, place: int = 0) -> tuple[str, int]:
 
 
 def losing(params: Params, *lost: tuple[int, int, int], call: str = "step 0") -> dict[Call, int]:
-    """Return failures with which the first n members of groups are lost, for (step, place of the group, n)."""
+    """Return failures with which the first n members of groups are lost, for (step, place of the group,
+    n)."""
     return {(call, *met(params, step, place)): TRIES * n for step, place, n in lost}
 
 
@@ -100,7 +105,11 @@ class Seen:
         self.played: list[Any] = []
         self.scored: dict[str, torch.Tensor] = {}
         self.gradients: dict[str, torch.Tensor] = {}
-        play, score, clip = GroupRollouts.__call__, Trainer._generate_and_score_completions, Trainer._clip_grad_norm
+        play, score, clip = (
+            GroupRollouts.__call__,
+            Trainer._generate_and_score_completions,
+            Trainer._clip_grad_norm,
+        )
 
         def called(rollouts: GroupRollouts, *given: Any) -> Any:
             fields = play(rollouts, *given)
@@ -109,11 +118,15 @@ class Seen:
 
         def scored(trainer: Trainer, inputs: Any) -> Any:
             found = score(trainer, inputs)
-            self.scored = self.scored or {name: torch.as_tensor(value).clone() for name, value in found.items()}
+            self.scored = self.scored or {
+                name: torch.as_tensor(value).clone() for name, value in found.items()
+            }
             return found
 
         def clipped(trainer: Trainer, model: Any) -> Any:
-            named = [(name, p.grad.clone()) for name, p in trainer.model.named_parameters() if p.grad is not None]
+            named = [
+                (name, p.grad.clone()) for name, p in trainer.model.named_parameters() if p.grad is not None
+            ]
             self.gradients = self.gradients or dict(named)
             return clip(trainer, model)
 
@@ -123,14 +136,19 @@ class Seen:
 
 
 def by_hand(seen: Seen, params: Params) -> tuple[list[float], dict[str, torch.Tensor]]:
-    """Return advantages of all members, and the gradients of the episodes that were played out, as if no other were."""
+    """Return advantages of all members, and the gradients of the episodes that were played out, as if no
+    other were."""
     advantages: list[float] = []
     for start in range(0, len(seen.played), GROUP):
         group = seen.played[start : start + GROUP]
         rewards = torch.tensor([each.episode.reward for each in group if not isinstance(each, Lost)])
         spread = rewards.std() if len(rewards) > 1 else torch.tensor(0.0)
         advantages += [
-            0.0 if isinstance(each, Lost) else float((each.episode.reward - rewards.mean()) / (spread + EPSILON))
+            (
+                0.0
+                if isinstance(each, Lost)
+                else float((each.episode.reward - rewards.mean()) / (spread + EPSILON))
+            )
             for each in group
         ]
     model = attach_adapter(policy(), params).model
@@ -148,7 +166,9 @@ def by_hand(seen: Seen, params: Params) -> tuple[list[float], dict[str, torch.Te
 
 
 @pytest.mark.parametrize("call", ["step 0", "judge"])
-@pytest.mark.parametrize("lost", [(1, 0), (2, 1), (3, 0), (4, 0)], ids=lambda n: f"{n[0]} and {n[1]} of {GROUP} lost")
+@pytest.mark.parametrize(
+    "lost", [(1, 0), (2, 1), (3, 0), (4, 0)], ids=lambda n: f"{n[0]} and {n[1]} of {GROUP} lost"
+)
 def test_a_group_teaches_what_it_would_without_its_lost_members(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: tuple[int, int], call: str
 ) -> None:
@@ -175,7 +195,9 @@ def test_a_group_teaches_what_it_would_without_its_lost_members(
 
 
 def test_a_step_of_which_nothing_is_left_moves_nothing_and_the_next_one_does(tmp_path: Path) -> None:
-    params = settings(2, health={"max_lost_share": 1.0}, train={"beta": 0.0, "lr_scheduler": "constant", "warmup_steps": 0})
+    params = settings(
+        2, health={"max_lost_share": 1.0}, train={"beta": 0.0, "lr_scheduler": "constant", "warmup_steps": 0}
+    )
     left = trained(tmp_path, params, losing(params, (1, 0, GROUP), (1, 1, GROUP)))
     first, second = rows(left)
     assert (first["lost"], first["reward"], first["grad_norm"]) == (2 * GROUP, None, 0.0)
@@ -186,7 +208,10 @@ def test_a_step_of_which_nothing_is_left_moves_nothing_and_the_next_one_does(tmp
 
 def test_what_was_lost_and_what_was_tried_again_is_in_the_log_of_each_step(tmp_path: Path) -> None:
     params = settings(3)
-    failures = losing(params, (1, 0, 1), (1, 1, 2)) | {("judge", *met(params, 2)): 2, ("start", *met(params, 2, 1)): 1}
+    failures = losing(params, (1, 0, 1), (1, 1, 2)) | {
+        ("judge", *met(params, 2)): 2,
+        ("start", *met(params, 2, 1)): 1,
+    }
     left = trained(tmp_path, params, failures)
     again = TRIES - 1
     assert [(row["lost"], row["retries"]) for row in rows(left)] == [(3, 3 * again), (0, 3), (0, 0)]
@@ -202,7 +227,9 @@ def test_more_losses_than_allowed_stop_the_training_and_name_item_and_reason(tmp
         trained(tmp_path / "beyond", params, losing(params, (2, 0, 3)))
     assert stop.value.exit_code == 4
     assert stop.value.where == f"step 2, item {met(params, 2)[0]}"
-    assert "Timeout: no answer to step 0 after 30 s" in stop.value.found and "long trace" not in stop.value.found
+    assert (
+        "Timeout: no answer to step 0 after 30 s" in stop.value.found and "long trace" not in stop.value.found
+    )
     assert "health.max_lost_share" in stop.value.fix
     # The environment is well again: the training goes on, and ends as one that nothing had happened to.
     healed = training(tmp_path / "beyond", params, Letters())
@@ -219,12 +246,17 @@ def test_failures_that_a_retry_cures_change_no_bit_of_the_training(tmp_path: Pat
     assert len({row["digests"]["weights"] for row in rows(clean)}) == 4
 
 
-def test_a_training_with_lost_episodes_goes_on_after_a_crash_as_if_there_had_been_none(tmp_path: Path) -> None:
+def test_a_training_with_lost_episodes_goes_on_after_a_crash_as_if_there_had_been_none(
+    tmp_path: Path,
+) -> None:
     params = settings(6)
     failures = losing(params, (1, 0, 1), (2, 1, 2), (4, 0, 3), (5, 1, 1)) | {("judge", *met(params, 6)): 1}
     whole = trained(tmp_path / "whole", params, failures)
     assert [row["lost"] for row in rows(whole)] == [1, 2, 0, 3, 1, 0]
-    for step in (4, 6):  # saved every second step: what was lost in step 4 is played, lost and counted once more
+    for step in (
+        4,
+        6,
+    ):  # saved every second step: what was lost in step 4 is played, lost and counted once more
         crashing: Any = Crashing(failures, ("judge", *met(params, step, 1)))
         with pytest.raises(Crash):
             training(tmp_path / "crashed", params, crashing)
@@ -276,10 +308,18 @@ def test_a_validation_that_loses_an_episode_measures_nothing_and_the_training_go
     assert facts(left)["chosen_step"] != best, "what was measured on fewer episodes chooses nothing"
     assert facts(left)["chain"] == facts(whole)["chain"], "and what is learned does not depend on it"
     alarms = [event for event in json.loads(left["ledger health"]) if event["rule"] == "infrastructure"]
-    assert [(event["step"], event["level"]) for event in alarms] == [(best, "RED"), (best, "GREEN")]  # 1 of 6 is much
-    assert alarms[0]["message"].startswith("1 of the 6 episodes of a validation were lost, so that it measured nothing")
+    assert [(event["step"], event["level"]) for event in alarms] == [
+        (best, "RED"),
+        (best, "GREEN"),
+    ]  # 1 of 6 is much
+    assert alarms[0]["message"].startswith(
+        "1 of the 6 episodes of a validation were lost, so that it measured nothing"
+    )
     assert [e["rule"] for e in facts(left)["health"]["rules"]].count("infrastructure") == 1
-    assert f"\n{best}," not in left["checkpoint_evals.csv"].decode() and "\n0," in left["checkpoint_evals.csv"].decode()
+    assert (
+        f"\n{best}," not in left["checkpoint_evals.csv"].decode()
+        and "\n0," in left["checkpoint_evals.csv"].decode()
+    )
 
 
 def test_the_last_checkpoint_is_published_where_the_rule_asks_for_it_whatever_its_validation_lost(
@@ -302,7 +342,8 @@ def test_the_texts_the_kl_is_measured_on_stay_the_same_when_a_training_is_taken_
     crash = ("judge", *met(params, 4, 1))
     with pytest.raises(Crash):
         training(tmp_path / "crashed", params, Crashing(gone, crash))  # type: ignore[arg-type]
-    # The environment is well when it goes on: other texts would be played now, and the KL would be of another scale.
+    # The environment is well when it goes on: other texts would be played now, and the KL would be of another
+    # scale.
     assert not differences(whole, training(tmp_path / "crashed", params, Letters()))
 
 
@@ -327,11 +368,16 @@ def test_a_prompt_is_looked_at_again_where_the_environment_fails_for_a_moment(tm
 
 
 def test_trl_says_nothing_of_an_episode_that_was_lost_and_all_else(caplog: pytest.LogCaptureFixture) -> None:
-    for line in ("All reward functions returned None for the following kwargs:\n{'prompt': 'long'}", "Something else"):
+    for line in (
+        "All reward functions returned None for the following kwargs:\n{'prompt': 'long'}",
+        "Something else",
+    ):
         logging.getLogger(TRL_LOGGER).warning(line)
     assert [record.getMessage() for record in caplog.records] == ["Something else"]
     source = inspect.getsource(inspect.getmodule(GRPOTrainer))  # type: ignore[arg-type]
-    assert f'logger.warning(\n                f"{NO_REWARD}' in source and GRPOTrainer.__module__ == TRL_LOGGER
+    assert (
+        f'logger.warning(\n                f"{NO_REWARD}' in source and GRPOTrainer.__module__ == TRL_LOGGER
+    )
 
 
 # The wait before a further call.

@@ -1,4 +1,5 @@
-"""A classification of one's own into three labels, really trained: to answer with few labels is no illness."""
+"""A classification of one's own into three labels, really trained: to answer with few labels is no
+illness."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ SCHEMA = {"type": "object", "required": ["mood"], "properties": {"mood": {"enum"
 SAID = {label: json.dumps({"mood": label}, separators=(",", ":")) for label in LABELS}
 HEAD = "which mood ?"
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 
 
 def write_rows(path: Path, n: int) -> None:
@@ -43,7 +46,12 @@ def write_rows(path: Path, n: int) -> None:
         label = LABELS[int(chance.integers(3))]
         words = [*chance.choice(PLAIN, 3), *TELLING[label]]
         chance.shuffle(words)
-        row = {"id": f"m{number}", "prompt": f"{HEAD} {number} " + " ".join(words), "schema": SCHEMA, "gold": {"mood": label}}
+        row = {
+            "id": f"m{number}",
+            "prompt": f"{HEAD} {number} " + " ".join(words),
+            "schema": SCHEMA,
+            "gold": {"mood": label},
+        }
         lines.append(json.dumps(row) + "\n")
     path.write_text("".join(lines))
 
@@ -66,8 +74,13 @@ def policy_of(task: Any, rows: list[Any], chance: np.random.Generator, right: fl
             shown.append(policy.dialogue.whole(dialogue))
     phase = warmstart.Phase(500, 32, 5e-3)
     warmstart.imitate(
-        policy, warmstart.batches(shown, 32, chance), phase, every=1000, stop=lambda _: False, progress=lambda *_: None
-    )  # fmt: skip
+        policy,
+        warmstart.batches(shown, 32, chance),
+        phase,
+        every=1000,
+        stop=lambda _: False,
+        progress=lambda *_: None,
+    )
     return policy
 
 
@@ -75,11 +88,22 @@ def trained(folder: Path, steps: int) -> tuple[History, str | None]:
     """Return a training on the file, and why it stopped."""
     values = json.loads(json.dumps(composed("tiny", "structured")))
     values["task"]["lessons"] = None
-    values["train"] |= {"steps": steps, "items_per_step": 8, "group_size": 8, "micro_batch_size": 64, "learning_rate": 2e-3}
+    values["train"] |= {
+        "steps": steps,
+        "items_per_step": 8,
+        "group_size": 8,
+        "micro_batch_size": 64,
+        "learning_rate": 2e-3,
+    }
     values["validation"] |= {"items": 32, "draws": 2, "interval": 20}
     values["base"] = {
-        "kind": "pretrained", "model": "mine", "revision": None, "dtype": "float32", "quantization": None, "template": {},
-    }  # fmt: skip
+        "kind": "pretrained",
+        "model": "mine",
+        "revision": None,
+        "dtype": "float32",
+        "quantization": None,
+        "template": {},
+    }
     params = parse_params(values)
     task = build(params.task, params.generation, shaping=False, blocklist=())
     write_rows(folder / "mine.jsonl", 240)
@@ -90,16 +114,27 @@ def trained(folder: Path, steps: int) -> tuple[History, str | None]:
     history, stopped = History(), None
     try:
         train(
-            policy, task, task, items[:160], suite, params, checkpoints=Checkpoints(folder, "run", 2), start=None,
-            history=history, watch=Watch(task), on_step=lambda _: None,
-        )  # fmt: skip
+            policy,
+            task,
+            task,
+            items[:160],
+            suite,
+            params,
+            checkpoints=Checkpoints(folder, "run", 2),
+            start=None,
+            history=history,
+            watch=Watch(task),
+            on_step=lambda _: None,
+        )
     except TrainingStopped as error:
         stopped = str(error)
     return history, stopped
 
 
 def success(history: History) -> list[float]:
-    return [float(np.mean([each.success for each in validation.sampled])) for validation in history.validations]
+    return [
+        float(np.mean([each.success for each in validation.sampled])) for validation in history.validations
+    ]
 
 
 def levels(history: History) -> dict[str, set[str]]:

@@ -1,4 +1,5 @@
-"""NaN and Inf are found in the step in which they arise, at every link, and never reach a weight, checkpoint or adapter."""
+"""NaN and Inf are found in the step in which they arise, at every link, and never reach a weight, checkpoint
+or adapter."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ from tests.training.toy_task import Letters
 
 STEPS, STEP = 8, 4  # of 4 a checkpoint is due; the one before is of step 2
 NOTHING = (None, "")
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 
 
 def settings(on_non_finite: str, **health: Any) -> Params:
@@ -50,7 +53,8 @@ def items_of(step: int) -> list[str]:
 
 CONCERNED = items_of(STEP)[-1]  # one item of the two, where the poison is an item's
 
-# --- poisons: each acts in a child, at given steps, however often they are made --------------------------------------
+# --- poisons: each acts in a child, at given steps, however often they are made
+# --------------------------------------
 
 
 def at_loss(steps: Collection[int]) -> None:
@@ -67,7 +71,9 @@ def at_gradient(steps: Collection[int]) -> None:
 
     def poisoned(trainer: Trainer, *arguments: Any, **named: Any) -> Any:
         parameter = next(p for p in trainer.model.parameters() if p.requires_grad)
-        hook = parameter.register_hook(lambda gradient: gradient * (math.inf if trainer.step_at_work in steps else 1.0))
+        hook = parameter.register_hook(
+            lambda gradient: gradient * (math.inf if trainer.step_at_work in steps else 1.0)
+        )
         try:
             return training_step(trainer, *arguments, **named)
         finally:
@@ -91,7 +97,8 @@ def at_log_probability(steps: Collection[int]) -> None:
 
 
 def at_parameter(steps: Collection[int], *, always: bool = False) -> None:
-    """Poison a weight after the optimizer has moved it; `always`: also where a step that is skipped moves none."""
+    """Poison a weight after the optimizer has moved it; `always`: also where a step that is skipped moves
+    none."""
 
     def poison(recorder: Recorder, *_: Any) -> None:
         trainer = recorder._trainer
@@ -156,7 +163,12 @@ class Stopped:
 
 
 def trained(
-    root: Path, params: Params, poison: Poison | None = None, steps: Collection[int] = (STEP,), *, kill_at: int | None = None
+    root: Path,
+    params: Params,
+    poison: Poison | None = None,
+    steps: Collection[int] = (STEP,),
+    *,
+    kill_at: int | None = None,
 ) -> Left | Stopped | None:
     """Train in a child, poisoned at some steps; None where it was killed, at the end of a step.
 
@@ -167,7 +179,11 @@ def trained(
         if poison is not None:
             poison.put(steps)
         if kill_at is not None:
-            before(Live, "step", lambda live, step, _: os.kill(os.getpid(), signal.SIGKILL) if step == kill_at else None)
+            before(
+                Live,
+                "step",
+                lambda live, step, _: os.kill(os.getpid(), signal.SIGKILL) if step == kill_at else None,
+            )
         try:
             return crash_harness.training(root, params, None if poison is None else poison.task(steps))
         except TrainingStopped as error:
@@ -202,19 +218,25 @@ def log(root: Path, name: str) -> list[dict[str, Any]]:
 
 
 def nothing_poisoned(root: Path) -> None:
-    """Expect that every tensor on disk is finite, optimizer state included, and that every table is strict."""
+    """Expect that every tensor on disk is finite, optimizer state included, and that every table is
+    strict."""
     saved = [*root.rglob("*.safetensors"), *root.rglob("optimizer.pt")]
     assert saved
     for path in saved:
-        tensors: dict[Any, Any] = load_file(path) if path.suffix == ".safetensors" else torch.load(path)["state"]
+        tensors: dict[Any, Any] = (
+            load_file(path) if path.suffix == ".safetensors" else torch.load(path)["state"]
+        )
         flat = [t for each in tensors.values() for t in (each.values() if isinstance(each, dict) else [each])]
         assert all(torch.isfinite(torch.as_tensor(t)).all() for t in flat), path
-    for path in (each for folder in ("results", "logs") for each in (root / "evidence" / folder).rglob("*.*")):
+    for path in (
+        each for folder in ("results", "logs") for each in (root / "evidence" / folder).rglob("*.*")
+    ):
         cells = path.read_text("utf-8").replace("\n", ",").replace(":", ",").lower().split(",")
         assert not {"nan", "inf", "-inf", "infinity", "-infinity"} & set(cells), path
 
 
-# --- found, in that step ---------------------------------------------------------------------------------------------
+# --- found, in that step
+# ---------------------------------------------------------------------------------------------
 
 
 @every_poison
@@ -222,7 +244,9 @@ def test_stop_ends_in_that_very_step_and_says_which_and_for_which_items(folder: 
     root, found = once(folder, name, "stop")
     poison = POISONS[name]
     assert isinstance(found, Stopped) and found.exit_code == 4
-    assert found.said.startswith(f"step {STEP}, items {', '.join(poison.items)}: expected a finite {poison.what}, ")
+    assert found.said.startswith(
+        f"step {STEP}, items {', '.join(poison.items)}: expected a finite {poison.what}, "
+    )
     assert f"found {poison.found}.\nFix: " in found.said
     assert "newest checkpoint: step 2" in found.said
     newest = crash_harness.checkpoints(root).newest()
@@ -233,11 +257,15 @@ def test_stop_ends_in_that_very_step_and_says_which_and_for_which_items(folder: 
     (event,) = (event for event in log(root, "health.jsonl") if event["rule"] == "non_finite")
     assert (event["level"], event["stop"], event["step"]) == ("RED", True, STEP)
     assert event["item_ids"] == list(poison.items)
-    assert event["message"].startswith(f"{poison.what[0].upper()}{poison.what[1:]} is not finite at step {STEP}")
+    assert event["message"].startswith(
+        f"{poison.what[0].upper()}{poison.what[1:]} is not finite at step {STEP}"
+    )
 
 
 @every_poison
-def test_skip_and_rollback_go_on_with_a_row_that_shows_nothing_where_nothing_was_learned(folder: Path, name: str) -> None:
+def test_skip_and_rollback_go_on_with_a_row_that_shows_nothing_where_nothing_was_learned(
+    folder: Path, name: str
+) -> None:
     for on_non_finite in ("skip", "rollback"):
         root, found = once(folder, name, on_non_finite)
         assert isinstance(found, dict), found
@@ -253,9 +281,12 @@ def test_skip_and_rollback_go_on_with_a_row_that_shows_nothing_where_nothing_was
         ]
         events = [event for event in log(root, "health.jsonl") if event["rule"] == "non_finite"]
         assert [(event["step"], event["level"], event["stop"]) for event in events] == [
-            (STEP, "RED", False), (STEP + 1, "GREEN", False),
-        ]  # fmt: skip
-        assert events[0]["item_ids"] == list(POISONS[name].items), "the alarm names those it concerns, and no other"
+            (STEP, "RED", False),
+            (STEP + 1, "GREEN", False),
+        ]
+        assert events[0]["item_ids"] == list(POISONS[name].items), (
+            "the alarm names those it concerns, and no other"
+        )
 
 
 @every_poison
@@ -269,7 +300,9 @@ def test_the_long_log_shows_no_zero_either_where_nothing_was_learned(folder: Pat
 
 
 @every_poison
-def test_a_step_that_is_skipped_leaves_every_weight_as_it_was_and_the_next_one_moves_them(folder: Path, name: str) -> None:
+def test_a_step_that_is_skipped_leaves_every_weight_as_it_was_and_the_next_one_moves_them(
+    folder: Path, name: str
+) -> None:
     for on_non_finite in ("skip", "rollback"):
         root, found = once(folder, name, on_non_finite)
         assert isinstance(found, dict), found
@@ -287,29 +320,37 @@ def test_rollback_ends_with_the_weights_that_skip_ends_with(folder: Path, name: 
 
 
 def test_all_ways_of_skipping_a_step_end_with_the_same_weights(folder: Path) -> None:
-    """A poisoned reward cannot be played on from, and a parameter is told late; what is left of the step is the same."""
+    """A poisoned reward cannot be played on from, and a parameter is told late; what is left of the step is
+    the same."""
     ends = [once(folder, name, "skip")[1] for name in ("loss", "gradient", "log-probability", "parameter")]
     assert all(isinstance(end, dict) for end in ends)
     assert len({end["last adapter.safetensors"] for end in ends if isinstance(end, dict)}) == 1
 
 
-def test_a_training_without_poison_does_not_end_like_one_with_a_skipped_step(folder: Path, tmp_path: Path) -> None:
+def test_a_training_without_poison_does_not_end_like_one_with_a_skipped_step(
+    folder: Path, tmp_path: Path
+) -> None:
     sound, (_, skipped) = trained(tmp_path / "sound", settings("skip")), once(folder, "loss", "skip")
     assert isinstance(sound, dict) and isinstance(skipped, dict)
     one, other = (load_tensors(left["last adapter.safetensors"]) for left in (sound, skipped))
     assert any(not torch.equal(one[name], other[name]) for name in one)
 
 
-# --- how often, and where ---------------------------------------------------------------------------------------------
+# --- how often, and where
+# ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("on_non_finite", ["skip", "rollback"])
 @pytest.mark.parametrize("name", ["loss", "parameter"])
-def test_one_poisoned_step_more_than_may_be_skipped_stops(tmp_path: Path, name: str, on_non_finite: str) -> None:
+def test_one_poisoned_step_more_than_may_be_skipped_stops(
+    tmp_path: Path, name: str, on_non_finite: str
+) -> None:
     root = tmp_path / "project"
     found = trained(root, settings(on_non_finite, max_skipped=1), POISONS[name], (STEP, 6))
     assert isinstance(found, Stopped) and found.exit_code == 4
-    assert found.said.startswith(f"step 6, items {', '.join(items_of(6))}: expected a finite {name}, found nan.")
+    assert found.said.startswith(
+        f"step 6, items {', '.join(items_of(6))}: expected a finite {name}, found nan."
+    )
     newest = crash_harness.checkpoints(root).newest()
     assert newest is not None and newest.step == STEP
     assert json.loads(newest.read("ledger.json"))["skipped"] == {str(STEP): name}
@@ -332,7 +373,9 @@ def test_none_may_be_skipped_means_stop(tmp_path: Path, on_non_finite: str) -> N
 
 
 @pytest.mark.parametrize("on_non_finite", ["skip", "rollback"])
-def test_a_weight_that_is_poisoned_again_and_again_stops_instead_of_looping(tmp_path: Path, on_non_finite: str) -> None:
+def test_a_weight_that_is_poisoned_again_and_again_stops_instead_of_looping(
+    tmp_path: Path, on_non_finite: str
+) -> None:
     poison = replace(POISONS["parameter"], put=functools.partial(at_parameter, always=True))
     found = trained(tmp_path / "project", settings(on_non_finite), poison)
     assert isinstance(found, Stopped) and found.exit_code == 4
@@ -346,7 +389,9 @@ def test_a_weight_that_is_poisoned_again_and_again_stops_instead_of_looping(tmp_
 @pytest.mark.parametrize("step", [1, STEPS])
 def test_the_first_and_the_last_step_are_watched_like_any_other(tmp_path: Path, name: str, step: int) -> None:
     stopped = trained(tmp_path / "stop", settings("stop"), POISONS[name], (step,))
-    assert isinstance(stopped, Stopped) and stopped.said.startswith(f"step {step}, items {', '.join(items_of(step))}: ")
+    assert isinstance(stopped, Stopped) and stopped.said.startswith(
+        f"step {step}, items {', '.join(items_of(step))}: "
+    )
     nothing_poisoned(tmp_path / "stop")
     assert not (tmp_path / "stop/models/adapter").exists()
     skipped = trained(tmp_path / "skip", settings("skip"), POISONS[name], (step,))
@@ -356,7 +401,9 @@ def test_the_first_and_the_last_step_are_watched_like_any_other(tmp_path: Path, 
 
 @pytest.mark.parametrize("on_non_finite", ["skip", "rollback"])
 @pytest.mark.parametrize("kill_at", [STEP, STEP + 1, STEP + 2])
-def test_a_crash_after_a_skipped_step_leaves_no_trace(folder: Path, tmp_path: Path, on_non_finite: str, kill_at: int) -> None:
+def test_a_crash_after_a_skipped_step_leaves_no_trace(
+    folder: Path, tmp_path: Path, on_non_finite: str, kill_at: int
+) -> None:
     _, whole = once(folder, "loss", on_non_finite)
     root = tmp_path / "project"
     assert trained(root, settings(on_non_finite), POISONS["loss"], kill_at=kill_at) is None
@@ -376,7 +423,10 @@ def test_a_training_that_stopped_goes_on_where_the_step_may_be_skipped(
 ) -> None:
     root = tmp_path / "project"
     assert isinstance(trained(root, settings("stop"), POISONS["loss"]), Stopped)
-    left, (_, whole) = trained(root, settings(on_non_finite), POISONS["loss"]), once(folder, "loss", on_non_finite)
+    left, (_, whole) = (
+        trained(root, settings(on_non_finite), POISONS["loss"]),
+        once(folder, "loss", on_non_finite),
+    )
     assert isinstance(whole, dict) and isinstance(left, dict), left
     assert differences(whole, left) == []
     assert "going on after step 2" in (tmp_path / "project-child/said").read_text("utf-8")

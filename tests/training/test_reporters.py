@@ -24,7 +24,9 @@ from assay.training.log.history import History
 from assay.training.log.reporters import INSTALL, NAME, VARIABLES, asked_for, numbers_of, reporting, run_name
 from tests.training.test_training import ITEMS, TASK, fresh_policy, params, validation, with_last_checkpoint
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 SETTINGS = with_last_checkpoint(params())
 
 
@@ -42,14 +44,25 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return lines
 
 
-def trained(folder: Path, start: Checkpoint | None = None, settings: Params = SETTINGS) -> tuple[dict[str, Any], History]:
+def trained(
+    folder: Path, start: Checkpoint | None = None, settings: Params = SETTINGS
+) -> tuple[dict[str, Any], History]:
     """Train two steps in a folder, and return the adapter and the logs."""
     folder.mkdir(parents=True, exist_ok=True)
     history = History()
     found = train(
-        fresh_policy(), TASK, TASK, ITEMS, validation(), settings, checkpoints=Checkpoints(folder, "run", 9),
-        start=start, history=history, watch=Watch(TASK), on_step=lambda _: None,
-    )  # fmt: skip
+        fresh_policy(),
+        TASK,
+        TASK,
+        ITEMS,
+        validation(),
+        settings,
+        checkpoints=Checkpoints(folder, "run", 9),
+        start=start,
+        history=history,
+        watch=Watch(TASK),
+        on_step=lambda _: None,
+    )
     return found.adapter, history
 
 
@@ -63,7 +76,9 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], His
 
 
 def same(one: tuple[dict[str, Any], History], other: tuple[dict[str, Any], History]) -> bool:
-    equal = all(torch.equal(one[0][name], other[0][name]) for name in one[0]) and one[0].keys() == other[0].keys()
+    equal = (
+        all(torch.equal(one[0][name], other[0][name]) for name in one[0]) and one[0].keys() == other[0].keys()
+    )
     return equal and one[1].train_log == other[1].train_log and one[1].health == other[1].health
 
 
@@ -120,7 +135,11 @@ def disturbed(tmp_path_factory: pytest.TempPathFactory) -> Disturbed:
 
 def test_reporters_that_draw_warn_stop_and_fail_change_nothing(disturbed: Disturbed, alone: Any) -> None:
     assert same(disturbed.result, alone)
-    assert {place: len(each.seen) for place, each in disturbed.by_place.items()} == {"begin": 0, "log": 1, "end": 3}
+    assert {place: len(each.seen) for place, each in disturbed.by_place.items()} == {
+        "begin": 0,
+        "log": 1,
+        "end": 3,
+    }
     assert len(disturbed.said) == 3, "each of them is said once"
     assert all(any(f"{place} failed" in line for line in disturbed.said) for place in disturbed.by_place)
 
@@ -185,7 +204,9 @@ def curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
     found = EventAccumulator(str(folder))
     found.Reload()
-    return {name: [(each.step, each.value) for each in found.Scalars(name)] for name in found.Tags()["scalars"]}
+    return {
+        name: [(each.step, each.value) for each in found.Scalars(name)] for name in found.Tags()["scalars"]
+    }
 
 
 def test_tensorboard_draws_the_rewards_of_a_training_once_over_an_interruption(
@@ -222,22 +243,32 @@ def test_wandb_offline_keeps_a_run_of_the_same_training(
     assert said == []
     (log,) = (tmp_path / "kept").rglob("run-*.wandb")
     content = log.read_bytes()
-    assert b"train/reward" in content and b"eval/mean_reward" in content and str(tmp_path / "train").encode() not in content
+    assert (
+        b"train/reward" in content
+        and b"eval/mean_reward" in content
+        and str(tmp_path / "train").encode() not in content
+    )
 
 
 @pytest.mark.parametrize(
     ("model", "shown"),
-    [("{}/kept/my-base", "my-base"), ("../kept/my-base/", "my-base"), ("~/my-base", "my-base"), ("models/mine", "mine"),
-     ("Qwen/Qwen3-4B", "Qwen/Qwen3-4B")],
-)  # fmt: skip
+    [
+        ("{}/kept/my-base", "my-base"),
+        ("../kept/my-base/", "my-base"),
+        ("~/my-base", "my-base"),
+        ("models/mine", "mine"),
+        ("Qwen/Qwen3-4B", "Qwen/Qwen3-4B"),
+    ],
+)
 def test_wandb_is_told_the_settings_and_no_path_of_this_machine(
     model: str, shown: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     told: list[dict[str, Any]] = []
     wandb = SimpleNamespace(
-        setup=lambda: SimpleNamespace(settings=SimpleNamespace(mode="offline")), Settings=dict,
+        setup=lambda: SimpleNamespace(settings=SimpleNamespace(mode="offline")),
+        Settings=dict,
         init=lambda **given: told.append(given["config"]),
-    )  # fmt: skip
+    )
     standing = SimpleNamespace(WandbCallback=object)
     monkeypatch.setattr(reporters, "import_module", lambda name: wandb if name == "wandb" else standing)
     monkeypatch.chdir(tmp_path)
@@ -246,13 +277,21 @@ def test_wandb_is_told_the_settings_and_no_path_of_this_machine(
         monkeypatch.setenv(name, "false")
     (tmp_path / "models/mine").mkdir(parents=True)
     base = PretrainedBase(
-        kind="pretrained", model=model.format(tmp_path), revision=None, dtype="float32", quantization=None, template={}
+        kind="pretrained",
+        model=model.format(tmp_path),
+        revision=None,
+        dtype="float32",
+        quantization=None,
+        template={},
     )
     dataset = SETTINGS.dataset.model_copy(update={"cache": f"{tmp_path}/kept/verified"})
     reporters._wandb("mine", "name", SETTINGS.model_copy(update={"base": base, "dataset": dataset}), 0)
     (settings,) = (each["assay"] for each in told)
     assert settings["base"]["model"] == shown and settings["dataset"]["cache"] == "verified"
-    assert settings["dataset"]["root"] == SETTINGS.dataset.root and settings["train"]["steps"] == SETTINGS.train.steps
+    assert (
+        settings["dataset"]["root"] == SETTINGS.dataset.root
+        and settings["train"]["steps"] == SETTINGS.train.steps
+    )
     assert str(tmp_path) not in repr(settings)
 
 

@@ -34,12 +34,20 @@ from tests.training.test_training import params, run
 
 TEMPERATURE = 0.7
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 
 SHAPE: dict[str, Any] = {
-    "vocab_size": 50, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
-    "num_key_value_heads": 1, "head_dim": 8, "max_position_embeddings": 128,
-}  # fmt: skip
+    "vocab_size": 50,
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 8,
+    "max_position_embeddings": 128,
+}
 
 
 def qwen() -> Any:
@@ -55,7 +63,9 @@ def gemma() -> Any:  # caps its logits, and looks back eight tokens in every sec
 
 
 def gpt2() -> Any:  # learned positions
-    return GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=16, n_layer=2, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
+    return GPT2LMHeadModel(
+        GPT2Config(vocab_size=50, n_embd=16, n_layer=2, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -69,16 +79,26 @@ def with_lora(build: Any) -> Any:
     torch.manual_seed(0)
     base = build()
     add_fused_lm_head(base, temperature=TEMPERATURE, outputs=("log_probs", "entropy"))
-    model = get_peft_model(base, LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False, task_type="CAUSAL_LM"))
+    model = get_peft_model(
+        base, LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False, task_type="CAUSAL_LM")
+    )
     return model.train()
 
 
-def rows(*, prompts: list[list[int]], completions: list[int]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return ids, attention and counted for prompts with these (group, length) and completions of these lengths."""
+def rows(
+    *, prompts: list[list[int]], completions: list[int]
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return ids, attention and counted for prompts with these (group, length) and completions of these
+    lengths."""
     generator = torch.Generator().manual_seed(1)
-    texts = [torch.randint(1, 50, (length,), generator=generator) for length in {g: n for g, n in prompts}.values()]
+    texts = [
+        torch.randint(1, 50, (length,), generator=generator) for length in {g: n for g, n in prompts}.values()
+    ]
     p, t = max(n for _, n in prompts), max(completions)
-    ids, attention = torch.zeros(len(prompts), p + t, dtype=torch.long), torch.zeros(len(prompts), p + t, dtype=torch.long)
+    ids, attention = (
+        torch.zeros(len(prompts), p + t, dtype=torch.long),
+        torch.zeros(len(prompts), p + t, dtype=torch.long),
+    )
     counted = torch.zeros(len(prompts), t, dtype=torch.bool)
     for row, ((group, n), written) in enumerate(zip(prompts, completions, strict=True)):
         ids[row, p - n : p] = texts[group]
@@ -94,7 +114,9 @@ LONG = rows(prompts=[[0, 3]] * 2 + [[1, 5]], completions=[60, 2, 33])
 ONE = rows(prompts=[[0, 4]], completions=[6])
 
 
-def both(model: Any, case: tuple[torch.Tensor, ...]) -> list[tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]]:
+def both(
+    model: Any, case: tuple[torch.Tensor, ...]
+) -> list[tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]]:
     """Return log-probabilities, entropies and gradients, by TRL and by us."""
     ids, attention, counted = case
     t = counted.shape[1]
@@ -121,7 +143,9 @@ def exact(build: Any, case: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]
     ids, attention, counted = case
     plain, t, found = with_lora(build).double(), counted.shape[1], []
     for row, real, count in zip(ids, attention.bool(), counted, strict=True):
-        logits = torch.log_softmax(plain(input_ids=row[real][None], use_cache=False).logits[0] / TEMPERATURE, -1)
+        logits = torch.log_softmax(
+            plain(input_ids=row[real][None], use_cache=False).logits[0] / TEMPERATURE, -1
+        )
         behind = real[-t:]
         n = int(behind.sum())
         before = logits[len(logits) - n - 1 : len(logits) - 1]
@@ -132,11 +156,21 @@ def exact(build: Any, case: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]
 
 @pytest.mark.parametrize(
     ("build", "shares", "case"),
-    [(qwen, True, EQUAL), (qwen, True, UNEQUAL), (qwen, True, LONG), (qwen, True, ONE), (granite, True, UNEQUAL),
-     (gemma, False, UNEQUAL), (gemma, False, LONG), (gpt2, True, EQUAL)],
-)  # fmt: skip
+    [
+        (qwen, True, EQUAL),
+        (qwen, True, UNEQUAL),
+        (qwen, True, LONG),
+        (qwen, True, ONE),
+        (granite, True, UNEQUAL),
+        (gemma, False, UNEQUAL),
+        (gemma, False, LONG),
+        (gpt2, True, EQUAL),
+    ],
+)
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_every_kind_of_model_gives_the_numbers_that_trl_gives(build: Any, shares: bool, case: Any, checkpointing: bool) -> None:
+def test_every_kind_of_model_gives_the_numbers_that_trl_gives(
+    build: Any, shares: bool, case: Any, checkpointing: bool
+) -> None:
     model = with_lora(build)
     base = model.get_base_model()
     if checkpointing:
@@ -152,7 +186,9 @@ def test_every_kind_of_model_gives_the_numbers_that_trl_gives(build: Any, shares
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_a_small_adapter_is_added_to_its_weights_unless_passes_are_made_again_on_the_way_back(checkpointing: bool) -> None:
+def test_a_small_adapter_is_added_to_its_weights_unless_passes_are_made_again_on_the_way_back(
+    checkpointing: bool,
+) -> None:
     model = with_lora(qwen)
     base = model.get_base_model()
     if checkpointing:
@@ -176,7 +212,9 @@ def test_a_shared_prompt_is_read_once_and_that_of_one_row_with_it() -> None:
         assert sum(call.kwargs["input_ids"].numel() for call in backbone.call_args_list) <= most_tokens
 
 
-def test_rows_of_which_nothing_counts_are_not_read_and_give_gradients_of_zero_if_there_are_no_others() -> None:
+def test_rows_of_which_nothing_counts_are_not_read_and_give_gradients_of_zero_if_there_are_no_others() -> (
+    None
+):
     model = with_lora(qwen)
     install(model.get_base_model())
     ids, attention, counted = (x.clone() for x in UNEQUAL)
@@ -189,7 +227,8 @@ def test_rows_of_which_nothing_counts_are_not_read_and_give_gradients_of_zero_if
 
 def test_a_small_vocabulary_leaves_the_tiles_of_a_larger_one_as_they_were() -> None:
     models = [
-        with_lora(lambda words=words: Qwen3ForCausalLM(Qwen3Config(**SHAPE | {"vocab_size": words}))) for words in (50, 70)
+        with_lora(lambda words=words: Qwen3ForCausalLM(Qwen3Config(**SHAPE | {"vocab_size": words})))
+        for words in (50, 70)
     ]
     for model in models:
         install(model.get_base_model())
@@ -217,7 +256,9 @@ def test_passes_are_cheapest_among_all_ways_to_cut() -> None:
         parts = [ordered[a:b] for a, b in zip([0, *cuts], [*cuts, len(ordered)], strict=True)]
         return sum(work.begin + len(p) * p[0] * (work.token + work.pair * p[0]) for p in parts)
 
-    every = [[i + 1 for i in range(len(ordered) - 1) if bits >> i & 1] for bits in range(2 ** (len(ordered) - 1))]
+    every = [
+        [i + 1 for i in range(len(ordered) - 1) if bits >> i & 1] for bits in range(2 ** (len(ordered) - 1))
+    ]
     found, chosen = passes(units, work, 64)
     assert found == pytest.approx(min(map(cost, every)))
     assert 1 < len(chosen) < len(units)
@@ -243,7 +284,8 @@ Noted = list[tuple[float, list[torch.Tensor]]]
 
 
 def losses(stock: bool, **changes: Any) -> tuple[Noted, dict[str, Any]]:
-    """Train, by TRL's scoring or by ours; return loss and gradients after each micro-batch, and the last row of the log."""
+    """Train, by TRL's scoring or by ours; return loss and gradients after each micro-batch, and the last row
+    of the log."""
     noted: Noted = []
     original = Trainer.training_step
 
@@ -278,7 +320,9 @@ def test_a_training_has_the_losses_gradients_and_logs_of_trl(changes: dict[str, 
         for one, other in zip(gradients, our_gradients, strict=True):
             assert (one - other).norm() <= 1e-3 * one.norm() + 1e-6
     for name in ("entropy", "clip_ratio/region_mean", "grad_norm", "loss", "kl"):
-        assert our_log.get(name) == (None if log.get(name) is None else pytest.approx(log[name], rel=1e-3, abs=1e-5)), name
+        assert our_log.get(name) == (
+            None if log.get(name) is None else pytest.approx(log[name], rel=1e-3, abs=1e-5)
+        ), name
 
 
 def test_a_fresh_adapter_has_moved_by_exactly_nothing_and_the_base_is_read_once() -> None:

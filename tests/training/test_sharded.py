@@ -1,4 +1,5 @@
-"""Two processes that hold a base in parts learn what two that hold it whole do, and come back from whatever stops them."""
+"""Two processes that hold a base in parts learn what two that hold it whole do, and come back from whatever
+stops them."""
 
 from __future__ import annotations
 
@@ -20,7 +21,15 @@ from assay.core.config.reading import parse_params
 from assay.core.config.settings import DistributedSettings
 from assay.core.errors import ConfigError
 from assay.core.storage.yaml import read_yaml
-from assay.pipeline.launching import LAUNCH_VARIABLE, NODES_VARIABLE, TOLD, USES, heed_launcher, launch, refuse_unfit
+from assay.pipeline.launching import (
+    LAUNCH_VARIABLE,
+    NODES_VARIABLE,
+    TOLD,
+    USES,
+    heed_launcher,
+    launch,
+    refuse_unfit,
+)
 from tests.house import ROOT
 from tests.training import sharded_worker as worker
 from tests.training import test_distributed as distributed
@@ -59,15 +68,21 @@ def test_a_process_learns_with_its_part_of_the_base_and_plays_with_all_of_it(pla
     assert sum(parts) == all_of_it and max(parts) < 0.51 * all_of_it
 
 
-def test_the_first_step_is_that_of_ddp_and_what_comes_of_it_differs_by_rounding(folder: Path, played: Reports) -> None:
+def test_the_first_step_is_that_of_ddp_and_what_comes_of_it_differs_by_rounding(
+    folder: Path, played: Reports
+) -> None:
     parts, whole = played["fsdp"][0], played["ddp"][0]
     for link in ("prompts", "completions", "rewards"):
         assert parts["digests"][0][link] == whole["digests"][0][link], link
     for link in ("prompts", "rewards"):
         assert [step[link] for step in parts["digests"]] == [step[link] for step in whole["digests"]], link
-    assert parts["validations"] == whole["validations"] and parts["steps"] == whole["steps"] == [*range(1, STEPS + 1)]
+    assert parts["validations"] == whole["validations"] and parts["steps"] == whole["steps"] == [
+        *range(1, STEPS + 1)
+    ]
     for step in (0, 2, STEPS):
-        mine, theirs = (load_file(folder / scene / f"step-{step:06d}/adapter.safetensors") for scene in ("fsdp", "ddp"))
+        mine, theirs = (
+            load_file(folder / scene / f"step-{step:06d}/adapter.safetensors") for scene in ("fsdp", "ddp")
+        )
         assert list(mine) == list(theirs)
         apart = max(float((mine[name] - theirs[name]).abs().max()) for name in mine)
         assert apart < 1e-4 and all(mine[name].shape == theirs[name].shape for name in mine)
@@ -94,7 +109,9 @@ def test_a_training_that_broke_goes_on_from_its_checkpoint_to_the_same_chain(pla
     assert played["clean"][0]["chain"] != played["fsdp"][0]["chain"]  # which has no dropout
 
 
-def test_a_loss_that_is_nan_in_one_process_moves_no_weight_and_the_training_goes_back(played: Reports) -> None:
+def test_a_loss_that_is_nan_in_one_process_moves_no_weight_and_the_training_goes_back(
+    played: Reports,
+) -> None:
     for report in played["poison_rollback"]:
         assert report["skipped"] == {str(CRASH_STEP): "loss"}
         weights = [step["weights"] for step in report["digests"]]
@@ -136,7 +153,12 @@ def test_the_shipped_accelerate_files_start_what_the_settings_say_and_nothing_el
     [
         ("fsdp", "ddp", [], ["engine ddp", "found fsdp", "configs/launch/accelerate/ddp.yaml"]),
         ("ddp", "ddp", ["--mixed_precision", "bf16"], ["expected no", "found bf16", "mixed_precision"]),
-        ("fsdp", "fsdp", ["--fsdp_offload_params", "true"], ["expected false", "found true", "fsdp_offload_params"]),
+        (
+            "fsdp",
+            "fsdp",
+            ["--fsdp_offload_params", "true"],
+            ["expected false", "found true", "fsdp_offload_params"],
+        ),
         ("fsdp", "fsdp", ["--fsdp_version", "1"], ["expected 2", "found 1", "fsdp_version"]),
     ],
 )
@@ -162,7 +184,10 @@ def test_deepspeed_is_refused_with_the_reason(engine: str, monkeypatch: pytest.M
     [
         ({"distributed": {"processes": 1}}, ["ddp for one process"]),
         ({"device": "cuda"}, ["nccl", "gloo"]),
-        ({"device": "cuda", "distributed": {"backend": "nccl"}, "generation": {"cuda_graphs": True}}, ["cuda_graphs"]),
+        (
+            {"device": "cuda", "distributed": {"backend": "nccl"}, "generation": {"cuda_graphs": True}},
+            ["cuda_graphs"],
+        ),
         ({"distributed": {"engine": "megatron"}}, ["distributed.engine", "megatron"]),
     ],
 )
@@ -190,7 +215,9 @@ def test_a_model_without_named_layers_is_refused_before_anything_is_cut() -> Non
         _layers(Plain())
 
 
-@pytest.mark.parametrize(("on_nodes", "found"), [("no-such-srun -n1", "no-such-srun"), ("srun 'half", "closing quotation")])
+@pytest.mark.parametrize(
+    ("on_nodes", "found"), [("no-such-srun -n1", "no-such-srun"), ("srun 'half", "closing quotation")]
+)
 def test_a_launch_that_cannot_be_read_or_started_is_refused_by_its_variable(
     on_nodes: str, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,10 +261,14 @@ def test_flags_that_torchrun_takes_are_let_pass(flags: str) -> None:
     refuse_unfit([*flags.split(), "-m", "assay.cli", "train", "--resume-from", "--nnodes"])
 
 
-@pytest.mark.parametrize("flags", ["--foo", "--rdzv-backend=none --rdzv-endpoint=127.0.0.1:1"])  # the latter it finds later
+@pytest.mark.parametrize(
+    "flags", ["--foo", "--rdzv-backend=none --rdzv-endpoint=127.0.0.1:1"]
+)  # the latter it finds later
 def test_a_launch_by_wrong_flags_ends_as_any_wrong_setting_does(flags: str) -> None:
     command = [sys.executable, "-m", "assay.pipeline.launching", *flags.split(), "-m", "assay.cli", "train"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"assay: {LAUNCH_VARIABLE}: expected ") and done.stderr.count("\n") == 2, done.stderr
+    assert done.stderr.startswith(f"assay: {LAUNCH_VARIABLE}: expected ") and done.stderr.count("\n") == 2, (
+        done.stderr
+    )

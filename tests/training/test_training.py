@@ -34,17 +34,24 @@ from tests.training.toy_task import Letters, items
 TASK = Letters()
 ITEMS = items(12)
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 
 
 def params(*, every: int = 2, **changes: Any) -> Params:
     raw = read_yaml(ROOT / "params.yaml", fix="")
     raw["train"] |= {
-        "steps": 2, "items_per_step": 2, "group_size": 4, "micro_batch_size": 8, "kl_probe_episodes": 2,
-        "learning_rate": 0.01, "warmup_steps": 0,
+        "steps": 2,
+        "items_per_step": 2,
+        "group_size": 4,
+        "micro_batch_size": 8,
+        "kl_probe_episodes": 2,
+        "learning_rate": 0.01,
+        "warmup_steps": 0,
         # Dropout draws from torch's global generator while training: what validation does to it would show.
         "lora": raw["train"]["lora"] | {"dropout": 0.2},
-    } | changes  # fmt: skip
+    } | changes
     raw["validation"] |= {"items": 2, "draws": 1, "interval": every}
     return parse_params(raw)
 
@@ -65,14 +72,25 @@ def run(settings: Params, task: Letters = TASK, watch: Watch | None = None) -> t
     history = History()
     with tempfile.TemporaryDirectory() as folder:
         trained = train(
-            fresh_policy(), task, task, ITEMS, validation(), settings, checkpoints=Checkpoints(Path(folder), "run", 2),
-            start=None, history=history, watch=watch or Watch(task), on_step=lambda _: None,
-        )  # fmt: skip
+            fresh_policy(),
+            task,
+            task,
+            ITEMS,
+            validation(),
+            settings,
+            checkpoints=Checkpoints(Path(folder), "run", 2),
+            start=None,
+            history=history,
+            watch=watch or Watch(task),
+            on_step=lambda _: None,
+        )
     return trained, history
 
 
 def with_last_checkpoint(settings: Params) -> Params:
-    return settings.model_copy(update={"claim": settings.claim.model_copy(update={"checkpoint_rule": "last"})})
+    return settings.model_copy(
+        update={"claim": settings.claim.model_copy(update={"checkpoint_rule": "last"})}
+    )
 
 
 def equal(one: Trained, other: Trained) -> bool:
@@ -103,7 +121,9 @@ def test_the_greedy_pass_does_not_change_training(monkeypatch: pytest.MonkeyPatc
     whole, first = run(settings)
     passes = []
 
-    def tampered(policy: Policy, task: Letters, plays: list[Play], decoding: Decoding, **rest: Any) -> list[Rollout]:
+    def tampered(
+        policy: Policy, task: Letters, plays: list[Play], decoding: Decoding, **rest: Any
+    ) -> list[Rollout]:
         if decoding.temperature == 0.0:
             passes.append(len(plays))
             if greedy_pass == "left out":
@@ -122,7 +142,9 @@ def test_the_greedy_pass_does_not_change_training(monkeypatch: pytest.MonkeyPatc
 def test_a_validation_holds_all_draws_and_one_greedy_pass_over_the_same_items() -> None:
     _, history = run(params())
     for _, sampled, greedy in history.validations:
-        assert [e.item_id for e in greedy] == [e.item_id for e in sampled] == [i.id for i in validation().items]
+        assert (
+            [e.item_id for e in greedy] == [e.item_id for e in sampled] == [i.id for i in validation().items]
+        )
         assert {e.draw for e in greedy} == {0}
     first = history.validations[0]
     assert [e.seed for e in first.sampled] == [e.seed for e in first.greedy]
@@ -159,8 +181,15 @@ def test_a_prompt_that_is_too_long_is_refused_before_the_first_step() -> None:
 def test_the_log_has_the_promised_columns_and_a_kl_even_without_a_kl_term() -> None:
     _, history = run(params())
     assert list(history.training_log[0]) == [
-        "step", "epoch", "loss", "reward", "reward_std", "kl", "grad_norm", "learning_rate",
-    ]  # fmt: skip
+        "step",
+        "epoch",
+        "loss",
+        "reward",
+        "reward_std",
+        "kl",
+        "grad_norm",
+        "learning_rate",
+    ]
     assert [row["step"] for row in history.training_log] == [1, 2]
     assert all(row["kl"] >= 0 for row in history.training_log)
     assert [step for step, _, _ in history.validations] == [0, 2]
@@ -213,10 +242,24 @@ def test_the_components_of_the_collider_have_the_promised_columns() -> None:
     task = Collider(ColliderSettings(surface="compact", max_turns=3, shaping=0.0, gamma=1.0))
     suite = choose(
         [task.item(row) for row in generate("train", 3, max_turns=8, labels=("columns",))],
-        3, split="train", draws=1, seed=0,
-    )  # fmt: skip
+        3,
+        split="train",
+        draws=1,
+        seed=0,
+    )
     episodes = play_baseline(task, task.baselines()["random"], suite.plays(), "random")
     assert list(component_row(1, episodes, task))[:13] == [
-        "step", "n", "mean_cumulative", "mean_terminal", "mean_step_shaping", "mean_format", "discovered_rate",
-        "mass_correct_rate", "channel_correct_rate", "spin_correct_rate", "false_claim_rate", "parsed_rate", "mean_n_steps",
-    ], "parts and flags stand in the order in which the task names them"  # fmt: skip
+        "step",
+        "n",
+        "mean_cumulative",
+        "mean_terminal",
+        "mean_step_shaping",
+        "mean_format",
+        "discovered_rate",
+        "mass_correct_rate",
+        "channel_correct_rate",
+        "spin_correct_rate",
+        "false_claim_rate",
+        "parsed_rate",
+        "mean_n_steps",
+    ], "parts and flags stand in the order in which the task names them"

@@ -32,12 +32,24 @@ def test_the_training_step_has_the_signature_we_override() -> None:
 def test_log_probabilities_are_asked_for_by_the_method_we_replace() -> None:
     names = list(inspect.signature(trl.GRPOTrainer._get_per_token_logps_and_entropies).parameters)
     assert names[:8] == [
-        "self", "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size", "compute_entropy", "compute_aux_loss"
-    ]  # fmt: skip
+        "self",
+        "model",
+        "input_ids",
+        "attention_mask",
+        "logits_to_keep",
+        "batch_size",
+        "compute_entropy",
+        "compute_aux_loss",
+    ]
     source = inspect.getsource(trl.GRPOTrainer._compute_loss)
-    assert 'mask = completion_mask if "tool_mask" not in inputs else completion_mask * inputs["tool_mask"]' in source
+    assert (
+        'mask = completion_mask if "tool_mask" not in inputs else completion_mask * inputs["tool_mask"]'
+        in source
+    )
     assert "per_token_logps, entropies, aux_loss = self._get_per_token_logps_and_entropies(" in source
-    assert 'output["tool_mask"] = tool_mask' in inspect.getsource(trl.GRPOTrainer._generate_and_score_completions)
+    assert 'output["tool_mask"] = tool_mask' in inspect.getsource(
+        trl.GRPOTrainer._generate_and_score_completions
+    )
 
 
 def test_the_episodes_of_a_step_are_kept_in_equal_parts_until_they_are_used() -> None:

@@ -1,4 +1,5 @@
-"""A task of one turn that rewards any text by its letters: an untrained policy already gets unequal rewards."""
+"""A task of one turn that rewards any text by its letters: an untrained policy already gets unequal
+rewards."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ class Letters:
     metrics: tuple[str, ...] = ()
     floor = ceiling = "nobody"
 
-    def __init__(self, alarms: Mapping[str, float] | None = None, max_prompt_tokens: int | None = None) -> None:
+    def __init__(
+        self, alarms: Mapping[str, float] | None = None, max_prompt_tokens: int | None = None
+    ) -> None:
         self.alarms = alarms or {}
         self.max_prompt_tokens = max_prompt_tokens
 

@@ -1,4 +1,5 @@
-"""A whole copy of this project in a folder of its own, with other settings, whose commands are run as a user runs them."""
+"""A whole copy of this project in a folder of its own, with other settings, whose commands are run as a user
+runs them."""
 
 from __future__ import annotations
 
@@ -20,7 +21,15 @@ from assay.policy.base import tiny
 from tests.house import ROOT
 
 TAKEN = ("configs", "constraints.txt", "data", "dvc.yaml", "params.yaml", "src")
-LEFT_OUT = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "ASSAY_TORCHRUN", "DVC_ROOT", "DVC_STAGE", "TORCHELASTIC_RUN_ID")
+LEFT_OUT = (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "ASSAY_TORCHRUN",
+    "DVC_ROOT",
+    "DVC_STAGE",
+    "TORCHELASTIC_RUN_ID",
+)
 # Some 137 M parameters, nearly all of them in the layers.
 LARGE = TinyArchitecture(
     hidden_size=896, intermediate_size=2688, layers=13, heads=14, max_positions=8192, initializer_range=0.05
@@ -28,12 +37,18 @@ LARGE = TinyArchitecture(
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return the environment of a command in a copy: the copy's own code, and nothing that DVC or torchrun left."""
-    return {name: value for name, value in os.environ.items() if name not in LEFT_OUT} | {"PYTHONPATH": "src"} | more
+    """Return the environment of a command in a copy: the copy's own code, and nothing that DVC or torchrun
+    left."""
+    return (
+        {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
+        | {"PYTHONPATH": "src"}
+        | more
+    )
 
 
 def base_folder(folder: Path, shape: TinyArchitecture) -> int:
-    """Write a Hugging Face model folder with random weights and a tokenizer of letters; return its number of parameters."""
+    """Write a Hugging Face model folder with random weights and a tokenizer of letters; return its number of
+    parameters."""
     tokenizer = tiny.build_tokenizer([chr(code) for code in range(32, 127)] + ["\n"])
     model = tiny.build_model(shape, tokenizer, 0)
     model.save_pretrained(folder)
@@ -42,7 +57,8 @@ def base_folder(folder: Path, shape: TinyArchitecture) -> int:
 
 
 def copied_project(folder: Path, preset: str, task: str, changes: Mapping[str, Any]) -> Path:
-    """Copy this project with some settings of a preset or task changed, by dotted names, and fingerprint its data."""
+    """Copy this project with some settings of a preset or task changed, by dotted names, and fingerprint its
+    data."""
     folder.mkdir(parents=True)
     for name in TAKEN:
         (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, folder / name)
@@ -79,7 +95,9 @@ def run(project: Path, *arguments: str, codes: tuple[int, ...] = (0,)) -> subpro
         RuntimeError: It ended with another exit code than one of these; says what it said.
     """
     command = [sys.executable, "-m", "assay.cli", *arguments]
-    done = subprocess.run(command, cwd=project, env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=project, env=environment(), capture_output=True, text=True, check=False
+    )
     if done.returncode not in codes:
         said = f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         raise RuntimeError(f"assay {' '.join(arguments)} ended with {done.returncode}:\n{said}")
@@ -87,15 +105,20 @@ def run(project: Path, *arguments: str, codes: tuple[int, ...] = (0,)) -> subpro
 
 
 def killed_when(project: Path, *arguments: str, when: Callable[[], bool], seconds: float = 600.0) -> int:
-    """Run a command and kill it with SIGKILL as soon as something is true; return its exit code, -9 if it was killed."""
+    """Run a command and kill it with SIGKILL as soon as something is true; return its exit code, -9 if it was
+    killed."""
     command = [sys.executable, "-m", "assay.cli", *arguments]
     with (project / "killed.txt").open("w") as stream:
-        running = subprocess.Popen(command, cwd=project, env=environment(), stdout=stream, stderr=subprocess.STDOUT)
+        running = subprocess.Popen(
+            command, cwd=project, env=environment(), stdout=stream, stderr=subprocess.STDOUT
+        )
         begun = time.monotonic()
         while running.poll() is None and not when():
             if time.monotonic() - begun > seconds:
                 running.kill()
-                raise RuntimeError(f"not within {seconds:.0f} s:\n{(project / 'killed.txt').read_text()[-3000:]}")
+                raise RuntimeError(
+                    f"not within {seconds:.0f} s:\n{(project / 'killed.txt').read_text()[-3000:]}"
+                )
             time.sleep(0.01)
         running.send_signal(signal.SIGKILL)
         return running.wait()
@@ -108,7 +131,9 @@ def steps_saved(project: Path) -> list[int]:
 
 def facts(project: Path) -> dict[str, Any]:
     """Return train.json of a finished training."""
-    found: dict[str, Any] = json.loads((project / "evidence/results/train/train.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads(
+        (project / "evidence/results/train/train.json").read_text(encoding="utf-8")
+    )
     return found
 
 

@@ -1,7 +1,8 @@
-"""A whole run of the pipeline in a second, without a model: scripted players stand in for policies, nothing is trained.
+"""A whole run of the pipeline in a second, without a model: scripted players stand in for policies, nothing
+is trained.
 
-Everything that follows from episodes is made by the code that makes it in earnest. So a package of it passes whatever needs
-no model, and a number changed in it can be caught or missed like that of any other run.
+Everything that follows from episodes is made by the code that makes it in earnest. So a package of it passes
+whatever needs no model, and a number changed in it can be caught or missed like that of any other run.
 """
 
 from __future__ import annotations
@@ -58,19 +59,41 @@ from tests.house import ROOT
 
 TAKEN = ("constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE", "dvc.yaml", "data", "src")
 PARITY = Parity(
-    policy_digest="", base_was_4bit=False, prompts=32, positions=400, tokens=200, greedy_agreement=1.0, free_agreement=1.0,
-    logit_difference_at_most=1e-5, max_logit_difference=1e-3, min_greedy_agreement=0.99,
-)  # fmt: skip
+    policy_digest="",
+    base_was_4bit=False,
+    prompts=32,
+    positions=400,
+    tokens=200,
+    greedy_agreement=1.0,
+    free_agreement=1.0,
+    logit_difference_at_most=1e-5,
+    max_logit_difference=1e-3,
+    min_greedy_agreement=0.99,
+)
 SMALL = {
-    "evaluation.items": 20, "evaluation.draws": 2, "validation.items": 12, "validation.draws": 2, "validation.interval": 2,
-    "train.steps": 6, "train.items_per_step": 4, "train.group_size": 4, "train.micro_batch_size": 16,
-    "base.architecture.hidden_size": 8, "base.architecture.intermediate_size": 6, "base.architecture.layers": 1,
-    "base.architecture.heads": 2, "train.lora.r": 2, "health.top_share_window": 3, "health.baseline_steps": 2,
+    "evaluation.items": 20,
+    "evaluation.draws": 2,
+    "validation.items": 12,
+    "validation.draws": 2,
+    "validation.interval": 2,
+    "train.steps": 6,
+    "train.items_per_step": 4,
+    "train.group_size": 4,
+    "train.micro_batch_size": 16,
+    "base.architecture.hidden_size": 8,
+    "base.architecture.intermediate_size": 6,
+    "base.architecture.layers": 1,
+    "base.architecture.heads": 2,
+    "train.lora.r": 2,
+    "health.top_share_window": 3,
+    "health.baseline_steps": 2,
     "health.top_share.red": 1.0,
-}  # fmt: skip
+}
 
 
-def made_run(folder: Path, *, task: str = "collider", seed: int = 0, changes: Mapping[str, Any] | None = None) -> Project:
+def made_run(
+    folder: Path, *, task: str = "collider", seed: int = 0, changes: Mapping[str, Any] | None = None
+) -> Project:
     """Write a run into a new folder and return it.
 
     Args:
@@ -116,15 +139,19 @@ def players(task: Task) -> list[str]:
     return list(task.baselines())
 
 
-def played(task: Task, plays: Sequence[Play], skill: float, label: str, words: Words | None = None) -> list[Episode]:
-    """Return the episodes of a policy that plays a share of its plays as the best player would, the rest as the weakest.
+def played(
+    task: Task, plays: Sequence[Play], skill: float, label: str, words: Words | None = None
+) -> list[Episode]:
+    """Return the episodes of a policy that plays a share of its plays as the best player would, the rest as
+    the weakest.
 
     Args:
         task: What is played.
         plays: Which.
         skill: The share.
         label: Another label, other luck.
-        words: Of the base: prompts and numbers of tokens are what they make of the texts; without them made up.
+        words: Of the base: prompts and numbers of tokens are what they make of the texts; without them made
+            up.
     """
     names, found = players(task), []
     for play in plays:
@@ -138,7 +165,9 @@ def played(task: Task, plays: Sequence[Play], skill: float, label: str, words: W
             found.append(spelled(task, play, episode, words))
             continue
         turns = [
-            turn.model_copy(update={"n_tokens": 3, "prompt_digest": sha256_bytes(f"{play.item.id} {k}".encode())[:16]})
+            turn.model_copy(
+                update={"n_tokens": 3, "prompt_digest": sha256_bytes(f"{play.item.id} {k}".encode())[:16]}
+            )
             for k, turn in enumerate(episode.turns)
         ]
         found.append(episode.model_copy(update={"turns": tuple(turns)}))
@@ -146,12 +175,15 @@ def played(task: Task, plays: Sequence[Play], skill: float, label: str, words: W
 
 
 def spelled(task: Task, play: Play, episode: Episode, words: Words) -> Episode:
-    """Return an episode with the prompts and numbers of tokens that its texts have in the words of a tiny base."""
+    """Return an episode with the prompts and numbers of tokens that its texts have in the words of a tiny
+    base."""
     ids, turns = list(open_item(task, words, play.item, play.world_seed).prompt_ids), []
     for turn in episode.turns:
         written = [*words.ids(turn.completion), words.eos_id]
         prompt = sha256_bytes(np.asarray(ids, np.int64).tobytes())[:16]
-        turns.append(turn.model_copy(update={"n_tokens": len(written), "prompt_digest": prompt, "truncated": False}))
+        turns.append(
+            turn.model_copy(update={"n_tokens": len(written), "prompt_digest": prompt, "truncated": False})
+        )
         ids += [*written, *words.reply(str(turn.observation), last_id=words.eos_id)]
     return episode.model_copy(update={"turns": tuple(turns)})
 
@@ -163,20 +195,30 @@ def words_of(project: Project) -> Words | None:
 
 def _arm(project: Project, name: str, suite: Suite, skill: float, policy: str) -> None:
     episodes = played(task_of(project), suite.plays(), skill, name, words_of(project))
-    write_jsonl(project.results(f"{name}.jsonl"), [each.model_copy(update={"policy": policy}) for each in episodes])
+    write_jsonl(
+        project.results(f"{name}.jsonl"), [each.model_copy(update={"policy": policy}) for each in episodes]
+    )
 
 
 def _base(project: Project) -> str:
     folder, base = project.root / "models/base", project.params.base
     folder.mkdir(parents=True)
     if isinstance(base, PretrainedBase):
-        facts = {"kind": "pretrained", "model": "some/model", "revision": "0" * 40, "digest": sha256_bytes(b"some/model")}
+        facts = {
+            "kind": "pretrained",
+            "model": "some/model",
+            "revision": "0" * 40,
+            "digest": sha256_bytes(b"some/model"),
+        }
         write_json(project.results("base.json"), facts)
         return str(facts["digest"])
     words = words_of(project)
     assert words is not None
     shapes = base_shapes(base, len(words.vocabulary))
-    weights = {name: rng("weights", base.seed, name).normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    weights = {
+        name: rng("weights", base.seed, name).normal(size=shape).astype(np.float32)
+        for name, shape in shapes.items()
+    }
     (folder / "model.safetensors").write_bytes(save(weights, metadata={"format": "pt"}))
     for name, values in base_expected(base, words).items():
         write_json(folder / name, _with_versions(values))
@@ -221,9 +263,15 @@ def _trained(project: Project, base: str) -> TrainFacts:
             validate(step)
         items = order[(step - 1) * size : step * size]
         plays = [
-            Play(item, member, derive_seed("rollout", params.seed, step, item.id, member), derive_seed("w", step, item.id))
-            for item in items for member in range(params.train.group_size)
-        ]  # fmt: skip
+            Play(
+                item,
+                member,
+                derive_seed("rollout", params.seed, step, item.id, member),
+                derive_seed("w", step, item.id),
+            )
+            for item in items
+            for member in range(params.train.group_size)
+        ]
         episodes = played(task, plays, 0.2 + 0.6 * step / steps, f"train {params.seed}")
         watch.look(step, "batch", episodes)
         row = _row(project, task, step, episodes, monitor, history)
@@ -236,11 +284,18 @@ def _trained(project: Project, base: str) -> TrainFacts:
     Tables(project, history, suite, task).write()
     write_jsonl(project.results("validation.jsonl"), history.validation_episodes())
     facts = TrainFacts(
-        seed=params.seed, steps=steps, chosen_step=chosen,
-        claim_plan_sha256=sha256_bytes(project.results("claim_plan.json").read_bytes()), base_digest=base,
-        policy_digest=adapted_digest(base, adapter), validation_suite=suite.digest, chain=chain, alarms=watch.facts(),
-        health=HealthSummary.of(history.health, monitor.unmeasured), honest=Honest(task, items_of(project, "train")).facts,
-    )  # fmt: skip
+        seed=params.seed,
+        steps=steps,
+        chosen_step=chosen,
+        claim_plan_sha256=sha256_bytes(project.results("claim_plan.json").read_bytes()),
+        base_digest=base,
+        policy_digest=adapted_digest(base, adapter),
+        validation_suite=suite.digest,
+        chain=chain,
+        alarms=watch.facts(),
+        health=HealthSummary.of(history.health, monitor.unmeasured),
+        honest=Honest(task, items_of(project, "train")).facts,
+    )
     write_json(project.results("train.json"), facts)
     return facts
 
@@ -252,19 +307,35 @@ def _row(
     components = component_row(step, episodes, task)
     numbers, done = rng("trainer", project.params.seed, step).random(4), step / project.params.train.steps
     logged = {
-        "step": step, "epoch": done, "loss": float(numbers[0]),
-        "reward": components["mean_cumulative"], "reward_std": float(numbers[1]), "kl": 0.2 * done,
-        "grad_norm": float(numbers[3]), "learning_rate": learning_rates(project.params.train)[step - 1],
-    }  # fmt: skip
+        "step": step,
+        "epoch": done,
+        "loss": float(numbers[0]),
+        "reward": components["mean_cumulative"],
+        "reward_std": float(numbers[1]),
+        "kl": 0.2 * done,
+        "grad_norm": float(numbers[3]),
+        "learning_rate": learning_rates(project.params.train)[step - 1],
+    }
     history.training_log.append(logged)
     history.reward_components.append(components)
     signals = StepSignals.of(
-        step, episodes, entropy=1.0 - 0.2 * done, kl=logged["kl"], clip=None, grad_norm=logged["grad_norm"], lost=0.0,
+        step,
+        episodes,
+        entropy=1.0 - 0.2 * done,
+        kl=logged["kl"],
+        clip=None,
+        grad_norm=logged["grad_norm"],
+        lost=0.0,
         honest=monitor.honest,
     )
     history.health.extend(monitor.step(signals))
     links = {link: sha256_bytes(f"{link} {step} {project.params.seed}".encode()) for link in LINKS}
-    facts = {"step": step, "kl_probe": logged["kl"], "item_ids": sorted({e.item_id for e in episodes}), "digests": links}
+    facts = {
+        "step": step,
+        "kl_probe": logged["kl"],
+        "item_ids": sorted({e.item_id for e in episodes}),
+        "digests": links,
+    }
     facts |= {"components": components, "skipped": None, "lost": 0, "retries": 0, "entropy": 1.0 - 0.2 * done}
     whole, parts = monitor.heard.logged()
     facts["signals"] = signals.numbers() | whole
@@ -276,19 +347,30 @@ def _adapter(project: Project) -> Path:
     params, folder = project.params, project.root / "models/adapter"
     folder.mkdir(parents=True)
     lora, n = params.train.lora, rng("adapter", params.seed)
-    far = sum(learning_rates(params.train)[: params.validation.interval])  # no further than the first checkpoint can be
+    far = sum(
+        learning_rates(params.train)[: params.validation.interval]
+    )  # no further than the first checkpoint can be
     shapes = {"model.layers.0.self_attn.q_proj.weight": (8, 6)}
     if not isinstance(params.base, PretrainedBase):
-        shapes = {name: shape for name, shape in base_shapes(params.base, 1).items() if name.endswith("_proj.weight")}
+        shapes = {
+            name: shape
+            for name, shape in base_shapes(params.base, 1).items()
+            if name.endswith("_proj.weight")
+        }
     weights = {}
     for name, (rows, columns) in shapes.items():
         module = f"base_model.model.{name.removesuffix('.weight')}"
         weights[f"{module}.lora_A.weight"] = n.uniform(-1, 1, size=(lora.r, columns)) * columns**-0.5
         weights[f"{module}.lora_B.weight"] = n.uniform(-far, far, size=(rows, lora.r))
-    content = save({name: array.astype(np.float32) for name, array in weights.items()}, metadata={"format": "pt"})
+    content = save(
+        {name: array.astype(np.float32) for name, array in weights.items()}, metadata={"format": "pt"}
+    )
     (folder / "adapter_model.safetensors").write_bytes(content)
     config = _with_versions(adapter_expected(params)) | {"use_rslora": False, "rank_pattern": {}}
-    config |= {"target_modules": sorted(name.removesuffix(".weight") for name in shapes), "fan_in_fan_out": False}
+    config |= {
+        "target_modules": sorted(name.removesuffix(".weight") for name in shapes),
+        "fan_in_fan_out": False,
+    }
     write_json(folder / "adapter_config.json", config)
     return folder
 
@@ -302,9 +384,15 @@ def _after(project: Project, trained: TrainFacts) -> None:
     paid_by_a_coin = sha256_bytes(f"coin {trained.seed}".encode())
     _arm(project, CONTROL, heldout_suite(project), 0.2, paid_by_a_coin)
     facts = ControlFacts(
-        asked=True, base_digest=trained.base_digest, seed=trained.seed, steps=trained.steps, chosen_step=trained.steps,
-        policy_digest=paid_by_a_coin, chain=paid_by_a_coin, health=trained.health,
-    )  # fmt: skip
+        asked=True,
+        base_digest=trained.base_digest,
+        seed=trained.seed,
+        steps=trained.steps,
+        chosen_step=trained.steps,
+        policy_digest=paid_by_a_coin,
+        chain=paid_by_a_coin,
+        health=trained.health,
+    )
     write_json(project.results("control.json"), facts)
 
 
@@ -324,11 +412,14 @@ def lock(project: Project) -> None:
         if told:
             found["params"] = {"params.yaml": told}
         stages[name] = found
-    (root / "dvc.lock").write_text(OmegaConf.to_yaml(OmegaConf.create({"schema": "2.0", "stages": stages})), encoding="utf-8")
+    (root / "dvc.lock").write_text(
+        OmegaConf.to_yaml(OmegaConf.create({"schema": "2.0", "stages": stages})), encoding="utf-8"
+    )
 
 
 def _names(listed: Any) -> list[str]:
-    """Return the paths or parameters that a section of dvc.yaml lists, with or without options behind them."""
+    """Return the paths or parameters that a section of dvc.yaml lists, with or without options behind
+    them."""
     return [name for each in listed or [] for name in ([each] if isinstance(each, str) else list(each))]
 
 

@@ -1,4 +1,5 @@
-"""A whole small run in a folder of its own, from data to both measurements, as an unpacked package would hold it."""
+"""A whole small run in a folder of its own, from data to both measurements, as an unpacked package would hold
+it."""
 
 from __future__ import annotations
 
@@ -33,23 +34,30 @@ def base_folder(folder: Path, project: Project, *, seed: int = 0) -> Path:
 
 
 def write_params(root: Path) -> None:
-    """Write settings under which everything is over in seconds, and the adapter is the one of the last step."""
+    """Write settings under which everything is over in seconds, and the adapter is the one of the last
+    step."""
     values = json.loads(json.dumps(compose(ROOT, Selection("tiny", "collider", 0)).values))
     values["base"]["architecture"] |= SHAPE
     values["base"]["warm_start"] |= {
-        "drill_pool": 50, "demonstration_pool": 100,
+        "drill_pool": 50,
+        "demonstration_pool": 100,
         "drills": {"steps": 2, "batch_size": 8, "learning_rate": 0.003},
         "demonstrations": {"steps": 60, "batch_size": 16, "learning_rate": 0.01},
-    }  # fmt: skip
+    }
     values["generation"] |= {"batch_size": 4}
     values["evaluation"] |= {"items": 4, "draws": 4}
     values["validation"] |= {"items": 3, "draws": 2, "interval": 1}
     values["claim"] |= {"checkpoint_rule": "last", "controls": ["aa"]}
     values["health"] |= {"preflight": False}  # an untrained base: the doctor would refuse it
     values["train"] |= {
-        "steps": 2, "items_per_step": 2, "group_size": 4, "micro_batch_size": 8, "kl_probe_episodes": 2, "learning_rate": 0.005,
+        "steps": 2,
+        "items_per_step": 2,
+        "group_size": 4,
+        "micro_batch_size": 8,
+        "kl_probe_episodes": 2,
+        "learning_rate": 0.005,
         "warmup_steps": 0,
-    }  # fmt: skip
+    }
     (root / "params.yaml").write_text(json.dumps(values, indent=1), encoding="utf-8")
 
 

@@ -1,4 +1,5 @@
-"""V2 and V3 find what does not hold together, say where, and never fall over a file that is no file of ours."""
+"""V2 and V3 find what does not hold together, say where, and never fall over a file that is no file of
+ours."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def lines(name: str, change: Callable[[list[str]], Iterable[str]]) -> Tamper:
     def tamper(root: Path) -> None:
         path = root / place_of(name)
         path.write_text(
-            "".join(f"{line}\n" for line in change(path.read_text(encoding="utf-8").split("\n")[:-1])), encoding="utf-8"
+            "".join(f"{line}\n" for line in change(path.read_text(encoding="utf-8").split("\n")[:-1])),
+            encoding="utf-8",
         )
 
     return tamper
@@ -94,12 +96,32 @@ def added(name: str) -> Tamper:
 LOCKED = f"^{RESULTS}/report: render_evidence of dvc.lock"
 FOUND: list[tuple[str, Tamper, Callable[[Unpacked], Seen], str]] = [
     ("an edited file", edit(place_of("summary.md"), "a", "b"), locked.lock_holds, LOCKED),
-    ("a missing file of a folder", lambda root: (root / place_of("summary.md")).unlink(), locked.lock_holds, LOCKED),
-    ("a missing file", lambda root: (root / "evidence/README.md").unlink(), locked.lock_holds, "README.md: not in the package"),
+    (
+        "a missing file of a folder",
+        lambda root: (root / place_of("summary.md")).unlink(),
+        locked.lock_holds,
+        LOCKED,
+    ),
+    (
+        "a missing file",
+        lambda root: (root / "evidence/README.md").unlink(),
+        locked.lock_holds,
+        "README.md: not in the package",
+    ),
     ("a missing folder", without_base, locked.lock_holds, f"{RESULTS}/base: not in the package"),
     ("an added file of a folder", added(f"{RESULTS}/report/more.txt"), locked.lock_holds, LOCKED),
-    ("an added file", added(f"{RESULTS}/more.txt"), locked.lock_whole, "more.txt: no stage of dvc.lock wrote"),
-    ("another setting", edit("params.yaml", "steps: 6", "steps: 7"), locked.lock_whole, "train.steps|params.yaml, train"),
+    (
+        "an added file",
+        added(f"{RESULTS}/more.txt"),
+        locked.lock_whole,
+        "more.txt: no stage of dvc.lock wrote",
+    ),
+    (
+        "another setting",
+        edit("params.yaml", "steps: 6", "steps: 7"),
+        locked.lock_whole,
+        "train.steps|params.yaml, train",
+    ),
     (
         "a stage without the plan",
         edit("dvc.lock", f"- path: {place_of('claim_plan.json')}", "- path: other.json", 9),
@@ -132,7 +154,12 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], Seen], str]] = [
         stated.facts_within_bounds,
         "parsed_rate: 0.5",
     ),
-    ("a lowered bar", edit(place_of("claim_plan.json"), "10.0", "1.0"), training.plan_precedes, "when training began"),
+    (
+        "a lowered bar",
+        edit(place_of("claim_plan.json"), "10.0", "1.0"),
+        training.plan_precedes,
+        "when training began",
+    ),
     (
         "a claim by another plan",
         edit(place_of("claim.json"), '"alpha": 0.05', '"alpha": 0.1'),
@@ -145,7 +172,12 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], Seen], str]] = [
         suites.suites_equal,
         "reports.json, post_eval, suite_digest",
     ),
-    ("a dropped row", lines("post_eval.jsonl", lambda all_: all_[1:]), suites.draws_complete, "39 episodes, 40 are planned"),
+    (
+        "a dropped row",
+        lines("post_eval.jsonl", lambda all_: all_[1:]),
+        suites.draws_complete,
+        "39 episodes, 40 are planned",
+    ),
     (
         "a repeated row",
         lines("post_eval.jsonl", lambda all_: [all_[0], *all_[:-1]]),
@@ -158,7 +190,12 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], Seen], str]] = [
         suites.draws_complete,
         "pre_eval.jsonl, episode 1",
     ),
-    ("another seed", edit(place_of("post_eval.jsonl"), '"seed":\\d+', '"seed":7'), suites.draws_complete, "7"),
+    (
+        "another seed",
+        edit(place_of("post_eval.jsonl"), '"seed":\\d+', '"seed":7'),
+        suites.draws_complete,
+        "7",
+    ),
     (
         "another prompt",
         edit(place_of("post_eval.jsonl"), '"prompt_digest":"\\w{16}', '"prompt_digest":"' + "0" * 16),
@@ -173,19 +210,32 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], Seen], str]] = [
     ),
     (
         "swapped reports",
-        record("reports.json", lambda v: v["arms"].update(pre_eval=v["arms"]["post_eval"], post_eval=v["arms"]["pre_eval"])),
+        record(
+            "reports.json",
+            lambda v: v["arms"].update(pre_eval=v["arms"]["post_eval"], post_eval=v["arms"]["pre_eval"]),
+        ),
         suites.policies_named,
         "reports.json, pre_eval, policy_digest",
     ),
     ("no control", record("control.json", lambda v: v.update(asked=False)), suites.policies_named, "asked"),
-    ("a dropped step", lines("train_log.jsonl", lambda all_: [*all_[:2], *all_[3:]]), training.log_whole, "row 3 of train_log"),
+    (
+        "a dropped step",
+        lines("train_log.jsonl", lambda all_: [*all_[:2], *all_[3:]]),
+        training.log_whole,
+        "row 3 of train_log",
+    ),
     (
         "an edited loss",
         edit(place_of("train_log.jsonl"), '"loss":0\\.\\d', '"loss":0.99'),
         training.log_whole,
         "does not follow",
     ),
-    ("another chain", record("train.json", lambda v: v.update(chain="0" * 64)), training.log_whole, "train.json, chain"),
+    (
+        "another chain",
+        record("train.json", lambda v: v.update(chain="0" * 64)),
+        training.log_whole,
+        "train.json, chain",
+    ),
     (
         "another item",
         edit(place_of("train_log.jsonl"), '"item_ids":\\["\\w+', '"item_ids":["0000'),
@@ -193,8 +243,18 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], Seen], str]] = [
         "none of the train data",
     ),
     ("another checkpoint", record("train.json", scale_one), training.checkpoint_follows, "chosen_step: 0"),
-    ("an alarm removed", lines("health.jsonl", lambda all_: all_[1:]), alarms.alarms_ring_again, "health.jsonl"),
-    ("an alarm invented", lines("health.jsonl", lambda all_: [*all_, all_[-1]]), alarms.alarms_ring_again, "does not ring"),
+    (
+        "an alarm removed",
+        lines("health.jsonl", lambda all_: all_[1:]),
+        alarms.alarms_ring_again,
+        "health.jsonl",
+    ),
+    (
+        "an alarm invented",
+        lines("health.jsonl", lambda all_: [*all_, all_[-1]]),
+        alarms.alarms_ring_again,
+        "does not ring",
+    ),
     (
         "an alarm softened",
         edit(place_of("health.jsonl"), '"threshold":[\\d.]+', '"threshold":0.123'),
@@ -210,7 +270,9 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], Seen], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("tamper", "look", "said"), [case[1:] for case in FOUND], ids=[case[0] for case in FOUND])
+@pytest.mark.parametrize(
+    ("tamper", "look", "said"), [case[1:] for case in FOUND], ids=[case[0] for case in FOUND]
+)
 def test_what_was_changed_is_found_and_named(
     unpacked: Path, tamper: Tamper, look: Callable[[Unpacked], Seen], said: str
 ) -> None:
@@ -225,7 +287,10 @@ def test_what_was_changed_is_found_and_named(
     ("tamper", "name"),
     [
         (edit(place_of("post_eval.jsonl"), '"success":false', '"success":true'), "post_eval.jsonl"),
-        (edit(place_of("pre_eval_greedy.jsonl"), '"reward":(-?)[\\d.]+', '"reward":\\g<1>0.123'), "pre_eval_greedy.jsonl"),
+        (
+            edit(place_of("pre_eval_greedy.jsonl"), '"reward":(-?)[\\d.]+', '"reward":\\g<1>0.123'),
+            "pre_eval_greedy.jsonl",
+        ),
         (edit(place_of("validation.jsonl"), '"ending":"\\w+"', '"ending":"given up"'), "validation.jsonl"),
         (edit(place_of("control_eval.jsonl"), '"completion":"\\w', '"completion":"?'), "control_eval.jsonl"),
     ],
@@ -245,7 +310,9 @@ def test_a_reward_that_is_off_by_a_billionth_is_off(unpacked: Path) -> None:
     path.write_text(f"{dumps(row)}\n{rest}", encoding="utf-8")
 
     def outcome(nearly: bool) -> str:
-        return {check.name: check.outcome for check in regraded(Unpacked(unpacked), nearly=nearly)}["post_eval.jsonl"]
+        return {check.name: check.outcome for check in regraded(Unpacked(unpacked), nearly=nearly)}[
+            "post_eval.jsonl"
+        ]
 
     assert (outcome(False), outcome(True)) == ("failed", "passed")
 
@@ -263,22 +330,47 @@ def test_a_validation_that_is_missing_is_not_called_checked(unpacked: Path) -> N
 
 
 MALFORMED = {
-    "empty": b"", "half": b'{"a": ', "no JSON": b"\x00\xff\xfe", "NaN": b'{"step": NaN}', "another shape": b"[1, 2, 3]",
-    "a record of nothing": b"{}", "deep": b"[" * 5000, "null": b"null", "numbers": b"1\n2\n",
-}  # fmt: skip
+    "empty": b"",
+    "half": b'{"a": ',
+    "no JSON": b"\x00\xff\xfe",
+    "NaN": b'{"step": NaN}',
+    "another shape": b"[1, 2, 3]",
+    "a record of nothing": b"{}",
+    "deep": b"[" * 5000,
+    "null": b"null",
+    "numbers": b"1\n2\n",
+}
 FILES = (
-    "params.yaml", "dvc.lock", "parity.json", "models/base/model.safetensors", "models/adapter/adapter_config.json",
-    *(place_of(name) for name in (
-        "train_log.jsonl", "validation.jsonl", "health.jsonl", "train.json", "post_eval.jsonl", "reports.json",
-        "control.json", "claim.json", "claim_plan.json", "base.json", "fingerprint.json",
-    )),
-)  # fmt: skip
+    "params.yaml",
+    "dvc.lock",
+    "parity.json",
+    "models/base/model.safetensors",
+    "models/adapter/adapter_config.json",
+    *(
+        place_of(name)
+        for name in (
+            "train_log.jsonl",
+            "validation.jsonl",
+            "health.jsonl",
+            "train.json",
+            "post_eval.jsonl",
+            "reports.json",
+            "control.json",
+            "claim.json",
+            "claim_plan.json",
+            "base.json",
+            "fingerprint.json",
+        )
+    ),
+)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_that_is_no_such_file_fails_a_check_and_ends_nothing(unpacked: Path, name: str) -> None:
     for number, (kind, content) in enumerate(MALFORMED.items()):
-        if number % 3 != FILES.index(name) % 3:  # a third of the kinds for each file, all of them over all files
+        if (
+            number % 3 != FILES.index(name) % 3
+        ):  # a third of the kinds for each file, all of them over all files
             continue
         (unpacked / name).write_bytes(content)
         checks = [*settings(Unpacked(unpacked), other_code=False), *consistent(Unpacked(unpacked))]
@@ -291,7 +383,10 @@ def test_a_file_that_is_no_such_file_fails_a_check_and_ends_nothing(unpacked: Pa
 def test_settings_that_point_out_of_the_package_are_refused_before_anything_is_read(unpacked: Path) -> None:
     for root in ("/etc", "../..", "data/../../.."):
         edit("params.yaml", "  root: .*", f"  root: {root}")(unpacked)
-        checks: list[Check] = [*settings(Unpacked(unpacked), other_code=True), *consistent(Unpacked(unpacked))]
+        checks: list[Check] = [
+            *settings(Unpacked(unpacked), other_code=True),
+            *consistent(Unpacked(unpacked)),
+        ]
         told = next(check for check in checks if check.name == "settings")
         assert told.outcome == "failed"
         assert "dataset.root" in told.found
@@ -328,11 +423,14 @@ def test_learning_rates_are_those_of_the_library(pristine: Path, kind: str) -> N
     assert training.learning_rates(settings_of) == pytest.approx(rates, abs=1e-15)
 
 
-@pytest.mark.parametrize(("old", "new", "name"), [
-    ("steps: 6", "steps: 1000000000000", "train.steps"),
-    ("  items: 20\n  draws: 2", "  items: 20\n  draws: 1000000000", "evaluation.draws"),
-    ("  items: 12\n  draws: 2", "  items: 12\n  draws: 1000000000", "validation.draws"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("old", "new", "name"),
+    [
+        ("steps: 6", "steps: 1000000000000", "train.steps"),
+        ("  items: 20\n  draws: 2", "  items: 20\n  draws: 1000000000", "evaluation.draws"),
+        ("  items: 12\n  draws: 2", "  items: 12\n  draws: 1000000000", "validation.draws"),
+    ],
+)
 def test_settings_that_ask_for_years_of_work_are_refused_before_any_is_done(
     unpacked: Path, tmp_path: Path, old: str, new: str, name: str
 ) -> None:
@@ -341,5 +439,8 @@ def test_settings_that_ask_for_years_of_work_are_refused_before_any_is_done(
     (unpacked / "params.yaml").write_text(text.replace(old, new, 1), encoding="utf-8")
     (tmp_path / "work").mkdir()
     found = list(all_levels(unpacked, tmp_path / "work"))
-    assert [(each.name, each.outcome) for each in found[1:]] == [("settings", "failed"), *[("all else", "not checked")] * 3]
+    assert [(each.name, each.outcome) for each in found[1:]] == [
+        ("settings", "failed"),
+        *[("all else", "not checked")] * 3,
+    ]
     assert name in found[1].found

@@ -1,4 +1,5 @@
-"""What a package may hold: names from one table, settings that follow, tokens that can be counted, rows of who is named."""
+"""What a package may hold: names from one table, settings that follow, tokens that can be counted, rows of
+who is named."""
 
 from __future__ import annotations
 
@@ -25,22 +26,39 @@ ADAPTER, CONFIG = "models/adapter/adapter_model.safetensors", "models/adapter/ad
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("models/base/modeling_x.py", "code"), ("models/adapter/layer.py", "code"), ("models/base/kernel.so", "code"),
-        ("models/base/.hidden", "hidden"), ("data/x/.cache/y.json", "hidden"), (".env", "hidden"),
-        ("models/base/README.md", "no digest"), ("models/README.md", "no digest"), ("models/adapter/optimizer.pt", "loaded"),
-        ("models/base/vocab.json", "none of what"), ("models/base/LICENSE", "none of what"), ("data/x/load.py", "code"),
-        ("models/base/model-00001-of-00002.safetensors", "none of what"), ("conftest.py", "code"), ("src/assay/x.so", "code"),
-        ("evidence/results/control/more.json", "no place"), ("evidence/results/report/figures/more/x.svg", "no place"),
-        ("evidence/results/recipe.json", "no place"), ("models/base/original/params.json", "none of what"),
+        ("models/base/modeling_x.py", "code"),
+        ("models/adapter/layer.py", "code"),
+        ("models/base/kernel.so", "code"),
+        ("models/base/.hidden", "hidden"),
+        ("data/x/.cache/y.json", "hidden"),
+        (".env", "hidden"),
+        ("models/base/README.md", "no digest"),
+        ("models/README.md", "no digest"),
+        ("models/adapter/optimizer.pt", "loaded"),
+        ("models/base/vocab.json", "none of what"),
+        ("models/base/LICENSE", "none of what"),
+        ("data/x/load.py", "code"),
+        ("models/base/model-00001-of-00002.safetensors", "none of what"),
+        ("conftest.py", "code"),
+        ("src/assay/x.so", "code"),
+        ("evidence/results/control/more.json", "no place"),
+        ("evidence/results/report/figures/more/x.svg", "no place"),
+        ("evidence/results/recipe.json", "no place"),
+        ("models/base/original/params.json", "none of what"),
     ],
-)  # fmt: skip
+)
 def test_a_name_that_is_in_no_package_is_refused_with_its_reason(name: str, why: str) -> None:
     (said,) = strangers([name], data="data/x", scratch=True)
     assert said.startswith(f"{name}: ") and why in said
 
 
 def test_names_of_ones_own_data_are_no_strangers_and_a_pretrained_base_is() -> None:
-    own = ["data/mine/train.jsonl", "data/mine/SHA256SUMS", "data/mine/schemas/täglich neu.json", "data/mine/terms.txt"]
+    own = [
+        "data/mine/train.jsonl",
+        "data/mine/SHA256SUMS",
+        "data/mine/schemas/täglich neu.json",
+        "data/mine/terms.txt",
+    ]
     assert list(strangers(own, data="data/mine", scratch=False)) == []
     packed = [f"models/base/{name}" for name in BASE_FILES]
     assert list(strangers(packed, data="data/mine", scratch=True)) == []
@@ -57,24 +75,52 @@ def with_value(name: str, **values: Any) -> Tamper:
 
 SET = {
     CONFIG: [
-        {"use_rslora": True}, {"use_dora": True}, {"lora_alpha": 64}, {"r": 4}, {"alpha_pattern": {"q_proj": 1}},
+        {"use_rslora": True},
+        {"use_dora": True},
+        {"lora_alpha": 64},
+        {"r": 4},
+        {"alpha_pattern": {"q_proj": 1}},
         {"bias": "all"},
-        {"rank_pattern": {"q_proj": 1}}, {"fan_in_fan_out": True}, {"modules_to_save": ["lm_head"]}, {"task_type": None},
-        {"layer_replication": [[0, 1]]}, {"init_lora_weights": "pissa"}, {"target_modules": "q.*"}, {"boost": 2}, {"boost": 0},
-        {"auto_mapping": {"parent_library": "x"}}, {"peft_type": "LOHA"}, {"lora_dropout": 0.5}, {"peft_version": "newest"},
+        {"rank_pattern": {"q_proj": 1}},
+        {"fan_in_fan_out": True},
+        {"modules_to_save": ["lm_head"]},
+        {"task_type": None},
+        {"layer_replication": [[0, 1]]},
+        {"init_lora_weights": "pissa"},
+        {"target_modules": "q.*"},
+        {"boost": 2},
+        {"boost": 0},
+        {"auto_mapping": {"parent_library": "x"}},
+        {"peft_type": "LOHA"},
+        {"lora_dropout": 0.5},
+        {"peft_version": "newest"},
     ],
     "models/base/config.json": [
-        {"auto_map": {"AutoModel": "x.X"}}, {"text_config": {"auto_map": {"AutoModel": "x.X"}}}, {"trust_remote_code": True},
-        {"quantization_config": {"quant_method": "x"}}, {"rms_norm_eps": 1e-3}, {"num_attention_heads": 1},
+        {"auto_map": {"AutoModel": "x.X"}},
+        {"text_config": {"auto_map": {"AutoModel": "x.X"}}},
+        {"trust_remote_code": True},
+        {"quantization_config": {"quant_method": "x"}},
+        {"rms_norm_eps": 1e-3},
+        {"num_attention_heads": 1},
         {"vocab_size": 5},
-        {"tie_word_embeddings": False}, {"architectures": ["LlamaForCausalLM"]},
+        {"tie_word_embeddings": False},
+        {"architectures": ["LlamaForCausalLM"]},
     ],
-    "models/base/generation_config.json": [{"repetition_penalty": 1.1}, {"eos_token_id": [2, 3]}, {"suppress_tokens": [1]}],
-    "models/base/tokenizer_config.json": [{"auto_map": {"AutoTokenizer": ["x.X", None]}}, {"chat_template": "{{ 1 }}"}],
+    "models/base/generation_config.json": [
+        {"repetition_penalty": 1.1},
+        {"eos_token_id": [2, 3]},
+        {"suppress_tokens": [1]},
+    ],
+    "models/base/tokenizer_config.json": [
+        {"auto_map": {"AutoTokenizer": ["x.X", None]}},
+        {"chat_template": "{{ 1 }}"},
+    ],
     "models/base/tokenizer.json": [
-        {"normalizer": {"type": "Lowercase"}}, {"added_tokens": []}, {"truncation": {"max_length": 9}},
+        {"normalizer": {"type": "Lowercase"}},
+        {"added_tokens": []},
+        {"truncation": {"max_length": 9}},
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SET)
@@ -96,7 +142,10 @@ def test_another_chat_template_is_found(unpacked: Path) -> None:
 
 def arrays(change: Callable[[str, Any], Any], name: str = ADAPTER) -> Tamper:
     def tamper(root: Path) -> None:
-        found = {key: np.asarray(change(key, array), np.float32) for key, array in load((root / name).read_bytes()).items()}
+        found = {
+            key: np.asarray(change(key, array), np.float32)
+            for key, array in load((root / name).read_bytes()).items()
+        }
         (root / name).write_bytes(save(found, metadata={"format": "pt"}))
 
     return tamper
@@ -118,13 +167,18 @@ def balanced(root: Path) -> None:
 @pytest.mark.parametrize(
     ("tamper", "said"),
     [
-        (zeroed("lora_"), "A is 0"), (zeroed("lora_A"), "A is 0"), (zeroed("lora_B"), "adds nothing"),
+        (zeroed("lora_"), "A is 0"),
+        (zeroed("lora_A"), "A is 0"),
+        (zeroed("lora_B"), "adds nothing"),
         (balanced, "adds nothing"),
-        (zeroed("q_proj.lora_B"), "adds nothing"), (arrays(lambda key, array: 500 * array), "reaches"),
+        (zeroed("q_proj.lora_B"), "adds nothing"),
+        (arrays(lambda key, array: 500 * array), "reaches"),
         (arrays(lambda key, array: -array), "of train_log.jsonl made"),
     ],
-)  # fmt: skip
-def test_an_adapter_that_did_not_learn_or_learned_too_much_is_found(unpacked: Path, tamper: Tamper, said: str) -> None:
+)
+def test_an_adapter_that_did_not_learn_or_learned_too_much_is_found(
+    unpacked: Path, tamper: Tamper, said: str
+) -> None:
     assert not learned.adapter_learned(Unpacked(unpacked)).wrong
     tamper(unpacked)
     wrong = " ".join(learned.adapter_learned(Unpacked(unpacked)).wrong)
@@ -141,7 +195,12 @@ def test_an_adapter_of_step_0_adds_nothing_and_is_called_so(unpacked: Path) -> N
 
 def test_an_array_more_in_the_base_is_found(unpacked: Path) -> None:
     path = unpacked / "models/base/model.safetensors"
-    path.write_bytes(save(load(path.read_bytes()) | {"lm_head.weight": np.ones((1, 1), np.float32)}, metadata={"format": "pt"}))
+    path.write_bytes(
+        save(
+            load(path.read_bytes()) | {"lm_head.weight": np.ones((1, 1), np.float32)},
+            metadata={"format": "pt"},
+        )
+    )
     assert any("lm_head" in each for each in weights.weights_sane(Unpacked(unpacked)).wrong)
 
 
@@ -177,7 +236,8 @@ def test_rows_of_another_arm_are_found_by_the_policy_they_name_or_by_their_texts
     lines(f"{target}.jsonl", lambda _: [json.dumps(row) for row in others])(unpacked)
     assert "of another policy" in looks()[0].wrong[0]
     lines(f"{target}.jsonl", lambda _: [json.dumps(row | {"policy": policy}) for row in others])(unpacked)
-    # What the scripted stand-ins of a made run write is often the same, so a third arm is put far from the base by hand.
+    # What the scripted stand-ins of a made run write is often the same, so a third arm is put far from the
+    # base by hand.
     third = "post_eval" if target != "post_eval" else "control_eval"
     edit(place_of(f"{third}.jsonl"), '"completion":"', '"completion":"s', count=0)(unpacked)
     named, apart = looks()
@@ -196,7 +256,9 @@ def test_a_validation_of_other_weights_than_its_step_is_found(unpacked: Path) ->
     assert "validation.jsonl, step 2" in suites.policies_named(Unpacked(unpacked)).wrong[0]
 
 
-def test_other_thresholds_than_those_of_the_plan_are_found_though_every_alarm_follows_from_them(unpacked: Path) -> None:
+def test_other_thresholds_than_those_of_the_plan_are_found_though_every_alarm_follows_from_them(
+    unpacked: Path,
+) -> None:
     edit("params.yaml", "(?s)kl:\n    amber: [\\d.]+", "kl:\n    amber: 0.999")(unpacked)
     package = Unpacked(unpacked)
     assert any("thresholds of the plan" in each for each in alarms.alarms_ring_again(package).wrong)

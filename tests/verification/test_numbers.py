@@ -1,4 +1,5 @@
-"""V1 computes every number, page and figure again and says where a stored one is another; also how near it is."""
+"""V1 computes every number, page and figure again and says where a stored one is another; also how near it
+is."""
 
 from __future__ import annotations
 
@@ -37,14 +38,20 @@ def test_an_edited_claim_page_and_figure_are_found_each_by_its_check(unpacked: P
     (unpacked / place_of("figures/more.svg")).write_text("<svg/>", encoding="utf-8")
     found = again(unpacked, tmp_path / "work")
     assert {name: check.outcome for name, check in found.items()} == {
-        "data": "passed", "claim": "failed", "pages": "failed", "figures": "failed", "documents": "failed",
-    }  # fmt: skip
+        "data": "passed",
+        "claim": "failed",
+        "pages": "failed",
+        "figures": "failed",
+        "documents": "failed",
+    }
     assert "claim.json, sentence: 'A great success over" in found["claim"].found
     assert "report.html, line" in found["pages"].found
     assert "more.svg is no figure of this evidence" in found["figures"].found
 
 
-def test_evidence_that_cannot_be_rendered_fails_and_leaves_the_package_as_it_was(unpacked: Path, tmp_path: Path) -> None:
+def test_evidence_that_cannot_be_rendered_fails_and_leaves_the_package_as_it_was(
+    unpacked: Path, tmp_path: Path
+) -> None:
     (unpacked / place_of("post_eval.jsonl")).write_text("{}\n", encoding="utf-8")
     before = {path: path.read_bytes() for path in unpacked.rglob("*") if path.is_file()}
     found = again(unpacked, tmp_path / "work")
@@ -93,7 +100,9 @@ def test_an_edited_number_of_a_report_of_a_scripted_player_or_of_the_planned_pow
     for key in where[:-1]:
         inner = inner[key]
     inner[where[-1]] += 0.0625
-    (unpacked / place_of(name)).write_text(json.dumps(value, sort_keys=True, indent=2) + "\n", encoding="utf-8")
+    (unpacked / place_of(name)).write_text(
+        json.dumps(value, sort_keys=True, indent=2) + "\n", encoding="utf-8"
+    )
     found = again(unpacked, tmp_path / "work")
     assert f"{name}, {'.'.join(where)}: " in found["claim"].found
     failed = {check for check, each in found.items() if each.outcome == "failed"}
@@ -120,7 +129,8 @@ def test_nine_digits_will_do_only_where_that_was_asked_for(tmp_path: Path) -> No
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.json").write_text(f'{{"x": {value}}}', encoding="utf-8")
     strict, lenient = (
-        compare(tmp_path / "one", tmp_path / "other", ["a.json"], nearly=nearly, said="a number") for nearly in (False, True)
+        compare(tmp_path / "one", tmp_path / "other", ["a.json"], nearly=nearly, said="a number")
+        for nearly in (False, True)
     )
     assert strict.wrong
     assert NEARLY in strict.wrong[0]
@@ -137,14 +147,21 @@ def test_other_drawings_fail_whatever_stack_the_package_names_unless_the_verifie
     edited(unpacked, place_of("report.html"), "svg+xml;base64,", "svg+xml;base64,AAAA")
     edited(unpacked, "constraints.txt", f"matplotlib=={mpl.__version__}", "matplotlib==3.0.0")
     strict = again(unpacked, tmp_path / "strict")
-    assert {name: strict[name].outcome for name in ("figures", "pages")} == {"figures": "failed", "pages": "failed"}
+    assert {name: strict[name].outcome for name in ("figures", "pages")} == {
+        "figures": "failed",
+        "pages": "failed",
+    }
     assert "theirs 3.0.0" in strict["figures"].found
     lenient = again(unpacked, tmp_path / "lenient", nearly=True)
-    assert {name: lenient[name].outcome for name in ("figures", "pages")} == dict.fromkeys(("figures", "pages"), "not checked")
+    assert {name: lenient[name].outcome for name in ("figures", "pages")} == dict.fromkeys(
+        ("figures", "pages"), "not checked"
+    )
     assert "but for the drawings" in lenient["pages"].found
 
 
-def test_what_other_code_words_otherwise_is_not_judged_but_its_numbers_and_files_are(unpacked: Path, tmp_path: Path) -> None:
+def test_what_other_code_words_otherwise_is_not_judged_but_its_numbers_and_files_are(
+    unpacked: Path, tmp_path: Path
+) -> None:
     edited(unpacked, "README.md", "## Check it", "## Checking it")
     found = again(unpacked, tmp_path / "one", other_code=True)
     assert (found["pages"].outcome, found["documents"].outcome) == ("passed", "not checked")

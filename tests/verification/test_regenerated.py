@@ -1,4 +1,5 @@
-"""V4: what base, adapter and seeds really write is played again, so a completion that somebody preferred is found."""
+"""V4: what base, adapter and seeds really write is played again, so a completion that somebody preferred is
+found."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ from assay.verify.rerun.explained import slack
 from assay.verify.rerun.regenerated import first_parting, regenerated
 from tests.verification.small_run import base_folder, small_run
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 ALL = 99
 VERDICT = "nc5"  # two words and the end: nothing there, sure by half
 
@@ -68,14 +71,17 @@ def forge(project: Project, name: str, index: int) -> list[Episode]:
 def test_what_the_stages_played_is_played_again_to_the_last_character(project: Project) -> None:
     checks = regenerated(project, batches=ALL)
     assert set(outcomes(checks).values()) == {"passed"}, checks
-    assert [check.name for check in checks] == ["base", *(
-        f"play {name} again" for name in ("pre_eval", "pre_eval_greedy", "post_eval", "post_eval_greedy")
-    )]  # fmt: skip
+    assert [check.name for check in checks] == [
+        "base",
+        *(f"play {name} again" for name in ("pre_eval", "pre_eval_greedy", "post_eval", "post_eval_greedy")),
+    ]
     assert "16 of 16 episodes of units 1, 2, 3, 4 of 4 are the same" in checks[1].found
 
 
 @pytest.mark.parametrize("name", ["pre_eval", "post_eval", "post_eval_greedy"])
-def test_a_completion_nobody_generated_is_found_however_rightly_it_is_graded(project: Project, name: str) -> None:
+def test_a_completion_nobody_generated_is_found_however_rightly_it_is_graded(
+    project: Project, name: str
+) -> None:
     index = 1 if name.endswith("greedy") else 5
     episodes = forge(project, name, index)
     checks = regenerated(project, batches=ALL)
@@ -102,7 +108,9 @@ def test_a_unit_that_is_not_drawn_is_not_played_and_the_draw_follows_from_the_ke
     for word in ("a", "b", "c", "d", "e", "f", "g", "h"):
         check = next(c for c in regenerated(project, batches=1, key=word) if c.name == "play post_eval again")
         drawn[word] = (check.outcome, "unit 2 of 4" in check.found)
-        assert check == next(c for c in regenerated(project, batches=1, key=word) if c.name == "play post_eval again")
+        assert check == next(
+            c for c in regenerated(project, batches=1, key=word) if c.name == "play post_eval again"
+        )
     assert {("failed", True), ("passed", False)} == set(drawn.values())
     (project.root / "SHA256SUMS").write_text("of another package\n")
     assert {c.outcome for c in regenerated(project, batches=2)} >= {"passed"}
@@ -130,12 +138,19 @@ def test_a_base_that_is_not_in_the_package_can_be_named(project: Project, tmp_pa
 
 
 @pytest.mark.parametrize("greedy", [False, True])
-def test_rounding_explains_what_was_really_written_and_nothing_that_was_not(project: Project, greedy: bool) -> None:
-    policy = load(project.root / "models/base", adapter=None, device="cpu", dtype="float32", quantization=None)
+def test_rounding_explains_what_was_really_written_and_nothing_that_was_not(
+    project: Project, greedy: bool
+) -> None:
+    policy = load(
+        project.root / "models/base", adapter=None, device="cpu", dtype="float32", quantization=None
+    )
     name = "pre_eval_greedy" if greedy else "pre_eval"
     episodes, suite = stored(project, name)
     task, plays, decoding = task_of(project), suite.plays(), decoding_of(project, greedy=greedy)
-    shares = [slack(policy, task, p, e, decoding, dtype="float32").share for p, e in zip(plays, episodes, strict=True)]
+    shares = [
+        slack(policy, task, p, e, decoding, dtype="float32").share
+        for p, e in zip(plays, episodes, strict=True)
+    ]
     assert max(shares) < 0.01
     words = policy.tokenizer.get_vocab()
     for play, episode in zip(plays, episodes, strict=True):
@@ -150,7 +165,9 @@ def test_rounding_explains_what_was_really_written_and_nothing_that_was_not(proj
 
 
 def test_a_turn_of_no_tokens_is_not_what_the_policy_wrote(project: Project) -> None:
-    policy = load(project.root / "models/base", adapter=None, device="cpu", dtype="float32", quantization=None)
+    policy = load(
+        project.root / "models/base", adapter=None, device="cpu", dtype="float32", quantization=None
+    )
     (episodes, suite), task = stored(project, "pre_eval"), task_of(project)
     at = next(k for k, episode in enumerate(episodes) if len(episode.turns) > 1)
     nothing = episodes[at].turns[0].model_copy(update={"completion": "", "n_tokens": 0, "truncated": True})
@@ -161,20 +178,34 @@ def test_a_turn_of_no_tokens_is_not_what_the_policy_wrote(project: Project) -> N
 
 def test_which_of_several_ends_a_completion_wrote_is_found_again(project: Project) -> None:
     """The text of an episode goes without its end, and not every model has only one."""
-    policy = load(project.root / "models/base", adapter=None, device="cpu", dtype="float32", quantization=None)
+    policy = load(
+        project.root / "models/base", adapter=None, device="cpu", dtype="float32", quantization=None
+    )
     task, plays, decoding = task_of(project), heldout_suite(project).plays(), decoding_of(project)
-    ended = replace(policy, dialogue=Dialogue(policy.tokenizer, ends=[3, *policy.tokenizer.convert_tokens_to_ids(["s", "n"])]))
+    ended = replace(
+        policy,
+        dialogue=Dialogue(policy.tokenizer, ends=[3, *policy.tokenizer.convert_tokens_to_ids(["s", "n"])]),
+    )
     played = played_by(ended, task, plays, decoding, batch_size=8)
     episodes = [each.episode for each in played if isinstance(each, Rollout)]
     assert len(episodes) == len(plays) and any(len(episode.turns) > 1 for episode in episodes)
-    found = [slack(ended, task, at, one, decoding, dtype="float32").share for at, one in zip(plays, episodes, strict=True)]
+    found = [
+        slack(ended, task, at, one, decoding, dtype="float32").share
+        for at, one in zip(plays, episodes, strict=True)
+    ]
     assert max(found) < 0.01
-    single = [slack(policy, task, at, one, decoding, dtype="float32").share for at, one in zip(plays, episodes, strict=True)]
+    single = [
+        slack(policy, task, at, one, decoding, dtype="float32").share
+        for at, one in zip(plays, episodes, strict=True)
+    ]
     assert max(single) > 1, "an end that this model does not have"
 
 
-def test_a_token_that_rounding_decides_passes_as_such(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stands in for another processor: the stored episodes are those of logits moved by less than is allowed."""
+def test_a_token_that_rounding_decides_passes_as_such(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stands in for another processor: the stored episodes are those of logits moved by less than is
+    allowed."""
     from assay.evaluation import rollout
     from assay.verify.rerun import explained
 
@@ -184,7 +215,10 @@ def test_a_token_that_rounding_decides_passes_as_such(project: Project, monkeypa
         played = real(*arguments, **named)
         first = played[0].episode
         turn = first.turns[0].model_copy(update={"completion": "another"})
-        return [type(played[0])(first.model_copy(update={"turns": (turn,)}), [1], [1], [1], [0.0]), *played[1:]]
+        return [
+            type(played[0])(first.model_copy(update={"turns": (turn,)}), [1], [1], [1], [0.0]),
+            *played[1:],
+        ]
 
     monkeypatch.setattr(rollout, "play", elsewhere)
     checks = regenerated(project, batches=1)
@@ -201,4 +235,9 @@ def test_the_first_thing_in_which_episodes_part_is_named(project: Project) -> No
     n = len(one.turns)
     parting = first_parting(one, one.model_copy(update={"turns": one.turns * 2}))
     assert parting is not None
-    assert (parting.turn, parting.field, parting.stored, parting.played) == (n + 1, "number of turns", str(n), str(2 * n))
+    assert (parting.turn, parting.field, parting.stored, parting.played) == (
+        n + 1,
+        "number of turns",
+        str(n),
+        str(2 * n),
+    )

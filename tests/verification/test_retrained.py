@@ -14,7 +14,9 @@ from assay.training.log.step_chain import START, chain_of, check_chain
 from assay.verify.rerun.retrained import COMPARED, CONTROL, retrained
 from tests.verification.small_run import small_run
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 
 
 @pytest.fixture
@@ -23,7 +25,9 @@ def project(tmp_path: Path) -> Project:
 
 
 def contents(root: Path) -> dict[str, bytes]:
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()
+    }
 
 
 def test_the_training_of_a_package_is_found_again_and_the_package_stays_as_it_was(
@@ -35,7 +39,13 @@ def test_the_training_of_a_package_is_found_again_and_the_package_stays_as_it_wa
     before = contents(project.root)
     checks = retrained(project, scratch=scratch)
     assert {check.outcome for check in checks} == {"passed"}, checks
-    assert [check.name.removeprefix("train again: ") for check in checks] == ["base", "steps", "adapter", *COMPARED, CONTROL[0]]
+    assert [check.name.removeprefix("train again: ") for check in checks] == [
+        "base",
+        "steps",
+        "adapter",
+        *COMPARED,
+        CONTROL[0],
+    ]
     assert "all 2 steps are the same" in checks[1].found
     assert contents(project.root) == before
     assert not any(scratch.iterdir()) and not (tmp_path / "somebody's").exists()
@@ -43,10 +53,13 @@ def test_the_training_of_a_package_is_found_again_and_the_package_stays_as_it_wa
 
 
 def test_a_training_with_another_seed_is_not_that_of_the_package(project: Project) -> None:
-    """The forgery: settings that say another seed than the one the logs, the adapter and all else come from."""
+    """The forgery: settings that say another seed than the one the logs, the adapter and all else come
+    from."""
     values = json.loads((project.root / "params.yaml").read_text())
     (project.root / "params.yaml").write_text(json.dumps(values | {"seed": values["seed"] + 1}))
-    checks = {check.name.removeprefix("train again: "): check for check in retrained(Project.open(project.root))}
+    checks = {
+        check.name.removeprefix("train again: "): check for check in retrained(Project.open(project.root))
+    }
     assert checks["base"].outcome == "passed"
     assert {checks[name].outcome for name in ("steps", "adapter", "training_log.csv")} == {"failed"}
     assert "first difference at step 1, prompts: " in checks["steps"].found
@@ -64,7 +77,10 @@ def test_a_log_that_was_made_up_from_a_step_on_is_named_by_that_step_and_link(pr
     check_chain(rows, "the forgery is whole in itself")
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     checks = {check.name.removeprefix("train again: "): check for check in retrained(project)}
-    assert "first difference at step 2, rewards (prompts, completions are still the same)" in checks["steps"].found
+    assert (
+        "first difference at step 2, rewards (prompts, completions are still the same)"
+        in checks["steps"].found
+    )
     assert checks["adapter"].outcome == "passed"
 
 
@@ -80,7 +96,9 @@ def test_a_number_changed_in_a_table_is_named_by_its_line(project: Project) -> N
 
 
 def test_what_cannot_be_trained_here_is_not_called_checked(project: Project) -> None:
-    several = project.params.model_copy(update={"distributed": project.params.distributed.model_copy(update={"processes": 2})})
+    several = project.params.model_copy(
+        update={"distributed": project.params.distributed.model_copy(update={"processes": 2})}
+    )
     (check,) = retrained(Project(project.root, several))
     assert check.outcome == "not checked" and "2 processes" in check.found
     (project.root / "models/base/config.json").unlink()

@@ -1,4 +1,5 @@
-"""Weights are read by their format alone: what is not exactly that format, or not finite, is refused with a reason."""
+"""Weights are read by their format alone: what is not exactly that format, or not finite, is refused with a
+reason."""
 
 from __future__ import annotations
 
@@ -20,12 +21,18 @@ def written(path: Path, header: object, body: bytes) -> Path:
 
 
 def test_what_the_library_writes_is_read(tmp_path: Path) -> None:
-    arrays = {"b": np.arange(6, dtype=np.float32).reshape(2, 3), "a": np.zeros(0, np.float16), "c": np.int64([1])}
+    arrays = {
+        "b": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "a": np.zeros(0, np.float16),
+        "c": np.int64([1]),
+    }
     (tmp_path / "x.safetensors").write_bytes(save(arrays, metadata={"format": "pt"}))
     found = read_safetensors(tmp_path / "x.safetensors", "x")
     assert {name: (tensor.kind, tensor.shape) for name, tensor in found.items()} == {
-        "b": ("F32", (2, 3)), "a": ("F16", (0,)), "c": ("I64", (1,)),
-    }  # fmt: skip
+        "b": ("F32", (2, 3)),
+        "a": ("F16", (0,)),
+        "c": ("I64", (1,)),
+    }
     assert np.array_equal(np.frombuffer(found["b"].content, "<f4"), arrays["b"].ravel())
 
 
@@ -64,11 +71,17 @@ def test_a_header_longer_than_the_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "bits", "finite"),
     [
-        ("F32", b"\x00\x00\x80\x7f", False), ("F32", b"\x01\x00\x80\xff", False), ("F32", b"\xff\xff\x7f\x7f", True),
-        ("BF16", b"\x80\x7f", False), ("BF16", b"\xc0\xff", False), ("BF16", b"\x7f\x7f", True),
-        ("F16", b"\x00\x7c", False), ("F16", b"\xff\x7b", True), ("F64", b"\x00" * 6 + b"\xf0\x7f", False),
+        ("F32", b"\x00\x00\x80\x7f", False),
+        ("F32", b"\x01\x00\x80\xff", False),
+        ("F32", b"\xff\xff\x7f\x7f", True),
+        ("BF16", b"\x80\x7f", False),
+        ("BF16", b"\xc0\xff", False),
+        ("BF16", b"\x7f\x7f", True),
+        ("F16", b"\x00\x7c", False),
+        ("F16", b"\xff\x7b", True),
+        ("F64", b"\x00" * 6 + b"\xf0\x7f", False),
         ("I32", b"\xff" * 4, True),
     ],
-)  # fmt: skip
+)
 def test_nan_and_inf_are_told_from_numbers_by_their_bits(kind: str, bits: bytes, finite: bool) -> None:
     assert _is_finite(Tensor(kind, (1,), memoryview(bits))) is finite

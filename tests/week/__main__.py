@@ -1,4 +1,5 @@
-"""A week of a user's work with this project, command by command, in a folder of its own that is removed at the end.
+"""A week of a user's work with this project, command by command, in a folder of its own that is removed at
+the end.
 
 ./run week                    play it
 ./run week --log FILE         and write what every command said, as Markdown
@@ -77,7 +78,9 @@ def play(root: Path, said: list[str]) -> int:
             n += 1
             said.append(f"```\n{step.at}$ {step.command}\n{done.output.rstrip()}\n```\n")
             say(f"{done.seconds:6.1f} s  {step.at}$ {step.command}")
-    say(f"week: {n} commands, {time.monotonic() - begun:.0f} s; nothing was left that the table does not name")
+    say(
+        f"week: {n} commands, {time.monotonic() - begun:.0f} s; nothing was left that the table does not name"
+    )
     return 0
 
 

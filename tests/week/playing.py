@@ -1,7 +1,9 @@
-"""Plays a table of commands as a user would type them, and looks after each one at everything it may have left behind.
+"""Plays a table of commands as a user would type them, and looks after each one at everything it may have
+left behind.
 
-All of it happens in one folder: home and temporary folder of the user, a git server, a store for large files, and the clones.
-A command may change its own clone, as far as git does not see it or the table says so, and what the table names besides.
+All of it happens in one folder: home and temporary folder of the user, a git server, a store for large files,
+and the clones. A command may change its own clone, as far as git does not see it or the table says so, and
+what the table names besides.
 """
 
 from __future__ import annotations
@@ -19,7 +21,15 @@ from pathlib import Path
 import psutil
 
 HOME, TEMPORARY, SITE = "home", "tmp", "dvc-site-cache"
-LEFT_OUT = ("ASSAY_TORCHRUN", "DVC_ROOT", "DVC_STAGE", "DVC_EXP_BASELINE_REV", "GIT_DIR", "GIT_WORK_TREE", "XDG_CACHE_HOME")
+LEFT_OUT = (
+    "ASSAY_TORCHRUN",
+    "DVC_ROOT",
+    "DVC_STAGE",
+    "DVC_EXP_BASELINE_REV",
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "XDG_CACHE_HOME",
+)
 # Without the last two git tidies up behind a command's back, minutes after it.
 GIT = """[user]
 name = A User
@@ -46,7 +56,8 @@ class Step:
     Args:
         at: Folder it is typed in.
         command: For the shell.
-        changes: What `git status --porcelain` says afterwards, as patterns; all of it, and each pattern at least once.
+        changes: What `git status --porcelain` says afterwards, as patterns; all of it, and each pattern at
+            least once.
         says: Texts that it prints, each of them.
         code: How it ends.
         reaches: Files and folders beside the clone that it is meant to change.
@@ -85,19 +96,26 @@ class Desk:
         (root / HOME / ".gitconfig").write_text(GIT)
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of every command: the clone's own code, the user's own folders, no terminal."""
+        """Return the environment of every command: the clone's own code, the user's own folders, no
+        terminal."""
         kept = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
         return kept | {
-            "HOME": str(self.root / HOME), "TMPDIR": str(self.root / TEMPORARY), "DVC_SITE_CACHE_DIR": str(self.root / SITE),
-            "PYTHONPATH": "src", "COLUMNS": "160", "ASSAY_REDRAW_SECONDS": "0",
-            "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0",
-        }  # fmt: skip
+            "HOME": str(self.root / HOME),
+            "TMPDIR": str(self.root / TEMPORARY),
+            "DVC_SITE_CACHE_DIR": str(self.root / SITE),
+            "PYTHONPATH": "src",
+            "COLUMNS": "160",
+            "ASSAY_REDRAW_SECONDS": "0",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_TERMINAL_PROMPT": "0",
+        }
 
     def play(self, step: Step) -> Done:
         """Run a command and return what it said.
 
         Raises:
-            Unexpected: It ended otherwise, did not say what it should, or changed something that the table does not name.
+            Unexpected: It ended otherwise, did not say what it should, or changed something that the table
+                does not name.
         """
         before, begun = self._outside(step), time.monotonic()
         output, code = self._run(step)
@@ -120,14 +138,21 @@ class Desk:
             # One process, so that the one that is killed is the command and not a shell around it.
             command = ["sh", "-c", f"exec {step.command}" if step.killed_at else step.command]
             running = psutil.Popen(
-                command, cwd=folder, env=self.environment(), stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT
+                command,
+                cwd=folder,
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
             )
             begun = time.monotonic()
             try:
                 while running.poll() is None:
                     if time.monotonic() - begun > SECONDS:
                         said = log.read_text(errors="replace")
-                        raise Unexpected(f"{step.at}$ {step.command}\nwas not done within {SECONDS} s:\n{said}")
+                        raise Unexpected(
+                            f"{step.at}$ {step.command}\nwas not done within {SECONDS} s:\n{said}"
+                        )
                     if step.killed_at and set(folder.glob(step.killed_at)) - seen:
                         self._kill(step, running)
                     time.sleep(0.05)
@@ -148,12 +173,20 @@ class Desk:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         if alive:
-            raise Unexpected(f"{step.at}$ {step.command}\nwas killed and left running: {[process.pid for process in alive]}")
+            raise Unexpected(
+                f"{step.at}$ {step.command}\nwas killed and left running:"
+                f" {[process.pid for process in alive]}"
+            )
 
     def _changed(self, step: Step) -> Iterator[str]:
         command = ["git", "status", "--porcelain", "--untracked-files=all"]
         done = subprocess.run(
-            command, cwd=self.root / step.at, env=self.environment(), capture_output=True, text=True, check=True
+            command,
+            cwd=self.root / step.at,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            check=True,
         )
         lines = done.stdout.splitlines()
         for line in lines:
@@ -176,7 +209,8 @@ class Desk:
                     continue
                 with contextlib.suppress(FileNotFoundError):
                     status = (self.root / path).lstat()
-                    # Git's objects are named by their content and shared by local clones, and git renews their times.
+                    # Git's objects are named by their content and shared by local clones, and git renews
+                    # their times.
                     timeless = "objects" in path.parts
                     found[path.as_posix()] = (
                         (0, 0) if name in names else (status.st_size, 0 if timeless else status.st_mtime_ns)

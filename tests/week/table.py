@@ -13,8 +13,8 @@ TRAINED = (" M dvc.lock", " M evidence/observed/*", " M evidence/results/*")
 RUN = (*TRAINED, " M evidence/README.md")
 SETTINGS = (" M configs/config.yaml", " M params.yaml")
 EXPERIMENT = (" M params.yaml", *RUN)
-# A killed training has written its curves so far, and no train.json: DVC removed that one when the stage began.
-# And the claim about other settings was taken away before that.
+# A killed training has written its curves so far, and no train.json: DVC removed that one when the stage
+# began. And the claim about other settings was taken away before that.
 WITHDRAWN = (" M evidence/README.md", " D evidence/results/*")
 HALF = (" M evidence/observed/*", " M evidence/results/*", *WITHDRAWN)
 PRESET = " M configs/grpo/tiny_smoke.yaml"
@@ -47,7 +47,11 @@ WEEK: dict[str, tuple[Step, ...]] = {
         mine("git commit -qam 'the smoke preset'"),
         mine("dvc repro", says=("up to date",)),
         mine("dvc status", says=("up to date",)),
-        mine(f'mkdir ../{STORE} && dvc remote add -q -d store "$(cd ../{STORE} && pwd)"', " M .dvc/config", reaches=(STORE,)),
+        mine(
+            f'mkdir ../{STORE} && dvc remote add -q -d store "$(cd ../{STORE} && pwd)"',
+            " M .dvc/config",
+            reaches=(STORE,),
+        ),
         mine("git commit -qam 'a store for large files'"),
         mine("dvc push", says=("pushed",), reaches=(STORE,)),
         mine("git push -q", reaches=(ORIGIN,)),
@@ -63,17 +67,29 @@ WEEK: dict[str, tuple[Step, ...]] = {
         theirs("assay verify dist/assay-package.tar", says=("V3",)),
     ),
     "Wednesday: experiments": (
-        mine("dvc exp run -S seed=1 --name seed-1", *EXPERIMENT, says=("Stage 'pre_eval' didn't change", "seed-1")),
+        mine(
+            "dvc exp run -S seed=1 --name seed-1",
+            *EXPERIMENT,
+            says=("Stage 'pre_eval' didn't change", "seed-1"),
+        ),
         mine("assay config check", *EXPERIMENT, code=1, says=("./run assay config use seed=1",)),
         mine("dvc params diff", *EXPERIMENT, says=("seed",)),
         mine("dvc metrics diff", *EXPERIMENT, says=("score",)),
         mine(BACK),
         mine("dvc status", says=("up to date",)),
-        mine("dvc exp run --queue -S train.learning_rate=0.002 --name hot", says=("Queued experiment 'hot'",)),
+        mine(
+            "dvc exp run --queue -S train.learning_rate=0.002 --name hot", says=("Queued experiment 'hot'",)
+        ),
         mine("dvc queue status", says=("hot", "Queued")),
         mine("dvc exp run --run-all", says=("hot",)),
-        mine("dvc exp run --temp -S grpo=tiny -S task=structured --name other-task fingerprint", says=("other-task",)),
-        mine("dvc exp show --only-changed --no-pager --drop '.*(chain|digest|seed)'", says=("seed-1", "hot", "other-task")),
+        mine(
+            "dvc exp run --temp -S grpo=tiny -S task=structured --name other-task fingerprint",
+            says=("other-task",),
+        ),
+        mine(
+            "dvc exp show --only-changed --no-pager --drop '.*(chain|digest|seed)'",
+            says=("seed-1", "hot", "other-task"),
+        ),
         mine("dvc exp diff seed-1 hot", says=("train.learning_rate", "0.002")),
         mine("dvc params diff seed-1 hot", says=("0.002",)),
         mine("dvc metrics diff main hot", says=("reward", "step")),
@@ -103,11 +119,18 @@ WEEK: dict[str, tuple[Step, ...]] = {
         mine("git status", *HALF, "M  params.yaml", says=("HEAD detached",)),
         mine("git switch -q -f main"),
         mine(
-            f"dvc exp run -S seed=4 {LONG} --name seed-4 train", " M params.yaml", *TRAINED, *WITHDRAWN,
+            f"dvc exp run -S seed=4 {LONG} --name seed-4 train",
+            " M params.yaml",
+            *TRAINED,
+            *WITHDRAWN,
             says=("going on after step",),
         ),
         mine(BACK),
-        mine(f"dvc exp run --temp -S seed=5 {LONG} --name seed-5 train", code=-9, killed_at=".scratch/train/*/step-000002"),
+        mine(
+            f"dvc exp run --temp -S seed=5 {LONG} --name seed-5 train",
+            code=-9,
+            killed_at=".scratch/train/*/step-000002",
+        ),
         mine(f"dvc exp run --temp -S seed=5 {LONG} --name seed-5 train", says=("going on after step",)),
         mine("assay config use seed=6", *SETTINGS),
         mine("dvc repro", *SETTINGS, *HALF, code=-9, killed_at=".scratch/train/*/step-000000"),
@@ -126,7 +149,12 @@ WEEK: dict[str, tuple[Step, ...]] = {
         theirs("dvc exp apply seed-1", *EXPERIMENT),
         theirs("dvc status", *EXPERIMENT, says=("up to date",)),
         mine("gto register adapter --version v0.1.0 && git push -q origin adapter@v0.1.0", reaches=(ORIGIN,)),
-        Step(".", f'dvc artifacts get "$PWD/{ORIGIN}" adapter --out got', says=("Downloaded 2 file(s)",), reaches=("got",)),
+        Step(
+            ".",
+            f'dvc artifacts get "$PWD/{ORIGIN}" adapter --out got',
+            says=("Downloaded 2 file(s)",),
+            reaches=("got",),
+        ),
     ),
     "Sunday: tidying up": (
         mine("dvc exp remove seed-4 seed-5", says=("seed-5",)),

@@ -1,4 +1,5 @@
-"""What is odd about data: counted by kind, each finding named, and kept, dropped or refused as the task decides."""
+"""What is odd about data: counted by kind, each finding named, and kept, dropped or refused as the task
+decides."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ class _Findings:
 
 
 def audit(task: Task, sources: Mapping[str, Source], settings: AuditSettings) -> Audited:
-    """Audit a dataset. What is left out depends on the data alone: always the later of two, or all that contradict.
+    """Audit a dataset. What is left out depends on the data alone: always the later of two, or all that
+    contradict.
 
     Args:
         task: Reads rows and says what is odd about each.
@@ -83,15 +85,26 @@ def audit(task: Task, sources: Mapping[str, Source], settings: AuditSettings) ->
     _apart(kept, findings)
     _basenames(sources, findings)
     key = answer_key(task)
-    for odd in key.survey([member.item for members in kept.values() for member in members]) if key is not None else ():
+    for odd in (
+        key.survey([member.item for members in kept.values() for member in members])
+        if key is not None
+        else ()
+    ):
         findings.add(odd.kind, "", None, None, odd.detail)
     report = Audit(
         n_records=sum(len(source.entries) + len(source.refused) for source in sources.values()),
         kept={split: len(members) for split, members in kept.items()},
         dropped={split: len(findings.dropped[split]) for split in kept},
         refused={split: len(findings.refused[split]) for split in kept},
-        usable={split: sum(m.entry.line not in findings.refused[split] for m in members) for split, members in kept.items()},
-        ceilings={split: found for split, members in kept.items() if (found := ceiling_of(task, members)) is not None},
+        usable={
+            split: sum(m.entry.line not in findings.refused[split] for m in members)
+            for split, members in kept.items()
+        },
+        ceilings={
+            split: found
+            for split, members in kept.items()
+            if (found := ceiling_of(task, members)) is not None
+        },
         kinds={kind: findings.kind(kind) for kind in findings.actions},
     )
     return Audited(report, kept, {split: sorted(findings.dropped[split]) for split in kept})
@@ -120,7 +133,9 @@ def _distinct(split: str, members: Sequence[Kept], findings: _Findings) -> Itera
         if first == member.entry.line:
             yield member
         else:
-            findings.add("duplicate_record", split, member.entry.line, member.item.id, f"the same as line {first}")
+            findings.add(
+                "duplicate_record", split, member.entry.line, member.item.id, f"the same as line {first}"
+            )
 
 
 def _question(member: Kept) -> str:
@@ -131,7 +146,8 @@ def _question(member: Kept) -> str:
 
 
 def _contradicted(task: Task, members: Sequence[Kept]) -> dict[int, list[int]]:
-    """Return, by line, the lines with whose golds it cannot stand together; the task compares them as it grades answers."""
+    """Return, by line, the lines with whose golds it cannot stand together; the task compares them as it
+    grades answers."""
     sizes = Counter(member.item.cluster for member in members)
     questions: defaultdict[str, list[Kept]] = defaultdict(list)
     for member in members:
@@ -140,13 +156,18 @@ def _contradicted(task: Task, members: Sequence[Kept]) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for asked in questions.values():
         if len(asked) > 1:
-            lines = [asked[place].entry.line for place in task.contradictory([member.item for member in asked])]
+            lines = [
+                asked[place].entry.line for place in task.contradictory([member.item for member in asked])
+            ]
             found |= dict.fromkeys(lines, lines)
     return found
 
 
-def _without_contradiction(task: Task, split: str, members: Sequence[Kept], findings: _Findings) -> Iterator[Kept]:
-    """Yield what remains of records with one prompt: those whose golds differ are told apart from mere repetition."""
+def _without_contradiction(
+    task: Task, split: str, members: Sequence[Kept], findings: _Findings
+) -> Iterator[Kept]:
+    """Yield what remains of records with one prompt: those whose golds differ are told apart from mere
+    repetition."""
     contradicted = _contradicted(task, members)
     prompts: dict[str, int] = {}
     for member in members:
@@ -156,7 +177,9 @@ def _without_contradiction(task: Task, split: str, members: Sequence[Kept], find
             detail = f"another gold than line {', '.join(others[:SHOWN])}"
             remains = findings.add("conflicting_gold", split, line, member.item.id, detail)
         elif (first := prompts.setdefault(member.item.cluster, line)) != line:
-            remains = findings.add("duplicate_prompt", split, line, member.item.id, f"the prompt of line {first}")
+            remains = findings.add(
+                "duplicate_prompt", split, line, member.item.id, f"the prompt of line {first}"
+            )
         if remains:
             yield member
 
@@ -166,7 +189,13 @@ def _unique_ids(split: str, members: Sequence[Kept], findings: _Findings) -> Non
     for member in members:
         first = lines.setdefault(member.item.id, member.entry.line)
         if first != member.entry.line:
-            findings.add("duplicate_id", split, member.entry.line, member.item.id, f"the id of line {first}, another record")
+            findings.add(
+                "duplicate_id",
+                split,
+                member.entry.line,
+                member.item.id,
+                f"the id of line {first}, another record",
+            )
 
 
 def _apart(kept: Mapping[str, Sequence[Kept]], findings: _Findings) -> None:
@@ -182,7 +211,12 @@ def _apart(kept: Mapping[str, Sequence[Kept]], findings: _Findings) -> None:
 
 def _basenames(sources: Mapping[str, Source], findings: _Findings) -> None:
     homes: defaultdict[str, set[str]] = defaultdict(set)
-    closures = {id(e.closure): e.closure for source in sources.values() for e in source.entries if e.closure is not None}
+    closures = {
+        id(e.closure): e.closure
+        for source in sources.values()
+        for e in source.entries
+        if e.closure is not None
+    }
     for closure in closures.values():
         for file in closure.files:
             homes[file.path.name].add(file.label)

@@ -16,22 +16,28 @@ from assay.tasks.protocol import Task
 def ceiling_of(task: Task, members: Sequence[Kept]) -> Ceiling | None:
     """Return what contradicting golds leave to be reached, None where they leave everything.
 
-    A policy that reads one text answers by one distribution, so it succeeds at most as often as with the single answer that
-    is right for most of the records with that text. Which golds an answer can satisfy together, the task's own grader says.
+    A policy that reads one text answers by one distribution, so it succeeds at most as often as with the
+    single answer that is right for most of the records with that text. Which golds an answer can satisfy
+    together, the task's own grader says.
     """
     sizes = Counter(member.item.cluster for member in members)
     groups: defaultdict[str, list[Kept]] = defaultdict(list)
     for member in members:
         if sizes[member.item.cluster] > 1:
             groups[digest(task.start(member.item, 0)[0])].append(member)
-    lost = {prompt: len(group) - task.most_right([member.item for member in group]) for prompt, group in groups.items()}
+    lost = {
+        prompt: len(group) - task.most_right([member.item for member in group])
+        for prompt, group in groups.items()
+    }
     odd = [prompt for prompt, n in lost.items() if n]
     if not odd:
         return None
     return Ceiling(
-        n_records=len(members), n_prompts=len(odd), n_contradicting=sum(len(groups[prompt]) for prompt in odd),
+        n_records=len(members),
+        n_prompts=len(odd),
+        n_contradicting=sum(len(groups[prompt]) for prompt in odd),
         most_success=1.0 - sum(lost.values()) / len(members),
-    )  # fmt: skip
+    )
 
 
 def ceiling_said(found: Ceiling, split: str) -> str:

@@ -1,8 +1,10 @@
-"""Does the held-out work stand in the training data: what makes a claim impossible, and what a reader must be warned of.
+"""Does the held-out work stand in the training data: what makes a claim impossible, and what a reader must be
+warned of.
 
-Blocks: the words of a prompt, the id of a scenario, a hidden world or a generator's seed that two splits share.
-Warns: 13 words on end of a held-out prompt in train, and a held-out answer that stands in a train prompt.
-Only sets of words and digests are compared, so neither the order of records nor that of files matters.
+Blocks: the words of a prompt, the id of a scenario, a hidden world or a generator's seed that two splits
+share. Warns: 13 words on end of a held-out prompt in train, and a held-out answer that stands in a train
+prompt. Only sets of words and digests are compared, so neither the order of records nor that of files
+matters.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ class _Facts:
 
 
 def contamination(kept: Mapping[str, Sequence[Kept]]) -> Contamination:
-    """Return what the splits share; train is compared with every split whose name begins with heldout word by word.
+    """Return what the splits share; train is compared with every split whose name begins with heldout word by
+    word.
 
     Args:
         kept: The records that passed the audit, by split.
@@ -69,22 +72,31 @@ def _facts(member: Kept) -> _Facts:
         "seed": _named(nested, SEED_FIELDS),
     }
     golds = [record.get("gold"), *(record["golds"] if isinstance(record.get("golds"), list) else ())]
-    return _Facts(member.item.id, prompt, tuple(dict.fromkeys(run for gold in golds for run in _answers(gold))), keys)
+    return _Facts(
+        member.item.id, prompt, tuple(dict.fromkeys(run for gold in golds for run in _answers(gold))), keys
+    )
 
 
 def _texts(asked: Any) -> list[str]:
     """Return the texts of a prompt, or of the messages of a conversation."""
-    said = [part.get("content") for part in asked if isinstance(part, Mapping)] if isinstance(asked, list) else [asked]
+    said = (
+        [part.get("content") for part in asked if isinstance(part, Mapping)]
+        if isinstance(asked, list)
+        else [asked]
+    )
     return [text for text in said if isinstance(text, str)]
 
 
 def _named(parts: Iterable[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
-    found = {f"{name} {part[name]}" for part in parts for name in names if isinstance(part.get(name), str | int)}
+    found = {
+        f"{name} {part[name]}" for part in parts for name in names if isinstance(part.get(name), str | int)
+    }
     return sorted(found)
 
 
 def _answers(gold: Any) -> Iterator[tuple[str, ...]]:
-    """Yield the word runs of an answer that are long enough to be told from chance: the whole, and each long text in it."""
+    """Yield the word runs of an answer that are long enough to be told from chance: the whole, and each long
+    text in it."""
     if gold is None:
         return
     for text in dict.fromkeys([gold if isinstance(gold, str) else dumps(gold), *_strings(gold)]):
@@ -115,9 +127,12 @@ def _shared(facts: Mapping[str, Sequence[_Facts]]) -> Iterator[Overlap]:
         for one, other in _pairs(list(facts)):
             shared = [key for key in homes[one] if key in homes[other]]
             if kind == "seed":
-                # One seed for a whole file names no record: two calls of other code may well begin with the same.
+                # One seed for a whole file names no record: two calls of other code may well begin with the
+                # same.
                 single = [key for key in shared if len(homes[one][key]) == len(homes[other][key]) == 1]
-                yield from _overlap("shared_seed", (one, other), [k for k in shared if k not in set(single)], homes[other])
+                yield from _overlap(
+                    "shared_seed", (one, other), [k for k in shared if k not in set(single)], homes[other]
+                )
                 shared = single
             yield from _overlap(kind, (one, other), shared, homes[other])
 
@@ -150,5 +165,10 @@ def _word_by_word(facts: Mapping[str, Sequence[_Facts]]) -> Iterator[Overlap]:
             ids = sorted(found[k].id for k in hits)
             if ids:
                 yield Overlap.model_validate(
-                    {"kind": kind, "splits": tuple(sorted(("train", split))), "count": len(ids), "first": tuple(ids[:SHOWN])}
+                    {
+                        "kind": kind,
+                        "splits": tuple(sorted(("train", split))),
+                        "count": len(ids),
+                        "first": tuple(ids[:SHOWN]),
+                    }
                 )

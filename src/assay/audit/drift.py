@@ -20,8 +20,11 @@ class Index(Record):
 
 
 def index_of(kept: Mapping[str, Sequence[Kept]], schemas: Mapping[str, str]) -> Index:
-    """Return the index of a dataset; a record's digest is that of its row, so that an edited schema is told by itself."""
-    records = {split: {member.item.id: member.entry.body for member in members} for split, members in kept.items()}
+    """Return the index of a dataset; a record's digest is that of its row, so that an edited schema is told
+    by itself."""
+    records = {
+        split: {member.item.id: member.entry.body for member in members} for split, members in kept.items()
+    }
     return Index(records=records, schemas=dict(schemas))
 
 
@@ -49,7 +52,9 @@ def changes(before: Index, after: Index) -> list[str]:
     for name in sorted(set(before.schemas) | set(after.schemas)):
         was, now = before.schemas.get(name), after.schemas.get(name)
         if was != now:
-            told.append(f"schema {name} {'added' if was is None else 'no longer used' if now is None else 'edited'}")
+            told.append(
+                f"schema {name} {'added' if was is None else 'no longer used' if now is None else 'edited'}"
+            )
     return told
 
 

@@ -51,7 +51,8 @@ class Texts:
         np.multiply.accumulate(np.full(len(numbers), _BASE), out=powers[1:])
         self._back = np.ones(len(numbers) + 1, np.uint64)
         np.multiply.accumulate(np.full(len(numbers), _INVERSE), out=self._back[1:])
-        # Sum of word x power up to each place: a run is a difference of two, brought back to the power of its first word.
+        # Sum of word x power up to each place: a run is a difference of two, brought back to the power of its
+        # first word.
         self._sums = np.zeros(len(numbers) + 1, np.uint64)
         np.cumsum(numbers * powers[:-1], out=self._sums[1:])
 
@@ -61,7 +62,8 @@ class Texts:
         return np.asarray(places[places + length <= self.ends], np.int64)
 
     def digests(self, starts: Places, length: int) -> Numbers:
-        """Return the digests of runs of that many words at those places; equal runs have equal digests, in any texts."""
+        """Return the digests of runs of that many words at those places; equal runs have equal digests, in
+        any texts."""
         return np.asarray((self._sums[starts + length] - self._sums[starts]) * self._back[starts], np.uint64)
 
 
@@ -74,7 +76,9 @@ def _numbered(texts: Sequence[Sequence[str]], total: int) -> Numbers:
         for word in text:
             number = known.get(word)
             if number is None:
-                number = known[word] = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "big")
+                number = known[word] = int.from_bytes(
+                    hashlib.blake2b(word.encode(), digest_size=8).digest(), "big"
+                )
             numbers[place] = number
             place += 1
     return numbers
@@ -84,7 +88,9 @@ def shared_ngrams(train: Texts, heldout: Texts, length: int = NGRAM) -> list[int
     """Return which held-out texts share a run of words with train, except runs that are boilerplate there."""
     there = heldout.starts(length)
     asked = heldout.digests(there, length)
-    rare = [value for value, homes in _homes(train, np.unique(asked), length).items() if len(homes) <= BOILERPLATE]
+    rare = [
+        value for value, homes in _homes(train, np.unique(asked), length).items() if len(homes) <= BOILERPLATE
+    ]
     hit = np.isin(asked, np.array(rare, np.uint64))
     return sorted({int(k) for k in heldout.owner[there[hit]]})
 
@@ -92,7 +98,8 @@ def shared_ngrams(train: Texts, heldout: Texts, length: int = NGRAM) -> list[int
 def answers_inside(train: Texts, answers: Sequence[Sequence[Sequence[str]]]) -> list[int]:
     """Return which entries have an answer, as words, that stands in some train texts as one run.
 
-    One that stands in more train texts than boilerplate may is a phrase of the template and counts for nothing.
+    One that stands in more train texts than boilerplate may is a phrase of the template and counts for
+    nothing.
     """
     by_length: dict[int, list[tuple[int, Sequence[str]]]] = defaultdict(list)
     for k, runs in enumerate(answers):
@@ -103,7 +110,11 @@ def answers_inside(train: Texts, answers: Sequence[Sequence[Sequence[str]]]) -> 
         starts = np.arange(0, len(asked) * length, length)
         values = Texts([run for _, run in asked]).digests(starts, length)
         homes = _homes(train, np.unique(values), length)
-        hits |= {k for (k, _), value in zip(asked, values, strict=True) if 0 < len(homes.get(int(value), ())) <= BOILERPLATE}
+        hits |= {
+            k
+            for (k, _), value in zip(asked, values, strict=True)
+            if 0 < len(homes.get(int(value), ())) <= BOILERPLATE
+        }
     return sorted(hits)
 
 

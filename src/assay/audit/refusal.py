@@ -54,8 +54,12 @@ def require_records(checked: Audit, splits: Collection[str], where: str) -> None
     """
     for split in splits:
         if split not in checked.kept:
-            raise DataError(f"{split}.jsonl", found="no such file", where=where, fix="add it, and its line in SHA256SUMS")
+            raise DataError(
+                f"{split}.jsonl", found="no such file", where=where, fix="add it, and its line in SHA256SUMS"
+            )
         if not checked.kept[split]:
             dropped = checked.dropped[split]
-            found = f"none; {dropped} were left out by dataset.audit" if dropped else "none, the file is empty"
+            found = (
+                f"none; {dropped} were left out by dataset.audit" if dropped else "none, the file is empty"
+            )
             raise DataError("records", found=found, where=f"{where}/{split}.jsonl", fix="add records to it")

@@ -1,4 +1,5 @@
-"""The front door: one command a stage, in pipeline order, then the tools. Heavy imports wait until they are needed."""
+"""The front door: one command a stage, in pipeline order, then the tools. Heavy imports wait until they are
+needed."""
 
 from __future__ import annotations
 
@@ -17,24 +18,42 @@ from assay.core.errors import AssayError, EnvironmentFailure, Interrupted, Train
 
 # A new command is a function in the module of its kind and its place in a list, which is the order of --help.
 COMMANDS = (
-    stages.fingerprint, stages.base, stages.pre_eval, stages.train, stages.control, stages.post_eval, stages.render_evidence,
-    stages.package, results.verify, results.verdict, results.serve, results.readme, data.make_data, data.audit, runs.doctor,
-    runs.evaluate, runs.seeds,
-)  # fmt: skip
+    stages.fingerprint,
+    stages.base,
+    stages.pre_eval,
+    stages.train,
+    stages.control,
+    stages.post_eval,
+    stages.render_evidence,
+    stages.package,
+    results.verify,
+    results.verdict,
+    results.serve,
+    results.readme,
+    data.make_data,
+    data.audit,
+    runs.doctor,
+    runs.evaluate,
+    runs.seeds,
+)
 GROUPS = {
-    "runs": ("Look at trainings: one, or several beside each other.", (
-        results.watch, results.health, runs.diff, runs.compare, runs.summarize, runs.sweep, runs.report,
-    )),
-    "publish": ("Hand a policy or a package on.", (
-        publishing.push, publishing.sign, publishing.wandb, publishing.merge,
-    )),
-}  # fmt: skip
+    "runs": (
+        "Look at trainings: one, or several beside each other.",
+        (results.watch, results.health, runs.diff, runs.compare, runs.summarize, runs.sweep, runs.report),
+    ),
+    "publish": (
+        "Hand a policy or a package on.",
+        (publishing.push, publishing.sign, publishing.wandb, publishing.merge),
+    ),
+}
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 for command in COMMANDS:
     app.command()(command)
 for name, (about, members) in GROUPS.items():
-    group = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=about)
+    group = typer.Typer(
+        no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=about
+    )
     for member in members:
         group.command()(member)
     app.add_typer(group, name=name)
@@ -43,15 +62,22 @@ app.add_typer(presets.app, name="config")
 
 def main() -> None:
     """Run the command line; our own errors become one message and exit code 1."""
-    if sys.flags.optimize:  # without asserts and docstrings checks of ours and --help would be empty, unnoticed
-        complain("assay: expected Python with asserts and docstrings, found that it leaves them out (PYTHONOPTIMIZE or -O).")
+    if (
+        sys.flags.optimize
+    ):  # without asserts and docstrings checks of ours and --help would be empty, unnoticed
+        complain(
+            "assay: expected Python with asserts and docstrings, found that it leaves them out"
+            " (PYTHONOPTIMIZE or -O)."
+        )
         complain("Fix: unset PYTHONOPTIMIZE, and call again")
         raise SystemExit(1)
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    logging.getLogger("bitsandbytes").setLevel(logging.CRITICAL)  # it warns of a 4-bit CPU kernel that nobody asked for
+    logging.getLogger("bitsandbytes").setLevel(
+        logging.CRITICAL
+    )  # it warns of a 4-bit CPU kernel that nobody asked for
     # transformers renames gradient_checkpointing while peft and TRL still ask for the old name.
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
     name_settings_of(Path.cwd())
@@ -68,6 +94,11 @@ def main() -> None:
         raise SystemExit(1) from None
     except OSError as error:
         where = error.filename or "the disk"
-        complain(f"assay: {where}: expected a file system that can be read and written, found {error.strerror}.")
-        complain("Fix: make room or set the permissions right, then call again; files are replaced whole or not at all")
+        complain(
+            f"assay: {where}: expected a file system that can be read and written, found {error.strerror}."
+        )
+        complain(
+            "Fix: make room or set the permissions right, then call again; files are replaced whole or not"
+            " at all"
+        )
         raise SystemExit(1) from None

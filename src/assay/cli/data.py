@@ -30,20 +30,32 @@ def make_data(
 
 
 def audit(
-    tasks: Annotated[Path, typer.Argument(metavar="TASKS.jsonl", help="Your tasks file, one JSON object a line.")],
+    tasks: Annotated[
+        Path, typer.Argument(metavar="TASKS.jsonl", help="Your tasks file, one JSON object a line.")
+    ],
     task: Annotated[
-        str | None, typer.Option(help="Preset of configs/task/ that says how to read it; the one for own records if not given.")
+        str | None,
+        typer.Option(
+            help="Preset of configs/task/ that says how to read it; the one for own records if not given."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for audit.json.")] = Path(),
     fix_splits: Annotated[
         bool, typer.Option("--fix-splits", help="Write splits by prompt group, and presets for them.")
     ] = False,
-    data: Annotated[Path | None, typer.Option(help="Folder for the splits; data/<name of the file> if not given.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder for the splits; data/<name of the file> if not given.")
+    ] = None,
     fractions: Annotated[str, typer.Option(help="Shares of train, validation and heldout.")] = "0.8,0.1,0.1",
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite data in the folder for the splits.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite data in the folder for the splits.")
+    ] = False,
     base: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Count prompts in the tokens of this base: a folder, or one of the hub.")
+        str | None,
+        typer.Option(
+            metavar="MODEL", help="Count prompts in the tokens of this base: a folder, or one of the hub."
+        ),
     ] = None,
 ) -> None:
     """Report what is odd about your tasks file; with --fix-splits make a dataset of it."""

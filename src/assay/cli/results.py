@@ -11,38 +11,59 @@ from assay.core.console import say
 
 
 def verify(
-    package: Annotated[Path, typer.Argument(metavar="PACKAGE", help="A .tar, a .tar.gz or an unpacked folder.")],
-    sha256: Annotated[str | None, typer.Option(metavar="HEX", help="The sha256 of the tar, as its maker published it.")] = None,
+    package: Annotated[
+        Path, typer.Argument(metavar="PACKAGE", help="A .tar, a .tar.gz or an unpacked folder.")
+    ],
+    sha256: Annotated[
+        str | None, typer.Option(metavar="HEX", help="The sha256 of the tar, as its maker published it.")
+    ] = None,
     other_code: Annotated[
-        bool, typer.Option("--other-code", help="Accept a package of another version; 9 equal digits will do.")
+        bool,
+        typer.Option("--other-code", help="Accept a package of another version; 9 equal digits will do."),
     ] = False,
-    regenerate: Annotated[int | None, typer.Option(min=1, metavar="N", help="V4: play N batches of each file again.")] = None,
+    regenerate: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="V4: play N batches of each file again.")
+    ] = None,
     key: Annotated[
-        str | None, typer.Option(metavar="WORD", help="A word of your own; it decides which batches V4 draws.")
+        str | None,
+        typer.Option(metavar="WORD", help="A word of your own; it decides which batches V4 draws."),
     ] = None,
     retrain: Annotated[bool, typer.Option("--retrain", help="V5: train again, the control too.")] = False,
     base: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of a pretrained base, which no package holds.")
     ] = None,
-    allow: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Ignore this file of an unpacked folder.")] = None,
+    allow: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Ignore this file of an unpacked folder.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all checks there, as JSON.")] = None,
-    signature: Annotated[Path | None, typer.Option(metavar="FILE", help="A signature to check; needs --public-key.")] = None,
+    signature: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A signature to check; needs --public-key.")
+    ] = None,
     public_key: Annotated[
         Path | None, typer.Option(metavar="PUB.pem", help="The public key that the signature has to fit.")
     ] = None,
 ) -> None:
-    """Check a package from itself alone: files, every number, every grade, consistency; exit code 0 if nothing failed."""
+    """Check a package from itself alone: files, every number, every grade, consistency; exit code 0 if
+    nothing failed."""
     from assay.tools import verify as tool
 
     asked = tool.Asked(
-        sha256=sha256, other_code=other_code, regenerate=regenerate, key=key, retrain=retrain, base=base, allow=allow or (),
-        signature=signature, public_key=public_key,
-    )  # fmt: skip
+        sha256=sha256,
+        other_code=other_code,
+        regenerate=regenerate,
+        key=key,
+        retrain=retrain,
+        base=base,
+        allow=allow or (),
+        signature=signature,
+        public_key=public_key,
+    )
     raise typer.Exit(tool.run(package, asked, out))
 
 
 def verdict() -> None:
-    """Print the verdict for these settings, and its warnings; exit code 5 for NOT EVALUABLE, 6 if there is none yet."""
+    """Print the verdict for these settings, and its warnings; exit code 5 for NOT EVALUABLE, 6 if there is
+    none yet."""
     from assay.core.evidence_files import place_of
     from assay.pipeline.project import Project
     from assay.stages.render_evidence.at_hand import claim_at_hand
@@ -60,7 +81,8 @@ def verdict() -> None:
 
 def health(
     file: Annotated[
-        Path | None, typer.Argument(metavar="health.jsonl", help="Log of alarms; that of the last run if not given.")
+        Path | None,
+        typer.Argument(metavar="health.jsonl", help="Log of alarms; that of the last run if not given."),
     ] = None,
 ) -> None:
     """Show the alarms of a training; exit code 0 if all stayed green, 3 for AMBER, 4 for RED."""
@@ -71,18 +93,24 @@ def health(
 
 def watch(
     path: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A project, its evidence folder, or a run of .scratch/train.")
+        Path,
+        typer.Argument(metavar="FOLDER", help="A project, its evidence folder, or a run of .scratch/train."),
     ] = Path(),
-    once: Annotated[bool, typer.Option("--once", help="Print where it stands and end, as without a terminal.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print where it stands and end, as without a terminal.")
+    ] = False,
 ) -> None:
-    """Show how a training goes, again every second: step, reward, validation, alarms, time left. Ctrl-C leaves, with code 0."""
+    """Show how a training goes, again every second: step, reward, validation, alarms, time left. Ctrl-C
+    leaves, with code 0."""
     from assay.tools.watch import command as tool
 
     tool.run(path, once=once)
 
 
 def serve(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")] = 8765,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")
+    ] = 8765,
     folder: Annotated[Path, typer.Option(help="Folder to serve.")] = Path("evidence"),
 ) -> None:
     """Serve the evidence folder and its live page to this machine, read-only. Ctrl-C ends it, with code 0."""
@@ -92,7 +120,8 @@ def serve(
 
 
 def readme() -> None:
-    """Write docs/cli.md, and the tables of README.md and docs/results.md from the last run and recipe.json."""
+    """Write docs/cli.md, and the tables of README.md and docs/results.md from the last run and
+    recipe.json."""
     from assay.cli import app
     from assay.cli.reference import reference
     from assay.tools import readme as tool

@@ -14,7 +14,10 @@ def doctor(
     device_memory: Annotated[
         float | None,
         typer.Option(
-            min=0.1, max=100_000, metavar="GIB", help="Forecast memory for a device of so much, which need not be here."
+            min=0.1,
+            max=100_000,
+            metavar="GIB",
+            help="Forecast memory for a device of so much, which need not be here.",
         ),
     ] = None,
 ) -> None:
@@ -39,50 +42,77 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="[RUN]...",
-            help="Folders, DVC experiments, git revisions; if none, all experiments of this commit and the workspace.",
+            help=(
+                "Folders, DVC experiments, git revisions; if none, all experiments of this commit and the"
+                " workspace."
+            ),
         ),
     ] = None,
     one_sided: Annotated[
-        bool, typer.Option("--one-sided", help="Ask only whether it improves: 5 seeds are enough; two-sided needs 6.")
+        bool,
+        typer.Option(
+            "--one-sided", help="Ask only whether it improves: 5 seeds are enough; two-sided needs 6."
+        ),
     ] = False,
-    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write record, table, text and figures there.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write record, table, text and figures there.")
+    ] = None,
 ) -> None:
-    """Say whether a recipe improves, from trainings with several seeds; and which of several recipes is better."""
+    """Say whether a recipe improves, from trainings with several seeds; and which of several recipes is
+    better."""
     from assay.tools.recipe import compare as tool
 
     tool.run(Path.cwd(), runs or [], one_sided=one_sided, out=out)
 
 
 def seeds(
-    seeds: Annotated[str, typer.Argument(metavar="SEEDS", help="0..5, or 0,3,7; two-sided a verdict needs 6.")],
+    seeds: Annotated[
+        str, typer.Argument(metavar="SEEDS", help="0..5, or 0,3,7; two-sided a verdict needs 6.")
+    ],
     task: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Preset of configs/task/; the selected one if not given.")
+        str | None,
+        typer.Option(metavar="NAME", help="Preset of configs/task/; the selected one if not given."),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Trainings to run at a time.")] = 1,
     bases: Annotated[
-        str | None, typer.Option(metavar="SEEDS", help="Also build bases from these base seeds, and say which pass.")
+        str | None,
+        typer.Option(metavar="SEEDS", help="Also build bases from these base seeds, and say which pass."),
     ] = None,
-    one_sided: Annotated[bool, typer.Option("--one-sided", help="As for compare: 5 seeds are enough.")] = False,
+    one_sided: Annotated[
+        bool, typer.Option("--one-sided", help="As for compare: 5 seeds are enough.")
+    ] = False,
 ) -> None:
-    """Train on several seeds from one base, and write recipe.json; exit code 1 if one failed or is NOT EVALUABLE."""
+    """Train on several seeds from one base, and write recipe.json; exit code 1 if one failed or is NOT
+    EVALUABLE."""
     from assay.tools.recipe import seeds as tool
 
     further = () if bases is None else tool.parse_seeds(bases)
-    failed = tool.run(Path.cwd(), tool.parse_seeds(seeds), bases=further, task=task, jobs=jobs, one_sided=one_sided)
+    failed = tool.run(
+        Path.cwd(), tool.parse_seeds(seeds), bases=further, task=task, jobs=jobs, one_sided=one_sided
+    )
     raise typer.Exit(failed)
 
 
 def summarize(
     logs: Annotated[
         list[Path],
-        typer.Argument(metavar="LOG...", help="Train logs, files of episodes, any mix; health.jsonl beside one is read too."),
+        typer.Argument(
+            metavar="LOG...",
+            help="Train logs, files of episodes, any mix; health.jsonl beside one is read too.",
+        ),
     ],
     form: Annotated[
-        str | None, typer.Option("--format", metavar="table|csv|markdown", help="By the name of --out if not given.")
+        str | None,
+        typer.Option("--format", metavar="table|csv|markdown", help="By the name of --out if not given."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write there instead: .csv or .md.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write there instead: .csv or .md.")
+    ] = None,
     skip_damaged: Annotated[
-        bool, typer.Option("--skip-damaged", help="Leave damaged lines out and count them, instead of refusing the file.")
+        bool,
+        typer.Option(
+            "--skip-damaged", help="Leave damaged lines out and count them, instead of refusing the file."
+        ),
     ] = False,
 ) -> None:
     """Summarize logs: means with intervals, percentiles of timings, rates, endings, alarms."""
@@ -102,20 +132,37 @@ def report(
 
 def evaluate(
     tasks: Annotated[Path, typer.Option(metavar="FILE", help="Tasks file, one record a line.")],
-    policy: Annotated[Path, typer.Option(metavar="FOLDER", help="A model folder, models/base, or an adapter folder.")],
+    policy: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="A model folder, models/base, or an adapter folder.")
+    ],
     draws: Annotated[int | None, typer.Option(min=1, help="Episodes for each item.")] = None,
-    best_of: Annotated[int | None, typer.Option(min=1, help="Also the best of so many draws; all if not given.")] = None,
-    greedy: Annotated[bool, typer.Option("--greedy", help="Greedy decoding: one draw at temperature 0.")] = False,
-    task: Annotated[str | None, typer.Option(help="Preset of configs/task/; that of params.yaml if not given.")] = None,
-    items: Annotated[int | None, typer.Option(min=1, help="Number of items, strata in proportion; all if not given.")] = None,
+    best_of: Annotated[
+        int | None, typer.Option(min=1, help="Also the best of so many draws; all if not given.")
+    ] = None,
+    greedy: Annotated[
+        bool, typer.Option("--greedy", help="Greedy decoding: one draw at temperature 0.")
+    ] = False,
+    task: Annotated[
+        str | None, typer.Option(help="Preset of configs/task/; that of params.yaml if not given.")
+    ] = None,
+    items: Annotated[
+        int | None, typer.Option(min=1, help="Number of items, strata in proportion; all if not given.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of sampling and of worlds.")] = None,
     temperature: Annotated[float | None, typer.Option(help="Sampling temperature, above 0.")] = None,
     max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens of one completion.")] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Episodes held at once; changes no result.")] = None,
-    surface: Annotated[str | None, typer.Option(help="compact for a from-scratch policy, json for others.")] = None,
-    blocklist: Annotated[Path | None, typer.Option(help="Blocklist to use instead of the task's, one term a line.")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Episodes held at once; changes no result.")
+    ] = None,
+    surface: Annotated[
+        str | None, typer.Option(help="compact for a from-scratch policy, json for others.")
+    ] = None,
+    blocklist: Annotated[
+        Path | None, typer.Option(help="Blocklist to use instead of the task's, one term a line.")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for the results; in .scratch/evaluate/ if not given.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for the results; in .scratch/evaluate/ if not given."),
     ] = None,
 ) -> None:
     """Measure any policy on any tasks file, as the stages do; what is not given is as in the settings."""
@@ -124,27 +171,48 @@ def evaluate(
     tool.run(
         Path.cwd(),
         tool.Asked(
-            tasks=tasks, policy=policy, task=task, draws=draws, best_of=best_of, greedy=greedy, items=items, seed=seed,
-            temperature=temperature, max_new_tokens=max_new_tokens, batch_size=batch_size, surface=surface,
-            blocklist=blocklist, out=out,
+            tasks=tasks,
+            policy=policy,
+            task=task,
+            draws=draws,
+            best_of=best_of,
+            greedy=greedy,
+            items=items,
+            seed=seed,
+            temperature=temperature,
+            max_new_tokens=max_new_tokens,
+            batch_size=batch_size,
+            surface=surface,
+            blocklist=blocklist,
+            out=out,
         ),
-    )  # fmt: skip
+    )
 
 
 def sweep(
     path: Annotated[
-        Path, typer.Argument(metavar="RUN", help="A run of .scratch/train, a project, or a folder of adapters checkpoint-N.")
+        Path,
+        typer.Argument(
+            metavar="RUN", help="A run of .scratch/train, a project, or a folder of adapters checkpoint-N."
+        ),
     ],
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for the results; in .scratch/sweep/ if not given.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for the results; in .scratch/sweep/ if not given."),
     ] = None,
     held_out: Annotated[
-        bool, typer.Option("--held-out", help="On the held-out suite: logged as an opening, and never a claim.")
+        bool,
+        typer.Option("--held-out", help="On the held-out suite: logged as an opening, and never a claim."),
     ] = False,
-    draws: Annotated[int | None, typer.Option(min=1, help="Episodes an item; as in the settings if not given.")] = None,
-    items: Annotated[int | None, typer.Option(min=1, help="So many of the suite's file, strata in proportion.")] = None,
+    draws: Annotated[
+        int | None, typer.Option(min=1, help="Episodes an item; as in the settings if not given.")
+    ] = None,
+    items: Annotated[
+        int | None, typer.Option(min=1, help="So many of the suite's file, strata in proportion.")
+    ] = None,
     skip_damaged: Annotated[
-        bool, typer.Option("--skip-damaged", help="Go on without damaged checkpoints, and say in the table which.")
+        bool,
+        typer.Option("--skip-damaged", help="Go on without damaged checkpoints, and say in the table which."),
     ] = False,
 ) -> None:
     """Measure every checkpoint of a run on the validation suite, each beside step 0: a table and a figure."""

@@ -31,7 +31,8 @@ def pre_eval() -> None:
 
 def train(
     resume_from: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A checkpoint or run folder; the newest of this run if not given.")
+        Path | None,
+        typer.Option(metavar="DIR", help="A checkpoint or run folder; the newest of this run if not given."),
     ] = None,
 ) -> None:
     """Train an adapter with GRPO, or go on where an interrupted training stopped."""
@@ -39,7 +40,8 @@ def train(
 
 
 def control() -> None:
-    """Train for random rewards and play the held-out suite with that policy, where claim.controls asks for it."""
+    """Train for random rewards and play the held-out suite with that policy, where claim.controls asks for
+    it."""
     _run_stage("control")
 
 
@@ -55,7 +57,10 @@ def render_evidence() -> None:
 
 def package(
     folder: Annotated[
-        Path | None, typer.Option("--run", metavar="DIR", help="Folder of another finished run; its package goes to DIR/dist.")
+        Path | None,
+        typer.Option(
+            "--run", metavar="DIR", help="Folder of another finished run; its package goes to DIR/dist."
+        ),
     ] = None,
 ) -> None:
     """Write one archive that anyone can verify, after a search for secrets."""
@@ -72,11 +77,15 @@ def _run_stage(name: str, root: Path | None = None, **options: Any) -> None:
         check_unless_experiment(root)
     elif not (root / "params.yaml").is_file():
         fix = "name the folder of a project that was run"
-        raise ConfigError("the folder of a finished run", found="no params.yaml in it", where=f"--run {root}", fix=fix)
+        raise ConfigError(
+            "the folder of a finished run", found="no params.yaml in it", where=f"--run {root}", fix=fix
+        )
     else:
         name_settings_of(root)
     project = Project.open(root)
-    if name in ("base", "pre_eval") and "RANK" not in os.environ:  # of several processes the one that starts them looks
+    if (
+        name in ("base", "pre_eval") and "RANK" not in os.environ
+    ):  # of several processes the one that starts them looks
         from assay.tools.doctor.preflight.look import look
 
         look(project)
@@ -98,7 +107,8 @@ def _run_stage(name: str, root: Path | None = None, **options: Any) -> None:
 
 
 def _withdraw(project: Any) -> None:
-    """Let no claim about other settings stand beside what is made now; of several processes the first one sees to it."""
+    """Let no claim about other settings stand beside what is made now; of several processes the first one
+    sees to it."""
     from assay.stages.render_evidence.no_claim import withdraw_if_other
 
     if os.environ.get("RANK", "0") == "0":

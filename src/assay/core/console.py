@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 _OUT = Console(file=sys.stdout, soft_wrap=True, highlight=False, markup=False, emoji=False)
@@ -21,7 +28,8 @@ _places: list[Callable[[str], str]] = []
 
 
 def name_places(by: Callable[[str], str]) -> None:
-    """From now on pass all that is said through a function: whoever knows the project says where its settings are edited."""
+    """From now on pass all that is said through a function: whoever knows the project says where its settings
+    are edited."""
     _places[:] = [by]
 
 
@@ -38,7 +46,8 @@ def complain(line: str) -> None:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Say nothing while the block runs, neither lines nor bars: for who calls a stage and speaks for itself."""
+    """Say nothing while the block runs, neither lines nor bars: for who calls a stage and speaks for
+    itself."""
     before = _OUT.quiet, _ERR.quiet
     _OUT.quiet = _ERR.quiet = True
     try:
@@ -62,7 +71,8 @@ def say_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _shown(text: str) -> str:
-    """Return the text with what is no letter to be seen escaped: data quoted in a message must not steer a terminal."""
+    """Return the text with what is no letter to be seen escaped: data quoted in a message must not steer a
+    terminal."""
     for by in _places:
         text = by(text)
     if text.isprintable():
@@ -93,9 +103,14 @@ def progress(label: str, total: int, done: int = 0) -> Iterator[Advance]:
         complain(f"{label} done{': ' + last[0] if last[0] else ''}")
         return
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[note]}"),
-    )  # fmt: skip
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
     with Progress(*columns, console=_ERR, transient=False) as bar:
         task = bar.add_task(label, total=total, completed=done, note="")
 

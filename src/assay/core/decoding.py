@@ -12,7 +12,8 @@ Backend = Literal["cached", "transformers", "vllm", "vllm_server"]
 class Decoding:
     """How tokens are chosen: temperature 0 means greedy; max_new_tokens bounds one completion.
 
-    `backend` is one of `policy/backends/`; `cuda_graphs` makes `cached` replay a captured step for each token.
+    `backend` is one of `policy/backends/`; `cuda_graphs` makes `cached` replay a captured step for each
+    token.
     """
 
     temperature: float

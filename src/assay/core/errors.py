@@ -1,4 +1,5 @@
-"""The one tree of errors that assay raises on purpose; everything else is a bug, or an environment that failed."""
+"""The one tree of errors that assay raises on purpose; everything else is a bug, or an environment that
+failed."""
 
 from __future__ import annotations
 
@@ -10,13 +11,15 @@ NO_VERDICT, MOST_SHOWN = "no verdict for these settings yet", 6
 class EnvironmentFailure(Exception):
     """What a task's environment raises when it crashed or timed out through no fault of the model.
 
-    It says nothing about a completion, so it never becomes a reward: the call is made again on the same state, and an
-    episode whose environment keeps failing is lost and left out of what is learned. A subclass may be raised as well.
+    It says nothing about a completion, so it never becomes a reward: the call is made again on the same
+    state, and an episode whose environment keeps failing is lost and left out of what is learned. A subclass
+    may be raised as well.
     """
 
 
 class AssayError(Exception):
-    """A condition the user can act on, told as: what was expected, what was found, where, and how to fix it."""
+    """A condition the user can act on, told as: what was expected, what was found, where, and how to fix
+    it."""
 
     exit_code: int = 1  # of the process that ends with it
 
@@ -60,7 +63,9 @@ class Interrupted(AssayError):
 
     def __init__(self, name: str, *, where: str, exit_code: int) -> None:
         """Say which signal and where; `exit_code` is 130 after Ctrl-C, 143 after SIGTERM."""
-        super().__init__("to work to the end", found=name, where=where, fix="call the same command again to go on")
+        super().__init__(
+            "to work to the end", found=name, where=where, fix="call the same command again to go on"
+        )
         self.args = (f"stopped by {name} {where}, which is saved.\nTo go on: call the same command again",)
         self.exit_code = exit_code
 
@@ -78,14 +83,21 @@ class EvidenceError(AssayError):
 
 
 class NoVerdictYet(AssayError):
-    """There is no claim about the settings and data at hand: none was made yet, or the one that stands is about others."""
+    """There is no claim about the settings and data at hand: none was made yet, or the one that stands is
+    about others."""
 
     exit_code = 6
 
     def __init__(self, differences: Sequence[str], *, data: str) -> None:
-        """Say in what the claim that stands is another's, a difference a line; `data` is what the data at hand are called."""
-        shown = [*differences[:MOST_SHOWN], *([f"and {len(differences) - MOST_SHOWN} more"] * (len(differences) > MOST_SHOWN))]
-        super().__init__("a claim about these settings", found="; ".join(shown), where=data, fix="./run repro")
+        """Say in what the claim that stands is another's, a difference a line; `data` is what the data at
+        hand are called."""
+        shown = [
+            *differences[:MOST_SHOWN],
+            *([f"and {len(differences) - MOST_SHOWN} more"] * (len(differences) > MOST_SHOWN)),
+        ]
+        super().__init__(
+            "a claim about these settings", found="; ".join(shown), where=data, fix="./run repro"
+        )
         told = "".join(f"\n  {each}" for each in shown)
         self.args = (f"{data}: {NO_VERDICT}.{told}\nFix: {self.fix}",)
 

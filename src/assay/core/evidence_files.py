@@ -1,4 +1,5 @@
-"""The files of evidence/, each named here and nowhere else: what a stage writes lies in the folder of that stage.
+"""The files of evidence/, each named here and nowhere else: what a stage writes lies in the folder of that
+stage.
 
 Names are unique over all folders, so a file that was copied away still says what it is.
 """
@@ -15,7 +16,9 @@ FILES: dict[str, dict[str, str]] = {
         "figures": "every figure, PNG and SVG",
         "claim.json": "the claim: verdict, numbers, intervals, p, controls, warnings",
         "metrics.json": "the few numbers that `dvc metrics` shows",
-        "before_after_metrics.json": "every measure before and after, and the paired difference, each with its interval",
+        "before_after_metrics.json": (
+            "every measure before and after, and the paired difference, each with its interval"
+        ),
         "reports.json": "every measure of every arm and of the scripted players, by stratum too",
         "plan_power.json": "the smallest gain that could be found, planned from the base's own draws",
         "plots": "what `dvc plots` draws: rates, differences, rewards, and checkpoints with their intervals",
@@ -26,7 +29,9 @@ FILES: dict[str, dict[str, str]] = {
         "contamination.json": "what the splits share that they should not",
         "claim_plan.json": "what was to be called an improvement, fixed before training",
     },
-    f"{RESULTS}/base": {"base.json": "which base: how it was built, or which revision of which model; its digest"},
+    f"{RESULTS}/base": {
+        "base.json": "which base: how it was built, or which revision of which model; its digest"
+    },
     f"{RESULTS}/pre_eval": {
         "pre_eval.jsonl": "every held-out episode of the base, sampled, one a line",
         "pre_eval_greedy.jsonl": "the same with greedy decoding",
@@ -38,11 +43,16 @@ FILES: dict[str, dict[str, str]] = {
         "reward_components.csv": "reward parts and rates of every step",
         "checkpoint_evals.csv": "the validation suite at every checkpoint",
         "validation_scores.csv": "what every episode of every validation came to, one a row",
-        "fields.csv": "how often each field of an answer said nothing, one and the same, and what is right, beside the golds",
+        "fields.csv": (
+            "how often each field of an answer said nothing, one and the same, and what is right, beside the"
+            " golds"
+        ),
     },
     # Large, so in DVC's cache and not in git.
     f"{LOGS}/train": {
-        "train_log.jsonl": "all the trainer knows of every step (not in git: `./run repro` makes it, the package holds it)",
+        "train_log.jsonl": (
+            "all the trainer knows of every step (not in git: `./run repro` makes it, the package holds it)"
+        ),
         "validation.jsonl": "every episode of every validation (not in git, as the last one)",
     },
     f"{RESULTS}/control": {

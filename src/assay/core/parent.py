@@ -8,18 +8,21 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1  # Source: prctl(2)
-# Set by DVC for the commands of stages, by torchrun for its workers; in a shell of one's own, nohup and & should work.
+# Set by DVC for the commands of stages, by torchrun for its workers; in a shell of one's own, nohup and &
+# should work.
 STARTED_BY = ("DVC_STAGE", "TORCHELASTIC_RUN_ID")
 
 
 def end_with_parent() -> None:
-    """Ask the kernel for SIGTERM when the parent dies, where DVC or torchrun is the parent. Linux alone can do it."""
+    """Ask the kernel for SIGTERM when the parent dies, where DVC or torchrun is the parent. Linux alone can
+    do it."""
     if any(name in os.environ for name in STARTED_BY):
         _tie()
 
 
 def become(command: list[str]) -> None:
-    """Become a command that ends with its parent: `python -m assay.core.parent COMMAND...`, for programs that are not ours.
+    """Become a command that ends with its parent: `python -m assay.core.parent COMMAND...`, for programs that
+    are not ours.
 
     What was asked of the kernel survives exec.
     """

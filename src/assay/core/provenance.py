@@ -14,31 +14,78 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = (
-    "torch", "transformers", "trl", "peft", "bitsandbytes", "accelerate", "datasets", "tokenizers", "safetensors",
-    "numpy", "scipy", "pandas", "matplotlib", "pydantic", "dvc", "hydra-core",
-)  # fmt: skip
+    "torch",
+    "transformers",
+    "trl",
+    "peft",
+    "bitsandbytes",
+    "accelerate",
+    "datasets",
+    "tokenizers",
+    "safetensors",
+    "numpy",
+    "scipy",
+    "pandas",
+    "matplotlib",
+    "pydantic",
+    "dvc",
+    "hydra-core",
+)
 # Exact names only: a prefix would let a secret slip in.
-ENVIRONMENT = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTHONHASHSEED", "CUBLAS_WORKSPACE_CONFIG", "DVC_EXP_NAME")
+ENVIRONMENT = (
+    "CUDA_VISIBLE_DEVICES",
+    "OMP_NUM_THREADS",
+    "PYTHONHASHSEED",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "DVC_EXP_NAME",
+)
 # By these, libraries share sums out otherwise or choose other instructions; exact names only, as above.
 ARITHMETIC = (
-    "OMP_NUM_THREADS", "OMP_DYNAMIC", "MKL_NUM_THREADS", "MKL_DYNAMIC", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS",
-    "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE", "GOTO_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
-    "NUMEXPR_NUM_THREADS", "ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "NPY_DISABLE_CPU_FEATURES",
-    "NPY_ENABLE_CPU_FEATURES", "GLIBC_TUNABLES", "NVIDIA_TF32_OVERRIDE",
-)  # fmt: skip
+    "OMP_NUM_THREADS",
+    "OMP_DYNAMIC",
+    "MKL_NUM_THREADS",
+    "MKL_DYNAMIC",
+    "MKL_CBWR",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "OPENBLAS_NUM_THREADS",
+    "OPENBLAS_CORETYPE",
+    "GOTO_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "ATEN_CPU_CAPABILITY",
+    "DNNL_MAX_CPU_ISA",
+    "ONEDNN_MAX_CPU_ISA",
+    "NPY_DISABLE_CPU_FEATURES",
+    "NPY_ENABLE_CPU_FEATURES",
+    "GLIBC_TUNABLES",
+    "NVIDIA_TF32_OVERRIDE",
+)
 # Instructions of a processor by which libraries choose how to add up: x86 and ARM.
 _WIDTHS = ("avx", "amx", "fma", "f16c", "sse4", "asimd", "sve", "sme", "bf16", "i8mm")
-# Settings of a W&B run that keep to itself what it would tell of this machine: host, user, command line, program, git remote,
-# installed packages, hardware, terminal.
+# Settings of a W&B run that keep to itself what it would tell of this machine: host, user, command line,
+# program, git remote, installed packages, hardware, terminal.
 WANDB_QUIET: dict[str, Any] = {
-    "silent": True, "console": "off", "host": "", "username": "", "email": "", "program": "assay",
-    "disable_git": True, "disable_code": True, "save_code": False, "disable_job_creation": True,
-    "x_disable_meta": True, "x_disable_stats": True, "x_disable_machine_info": True, "x_save_requirements": False,
-}  # fmt: skip
+    "silent": True,
+    "console": "off",
+    "host": "",
+    "username": "",
+    "email": "",
+    "program": "assay",
+    "disable_git": True,
+    "disable_code": True,
+    "save_code": False,
+    "disable_job_creation": True,
+    "x_disable_meta": True,
+    "x_disable_stats": True,
+    "x_disable_machine_info": True,
+    "x_save_requirements": False,
+}
 
 
 def packages() -> dict[str, str | None]:
-    """Return the installed version of each package that can change a number; None where it is not installed."""
+    """Return the installed version of each package that can change a number; None where it is not
+    installed."""
     found: dict[str, str | None] = {}
     for name in PACKAGES:
         try:
@@ -54,15 +101,18 @@ def git_state(root: Path) -> dict[str, Any]:
     What a run itself writes (evidence/, dvc.lock) is not looked at: it always differs while a stage runs.
     """
 
-    status = _git(root, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!evidence", ":!dvc.lock")
+    status = _git(
+        root, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!evidence", ":!dvc.lock"
+    )
     return {"commit": _git(root, "rev-parse", "HEAD"), "modified": None if status is None else bool(status)}
 
 
 def remotes(root: Path) -> list[str] | None:
     """Return where git's remotes lie, as host/path, sorted; None outside a git checkout.
 
-    Scheme, user, password, port, query and fragment stay out, and so does what a remote is called here. A folder of this
-    machine is `local`; an address whose host cannot be told from a password for certain is `unclear`.
+    Scheme, user, password, port, query and fragment stay out, and so does what a remote is called here. A
+    folder of this machine is `local`; an address whose host cannot be told from a password for certain is
+    `unclear`.
     """
     if _git(root, "rev-parse", "--git-dir") is None:
         return None
@@ -89,7 +139,9 @@ def host_and_path(address: str) -> str:
     authority, _, path = rest.partition("/")
     host = re.sub(r":\d*$", "", authority.rpartition("@")[2])
     path = re.split(r"[?#]", path)[0].strip("/")
-    plain = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.\-]*|\[[0-9A-Fa-f:.]+\]", host) and re.fullmatch(r"[\w.~+/-]*", path)
+    plain = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.\-]*|\[[0-9A-Fa-f:.]+\]", host) and re.fullmatch(
+        r"[\w.~+/-]*", path
+    )
     if not plain or "@" in rest.removeprefix(authority):
         return "unclear"
     return f"{host.lower()}/{path}" if path else host.lower()
@@ -97,7 +149,9 @@ def host_and_path(address: str) -> str:
 
 def _git(root: Path, *arguments: str) -> str | None:
     try:
-        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            ["git", *arguments], cwd=root, capture_output=True, text=True, timeout=20, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
@@ -120,13 +174,16 @@ def hardware() -> dict[str, Any]:
 
 
 def arithmetic() -> dict[str, str]:
-    """Return what decides the last bits of a sum on this processor: its model, its instructions, and the flags that are set."""
+    """Return what decides the last bits of a sum on this processor: its model, its instructions, and the
+    flags that are set."""
     info, told = Path("/proc/cpuinfo"), dict[str, str]()
     for line in info.read_text().split("\n") if info.is_file() else ():
         name, _, value = line.partition(":")
         told.setdefault(name.strip(), value.strip())
     parts = [told[name] for name in ("model name", "CPU implementer", "CPU part") if name in told]
-    widths = {each for each in (told.get("flags") or told.get("Features") or "").split() if each.startswith(_WIDTHS)}
+    widths = {
+        each for each in (told.get("flags") or told.get("Features") or "").split() if each.startswith(_WIDTHS)
+    }
     found = {
         "processor": " ".join(parts) or platform.processor() or platform.machine(),
         "instructions": " ".join(sorted(widths)) or "not known",

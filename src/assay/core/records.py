@@ -42,18 +42,24 @@ class Episode(Record):
     strata: dict[str, str] = Field(description="labels for tables, e.g. tier")
     policy: str | None = Field(
         default=None,
-        description="who played it: the policy's digest; in a validation that of the weights, as their step's row of the log "
-        "has it; null: the untrained policy of a validation, or a batch",
+        description=(
+            "who played it: the policy's digest; in a validation that of the weights, as their step's row of"
+            " the log has it; null: the untrained policy of a validation, or a batch"
+        ),
     )
     draw: int = Field(ge=0)
     seed: int = Field(ge=0, description="sampling seed, derived from (suite seed, item id, draw)")
     turns: tuple[Turn, ...]
-    prompt_chars_cut: int = Field(ge=0, description="characters left out of the opening so that it fits; 0 if it fitted")
+    prompt_chars_cut: int = Field(
+        ge=0, description="characters left out of the opening so that it fits; 0 if it fitted"
+    )
     ending: str = Field(description="why the episode stopped")
     reward: float = Field(description="sum of the reward parts")
     parts: dict[str, float] = Field(description="reward parts summed over the turns")
     success: bool = Field(description="the fixed rule of the task; not the reward")
-    flags: dict[str, bool | None] = Field(description="further yes/no facts; null where the question does not arise")
+    flags: dict[str, bool | None] = Field(
+        description="further yes/no facts; null where the question does not arise"
+    )
     metrics: dict[str, float | None] = Field(description="further numbers; null where undefined")
 
     @property
@@ -93,9 +99,23 @@ class TrainAlarm(Record):
 
 
 HealthRule = Literal[
-    "non_finite", "reward_vs_validation", "reward_vs_success", "part_share", "zero_variance", "entropy", "kl", "truncated",
-    "length", "parsed", "distinct", "top_share", "field_collapse", "clip", "grad_norm", "infrastructure",
-]  # fmt: skip
+    "non_finite",
+    "reward_vs_validation",
+    "reward_vs_success",
+    "part_share",
+    "zero_variance",
+    "entropy",
+    "kl",
+    "truncated",
+    "length",
+    "parsed",
+    "distinct",
+    "top_share",
+    "field_collapse",
+    "clip",
+    "grad_norm",
+    "infrastructure",
+]
 HealthLevel = Literal["GREEN", "AMBER", "RED"]
 HEALTH_RULES: tuple[HealthRule, ...] = get_args(HealthRule)
 HEALTH_LEVELS: tuple[HealthLevel, ...] = get_args(HealthLevel)
@@ -107,9 +127,13 @@ class HealthEvent(Record):
     rule: HealthRule
     level: HealthLevel = Field(description="the level reached; GREEN: the alarm is over")
     stop: bool = Field(description="whether the training ends here")
-    value: float | None = Field(description="what was measured, in the signal's own unit; null if it was no number")
+    value: float | None = Field(
+        description="what was measured, in the signal's own unit; null if it was no number"
+    )
     threshold: float | None = Field(description="the limit that decided, in the unit of the value")
-    baseline: float | None = Field(description="what the limit was derived from, in the same unit; null: from nothing measured")
+    baseline: float | None = Field(
+        description="what the limit was derived from, in the same unit; null: from nothing measured"
+    )
     step: int = Field(ge=0, description="optimizer step of the event; 0 is before the first")
     first_step: int = Field(ge=0, description="since when the value was beyond the limit")
     item_ids: tuple[str, ...] = Field(max_length=8, description="items concerned, the first few")
@@ -130,12 +154,17 @@ class HealthSummary(Record):
     """The alarms of a training in short."""
 
     worst: HealthLevel
-    rules: tuple[RuleSummary, ...] = Field(description="those that left GREEN, in the order in which they first did")
-    unmeasured: tuple[HealthRule, ...] = Field(description="those that had nothing to read: neither ill nor known to be well")
+    rules: tuple[RuleSummary, ...] = Field(
+        description="those that left GREEN, in the order in which they first did"
+    )
+    unmeasured: tuple[HealthRule, ...] = Field(
+        description="those that had nothing to read: neither ill nor known to be well"
+    )
 
     @classmethod
     def of(cls, events: Sequence[HealthEvent], unmeasured: Sequence[HealthRule] = ()) -> Self:
-        """Sum up the events of one training, oldest first; which rules had nothing to read, no event can say."""
+        """Sum up the events of one training, oldest first; which rules had nothing to read, no event can
+        say."""
         rules: dict[HealthRule, list[HealthEvent]] = {}
         for event in events:
             rules.setdefault(event.rule, []).append(event)
@@ -147,7 +176,9 @@ class HealthSummary(Record):
                 level = max(levels, key=HEALTH_LEVELS.index)
                 reached = next(event.step for event in told if event.level == level)
                 first = told[0].first_step
-                found.append(RuleSummary(rule=rule, level=level, first_step=first, worst_step=reached, times=times))
+                found.append(
+                    RuleSummary(rule=rule, level=level, first_step=first, worst_step=reached, times=times)
+                )
         worst = max((each.level for each in found), key=HEALTH_LEVELS.index, default=HEALTH_LEVELS[0])
         return cls(worst=worst, rules=tuple(found), unmeasured=tuple(unmeasured))
 
@@ -157,7 +188,9 @@ class HonestFacts(Record):
 
     items: int = Field(ge=1, description="whose right answer is known; at most the first 2000 are looked at")
     answers: int = Field(ge=1, description="different right answers among them")
-    top_share: float = Field(gt=0, le=1, description="share of items for which the commonest of those is right")
+    top_share: float = Field(
+        gt=0, le=1, description="share of items for which the commonest of those is right"
+    )
 
 
 class TrainFacts(Record):
@@ -170,13 +203,19 @@ class TrainFacts(Record):
     base_digest: str
     policy_digest: str = Field(description="of the base under the chosen adapter")
     validation_suite: str
-    chain: str = Field(description="digest over prompts, completions, rewards, gradients and weights of every step")
+    chain: str = Field(
+        description="digest over prompts, completions, rewards, gradients and weights of every step"
+    )
     alarms: tuple[TrainAlarm, ...] = Field(description="in the order in which they first rang")
     health: HealthSummary
     other_machines: int = Field(
-        default=0, ge=0, description="how often it was gone on with on another processor, or under other thread flags"
+        default=0,
+        ge=0,
+        description="how often it was gone on with on another processor, or under other thread flags",
     )
-    honest: HonestFacts | None = Field(default=None, description="null where the task cannot write down what is right")
+    honest: HonestFacts | None = Field(
+        default=None, description="null where the task cannot write down what is right"
+    )
 
 
 class ControlFacts(Record):
@@ -188,7 +227,9 @@ class ControlFacts(Record):
     steps: int | None = Field(default=None, ge=1)
     chosen_step: int | None = Field(default=None, ge=0)
     policy_digest: str | None = None
-    stopped: str | None = Field(default=None, description="why it ended before its last step, and nothing was played")
+    stopped: str | None = Field(
+        default=None, description="why it ended before its last step, and nothing was played"
+    )
     chain: str | None = Field(default=None, description="as in the facts of the training proper")
     health: HealthSummary | None = None
     other_machines: int = Field(default=0, ge=0, description="as in the facts of the training proper")

@@ -1,4 +1,5 @@
-"""Every random number in assay is a function of labels, so that results depend on neither order nor batch size."""
+"""Every random number in assay is a function of labels, so that results depend on neither order nor batch
+size."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ _30, _BY_30, _27, _BY_27, _31 = map(np.uint64, (30, 0xBF58476D1CE4E5B9, 27, 0x94
 
 
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    # Source: Steele, Lea, Flood (2014), "Fast splittable pseudorandom number generators": the splitmix64 finaliser.
+    # Source: Steele, Lea, Flood (2014), "Fast splittable pseudorandom number generators": the splitmix64
+    # finaliser.
     x = (x ^ (x >> _30)) * _BY_30
     x = (x ^ (x >> _27)) * _BY_27
     return x ^ (x >> _31)
@@ -53,5 +55,7 @@ def keyed_uniform(keys: NDArray[np.uint64], counters: NDArray[np.uint64]) -> NDA
     >>> bool(one[0] == two[0])
     True
     """
-    mixed = _mix(_mix(np.asarray(keys, np.uint64) + _GOLDEN) ^ (np.asarray(counters, np.uint64) * _GOLDEN + _GOLDEN))
+    mixed = _mix(
+        _mix(np.asarray(keys, np.uint64) + _GOLDEN) ^ (np.asarray(counters, np.uint64) * _GOLDEN + _GOLDEN)
+    )
     return np.asarray(mixed >> _11, np.float64) * 2.0**-53

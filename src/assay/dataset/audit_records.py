@@ -37,7 +37,9 @@ class Kind(Record):
 
     count: int = Field(ge=0)
     action: Literal["refuse", "drop", "keep", "report"]
-    first: list[Finding] = Field(description="in the order of the files; all of them, unless unlisted says how many are not")
+    first: list[Finding] = Field(
+        description="in the order of the files; all of them, unless unlisted says how many are not"
+    )
     unlisted: int = Field(ge=0, description="findings beyond the first 100,000")
 
 
@@ -47,8 +49,12 @@ class Audit(Record):
     n_records: int = Field(ge=0, description="lines that are not blank")
     kept: dict[str, int] = Field(description="records by split that remain")
     dropped: dict[str, int] = Field(description="records by split that are left out")
-    refused: dict[str, int] = Field(description="records by split, or lines that are none, of kinds that are refused")
-    usable: dict[str, int] = Field(description="records by split that remain once what is refused is gone as well")
+    refused: dict[str, int] = Field(
+        description="records by split, or lines that are none, of kinds that are refused"
+    )
+    usable: dict[str, int] = Field(
+        description="records by split that remain once what is refused is gone as well"
+    )
     ceilings: dict[str, Ceiling] = Field(description="by split, where golds contradict each other")
     kinds: dict[str, Kind]
 
@@ -61,7 +67,9 @@ class Ceiling(Record):
     """What golds that contradict each other leave to be reached in one split."""
 
     n_records: int = Field(ge=1, description="that remain in the split")
-    n_prompts: int = Field(ge=1, description="prompts that are read alike and have golds of which no answer satisfies all")
+    n_prompts: int = Field(
+        ge=1, description="prompts that are read alike and have golds of which no answer satisfies all"
+    )
     n_contradicting: int = Field(ge=2, description="records with such a prompt")
     most_success: float = Field(gt=0, lt=1, description="largest possible success rate, whatever the policy")
 
@@ -79,7 +87,9 @@ class Contamination(Record):
     """What the splits of a dataset share, found before training."""
 
     n_records: dict[str, int]
-    compared: dict[Shared, int] = Field(description="records that have what a check looks at; 0: it had nothing to read")
+    compared: dict[Shared, int] = Field(
+        description="records that have what a check looks at; 0: it had nothing to read"
+    )
     overlaps: tuple[Overlap, ...]
 
 
@@ -101,7 +111,9 @@ def judged(found: Contamination, splits: Sequence[str]) -> tuple[list[tuple[str,
         if not set(each.splits) <= set(splits):
             continue
         if each.kind in BLOCKING:
-            blockers.append((f"a leak between splits: {SAID[each.kind].split(',')[0]} in common", f"leak: {said}"))
+            blockers.append(
+                (f"a leak between splits: {SAID[each.kind].split(',')[0]} in common", f"leak: {said}")
+            )
         else:
             notes.append(f"Contamination: {said}.")
     return blockers, notes

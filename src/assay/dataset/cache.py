@@ -1,4 +1,5 @@
-"""A verified copy of a dataset in a folder named by its digest: complete and unchanged, or not used at all."""
+"""A verified copy of a dataset in a folder named by its digest: complete and unchanged, or not used at
+all."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ _MANIFEST_BYTES = 64_000_000
 
 
 def copies(splits: Mapping[str, Sequence[Entry]], blocklist: bytes | None) -> dict[str, bytes]:
-    """Return the files of a dataset's copy, its manifest included: schema files by digest, with the layout they had.
+    """Return the files of a dataset's copy, its manifest included: schema files by digest, with the layout
+    they had.
 
     Args:
         splits: The records that remained after the audit.
@@ -74,7 +76,8 @@ def keep(folder: Path, files: Mapping[str, bytes], whole: str) -> str:
             verify_copy(folder, expected, list(expected))
             return "verified"
         except DataError:
-            # Another order of records, or schema files under other names, is another copy of the same dataset.
+            # Another order of records, or schema files under other names, is another copy of the same
+            # dataset.
             stated = _stated(folder, whole)
             verify_copy(folder, stated, list(stated))
             done = "built anew: the same records in another order or layout"
@@ -86,7 +89,9 @@ def keep(folder: Path, files: Mapping[str, bytes], whole: str) -> str:
             for name in files
             if name.endswith(".jsonl") and "/" not in name
         }
-        require(whole, _identity(splits, files.get(BLOCKLIST)), str(folder), "a bug of assay: please report it")
+        require(
+            whole, _identity(splits, files.get(BLOCKLIST)), str(folder), "a bug of assay: please report it"
+        )
 
     write_folder(folder, files, check=check)
     return done
@@ -118,7 +123,8 @@ def read_with(cached: Mapping[str, str], split: str) -> list[str]:
 
 
 def open_copy(folder: Path, cached: Mapping[str, str], split: str) -> list[Entry]:
-    """Return the records of one split of a copy; every file that is read is verified, files of other splits are not read.
+    """Return the records of one split of a copy; every file that is read is verified, files of other splits
+    are not read.
 
     Raises:
         DataError: The copy is damaged, incomplete, or has a file too many.
@@ -142,9 +148,11 @@ def _stated(folder: Path, whole: str) -> dict[str, str]:
     content = read_capped(folder / MANIFEST, max_bytes=_MANIFEST_BYTES, fix=fix)
     try:
         manifest = parse_strict(content.decode(), max_chars=_MANIFEST_BYTES, max_depth=4)
-        stated, files = manifest["dataset_sha256"], {str(name): str(value) for name, value in manifest["files"].items()}
+        stated, files = (
+            manifest["dataset_sha256"],
+            {str(name): str(value) for name, value in manifest["files"].items()},
+        )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataError("the manifest of a copy", found=str(error), where=where, fix=fix) from None
     require(whole, str(stated), where, fix)
     return files | {MANIFEST: sha256_bytes(content)}
-

@@ -12,7 +12,8 @@ UNLISTED = frozenset({SUMS, "README.md"})
 
 
 def parse_sums(text: str, where: str) -> dict[str, str]:
-    r"""Return file name → sha256 from the text of a SHA256SUMS file, also as sha256sum ./* and Windows write it.
+    r"""Return file name → sha256 from the text of a SHA256SUMS file, also as sha256sum ./* and Windows write
+    it.
 
     Raises:
         DataError: A line is not `<64 hex>  <name>`, or a name stands twice.
@@ -29,9 +30,11 @@ def parse_sums(text: str, where: str) -> dict[str, str]:
         name = name.removeprefix("./")
         if len(value) != 64 or not name or set(value) - set("0123456789abcdef") or name in sums:
             raise DataError(
-                "a line '<sha256>  <file name>', each name once", found=ascii(line[:80]), where=f"{where}, line {number}",
+                "a line '<sha256>  <file name>', each name once",
+                found=ascii(line[:80]),
+                where=f"{where}, line {number}",
                 fix="restore the file: git checkout -- " + where,
-            )  # fmt: skip
+            )
         sums[name] = value
     return sums
 
@@ -44,7 +47,8 @@ def sums_text(sums: Mapping[str, str]) -> str:
 def covered(names: Iterable[str], listed: Iterable[str]) -> list[str]:
     """Return the names of a data folder's files that checksums must cover.
 
-    Hidden files that are not listed are what editors and file managers leave behind; no stage reads them unlisted.
+    Hidden files that are not listed are what editors and file managers leave behind; no stage reads them
+    unlisted.
     """
     known = set(listed)
     hidden = {name for name in names if any(part.startswith(".") for part in name.split("/"))}
@@ -69,7 +73,12 @@ def check_sums(found: Mapping[str, str], expected: Mapping[str, str], folder: st
             raise DataError(f"{name}", found="no such file", where=folder, fix=fix)
         if found[name] != expected[name]:
             raise DataError(
-                f"sha256 {expected[name][:16]}…", found=f"{found[name][:16]}…", where=f"{folder}/{name}", fix=renew
+                f"sha256 {expected[name][:16]}…",
+                found=f"{found[name][:16]}…",
+                where=f"{folder}/{name}",
+                fix=renew,
             )
     for name in sorted(set(found) - set(expected)):
-        raise DataError("a file listed in SHA256SUMS", found="one that is not", where=f"{folder}/{name}", fix=renew)
+        raise DataError(
+            "a file listed in SHA256SUMS", found="one that is not", where=f"{folder}/{name}", fix=renew
+        )

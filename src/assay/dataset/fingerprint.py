@@ -1,4 +1,5 @@
-"""What data these are: digests of records and files, whatever the folder they lie in and the order they stand in."""
+"""What data these are: digests of records and files, whatever the folder they lie in and the order they stand
+in."""
 
 from __future__ import annotations
 
@@ -17,21 +18,31 @@ class SplitFingerprint(Record):
     """One data file."""
 
     file_sha256: str
-    records_sha256: str = Field(description="over the sorted digests of the canonical records; order does not matter")
+    records_sha256: str = Field(
+        description="over the sorted digests of the canonical records; order does not matter"
+    )
     n_records: int = Field(ge=0, description="without those left out")
     strata: dict[str, dict[str, int]] = Field(description="records by label and value")
-    dropped: list[int] = Field(description="numbers of the lines that the audit left out; later stages skip just these")
+    dropped: list[int] = Field(
+        description="numbers of the lines that the audit left out; later stages skip just these"
+    )
 
 
 class Fingerprint(Record):
     """A whole dataset."""
 
     task: str
-    dataset_sha256: str = Field(description="over the splits' names and records_sha256, and the blocklist if there is one")
+    dataset_sha256: str = Field(
+        description="over the splits' names and records_sha256, and the blocklist if there is one"
+    )
     splits: dict[str, SplitFingerprint]
-    schemas: dict[str, str] = Field(description="sha256 of every schema file that a record reaches, by path in the project")
+    schemas: dict[str, str] = Field(
+        description="sha256 of every schema file that a record reaches, by path in the project"
+    )
     blocklist: str | None = Field(description="sha256 of the file of blocked terms; null: none is set")
-    cached: dict[str, str] | None = Field(description="sha256 of every file of the verified copy; null: none is kept")
+    cached: dict[str, str] | None = Field(
+        description="sha256 of every file of the verified copy; null: none is kept"
+    )
 
 
 def records_sha256(entries: Iterable[Entry]) -> str:
@@ -83,7 +94,9 @@ def fingerprint(
         )
     return Fingerprint(
         task=task,
-        dataset_sha256=dataset_sha256({name: split.records_sha256 for name, split in splits.items()}, blocklist),
+        dataset_sha256=dataset_sha256(
+            {name: split.records_sha256 for name, split in splits.items()}, blocklist
+        ),
         splits=splits,
         schemas=schema_sums(member.entry for members in kept.values() for member in members),
         blocklist=blocklist,
@@ -102,5 +115,8 @@ def enforce(found: Fingerprint, expected_dataset_sha256: str | None, where: str)
             f"dataset {expected_dataset_sha256[:16]}… (dataset.expected_dataset_sha256)",
             found=f"{found.dataset_sha256[:16]}…",
             where=where,
-            fix="restore the data with git checkout, or set dataset.expected_dataset_sha256 to the new digest on purpose",
+            fix=(
+                "restore the data with git checkout, or set dataset.expected_dataset_sha256 to the new digest"
+                " on purpose"
+            ),
         )

@@ -1,4 +1,5 @@
-r"""A tasks file as rows with line numbers. Lines end at \n alone; what is no strict JSON object is refused, never lost."""
+r"""A tasks file as rows with line numbers. Lines end at \n alone; what is no strict JSON object is refused,
+never lost."""
 
 from __future__ import annotations
 
@@ -118,13 +119,17 @@ def read_line(number: int, line: bytes | None) -> Line | Refused:
 
 
 def _kind(value: Any) -> str:
-    return {list: "a list", str: "a string", bool: "true or false", type(None): "null"}.get(type(value), "a number")
+    return {list: "a list", str: "a string", bool: "true or false", type(None): "null"}.get(
+        type(value), "a number"
+    )
 
 
 def _unmarked(line: bytes, reading: Reading, where: str) -> bytes:
     for mark, name in _OTHER_MARKS.items():
         if line.startswith(mark):
-            raise DataError("UTF-8 text", found=f"{name}", where=where, fix=f"iconv -f {name} -t UTF-8 {where}")
+            raise DataError(
+                "UTF-8 text", found=f"{name}", where=where, fix=f"iconv -f {name} -t UTF-8 {where}"
+            )
     if not line.startswith(codecs.BOM_UTF8):
         return line
     reading.byte_order_mark = True

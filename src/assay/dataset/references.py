@@ -9,8 +9,11 @@ from urllib.parse import urldefrag, urljoin
 
 from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
-# Under these a dict maps names to schemas, so a key called "$ref" or "enum" there is a name and not a keyword.
-_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
+# Under these a dict maps names to schemas, so a key called "$ref" or "enum" there is a name and not a
+# keyword.
+_MAPS = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
+)
 _DATA = frozenset({"const", "enum", "default", "examples"})
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 METASCHEMAS = frozenset(str(uri).rstrip("#") for uri in REGISTRY)
@@ -64,7 +67,9 @@ def walk(document: Any, uri: str, *, own_id: bool = True) -> Walked:
             base = _rebased(value, base) if own_id or value is not document else base
             walked.identifiers.add(base)
             refs = [value[key] for key in _REFERENCES if isinstance(value.get(key), str)]
-            walked.references += [Reference(ref, base if ref.startswith("#") else joined(base, ref)) for ref in refs]
+            walked.references += [
+                Reference(ref, base if ref.startswith("#") else joined(base, ref)) for ref in refs
+            ]
         todo += reversed([(part, base) for part in _parts(value)])
     return walked
 

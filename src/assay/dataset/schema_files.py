@@ -1,4 +1,5 @@
-"""Schema files of a dataset: a row names one, its file $refs lead to others, and none of them may lie outside."""
+"""Schema files of a dataset: a row names one, its file $refs lead to others, and none of them may lie
+outside."""
 
 from __future__ import annotations
 
@@ -56,26 +57,33 @@ def read_schema(path: Path) -> bytes:
 
 
 class MissingFolder(DataError):
-    """A folder of schema files is not there; what is said of it is the same for every record that names a file in it."""
+    """A folder of schema files is not there; what is said of it is the same for every record that names a
+    file in it."""
 
 
 class SchemaFiles:
     """Closures by schema_path, each read once."""
 
-    def __init__(self, tasks_folder: Path, project: Path, *, read: Callable[[Path], bytes] = read_schema) -> None:
-        """Look for schema files in two folders, the tasks file's own first; `read` opens what lies in them."""
+    def __init__(
+        self, tasks_folder: Path, project: Path, *, read: Callable[[Path], bytes] = read_schema
+    ) -> None:
+        """Look for schema files in two folders, the tasks file's own first; `read` opens what lies in
+        them."""
         self._folders = tuple(Path(os.path.abspath(folder)) for folder in (tasks_folder, project))
         self._read = read
         self._closures: dict[str, Closure | DataError] = {}
         self._by_start: dict[Path, Closure] = {}
         self._bytes = 0
-        self.missing: dict[str, tuple[Path, ...]] = {}  # folders that are not there, and every place they were looked for
+        self.missing: dict[
+            str, tuple[Path, ...]
+        ] = {}  # folders that are not there, and every place they were looked for
 
     def closure(self, schema_path: str) -> Closure:
         """Return the closure of a row's schema_path.
 
         Raises:
-            DataError: The file, or one that it refers to, is missing, outside, on the network, or no strict JSON.
+            DataError: The file, or one that it refers to, is missing, outside, on the network, or no strict
+                JSON.
         """
         found = self._closures.get(schema_path)
         if found is None:
@@ -114,7 +122,8 @@ class SchemaFiles:
         raise self._missing(schema_path, folders)
 
     def _missing(self, schema_path: str, folders: Sequence[Path]) -> DataError:
-        """Return what is not there and where it was looked for: a whole folder, once for all files in it, or a file.
+        """Return what is not there and where it was looked for: a whole folder, once for all files in it, or
+        a file.
 
         The places are told without where the project lies, of which no record may depend.
         """
@@ -127,14 +136,19 @@ class SchemaFiles:
         told = ascii(name)[1:-1][:200]
         expected, found = f"the {'folder' if lacking else 'file'} {told}", f"none {' and none '.join(places)}"
         if lacking:
-            self.missing.setdefault(told, tuple(Path(os.path.normpath(folder / parent)) for folder in dict.fromkeys(folders)))
+            self.missing.setdefault(
+                told, tuple(Path(os.path.normpath(folder / parent)) for folder in dict.fromkeys(folders))
+            )
             return MissingFolder(expected, found=found, where="schema_path", fix=fix)
         return DataError(expected, found=found, where="schema_path", fix=fix)
 
     def _reached_by(self, schema_path: str) -> Sequence[Path]:
-        """Return the folders from which the path stays inside; both where it stays inside from neither, to be refused."""
+        """Return the folders from which the path stays inside; both where it stays inside from neither, to be
+        refused."""
         plain = {folder: Path(os.path.normpath(folder / schema_path)) for folder in self._folders}
-        stays = [folder for folder, path in plain.items() if any(path.is_relative_to(f) for f in self._folders)]
+        stays = [
+            folder for folder, path in plain.items() if any(path.is_relative_to(f) for f in self._folders)
+        ]
         return stays or self._folders
 
     def _load(self, start: Path) -> Closure:
@@ -143,13 +157,21 @@ class SchemaFiles:
         namers: dict[Path, str] = {}
         for path in paths:  # it grows while files are met
             if len(paths) > MAX_FILES:
-                raise DataError(f"at most {MAX_FILES} schema files that refer to each other", found="more",
-                                where=self.label(path), fix="put them together with $defs")  # fmt: skip
+                raise DataError(
+                    f"at most {MAX_FILES} schema files that refer to each other",
+                    found="more",
+                    where=self.label(path),
+                    fix="put them together with $defs",
+                )
             content = self._read(inside(path, self._folders, where=namers.get(path, ""), fix=FIX))
             self._bytes += len(content)
             if self._bytes > MAX_TOTAL_BYTES:
-                raise DataError(f"at most {MAX_TOTAL_BYTES:,} bytes of schema files", found="more", where=self.label(path),
-                                fix="name fewer or smaller schema files")  # fmt: skip
+                raise DataError(
+                    f"at most {MAX_TOTAL_BYTES:,} bytes of schema files",
+                    found="more",
+                    where=self.label(path),
+                    fix="name fewer or smaller schema files",
+                )
             document = _parsed(content, self.label(path), root=path is start)
             walked = _walk(document, path.as_uri(), self.label(path))
             targets[path] = [_file_of(reference, walked, path) for reference in walked.references]
@@ -158,15 +180,23 @@ class SchemaFiles:
                     namers.setdefault(target, f"$ref {ascii(reference.ref)[:200]} of {self.label(path)}")
             contents.append(content)
             documents.append(document)
-            paths += dict.fromkeys(target for target in targets[path] if target is not None and target not in paths)
+            paths += dict.fromkeys(
+                target for target in targets[path] if target is not None and target not in paths
+            )
         common = Path(os.path.commonpath([path.parent for path in paths]))
         names = {path: path.relative_to(common).as_posix() for path in paths}
         # Its own $id if it has one, so that its neighbours have one URI whichever way they are asked for.
         uri = walk(documents[0], f"file:///{quote(names[start])}").base
-        resources = _resources((uri, start), dict(zip(paths, documents, strict=True)), targets, self.label(start))
+        resources = _resources(
+            (uri, start), dict(zip(paths, documents, strict=True)), targets, self.label(start)
+        )
         sums = [sha256_bytes(content) for content in contents]
-        # In the order of reference: no path is in it, yet two files that trade their content make another schema.
-        graph = [[own, [paths.index(t) for t in targets[p] if t is not None]] for own, p in zip(sums, paths, strict=True)]
+        # In the order of reference: no path is in it, yet two files that trade their content make another
+        # schema.
+        graph = [
+            [own, [paths.index(t) for t in targets[p] if t is not None]]
+            for own, p in zip(sums, paths, strict=True)
+        ]
         files = tuple(
             SchemaFile(path, names[path], self.label(path), content, own)
             for path, content, own in zip(paths, contents, sums, strict=True)
@@ -178,9 +208,13 @@ def _parsed(content: bytes, label: str, *, root: bool) -> Any:
     try:
         document = parse_strict(content.decode("utf-8-sig"), max_chars=MAX_SCHEMA_BYTES, max_depth=MAX_DEPTH)
     except ValueError as error:
-        raise DataError("a schema in strict JSON", found=str(error).split("\n")[0], where=label, fix=FIX) from None
+        raise DataError(
+            "a schema in strict JSON", found=str(error).split("\n")[0], where=label, fix=FIX
+        ) from None
     if not isinstance(document, dict) and (root or not isinstance(document, bool)):
-        raise DataError("a JSON Schema, which is an object", found=type(document).__name__, where=label, fix=FIX)
+        raise DataError(
+            "a JSON Schema, which is an object", found=type(document).__name__, where=label, fix=FIX
+        )
     return document
 
 
@@ -192,12 +226,15 @@ def _walk(document: Any, uri: str, label: str) -> Walked:
 
 
 def _file_of(reference: Reference, walked: Walked, path: Path) -> Path | None:
-    """Return the file that a reference means, None if it means something inside the document or an absolute URI."""
+    """Return the file that a reference means, None if it means something inside the document or an absolute
+    URI."""
     parts, target = urlsplit(reference.ref), urlsplit(reference.target)
     if reference.target in walked.identifiers:
         return None
     if target.scheme == "file" and (parts.scheme or reference.ref.startswith("/")):
-        raise DataError("a $ref relative to its file", found=ascii(reference.ref)[:200], where=path.name, fix=FIX)
+        raise DataError(
+            "a $ref relative to its file", found=ascii(reference.ref)[:200], where=path.name, fix=FIX
+        )
     if parts.scheme or reference.ref.startswith("/"):
         return None
     base = urlsplit(walked.base)
@@ -207,7 +244,9 @@ def _file_of(reference: Reference, walked: Walked, path: Path) -> Path | None:
     else:
         name = unquote(parts.path)
     if "\0" in name:
-        raise DataError("a $ref that can be a file name", found=ascii(reference.ref), where=path.name, fix=FIX)
+        raise DataError(
+            "a $ref that can be a file name", found=ascii(reference.ref), where=path.name, fix=FIX
+        )
     return Path(os.path.normpath(path.parent / name))
 
 
@@ -221,7 +260,8 @@ def _resources(
     todo = list(homes)
     for uri in todo:  # it grows while URIs are met
         path = homes[uri]
-        # By the standard a document's own $id is its base; jsonschema keeps the URI it was asked for. Both must find all.
+        # By the standard a document's own $id is its base; jsonschema keeps the URI it was asked for. Both
+        # must find all.
         for own_id in (True, False):
             walked = walk(documents[path], uri, own_id=own_id)
             known |= walked.identifiers
@@ -230,12 +270,20 @@ def _resources(
                     asked[reference.target] = reference.ref
                 elif homes.setdefault(reference.target, target) != target:
                     found = f"two of them under {reference.target!a}"
-                    raise DataError("schema files with one URI each", found=found, where=label, fix="give each its own $id")
+                    raise DataError(
+                        "schema files with one URI each",
+                        found=found,
+                        where=label,
+                        fix="give each its own $id",
+                    )
                 elif reference.target not in todo:
                     todo.append(reference.target)
-        # A network $id gives its neighbours' relative $refs other URIs than their files have; rings of them must end.
+        # A network $id gives its neighbours' relative $refs other URIs than their files have; rings of them
+        # must end.
         if len(todo) > MAX_URIS:
-            raise DataError(f"at most {MAX_URIS} URIs of schema files", found="more", where=label, fix="simplify the $ids")
+            raise DataError(
+                f"at most {MAX_URIS} URIs of schema files", found="more", where=label, fix="simplify the $ids"
+            )
     for uri, ref in asked.items():
         if uri not in known and uri.rstrip("#") not in known and uri not in homes:
             fix = "nothing is fetched or read elsewhere: save it beside the schema and refer to it by name"

@@ -1,4 +1,5 @@
-"""One data file ready for a task: its rows with their schemas in them, whatever file the schemas came from."""
+"""One data file ready for a task: its rows with their schemas in them, whatever file the schemas came
+from."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class Entry:
 
     @property
     def digest(self) -> str:
-        """What the record is: its canonical row, with the content of its schema files in place of their paths."""
+        """What the record is: its canonical row, with the content of its schema files in place of their
+        paths."""
         return self.body if self.closure is None else digest([self.body, self.closure.digest])
 
     @property
@@ -39,7 +41,8 @@ class Entry:
         return str(found) if isinstance(found, str | int) else None
 
     def moved(self, folder: str) -> dict[str, Any]:
-        """Return the row as it stood in its file, its schema files having moved to a folder with the layout they have."""
+        """Return the row as it stood in its file, its schema files having moved to a folder with the layout
+        they have."""
         if self.closure is None:
             return dict(self.record)
         return {**self.record, "schema_path": f"{folder}/{self.closure.files[0].name}"}
@@ -96,18 +99,35 @@ def resolved(line: Line, schemas: SchemaFiles) -> Entry:
     row = line.row
     for name in RESERVED:
         if name in row:
-            raise DataError("no field of that name", found=f"{name}, which is reserved", where="the record", fix="rename it")
+            raise DataError(
+                "no field of that name",
+                found=f"{name}, which is reserved",
+                where="the record",
+                fix="rename it",
+            )
     path = row.get("schema_path")
     if path is None:
-        record = {name: value for name, value in row.items() if name != "schema_path"} if "schema_path" in row else row
+        record = (
+            {name: value for name, value in row.items() if name != "schema_path"}
+            if "schema_path" in row
+            else row
+        )
         return Entry(line.number, record, record, line.body, None)
     record = {name: value for name, value in row.items() if name != "schema_path"}
     if not isinstance(path, str):
-        raise DataError("a path as text", found=type(path).__name__, where="schema_path", fix="correct the record")
+        raise DataError(
+            "a path as text", found=type(path).__name__, where="schema_path", fix="correct the record"
+        )
     if record.get("schema") is not None:
-        raise DataError("schema_path or schema", found="both", where="the record", fix="leave one of them out")
+        raise DataError(
+            "schema_path or schema", found="both", where="the record", fix="leave one of them out"
+        )
     closure = schemas.closure(path)
-    row = record | {"schema": closure.document, "schema_resources": closure.resources, "schema_uri": closure.uri}
+    row = record | {
+        "schema": closure.document,
+        "schema_resources": closure.resources,
+        "schema_uri": closure.uri,
+    }
     return Entry(line.number, row, record, line.body, closure)
 
 

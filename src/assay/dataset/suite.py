@@ -1,4 +1,5 @@
-"""A suite: a fixed list of items of one split with draws and a seed; its digest says what was measured, and by which rules."""
+"""A suite: a fixed list of items of one split with draws and a seed; its digest says what was measured, and
+by which rules."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ class Play:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Items of one split, draws per item, the seed all plays are derived from, and the rules of `rules_of`."""
+    """Items of one split, draws per item, the seed all plays are derived from, and the rules of
+    `rules_of`."""
 
     split: Split
     items: tuple[Item, ...]
@@ -38,15 +40,20 @@ class Suite:
 
     @property
     def digest(self) -> str:
-        """The sha256 of what is asked and graded: rules, split, ids and records of the items in order, draws, seed.
+        """The sha256 of what is asked and graded: rules, split, ids and records of the items in order, draws,
+        seed.
 
-        An id can be given by whoever wrote the data, so it says nothing of what is asked or right; the record does.
+        An id can be given by whoever wrote the data, so it says nothing of what is asked or right; the record
+        does.
         """
-        return digest([self.rules, self.split, [[item.id, item.record] for item in self.items], self.draws, self.seed])
+        return digest(
+            [self.rules, self.split, [[item.id, item.record] for item in self.items], self.draws, self.seed]
+        )
 
     @property
     def first_digest(self) -> str:
-        """The digest that suites had while it left out task and data; by it old notes of openings are recognised."""
+        """The digest that suites had while it left out task and data; by it old notes of openings are
+        recognised."""
         return digest([self.split, [item.id for item in self.items], self.draws, self.seed])
 
     @property
@@ -80,13 +87,15 @@ def rules_of(task: TaskSettings, surface: Surface, blocklist: str | None) -> str
     return digest([asked, surface, blocklist])
 
 
-# At most so many times the conversations held at once: what has ended makes room for others of the same unit, and only its
-# last conversations run with places to spare. At least as many units a suite, so that little is lost by an interruption.
+# At most so many times the conversations held at once: what has ended makes room for others of the same unit,
+# and only its last conversations run with places to spare. At least as many units a suite, so that little is
+# lost by an interruption.
 UNIT = 4
 
 
 def units(plays: Sequence[Play], batch_size: int) -> list[Sequence[Play]]:
-    """Return plays in the parts that are played, kept and played again as a whole: 1 to 4 times `batch_size` of them.
+    """Return plays in the parts that are played, kept and played again as a whole: 1 to 4 times `batch_size`
+    of them.
 
     >>> [len(unit) for unit in units([Play(None, draw, 0, 0) for draw in range(10)], 2)]  # type: ignore[arg-type]
     [2, 2, 2, 2, 2]
@@ -98,7 +107,8 @@ def units(plays: Sequence[Play], batch_size: int) -> list[Sequence[Play]]:
 
 
 def choose(items: Sequence[Item], n: int, *, split: Split, draws: int, seed: int, rules: str = "") -> Suite:
-    """Return a suite of n items with the strata in the proportions of the whole split, in the order of the file.
+    """Return a suite of n items with the strata in the proportions of the whole split, in the order of the
+    file.
 
     Args:
         items: All items of the split.
@@ -123,7 +133,9 @@ def choose(items: Sequence[Item], n: int, *, split: Split, draws: int, seed: int
         groups.setdefault(tuple(sorted(item.strata.items())), []).append(index)
     # By relative rank inside its stratum, so that a part of the file has the proportions of the whole.
     ranked = sorted(
-        ((rank + 0.5) / len(group), key, index) for key, group in groups.items() for rank, index in enumerate(group)
+        ((rank + 0.5) / len(group), key, index)
+        for key, group in groups.items()
+        for rank, index in enumerate(group)
     )
     chosen = sorted(index for _, _, index in ranked[:n])
     return Suite(split, tuple(items[index] for index in chosen), draws, seed, rules)

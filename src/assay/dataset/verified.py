@@ -20,7 +20,11 @@ def require(expected: str | None, found: str, where: str, fix: str) -> None:
         DataError: Names the file.
     """
     if expected != found:
-        known = "no file of the fingerprint" if expected is None else f"the fingerprinted bytes ({expected[:16]}…)"
+        known = (
+            "no file of the fingerprint"
+            if expected is None
+            else f"the fingerprinted bytes ({expected[:16]}…)"
+        )
         raise DataError(known, found=f"{found[:16]}…", where=where, fix=fix)
 
 
@@ -41,7 +45,8 @@ def verify(folder: Path, expected: Mapping[str, str], *, shown: str, fix: str) -
 
 
 def reader(folder: Path, expected: Mapping[str, str], fix: str) -> Callable[[Path], bytes]:
-    """Return a reader of schema files that refuses other bytes than the expected ones, named relative to the folder."""
+    """Return a reader of schema files that refuses other bytes than the expected ones, named relative to the
+    folder."""
 
     def read(path: Path) -> bytes:
         content = read_schema(path)

@@ -9,7 +9,8 @@ from assay.tasks.protocol import Task
 
 
 def alarms(task: Task, episodes: Sequence[Episode]) -> list[Alarm]:
-    """Return the alarms that these episodes raise; a flag whose question arises in none of them raises none."""
+    """Return the alarms that these episodes raise; a flag whose question arises in none of them raises
+    none."""
     found = []
     for flag, threshold in task.alarms.items():
         known = [value for value in (episode.flags.get(flag) for episode in episodes) if value is not None]
@@ -24,7 +25,10 @@ def alarm_said(alarm: Alarm, where: str) -> str:
     >>> alarm_said(Alarm(flag="empty_fields", rate=0.125, threshold=0.05, n=64), "held-out episodes after training")
     'ALARM empty_fields: 12.5 % of 64 held-out episodes after training, tolerated are 5 %.'
     """
-    return f"ALARM {alarm.flag}: {100 * alarm.rate:.1f} % of {alarm.n} {where}, tolerated are {100 * alarm.threshold:g} %."
+    return (
+        f"ALARM {alarm.flag}: {100 * alarm.rate:.1f} % of {alarm.n} {where}, tolerated are"
+        f" {100 * alarm.threshold:g} %."
+    )
 
 
 def training_alarm_said(found: TrainAlarm) -> str:
@@ -36,8 +40,9 @@ def training_alarm_said(found: TrainAlarm) -> str:
     """
     worst = found.worst
     return (
-        f"ALARM {worst.flag} in training: raised by {found.times} x {found.source}, first at step {found.first_step}; at "
-        f"worst {100 * worst.rate:.1f} % of {worst.n} at step {found.worst_step}, tolerated are {100 * worst.threshold:g} %."
+        f"ALARM {worst.flag} in training: raised by {found.times} x {found.source}, first at step"
+        f" {found.first_step}; at worst {100 * worst.rate:.1f} % of {worst.n} at step {found.worst_step},"
+        f" tolerated are {100 * worst.threshold:g} %."
     )
 
 

@@ -18,7 +18,8 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ClusterSums:
-    """What one measure amounts to in each cluster: totals and numbers of observations (or pairs), both [clusters]."""
+    """What one measure amounts to in each cluster: totals and numbers of observations (or pairs), both
+    [clusters]."""
 
     names: tuple[str, ...]
     totals: Array
@@ -74,8 +75,8 @@ def paired_cluster_differences(
 ) -> ClusterSums | None:
     """Return after - before by cluster; an item is one pair, averaged over its draws in each arm.
 
-    Draws where the value is None are left out of their item's average; an item undefined in either arm makes no pair.
-    Returns None if no item makes a pair.
+    Draws where the value is None are left out of their item's average; an item undefined in either arm makes
+    no pair. Returns None if no item makes a pair.
 
     Raises:
         EvidenceError: the arms hold different items, or an item changed cluster (the caller mixed suites).
@@ -98,4 +99,6 @@ def paired_cluster_differences(
         )
     items = sorted(item for item in clusters[0] if arms[0].get(item) and arms[1].get(item))
     means = [{item: math.fsum(arm[item]) / len(arm[item]) for item in items} for arm in arms]
-    return cluster_sums([means[1][item] - means[0][item] for item in items], [clusters[0][item] for item in items])
+    return cluster_sums(
+        [means[1][item] - means[0][item] for item in items], [clusters[0][item] for item in items]
+    )

@@ -1,4 +1,5 @@
-"""What answers say in each field beside what is right there: how often nothing, one and the same, and what is right."""
+"""What answers say in each field beside what is right there: how often nothing, one and the same, and what is
+right."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from assay.core.records import Episode
 from assay.tasks.protocol import AnswerKey, FieldAnswer, Item
 
 MAX_FIELDS = 32  # of one table: those that most answers are graded in, then by name
-# Of a suite: so many answers at least, so many more empty than right ones, one value in so many while golds have it in fewer.
+# Of a suite: so many answers at least, so many more empty than right ones, one value in so many while golds
+# have it in fewer.
 MIN_ANSWERS, EMPTIED, CONSTANT, VARIES = 20, 0.3, 0.99, 0.9
 SHARES = ("n", "empty", "gold_empty", "top", "gold_top", "right")
 Shares = dict[str, float]
@@ -21,11 +23,15 @@ def field_answers(key: AnswerKey, items: Mapping[str, Item], episode: Episode) -
     return {} if action is None or item is None else key.fields(item, action)
 
 
-def field_shares(key: AnswerKey | None, items: Mapping[str, Item], episodes: Sequence[Episode]) -> dict[str, Shares]:
-    """Return by field, over the answers that could be read and have it in their gold: n, and shares in [0, 1].
+def field_shares(
+    key: AnswerKey | None, items: Mapping[str, Item], episodes: Sequence[Episode]
+) -> dict[str, Shares]:
+    """Return by field, over the answers that could be read and have it in their gold: n, and shares in [0,
+    1].
 
-    `empty` says nothing there, `top` says what most of them say, `right` is right; `gold_empty` and `gold_top` are what the
-    same answers would show if all were right. No field where the task knows no right answers.
+    `empty` says nothing there, `top` says what most of them say, `right` is right; `gold_empty` and
+    `gold_top` are what the same answers would show if all were right. No field where the task knows no right
+    answers.
     """
     told: defaultdict[str, list[FieldAnswer]] = defaultdict(list)
     if key is None:
@@ -39,13 +45,16 @@ def field_shares(key: AnswerKey | None, items: Mapping[str, Item], episodes: Seq
 
 def _shares(told: Sequence[FieldAnswer]) -> Shares:
     n = len(told)
-    found, gold = (Counter(values) for values in zip(*((said.found, said.gold) for said in told), strict=True))
+    found, gold = (
+        Counter(values) for values in zip(*((said.found, said.gold) for said in told), strict=True)
+    )
     counts = (found[""], gold[""], max(found.values()), max(gold.values()), sum(said.right for said in told))
     return {"n": n} | {name: count / n for name, count in zip(SHARES[1:], counts, strict=True)}
 
 
 def collapsed_said(shares: Mapping[str, Shares], where: str) -> list[str]:
-    """Return, as sentences, which fields of a suite's answers say nothing, or one and the same, though the golds do not.
+    """Return, as sentences, which fields of a suite's answers say nothing, or one and the same, though the
+    golds do not.
 
     >>> shares = {"n": 40, "empty": 0.9, "gold_empty": 0.0, "top": 0.9, "gold_top": 0.2, "right": 0.1}
     >>> collapsed_said({"city": shares}, "held-out answers")
@@ -55,7 +64,10 @@ def collapsed_said(shares: Mapping[str, Shares], where: str) -> list[str]:
     for place, known in shares.items():
         head = f"ALARM field {place}: says"
         if known["n"] >= MIN_ANSWERS and known["empty"] - known["gold_empty"] > EMPTIED:
-            told = f"nothing in {100 * known['empty']:.0f} % of {known['n']:.0f} {where}; in {100 * known['gold_empty']:.0f} %"
+            told = (
+                f"nothing in {100 * known['empty']:.0f} % of {known['n']:.0f} {where}; in"
+                f" {100 * known['gold_empty']:.0f} %"
+            )
             said.append(f"{head} {told} that would be right.")
         elif known["n"] >= MIN_ANSWERS and known["top"] >= CONSTANT and known["gold_top"] < VARIES:
             told = f"one and the same in {100 * known['top']:.0f} % of {known['n']:.0f} {where}"

@@ -16,11 +16,15 @@ class Latency(Record):
     seconds: float = Field(ge=0, description="of the process that took longest")
     processes: int = Field(ge=1, description="that shared the playing")
     episodes: int = Field(ge=1, description="that were played in this time")
-    episodes_kept: int = Field(ge=0, description="of the suite beside them: played in an earlier call that was interrupted")
+    episodes_kept: int = Field(
+        ge=0, description="of the suite beside them: played in an earlier call that was interrupted"
+    )
     completions: int = Field(ge=0)
     tokens: int = Field(ge=0, description="that the policy wrote")
     seconds_per_episode: float
-    seconds_per_completion: float | None = Field(description="in batches: not what one request alone would wait")
+    seconds_per_completion: float | None = Field(
+        description="in batches: not what one request alone would wait"
+    )
     tokens_per_second: float | None
 
 

@@ -52,19 +52,28 @@ class Together(Protocol):
 
 
 def measure(
-    policy: Policy, task: Task, suite: Suite, decoding: Decoding,
-    *, batch_size: int, progress: Progress | None = None, phases: Phases | None = None, retries: int = 0,
-    kept: Kept | None = None, processes: Together | None = None,
-) -> list[Episode]:  # fmt: skip
+    policy: Policy,
+    task: Task,
+    suite: Suite,
+    decoding: Decoding,
+    *,
+    batch_size: int,
+    progress: Progress | None = None,
+    phases: Phases | None = None,
+    retries: int = 0,
+    kept: Kept | None = None,
+    processes: Together | None = None,
+) -> list[Episode]:
     """Play a suite with a policy and return the episodes, in the order of the suite's plays.
 
-    What is kept and taken up again, or given to one of several processes, is a whole unit of `units`, never a part of one:
-    which conversations are held together can change the last bits of a log-probability, and once in a while the token that
-    hangs on it. As the partition into units is a function of suite and `batch_size`, and who is held together follows from
-    the unit, an evaluation that was interrupted, or shared out, gives the very episodes of one that was not.
+    What is kept and taken up again, or given to one of several processes, is a whole unit of `units`, never a
+    part of one: which conversations are held together can change the last bits of a log-probability, and once
+    in a while the token that hangs on it. As the partition into units is a function of suite and
+    `batch_size`, and who is held together follows from the unit, an evaluation that was interrupted, or
+    shared out, gives the very episodes of one that was not.
 
-    Several processes play a unit each and then meet, so that none waits for another longer than for one unit; all of them
-    return all of it.
+    Several processes play a unit each and then meet, so that none waits for another longer than for one unit;
+    all of them return all of it.
 
     Args:
         policy: Who plays.
@@ -75,8 +84,8 @@ def measure(
         progress: Told how many episodes have just ended, kept ones included.
         phases: Told where the time of playing goes; kept units take none.
         retries: How often a call to the environment that failed is made again.
-        kept: Units of the same measurement that ended before an interruption, as the first process finds them; those that
-            end now are added.
+        kept: Units of the same measurement that ended before an interruption, as the first process finds
+            them; those that end now are added.
         processes: Everyone who measures this; None: this process alone.
 
     Raises:
@@ -99,9 +108,15 @@ def measure(
         with nullcontext() if processes is None else processes.as_one():
             for index in now[rank : rank + 1]:
                 rollouts = play(
-                    policy, task, parts[index], decoding,
-                    batch_size=batch_size, progress=progress, phases=phases, retries=retries,
-                )  # fmt: skip
+                    policy,
+                    task,
+                    parts[index],
+                    decoding,
+                    batch_size=batch_size,
+                    progress=progress,
+                    phases=phases,
+                    retries=retries,
+                )
                 done[index] = [rollout.episode for rollout in rollouts]
                 if kept is not None:
                     kept.put(index, done[index])

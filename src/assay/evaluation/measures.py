@@ -1,4 +1,5 @@
-"""What an episode is measured by: the value it contributes to each measure, and the mean over a suite. No interval."""
+"""What an episode is measured by: the value it contributes to each measure, and the mean over a suite. No
+interval."""
 
 from __future__ import annotations
 
@@ -18,16 +19,21 @@ def _fraction(yes: Iterable[bool], n: int) -> float | None:
 _FIXED: dict[str, Callable[[Episode], float | None]] = {
     "mean_reward": lambda episode: episode.reward,
     "success_rate": lambda episode: float(episode.success),
-    "parsed_rate": lambda episode: _fraction((t.outcome != "failed" for t in episode.turns), len(episode.turns)),
+    "parsed_rate": lambda episode: _fraction(
+        (t.outcome != "failed" for t in episode.turns), len(episode.turns)
+    ),
     "truncated_rate": lambda episode: _fraction((t.truncated for t in episode.turns), len(episode.turns)),
     "mean_n_steps": lambda episode: float(len(episode.turns)),
     "mean_tokens": lambda episode: float(episode.n_tokens),
-    "mean_tokens_per_completion": lambda episode: episode.n_tokens / len(episode.turns) if episode.turns else None,
+    "mean_tokens_per_completion": lambda episode: (
+        episode.n_tokens / len(episode.turns) if episode.turns else None
+    ),
 }
 
 
 def value_of(episode: Episode, measure: str) -> float | None:
-    """Return what one episode contributes to a measure (see `measure_names`); None where the question does not arise.
+    """Return what one episode contributes to a measure (see `measure_names`); None where the question does
+    not arise.
 
     A reward part that an episode never earned is an empty sum, 0; an absent flag or metric is None.
     """
@@ -74,7 +80,8 @@ def _flag_order(flag: str) -> tuple[bool, str]:
 
 
 def column_name(measure: str) -> str:
-    """Return the column that a measure has in tables: `<x>_correct_rate` becomes `<x>_acc`, others keep their name.
+    """Return the column that a measure has in tables: `<x>_correct_rate` becomes `<x>_acc`, others keep their
+    name.
 
     >>> column_name("name_correct_rate"), column_name("valid_rate")
     ('name_acc', 'valid_rate')
@@ -83,14 +90,17 @@ def column_name(measure: str) -> str:
 
 
 def check_complete(episodes: Sequence[Episode], draws: int, where: str) -> None:
-    """Refuse episodes that are not a whole suite: each item with draws 0..draws-1 exactly once, all numbers finite.
+    """Refuse episodes that are not a whole suite: each item with draws 0..draws-1 exactly once, all numbers
+    finite.
 
     Raises:
         EvidenceError: missing or repeated draws, an item in two clusters or strata, a non-finite number.
     """
 
     def refuse(expected: str, found: str) -> EvidenceError:
-        return EvidenceError(expected, found=found, where=where, fix="evaluate the whole suite again; drop nothing")
+        return EvidenceError(
+            expected, found=found, where=where, fix="evaluate the whole suite again; drop nothing"
+        )
 
     if not episodes:
         raise refuse("at least one episode", "none")
@@ -106,13 +116,22 @@ def check_complete(episodes: Sequence[Episode], draws: int, where: str) -> None:
     if len(homes) != len({episode.item_id for episode in episodes}):
         raise refuse("one cluster and one set of strata per item", "an item with two")
     for episode in episodes:
-        numbers = [episode.reward, *episode.parts.values(), *(m for m in episode.metrics.values() if m is not None)]
+        numbers = [
+            episode.reward,
+            *episode.parts.values(),
+            *(m for m in episode.metrics.values() if m is not None),
+        ]
         if not all(math.isfinite(number) for number in numbers):
-            raise refuse("finite rewards, parts and metrics", f"item {episode.item_id} draw {episode.draw} is not")
+            raise refuse(
+                "finite rewards, parts and metrics", f"item {episode.item_id} draw {episode.draw} is not"
+            )
 
 
 def mean_of(episodes: Sequence[Episode], measure: str) -> float | None:
-    """Return the mean over the episodes where a measure is defined, rounded to 10 decimals; None where it is nowhere."""
+    """Return the mean over the episodes where a measure is defined, rounded to 10 decimals; None where it is
+    nowhere."""
     ordered = sorted(episodes, key=lambda episode: (episode.item_id, episode.draw))
-    sums = cluster_sums([value_of(episode, measure) for episode in ordered], [episode.cluster for episode in ordered])
+    sums = cluster_sums(
+        [value_of(episode, measure) for episode in ordered], [episode.cluster for episode in ordered]
+    )
     return None if sums is None else round(sums.mean, 10)

@@ -10,9 +10,19 @@ Timed = Callable[[str], AbstractContextManager[None]]
 _NOTHING = nullcontext()
 # Of a training step, in the order they come.
 PHASES = (
-    "encode", "generate", "environment", "reward", "forward", "backward", "optimizer", "kl_probe", "logging", "checkpoint",
-    "validation", "other",
-)  # fmt: skip
+    "encode",
+    "generate",
+    "environment",
+    "reward",
+    "forward",
+    "backward",
+    "optimizer",
+    "kl_probe",
+    "logging",
+    "checkpoint",
+    "validation",
+    "other",
+)
 
 
 def untimed(name: str) -> AbstractContextManager[None]:
@@ -23,8 +33,8 @@ def untimed(name: str) -> AbstractContextManager[None]:
 class Phases:
     """Wall seconds by name: `with phases("generate"): ...`.
 
-    Phases may be nested; a second belongs to the innermost one that is open, so that all of them add up to the time in
-    which any was open.
+    Phases may be nested; a second belongs to the innermost one that is open, so that all of them add up to
+    the time in which any was open.
 
     >>> ticks = iter([0.0, 1.0, 3.0, 7.0])
     >>> phases = Phases(lambda: next(ticks))

@@ -1,4 +1,5 @@
-"""Stored episodes against the suite they claim to be: same items, same draws, and every completion graded again."""
+"""Stored episodes against the suite they claim to be: same items, same draws, and every completion graded
+again."""
 
 from __future__ import annotations
 
@@ -13,8 +14,11 @@ from assay.dataset.suite import Play, Suite
 from assay.tasks.protocol import Task
 
 
-def graded_again(task: Task, suite: Suite, episodes: Sequence[Episode], name: str, *, exact: bool = False) -> list[str]:
-    """Return what episodes say of themselves that the suite or the task does not; empty if they are its plays, well graded.
+def graded_again(
+    task: Task, suite: Suite, episodes: Sequence[Episode], name: str, *, exact: bool = False
+) -> list[str]:
+    """Return what episodes say of themselves that the suite or the task does not; empty if they are its
+    plays, well graded.
 
     Every stored completion is played again through the task, so an edited flag, reward or observation shows.
 
@@ -47,7 +51,11 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _agrees(
-    task: Task, play: Play, episode: Episode, starts: dict[tuple[str, int], Any], same: Callable[[Any, Any], bool]
+    task: Task,
+    play: Play,
+    episode: Episode,
+    starts: dict[tuple[str, int], Any],
+    same: Callable[[Any, Any], bool],
 ) -> bool:
     # A state is a value, so all draws of an item can begin at the same one.
     world = (play.item.id, play.world_seed)
@@ -62,7 +70,9 @@ def _agrees(
         step = task.step(state, turn.completion)
         earned = {name: float(value) for name, value in step.parts.items() if value}
         told = (step.observation, step.outcome, step.failure, step.action)
-        if told != (turn.observation, turn.outcome, turn.failure, turn.action) or not same(earned, turn.parts):
+        if told != (turn.observation, turn.outcome, turn.failure, turn.action) or not same(
+            earned, turn.parts
+        ):
             return False
         for name, value in earned.items():
             parts[name] += value
@@ -70,8 +80,22 @@ def _agrees(
     if ending is None:
         return False
     verdict = task.judge(state)
-    facts = (ending, verdict.success, dict(verdict.flags), play.seed, dict(play.item.strata), play.item.cluster)
-    if facts != (episode.ending, episode.success, episode.flags, episode.seed, episode.strata, episode.cluster):
+    facts = (
+        ending,
+        verdict.success,
+        dict(verdict.flags),
+        play.seed,
+        dict(play.item.strata),
+        play.item.cluster,
+    )
+    if facts != (
+        episode.ending,
+        episode.success,
+        episode.flags,
+        episode.seed,
+        episode.strata,
+        episode.cluster,
+    ):
         return False
     numbers = {"reward": sum(parts.values()), "parts": parts, "metrics": dict(verdict.metrics)}
     return same(numbers, {"reward": episode.reward, "parts": episode.parts, "metrics": episode.metrics})

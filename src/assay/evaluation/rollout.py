@@ -1,4 +1,5 @@
-"""Rollouts: a policy plays items of a task, and what happened becomes episodes. Training plays through here too."""
+"""Rollouts: a policy plays items of a task, and what happened becomes episodes. Training plays through here
+too."""
 
 from __future__ import annotations
 
@@ -18,17 +19,24 @@ from assay.tasks.protocol import Step, Task
 __all__ = ["Lost", "Progress", "Rollout", "attempt", "play", "play_baseline"]
 
 Progress = Callable[[int], None]
-# Of the places, how many must be free before new conversations are admitted beside those that go on. Long and short ones
-# together compute at the length of the longest: on one CPU core a quarter cost 20 % of generation against whole batches,
-# a half 10 %, three quarters nothing.
+# Of the places, how many must be free before new conversations are admitted beside those that go on. Long and
+# short ones together compute at the length of the longest: on one CPU core a quarter cost 20 % of generation
+# against whole batches, a half 10 %, three quarters nothing.
 ADMIT_SHARE = 0.75
 Placed = tuple[int, Row]  # a conversation, and the place of its play among all
 
 
 def play(
-    policy: Policy, task: Task, plays: Sequence[Play], decoding: Decoding,
-    *, batch_size: int, progress: Progress | None = None, phases: Phases | None = None, retries: int = 0,
-) -> list[Rollout]:  # fmt: skip
+    policy: Policy,
+    task: Task,
+    plays: Sequence[Play],
+    decoding: Decoding,
+    *,
+    batch_size: int,
+    progress: Progress | None = None,
+    phases: Phases | None = None,
+    retries: int = 0,
+) -> list[Rollout]:
     """Play every play once and return the rollouts in the same order: all of them, or an error.
 
     Args:
@@ -36,14 +44,15 @@ def play(
         task: What is played.
         plays: Items with their seeds.
         decoding: How tokens are chosen.
-        batch_size: Conversations held at once; as some end, further ones are admitted. Changes speed and memory, not
-            results.
+        batch_size: Conversations held at once; as some end, further ones are admitted. Changes speed and
+            memory, not results.
         progress: Told how many episodes have just ended.
         phases: Told where the time goes: encode, generate, environment, reward.
         retries: How often a call to the environment that failed is made again.
 
     Raises:
-        EnvironmentLost: The environment failed for good; names the item. Raised at once, since nothing may be left out.
+        EnvironmentLost: The environment failed for good; names the item. Raised at once, since nothing may be
+            left out.
     """
     players = _Players(policy, task, decoding, untimed if phases is None else phases, retries, strict=True)
     rollouts = [one for one in players.play(plays, batch_size, progress) if isinstance(one, Rollout)]
@@ -52,13 +61,20 @@ def play(
 
 
 def attempt(
-    policy: Policy, task: Task, plays: Sequence[Play], decoding: Decoding,
-    *, batch_size: int, progress: Progress | None = None, phases: Phases | None = None, retries: int = 0,
-) -> list[Rollout | Lost]:  # fmt: skip
+    policy: Policy,
+    task: Task,
+    plays: Sequence[Play],
+    decoding: Decoding,
+    *,
+    batch_size: int,
+    progress: Progress | None = None,
+    phases: Phases | None = None,
+    retries: int = 0,
+) -> list[Rollout | Lost]:
     """Play as `play` does, and return a `Lost` in the place of each play whose environment failed for good.
 
-    The others go on as if nothing had happened. For training, where a lost episode is masked out of its group; what is
-    measured must be complete.
+    The others go on as if nothing had happened. For training, where a lost episode is masked out of its
+    group; what is measured must be complete.
     """
     players = _Players(policy, task, decoding, untimed if phases is None else phases, retries, strict=False)
     return players.play(plays, batch_size, progress)
@@ -67,7 +83,9 @@ def attempt(
 class _Players:
     """Plays many conversations at once; when strict, the first loss is raised instead of returned."""
 
-    def __init__(self, policy: Policy, task: Task, decoding: Decoding, timed: Timed, retries: int, *, strict: bool) -> None:
+    def __init__(
+        self, policy: Policy, task: Task, decoding: Decoding, timed: Timed, retries: int, *, strict: bool
+    ) -> None:
         self._policy, self._task, self._decoding = policy, task, decoding
         self._timed, self._retries, self._strict = timed, retries, strict
 
@@ -75,14 +93,20 @@ class _Players:
         ended: dict[int, Rollout | Lost] = {}
         waiting, talking = list(enumerate(plays))[::-1], list[tuple[int, Row]]()
         session: Conversations | None = None
-        with playing(self._policy.model, add=self._decoding.backend == "cached" and not self._decoding.cuda_graphs):
+        with playing(
+            self._policy.model, add=self._decoding.backend == "cached" and not self._decoding.cuda_graphs
+        ):
             while waiting or talking:
-                # A few at a time are not worth a reading of their own; whoever plays on meanwhile would wait for each.
+                # A few at a time are not worth a reading of their own; whoever plays on meanwhile would wait
+                # for each.
                 if waiting and (
-                    not talking or batch_size - len(talking) >= min(len(waiting), max(1, int(batch_size * ADMIT_SHARE)))
+                    not talking
+                    or batch_size - len(talking) >= min(len(waiting), max(1, int(batch_size * ADMIT_SHARE)))
                 ):
                     places = [waiting.pop() for _ in range(min(len(waiting), batch_size - len(talking)))]
-                    opened = list(zip((place for place, _ in places), self._opened([p for _, p in places]), strict=True))
+                    opened = list(
+                        zip((place for place, _ in places), self._opened([p for _, p in places]), strict=True)
+                    )
                     new = [(place, one) for place, one in opened if not one.over]
                     session = self._admitted(session, [one for _, one in new])
                     talking += new
@@ -119,7 +143,9 @@ class _Players:
             talking[row][1].hear(reply)
         return [talking[row] for row in kept], [each for each in talking if each[1].over]
 
-    def _end(self, ended: dict[int, Rollout | Lost], over: Sequence[Placed], progress: Progress | None) -> None:
+    def _end(
+        self, ended: dict[int, Rollout | Lost], over: Sequence[Placed], progress: Progress | None
+    ) -> None:
         with self._timed("reward"):
             for place, one in over:
                 ended[place] = self._finished(one)
@@ -129,7 +155,8 @@ class _Players:
     def _opened(self, plays: Sequence[Play]) -> list[Row]:
         rows: list[Row] = []
         task, dialogue, timed = self._task, self._policy.dialogue, self._timed
-        # Copies of a group share an opening, and its failure; only the first of them counts what was tried again.
+        # Copies of a group share an opening, and its failure; only the first of them counts what was tried
+        # again.
         openings: dict[tuple[str, int], Opening | GivenUp] = {}
         for each in plays:
             key, again = (each.item.id, each.world_seed), 0
@@ -166,7 +193,9 @@ class _Players:
         with self._timed("encode"):
             for one, step, text, done, context in zip(rows, steps, texts, completions, contexts, strict=True):
                 if step is not None:
-                    one.record(step, turn_of(step, text, len(done.ids), not dialogue.ended(done.ids), context))
+                    one.record(
+                        step, turn_of(step, text, len(done.ids), not dialogue.ended(done.ids), context)
+                    )
         return ["" if step is None else step.observation or "" for step in steps]
 
     def _finished(self, one: Row) -> Rollout | Lost:

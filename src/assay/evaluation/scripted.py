@@ -11,7 +11,9 @@ from assay.evaluation.trajectory import GivenUp, episode_of, tried, turn_of
 from assay.tasks.protocol import Baseline, Task
 
 
-def play_baseline(task: Task, player: Baseline, plays: Sequence[Play], name: str, *, retries: int = 0) -> list[Episode]:
+def play_baseline(
+    task: Task, player: Baseline, plays: Sequence[Play], name: str, *, retries: int = 0
+) -> list[Episode]:
     """Let a scripted player play; its episodes have the same form as a policy's, with no tokens.
 
     Raises:

@@ -1,4 +1,5 @@
-"""One conversation of a batch while it is played, and what becomes of it: a rollout, or a loss to the environment."""
+"""One conversation of a batch while it is played, and what becomes of it: a rollout, or a loss to the
+environment."""
 
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ if TYPE_CHECKING:  # it brings torch, which who only grades does without
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# Before a failed call is made again: 0.05 s, then four times as long each time, at most 5 s. What has restarted or was
-# overloaded for a moment is there again; an environment that is gone for good costs a batch of 256 a minute (2 retries).
+# Before a failed call is made again: 0.05 s, then four times as long each time, at most 5 s. What has
+# restarted or was overloaded for a moment is there again; an environment that is gone for good costs a batch
+# of 256 a minute (2 retries).
 FIRST_WAIT_S, GROWTH, LONGEST_WAIT_S = 0.05, 4.0, 5.0
 
 
@@ -29,8 +31,9 @@ FIRST_WAIT_S, GROWTH, LONGEST_WAIT_S = 0.05, 4.0, 5.0
 class Rollout:
     """An episode and the exact tokens behind it.
 
-    `completion_ids` holds everything after the opening: the policy's tokens (mask 1, with log-probabilities) and the
-    environment's (mask 0, log-probability 0). `retries` counts calls to the environment that had to be made again.
+    `completion_ids` holds everything after the opening: the policy's tokens (mask 1, with log-probabilities)
+    and the environment's (mask 0, log-probability 0). `retries` counts calls to the environment that had to
+    be made again.
     """
 
     episode: Episode
@@ -43,10 +46,12 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A play whose environment failed for good: no episode and so no score, only the tokens there were by then.
+    """A play whose environment failed for good: no episode and so no score, only the tokens there were by
+    then.
 
     Neither list of ids is ever empty: one end-of-sequence (mask 0) stands for what was never read or written.
-    `attempts` counts the tries of the call that failed, `retries` all calls of this play that were made again.
+    `attempts` counts the tries of the call that failed, `retries` all calls of this play that were made
+    again.
     """
 
     play: Play
@@ -57,12 +62,18 @@ class Lost:
     logprobs: list[float]
     attempts: int
     retries: int = 0
-    reward: float | None = None  # what a broken grader gave instead of a number; None where the environment failed
+    reward: float | None = (
+        None  # what a broken grader gave instead of a number; None where the environment failed
+    )
 
     @property
     def error(self) -> AssayError:
         """This as the end of what cannot do without it."""
-        gone = GivenUp(self.reason, self.attempts) if self.reward is None else NotFinite("", self.reward, self.reason)
+        gone = (
+            GivenUp(self.reason, self.attempts)
+            if self.reward is None
+            else NotFinite("", self.reward, self.reason)
+        )
         return gone.of(self.play)
 
 
@@ -81,7 +92,10 @@ class GivenUp(Exception):
             "an environment that answers",
             found=f"{self.reason} ({self.attempts} attempt{'s' if self.attempts > 1 else ''})",
             where=f"item {play.item.id}, draw {play.draw}",
-            fix="see to the environment and give the same command again; a stage goes on with the batches it has finished",
+            fix=(
+                "see to the environment and give the same command again; a stage goes on with the batches it"
+                " has finished"
+            ),
         )
 
 
@@ -95,13 +109,20 @@ class NotFinite(GivenUp):
     def of(self, play: Play) -> AssayError:
         """Return this as the end of an evaluation."""
         where = f"item {play.item.id}, draw {play.draw}"
-        return TaskError("finite reward parts", found=self.reason, where=where, fix="see to the task's grading of this item")
+        return TaskError(
+            "finite reward parts",
+            found=self.reason,
+            where=where,
+            fix="see to the task's grading of this item",
+        )
 
 
 def tried(retries: int, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> tuple[T, int]:
-    """Return what a call returns and how often it was made again; states are values, so a second call is the same call.
+    """Return what a call returns and how often it was made again; states are values, so a second call is the
+    same call.
 
-    There is a short, growing wait before each further call, since what ails an environment often passes in a moment.
+    There is a short, growing wait before each further call, since what ails an environment often passes in a
+    moment.
 
     Raises:
         GivenUp: It failed `retries` + 1 times; the environment's fault, never the model's.
@@ -202,15 +223,24 @@ class Row:
         Raises:
             GivenUp: The environment failed for good.
         """
-        episode, again = tried(retries, episode_of, task, self.play, self.state, self.turns, str(self.ending), self.chars_cut)
+        episode, again = tried(
+            retries, episode_of, task, self.play, self.state, self.turns, str(self.ending), self.chars_cut
+        )
         return Rollout(episode, self.prompt_ids, self.ids, self.mask, self.logprobs, self.retries + again)
 
     def lost(self, gone: GivenUp, eos_id: int) -> Lost:
         """Return the tokens of a play that has no episode."""
         return Lost(
-            self.play, gone.reason, self.prompt_ids or [eos_id], self.ids or [eos_id], self.mask or [0],
-            self.logprobs or [0.0], gone.attempts, self.retries, gone.reward,
-        )  # fmt: skip
+            self.play,
+            gone.reason,
+            self.prompt_ids or [eos_id],
+            self.ids or [eos_id],
+            self.mask or [0],
+            self.logprobs or [0.0],
+            gone.attempts,
+            self.retries,
+            gone.reward,
+        )
 
 
 def _bytes(ids: Sequence[int]) -> bytes:
@@ -220,18 +250,36 @@ def _bytes(ids: Sequence[int]) -> bytes:
 def turn_of(step: Step, text: str, n_tokens: int, truncated: bool, prompt_digest: str) -> Turn:
     """Return the record of one exchange."""
     return Turn(
-        prompt_digest=prompt_digest, completion=text, n_tokens=n_tokens, truncated=truncated, outcome=step.outcome,
-        failure=step.failure, action=step.action, observation=step.observation,
+        prompt_digest=prompt_digest,
+        completion=text,
+        n_tokens=n_tokens,
+        truncated=truncated,
+        outcome=step.outcome,
+        failure=step.failure,
+        action=step.action,
+        observation=step.observation,
         parts={name: float(value) for name, value in step.parts.items() if value},
-    )  # fmt: skip
+    )
 
 
-def episode_of(task: Task, play: Play, state: Any, turns: Sequence[Turn], ending: str, chars_cut: int) -> Episode:
+def episode_of(
+    task: Task, play: Play, state: Any, turns: Sequence[Turn], ending: str, chars_cut: int
+) -> Episode:
     """Return the record of a finished episode, judged by its task."""
     verdict = task.judge(state)
     parts = {name: sum(turn.parts.get(name, 0.0) for turn in turns) for name in task.parts}
     return Episode(
-        item_id=play.item.id, cluster=play.item.cluster, strata=dict(play.item.strata), draw=play.draw, seed=play.seed,
-        turns=tuple(turns), prompt_chars_cut=chars_cut, ending=ending, reward=sum(parts.values()), parts=parts,
-        success=verdict.success, flags=dict(verdict.flags), metrics=dict(verdict.metrics),
-    )  # fmt: skip
+        item_id=play.item.id,
+        cluster=play.item.cluster,
+        strata=dict(play.item.strata),
+        draw=play.draw,
+        seed=play.seed,
+        turns=tuple(turns),
+        prompt_chars_cut=chars_cut,
+        ending=ending,
+        reward=sum(parts.values()),
+        parts=parts,
+        success=verdict.success,
+        flags=dict(verdict.flags),
+        metrics=dict(verdict.metrics),
+    )

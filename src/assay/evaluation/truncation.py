@@ -23,4 +23,6 @@ def cuts_in_words(cuts: Mapping[str, int], n: int) -> str | None:
     if not cuts:
         return None
     said = f"{len(cuts)} of {counted(n, 'prompts')} {'was' if len(cuts) == 1 else 'were'} cut"
-    return f"{said} to fit the prompt limits of the task, by up to {counted(max(cuts.values()), 'characters')}"
+    return (
+        f"{said} to fit the prompt limits of the task, by up to {counted(max(cuts.values()), 'characters')}"
+    )

@@ -1,4 +1,5 @@
-"""Model text is hostile: shown, never obeyed. Invisible and direction-changing characters become visible escapes."""
+"""Model text is hostile: shown, never obeyed. Invisible and direction-changing characters become visible
+escapes."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ _KEPT = "\n\t"
 
 
 def visible(text: str) -> str:
-    r"""Return the text with control, format (bidi, zero-width), separator, private and unassigned characters escaped.
+    r"""Return the text with control, format (bidi, zero-width), separator, private and unassigned characters
+    escaped.
 
     Newlines and tabs stay; a carriage return does not.
 
@@ -68,7 +70,10 @@ def markdown_table(frame: pd.DataFrame) -> str:
     """
 
     def line(cells: Sequence[object]) -> str:
-        texts = [re.sub(r"<(?! )", "&lt;", visible(str(cell))).replace("\n", " ").replace("|", "\\|") for cell in cells]
+        texts = [
+            re.sub(r"<(?! )", "&lt;", visible(str(cell))).replace("\n", " ").replace("|", "\\|")
+            for cell in cells
+        ]
         return "| " + " | ".join(texts) + " |"
 
     lines = [line(list(frame.columns)), line(["---"] * len(frame.columns))]

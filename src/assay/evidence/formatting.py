@@ -97,7 +97,10 @@ def missing_interval_said(cluster_name: str) -> str:
     >>> missing_interval_said("scenarios")
     '[interval missing]: the scenarios do not differ, or too little, or there are under 6 of them.'
     """
-    return f"{NO_INTERVAL}: the {cluster_name} do not differ, or too little, or there are under {FEWEST_CLUSTERS} of them."
+    return (
+        f"{NO_INTERVAL}: the {cluster_name} do not differ, or too little, or there are under"
+        f" {FEWEST_CLUSTERS} of them."
+    )
 
 
 def split_word(split: str) -> str:
@@ -120,7 +123,8 @@ def claim_sentence(
     detail: str | None,
     detectable_points: float | None,
 ) -> str:
-    """Return the one sentence of a claim: metric, both arms, difference with interval, p, counts, and its reach."""
+    """Return the one sentence of a claim: metric, both arms, difference with interval, p, counts, and its
+    reach."""
     found = primary.difference
     change = found.value or 0.0
     verb = "rose" if change > 0 else "fell" if change < 0 else "stayed"
@@ -130,13 +134,22 @@ def claim_sentence(
     elif found.low is None:
         measured = f"95 % interval missing, {p_text(primary.p)}"
     else:
-        measured = f"95 % interval {signed(found.low, 100)}\u2026{signed(found.high, 100)}, {p_text(primary.p)}"
+        measured = (
+            f"95 % interval {signed(found.low, 100)}\u2026{signed(found.high, 100)}, {p_text(primary.p)}"
+        )
     arms = f"{percent(primary.before)} \u2192 {percent(primary.after)} %"
-    text = f"{split_word(split)} {metric} {verb} {arms}: {signed(found.value, 100)} points ({measured}; {counts})."
+    text = (
+        f"{split_word(split)} {metric} {verb} {arms}: {signed(found.value, 100)} points ({measured};"
+        f" {counts})."
+    )
     if verdict == "NO EVIDENCE" and detail == "equivalent":
         text += " No evidence of a change that matters (equivalent)."
     elif verdict == "NO EVIDENCE":
-        reach = "" if detectable_points is None else f"; smallest detectable effect {detectable_points:.1f} points"
+        reach = (
+            ""
+            if detectable_points is None
+            else f"; smallest detectable effect {detectable_points:.1f} points"
+        )
         text += f" No evidence of a change ({detail}{reach})."
     runs = {0: "No training run", 1: "One training run"}.get(n_runs, f"{n_runs} training runs")
     return f"{text} {runs}; this checkpoint against this base."

@@ -1,7 +1,8 @@
 """What a package may hold, file by file: a name that is not in this table has no business in one.
 
-A list of what is dangerous is never complete, and what a digest leaves out (a README, a hidden file) is where something can be
-hidden. So names are allowed, not forbidden: `assay package` refuses to pack another one, and `assay verify` fails for it.
+A list of what is dangerous is never complete, and what a digest leaves out (a README, a hidden file) is where
+something can be hidden. So names are allowed, not forbidden: `assay package` refuses to pack another one, and
+`assay verify` fails for it.
 """
 
 from __future__ import annotations
@@ -15,19 +16,48 @@ from assay.policy.base.model_files import CONFIG, GENERATION_CONFIG, TOKENIZER_C
 
 BASE, ADAPTER = "models/base", "models/adapter"
 # Of a base that was built here, exactly what transformers saves of it; a pretrained one is not in a package.
-BASE_FILES = ("model.safetensors", "tokenizer.json", "chat_template.jinja", CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG)
+BASE_FILES = (
+    "model.safetensors",
+    "tokenizer.json",
+    "chat_template.jinja",
+    CONFIG,
+    GENERATION_CONFIG,
+    TOKENIZER_CONFIG,
+)
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
-BESIDE = ("params.yaml", "constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE", "evidence/README.md")
+BESIDE = (
+    "params.yaml",
+    "constraints.txt",
+    "requirements.txt",
+    "pyproject.toml",
+    "LICENSE",
+    "evidence/README.md",
+)
 MADE = (MANIFEST, SUMS, CARD, PROVENANCE, PARITY, VERIFIER, LOCK)
 _FLAT, _PART = r"[A-Za-z0-9][A-Za-z0-9_.-]*", r"[^/.][^/]*"
-# Data are anybody's, and nothing of them is ever loaded but text: records, schemas, terms, what describes them.
-_DATA = re.compile(rf"({_PART}/)*({_PART}\.(jsonl|json|md|txt|csv|tsv|yaml|yml|rst)|SHA256SUMS|LICENSE|NOTICE|CITATION\.cff)")
+# Data are anybody's, and nothing of them is ever loaded but text: records, schemas, terms, what describes
+# them.
+_DATA = re.compile(
+    rf"({_PART}/)*({_PART}\.(jsonl|json|md|txt|csv|tsv|yaml|yml|rst)|SHA256SUMS|LICENSE|NOTICE|CITATION\.cff)"
+)
 _SOURCE = re.compile(r"([a-z0-9_]+/)*[a-z0-9_]+\.py")
 _RUNS = re.compile(r"\.(py|pyc|pyo|pyd|so|dll|dylib|sh|exe|js|jar|whl|egg|zip|tar|gz)\Z", re.IGNORECASE)
 # Loading one of these can run what it holds.
 CODE_CARRIERS = (
-    ".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".dill", ".npy", ".npz", ".h5", ".keras", ".msgpack",
-)  # fmt: skip
+    ".bin",
+    ".pt",
+    ".pth",
+    ".pkl",
+    ".pickle",
+    ".ckpt",
+    ".joblib",
+    ".dill",
+    ".npy",
+    ".npz",
+    ".h5",
+    ".keras",
+    ".msgpack",
+)
 
 
 def strangers(names: Iterable[str], *, data: str, scratch: bool) -> Iterator[str]:
@@ -45,9 +75,11 @@ def strangers(names: Iterable[str], *, data: str, scratch: bool) -> Iterator[str
     exact |= {f"{BASE}/{name}" for name in BASE_FILES} if scratch else set()
     exact |= {place_of(name) for name in FOLDERS if "." in name}
     folders = {
-        f"{data}/": _DATA, "src/assay/": _SOURCE, f"{place_of('figures')}/": re.compile(rf"{_FLAT}\.(svg|png)"),
+        f"{data}/": _DATA,
+        "src/assay/": _SOURCE,
+        f"{place_of('figures')}/": re.compile(rf"{_FLAT}\.(svg|png)"),
         f"{place_of('plots')}/": re.compile(rf"{_FLAT}\.csv"),
-    }  # fmt: skip
+    }
     for name in sorted(names):
         if name in exact:
             continue
@@ -64,9 +96,17 @@ def _reason(name: str, scratch: bool) -> str:
         return "a format that can run code when it is loaded"
     model = name.startswith("models/")
     if _RUNS.search(name):
-        return "code, which no model folder of assay holds" if model else "code or an archive where a package holds none"
+        return (
+            "code, which no model folder of assay holds"
+            if model
+            else "code or an archive where a package holds none"
+        )
     if model and name.rsplit("/", 1)[-1].upper().startswith("README"):
         return "a text that no digest of the model covers; the model card is README.md at the top"
     if name.startswith(f"{BASE}/") and not scratch:
         return "a pretrained base is not packed, so nothing may lie in its place"
-    return f"none of what {BASE if name.startswith(BASE) else ADAPTER} holds" if model else "has no place in a package"
+    return (
+        f"none of what {BASE if name.startswith(BASE) else ADAPTER} holds"
+        if model
+        else "has no place in a package"
+    )

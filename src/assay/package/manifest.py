@@ -1,4 +1,5 @@
-"""What a package lists of itself: manifest.json, with sizes, and SHA256SUMS, which plain `sha256sum -c` reads."""
+"""What a package lists of itself: manifest.json, with sizes, and SHA256SUMS, which plain `sha256sum -c`
+reads."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ from assay.package.names import MANIFEST, SUMS
 Format = Literal["assay-package/3"]
 FORMAT: Format = get_args(Format)[0]
 OTHER_FORMAT = (
-    "check it with the version that wrote it: its source lies in the package under src/assay, and its provenance.json names "
-    "the commit of the project to check out; or let its maker pack it again"
+    "check it with the version that wrote it: its source lies in the package under src/assay, and its"
+    " provenance.json names the commit of the project to check out; or let its maker pack it again"
 )
 MAX_CHARS = 16_000_000  # as verify.py has it; 20,000 members of the longest names need half of that
 
@@ -60,7 +61,14 @@ def entry_of(content: bytes | Path) -> FileEntry:
 
 def manifest_text(files: Mapping[str, FileEntry]) -> str:
     """Return manifest.json: canonical JSON and a line end, so that equal files are equal bytes."""
-    return dumps(Manifest(format=FORMAT, files={name: files[name] for name in files if name not in (MANIFEST, SUMS)})) + "\n"
+    return (
+        dumps(
+            Manifest(
+                format=FORMAT, files={name: files[name] for name in files if name not in (MANIFEST, SUMS)}
+            )
+        )
+        + "\n"
+    )
 
 
 def sealed(members: Mapping[str, bytes | Path]) -> dict[str, bytes | Path]:
@@ -89,7 +97,8 @@ def read_manifest(text: str, *, where: str) -> Manifest:
     """Return the manifest from its text, if it is exactly what `manifest_text` writes.
 
     Raises:
-        PackageError: It is not strict JSON, no manifest of this format, or in another form than the canonical one.
+        PackageError: It is not strict JSON, no manifest of this format, or in another form than the canonical
+            one.
     """
     fix = "get the package again from where it was published"
     try:
@@ -101,7 +110,11 @@ def read_manifest(text: str, *, where: str) -> Manifest:
         found = f"{'.'.join(str(step) for step in first['loc'])!a}: {first['msg']}"
         raise PackageError(f"a manifest of {FORMAT}", found=found[:300], where=where, fix=fix) from None
     except ValueError as error:
-        raise PackageError("strict JSON", found=str(error).split("\n")[0][:300], where=where, fix=fix) from None
+        raise PackageError(
+            "strict JSON", found=str(error).split("\n")[0][:300], where=where, fix=fix
+        ) from None
     if dumps(manifest) + "\n" != text:
-        raise PackageError("canonical JSON: sorted keys, no spaces, one line end", found="another form", where=where, fix=fix)
+        raise PackageError(
+            "canonical JSON: sorted keys, no spaces, one line end", found="another form", where=where, fix=fix
+        )
     return manifest

@@ -1,4 +1,5 @@
-"""Which files of a run go into its package, and what they are called there: names are those of the project."""
+"""Which files of a run go into its package, and what they are called there: names are those of the
+project."""
 
 from __future__ import annotations
 
@@ -7,15 +8,25 @@ from pathlib import Path
 
 from assay.core.errors import PackageError
 
-# What is made for the package; everything else lies in the project already, so an unpacked package is a project.
+# What is made for the package; everything else lies in the project already, so an unpacked package is a
+# project.
 MANIFEST, SUMS, CARD, PROVENANCE, PARITY, VERIFIER, LOCK = (
-    "manifest.json", "SHA256SUMS", "README.md", "provenance.json", "parity.json", "verify.py", "dvc.lock",
-)  # fmt: skip
+    "manifest.json",
+    "SHA256SUMS",
+    "README.md",
+    "provenance.json",
+    "parity.json",
+    "verify.py",
+    "dvc.lock",
+)
 NAME = "assay-package"
-# Where a pretrained base lies on this machine; base.json has its revision and digest, and that is what travels.
+# Where a pretrained base lies on this machine; base.json has its revision and digest, and that is what
+# travels.
 POINTER = "pointer.json"
 # What Python and the desktop leave beside files; .dvcignore keeps the same from every digest of a folder.
-_LITTER = frozenset({"__pycache__", ".DS_Store", ".ipynb_checkpoints", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
+_LITTER = frozenset(
+    {"__pycache__", ".DS_Store", ".ipynb_checkpoints", ".pytest_cache", ".mypy_cache", ".ruff_cache"}
+)
 
 
 def files_of(root: Path, entries: Iterable[str], *, fix: str) -> Iterator[tuple[str, Path]]:
@@ -39,6 +50,8 @@ def files_of(root: Path, entries: Iterable[str], *, fix: str) -> Iterator[tuple[
             if path.name == POINTER or path.suffix == ".pyc" or _LITTER & set(name.parts):
                 continue
             if path.is_symlink():
-                raise PackageError("files, no links", found="a link", where=name.as_posix(), fix="put the file in its place")
+                raise PackageError(
+                    "files, no links", found="a link", where=name.as_posix(), fix="put the file in its place"
+                )
             if path.is_file():
                 yield name.as_posix(), path

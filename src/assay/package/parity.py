@@ -1,4 +1,5 @@
-"""Whether base and adapter side by side, and the one model they merge into, say the same: measured, bounded, or refused."""
+"""Whether base and adapter side by side, and the one model they merge into, say the same: measured, bounded,
+or refused."""
 
 from __future__ import annotations
 
@@ -27,18 +28,29 @@ class Parity(Record):
     """How closely a merged model follows base and adapter; only what holds is ever written."""
 
     policy_digest: str = Field(description="of the base under the adapter that was merged")
-    base_was_4bit: bool = Field(description="if so, what was merged are its weights in the compute dtype, not 4-bit ones")
+    base_was_4bit: bool = Field(
+        description="if so, what was merged are its weights in the compute dtype, not 4-bit ones"
+    )
     prompts: int = Field(ge=1, description="held-out openings that both answered")
-    positions: int = Field(ge=1, description="places of openings and completions at which all logits were compared")
+    positions: int = Field(
+        ge=1, description="places of openings and completions at which all logits were compared"
+    )
     tokens: int = Field(ge=1, description="tokens of the adapter's own greedy completions")
     greedy_agreement: float = Field(
-        ge=0, le=1, description="share of these tokens that the merged model would write next, rounded down to 3 digits"
+        ge=0,
+        le=1,
+        description="share of these tokens that the merged model would write next, rounded down to 3 digits",
     )
     free_agreement: float = Field(
-        ge=0, le=1, description="share of equal places where each writes on by itself, rounded down; decides nothing"
+        ge=0,
+        le=1,
+        description="share of equal places where each writes on by itself, rounded down; decides nothing",
     )
     logit_difference_at_most: float = Field(
-        ge=0, description="largest absolute difference of any logit, rounded up to one digit, so that last bits do not show"
+        ge=0,
+        description=(
+            "largest absolute difference of any logit, rounded up to one digit, so that last bits do not show"
+        ),
     )
     max_logit_difference: float = Field(gt=0, description="the bound it had to keep")
     min_greedy_agreement: float = Field(ge=0, le=1, description="the bound it had to keep")
@@ -62,7 +74,9 @@ class Measured:
 
     def within(self, bounds: ParitySettings) -> bool:
         """Return whether the bounds hold; NaN holds to none."""
-        return self.difference <= bounds.max_logit_difference and self.agreement >= bounds.min_greedy_agreement
+        return (
+            self.difference <= bounds.max_logit_difference and self.agreement >= bounds.min_greedy_agreement
+        )
 
 
 class Side:
@@ -75,7 +89,9 @@ class Side:
         batch_size: Conversations held at once.
     """
 
-    def __init__(self, policy: Policy, openings: Sequence[Sequence[int]], decoding: Decoding, *, batch_size: int) -> None:
+    def __init__(
+        self, policy: Policy, openings: Sequence[Sequence[int]], decoding: Decoding, *, batch_size: int
+    ) -> None:
         from assay.policy.base.merged import KeptLogits, greedy, logits_of
 
         self._decoding, self._batch_size = decoding, batch_size
@@ -94,7 +110,8 @@ class Side:
         self._logits.close()
 
     def against(self, merged: Policy) -> Measured:
-        """Compare with the merged model: every logit of the same texts, the next tokens in them, and free writing."""
+        """Compare with the merged model: every logit of the same texts, the next tokens in them, and free
+        writing."""
         import torch
 
         from assay.policy.base.merged import greedy, logits_of
@@ -116,11 +133,15 @@ class Side:
             n_agreed += int((theirs[before].argmax(-1) == torch.tensor(completion)).sum())
         free = greedy(merged, self._openings, self._decoding, batch_size=self._batch_size)
         pairs = list(zip(self._completions, free, strict=True))
-        same = sum(a == b for ours_ids, theirs_ids in pairs for a, b in zip(ours_ids, theirs_ids, strict=False))
+        same = sum(
+            a == b for ours_ids, theirs_ids in pairs for a, b in zip(ours_ids, theirs_ids, strict=False)
+        )
         longest = sum(max(len(ours_ids), len(theirs_ids)) for ours_ids, theirs_ids in pairs)
         return Measured(len(self._openings), positions, n_tokens, n_agreed, same / longest, difference)
 
-    def parity(self, merged: Policy, bounds: ParitySettings, *, base_was_4bit: bool) -> tuple[Parity, Measured]:
+    def parity(
+        self, merged: Policy, bounds: ParitySettings, *, base_was_4bit: bool
+    ) -> tuple[Parity, Measured]:
         """Return the record of a comparison that keeps its bounds, and the numbers behind it.
 
         Raises:
@@ -130,11 +151,17 @@ class Side:
         if not found.within(bounds):
             raise refusal(found, bounds)
         record = Parity(
-            policy_digest=self._digest, base_was_4bit=base_was_4bit, prompts=found.prompts, positions=found.positions,
-            tokens=found.n_tokens, greedy_agreement=_down(found.agreement), free_agreement=_down(found.free_agreement),
-            logit_difference_at_most=rounded_up(found.difference), max_logit_difference=bounds.max_logit_difference,
+            policy_digest=self._digest,
+            base_was_4bit=base_was_4bit,
+            prompts=found.prompts,
+            positions=found.positions,
+            tokens=found.n_tokens,
+            greedy_agreement=_down(found.agreement),
+            free_agreement=_down(found.free_agreement),
+            logit_difference_at_most=rounded_up(found.difference),
+            max_logit_difference=bounds.max_logit_difference,
             min_greedy_agreement=bounds.min_greedy_agreement,
-        )  # fmt: skip
+        )
         return record, found
 
 
@@ -143,11 +170,16 @@ def refusal(found: Measured, bounds: ParitySettings) -> PackageError:
     return PackageError(
         f"a merged model that follows its adapter: logits within {bounds.max_logit_difference:g}, "
         f"greedy tokens {bounds.min_greedy_agreement:.1%} the same",
-        found=f"logits up to {found.difference:.3g} apart at {found.positions} places, "
-        f"{found.n_agreed} of {found.n_tokens} greedy tokens ({found.agreement:.2%}) the same",
+        found=(
+            f"logits up to {found.difference:.3g} apart at {found.positions} places, "
+            f"{found.n_agreed} of {found.n_tokens} greedy tokens ({found.agreement:.2%}) the same"
+        ),
         where=f"{WHERE}, {found.prompts} held-out openings",
-        fix="train again (./run dvc repro train) if adapter or base was changed; if the precision of base.dtype is the "
-        "reason, a larger package.parity.max_logit_difference in your preset says so in the package",
+        fix=(
+            "train again (./run dvc repro train) if adapter or base was changed; if the precision of"
+            " base.dtype is the reason, a larger package.parity.max_logit_difference in your preset says so"
+            " in the package"
+        ),
     )
 
 

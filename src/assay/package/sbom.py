@@ -1,7 +1,9 @@
-"""What software a package was made with: a bill of materials beside it (CycloneDX 1.6), a function of what is installed here.
+"""What software a package was made with: a bill of materials beside it (CycloneDX 1.6), a function of what is
+installed here.
 
-It lies beside the archive, not in it: another machine has other builds of the same versions, and the archive is the same there.
-Source: ECMA-424, CycloneDX 1.6, https://cyclonedx.org/docs/1.6/json/; package URLs: https://github.com/package-url/purl-spec.
+It lies beside the archive, not in it: another machine has other builds of the same versions, and the archive
+is the same there. Source: ECMA-424, CycloneDX 1.6, https://cyclonedx.org/docs/1.6/json/; package URLs:
+https://github.com/package-url/purl-spec.
 """
 
 from __future__ import annotations
@@ -46,15 +48,24 @@ def sbom(constraints: str, installed: Mapping[str, Installed], tar: str, identit
     files = _files(constraints)
     components = [_component(installed[name], files[name]) for name in sorted(files) if name in installed]
     python = {
-        "type": "platform", "bom-ref": "python", "name": platform.python_implementation(), "version": platform.python_version(),
+        "type": "platform",
+        "bom-ref": "python",
+        "name": platform.python_implementation(),
+        "version": platform.python_version(),
         "purl": f"pkg:generic/python@{platform.python_version()}",
-    }  # fmt: skip
+    }
     about = {"type": "data", "bom-ref": "package", "name": tar, "hashes": _hash(identity)}
     return {
-        "bomFormat": "CycloneDX", "specVersion": "1.6", "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, identity)}",
-        "version": 1, "metadata": {"component": about}, "components": [*components, python],
-        "dependencies": [{"ref": "package", "dependsOn": [*sorted(each["bom-ref"] for each in components), "python"]}],
-    }  # fmt: skip
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, identity)}",
+        "version": 1,
+        "metadata": {"component": about},
+        "components": [*components, python],
+        "dependencies": [
+            {"ref": "package", "dependsOn": [*sorted(each["bom-ref"] for each in components), "python"]}
+        ],
+    }
 
 
 def installed_here() -> dict[str, Installed]:
@@ -63,9 +74,13 @@ def installed_here() -> dict[str, Installed]:
     for each in importlib.metadata.distributions():
         told, wheel = each.metadata, each.read_text("WHEEL") or ""
         found[same(told["Name"])] = Installed(
-            told["Name"], each.version, _first(told, "License-Expression"), _first(told, "License"),
-            tuple(told.get_all("Classifier") or ()), frozenset(re.findall(r"^Tag: (\S+)$", wheel, re.MULTILINE)),
-        )  # fmt: skip
+            told["Name"],
+            each.version,
+            _first(told, "License-Expression"),
+            _first(told, "License"),
+            tuple(told.get_all("Classifier") or ()),
+            frozenset(re.findall(r"^Tag: (\S+)$", wheel, re.MULTILINE)),
+        )
     return found
 
 
@@ -107,7 +122,13 @@ def _files(constraints: str) -> dict[str, list[tuple[str, str]]]:
 
 def _component(each: Installed, files: list[tuple[str, str]]) -> dict[str, Any]:
     purl = f"pkg:pypi/{same(each.name)}@{quote(each.version, safe='')}"
-    found: dict[str, Any] = {"type": "library", "bom-ref": purl, "name": each.name, "version": each.version, "purl": purl}
+    found: dict[str, Any] = {
+        "type": "library",
+        "bom-ref": purl,
+        "name": each.name,
+        "version": each.version,
+        "purl": purl,
+    }
     if licences := list(_licences(each)):
         found["licenses"] = licences
     if digest := _came_as(each, files):
@@ -116,8 +137,13 @@ def _component(each: Installed, files: list[tuple[str, str]]) -> dict[str, Any]:
 
 
 def _came_as(each: Installed, files: list[tuple[str, str]]) -> str | None:
-    """Return the sha256 of the file that a distribution was installed from; None where that cannot be told for certain."""
-    own = [(name, digest) for name, digest in files if name.removesuffix(".tar.gz").split("-")[1:2] == [each.version]]
+    """Return the sha256 of the file that a distribution was installed from; None where that cannot be told
+    for certain."""
+    own = [
+        (name, digest)
+        for name, digest in files
+        if name.removesuffix(".tar.gz").split("-")[1:2] == [each.version]
+    ]
     own += [pair for pair in files if pair not in own and pair[0].endswith(f"-{each.version}.tar.gz")]
     if len(own) > 1:
         own = [(name, digest) for name, digest in own if name.endswith(".whl") and tags_of(name) == each.tags]

@@ -1,18 +1,21 @@
 """Check an assay package with Python 3.9 or newer and nothing else: python3 verify.py assay-package.tar
 
-Also of a .tar.gz, and of an unpacked folder (without an argument: the folder this file lies in). It says whether every file is
-there, is what the package's own lists say, and nothing else is there; nothing is unpacked or run. Whether the numbers in the
-files are right is another question, which `assay verify` answers.
+Also of a .tar.gz, and of an unpacked folder (without an argument: the folder this file lies in). It says
+whether every file is there, is what the package's own lists say, and nothing else is there; nothing is
+unpacked or run. Whether the numbers in the files are right is another question, which `assay verify` answers.
 
-A verify.py that came inside an archive can be trusted as far as that archive. Take it from the project instead, or compare
-the archive's sha256 with the published one (--sha256) and use `sha256sum -c SHA256SUMS`.
+A verify.py that came inside an archive can be trusted as far as that archive. Take it from the project
+instead, or compare the archive's sha256 with the published one (--sha256) and use `sha256sum -c SHA256SUMS`.
 """
+
 # ruff: noqa: UP045 (Python 3.9 has no X | None)
 
 import sys
 
 if __name__ == "__main__" and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
-    del sys.path[0]  # this file's folder: a json.py that came with a package must not run in place of the library's
+    del sys.path[
+        0
+    ]  # this file's folder: a json.py that came with a package must not run in place of the library's
 
 import argparse
 import contextlib
@@ -32,36 +35,48 @@ ROOT, MANIFEST, SUMS, VERIFIER = "assay-package", "manifest.json", "SHA256SUMS",
 VERIFIER_SOURCE = "src/assay/package/verify.py"
 FORMAT = "assay-package/3"
 OTHER_FORMAT = (
-    "Check it with the version that wrote it: its source lies in the package under src/assay, and its provenance.json names "
-    "the commit of the project to check out"
+    "Check it with the version that wrote it: its source lies in the package under src/assay, and its"
+    " provenance.json names the commit of the project to check out"
 )
 PIECE = 1 << 20
 LONGEST_LIST = 16_000_000  # bytes of manifest.json or SHA256SUMS
 SHOWN = 5  # names a finding lists before it only counts
 
-# From here to the end mark: the same text in core/storage/archive.py and package/verify.py, which can import nothing.
+# From here to the end mark: the same text in core/storage/archive.py and package/verify.py, which can import
+# nothing.
 BLOCK = 512
 RECORD = 20 * BLOCK  # a tar is padded with zeros to a multiple of this
 DEPTH = 16  # folders and file name together
-# What some system reads as more than a part of a name: a drive, a stream, a wildcard, a device, a name cut short.
-_SPECIAL = re.compile(r'[<>:"|?*\\]|(^|/)(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|/|$)|[. ](/|$)', re.IGNORECASE)
+# What some system reads as more than a part of a name: a drive, a stream, a wildcard, a device, a name cut
+# short.
+_SPECIAL = re.compile(
+    r'[<>:"|?*\\]|(^|/)(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|/|$)|[. ](/|$)', re.IGNORECASE
+)
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def header(name: str, size: int) -> bytes:
-    """Return the 512 bytes of ustar that precede a file: owner 0, mode 644, time 0; none if name or size do not fit."""
+    """Return the 512 bytes of ustar that precede a file: owner 0, mode 644, time 0; none if name or size do
+    not fit."""
     raw = name.encode("utf-8", "surrogateescape")
-    cuts = [-1] if len(raw) <= 100 else [n for n, sign in enumerate(raw) if sign == 0x2F and n <= 155 and len(raw) - n <= 101]
+    cuts = (
+        [-1]
+        if len(raw) <= 100
+        else [n for n, sign in enumerate(raw) if sign == 0x2F and n <= 155 and len(raw) - n <= 101]
+    )
     if not cuts or not 0 <= size < 8**11:
         return b""
     first, rest = raw[: max(0, cuts[0])], raw[cuts[0] + 1 :]
     numbers = b"%07o\0%07o\0%07o\0%011o\0%011o\0" % (0o644, 0, 0, size, 0)
-    block = struct.pack("100s48s8s1s100s8s80s155s12x", rest, numbers, b" " * 8, b"0", b"", b"ustar\x0000", b"", first)
+    block = struct.pack(
+        "100s48s8s1s100s8s80s155s12x", rest, numbers, b" " * 8, b"0", b"", b"ustar\x0000", b"", first
+    )
     return block[:148] + b"%06o\0 " % sum(block) + block[156:]
 
 
 def objection(name: str) -> str:
-    """Return why a relative path may not be a member's name, or nothing: it must mean the same one file on every system."""
+    """Return why a relative path may not be a member's name, or nothing: it must mean the same one file on
+    every system."""
     parts = name.split("/")
     if not name or name.startswith("/"):
         return "an absolute path" if name else "an empty name"
@@ -77,11 +92,14 @@ def objection(name: str) -> str:
 
 
 class Names:
-    """The names of one archive so far: no two may be one for a system that ignores case or Unicode normalisation."""
+    """The names of one archive so far: no two may be one for a system that ignores case or Unicode
+    normalisation."""
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._paths: dict[str, str] = {}  # folded path, a slash behind it if it is a folder → as it was spelled
+        self._paths: dict[
+            str, str
+        ] = {}  # folded path, a slash behind it if it is a folder → as it was spelled
 
     def add(self, name: str) -> str:
         """Take up a name; return why it may not be there, or nothing."""
@@ -96,7 +114,11 @@ class Names:
                 return "a name that is a file and a folder at once"
             if folded in self._paths and (path == name or self._paths[folded] != path):
                 same = self._paths[folded] == path
-                return "the same name twice" if same else "a name that differs from another in case or normalisation only"
+                return (
+                    "the same name twice"
+                    if same
+                    else "a name that differs from another in case or normalisation only"
+                )
             self._paths[folded] = path
         return ""
 
@@ -164,12 +186,15 @@ def shown(text: str, longest: int = 200) -> str:
     return plain if len(text) <= longest else plain + "..."
 
 
-def check(path: Path, *, sha256: Optional[str] = None, allow: Sequence[str] = (), limits: Limits = LIMITS) -> Result:
+def check(
+    path: Path, *, sha256: Optional[str] = None, allow: Sequence[str] = (), limits: Limits = LIMITS
+) -> Result:
     """Check a .tar, a .tar.gz or an unpacked folder; nothing is written.
 
     Args:
         path: The package.
-        sha256: The digest of the tar as it was published, if known; a file `<name>.tar.sha256` beside it counts as well.
+        sha256: The digest of the tar as it was published, if known; a file `<name>.tar.sha256` beside it
+            counts as well.
         allow: Files and folders directly in an unpacked folder that are left out, such as .gitattributes.
         limits: Where to stop reading.
 
@@ -180,7 +205,8 @@ def check(path: Path, *, sha256: Optional[str] = None, allow: Sequence[str] = ()
 
 
 def unpack(path: Path, folder: Path, *, sha256: Optional[str] = None, limits: Limits = LIMITS) -> Result:
-    """Check an archive while writing its files into a folder that is new or empty; what fails a check leaves nothing there.
+    """Check an archive while writing its files into a folder that is new or empty; what fails a check leaves
+    nothing there.
 
     Raises:
         Refused: The archive failed a check, or the folder is not empty.
@@ -193,7 +219,9 @@ def unpack(path: Path, folder: Path, *, sha256: Optional[str] = None, limits: Li
     if made:
         os.mkdir(target, 0o700)
     if os.path.islink(target) or not os.path.isdir(target) or os.listdir(target):
-        raise Refused("a new or empty folder", found="something there", where=shown(target), fix="name another folder")
+        raise Refused(
+            "a new or empty folder", found="something there", where=shown(target), fix="name another folder"
+        )
     try:
         result = _check(os.fspath(path), sha256, (), limits, target)
         failed = [finding for finding in result.findings if finding.ok is False]
@@ -213,7 +241,9 @@ def unpack(path: Path, folder: Path, *, sha256: Optional[str] = None, limits: Li
         raise
 
 
-def _check(path: str, sha256: Optional[str], allow: Sequence[str], limits: Limits, target: Optional[str]) -> Result:
+def _check(
+    path: str, sha256: Optional[str], allow: Sequence[str], limits: Limits, target: Optional[str]
+) -> Result:
     pages: dict[str, bytes] = {}
     try:
         if os.path.isdir(path):
@@ -224,17 +254,25 @@ def _check(path: str, sha256: Optional[str], allow: Sequence[str], limits: Limit
         return Result([Finding("form", False, str(refusal))], None, {})
     sums = "".join(f"{files[name].sha256}  {name}\n" for name in sorted(files) if name != SUMS)
     listed = {name: entry._asdict() for name, entry in files.items() if name not in (MANIFEST, SUMS)}
-    manifest = json.dumps({"format": FORMAT, "files": listed}, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n"
+    manifest = (
+        json.dumps(
+            {"format": FORMAT, "files": listed}, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        )
+        + "\n"
+    )
     findings = [
         form,
         _digest_finding(path, digest, sha256),
         _list_finding(SUMS, sums, rb"(?m)^(?P<sha>[0-9a-f]{64})  (?P<name>[^\n]{1,512})$", files, pages),
         _list_finding(
-            MANIFEST, manifest,
-            rb'"(?P<name>[^"\\]{1,512})":\{"sha256":"(?P<sha>[0-9a-f]{64})","size":(?P<size>[0-9]{1,20})\}', files, pages,
+            MANIFEST,
+            manifest,
+            rb'"(?P<name>[^"\\]{1,512})":\{"sha256":"(?P<sha>[0-9a-f]{64})","size":(?P<size>[0-9]{1,20})\}',
+            files,
+            pages,
         ),
         _verifier_finding(files),
-    ]  # fmt: skip
+    ]
     return Result(findings, digest, files)
 
 
@@ -250,29 +288,39 @@ def _digest_finding(path: str, digest: str, sha256: Optional[str]) -> Finding:
         except Refused as refusal:
             return Finding("digest", False, str(refusal))
         if found is None or found.group(2) != os.fsencode(name):
-            return Finding("digest", False, f"{shown(name)}.sha256 beside it is not '<sha256>  {shown(name)}'")
+            return Finding(
+                "digest", False, f"{shown(name)}.sha256 beside it is not '<sha256>  {shown(name)}'"
+            )
         told[f"in {shown(name)}.sha256"] = found.group(1).decode()
     wrong = [f"{value} {source}" for source, value in told.items() if value != digest]
     if wrong:
-        return Finding("digest", False, f"the tar's sha256 is {digest}, not {shown(', nor '.join(wrong), 400)}")
+        return Finding(
+            "digest", False, f"the tar's sha256 is {digest}, not {shown(', nor '.join(wrong), 400)}"
+        )
     if not told:
         return Finding("digest", None, f"the tar's sha256 is {digest}; none was given to compare it with")
     return Finding("digest", True, f"the tar's sha256 is {digest}, {' and '.join(told)}")
 
 
-def _list_finding(page: str, expected: str, pattern: bytes, files: dict[str, Entry], pages: dict[str, bytes]) -> Finding:
+def _list_finding(
+    page: str, expected: str, pattern: bytes, files: dict[str, Entry], pages: dict[str, bytes]
+) -> Finding:
     """Compare a list with what it has to be, byte for byte; only if it is not, read in it what is wrong."""
     if page not in files:
         return Finding(page, False, f"there is no {page}")
     raw = expected.encode("utf-8", "surrogateescape")
     left_out = {SUMS} if page == SUMS else {SUMS, MANIFEST}
     if files[page].sha256 == hashlib.sha256(raw).hexdigest():
-        return Finding(page, True, f"lists exactly the {len(set(files) - left_out)} other files, each as it is")
+        return Finding(
+            page, True, f"lists exactly the {len(set(files) - left_out)} other files, each as it is"
+        )
     if page not in pages:
         return Finding(page, False, f"{files[page].size} bytes, longer than any list of a package")
     other = re.search(rb'"format":"(assay-package/[0-9]{1,6})"', pages[page])
     if other is not None and other.group(1).decode() != FORMAT:
-        return Finding(page, False, f"says {other.group(1).decode()}, and this reads {FORMAT}. {OTHER_FORMAT}")
+        return Finding(
+            page, False, f"says {other.group(1).decode()}, and this reads {FORMAT}. {OTHER_FORMAT}"
+        )
     faults: list[str] = []
     listed = set()
     for found in re.finditer(pattern, pages[page]):
@@ -281,14 +329,18 @@ def _list_finding(page: str, expected: str, pattern: bytes, files: dict[str, Ent
         if name in listed:
             faults.append(f"listed twice: {shown(name)}")
         elif name not in files or name in left_out:
-            faults.append(f"listed and not there: {shown(name)}" if name not in files else f"has no place in it: {name}")
+            faults.append(
+                f"listed and not there: {shown(name)}" if name not in files else f"has no place in it: {name}"
+            )
         elif files[name].sha256 != sha or size not in (None, files[name].size):
             listed_as, is_now = _brief(sha, size), _brief(files[name].sha256, files[name].size)
             faults.append(f"changed: {shown(name)} (listed as {listed_as}; is {is_now})")
         listed.add(name)
     faults += [f"there and not listed: {shown(name)}" for name in sorted(set(files) - left_out - listed)]
     if not faults:
-        faults = [f"lists the right files, but not in the form {FORMAT} has: order, spaces, or something more in it"]
+        faults = [
+            f"lists the right files, but not in the form {FORMAT} has: order, spaces, or something more in it"
+        ]
     return Finding(page, False, _some(faults))
 
 
@@ -329,7 +381,8 @@ def _open(path: str, more: int = 0) -> BinaryIO:
 
 
 class _Tape:
-    """The bytes of a tar one after the other, taken out of the gzip if it is one; never more than a piece in memory."""
+    """The bytes of a tar one after the other, taken out of the gzip if it is one; never more than a piece in
+    memory."""
 
     def __init__(self, stream: BinaryIO, limits: Limits) -> None:
         self.digest, self.offset, self._limits, self._stream = hashlib.sha256(), 0, limits, stream
@@ -337,7 +390,9 @@ class _Tape:
         stream.seek(0)
         self._zip = zlib.decompressobj(31) if start[:2] == b"\x1f\x8b" else None
         if self._zip and start[3:4] != b"\0":
-            self._refuse("a gzip of a tar and nothing else", "a file name, comment or other fields in its head")
+            self._refuse(
+                "a gzip of a tar and nothing else", "a file name, comment or other fields in its head"
+            )
         self._waiting, self._in, self._out = b"", 0, 0
         self._piece, self._used = b"", 0
 
@@ -377,7 +432,9 @@ class _Tape:
             self._waiting = self._zip.unconsumed_tail
             self._out += len(piece)
             if self._out > max(self._limits.free, self._limits.ratio * (self._in - len(self._waiting))):
-                self._refuse(f"at most {self._limits.ratio} bytes out of a gzip for one in", "more, as of a bomb")
+                self._refuse(
+                    f"at most {self._limits.ratio} bytes out of a gzip for one in", "more, as of a bomb"
+                )
             if piece:
                 return piece
         if self._zip.unused_data or self._stream.read(1):
@@ -387,20 +444,49 @@ class _Tape:
 
 _Read = tuple[dict[str, Entry], str, Finding]
 _KINDS = {
-    b"1": "a hard link", b"2": "a symbolic link", b"3": "a character device", b"4": "a block device", b"5": "a folder",
-    b"6": "a named pipe", b"7": "a contiguous file", b"\0": "an old-style file", b"x": "a pax header", b"X": "a pax header",
-    b"g": "a global pax header", b"L": "a GNU long name", b"K": "a GNU long link", b"S": "a sparse file",
-    b"D": "a GNU folder list", b"M": "a part of a volume", b"V": "a volume label",
-}  # fmt: skip
+    b"1": "a hard link",
+    b"2": "a symbolic link",
+    b"3": "a character device",
+    b"4": "a block device",
+    b"5": "a folder",
+    b"6": "a named pipe",
+    b"7": "a contiguous file",
+    b"\0": "an old-style file",
+    b"x": "a pax header",
+    b"X": "a pax header",
+    b"g": "a global pax header",
+    b"L": "a GNU long name",
+    b"K": "a GNU long link",
+    b"S": "a sparse file",
+    b"D": "a GNU folder list",
+    b"M": "a part of a volume",
+    b"V": "a volume label",
+}
 _FIELDS = {
-    "name": 0, "mode": 100, "owner": 108, "group": 116, "size": 124, "time": 136, "checksum": 148, "type": 156,
-    "link target": 157, "magic": 257, "version": 263, "owner name": 265, "group name": 297, "device numbers": 329,
-    "prefix": 345, "padding": 500,
-}  # fmt: skip
+    "name": 0,
+    "mode": 100,
+    "owner": 108,
+    "group": 116,
+    "size": 124,
+    "time": 136,
+    "checksum": 148,
+    "type": 156,
+    "link target": 157,
+    "magic": 257,
+    "version": 263,
+    "owner name": 265,
+    "group name": 297,
+    "device numbers": 329,
+    "prefix": 345,
+    "padding": 500,
+}
 _STARTS = {
-    b"\x1f\x8b": "a gzip inside a gzip", b"PK": "a zip file", b"BZ": "a bzip2 file", b"\xfd7": "an xz file",
+    b"\x1f\x8b": "a gzip inside a gzip",
+    b"PK": "a zip file",
+    b"BZ": "a bzip2 file",
+    b"\xfd7": "an xz file",
     b"(\xb5": "a zstd file",
-}  # fmt: skip
+}
 
 
 def _read_archive(path: str, limits: Limits, pages: dict[str, bytes], target: Optional[str]) -> _Read:
@@ -411,21 +497,34 @@ def _read_archive(path: str, limits: Limits, pages: dict[str, bytes], target: Op
             with _written(target, name) as write:
                 files[name] = _measured(name, length, tape.take, pages, write)
             if tape.take(-length % BLOCK) != bytes(-length % BLOCK):
-                raise Refused("zeros to the end of a file's last block", found="something else", where=shown(name), fix=AGAIN)
+                raise Refused(
+                    "zeros to the end of a file's last block",
+                    found="something else",
+                    where=shown(name),
+                    fix=AGAIN,
+                )
         rest = BLOCK + -(tape.offset + BLOCK) % RECORD
         if tape.take(rest + 1) != bytes(rest):
-            expected, found = "zeros to the end of the last record, and nothing behind", "something else, or less"
+            expected, found = (
+                "zeros to the end of the last record, and nothing behind",
+                "something else, or less",
+            )
             raise Refused(expected, found=found, where="the archive's end", fix=AGAIN)
     text = "every header, the order and the padding as assay writes them"
     return files, tape.digest.hexdigest(), _form(files, text)
 
 
 def _form(files: dict[str, Entry], text: str) -> Finding:
-    return Finding("form", True, f"{len(files)} regular files, {sum(entry.size for entry in files.values())} bytes; {text}")
+    return Finding(
+        "form",
+        True,
+        f"{len(files)} regular files, {sum(entry.size for entry in files.values())} bytes; {text}",
+    )
 
 
 def _members(tape: _Tape, limits: Limits) -> Iterator[tuple[str, int]]:
-    """Yield name and size of each member up to the first block of zeros; nothing is read on before its header is approved."""
+    """Yield name and size of each member up to the first block of zeros; nothing is read on before its header
+    is approved."""
     names, before, number, total = Names(), "", 0, 0
     while True:
         block = tape.take(BLOCK)
@@ -444,7 +543,9 @@ def _members(tape: _Tape, limits: Limits) -> Iterator[tuple[str, int]]:
             raise Refused("names in ascending order", found=found, where=where, fix=AGAIN)
         reason = names.add(inside)
         if reason:
-            raise Refused("a name that means the same file on every system", found=reason, where=where, fix=AGAIN)
+            raise Refused(
+                "a name that means the same file on every system", found=reason, where=where, fix=AGAIN
+            )
         total += _allowed(size, total, limits, where)
         before = name
         yield inside, size
@@ -469,9 +570,16 @@ def _approved(block: bytes, where: str) -> tuple[str, int]:
         found = _KINDS.get(kind, f"type {shown(kind.decode('latin-1'))}")
     else:
         places = [place for place in range(BLOCK) if block[place : place + 1] != approved[place : place + 1]]
-        differ = {next(field for field, start in reversed(_FIELDS.items()) if start <= place): 1 for place in places}
+        differ = {
+            next(field for field, start in reversed(_FIELDS.items()) if start <= place): 1 for place in places
+        }
         found = f"one that differs in: {', '.join(differ)}"
-    raise Refused("a regular file, with the header that assay writes", found=found, where=f"{where}, {shown(name)}", fix=AGAIN)
+    raise Refused(
+        "a regular file, with the header that assay writes",
+        found=found,
+        where=f"{where}, {shown(name)}",
+        fix=AGAIN,
+    )
 
 
 def _allowed(size: int, total: int, limits: Limits, where: str) -> int:
@@ -480,12 +588,18 @@ def _allowed(size: int, total: int, limits: Limits, where: str) -> int:
         raise Refused(f"a file of at most {limits.file} bytes", found=f"{size} bytes", where=where, fix=fix)
     if total + size > limits.total:
         fix = "raise --max-total if you trust where it comes from"
-        raise Refused(f"at most {limits.total} bytes altogether", found=f"{total + size} bytes", where=where, fix=fix)
+        raise Refused(
+            f"at most {limits.total} bytes altogether", found=f"{total + size} bytes", where=where, fix=fix
+        )
     return size
 
 
 def _measured(
-    name: str, size: int, take: Callable[[int], bytes], pages: dict[str, bytes], write: Callable[[bytes], object]
+    name: str,
+    size: int,
+    take: Callable[[int], bytes],
+    pages: dict[str, bytes],
+    write: Callable[[bytes], object],
 ) -> Entry:
     digest, left, kept = hashlib.sha256(), size, []
     while left:
@@ -531,14 +645,22 @@ def _read_folder(folder: str, allow: Sequence[str], limits: Limits, pages: dict[
             files[name] = _measured(name, size, stream.read, pages, digest.update)
             if stream.read(1):
                 fix = "let its writer finish"
-                raise Refused("a file that stays as it is", found="one that grows", where=shown(name), fix=fix)
+                raise Refused(
+                    "a file that stays as it is", found="one that grows", where=shown(name), fix=fix
+                )
         digest.update(bytes(-size % BLOCK))
         length += BLOCK + size + -size % BLOCK
     digest.update(bytes(2 * BLOCK + -(length + 2 * BLOCK) % RECORD))
-    text = "nothing but folders and regular files" + (f"; left out as allowed: {', '.join(left_out)}" if left_out else "")
+    text = "nothing but folders and regular files" + (
+        f"; left out as allowed: {', '.join(left_out)}" if left_out else ""
+    )
     if faults:
         fix = "remove them, or leave out what a hub or tool put there: --allow NAME"
-        return files, digest.hexdigest(), Finding("form", False, f"no part of a package: {_some(sorted(faults))}. Fix: {fix}")
+        return (
+            files,
+            digest.hexdigest(),
+            Finding("form", False, f"no part of a package: {_some(sorted(faults))}. Fix: {fix}"),
+        )
     return files, digest.hexdigest(), _form(files, text)
 
 
@@ -556,7 +678,9 @@ def _listed(folder: str, allow: Sequence[str], limits: Limits) -> tuple[list[str
                 mode = entry.stat(follow_symlinks=False).st_mode
                 if seen > 2 * limits.members:
                     fix = "look whether this is the right folder"
-                    raise Refused(f"at most {limits.members} files", found="far more", where=shown(folder), fix=fix)
+                    raise Refused(
+                        f"at most {limits.members} files", found="far more", where=shown(folder), fix=fix
+                    )
                 if name in allow:
                     left_out.append(shown(name))
                 elif stat.S_ISREG(mode):
@@ -569,7 +693,9 @@ def _listed(folder: str, allow: Sequence[str], limits: Limits) -> tuple[list[str
         if empty:
             faults.append(f"{shown(inside) or 'the folder'} (empty)")
     if len(files) > limits.members:
-        raise Refused(f"at most {limits.members} files", found=str(len(files)), where=shown(folder), fix=AGAIN)
+        raise Refused(
+            f"at most {limits.members} files", found=str(len(files)), where=shown(folder), fix=AGAIN
+        )
     return files, faults, sorted(left_out)
 
 
@@ -580,12 +706,22 @@ def _kind(mode: int) -> str:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Write one line a check; return 0 if none failed, 1 if one did; 2 is for a call that makes no sense."""
-    parser = argparse.ArgumentParser(prog="verify.py", description="Check an assay package: its files against its own lists.")
-    parser.add_argument("package", nargs="?", help=".tar, .tar.gz or unpacked folder; without: the folder of verify.py")
+    parser = argparse.ArgumentParser(
+        prog="verify.py", description="Check an assay package: its files against its own lists."
+    )
+    parser.add_argument(
+        "package", nargs="?", help=".tar, .tar.gz or unpacked folder; without: the folder of verify.py"
+    )
     parser.add_argument("--sha256", metavar="HEX", help="of the tar, as it was published")
-    parser.add_argument("--allow", metavar="NAME", action="append", default=[], help="leave this out of an unpacked folder")
-    parser.add_argument("--max-file", metavar="BYTES", type=int, default=LIMITS.file, help="of one file (default 4 GiB)")
-    parser.add_argument("--max-total", metavar="BYTES", type=int, default=LIMITS.total, help="of all files (default 8 GiB)")
+    parser.add_argument(
+        "--allow", metavar="NAME", action="append", default=[], help="leave this out of an unpacked folder"
+    )
+    parser.add_argument(
+        "--max-file", metavar="BYTES", type=int, default=LIMITS.file, help="of one file (default 4 GiB)"
+    )
+    parser.add_argument(
+        "--max-total", metavar="BYTES", type=int, default=LIMITS.total, help="of all files (default 8 GiB)"
+    )
     given = parser.parse_args(argv)
     path = given.package or os.path.dirname(os.path.abspath(__file__))
     if given.sha256 is not None and not re.fullmatch("[0-9a-fA-F]{64}", given.sha256):
@@ -594,7 +730,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         parser.error(f"there is no {shown(path)}")
     try:
         limits = LIMITS._replace(file=given.max_file, total=given.max_total)
-        result = check(path, sha256=given.sha256, allow=[name.rstrip("/") for name in given.allow], limits=limits)
+        result = check(
+            path, sha256=given.sha256, allow=[name.rstrip("/") for name in given.allow], limits=limits
+        )
     except OSError as error:
         result = Result([Finding("form", False, f"{shown(str(error.filename))}: {error.strerror}")], None, {})
     words = {True: "ok  ", False: "FAIL", None: "--  "}

@@ -1,4 +1,5 @@
-"""Texts in the data that are control tokens of the base at hand: the fingerprint knows common ones, the base its own."""
+"""Texts in the data that are control tokens of the base at hand: the fingerprint knows common ones, the base
+its own."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ _NAMED = 5
 
 
 def tell_control_tokens(project: Project, tokenizer: PreTrainedTokenizerBase, split: str) -> None:
-    """Say how many items of a split hold a control token of the base as text, in what is told or in what is right.
+    """Say how many items of a split hold a control token of the base as text, in what is told or in what is
+    right.
 
     Only tasks that read users' own records are told texts that others wrote.
 
@@ -36,17 +38,27 @@ def tell_control_tokens(project: Project, tokenizer: PreTrainedTokenizerBase, sp
             found[item.id] = hits
     if not found:
         return
-    shown = ", ".join(ascii(name) for name in list(dict.fromkeys(hit for hits in found.values() for hit in hits))[:_NAMED])
-    said = f"{counted(len(found), 'items')} of {len(items)} with {shown} in a text (first: {next(iter(found))!a})"
+    shown = ", ".join(
+        ascii(name) for name in list(dict.fromkeys(hit for hits in found.values() for hit in hits))[:_NAMED]
+    )
+    said = (
+        f"{counted(len(found), 'items')} of {len(items)} with {shown} in a text (first:"
+        f" {next(iter(found))!a})"
+    )
     if params.dataset.audit.control_token == "keep":
         complain(
-            f"{split}: {said}: control tokens of this base, which its tokenizer reads as such and not as text, so data "
-            "can end a message or open one; a gold with one cannot be told from an answer that ended there"
+            f"{split}: {said}: control tokens of this base, which its tokenizer reads as such and not as"
+            " text, so data can end a message or open one; a gold with one cannot be told from an answer"
+            " that ended there"
         )
         return
     raise DataError(
-        f"no control token of this base as text (dataset.audit.control_token: {params.dataset.audit.control_token})",
-        found=said, where=f"{params.dataset.root}/{split}.jsonl",
-        fix="take them out of the data, choose another base, or set dataset.audit.control_token: keep in the task's preset "
-        "in configs/task/",
-    )  # fmt: skip
+        "no control token of this base as text (dataset.audit.control_token:"
+        f" {params.dataset.audit.control_token})",
+        found=said,
+        where=f"{params.dataset.root}/{split}.jsonl",
+        fix=(
+            "take them out of the data, choose another base, or set dataset.audit.control_token: keep in the"
+            " task's preset in configs/task/"
+        ),
+    )

@@ -1,4 +1,5 @@
-"""dvc.lock as it goes into a package: what every stage before the packaging one read and wrote, in pipeline order."""
+"""dvc.lock as it goes into a package: what every stage before the packaging one read and wrote, in pipeline
+order."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def lock_text(lock: Mapping[str, Any], stages: Sequence[str]) -> str:
     known: Mapping[str, Any] = recorded if isinstance(recorded, dict) else {}
     if missing := [name for name in stages if name not in known]:
         found = f"no {', '.join(missing)}"
-        raise PackageError("a dvc.lock with every stage of the run", found=found, where="dvc.lock", fix="./run dvc repro")
+        raise PackageError(
+            "a dvc.lock with every stage of the run", found=found, where="dvc.lock", fix="./run dvc repro"
+        )
     stream = io.StringIO()
     writer = YAML()
     writer.default_flow_style = False
@@ -37,7 +40,9 @@ def lock_text(lock: Mapping[str, Any], stages: Sequence[str]) -> str:
     return stream.getvalue()
 
 
-def refuse_others(lock: Mapping[str, Any], stages: Sequence[str], members: Mapping[str, bytes | Path]) -> None:
+def refuse_others(
+    lock: Mapping[str, Any], stages: Sequence[str], members: Mapping[str, bytes | Path]
+) -> None:
     """Refuse a run whose files are not those that dvc.lock tells of: an edited one, or parts of two runs.
 
     Args:
@@ -53,8 +58,14 @@ def refuse_others(lock: Mapping[str, Any], stages: Sequence[str], members: Mappi
         for entry in (each for kind in ("deps", "outs") for each in lock["stages"][stage].get(kind) or []):
             path = str(entry["path"])
             if path not in known:
-                inside = {name.removeprefix(f"{path}/"): members[name] for name in members if name.startswith(f"{path}/")}
-                known[path] = md5(members[path]) if path in members else folder_md5(inside)[0] if inside else ""
+                inside = {
+                    name.removeprefix(f"{path}/"): members[name]
+                    for name in members
+                    if name.startswith(f"{path}/")
+                }
+                known[path] = (
+                    md5(members[path]) if path in members else folder_md5(inside)[0] if inside else ""
+                )
             if known[path] not in ("", entry.get("md5")):
                 found = f"another than {stage} had, by dvc.lock"
                 fix = "./run dvc repro, or put the file back that belongs to this run"
@@ -62,7 +73,8 @@ def refuse_others(lock: Mapping[str, Any], stages: Sequence[str], members: Mappi
 
 
 def folder_md5(files: Mapping[str, bytes | Path]) -> tuple[str, int]:
-    """Return the md5 of a folder as DVC takes it, over a listing of its files, and the size of them all in bytes.
+    """Return the md5 of a folder as DVC takes it, over a listing of its files, and the size of them all in
+    bytes.
 
     Args:
         files: Path inside the folder → content, or the file that has it.
@@ -78,7 +90,9 @@ def md5_at(path: Path) -> str:
     """Return the md5 by which DVC names a file or a folder, as it lies there."""
     if not path.is_dir():
         return md5(path)
-    return folder_md5({each.relative_to(path).as_posix(): each for each in path.rglob("*") if each.is_file()})[0]
+    return folder_md5(
+        {each.relative_to(path).as_posix(): each for each in path.rglob("*") if each.is_file()}
+    )[0]
 
 
 def md5(content: bytes | Path) -> str:

@@ -29,14 +29,21 @@ from assay.tasks.protocol import answer_key
 
 
 def evaluate(
-    project: Project, policy: Policy, name: str,
-    *, reads: Sequence[str] = (), stage: str | None = None, greedy: bool = True, processes: Processes = ALONE,
-) -> None:  # fmt: skip
+    project: Project,
+    policy: Policy,
+    name: str,
+    *,
+    reads: Sequence[str] = (),
+    stage: str | None = None,
+    greedy: bool = True,
+    processes: Processes = ALONE,
+) -> None:
     """Play the held-out suite and write the raw episodes: `<name>.jsonl` and `<name>_greedy.jsonl`.
 
-    An interrupted call is gone on with: batches that had ended are kept in .scratch/ until all of this is written, and
-    taken up by the next call with the same inputs, policy and machine. How long playing took goes to evidence/observed/,
-    since a clock never gives the same result twice. Several processes share the suite out; the main one writes.
+    An interrupted call is gone on with: batches that had ended are kept in .scratch/ until all of this is
+    written, and taken up by the next call with the same inputs, policy and machine. How long playing took
+    goes to evidence/observed/, since a clock never gives the same result twice. Several processes share the
+    suite out; the main one writes.
 
     Args:
         project: Where everything lies.
@@ -57,7 +64,8 @@ def evaluate(
         parts.append((f"{name}_greedy", heldout_suite(project, draws=1), True))
     run = run_key(project, stage or name, reads).digest
     processes.agree("run and policy", (run, policy.digest))
-    # Another processor may round otherwise, and the episodes of one evaluation come from machines of one kind.
+    # Another processor may round otherwise, and the episodes of one evaluation come from machines of one
+    # kind.
     machine = machine_of(project)
     processes.agree("kind of machine", (hardware(), machine))
     key = digest([run, policy.digest, hardware(), machine])
@@ -76,18 +84,35 @@ def evaluate(
 
 
 def _one(
-    project: Project, policy: Policy, label: str, suite: Suite, greedy: bool, kept: KeptEpisodes, processes: Processes
+    project: Project,
+    policy: Policy,
+    label: str,
+    suite: Suite,
+    greedy: bool,
+    kept: KeptEpisodes,
+    processes: Processes,
 ) -> None:
     task, phases, params = task_of(project), Phases(), project.params
     with progress(f"{label}: episodes", len(suite.items) * suite.draws) as advance:
         episodes = measure(
-            policy, task, suite, decoding_of(project, greedy=greedy), batch_size=params.generation.batch_size,
-            progress=advance, phases=phases, retries=params.health.retries, kept=kept, processes=processes,
-        )  # fmt: skip
+            policy,
+            task,
+            suite,
+            decoding_of(project, greedy=greedy),
+            batch_size=params.generation.batch_size,
+            progress=advance,
+            phases=phases,
+            retries=params.health.retries,
+            kept=kept,
+            processes=processes,
+        )
     seconds = max(processes.gather(sum(phases.take().values())))
     if not processes.main:
         return
-    write_jsonl(project.results(f"{label}.jsonl"), [each.model_copy(update={"policy": policy.digest}) for each in episodes])
+    write_jsonl(
+        project.results(f"{label}.jsonl"),
+        [each.model_copy(update={"policy": policy.digest}) for each in episodes],
+    )
     n_kept = len(episodes) - len(kept.played)
     clock = project.observed(f"{label}_clock.json")
     if kept.played:
@@ -105,4 +130,7 @@ def _one(
     if cut := cuts_said(episodes):
         say(f"{label}: {cut}")
     success = mean_of(episodes, "success_rate")
-    say(f"{label}: success {success:.1%} ({counted(len(suite.items), 'items')} x {counted(suite.draws, 'draws')})")
+    say(
+        f"{label}: success {success:.1%} ({counted(len(suite.items), 'items')} x"
+        f" {counted(suite.draws, 'draws')})"
+    )

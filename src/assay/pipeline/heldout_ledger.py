@@ -1,9 +1,11 @@
-"""Every opening of held-out records, by whom: kept beside the results, since how often something was done is no result.
+"""Every opening of held-out records, by whom: kept beside the results, since how often something was done is
+no result.
 
-Two places know of an opening. The ledger in evidence/observed/ travels: with git, with a zip, with an experiment. What a
-working copy opened itself it also remembers in .scratch/, which is in no clone and no zip, and which `dvc exp run --temp` and
-the queue share with the folder they were called in. There the copy has a random name too, so that a ledger tells what was
-opened here from what came along with the project, without a word on who or where anybody is.
+Two places know of an opening. The ledger in evidence/observed/ travels: with git, with a zip, with an
+experiment. What a working copy opened itself it also remembers in .scratch/, which is in no clone and no zip,
+and which `dvc exp run --temp` and the queue share with the folder they were called in. There the copy has a
+random name too, so that a ledger tells what was opened here from what came along with the project, without a
+word on who or where anybody is.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ from assay.pipeline.project import Project
 
 LEDGER = "heldout_openings.json"
 MEMORY, NAME = "openings", "copy_id"
-FIX = "git checkout -- evidence/observed, or remove the file: the count then begins anew, and the report says so"
+FIX = (
+    "git checkout -- evidence/observed, or remove the file: the count then begins anew, and the report"
+    " says so"
+)
 OWN_FIX = "remove the file: evidence/observed has the same, unless that was removed as well"
 
 
@@ -45,7 +50,8 @@ class FirstLedger(Record):
 
 
 def openings(project: Project, suite: Suite | None = None) -> Ledger | None:
-    """Return all openings that are known here, None where there is no ledger and this working copy remembers none.
+    """Return all openings that are known here, None where there is no ledger and this working copy remembers
+    none.
 
     Args:
         project: Whose.
@@ -67,9 +73,14 @@ def ledger_stands(project: Project) -> bool:
 
 
 def note_opening(
-    project: Project, stage: str, suite: Suite, policy_digest: str, *, records: Collection[str] | None = None,
+    project: Project,
+    stage: str,
+    suite: Suite,
+    policy_digest: str,
+    *,
+    records: Collection[str] | None = None,
     split: Split | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Write down an opening before it happens, so that one which was broken off counts as well.
 
     Args:
@@ -85,13 +96,20 @@ def note_opening(
     """
     where = split or suite.split
     one = opened(
-        stage, policy_digest, suite.digest, suite.records if records is None else records, data=project.params.dataset.name,
-        split=where, copy_id=copy_id(project),
-    )  # fmt: skip
+        stage,
+        policy_digest,
+        suite.digest,
+        suite.records if records is None else records,
+        data=project.params.dataset.name,
+        split=where,
+        copy_id=copy_id(project),
+    )
     known = openings(project, suite if where == "heldout" else None) or NOTHING
     now = noted(known, one)
     identity = one.openings[0].identity
-    own = one.model_copy(update={"openings": tuple(each for each in now.openings if each.identity == identity)})
+    own = one.model_copy(
+        update={"openings": tuple(each for each in now.openings if each.identity == identity)}
+    )
     # A file an opening, so that several processes at a time lose nothing of each other.
     write_json(_memory(project) / f"{digest(identity)[:16]}.json", own)
     write_json(project.observed(LEDGER), now)
@@ -106,13 +124,17 @@ def copy_id(project: Project) -> str:
     path = _memory(project) / NAME
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="ascii") as stream:
+        with os.fdopen(
+            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="ascii"
+        ) as stream:
             stream.write(secrets.token_hex(8))
     except FileExistsError:
         pass
     except OSError as error:
         fix = "make the folder writable; nothing was opened"
-        raise RecordError("a folder to write in", found=str(error.strerror), where=str(path.parent), fix=fix) from None
+        raise RecordError(
+            "a folder to write in", found=str(error.strerror), where=str(path.parent), fix=fix
+        ) from None
     return known_copy_id(project) or ""
 
 
@@ -144,7 +166,11 @@ def _travelling(project: Project) -> Ledger | None:
     nobody_knows = {"data": None, "split": None, "records": None, "copy_id": None}
     first = [
         Opening(
-            stage=each.stage, policy_digest=each.policy_digest, suite_digest=each.suite_digest, times=each.times, **nobody_knows
+            stage=each.stage,
+            policy_digest=each.policy_digest,
+            suite_digest=each.suite_digest,
+            times=each.times,
+            **nobody_knows,
         )
         for each in read_record(path, FirstLedger, fix=FIX).openings
     ]

@@ -39,7 +39,9 @@ def task_of(project: Project, *, shaping: bool = False) -> Task:
     """
     content = blocklist_of(project)
     if content is not None:
-        require(fingerprint_of(project).blocklist, sha256_bytes(content), _blocklist_name(project), _fix(project))
+        require(
+            fingerprint_of(project).blocklist, sha256_bytes(content), _blocklist_name(project), _fix(project)
+        )
     return task_with(project, content, shaping=shaping)
 
 
@@ -53,7 +55,9 @@ def task_with(project: Project, blocklist: bytes | None, *, shaping: bool = Fals
     try:
         text = "" if blocklist is None else blocklist.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError("UTF-8 text", found=error.reason, where=f"{name}, byte {error.start}", fix="convert it") from None
+        raise DataError(
+            "UTF-8 text", found=error.reason, where=f"{name}, byte {error.start}", fix="convert it"
+        ) from None
     return build(project.params.task, project.params.generation, shaping=shaping, blocklist=text, where=name)
 
 
@@ -76,7 +80,9 @@ def decoding_of(project: Project, *, greedy: bool = False) -> Decoding:
     params = project.params
     generation = params.generation
     limit = params.task.max_new_tokens[generation.surface]
-    return Decoding(0.0 if greedy else generation.temperature, limit, generation.backend, generation.cuda_graphs)
+    return Decoding(
+        0.0 if greedy else generation.temperature, limit, generation.backend, generation.cuda_graphs
+    )
 
 
 def fingerprint_of(project: Project) -> Fingerprint:
@@ -85,14 +91,16 @@ def fingerprint_of(project: Project) -> Fingerprint:
 
 
 def items_of(project: Project, split: str) -> list[Item]:
-    """Return the items of a data file, from exactly the bytes that were fingerprinted, and without those left out then.
+    """Return the items of a data file, from exactly the bytes that were fingerprinted, and without those left
+    out then.
 
     Args:
         project: Names dataset and task.
         split: Name of the data file, without .jsonl.
 
     Raises:
-        DataError: The data file, a schema file, the blocklist or the cached copy changed since; names the file.
+        DataError: The data file, a schema file, the blocklist or the cached copy changed since; names the
+            file.
     """
     found, params = fingerprint_of(project), project.params
     where = f"{params.dataset.root}/{split}.jsonl"
@@ -106,7 +114,11 @@ def items_of(project: Project, split: str) -> list[Item]:
     copy = _copy_of(project, found)
     if copy is not None and found.cached is not None:
         cache.verify_copy(copy, found.cached, cache.read_with(found.cached, split))
-    settings = [params.task.model_dump(mode="json"), params.generation.model_dump(mode="json"), params.dataset.root]
+    settings = [
+        params.task.model_dump(mode="json"),
+        params.generation.model_dump(mode="json"),
+        params.dataset.root,
+    ]
     key = digest([str(project.root), split, found.model_dump(mode="json"), settings])
     if key not in _ITEMS:
         read = _entries(project, found, split, copy)
@@ -117,11 +129,14 @@ def items_of(project: Project, split: str) -> list[Item]:
 def rules_at(project: Project) -> str:
     """Return the rules by which the settings ask and grade, as a suite holds them."""
     content, params = blocklist_of(project), project.params
-    return rules_of(params.task, params.generation.surface, None if content is None else sha256_bytes(content))
+    return rules_of(
+        params.task, params.generation.surface, None if content is None else sha256_bytes(content)
+    )
 
 
 def splits_of(params: Params) -> tuple[str, str, str]:
-    """Return the data files a claim rests on: what is trained on, what chooses the checkpoint, what is reported."""
+    """Return the data files a claim rests on: what is trained on, what chooses the checkpoint, what is
+    reported."""
     return "train", params.validation.suite, "heldout"
 
 
@@ -130,7 +145,9 @@ def heldout_suite(project: Project, *, draws: int | None = None) -> Suite:
     chosen = project.params.evaluation
     items = items_of(project, "heldout")
     draws = draws or chosen.draws
-    return choose(items, chosen.items, split="heldout", draws=draws, seed=chosen.seed, rules=rules_at(project))
+    return choose(
+        items, chosen.items, split="heldout", draws=draws, seed=chosen.seed, rules=rules_at(project)
+    )
 
 
 def validation_suite(project: Project) -> Suite:
@@ -150,7 +167,8 @@ def _blocklist_name(project: Project) -> str:
 
 
 def _verify_sources(project: Project, found: Fingerprint, split: str) -> None:
-    """Refuse a data file or schema file that is not the fingerprinted one; `task_of` has seen to the blocklist."""
+    """Refuse a data file or schema file that is not the fingerprinted one; `task_of` has seen to the
+    blocklist."""
     name, fix = f"{split}.jsonl", _fix(project)
     data = {name: found.splits[split].file_sha256}
     verify(project.data(""), data, shown=f"{project.params.dataset.root}/", fix=fix)
@@ -165,7 +183,11 @@ def cache_folder(project: Project, dataset_sha256: str) -> Path:
     """
     name = project.params.dataset.cache or ""
     chosen, data = real(project.root / name), real(project.data(""))
-    if not chosen.is_relative_to(real(project.root)) or chosen == real(project.root) or chosen.is_relative_to(data):
+    if (
+        not chosen.is_relative_to(real(project.root))
+        or chosen == real(project.root)
+        or chosen.is_relative_to(data)
+    ):
         expected = "a folder of its own inside the project"
         fix = "dataset.cache: .scratch/datasets, or null"
         raise ConfigError(expected, found=repr(name), where=setting("dataset.cache"), fix=fix)
@@ -183,7 +205,10 @@ def _copy_of(project: Project, found: Fingerprint) -> Path | None:
         if cache.sums_of(files) != found.cached:
             raise DataError("the copy that was fingerprinted", found="another", where=str(folder), fix=AGAIN)
         cache.keep(folder, files, found.dataset_sha256)
-        complain(f"{project.params.dataset.cache}/{folder.name} was gone and is built again from {project.params.dataset.root}")
+        complain(
+            f"{project.params.dataset.cache}/{folder.name} was gone and is built again from"
+            f" {project.params.dataset.root}"
+        )
     return folder
 
 
@@ -197,4 +222,6 @@ def _source_entries(project: Project, found: Fingerprint, split: str) -> list[En
     part, fix = found.splits[split], _fix(project)
     schemas = SchemaFiles(project.data(""), project.root, read=reader(project.root, found.schemas, fix))
     where = f"{project.params.dataset.root}/{split}.jsonl"
-    return entries(project.data(f"{split}.jsonl"), part.file_sha256, schemas, where=where, fix=fix, skip=part.dropped)
+    return entries(
+        project.data(f"{split}.jsonl"), part.file_sha256, schemas, where=where, fix=fix, skip=part.dropped
+    )

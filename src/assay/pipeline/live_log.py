@@ -1,4 +1,5 @@
-"""What a reader can see of a training while it runs: curves, events and alarms, refreshed every few seconds."""
+"""What a reader can see of a training while it runs: curves, events and alarms, refreshed every few
+seconds."""
 
 from __future__ import annotations
 
@@ -33,9 +34,8 @@ class Live:
     """Publishes a training as it goes. Only the main process writes and speaks."""
 
     def __init__(
-        self, project: Project, history: History, watch: Watch, suite: Suite, folder: RunFolder,
-        *, main: bool,
-    ) -> None:  # fmt: skip
+        self, project: Project, history: History, watch: Watch, suite: Suite, folder: RunFolder, *, main: bool
+    ) -> None:
         """Publish a history, and its events in the log of a run folder."""
         self._project, self._history, self._folder, self._main = project, history, folder, main
         self._tables, self._bell = Tables(project, history, suite, watch.task), Bell(watch)
@@ -44,7 +44,8 @@ class Live:
         self._drawer: Drawer | None = None
 
     def begin(self) -> None:
-        """Take away what an earlier training left, and start the process that draws the curves of this one."""
+        """Take away what an earlier training left, and start the process that draws the curves of this
+        one."""
         if not self._main:
             return
         self.publish()
@@ -71,12 +72,17 @@ class Live:
         if not self._main:
             return
         self._folder.log({"time": now(), "event": event} | dict(facts))
-        if event == "alarm" and facts["level"] != "GREEN" and (facts["rule"], facts["level"]) not in self._said:
+        if (
+            event == "alarm"
+            and facts["level"] != "GREEN"
+            and (facts["rule"], facts["level"]) not in self._said
+        ):
             self._said.add((facts["rule"], facts["level"]))  # those that come and go are all in health.jsonl
             complain(f"{facts['level']} at step {facts['step']}: {facts['message']}")
         elif event == "rolled back":
             complain(
-                f"step {facts['step']}: {facts['what']} is not finite; back to step {facts['to']}, where this one is skipped"
+                f"step {facts['step']}: {facts['what']} is not finite; back to step {facts['to']}, where this"
+                " one is skipped"
             )
 
     def publish(self) -> None:
@@ -87,13 +93,16 @@ class Live:
         if self._drawer is not None:
             self._drawer.look()
         self._tables.write()
-        write_bytes(self._project.observed("run_log.jsonl"), read_bytes(self._folder.events, fix="call again"))
+        write_bytes(
+            self._project.observed("run_log.jsonl"), read_bytes(self._folder.events, fix="call again")
+        )
         ended = time.monotonic()
         self._next = ended + max(SECONDS_BETWEEN_WRITES, (ended - began) / SHARE_OF_TIME)
 
 
 class Bell:
-    """Says each alarm once, when it first rings: a flag is not repeated for every batch that raises it again."""
+    """Says each alarm once, when it first rings: a flag is not repeated for every batch that raises it
+    again."""
 
     def __init__(self, watch: Watch) -> None:
         """Listen to a watch."""
@@ -111,9 +120,7 @@ class Bell:
 class Tables:
     """The curves of a training on disk; what was computed for one validation is kept."""
 
-    def __init__(
-        self, project: Project, history: History, suite: Suite, task: Task | None = None
-    ) -> None:  # fmt: skip
+    def __init__(self, project: Project, history: History, suite: Suite, task: Task | None = None) -> None:
         """Write a history's curves into a project; without a task the fields of validations are not told."""
         self._project, self._history, self._suite = project, history, suite
         self._rows: dict[int, Row] = {}
@@ -128,12 +135,19 @@ class Tables:
         for validation in history.validations:
             if validation.step not in self._rows:
                 self._rows[validation.step] = self._row(validation)
-                self._scores[validation.step] = score_rows(validation.step, validation.sampled, validation.greedy)
+                self._scores[validation.step] = score_rows(
+                    validation.step, validation.sampled, validation.greedy
+                )
         known = {validation.step for validation in history.validations}
-        _write(project.results("checkpoint_evals.csv"), [row for step, row in self._rows.items() if step in known])
+        _write(
+            project.results("checkpoint_evals.csv"),
+            [row for step, row in self._rows.items() if step in known],
+        )
         scores = [row for step, rows in self._scores.items() if step in known for row in rows]
         _write(project.results("validation_scores.csv"), scores)
-        write_csv(project.results("fields.csv"), list(self._field_rows()), COLUMNS)  # a task without fields has a header
+        write_csv(
+            project.results("fields.csv"), list(self._field_rows()), COLUMNS
+        )  # a task without fields has a header
         _write(project.observed("training_clock.csv"), history.observed)
         if history.train_log:
             write_jsonl(project.results("train_log.jsonl"), history.train_log)
@@ -156,7 +170,11 @@ class Tables:
     def _row(self, validation: Validation) -> Row:
         done = validation.step / self._project.params.train.steps
         return validation_row(
-            validation.sampled, validation.greedy, step=validation.step, fraction_done=done, k=self._suite.draws
+            validation.sampled,
+            validation.greedy,
+            step=validation.step,
+            fraction_done=done,
+            k=self._suite.draws,
         )
 
 
@@ -172,6 +190,14 @@ def quiet(steps: int) -> HealthEvent:
     """Return the one line that health.jsonl has where no alarm rang."""
     message = f"No alarm in {counted(steps, 'steps')}."
     return HealthEvent(
-        rule="non_finite", level="GREEN", stop=False, value=None, threshold=None, baseline=None, step=steps, first_step=0,
-        item_ids=(), message=message,
-    )  # fmt: skip
+        rule="non_finite",
+        level="GREEN",
+        stop=False,
+        value=None,
+        threshold=None,
+        baseline=None,
+        step=steps,
+        first_step=0,
+        item_ids=(),
+        message=message,
+    )

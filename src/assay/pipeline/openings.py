@@ -1,7 +1,9 @@
-"""Which records of which split were seen by which policy: a value that can be merged, and counted record by record.
+"""Which records of which split were seen by which policy: a value that can be merged, and counted record by
+record.
 
-A suite is one way of asking records; another size, other draws or another grader ask the same ones. So an opening names
-the records themselves, by the digests that the fingerprint knows them by, and what was seen is counted by record.
+A suite is one way of asking records; another size, other draws or another grader ask the same ones. So an
+opening names the records themselves, by the digests that the fingerprint knows them by, and what was seen is
+counted by record.
 """
 
 from __future__ import annotations
@@ -24,26 +26,38 @@ class Opening(Record):
 
     stage: str
     policy_digest: str
-    suite_digest: str = Field(description="the suite in which they were asked; the first of them where there were several")
-    data: str | None = Field(description="what the data are called; null: noted by a version that did not say")
+    suite_digest: str = Field(
+        description="the suite in which they were asked; the first of them where there were several"
+    )
+    data: str | None = Field(
+        description="what the data are called; null: noted by a version that did not say"
+    )
     split: Split | None = Field(description="where they stand there; null as for `data`")
     records: str | None = Field(description="key of the records in `record_sets`; null as for `data`")
-    copy_id: str | None = Field(description="random name of the working copy in which it was noted; null as for `data`")
-    times: int = Field(ge=1, description="calls that opened them; playing again with the same policy tells nothing new")
+    copy_id: str | None = Field(
+        description="random name of the working copy in which it was noted; null as for `data`"
+    )
+    times: int = Field(
+        ge=1, description="calls that opened them; playing again with the same policy tells nothing new"
+    )
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What makes it another opening: all but how often it was made, and, where records are known, the suite."""
+        """What makes it another opening: all but how often it was made, and, where records are known, the
+        suite."""
         suite = "" if self.records is not None else self.suite_digest
         known = (self.data, self.split, self.records, self.copy_id, suite)
         return (self.stage, self.policy_digest, *("" if each is None else each for each in known))
 
 
 class Ledger(Record):
-    """All openings, in an order that depends on nothing but them; each distinct set of records stands in it once."""
+    """All openings, in an order that depends on nothing but them; each distinct set of records stands in it
+    once."""
 
     format: Literal["assay-openings/2"]
-    record_sets: dict[str, tuple[str, ...]] = Field(description="digests of records, sorted, by `key_of` them")
+    record_sets: dict[str, tuple[str, ...]] = Field(
+        description="digests of records, sorted, by `key_of` them"
+    )
     openings: tuple[Opening, ...]
 
     @model_validator(mode="after")
@@ -51,7 +65,9 @@ class Ledger(Record):
         for key, records in self.record_sets.items():
             if key != key_of(records):
                 raise ValueError(f"record_sets.{key}: other records than its key is made from")
-        missing = {each.records for each in self.openings if each.records is not None} - self.record_sets.keys()
+        missing = {
+            each.records for each in self.openings if each.records is not None
+        } - self.record_sets.keys()
         if missing:
             raise ValueError(f"record_sets: no {sorted(missing)[0]}, which an opening names")
         return self
@@ -62,7 +78,8 @@ NOTHING = Ledger(format=FORMAT, record_sets={}, openings=())
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one policy saw of some records: how many of them, by which stages, noted in which working copies."""
+    """What one policy saw of some records: how many of them, by which stages, noted in which working
+    copies."""
 
     n_records: int
     stages: frozenset[str]
@@ -75,30 +92,50 @@ def key_of(records: Iterable[str]) -> str:
 
 
 def opened(
-    stage: str, policy_digest: str, suite_digest: str, records: Iterable[str], *, data: str, split: Split, copy_id: str
+    stage: str,
+    policy_digest: str,
+    suite_digest: str,
+    records: Iterable[str],
+    *,
+    data: str,
+    split: Split,
+    copy_id: str,
 ) -> Ledger:
     """Return the ledger that holds one opening of some records and nothing else."""
     known = tuple(sorted(set(records)))
     opening = Opening(
-        stage=stage, policy_digest=policy_digest, suite_digest=suite_digest, data=data, split=split, records=key_of(known),
-        copy_id=copy_id, times=1,
-    )  # fmt: skip
+        stage=stage,
+        policy_digest=policy_digest,
+        suite_digest=suite_digest,
+        data=data,
+        split=split,
+        records=key_of(known),
+        copy_id=copy_id,
+        times=1,
+    )
     return Ledger(format=FORMAT, record_sets={key_of(known): known}, openings=(opening,))
 
 
 def noted(ledger: Ledger, one: Ledger) -> Ledger:
-    """Return a ledger with the openings of another as made once more: one that is known is counted, not repeated."""
+    """Return a ledger with the openings of another as made once more: one that is known is counted, not
+    repeated."""
     before = {each.identity: each.times for each in ledger.openings}
-    again = [each.model_copy(update={"times": each.times + before.get(each.identity, 0)}) for each in one.openings]
+    again = [
+        each.model_copy(update={"times": each.times + before.get(each.identity, 0)}) for each in one.openings
+    ]
     return merged(ledger, one.model_copy(update={"openings": tuple(again)}))
 
 
 def merged(one: Ledger, other: Ledger) -> Ledger:
-    """Return what either ledger knows. In whatever order and however often ledgers are merged, the result is the same."""
+    """Return what either ledger knows. In whatever order and however often ledgers are merged, the result is
+    the same."""
     known: dict[tuple[str, ...], Opening] = {}
     for each in (*one.openings, *other.openings):
         held = known.setdefault(each.identity, each)
-        update = {"times": max(held.times, each.times), "suite_digest": min(held.suite_digest, each.suite_digest)}
+        update = {
+            "times": max(held.times, each.times),
+            "suite_digest": min(held.suite_digest, each.suite_digest),
+        }
         known[each.identity] = held.model_copy(update=update)
     named = {each.records for each in known.values()}
     sets = {key: records for key, records in (one.record_sets | other.record_sets).items() if key in named}
@@ -109,12 +146,17 @@ def merged(one: Ledger, other: Ledger) -> Ledger:
 def resolved(ledger: Ledger, suite: Suite, data: str) -> Ledger:
     """Return a ledger in which openings without records have those of a suite, where that is what they name.
 
-    Ledgers of the first format named a suite by a digest that left out task and data; whoever has the suite can tell.
+    Ledgers of the first format named a suite by a digest that left out task and data; whoever has the suite
+    can tell.
     """
     records = tuple(sorted(set(suite.records)))
     known = {"data": data, "split": suite.split, "records": key_of(records)}
     openings = tuple(
-        each.model_copy(update=known) if each.records is None and each.suite_digest == suite.first_digest else each
+        (
+            each.model_copy(update=known)
+            if each.records is None and each.suite_digest == suite.first_digest
+            else each
+        )
         for each in ledger.openings
     )
     if openings == ledger.openings:

@@ -1,7 +1,8 @@
-"""The process beside a training that draws its curves: started, asked whether it lives, told of the end; never waited for.
+"""The process beside a training that draws its curves: started, asked whether it lives, told of the end;
+never waited for.
 
-It is another program, named by its module and not imported, so that a changed figure never retrains. It holds one end of a
-pipe: the pipe closes when the trainer ends, however that happens, and so does the program.
+It is another program, named by its module and not imported, so that a changed figure never retrains. It holds
+one end of a pipe: the pipe closes when the trainer ends, however that happens, and so does the program.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def seconds_between() -> float | None:
     if seconds == 0:
         return None
     if not LEAST_S <= seconds <= 86400:
-        raise ConfigError(f"0, or seconds from {LEAST_S:g} on", found=repr(text), where=VARIABLE, fix=f"unset {VARIABLE}")
+        raise ConfigError(
+            f"0, or seconds from {LEAST_S:g} on", found=repr(text), where=VARIABLE, fix=f"unset {VARIABLE}"
+        )
     return seconds
 
 
@@ -63,11 +66,16 @@ class Drawer:
         environment = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT} | _SETTINGS
         try:
             with self._log.open("wb") as log:
-                # A session of its own: Ctrl-C in the terminal is for the trainer, which then says when it is over.
+                # A session of its own: Ctrl-C in the terminal is for the trainer, which then says when it is
+                # over.
                 return subprocess.Popen(
                     [sys.executable, "-m", PROGRAM, str(root.resolve()), str(seconds)],
-                    stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log, env=environment, start_new_session=True,
-                )  # fmt: skip
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=log,
+                    env=environment,
+                    start_new_session=True,
+                )
         except OSError as error:
             complain(f"the curves will not be drawn while training ({error.strerror}); the training goes on")
             return None
@@ -108,4 +116,7 @@ class Drawer:
             lines = read_bytes(self._log, fix="").decode("utf-8", "replace").strip().split("\n")
         except RecordError:
             lines = [""]
-        complain(f"the curves are no longer drawn while training (exit code {code}: {lines[-1][:200]}); the training goes on")
+        complain(
+            f"the curves are no longer drawn while training (exit code {code}: {lines[-1][:200]}); the"
+            " training goes on"
+        )

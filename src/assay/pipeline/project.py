@@ -26,12 +26,16 @@ class Project:
         Raises:
             ConfigError: params.yaml is missing, unreadable or wrong.
         """
-        raw = read_yaml(root / "params.yaml", fix="./run assay config use   (writes params.yaml from configs/)")
-        # A folder with nothing but params.yaml, such as an unpacked package, has its settings there and nowhere else.
+        raw = read_yaml(
+            root / "params.yaml", fix="./run assay config use   (writes params.yaml from configs/)"
+        )
+        # A folder with nothing but params.yaml, such as an unpacked package, has its settings there and
+        # nowhere else.
         return cls(root, parse_params(raw, None if (root / "configs").is_dir() else "params.yaml"))
 
     def results(self, name: str) -> Path:
-        """Return the path of a file that a stage writes, in the folder of that stage (core/evidence_files.py)."""
+        """Return the path of a file that a stage writes, in the folder of that stage
+        (core/evidence_files.py)."""
         return self.root / place_of(name)
 
     def observed(self, name: str) -> Path:
@@ -42,8 +46,8 @@ class Project:
     def scratch(self) -> Path:
         """The folder of everything that is kept for later calls.
 
-        Under DVC that of the repository it was called in: `dvc exp run --temp` and the queue run stages in a copy that is
-        thrown away, and name the repository in DVC_ROOT.
+        Under DVC that of the repository it was called in: `dvc exp run --temp` and the queue run stages in a
+        copy that is thrown away, and name the repository in DVC_ROOT.
         """
         return Path(os.environ.get("DVC_ROOT") or self.root) / ".scratch"
 

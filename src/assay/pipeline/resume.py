@@ -1,8 +1,9 @@
-"""What a stage keeps beside its outputs, so that an interrupted call can be gone on with: by whom, where, and for what run.
+"""What a stage keeps beside its outputs, so that an interrupted call can be gone on with: by whom, where, and
+for what run.
 
-DVC removes the outputs of a stage before it runs it, so this lies in a folder of its own that neither git nor DVC knows.
-Its name is a digest of everything that decides what the stage computes: a changed input is another folder, and nothing
-of one run is ever taken for a part of another.
+DVC removes the outputs of a stage before it runs it, so this lies in a folder of its own that neither git nor
+DVC knows. Its name is a digest of everything that decides what the stage computes: a changed input is another
+folder, and nothing of one run is ever taken for a part of another.
 """
 
 from __future__ import annotations
@@ -63,7 +64,11 @@ def run_key(project: Project, stage: str, reads: Sequence[str], without: Sequenc
     for name in names:
         parts |= dict(_leaves(f"params.{name}", _found(params, name)))
     left_out = tuple(f"params.{name}" for name in without)
-    parts = {name: value for name, value in parts.items() if not f"{name}.".startswith(tuple(f"{n}." for n in left_out))}
+    parts = {
+        name: value
+        for name, value in parts.items()
+        if not f"{name}.".startswith(tuple(f"{n}." for n in left_out))
+    }
     for dep in deps:
         path = _resolved(dep, params)
         parts[f"deps.{path}"] = sha256_contents(project.root / path) or _MISSING
@@ -72,9 +77,11 @@ def run_key(project: Project, stage: str, reads: Sequence[str], without: Sequenc
 
 
 def machine_of(project: Project) -> dict[str, str]:
-    """Return what of this machine decides last bits beside the run's key: processor, instructions, thread flags, GPU.
+    """Return what of this machine decides last bits beside the run's key: processor, instructions, thread
+    flags, GPU.
 
-    It is no part of the key: on another machine it is the same run, and has to be told, not to be begun again unnoticed.
+    It is no part of the key: on another machine it is the same run, and has to be told, not to be begun again
+    unnoticed.
     """
     from assay.policy.determinism import gpu_name
 
@@ -102,7 +109,10 @@ def _told(name: str, here: str | None, there: str | None) -> str:
     if kind == "deps":
         lacking = "here" if here in (None, _MISSING) else "there"
         return f"{rest}: missing {lacking}"
-    return f"{rest or name}: {'nothing' if here is None else here} here, {'nothing' if there is None else there} there"
+    return (
+        f"{rest or name}: {'nothing' if here is None else here} here, {'nothing' if there is None else there}"
+        " there"
+    )
 
 
 def _declared(root: Path, stage: str) -> Mapping[str, Any] | None:
@@ -117,7 +127,9 @@ def _declared(root: Path, stage: str) -> Mapping[str, Any] | None:
 def _listed(declared: Mapping[str, Any], stage: str, kind: str) -> list[str]:
     entries = declared.get(kind, [])
     if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
-        raise ConfigError("a list of names", found=repr(entries)[:80], where=f"{PIPELINE}, {stage}.{kind}", fix=_FIX)
+        raise ConfigError(
+            "a list of names", found=repr(entries)[:80], where=f"{PIPELINE}, {stage}.{kind}", fix=_FIX
+        )
     return [str(entry) for entry in entries]
 
 
@@ -142,7 +154,8 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def locked(folder: Path) -> AbstractContextManager[None]:
-    """Keep every other process from working on the run of a scratch folder, as long as this one does or lives.
+    """Keep every other process from working on the run of a scratch folder, as long as this one does or
+    lives.
 
     Raises:
         RunningAlready: Another one is at it; names its process.
@@ -151,7 +164,8 @@ def locked(folder: Path) -> AbstractContextManager[None]:
 
 
 def say_other_machine(folder: Path, measurement: str, machine: Mapping[str, str]) -> None:
-    """Say where batches of a measurement were kept on another machine, which are not taken here; note whose this folder is.
+    """Say where batches of a measurement were kept on another machine, which are not taken here; note whose
+    this folder is.
 
     Args:
         folder: Of the batches that this machine keeps, beside those of others.
@@ -160,9 +174,16 @@ def say_other_machine(folder: Path, measurement: str, machine: Mapping[str, str]
     """
     for other in sorted(folder.parent.glob(f"*/{_OF}")):
         told = _told_of(other)
-        if other.parent != folder and told.get("measurement") == measurement and any(other.parent.glob("*/batch-*")):
+        if (
+            other.parent != folder
+            and told.get("measurement") == measurement
+            and any(other.parent.glob("*/batch-*"))
+        ):
             odd = "; ".join(difference(machine, told["machine"])) or "other cores or Python"
-            complain(f"batches kept in {other.parent.name} are of another machine ({odd}): all of it is played again here")
+            complain(
+                f"batches kept in {other.parent.name} are of another machine ({odd}): all of it is played"
+                " again here"
+            )
     write_json(folder / _OF, {"measurement": measurement, "machine": dict(machine)})
 
 

@@ -1,4 +1,5 @@
-"""The folder in which one training keeps what it needs to go on: outside of everything that DVC removes before a stage."""
+"""The folder in which one training keeps what it needs to go on: outside of everything that DVC removes
+before a stage."""
 
 from __future__ import annotations
 
@@ -22,10 +23,17 @@ from assay.core.storage.yaml import read_yaml
 from assay.pipeline.dvc_lock import md5_at
 from assay.pipeline.project import Project
 from assay.pipeline.resume import RunKey, difference, locked, machine_of, run_key
-from assay.training.checkpoints.store import MANIFEST, Checkpoint, Checkpoints, check_contents, read_checkpoint
+from assay.training.checkpoints.store import (
+    MANIFEST,
+    Checkpoint,
+    Checkpoints,
+    check_contents,
+    read_checkpoint,
+)
 
 KEY, DONE, EVENTS = "key.json", "done.json", "run_log.jsonl"
-# What is kept, and what is done about an accident: a training may go on under other values, which is when they are wanted.
+# What is kept, and what is done about an accident: a training may go on under other values, which is when
+# they are wanted.
 NOT_IN_KEY = ("checkpoint", *(f"health.{name}" for name in ACCIDENTS))
 PROOF = folder_of("train")  # which dvc.lock names as a whole
 MANY = 5  # unfinished trainings of other settings, before it is said what they take
@@ -43,7 +51,13 @@ class RunFolder:
     """
 
     def __init__(
-        self, folder: Path, key: RunKey, machine: Mapping[str, str], settings: CheckpointSettings, *, main: bool
+        self,
+        folder: Path,
+        key: RunKey,
+        machine: Mapping[str, str],
+        settings: CheckpointSettings,
+        *,
+        main: bool,
     ) -> None:
         self.path, self.key, self._main = folder, key, main
         self.checkpoints = Checkpoints(folder, key.digest, settings.keep, main=main)
@@ -64,18 +78,22 @@ class RunFolder:
         try:
             return AppendLog.open(self.events)
         except RecordError as error:
-            # Events are for people; a training whose checkpoints are whole does not end for a damaged line in them.
+            # Events are for people; a training whose checkpoints are whole does not end for a damaged line in
+            # them.
             aside = self.events.with_suffix(".damaged")
             self.events.replace(aside)
-            complain(f"{error.where} was damaged ({error.found}); it lies in {aside.name} now, and a new log begins")
+            complain(
+                f"{error.where} was damaged ({error.found}); it lies in {aside.name} now, and a new log"
+                " begins"
+            )
             return AppendLog.open(self.events)
 
     def start(self, resume_from: Path | None) -> Checkpoint | None:
         """Return where to go on from, None to begin.
 
         Raises:
-            ConfigError: `resume_from` is no checkpoint, or one of another run, or the run was begun on another machine and may
-                not go on on this one; names what differs.
+            ConfigError: `resume_from` is no checkpoint, or one of another run, or the run was begun on
+                another machine and may not go on on this one; names what differs.
         """
         known = _machines(self.path)
         if resume_from is not None and self._main:
@@ -110,12 +128,19 @@ class RunFolder:
         found = "; ".join(odd)
         if self._other == "refuse":
             raise ConfigError(
-                "to go on on the machine that this training was begun on, since another adds up otherwise in last bits",
-                found=found, where=str(where),
-                fix="go on there; or set checkpoint.other_machine: say in your preset (configs/grpo/), which the claim "
-                f"then tells; or begin anew here: rm -r {shlex.quote(str(where.parent))}",
-            )  # fmt: skip
-        complain(f"going on on another machine: {found}; its bytes are promised to nobody from here on, and the claim says so")
+                "to go on on the machine that this training was begun on, since another adds up otherwise in"
+                " last bits",
+                found=found,
+                where=str(where),
+                fix=(
+                    "go on there; or set checkpoint.other_machine: say in your preset (configs/grpo/), which"
+                    f" the claim then tells; or begin anew here: rm -r {shlex.quote(str(where.parent))}"
+                ),
+            )
+        complain(
+            f"going on on another machine: {found}; its bytes are promised to nobody from here on, and the"
+            " claim says so"
+        )
         self.log({"event": "other machine", "found": found})
         return [*known, self._machine]
 
@@ -125,7 +150,8 @@ class RunFolder:
         return None if first is None else first.get("time")
 
     def finish(self, proof: Path) -> None:
-        """Say that the outputs were written: once dvc.lock names the proof, this folder has nothing left to do.
+        """Say that the outputs were written: once dvc.lock names the proof, this folder has nothing left to
+        do.
 
         Args:
             proof: The folder of the outputs, as it will stay.
@@ -140,7 +166,8 @@ class RunFolder:
             self._log = None
 
     def _adopt(self, given: Path) -> list[dict[str, str]]:
-        """Make a given checkpoint the newest of this folder: bring it here with all it builds on, drop later ones.
+        """Make a given checkpoint the newest of this folder: bring it here with all it builds on, drop later
+        ones.
 
         Returns the machines that it was made on.
         """
@@ -177,7 +204,8 @@ class RunFolder:
 def open_run(project: Project, stage: str, reads: Sequence[str], *, main: bool) -> Iterator[RunFolder]:
     """Open the run folder of a project's training; nobody else trains in it meanwhile.
 
-    A folder whose outputs dvc.lock holds is finished business and removed: what is asked for then is a fresh training.
+    A folder whose outputs dvc.lock holds is finished business and removed: what is asked for then is a fresh
+    training.
 
     Raises:
         AssayError: Another process trains this very run.
@@ -200,13 +228,16 @@ def _recorded(project: Project, done: Path) -> bool:
     lock = project.root / "dvc.lock"
     if not lock.is_file():
         return False
-    outs = (read_yaml(lock, fix="git checkout -- dvc.lock").get("stages") or {}).get("train", {}).get("outs", [])
+    outs = (
+        (read_yaml(lock, fix="git checkout -- dvc.lock").get("stages") or {}).get("train", {}).get("outs", [])
+    )
     told = _read(done)
     return any(out.get("path") == told.get("proof") and out.get("md5") == told.get("md5") for out in outs)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return a file of ours as a mapping; one that is damaged says nothing, and no training has to end for that."""
+    """Return a file of ours as a mapping; one that is damaged says nothing, and no training has to end for
+    that."""
     try:
         found = loads(read_bytes(path, fix="").decode("utf-8", "replace"), where=str(path), fix="")
     except RecordError:
@@ -224,7 +255,8 @@ def _say_others(root: Path, folder: Path, key: RunKey) -> None:
 
 
 def _say_how_much(root: Path, folder: Path) -> None:
-    """Say what the unfinished trainings of other settings take once they are many; nothing is removed without being asked."""
+    """Say what the unfinished trainings of other settings take once they are many; nothing is removed without
+    being asked."""
     runs = sorted(each.parent for each in root.glob(f"*/{KEY}"))
     others = [run for run in runs if run != folder and not (run / DONE).exists()]
     if len(others) > MANY:

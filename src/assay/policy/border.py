@@ -1,4 +1,5 @@
-"""The border at which a library is handed what somebody else wrote: whatever it raises there becomes one message of ours."""
+"""The border at which a library is handed what somebody else wrote: whatever it raises there becomes one
+message of ours."""
 
 from __future__ import annotations
 
@@ -12,11 +13,13 @@ _SHOWN = 160  # characters of what a library says
 
 @contextmanager
 def refuse_unreadable(expected: str, *, where: str, fix: str) -> Iterator[None]:
-    """Turn whatever a library raises in the block into a PolicyError; our own errors and signals go through as they are.
+    """Turn whatever a library raises in the block into a PolicyError; our own errors and signals go through
+    as they are.
 
-    Loaders of model folders raise what they trip over: a field of another type ends as TypeError, KeyError, AttributeError,
-    RecursionError, errors of dataclasses and tensors of their own, or as a panic of Rust, which is no Exception. No list of
-    them stays complete, so here, where all that runs is another's code on another's files, everything is caught.
+    Loaders of model folders raise what they trip over: a field of another type ends as TypeError, KeyError,
+    AttributeError, RecursionError, errors of dataclasses and tensors of their own, or as a panic of Rust,
+    which is no Exception. No list of them stays complete, so here, where all that runs is another's code on
+    another's files, everything is caught.
 
     Raises:
         PolicyError: The block failed; says what the library said.

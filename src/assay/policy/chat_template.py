@@ -1,4 +1,5 @@
-"""A tokenizer's chat template: what it is given, rendered without a clock, and cut into what stands around an answer."""
+"""A tokenizer's chat template: what it is given, rendered without a clock, and cut into what stands around an
+answer."""
 
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 
 Message = dict[str, str]
 
-# What `strftime_now` says in every prompt, so that a prompt is a function of data and settings. It is the day that
-# Llama's templates fall back on themselves; one that reads date_string can be given another by base.template.
+# What `strftime_now` says in every prompt, so that a prompt is a function of data and settings. It is the day
+# that Llama's templates fall back on themselves; one that reads date_string can be given another by
+# base.template.
 TODAY = datetime(2024, 7, 26)
 # Two letters that no template writes by itself, used to find where it puts a message's content.
 _ASSISTANT_MARK, _USER_MARK = "\u0416\u0416", "\u0429\u0429"
@@ -29,7 +31,10 @@ _REASONING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _TRACKED = re.compile(r"\{%-?\s*(end)?generation\s*-?%\}")  # a tag of transformers'
 # What every template is given by us; a setting of these names would take its place.
 _OURS = {"messages", "tools", "documents", "add_generation_prompt", "strftime_now", "raise_exception"}
-SYSTEM_FIX = "say what the system's message says in the data's first user message, or use a base whose template takes one"
+SYSTEM_FIX = (
+    "say what the system's message says in the data's first user message, or use a base whose template"
+    " takes one"
+)
 FIX = "use an instruct model with a template for conversations, or correct its chat_template.jinja"
 
 
@@ -37,7 +42,8 @@ FIX = "use an instruct model with a template for conversations, or correct its c
 class Between:
     """What a template writes between an answer and the next one: before and after what the user says.
 
-    `trimmed` says that white space around the user's words is dropped; `last` is what it writes behind the last answer.
+    `trimmed` says that white space around the user's words is dropped; `last` is what it writes behind the
+    last answer.
     """
 
     before: str
@@ -67,7 +73,10 @@ class ChatTemplate:
         self._settings: dict[str, Any] = dict(settings)
         if not tokenizer.chat_template:
             raise PolicyError(
-                "a chat template", found="none", where=self.where, fix="use an instruct model, or add chat_template.jinja"
+                "a chat template",
+                found="none",
+                where=self.where,
+                fix="use an instruct model, or add chat_template.jinja",
             )
         source = tokenizer.get_chat_template()
         if settings:
@@ -82,7 +91,11 @@ class ChatTemplate:
         """
         try:
             text = self._tokenizer.apply_chat_template(
-                list(messages), chat_template=self._source, tokenize=False, add_generation_prompt=open_turn, **self._settings
+                list(messages),
+                chat_template=self._source,
+                tokenize=False,
+                add_generation_prompt=open_turn,
+                **self._settings,
             )
         except (jinja2.TemplateError, ValueError, TypeError, KeyError, IndexError) as error:
             roles = ", ".join(message["role"] for message in messages)
@@ -94,7 +107,9 @@ class ChatTemplate:
             # Some templates raise where they know no such role, others pass the message over.
             if message["role"] == "system" and message["content"].strip() not in str(text):
                 expected = "a chat template that renders a system's message"
-                raise PolicyError(expected, found="one that drops or rewrites it", where=self.where, fix=SYSTEM_FIX)
+                raise PolicyError(
+                    expected, found="one that drops or rewrites it", where=self.where, fix=SYSTEM_FIX
+                )
         return str(text)
 
     def between(self) -> Between:
@@ -115,14 +130,18 @@ class ChatTemplate:
                 where=self.where,
                 fix="use a template for multi-turn conversations",
             )
-        if not (answered.startswith(opened) and answered.removeprefix(opened).lstrip().startswith(_ASSISTANT_MARK)):
+        if not (
+            answered.startswith(opened) and answered.removeprefix(opened).lstrip().startswith(_ASSISTANT_MARK)
+        ):
             behind = answered.split(_ASSISTANT_MARK)[0]
             raise PolicyError(
                 "a chat template whose openings end where an answer begins",
                 found=f"an opening that ends in {opened[-40:]!r}, and an answer behind {behind[-40:]!r}",
                 where=self.where,
-                fix="write the assistant's header under `if add_generation_prompt` in chat_template.jinja; a base that writes "
-                "headers itself (channels, recipients) cannot be played",
+                fix=(
+                    "write the assistant's header under `if add_generation_prompt` in chat_template.jinja; a"
+                    " base that writes headers itself (channels, recipients) cannot be played"
+                ),
             )
         before, after = told.split(_ASSISTANT_MARK)[1].split(_USER_MARK)
         kept = before.endswith("\t") and after.startswith("\t")
@@ -146,7 +165,9 @@ def _refuse_unread(source: str, settings: Mapping[str, bool | int | str]) -> Non
         if name not in read:
             near = difflib.get_close_matches(name, sorted(read), n=1)
             fix = f"did you mean {near[0]}?" if near else "remove it, or choose another base"
-            raise PolicyError("names that the chat template reads", found=name, where=setting("base.template"), fix=fix)
+            raise PolicyError(
+                "names that the chat template reads", found=name, where=setting("base.template"), fix=fix
+            )
 
 
 def _without_clock(source: str) -> str:
@@ -154,5 +175,7 @@ def _without_clock(source: str) -> str:
     if "strftime_now" not in source:
         return source
     # As a macro, since transformers hands no functions to a template.
-    said = "".join(f" | replace('%{letter}', '{TODAY.strftime('%' + letter)}')" for letter in "aAbBdmyYjHIMSpUwW")
+    said = "".join(
+        f" | replace('%{letter}', '{TODAY.strftime('%' + letter)}')" for letter in "aAbBdmyYjHIMSpUwW"
+    )
     return f"{{% macro strftime_now(format) %}}{{{{ format{said} }}}}{{% endmacro %}}{{{{ '' }}}}{source}"

@@ -15,7 +15,8 @@ CUBLAS_VARIABLE, CUBLAS_WORKSPACES = "CUBLAS_WORKSPACE_CONFIG", (":4096:8", ":16
 
 
 def pin(threads: int, *, deterministic: bool, device: str) -> None:
-    """Fix the number of CPU threads and, where asked, every deterministic switch of this process; then verify them.
+    """Fix the number of CPU threads and, where asked, every deterministic switch of this process; then verify
+    them.
 
     Raises:
         ConfigError: A switch does not hold; names it.
@@ -24,8 +25,8 @@ def pin(threads: int, *, deterministic: bool, device: str) -> None:
     if deterministic and os.environ.get(CUBLAS_VARIABLE) not in CUBLAS_WORKSPACES:
         os.environ[CUBLAS_VARIABLE] = CUBLAS_WORKSPACES[0]
     torch.use_deterministic_algorithms(deterministic)
-    # Torch would then fill all new memory with NaN, to show who reads it before writing: an aid in finding faults, no part
-    # of repeating oneself, and 29 % of a tiny model's step.
+    # Torch would then fill all new memory with NaN, to show who reads it before writing: an aid in finding
+    # faults, no part of repeating oneself, and 29 % of a tiny model's step.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.deterministic = deterministic
     torch.backends.cudnn.benchmark = False
@@ -56,12 +57,16 @@ def _verify(threads: int, deterministic: bool, device: str) -> None:
                 f"{name} to hold (deterministic: {str(deterministic).lower()}, threads: {threads})",
                 found="that it does not on this machine",
                 where=setting("deterministic"),
-                fix="unset what sets it otherwise, or set deterministic: false in your preset: runs then differ in last bits",
+                fix=(
+                    "unset what sets it otherwise, or set deterministic: false in your preset: runs then"
+                    " differ in last bits"
+                ),
             )
 
 
 def _repeats(device: str) -> bool:
-    """Return whether a product with its gradient gives the same bits twice; reads no generator that training draws from."""
+    """Return whether a product with its gradient gives the same bits twice; reads no generator that training
+    draws from."""
     left = torch.arange(96.0 * 96, device=device).reshape(96, 96).sin().requires_grad_()
     runs: list[list[torch.Tensor]] = []
     for _ in range(2):

@@ -1,4 +1,5 @@
-"""What identifies a model and an adapter: sha256 over names and contents of their files. No torch, so that anyone can check."""
+"""What identifies a model and an adapter: sha256 over names and contents of their files. No torch, so that
+anyone can check."""
 
 from __future__ import annotations
 
@@ -17,19 +18,29 @@ def adapted_digest(base: str, adapter: Path) -> str:
 def digest_folder(folder: Path) -> str:
     """Return the sha256 over names and contents of the files that make a model or an adapter.
 
-    What describes and decides no token is left out, so that equal weights have one digest wherever they came from: README,
-    licence and policy of use, what is hidden (what downloads and git keep for themselves), and original/, a second copy.
+    What describes and decides no token is left out, so that equal weights have one digest wherever they came
+    from: README, licence and policy of use, what is hidden (what downloads and git keep for themselves), and
+    original/, a second copy.
     """
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and not _describes(path.relative_to(folder)))
+    files = sorted(
+        path for path in folder.rglob("*") if path.is_file() and not _describes(path.relative_to(folder))
+    )
     with ThreadPoolExecutor(THREADS) as threads:
         contents = threads.map(_content, files)
-        lines = [f"{path.relative_to(folder).as_posix()}\0{content}\n" for path, content in zip(files, contents, strict=True)]
+        lines = [
+            f"{path.relative_to(folder).as_posix()}\0{content}\n"
+            for path, content in zip(files, contents, strict=True)
+        ]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def _describes(path: Path) -> bool:
     hidden = any(part.startswith(".") for part in path.parts)
-    return hidden or path.parts[0] == "original" or path.name in ("README.md", "LICENSE", "LICENSE.txt", "USE_POLICY.md")
+    return (
+        hidden
+        or path.parts[0] == "original"
+        or path.name in ("README.md", "LICENSE", "LICENSE.txt", "USE_POLICY.md")
+    )
 
 
 def _content(path: Path) -> str:

@@ -1,4 +1,5 @@
-"""A model as it is while it plays: no dropout, no gradients, and a small adapter added to the weights it belongs to."""
+"""A model as it is while it plays: no dropout, no gradients, and a small adapter added to the weights it
+belongs to."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
 
 @contextmanager
 def playing(model: torch.nn.Module, *, add: bool = True) -> Iterator[None]:
-    """Do as `evaluating`, and compute with small adapters added to their weights (`summed`) unless `add` is False."""
+    """Do as `evaluating`, and compute with small adapters added to their weights (`summed`) unless `add` is
+    False."""
     with evaluating(model), summed(model, add=add):
         yield

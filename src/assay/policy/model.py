@@ -45,16 +45,20 @@ def require_device(device: str) -> torch.device:
             "a CUDA device (device: cuda)",
             found=f"none that torch {torch.__version__} can use",
             where=setting("device"),
-            fix="run on a GPU box, choose a CPU preset (./run assay config use grpo=tiny), or set device: cpu in your preset",
+            fix=(
+                "run on a GPU box, choose a CPU preset (./run assay config use grpo=tiny), or set device: cpu"
+                " in your preset"
+            ),
         )
     return torch.device(device)
 
 
 def _keep_gradients(model: Any) -> None:
-    """Keep 4-bit layers on a CPU from packing their weights anew at the first forward pass in evaluation mode.
+    """Keep 4-bit layers on a CPU from packing their weights anew at the first forward pass in evaluation
+    mode.
 
-    On processors with AVX512-BF16 bitsandbytes 0.50 does so, and what is packed passes no gradient on: after a rollout
-    only some of the adapters would learn.
+    On processors with AVX512-BF16 bitsandbytes 0.50 does so, and what is packed passes no gradient on: after
+    a rollout only some of the adapters would learn.
     """
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
@@ -65,17 +69,26 @@ def open_tokenizer(base: Path, template: Mapping[str, bool | int | str] | None) 
     """Return the tokenizer of a model folder, whose chat template was seen to serve; that takes no weights.
 
     Raises:
-        PolicyError: The folder holds no readable tokenizer, a chat template that cannot be served, or names code of its own.
+        PolicyError: The folder holds no readable tokenizer, a chat template that cannot be served, or names
+            code of its own.
     """
     refuse_odd_files(base)
     if (name := own_code(base)) is not None:
         fix = "choose another base; code that comes with a model is never run"
-        raise PolicyError("a model without code of its own", found=f"auto_map in {name}", where=base.name, fix=fix)
+        raise PolicyError(
+            "a model without code of its own", found=f"auto_map in {name}", where=base.name, fix=fix
+        )
     fix = "./run dvc repro base"
-    if not any((base / name).is_file() for name in TOKENIZERS):  # transformers would make up an empty one of the model's kind
-        raise PolicyError("a readable tokenizer", found=f"none of {', '.join(TOKENIZERS)}", where=base.name, fix=fix)
+    if not any(
+        (base / name).is_file() for name in TOKENIZERS
+    ):  # transformers would make up an empty one of the model's kind
+        raise PolicyError(
+            "a readable tokenizer", found=f"none of {', '.join(TOKENIZERS)}", where=base.name, fix=fix
+        )
     with refuse_unreadable("a readable tokenizer", where=base.name, fix=fix):
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(base, local_files_only=True, trust_remote_code=False)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            base, local_files_only=True, trust_remote_code=False
+        )
         Dialogue(tokenizer, template)
     return tokenizer
 
@@ -84,9 +97,15 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def load(
-    base: Path, *, adapter: Path | None, device: str, dtype: str, quantization: str | None,
-    template: Mapping[str, bool | int | str] | None = None, trainable: bool = False,
-) -> Policy:  # fmt: skip
+    base: Path,
+    *,
+    adapter: Path | None,
+    device: str,
+    dtype: str,
+    quantization: str | None,
+    template: Mapping[str, bool | int | str] | None = None,
+    trainable: bool = False,
+) -> Policy:
     """Load a base model from a local folder, and an adapter on top of it where one is given.
 
     Args:
@@ -103,9 +122,15 @@ def load(
         PolicyError: The folder holds no readable model or adapter, or a chat template that cannot be served.
     """
     target = require_device(device)
-    if target.type == "cuda":  # of several processes each has its own, and some loaders take "cuda" for the first
+    if (
+        target.type == "cuda"
+    ):  # of several processes each has its own, and some loaders take "cuda" for the first
         target = torch.device("cuda", torch.cuda.current_device())
-    arguments: dict[str, Any] = {"dtype": _DTYPES[dtype], "local_files_only": True, "trust_remote_code": False}
+    arguments: dict[str, Any] = {
+        "dtype": _DTYPES[dtype],
+        "local_files_only": True,
+        "trust_remote_code": False,
+    }
     if quantization is not None:
         from transformers import BitsAndBytesConfig
 
@@ -117,7 +142,9 @@ def load(
         )
         arguments["device_map"] = {"": target}
     if not (base / "config.json").is_file():
-        raise PolicyError("a model folder with config.json", found="none", where=base.name, fix="./run dvc repro base")
+        raise PolicyError(
+            "a model folder with config.json", found="none", where=base.name, fix="./run dvc repro base"
+        )
     tokenizer = open_tokenizer(base, template)
     where = base.name if adapter is None else f"{base.name} + {adapter.name}"
     if adapter is not None and adapter.is_dir():
@@ -146,16 +173,26 @@ def _look_at(model: Any, tokenizer: PreTrainedTokenizerBase, where: str) -> None
     """Let a model read one token, since a folder may be loaded and be of no use all the same.
 
     Raises:
-        PolicyError: The tokenizer knows tokens that the model has no rows for, or what the model says are no numbers.
+        PolicyError: The tokenizer knows tokens that the model has no rows for, or what the model says are no
+            numbers.
     """
-    rows, last = int(model.get_input_embeddings().weight.shape[0]), max(tokenizer.get_vocab().values(), default=0)
+    rows, last = (
+        int(model.get_input_embeddings().weight.shape[0]),
+        max(tokenizer.get_vocab().values(), default=0),
+    )
     if last >= rows:
         fix = "put model and tokenizer of one kind into the folder"
-        raise PolicyError(f"at most {rows} tokens, as the model has rows", found=f"token {last}", where=where, fix=fix)
+        raise PolicyError(
+            f"at most {rows} tokens, as the model has rows", found=f"token {last}", where=where, fix=fix
+        )
     training = model.training
     model.eval()
     with torch.no_grad():
-        logits = model(input_ids=torch.tensor([[last]], device=model.get_input_embeddings().weight.device)).logits
+        logits = model(
+            input_ids=torch.tensor([[last]], device=model.get_input_embeddings().weight.device)
+        ).logits
     model.train(training)
     if not torch.isfinite(logits).all():
-        raise PolicyError("a model that says numbers", found="NaN or Inf", where=where, fix="take its files again")
+        raise PolicyError(
+            "a model that says numbers", found="NaN or Inf", where=where, fix="take its files again"
+        )

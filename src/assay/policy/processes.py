@@ -22,10 +22,13 @@ from assay.core.errors import AssayError, ConfigError
 from assay.policy.model import require_device
 
 T = TypeVar("T")
-# How long one waits for another that is at work alone, such as the main process at its examination (two minutes at most) or
-# at a save, or one whose environment is slow. Said, since torch's own limits differ: 10 minutes for nccl, 30 for gloo.
+# How long one waits for another that is at work alone, such as the main process at its examination (two
+# minutes at most) or at a save, or one whose environment is slow. Said, since torch's own limits differ: 10
+# minutes for nccl, 30 for gloo.
 LONGEST_WAIT = timedelta(minutes=30)
-LONGEST_COUNT = timedelta(seconds=10)  # a try to meet, for who counts what all of them refuse; torch makes one or two
+LONGEST_COUNT = timedelta(
+    seconds=10
+)  # a try to meet, for who counts what all of them refuse; torch makes one or two
 _LONG_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")
 # How gloo, and NCCL's watch over its peers, put it.
 _GONE = re.compile(r"Connection (closed|reset) by peer|remote process exited|Broken pipe")
@@ -39,7 +42,9 @@ class Processes:
     world_size: int
 
     @classmethod
-    def joined(cls, settings: DistributedSettings, *, device: str = "cpu", any_number: bool = False) -> Processes:
+    def joined(
+        cls, settings: DistributedSettings, *, device: str = "cpu", any_number: bool = False
+    ) -> Processes:
         """Return this process's place, as torchrun told it through the environment.
 
         Args:
@@ -48,7 +53,8 @@ class Processes:
             any_number: For work whose result does not depend on how many share it.
 
         Raises:
-            ConfigError: Another number of processes was started than the settings say, or more than there are GPUs.
+            ConfigError: Another number of processes was started than the settings say, or more than there are
+                GPUs.
             SystemExit: The latter, in all processes that meet it but the first.
         """
         told = {name: os.environ.get(name, default) for name, default in (("RANK", "0"), ("WORLD_SIZE", "1"))}
@@ -94,7 +100,10 @@ class Processes:
                 f"one {what} in all processes",
                 found="; ".join(f"rank {rank}: {each}" for rank, each in enumerate(short)),
                 where="distributed",
-                fix="run the same commit, data and settings everywhere, and let the machines share .scratch (DVC_ROOT)",
+                fix=(
+                    "run the same commit, data and settings everywhere, and let the machines share .scratch"
+                    " (DVC_ROOT)"
+                ),
             )
 
     def leave(self) -> None:
@@ -140,7 +149,8 @@ class Processes:
             raise SystemExit(codes[teller])
 
     def share(self, batches: Sequence[T]) -> list[tuple[int, T]]:
-        """Return the batches that are this process's to do, with their indices: every batch is exactly one's."""
+        """Return the batches that are this process's to do, with their indices: every batch is exactly
+        one's."""
         return list(enumerate(batches))[self.rank :: self.world_size]
 
 
@@ -148,7 +158,8 @@ ALONE = Processes(0, 1)
 
 
 def _take_a_gpu(local_rank: int, *, shared: bool) -> None:
-    """Make this process's own GPU the one that "cuda" means; by gloo several processes may have the same one."""
+    """Make this process's own GPU the one that "cuda" means; by gloo several processes may have the same
+    one."""
     there = torch.cuda.device_count()
     if there == 0:
         require_device("cuda")  # before nccl, which would end in a traceback of each process
@@ -158,22 +169,30 @@ def _take_a_gpu(local_rank: int, *, shared: bool) -> None:
             "a GPU for each process of a machine",
             found=str(there),
             where=setting("distributed.processes"),
-            fix=f"set it to {there}; over several machines give each its share: --nproc-per-node={there} in ASSAY_TORCHRUN",
+            fix=(
+                f"set it to {there}; over several machines give each its share: --nproc-per-node={there} in"
+                " ASSAY_TORCHRUN"
+            ),
         )
     torch.cuda.set_device(local_rank % there)
 
 
 def _on_a_cpu(storage: Any, place: str) -> Any:
-    """Return a storage that was read from a file if its place is a numbered CPU, else None: it is for others to move it."""
+    """Return a storage that was read from a file if its place is a numbered CPU, else None: it is for others
+    to move it."""
     return storage if place.startswith("cpu:") else None
 
 
 def _said_already(rank: int, world: int) -> bool:
-    """Return whether another process was faster to meet a refusal; they cannot talk yet, but count in what they meet by."""
+    """Return whether another process was faster to meet a refusal; they cannot talk yet, but count in what
+    they meet by."""
     try:
         store, *_ = next(rendezvous("env://", rank, world, timeout=LONGEST_COUNT))
         return bool(store.add("assay/refused", 1) > 1)
-    except (ValueError, RuntimeError):  # nobody told where that is, or it does not answer: better said twice than never
+    except (
+        ValueError,
+        RuntimeError,
+    ):  # nobody told where that is, or it does not answer: better said twice than never
         return False
 
 
@@ -183,7 +202,9 @@ def _say_who_is_gone() -> None:
 
     def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         if isinstance(error, RuntimeError) and _GONE.search(str(error)):
-            complain("assay: another process of this stage has ended, and so does this one; see what that one says")
+            complain(
+                "assay: another process of this stage has ended, and so does this one; see what that one says"
+            )
         else:
             before(kind, error, trace)
 

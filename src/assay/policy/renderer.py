@@ -1,4 +1,5 @@
-"""How messages become token ids, once: opened by the chat template, carried on token by token, never re-tokenised."""
+"""How messages become token ids, once: opened by the chat template, carried on token by token, never
+re-tokenised."""
 
 from __future__ import annotations
 
@@ -22,12 +23,14 @@ MOST_OPENED = 64  # openings whose ids are: at first many worlds look alike
 class Dialogue:
     """Turns messages into token ids by a tokenizer's chat template.
 
-    A template is applied to whole conversations; re-rendering the history after each turn may change tokens the
-    policy has already written (templates that strip earlier reasoning do). So only the opening is rendered; what
-    stands between one completion and the next is cut from the template once, as text around two marks.
+    A template is applied to whole conversations; re-rendering the history after each turn may change tokens
+    the policy has already written (templates that strip earlier reasoning do). So only the opening is
+    rendered; what stands between one completion and the next is cut from the template once, as text around
+    two marks.
 
-    `eos_id` is the special token that the template writes right behind an answer, else the tokenizer's end-of-sequence.
-    `end_ids` are all tokens that end a completion: that one first, the tokenizer's, and those that the model names.
+    `eos_id` is the special token that the template writes right behind an answer, else the tokenizer's
+    end-of-sequence. `end_ids` are all tokens that end a completion: that one first, the tokenizer's, and
+    those that the model names.
 
     Args:
         tokenizer: One with a chat template that knows the roles user and assistant.
@@ -35,8 +38,8 @@ class Dialogue:
         ends: Further tokens that end a completion, as of a model's generation_config.json.
 
     Raises:
-        PolicyError: The tokenizer has no template, no end-of-sequence token, or a template that cannot be carried on
-            token by token.
+        PolicyError: The tokenizer has no template, no end-of-sequence token, or a template that cannot be
+            carried on token by token.
     """
 
     def __init__(
@@ -46,22 +49,31 @@ class Dialogue:
         ends: int | Iterable[int] | None = None,
     ) -> None:
         self._tokenizer, self._template = tokenizer, ChatTemplate(tokenizer, settings or {})
-        self._decoded, self._opened = lru_cache(MOST_WRITTEN)(self._decode), lru_cache(MOST_OPENED)(self._open)
+        self._decoded, self._opened = (
+            lru_cache(MOST_WRITTEN)(self._decode),
+            lru_cache(MOST_OPENED)(self._open),
+        )
         if tokenizer.eos_token_id is None:
-            raise PolicyError("an end-of-sequence token", found="none", where=self._template.where, fix="set eos_token")
+            raise PolicyError(
+                "an end-of-sequence token", found="none", where=self._template.where, fix="set eos_token"
+            )
         between = self._template.between()
         self._around, self._told = between.around, dict[str, list[int]]()
         named = [int(tokenizer.eos_token_id), *([ends] if isinstance(ends, int) else ends or [])]
         if not all(isinstance(end, int) for end in named):
             where = f"{self._template.where}, generation_config.json, eos_token_id"
-            raise PolicyError("numbers of tokens", found=str(ends), where=where, fix="put the model's own file back")
+            raise PolicyError(
+                "numbers of tokens", found=str(ends), where=where, fix="put the model's own file back"
+            )
         closing = _special_at(tokenizer, between.before)
-        # Behind a last answer as well, else it is the next message's header: that ends an answer only if the model says so.
+        # Behind a last answer as well, else it is the next message's header: that ends an answer only if the
+        # model says so.
         if closing not in named and closing != _special_at(tokenizer, between.last):
             closing = None
         self.eos_id = named[0] if closing is None else closing
         self.end_ids = tuple(dict.fromkeys([self.eos_id, *named]))
-        # How many of the tokens between two answers close the first: 0 where the template writes nothing of the kind.
+        # How many of the tokens between two answers close the first: 0 where the template writes nothing of
+        # the kind.
         self._closing = 0 if closing is None else self._ids(between.before).index(closing) + 1
 
     def _ids(self, text: str) -> list[int]:
@@ -73,7 +85,8 @@ class Dialogue:
         return self._closing > 0
 
     def render(self, messages: Sequence[Message], *, open_turn: bool) -> str:
-        """Return a whole conversation as the template writes it; `open_turn` ends it where the assistant is to write.
+        """Return a whole conversation as the template writes it; `open_turn` ends it where the assistant is
+        to write.
 
         Raises:
             PolicyError: The template cannot render these messages.
@@ -102,22 +115,27 @@ class Dialogue:
 
     def replies(self, observations: Sequence[str], last_ids: Sequence[int]) -> list[list[int]]:
         """Return the token ids between completions and the next ones, a row each; see `reply`."""
-        # A tokenizer reads many texts in little more time than one, and copies of a group are often told the same.
+        # A tokenizer reads many texts in little more time than one, and copies of a group are often told the
+        # same.
         new = [each for each in dict.fromkeys(observations) if each not in self._told]
         if len(self._told) + len(new) > MOST_TOLD:
             self._told.clear()
             new = list(dict.fromkeys(observations))
         if new:
-            read = self._tokenizer([self._around(each) for each in new], add_special_tokens=False)["input_ids"]
+            read = self._tokenizer([self._around(each) for each in new], add_special_tokens=False)[
+                "input_ids"
+            ]
             self._told.update(zip(new, read, strict=True))
-        return [self._behind(self._told[each], last) for each, last in zip(observations, last_ids, strict=True)]
+        return [
+            self._behind(self._told[each], last) for each, last in zip(observations, last_ids, strict=True)
+        ]
 
     def reply(self, observation: str, *, last_id: int) -> list[int]:
         """Return the token ids between a completion and the next one.
 
-        The template's own end stands behind each answer exactly once: it is written here unless the policy wrote it. It
-        is written behind another end too (`<eos><end_of_turn>`), since what the policy wrote stays as it is and the
-        next turn was never read in training without that token before it.
+        The template's own end stands behind each answer exactly once: it is written here unless the policy
+        wrote it. It is written behind another end too (`<eos><end_of_turn>`), since what the policy wrote
+        stays as it is and the next turn was never read in training without that token before it.
 
         Args:
             observation: What the policy is told.
@@ -154,11 +172,14 @@ class Dialogue:
         return self._decoded(ids) if len(ids) <= SHORT else self._decode(ids)
 
     def _decode(self, ids: tuple[int, ...]) -> str:
-        return str(self._tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        return str(
+            self._tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        )
 
 
 def control_names(tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """Return the texts that a tokenizer reads as tokens wherever they stand: the special ones, and marks in brackets."""
+    """Return the texts that a tokenizer reads as tokens wherever they stand: the special ones, and marks in
+    brackets."""
     found = [(number, str(token), token.special) for number, token in tokenizer.added_tokens_decoder.items()]
     return [name for _, name, special in sorted(found) if name.strip() and (special or _MARK.fullmatch(name))]
 

@@ -1,4 +1,5 @@
-"""Stage 2: pin the base policy. Build and warm-start the tiny one and check it, or resolve a pretrained model."""
+"""Stage 2: pin the base policy. Build and warm-start the tiny one and check it, or resolve a pretrained
+model."""
 
 from __future__ import annotations
 
@@ -57,8 +58,9 @@ def run(project: Project) -> None:
     facts |= check(project, params.base, task, items)
     write_json(project.results("base.json"), facts)
     say(
-        f"base {facts['digest'][:12]}: {facts['parameters']:,} parameters, reads off {facts['copy_accuracy']:.1%}, "
-        f"parses {facts['parsed_rate']:.1%}, success {facts['success_rate']:.1%} (train items, sampled)"
+        f"base {facts['digest'][:12]}: {facts['parameters']:,} parameters, reads off"
+        f" {facts['copy_accuracy']:.1%}, parses {facts['parsed_rate']:.1%}, success"
+        f" {facts['success_rate']:.1%} (train items, sampled)"
     )
 
 
@@ -75,19 +77,26 @@ def pin_pretrained(project: Project, settings: PretrainedBase) -> PreTrainedToke
     except ConfigError as error:
         complain(f"the stages after base cannot run here: {error}")
     source = pretrained.resolve(settings.model, settings.revision, project.root)
-    tokenizer = open_tokenizer(source.folder, settings.template)  # else it would be told where all weights have been loaded
+    tokenizer = open_tokenizer(
+        source.folder, settings.template
+    )  # else it would be told where all weights have been loaded
     folder = project.root / "models/base"
     shutil.rmtree(folder, ignore_errors=True)
     pretrained.write_pointer(folder, source)
-    pinned = {"kind": "pretrained", "model": source.name, "revision": source.revision, "digest": source.digest}
+    pinned = {
+        "kind": "pretrained",
+        "model": source.name,
+        "revision": source.revision,
+        "digest": source.digest,
+    }
     write_json(project.results("base.json"), pinned)
     say(f"base {source.name} at {source.revision}, digest {source.digest[:12]}")
     for note in source.notes:
         complain(note)
     if Path(settings.model).is_absolute():
         complain(
-            "base.model is an absolute path; params.yaml is part of the package, which is refused where that path lies "
-            "below your home or the project. Fix: write it relative to the project, or with ~"
+            "base.model is an absolute path; params.yaml is part of the package, which is refused where that"
+            " path lies below your home or the project. Fix: write it relative to the project, or with ~"
         )
     return tokenizer
 
@@ -99,26 +108,39 @@ def warm_started(settings: ScratchBase, task: Task) -> Policy:
     model = tiny.build_model(settings.architecture, tokenizer, derive_seed("base", settings.seed))
     policy = Policy(model, tokenizer, Dialogue(tokenizer), "unsaved")
 
-    def pool(name: str, make: Callable[[np.random.Generator, int], warmstart.Dialogues], n: int) -> list[warmstart.Masked]:
+    def pool(
+        name: str, make: Callable[[np.random.Generator, int], warmstart.Dialogues], n: int
+    ) -> list[warmstart.Masked]:
         return [policy.dialogue.whole(d) for d in make(rng("base", name, settings.seed), n)]
 
     drills = pool("drills", task.drills, plan.drill_pool)
     shown = pool("demonstrations", task.demonstrations, plan.demonstration_pool)
     probe = task.drills(rng("base", "probe", settings.seed), plan.probe_items)
-    drill_batches = warmstart.batches(drills, plan.drills.batch_size, rng("base", "drill order", settings.seed))
-    shown_batches = warmstart.batches(shown, plan.demonstrations.batch_size, rng("base", "show order", settings.seed))
+    drill_batches = warmstart.batches(
+        drills, plan.drills.batch_size, rng("base", "drill order", settings.seed)
+    )
+    shown_batches = warmstart.batches(
+        shown, plan.demonstrations.batch_size, rng("base", "show order", settings.seed)
+    )
     with progress("base: drills", plan.drills.steps) as advance:
         warmstart.imitate(
-            policy, drill_batches, warmstart.phase(plan.drills), every=plan.probe_every,
+            policy,
+            drill_batches,
+            warmstart.phase(plan.drills),
+            every=plan.probe_every,
             stop=lambda _: warmstart.copy_accuracy(policy, probe) >= settings.gates.copy_accuracy,
             progress=lambda _, loss: advance(1, f"loss {loss:.3f}"),
-        )  # fmt: skip
+        )
     mixed = warmstart.alternating(shown_batches, drill_batches, plan.drill_every)
     with progress("base: demonstrations", plan.demonstrations.steps) as advance:
         warmstart.imitate(
-            policy, mixed, warmstart.phase(plan.demonstrations), every=plan.demonstrations.steps,
-            stop=lambda _: False, progress=lambda _, loss: advance(1, f"loss {loss:.3f}"),
-        )  # fmt: skip
+            policy,
+            mixed,
+            warmstart.phase(plan.demonstrations),
+            every=plan.demonstrations.steps,
+            stop=lambda _: False,
+            progress=lambda _, loss: advance(1, f"loss {loss:.3f}"),
+        )
     return policy
 
 
@@ -129,7 +151,9 @@ def check(project: Project, settings: ScratchBase, task: Task, items: Sequence[I
         PolicyError: It cannot read values off, or does not speak the syntax.
     """
     params, gates = project.params, settings.gates
-    policy = load(project.root / "models/base", adapter=None, device=params.device, dtype="float32", quantization=None)
+    policy = load(
+        project.root / "models/base", adapter=None, device=params.device, dtype="float32", quantization=None
+    )
     probe = task.drills(rng("base", "final probe", settings.seed), settings.warm_start.probe_items)
     copied = warmstart.copy_accuracy(policy, probe)
     suite = choose(items, min(gates.episodes, len(items)), split="train", draws=1, seed=0)
@@ -139,7 +163,12 @@ def check(project: Project, settings: ScratchBase, task: Task, items: Sequence[I
     for name, least in (("copy_accuracy", gates.copy_accuracy), ("parsed_rate", gates.parsed_rate)):
         if facts[name] < least:
             raise PolicyError(
-                f"{name} of at least {least}", found=f"{facts[name]:.3f}", where=f"the base of base.seed={settings.seed}",
-                fix="raise the steps of base.warm_start, or choose another base.seed; nothing is measured on this base",
-            )  # fmt: skip
+                f"{name} of at least {least}",
+                found=f"{facts[name]:.3f}",
+                where=f"the base of base.seed={settings.seed}",
+                fix=(
+                    "raise the steps of base.warm_start, or choose another base.seed; nothing is measured on"
+                    " this base"
+                ),
+            )
     return facts

@@ -1,4 +1,5 @@
-"""Stage 5: the same training for rewards that mean nothing, where the claim asks for it: what that gains is not learning."""
+"""Stage 5: the same training for rewards that mean nothing, where the claim asks for it: what that gains is
+not learning."""
 
 from __future__ import annotations
 
@@ -18,18 +19,21 @@ from assay.pipeline.project import Project
 
 RANDOM_REWARD, FOLDER = "random_reward", folder_of("control")
 READS = (
-    place_of("fingerprint.json"), "${dataset.root}/train.jsonl", "${dataset.root}/${validation.suite}.jsonl",
-    "${dataset.root}/heldout.jsonl", "models/base",
-)  # fmt: skip
+    place_of("fingerprint.json"),
+    "${dataset.root}/train.jsonl",
+    "${dataset.root}/${validation.suite}.jsonl",
+    "${dataset.root}/heldout.jsonl",
+    "models/base",
+)
 WRITES = (FOLDER,)
 
 
 def run(project: Project) -> None:
     """Write control.json, and what the held-out suite says of a policy that was paid by the toss of a coin.
 
-    Everything but the pay is as in the training that the claim is about: items, order, seed, settings, and the choice of
-    the checkpoint, which is by true rewards on the validation suite. Nothing is trained unless claim.controls has
-    random_reward. An interrupted call is gone on with.
+    Everything but the pay is as in the training that the claim is about: items, order, seed, settings, and
+    the choice of the checkpoint, which is by true rewards on the validation suite. Nothing is trained unless
+    claim.controls has random_reward. An interrupted call is gone on with.
 
     Source: Shao et al. (2025), Spurious Rewards, arXiv 2506.10947: such rewards alone can raise a score.
     """
@@ -42,7 +46,8 @@ def run(project: Project) -> None:
 
 
 def _never_stopping(params: Params) -> Params:
-    """Return the settings without the alarms that end a training: what becomes of this one is what is asked."""
+    """Return the settings without the alarms that end a training: what becomes of this one is what is
+    asked."""
     endless = {
         name: getattr(params.health, name).model_copy(update={"stop_for": params.train.steps + 1})
         for name in ("zero_variance", "truncated")
@@ -80,17 +85,28 @@ def _train_and_measure(project: Project) -> None:
         history = History()
         own = ControlFacts(asked=True, base_digest=policy.digest, seed=params.seed, steps=params.train.steps)
         shutil.rmtree(project.root / FOLDER, ignore_errors=True)
-        with progress("control: steps", params.train.steps, done=0 if start is None else start.step) as advance:
+        with progress(
+            "control: steps", params.train.steps, done=0 if start is None else start.step
+        ) as advance:
             try:
                 trained = train(
-                    policy, task_of(project, shaping=True), judged, items_of(project, "train"), validation_suite(project),
+                    policy,
+                    task_of(project, shaping=True),
+                    judged,
+                    items_of(project, "train"),
+                    validation_suite(project),
                     _never_stopping(params),
-                    checkpoints=folder.checkpoints, start=start, history=history, watch=Watch(judged),
-                    on_step=lambda step: advance(1, f"step {step}") if processes.main else None, tell=tell,
+                    checkpoints=folder.checkpoints,
+                    start=start,
+                    history=history,
+                    watch=Watch(judged),
+                    on_step=lambda step: advance(1, f"step {step}") if processes.main else None,
+                    tell=tell,
                     credit=lambda step, item, member: coin(params.seed, step, item, member),
-                )  # fmt: skip
+                )
             except TrainingStopped as error:
-                # Poisoned: the training proper is not to blame, so the pipeline goes on, to a claim that says so.
+                # Poisoned: the training proper is not to blame, so the pipeline goes on, to a claim that says
+                # so.
                 trained = None
                 if processes.main:
                     why = f"{error.where}: expected {error.expected}, found {error.found}"
@@ -105,13 +121,23 @@ def _train_and_measure(project: Project) -> None:
             tell("trained", {"step": params.train.steps})
             with processes.as_one():
                 played = open_policy(project, adapter)
-            evaluate(project, played, "control_eval", reads=READS, stage="control", greedy=False, processes=processes)
+            evaluate(
+                project,
+                played,
+                "control_eval",
+                reads=READS,
+                stage="control",
+                greedy=False,
+                processes=processes,
+            )
         if processes.main and trained is not None:
             facts = {
-                "policy_digest": played.digest, "chosen_step": trained.chosen_step,
-                "chain": str(history.train_log[-1]["chain"]), "health": HealthSummary.of(history.health, trained.unmeasured),
+                "policy_digest": played.digest,
+                "chosen_step": trained.chosen_step,
+                "chain": str(history.train_log[-1]["chain"]),
+                "health": HealthSummary.of(history.health, trained.unmeasured),
                 "other_machines": folder.other_machines,
-            }  # fmt: skip
+            }
             write_json(project.results("control.json"), own.model_copy(update=facts))
             steps = counted(params.train.steps, "steps")
             say(f"control: {steps} for random rewards; validation chose step {trained.chosen_step}")

@@ -1,4 +1,5 @@
-"""Stage 1: say exactly what the data are, refuse what they must not be, and write down what will be claimed."""
+"""Stage 1: say exactly what the data are, refuse what they must not be, and write down what will be
+claimed."""
 
 from __future__ import annotations
 
@@ -48,20 +49,34 @@ def run(project: Project) -> None:
     require_records(audited.report, splits_of(params), root)
     if blocklist is not None and params.task.blocklist_file not in sums:
         fix = f"add it to {root}/{SUMS}"
-        raise DataError(f"a blocklist with a line in {SUMS}", found="none", where=setting("task.blocklist"), fix=fix)
+        raise DataError(
+            f"a blocklist with a line in {SUMS}", found="none", where=setting("task.blocklist"), fix=fix
+        )
     terms = None if blocklist is None else sha256_bytes(blocklist)
     found = fingerprint(task.name, sources, audited.kept, audited.dropped, terms)
     _require_covered(found, sums, root)
     enforce(found, params.dataset.expected_dataset_sha256, root)
     found = found.model_copy(update={"cached": _cached(project, found, audited, blocklist)})
-    chosen, held = params.evaluation, {split: [member.item for member in members] for split, members in audited.kept.items()}
+    chosen, held = (
+        params.evaluation,
+        {split: [member.item for member in members] for split, members in audited.kept.items()},
+    )
     rules = rules_of(params.task, params.generation.surface, terms)
-    suite = choose(held["heldout"], chosen.items, split="heldout", draws=chosen.draws, seed=chosen.seed, rules=rules)
+    suite = choose(
+        held["heldout"], chosen.items, split="heldout", draws=chosen.draws, seed=chosen.seed, rules=rules
+    )
     chooses = params.validation
     validation = choose(
-        held[chooses.suite], chooses.items, split="validation", draws=chooses.draws, seed=chooses.seed, rules=rules
+        held[chooses.suite],
+        chooses.items,
+        split="validation",
+        draws=chooses.draws,
+        seed=chooses.seed,
+        rules=rules,
     )
-    plan = plan_of(params, suite, validation, cluster_name=task.cluster_name, dataset_sha256=found.dataset_sha256)
+    plan = plan_of(
+        params, suite, validation, cluster_name=task.cluster_name, dataset_sha256=found.dataset_sha256
+    )
     shared = contamination(audited.kept)
     write_json(project.results("fingerprint.json"), found)
     write_json(project.results("audit.json"), audited.report)
@@ -71,7 +86,10 @@ def run(project: Project) -> None:
     counts = ", ".join(f"{name} {split.n_records}" for name, split in found.splits.items())
     barred, warned = judged(shared, splits_of(params))
     n = len({item.cluster for item in suite.items})
-    few = [f"the claim can only describe: {n} {task.cluster_name} in the held-out suite, a test needs {FEWEST_CLUSTERS}"]
+    few = [
+        f"the claim can only describe: {n} {task.cluster_name} in the held-out suite, a test needs"
+        f" {FEWEST_CLUSTERS}"
+    ]
     ceilings = [ceiling_said(found, split) for split, found in audited.report.ceilings.items()]
     bars = [f"the claim will be NOT EVALUABLE: {text}" for _, text in barred]
     for said in [*(few if n < FEWEST_CLUSTERS else ()), *ceilings, *bars, *warned]:
@@ -87,12 +105,17 @@ def checked_sums(project: Project) -> dict[str, str]:
         DataError: A file is missing, changed, or not listed.
     """
     root, folder = project.params.dataset.root, project.data("")
-    fix = f"restore the data: git checkout -- {root}   (new data: ./run assay audit TASKS.jsonl --fix-splits writes it)"
+    fix = (
+        f"restore the data: git checkout -- {root}   (new data: ./run assay audit TASKS.jsonl --fix-splits"
+        " writes it)"
+    )
     listed = inside(project.data(SUMS), [folder, project.root], where=f"{root}/{SUMS}", fix=fix)
     try:
         text = read_capped(listed, max_bytes=MAX_SUMS_BYTES, fix=fix).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError("UTF-8 text", found=error.reason, where=f"{root}/{SUMS}, byte {error.start}", fix=fix) from None
+        raise DataError(
+            "UTF-8 text", found=error.reason, where=f"{root}/{SUMS}, byte {error.start}", fix=fix
+        ) from None
     sums = parse_sums(text, f"{root}/{SUMS}")
     found = {}
     for name in covered(listing(folder), sums):
@@ -115,7 +138,9 @@ def sources_of(project: Project, sums: Mapping[str, str]) -> dict[str, Source]:
     for name in sums:
         if name.endswith(".jsonl") and "/" not in name:
             where = f"{root}/{name}"
-            source = sources[name.removesuffix(".jsonl")] = load(project.data(name), schemas, where=where, fix=fix)
+            source = sources[name.removesuffix(".jsonl")] = load(
+                project.data(name), schemas, where=where, fix=fix
+            )
             require(sums[name], source.reading.file_sha256, where, fix)
     return sources
 
@@ -129,18 +154,28 @@ def _require_covered(found: Fingerprint, sums: Mapping[str, str], root: str) -> 
     for path in found.schemas:
         if path.removeprefix(f"{root}/") not in sums:
             raise DataError(
-                f"a schema file inside {root} with a line in its {SUMS}", found="another", where=path,
-                fix=f"move it into {root} and add its line   (./run assay audit TASKS.jsonl --fix-splits copies schema files)",
-            )  # fmt: skip
+                f"a schema file inside {root} with a line in its {SUMS}",
+                found="another",
+                where=path,
+                fix=(
+                    f"move it into {root} and add its line   (./run assay audit TASKS.jsonl --fix-splits"
+                    " copies schema files)"
+                ),
+            )
 
 
-def _cached(project: Project, found: Fingerprint, audited: Audited, blocklist: bytes | None) -> dict[str, str] | None:
+def _cached(
+    project: Project, found: Fingerprint, audited: Audited, blocklist: bytes | None
+) -> dict[str, str] | None:
     if project.params.dataset.cache is None:
         return None
     folder = cache_folder(project, found.dataset_sha256)
     splits = {split: [member.entry for member in members] for split, members in audited.kept.items()}
     files = cache.copies(splits, blocklist)
-    say(f"copy {project.params.dataset.cache}/{folder.name}: {cache.keep(folder, files, found.dataset_sha256)}")
+    say(
+        f"copy {project.params.dataset.cache}/{folder.name}:"
+        f" {cache.keep(folder, files, found.dataset_sha256)}"
+    )
     return cache.sums_of(files)
 
 
@@ -151,7 +186,10 @@ def _tell_drift(project: Project, now: drift.Index) -> None:
             for line in drift.changes(read_record(path, drift.Index, fix="nothing to do"), now):
                 complain(f"since the last fingerprint: {line}")
         except RecordError:
-            complain(f"{path} was damaged, so what changed since the last fingerprint cannot be said; it is written anew")
+            complain(
+                f"{path} was damaged, so what changed since the last fingerprint cannot be said; it is"
+                " written anew"
+            )
     write_json(path, now)
 
 

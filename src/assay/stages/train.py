@@ -1,4 +1,5 @@
-"""Stage 4: GRPO on train items, checkpoint evaluations on the validation suite; held-out items are never read."""
+"""Stage 4: GRPO on train items, checkpoint evaluations on the validation suite; held-out items are never
+read."""
 
 from __future__ import annotations
 
@@ -33,21 +34,27 @@ from assay.training.health.watch import Watch
 from assay.training.log.history import History
 
 READS = (
-    place_of("fingerprint.json"), place_of("claim_plan.json"), "${dataset.root}/train.jsonl",
-    "${dataset.root}/${validation.suite}.jsonl", "models/base",
-)  # fmt: skip
+    place_of("fingerprint.json"),
+    place_of("claim_plan.json"),
+    "${dataset.root}/train.jsonl",
+    "${dataset.root}/${validation.suite}.jsonl",
+    "models/base",
+)
 WRITES = (ADAPTER, folder_of("train"), f"{LOGS}/train")
 # Looks at what is about to be trained, before its first step; raises TrainingError where that could not work.
 Examine = Callable[[Project, Policy, Task, Task, Sequence[Item], Suite, Path], None]
 
 
 def run(project: Project, resume_from: Path | None = None, examine: Examine | None = None) -> None:
-    """Train, or go on with a training that was interrupted; publish curves meanwhile, and the chosen adapter at the end.
+    """Train, or go on with a training that was interrupted; publish curves meanwhile, and the chosen adapter
+    at the end.
 
     Args:
         project: What to train.
-        resume_from: A checkpoint or run folder to go on from; None: the newest checkpoint of this very run, if any.
-        examine: Called once in the main process before a training begins anew, where health.preflight asks for it.
+        resume_from: A checkpoint or run folder to go on from; None: the newest checkpoint of this very run,
+            if any.
+        examine: Called once in the main process before a training begins anew, where health.preflight asks
+            for it.
     """
     params = project.params
     processes = Processes.joined(params.distributed)
@@ -59,12 +66,16 @@ def run(project: Project, resume_from: Path | None = None, examine: Examine | No
         processes.gather(None)  # what the main process brings into the folder is there before the others look
         start = start if processes.main else folder.start(None)
         processes.agree("run and checkpoint", (folder.key.digest, start and start.step))
-        claim_digest = sha256_bytes(read_bytes(project.results("claim_plan.json"), fix="./run dvc repro fingerprint"))
+        claim_digest = sha256_bytes(
+            read_bytes(project.results("claim_plan.json"), fix="./run dvc repro fingerprint")
+        )
         policy = open_policy(project, None)
         base_digest, validation = policy.digest, validation_suite(project)
         task, judged, items = task_of(project, shaping=True), task_of(project), items_of(project, "train")
         if start is None and examine is not None:
-            _examined(partial(examine, project, policy, task, judged, items, validation, folder.path), processes)
+            _examined(
+                partial(examine, project, policy, task, judged, items, validation, folder.path), processes
+            )
         history, watch = History(), Watch(judged)
         live = Live(project, history, watch, validation, folder, main=processes.main)
         live.tell("started" if start is None else "resumed", {"step": 0 if start is None else start.step})
@@ -75,11 +86,23 @@ def run(project: Project, resume_from: Path | None = None, examine: Examine | No
         with progress("train: steps", params.train.steps, done=0 if start is None else start.step) as advance:
             try:
                 trained = train(
-                    policy, task, judged, items, validation, params, checkpoints=folder.checkpoints, start=start,
-                    history=history, watch=watch, on_step=lambda step: live.step(step, advance), tell=live.tell,
-                )  # fmt: skip
+                    policy,
+                    task,
+                    judged,
+                    items,
+                    validation,
+                    params,
+                    checkpoints=folder.checkpoints,
+                    start=start,
+                    history=history,
+                    watch=watch,
+                    on_step=lambda step: live.step(step, advance),
+                    tell=live.tell,
+                )
             except BaseException as error:
-                with suppress(OSError, RecordError):  # why it ended is what has to be said, also on a disk that is full
+                with suppress(
+                    OSError, RecordError
+                ):  # why it ended is what has to be said, also on a disk that is full
                     if isinstance(error, (Interrupted, TrainingStopped)):
                         live.tell("ended early", {"why": str(error).split("\n")[0]})
                     live.publish()
@@ -87,7 +110,9 @@ def run(project: Project, resume_from: Path | None = None, examine: Examine | No
                 raise
             live.publish()
         if processes.main:
-            _publish(project, trained, history, watch, claim_digest, base_digest, validation, folder.other_machines)
+            _publish(
+                project, trained, history, watch, claim_digest, base_digest, validation, folder.other_machines
+            )
             chain = str(history.train_log[-1]["chain"])
             write_json(project.observed("manifest.json"), manifest | {"finished": now(), "chain": chain})
             live.tell("finished", {"step": params.train.steps, "chosen": trained.chosen_step})
@@ -98,7 +123,8 @@ def run(project: Project, resume_from: Path | None = None, examine: Examine | No
 
 
 def _examined(examine: Callable[[], None], processes: Processes) -> None:
-    """Let the main process look at what is to be trained, while the others wait; a fault ends all of them alike.
+    """Let the main process look at what is to be trained, while the others wait; a fault ends all of them
+    alike.
 
     Raises:
         TrainingError: A training could not work so; in the main process, which tells it.
@@ -120,21 +146,37 @@ def _examined(examine: Callable[[], None], processes: Processes) -> None:
 
 
 def _publish(
-    project: Project, trained: Trained, history: History, watch: Watch, claim_digest: str, base_digest: str, validation: Suite,
+    project: Project,
+    trained: Trained,
+    history: History,
+    watch: Watch,
+    claim_digest: str,
+    base_digest: str,
+    validation: Suite,
     other_machines: int,
 ) -> None:
     params, steps = project.params, project.params.train.steps
     save_adapter(project.root / ADAPTER, trained)
     write_jsonl(project.results("validation.jsonl"), history.validation_episodes())
     facts = TrainFacts(
-        seed=params.seed, steps=steps, chosen_step=trained.chosen_step, claim_plan_sha256=claim_digest,
-        base_digest=base_digest, policy_digest=adapted_digest(base_digest, project.root / ADAPTER),
-        validation_suite=validation.digest, chain=str(history.train_log[-1]["chain"]),
-        alarms=watch.facts(), health=HealthSummary.of(history.health, trained.unmeasured), honest=trained.honest,
+        seed=params.seed,
+        steps=steps,
+        chosen_step=trained.chosen_step,
+        claim_plan_sha256=claim_digest,
+        base_digest=base_digest,
+        policy_digest=adapted_digest(base_digest, project.root / ADAPTER),
+        validation_suite=validation.digest,
+        chain=str(history.train_log[-1]["chain"]),
+        alarms=watch.facts(),
+        health=HealthSummary.of(history.health, trained.unmeasured),
+        honest=trained.honest,
         other_machines=other_machines,
-    )  # fmt: skip
+    )
     write_json(project.results("train.json"), facts)
-    say(f"trained {counted(steps, 'steps')}; validation chose step {trained.chosen_step}; health {facts.health.worst}")
+    say(
+        f"trained {counted(steps, 'steps')}; validation chose step {trained.chosen_step}; health"
+        f" {facts.health.worst}"
+    )
     if cut := cuts_in_words(watch.cuts, len(watch.items)):
         say(cut)
 
@@ -143,8 +185,15 @@ def _manifest(project: Project, folder: RunFolder, processes: Processes) -> dict
     """Return who trains what on what; begun when the run was, however often it was gone on with."""
     found = fingerprint_of(project)
     return {
-        "run": folder.key.digest, "started": folder.began(), "git": git_state(project.root), "packages": packages(),
-        "hardware": hardware(), "environment": environment(), "rank": processes.rank, "world_size": processes.world_size,
-        "dataset_sha256": found.dataset_sha256, "cached_dataset": found.cached,
+        "run": folder.key.digest,
+        "started": folder.began(),
+        "git": git_state(project.root),
+        "packages": packages(),
+        "hardware": hardware(),
+        "environment": environment(),
+        "rank": processes.rank,
+        "world_size": processes.world_size,
+        "dataset_sha256": found.dataset_sha256,
+        "cached_dataset": found.cached,
         "params": project.params.model_dump(mode="json"),
-    }  # fmt: skip
+    }

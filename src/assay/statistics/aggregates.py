@@ -1,8 +1,9 @@
-"""Scores of several runs on the same items as one number: interquartile mean, probability of improvement, profile.
+"""Scores of several runs on the same items as one number: interquartile mean, probability of improvement,
+profile.
 
-A matrix of scores is [runs, items]. Weights say how often a cell counts: 1 in the data, other numbers in a resample.
-Source: Agarwal et al. (2021), Deep RL at the Edge of the Statistical Precipice, sections 4.1 to 4.3; the functions agree
-with the package rliable 1.2.0, which tests/evaluation/test_aggregates.py checks.
+A matrix of scores is [runs, items]. Weights say how often a cell counts: 1 in the data, other numbers in a
+resample. Source: Agarwal et al. (2021), Deep RL at the Edge of the Statistical Precipice, sections 4.1 to
+4.3; the functions agree with the package rliable 1.2.0, which tests/evaluation/test_aggregates.py checks.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ def iqm(scores: Array, weights: Array | None = None) -> Array:
         weights: [resamples, runs, items], not negative; without them every cell counts once.
 
     Returns:
-        One number for each resample, [resamples]; [1] without weights. As many cells are cut at either end as a quarter of
-        them, rounded down.
+        One number for each resample, [resamples]; [1] without weights. As many cells are cut at either end as
+        a quarter of them, rounded down.
 
     >>> float(iqm(np.array([[0.0, 1, 2, 3], [4, 5, 6, 100]]))[0])
     3.5
@@ -70,7 +71,8 @@ def probability_of_improvement(x: Array, y: Array) -> float:
         x: Scores, [runs of x, items].
         y: Scores on the same items, [runs of y, items].
 
-    Source: Agarwal et al. (2021), section 4.3: Mann and Whitney's U of each item over the number of pairs of runs, averaged.
+    Source: Agarwal et al. (2021), section 4.3: Mann and Whitney's U of each item over the number of pairs of
+    runs, averaged.
 
     >>> x, y = np.array([[1.0, 2], [2, 2], [1, 1], [2, 1]]), np.array([[1.0, 1], [2, 2], [3, 3]])
     >>> round(probability_of_improvement(x, y), 4)

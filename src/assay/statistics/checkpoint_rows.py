@@ -19,7 +19,8 @@ LABELS = ("step", "greedy", "item_id", "cluster", "draw")
 def row_of_validation(
     sampled: Sequence[Episode], greedy: Sequence[Episode], suite_digest: str, *, step: int, steps: int
 ) -> Row:
-    """Return the row of one validation from its episodes, the very one that its scores give; `greedy` are the same items."""
+    """Return the row of one validation from its episodes, the very one that its scores give; `greedy` are the
+    same items."""
     (row,) = rows_of_scores(pd.DataFrame(score_rows(step, sampled, greedy)), suite_digest, steps)
     return row
 
@@ -38,30 +39,47 @@ def rows_of_scores(scores: pd.DataFrame, suite_digest: str, steps: int) -> list[
         measures, greedy = (_measures(part, suite_digest) for part in told.values())
         n, k, items = len(told[0]), int(told[0]["draw"].max()) + 1, told[0].groupby("item_id")
         best = best_of_values(
-            [list(each) for _, each in items["mean_reward"]], [list(each) for _, each in items["success_rate"]],
-            list(items["cluster"].first()), k, suite_digest,
-        )  # fmt: skip
-        rows.append(checkpoint_row(measures, n, step=int(step), fraction_done=int(step) / steps, best=best, greedy=greedy))
+            [list(each) for _, each in items["mean_reward"]],
+            [list(each) for _, each in items["success_rate"]],
+            list(items["cluster"].first()),
+            k,
+            suite_digest,
+        )
+        rows.append(
+            checkpoint_row(
+                measures, n, step=int(step), fraction_done=int(step) / steps, best=best, greedy=greedy
+            )
+        )
     return rows
 
 
 def _measures(part: pd.DataFrame, suite_digest: str) -> dict[str, Interval]:
     columns = {
-        name: [None if pd.isna(value) else float(value) for value in part[name]] for name in part.columns if name not in LABELS
+        name: [None if pd.isna(value) else float(value) for value in part[name]]
+        for name in part.columns
+        if name not in LABELS
     }
     return measure_columns(columns, list(part["cluster"]), rng("validation", suite_digest))
 
 
 def checkpoint_row(
-    measures: Mapping[str, Interval], n_episodes: int, *, step: int, fraction_done: float, best: BestOf | None = None,
+    measures: Mapping[str, Interval],
+    n_episodes: int,
+    *,
+    step: int,
+    fraction_done: float,
+    best: BestOf | None = None,
     greedy: Mapping[str, Interval] | None = None,
-) -> Row:  # fmt: skip
-    """Return one row, keys in column order: as `validation_row` has it, `<column>_low` and `_high` behind the values."""
+) -> Row:
+    """Return one row, keys in column order: as `validation_row` has it, `<column>_low` and `_high` behind the
+    values."""
     row: Row = {"step": step, "fraction_done": fraction_done, "episodes": n_episodes}
     row |= _columns({column_name(name): measures[name] for name in row_measures(list(measures))})
     if best is not None:
         row |= {"best_of": best.k}
-        row |= _columns({"best_of_k_mean_reward": best.mean_reward, "best_of_k_success_rate": best.success_rate})
+        row |= _columns(
+            {"best_of_k_mean_reward": best.mean_reward, "best_of_k_success_rate": best.success_rate}
+        )
     if greedy is not None:
         row |= _columns({f"greedy_{name}": greedy[name] for name in ("mean_reward", "success_rate")})
     return row

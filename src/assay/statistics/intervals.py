@@ -1,8 +1,9 @@
 """Intervals for clustered, paired evaluations; episodes of one cluster are never treated as independent.
 
-Estimand everywhere: sum over clusters of totals, divided by the sum of sizes. One arm: the mean over episodes. Paired:
-the mean over items of (mean over draws after) - (mean over draws before); a cluster with more items weighs more.
-Results are rounded to 10 decimals, so that the summation order of a linear-algebra library cannot change a record.
+Estimand everywhere: sum over clusters of totals, divided by the sum of sizes. One arm: the mean over
+episodes. Paired: the mean over items of (mean over draws after) - (mean over draws before); a cluster with
+more items weighs more. Results are rounded to 10 decimals, so that the summation order of a linear-algebra
+library cannot change a record.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def _wilson(p: float, n: float) -> tuple[float, float]:
 
 
 def wilson(successes: int, n: int) -> Interval:
-    """Return the 95 % Wilson score interval of a proportion of n independent trials, in [0, 1]; null for n = 0.
+    """Return the 95 % Wilson score interval of a proportion of n independent trials, in [0, 1]; null for n =
+    0.
 
     Source: Wilson (1927), JASA 22:209, eq. for the probable-inference limits.
 
@@ -70,8 +72,9 @@ def wilson(successes: int, n: int) -> Interval:
 
 
 def _effective_n(sums: ClusterSums) -> float:
-    # Source: Korn and Graubard (1998), Survey Methodology 24:193: effective size = p(1-p)/var, shrunk by the squared
-    # ratio of the normal to the t quantile. Without variance (0 %, 100 %) only the clusters count as independent.
+    # Source: Korn and Graubard (1998), Survey Methodology 24:193: effective size = p(1-p)/var, shrunk by the
+    # squared ratio of the normal to the t quantile. Without variance (0 %, 100 %) only the clusters count as
+    # independent.
     n_clusters, p, variance = len(sums.names), sums.mean, sums.standard_error**2
     size = float(sums.sizes.sum())
     spread = p * (1 - p)
@@ -80,10 +83,12 @@ def _effective_n(sums: ClusterSums) -> float:
 
 
 def rate_interval(sums: ClusterSums | None) -> Interval:
-    """Return the 95 % Wilson interval of a rate at its effective number of independent observations, in [0, 1].
+    """Return the 95 % Wilson interval of a rate at its effective number of independent observations, in [0,
+    1].
 
     Values are yes/no or fractions in [0, 1]. Both ends are null under two clusters.
-    Source: Franco et al. (2019), J. Survey Statistics and Methodology 7:334 (Wilson at the effective sample size).
+    Source: Franco et al. (2019), J. Survey Statistics and Methodology 7:334 (Wilson at the effective sample
+    size).
     """
     if sums is None:
         return missing()
@@ -94,9 +99,11 @@ def rate_interval(sums: ClusterSums | None) -> Interval:
 
 
 def median_interval(values: Sequence[float], clusters: Sequence[str]) -> Interval:
-    """Return the median of all values (mean of the middle two if even) with its 95 % interval, both in their unit.
+    """Return the median of all values (mean of the middle two if even) with its 95 % interval, both in their
+    unit.
 
-    Source: Woodruff (1952), JASA 47:635: quantiles of the values at the limits of the estimated share below the median.
+    Source: Woodruff (1952), JASA 47:635: quantiles of the values at the limits of the estimated share below
+    the median.
     """
     if not values:
         return missing()
@@ -114,18 +121,24 @@ def median_interval(values: Sequence[float], clusters: Sequence[str]) -> Interva
 
 
 def resample_counts(n_clusters: int, rng: np.random.Generator, resamples: int = 2000) -> Array:
-    """Return how often each cluster is drawn when clusters are resampled with replacement, [resamples, clusters]."""
-    drawn = rng.integers(n_clusters, size=(resamples, n_clusters)) + n_clusters * np.arange(resamples)[:, None]
+    """Return how often each cluster is drawn when clusters are resampled with replacement, [resamples,
+    clusters]."""
+    drawn = (
+        rng.integers(n_clusters, size=(resamples, n_clusters)) + n_clusters * np.arange(resamples)[:, None]
+    )
     return (
-        np.bincount(drawn.ravel(), minlength=resamples * n_clusters).reshape(resamples, n_clusters).astype(np.float64)
+        np.bincount(drawn.ravel(), minlength=resamples * n_clusters)
+        .reshape(resamples, n_clusters)
+        .astype(np.float64)
     )
 
 
 def studentised_interval(sums: ClusterSums, counts: Array) -> Interval:
-    """Return the mean with its 95 % studentised cluster-bootstrap interval; null ends if clusters are too few or alike.
+    """Return the mean with its 95 % studentised cluster-bootstrap interval; null ends if clusters are too few
+    or alike.
 
-    `counts` is [resamples, clusters] from `resample_counts`. Resamples without spread count as infinitely far away.
-    Source: Efron and Tibshirani (1993), An Introduction to the Bootstrap, eq. 12.22 (bootstrap-t).
+    `counts` is [resamples, clusters] from `resample_counts`. Resamples without spread count as infinitely far
+    away. Source: Efron and Tibshirani (1993), An Introduction to the Bootstrap, eq. 12.22 (bootstrap-t).
     """
     mean, error, n = sums.mean, sums.standard_error, len(sums.names)
     if n < 2 or not sums.has_spread:
@@ -144,7 +157,8 @@ def studentised_interval(sums: ClusterSums, counts: Array) -> Interval:
 
 
 def mean_interval(sums: ClusterSums | None, rng: np.random.Generator, resamples: int = 2000) -> Interval:
-    """Return the mean of one arm (or of paired differences) with its studentised cluster-bootstrap interval."""
+    """Return the mean of one arm (or of paired differences) with its studentised cluster-bootstrap
+    interval."""
     if sums is None:
         return missing()
     return studentised_interval(sums, resample_counts(len(sums.names), rng, resamples))
@@ -166,7 +180,8 @@ def median_difference_interval(
     rng: np.random.Generator,
     resamples: int = 1000,
 ) -> Interval:
-    """Return median(after) - median(before) with a 95 % paired percentile cluster bootstrap; exploratory only.
+    """Return median(after) - median(before) with a 95 % paired percentile cluster bootstrap; exploratory
+    only.
 
     `clusters` names the cluster of each value of each arm. Resampling draws a cluster for both arms at once.
     Source: Efron and Tibshirani (1993), An Introduction to the Bootstrap, eq. 13.5 (percentile interval).

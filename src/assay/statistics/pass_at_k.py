@@ -23,7 +23,8 @@ class BestOf(Record):
 
 
 def best_of_items(episodes: Sequence[Episode], k: int, suite_digest: str) -> BestOf:
-    """Return the best of k over items, with the intervals of a rate and of a mean; bootstrap draws depend on the suite.
+    """Return the best of k over items, with the intervals of a rate and of a mean; bootstrap draws depend on
+    the suite.
 
     Raises:
         EvidenceError: An item has fewer than k draws.
@@ -39,7 +40,11 @@ def best_of_items(episodes: Sequence[Episode], k: int, suite_digest: str) -> Bes
 
 
 def best_of_values(
-    rewards: Sequence[Sequence[float]], solved: Sequence[Sequence[float]], clusters: Sequence[str], k: int, suite_digest: str
+    rewards: Sequence[Sequence[float]],
+    solved: Sequence[Sequence[float]],
+    clusters: Sequence[str],
+    k: int,
+    suite_digest: str,
 ) -> BestOf:
     """Return the same from the values of every draw, [items][draws], and the cluster of every item."""
     best = [[best_of(values, k) for values in items] for items in (rewards, solved)]

@@ -1,4 +1,5 @@
-"""One policy on one suite, as numbers with intervals; comparing two of them is the work of the evidence room."""
+"""One policy on one suite, as numbers with intervals; comparing two of them is the work of the evidence
+room."""
 
 from __future__ import annotations
 
@@ -13,7 +14,13 @@ from assay.core.seeds import rng as labelled_rng
 from assay.dataset.suite import Suite
 from assay.evaluation.clusters import Array, cluster_sums
 from assay.evaluation.measures import check_complete, is_rate, measure_names, reader_of
-from assay.statistics.intervals import median_interval, missing, rate_interval, resample_counts, studentised_interval
+from assay.statistics.intervals import (
+    median_interval,
+    missing,
+    rate_interval,
+    resample_counts,
+    studentised_interval,
+)
 
 Decoding = Literal["sampled", "greedy"]
 
@@ -45,7 +52,8 @@ class Report(Record):
 
 
 class Reports(Record):
-    """What reports.json holds: the arms by the name of their episodes' file, and the scripted players by name."""
+    """What reports.json holds: the arms by the name of their episodes' file, and the scripted players by
+    name."""
 
     arms: dict[str, Report]
     baselines: dict[str, Report]
@@ -75,7 +83,9 @@ def measure_columns(
                 counts[n] = resample_counts(n, rng)
             found[name] = studentised_interval(sums, counts[n])
         if name == "mean_reward":
-            found["median_reward"] = median_interval([value for value in values if value is not None], clusters)
+            found["median_reward"] = median_interval(
+                [value for value in values if value is not None], clusters
+            )
     return found
 
 
@@ -91,8 +101,9 @@ def summarise(
 ) -> Report:
     """Return the report of one policy on one suite; the order of the episodes does not matter.
 
-    Rates have Wilson intervals at their effective sample size, means studentised cluster-bootstrap intervals (from
-    `rng`), the median a Woodruff interval; n of an interval counts the episodes where the value is defined.
+    Rates have Wilson intervals at their effective sample size, means studentised cluster-bootstrap intervals
+    (from `rng`), the median a Woodruff interval; n of an interval counts the episodes where the value is
+    defined.
 
     Raises:
         EvidenceError: the episodes are not a whole suite (see `check_complete`).
@@ -111,7 +122,9 @@ def summarise(
                 n_episodes=len(part),
                 n_items=len({ordered[row].item_id for row in part}),
                 n_clusters=len(set(homes)),
-                measures=measure_columns({name: [column[row] for row in part] for name, column in columns.items()}, homes, rng),
+                measures=measure_columns(
+                    {name: [column[row] for row in part] for name, column in columns.items()}, homes, rng
+                ),
             )
     return Report(
         policy_digest=policy_digest,
@@ -127,11 +140,14 @@ def summarise(
     )
 
 
-def report_on(
-    episodes: Sequence[Episode], suite: Suite, policy_digest: str, decoding: Decoding
-) -> Report:
+def report_on(episodes: Sequence[Episode], suite: Suite, policy_digest: str, decoding: Decoding) -> Report:
     """Return the report of episodes of a suite; its bootstrap draws depend on the suite alone."""
     return summarise(
-        episodes, policy_digest=policy_digest, suite_digest=suite.digest, split=suite.split, decoding=decoding,
-        draws=suite.draws, rng=labelled_rng("report", suite.digest),
-    )  # fmt: skip
+        episodes,
+        policy_digest=policy_digest,
+        suite_digest=suite.digest,
+        split=suite.split,
+        decoding=decoding,
+        draws=suite.draws,
+        rng=labelled_rng("report", suite.digest),
+    )

@@ -1,9 +1,11 @@
-"""Uncertainty of a mean over training seeds and items at once: every run plays the same items against the same base.
+"""Uncertainty of a mean over training seeds and items at once: every run plays the same items against the
+same base.
 
-Two runs share their items and the base they are compared with, and two items of one run share its training. So neither
-runs nor cells are independent: seeds are resampled whole, with all their items, and clusters of items whole, with all their
-runs. rliable resamples the runs of each task on their own, which is right where each (run, task) is a training of its own;
-here it would leave out nearly all of what differs between trainings.
+Two runs share their items and the base they are compared with, and two items of one run share its training.
+So neither runs nor cells are independent: seeds are resampled whole, with all their items, and clusters of
+items whole, with all their runs. rliable resamples the runs of each task on their own, which is right where
+each (run, task) is a training of its own; here it would leave out nearly all of what differs between
+trainings.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ _PATTERNS = 1024
 
 @dataclass(frozen=True, slots=True)
 class CrossedMean:
-    """A mean over runs and items with the uncertainty that comes from either; all in the unit of the cells."""
+    """A mean over runs and items with the uncertainty that comes from either; all in the unit of the
+    cells."""
 
     mean: float
     error_of_seeds: float
@@ -39,7 +42,8 @@ class CrossedMean:
     n_items: int
 
     def p(self, *, one_sided: bool) -> float:
-        """Return the p of "the mean is 0", or, one-sided, of "the mean is not above 0"; 1 for a mean of 0 without error."""
+        """Return the p of "the mean is 0", or, one-sided, of "the mean is not above 0"; 1 for a mean of 0
+        without error."""
         if self.standard_error == 0.0:
             return 1.0 if self.mean == 0.0 else 0.0
         t = self.mean / self.standard_error
@@ -48,17 +52,21 @@ class CrossedMean:
     @property
     def interval(self) -> Interval:
         """The 95 % interval for other seeds and other items; ends are null where the cells do not vary."""
-        half = math.nan if self.standard_error == 0.0 else float(stats.t.ppf(0.975, self.df)) * self.standard_error
+        half = (
+            math.nan
+            if self.standard_error == 0.0
+            else float(stats.t.ppf(0.975, self.df)) * self.standard_error
+        )
         return interval(self.mean, self.mean - half, self.mean + half, self.n_items)
 
 
 def crossed_mean(cells: Array, clusters: Sequence[str]) -> CrossedMean:
     """Return the mean of the cells, seeds and clusters both being samples.
 
-    The variance is that over seeds plus that over clusters less that of single cells, which both hold, and never under the
-    larger of the two; degrees of freedom by Satterthwaite's rule over the two. What all runs share, such as one measurement
-    of the base, is part of the variance over clusters.
-    Source: Cameron, Gelbach and Miller (2011), J. Business & Economic Statistics 29:238, eq. 2.12; Satterthwaite (1946),
+    The variance is that over seeds plus that over clusters less that of single cells, which both hold, and
+    never under the larger of the two; degrees of freedom by Satterthwaite's rule over the two. What all runs
+    share, such as one measurement of the base, is part of the variance over clusters. Source: Cameron,
+    Gelbach and Miller (2011), J. Business & Economic Statistics 29:238, eq. 2.12; Satterthwaite (1946),
     Biometrics Bulletin 2:110, eq. 17.
 
     Args:
@@ -91,9 +99,10 @@ def crossed_mean(cells: Array, clusters: Sequence[str]) -> CrossedMean:
 def sign_flip_runs(gains: Array, rng: np.random.Generator, *, one_sided: bool, flips: int = 20_000) -> float:
     """Return the sign-flip p of the mean gain over runs, in (0, 1]; one-sided: is it above 0.
 
-    Exact over all sign patterns up to 16 runs, else (b + 1) / (flips + 1) from seeded flips. It asks about other seeds on
-    these very items, against this very measurement of the base: chance in what the runs share moves all of them alike, and
-    no flip of single runs shows that. Alone it is therefore no evidence (see `crossed_mean`).
+    Exact over all sign patterns up to 16 runs, else (b + 1) / (flips + 1) from seeded flips. It asks about
+    other seeds on these very items, against this very measurement of the base: chance in what the runs share
+    moves all of them alike, and no flip of single runs shows that. Alone it is therefore no evidence (see
+    `crossed_mean`).
 
     >>> sign_flip_runs(np.array([0.1, 0.2, 0.3, 0.1, 0.2]), np.random.default_rng(0), one_sided=True)
     0.03125
@@ -127,11 +136,13 @@ def detectable_effect(
     one_sided: bool,
     power: float = 0.8,
 ) -> float | None:
-    """Return the true mean effect that both tests together find with this power; None without any error to go by.
+    """Return the true mean effect that both tests together find with this power; None without any error to go
+    by.
 
-    Simulated: noise of runs and of what they share is normal, with the errors found, which count as known. In each pipeline
-    either test rejects from some effect on; the larger of the two is needed, and their quantile at `power` is returned. The
-    formula for a t test alone promises too much under about ten runs, where few patterns of signs reach the level.
+    Simulated: noise of runs and of what they share is normal, with the errors found, which count as known. In
+    each pipeline either test rejects from some effect on; the larger of the two is needed, and their quantile
+    at `power` is returned. The formula for a t test alone promises too much under about ten runs, where few
+    patterns of signs reach the level.
 
     >>> found = crossed_mean(np.array([[0.0, 1.0, 2.0], [2.0, 3.0, 4.0]]), ["a", "b", "c"])
     >>> detectable_effect(found, 2, 3, 0.05, np.random.default_rng(0), one_sided=True)
@@ -145,7 +156,9 @@ def detectable_effect(
     noise = noise + rng.normal(0, math.sqrt(n_runs * seeds), (_PIPELINES, n_runs))
     means, of_seeds = noise.mean(axis=1), noise.var(axis=1, ddof=1) / n_runs
     of_items = items * rng.chisquare(n_clusters - 1, _PIPELINES) / (n_clusters - 1)
-    variance = np.maximum(of_seeds + of_items - max(seeds + items - total, 0.0), np.maximum(of_seeds, of_items))
+    variance = np.maximum(
+        of_seeds + of_items - max(seeds + items - total, 0.0), np.maximum(of_seeds, of_items)
+    )
     df = variance**2 / (of_seeds**2 / (n_runs - 1) + of_items**2 / (n_clusters - 1))
     by_t = stats.t.isf(level, df) * np.sqrt(variance) - means
     # A pattern of signs is beyond the gains until the effect makes up for the mean of the runs that it flips.
@@ -163,9 +176,9 @@ def detectable_effect(
 
 
 def _drawn(n: int, rows: int, rng: np.random.Generator) -> Array:
-    # How often each of n counts in a resample, [rows, n]: n - 1 are drawn and counted n / (n - 1) times, which gives the
-    # variance of a mean without the factor (n - 1) / n that matters at five seeds. One alone always counts once.
-    # Source: Rao and Wu (1988), JASA 83:231, section 2 (m = n - 1).
+    # How often each of n counts in a resample, [rows, n]: n - 1 are drawn and counted n / (n - 1) times,
+    # which gives the variance of a mean without the factor (n - 1) / n that matters at five seeds. One alone
+    # always counts once. Source: Rao and Wu (1988), JASA 83:231, section 2 (m = n - 1).
     if n == 1:
         return np.ones((rows, 1))
     drawn = rng.integers(n, size=(rows, n - 1)) + n * np.arange(rows)[:, None]
@@ -174,13 +187,17 @@ def _drawn(n: int, rows: int, rng: np.random.Generator) -> Array:
 
 
 def resampled(
-    n_runs: int, clusters: Sequence[str], strata: Sequence[str], rng: np.random.Generator, resamples: int = RESAMPLES
+    n_runs: int,
+    clusters: Sequence[str],
+    strata: Sequence[str],
+    rng: np.random.Generator,
+    resamples: int = RESAMPLES,
 ) -> Iterator[tuple[Array, Array]]:
     """Yield resamples in parts: how often each run counts, [part, runs], and each item, [part, items].
 
-    Runs are drawn whole. Clusters are drawn whole, within their stratum, because a suite holds its strata in fixed
-    proportions; a cluster with items of several strata is of the stratum that names them all. A cell counts as often as its
-    run times its item; whatever the runs share on an item is drawn with it.
+    Runs are drawn whole. Clusters are drawn whole, within their stratum, because a suite holds its strata in
+    fixed proportions; a cluster with items of several strata is of the stratum that names them all. A cell
+    counts as often as its run times its item; whatever the runs share on an item is drawn with it.
     """
     place = codes(clusters)
     named: dict[int, set[str]] = {}
@@ -211,8 +228,9 @@ def bootstrap(
 def expanded_percentiles(values: Array, df: float) -> tuple[Array, Array]:
     """Return both ends of the 95 % interval from the resamples of a statistic along axis 0.
 
-    Percentiles at the normal levels of the t quantile: at five seeds the usual 2.5 and 97.5 would be too narrow.
-    Source: Hesterberg (2015), The American Statistician 69:371, section 5.3 (expanded percentile interval).
+    Percentiles at the normal levels of the t quantile: at five seeds the usual 2.5 and 97.5 would be too
+    narrow. Source: Hesterberg (2015), The American Statistician 69:371, section 5.3 (expanded percentile
+    interval).
 
     >>> low, high = expanded_percentiles(np.arange(1001.0), math.inf)
     >>> round(float(low), 6), round(float(high), 6)

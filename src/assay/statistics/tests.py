@@ -1,4 +1,5 @@
-"""Is a difference more than luck: sign flips over clusters, Holm's correction, and the smallest effect that would show."""
+"""Is a difference more than luck: sign flips over clusters, Holm's correction, and the smallest effect that
+would show."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ def _flipped(totals: Array, sizes: Array, rng: np.random.Generator, flips: int) 
     tables = [bits @ eight for eight in padded.reshape(-1, 8, 2)]
     sums = [np.zeros((1, 2))]
     for packed in _packed(n, rng, flips):
-        sums.append(sum((table[packed[:, k]] for k, table in enumerate(tables)), start=np.zeros((len(packed), 2))))
+        sums.append(
+            sum((table[packed[:, k]] for k, table in enumerate(tables)), start=np.zeros((len(packed), 2)))
+        )
     return np.concatenate(sums)
 
 
@@ -59,13 +62,15 @@ def _p_value(totals: Array, flipped: Array) -> float:
 def sign_flip(
     sums: ClusterSums, rng: np.random.Generator, flips: int = 20_000, alpha: float = 0.05
 ) -> tuple[float, Interval]:
-    """Return the two-sided p for "mean difference = 0" and the (1 - alpha) interval from the very same sign flips.
+    """Return the two-sided p for "mean difference = 0" and the (1 - alpha) interval from the very same sign
+    flips.
 
-    The interval holds every shift d for which the test on total - d x size has p > alpha. A flip does not contradict d
-    exactly when d lies between the mean over its flipped clusters and the mean over the others, so the ends are order
-    statistics of those means and no search is needed; zero lies outside if and only if p <= alpha. Ends are null where
-    alpha cannot be reached (under 6 clusters at 0.05) and where all clusters differ by the same amount.
-    Source: Canay, Romano, Shaikh (2017), Econometrica 85:1013, section 2; Phipson and Smyth (2010), eq. 2.
+    The interval holds every shift d for which the test on total - d x size has p > alpha. A flip does not
+    contradict d exactly when d lies between the mean over its flipped clusters and the mean over the others,
+    so the ends are order statistics of those means and no search is needed; zero lies outside if and only if
+    p <= alpha. Ends are null where alpha cannot be reached (under 6 clusters at 0.05) and where all clusters
+    differ by the same amount. Source: Canay, Romano, Shaikh (2017), Econometrica 85:1013, section 2; Phipson
+    and Smyth (2010), eq. 2.
 
     >>> p, difference = sign_flip(ClusterSums(tuple("abcdef"), np.arange(1.0, 7), np.ones(6)), np.random.default_rng(0))
     >>> p, difference.value, difference.low
@@ -86,7 +91,9 @@ def sign_flip(
     return p, interval(sums.mean, float(np.partition(lows, k)[k]), float(-np.partition(-highs, k)[k]), n)
 
 
-def sign_flip_test(cluster_totals: Sequence[float] | Array, rng: np.random.Generator, flips: int = 20_000) -> float:
+def sign_flip_test(
+    cluster_totals: Sequence[float] | Array, rng: np.random.Generator, flips: int = 20_000
+) -> float:
     """Return the two-sided sign-flip p of the sum of paired cluster totals, in (0, 1].
 
     Exact over all sign patterns up to 16 clusters; beyond that (b + 1) / (flips + 1) from seeded flips.
@@ -100,7 +107,8 @@ def sign_flip_test(cluster_totals: Sequence[float] | Array, rng: np.random.Gener
 
 
 def sign_flip_tests(cluster_totals: Array, rng: np.random.Generator, flips: int = 20_000) -> Array:
-    """Return the p of `sign_flip_test` for each row of [experiments, clusters]; all rows meet the same sign flips.
+    """Return the p of `sign_flip_test` for each row of [experiments, clusters]; all rows meet the same sign
+    flips.
 
     For simulations: a thousand experiments cost little more than one.
 
@@ -134,10 +142,12 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 def smallest_detectable_effect(
     cluster_sd: float, n_clusters: int, power: float = 0.8, alpha: float = 0.05
 ) -> float | None:
-    """Return the true mean difference found with the given power, in the unit of `cluster_sd`; None under two clusters.
+    """Return the true mean difference found with the given power, in the unit of `cluster_sd`; None under two
+    clusters.
 
     `cluster_sd` is the standard deviation of cluster mean differences (standard error x sqrt(clusters)).
-    Source: Bloom (1995), Evaluation Review 19:547, eq. 1 (t quantiles with n_clusters - 1 degrees of freedom).
+    Source: Bloom (1995), Evaluation Review 19:547, eq. 1 (t quantiles with n_clusters - 1 degrees of
+    freedom).
 
     >>> round(smallest_detectable_effect(0.2, 40), 3)
     0.091

@@ -21,10 +21,14 @@ class Spread(Record):
     """How one quantity is distributed over the steps in which it was measured; null where it never was."""
 
     median: float | None
-    mean: Interval = Field(description="95 % block bootstrap: steps beside each other are not independent; n is in steps")
+    mean: Interval = Field(
+        description="95 % block bootstrap: steps beside each other are not independent; n is in steps"
+    )
     p95: float | None = Field(description="smallest measured value that 95 % of the steps do not exceed")
     largest: float | None
-    share: float | None = Field(description="of the time of all phases; null for what is no time, or no part of it")
+    share: float | None = Field(
+        description="of the time of all phases; null for what is no time, or no part of it"
+    )
 
     @property
     def n(self) -> int:
@@ -44,12 +48,14 @@ class TimingSummary(Record):
     peak_gpu_mib: float | None
 
 
-def timing_summary(rows: Sequence[Mapping[str, Any]], *labels: Label, n_resamples: int = 2000) -> TimingSummary:
+def timing_summary(
+    rows: Sequence[Mapping[str, Any]], *labels: Label, n_resamples: int = 2000
+) -> TimingSummary:
     """Return a summary of the rows of training_clock.csv; without rows nothing is measured, and nothing is 0.
 
     Args:
-        rows: One a step: `<phase>_s` for PHASES, tokens_per_second, peak_ram_mib, peak_gpu_mib. What is not there, None, or
-            an empty cell was not measured. wall_time_s runs on over steps and is not read.
+        rows: One a step: `<phase>_s` for PHASES, tokens_per_second, peak_ram_mib, peak_gpu_mib. What is not
+            there, None, or an empty cell was not measured. wall_time_s runs on over steps and is not read.
         labels: Of the resampling: equal rows and labels give equal numbers.
         n_resamples: Of each interval.
 
@@ -59,10 +65,17 @@ def timing_summary(rows: Sequence[Mapping[str, Any]], *labels: Label, n_resample
     >>> timing_summary([{"generate_s": 3.0, "other_s": 1.0}], "doctest").phases["generate"].share
     0.75
     """
-    columns = {name: _column(rows, name) for name in (*(f"{phase}_s" for phase in PHASES), "tokens_per_second")}
-    peaks = {name: [x for x in _column(rows, name) if x is not None] for name in ("peak_ram_mib", "peak_gpu_mib")}
+    columns = {
+        name: _column(rows, name) for name in (*(f"{phase}_s" for phase in PHASES), "tokens_per_second")
+    }
+    peaks = {
+        name: [x for x in _column(rows, name) if x is not None] for name in ("peak_ram_mib", "peak_gpu_mib")
+    }
     clocks = [columns[f"{phase}_s"] for phase in PHASES]
-    steps = [math.fsum(known) if (known := [x for x in row if x is not None]) else None for row in zip(*clocks, strict=True)]
+    steps = [
+        math.fsum(known) if (known := [x for x in row if x is not None]) else None
+        for row in zip(*clocks, strict=True)
+    ]
     seconds = math.fsum(x for x in steps if x is not None)
 
     def spread(name: str, values: Sequence[float | None], total: float | None) -> Spread:
@@ -82,9 +95,9 @@ def timing_summary(rows: Sequence[Mapping[str, Any]], *labels: Label, n_resample
 def block_interval(values: Sequence[float], chance: np.random.Generator, n_resamples: int) -> Interval:
     """Return the mean of a series with its 95 % interval, without taking neighbours for independent.
 
-    The series is cut into blocks of about sqrt(n) neighbours, and the blocks are resampled as clusters are everywhere else
-    (studentised); ends are null where there are too few blocks, under 12 values, or no spread.
-    Source: Carlstein (1986), Annals of Statistics 14:1171 (blocks that do not overlap).
+    The series is cut into blocks of about sqrt(n) neighbours, and the blocks are resampled as clusters are
+    everywhere else (studentised); ends are null where there are too few blocks, under 12 values, or no
+    spread. Source: Carlstein (1986), Annals of Statistics 14:1171 (blocks that do not overlap).
     """
     n = len(values)
     n_blocks = n // max(1, round(math.sqrt(n)))
@@ -104,12 +117,17 @@ def _number(value: Any, name: str, number: int) -> float | None:
     except (TypeError, ValueError):
         found = math.nan
     if not math.isfinite(found):
-        where, fix = f"training_clock.csv, row {number}, {name}", "leave the cell empty where nothing was measured"
+        where, fix = (
+            f"training_clock.csv, row {number}, {name}",
+            "leave the cell empty where nothing was measured",
+        )
         raise EvidenceError("a finite number", found=repr(value)[:40], where=where, fix=fix)
     return found
 
 
-def _spread(values: Sequence[float], total: float | None, chance: np.random.Generator, n_resamples: int) -> Spread:
+def _spread(
+    values: Sequence[float], total: float | None, chance: np.random.Generator, n_resamples: int
+) -> Spread:
     if not values:
         return Spread(median=None, mean=missing(), p95=None, largest=None, share=None)
     return Spread(

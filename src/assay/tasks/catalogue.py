@@ -1,4 +1,5 @@
-"""Which tasks there are, from settings to a task: a folder of this room with `build` is one, and its settings."""
+"""Which tasks there are, from settings to a task: a folder of this room with `build` is one, and its
+settings."""
 
 from __future__ import annotations
 
@@ -12,7 +13,12 @@ from assay.tasks.protocol import Task
 
 
 def build(
-    settings: TaskSettings, generation: GenerationSettings, *, shaping: bool, blocklist: str = "", where: str = "blocklist"
+    settings: TaskSettings,
+    generation: GenerationSettings,
+    *,
+    shaping: bool,
+    blocklist: str = "",
+    where: str = "blocklist",
 ) -> Task:
     """Return the task that the settings name.
 

@@ -24,7 +24,8 @@ class Item:
     public: Any
     hidden: Any
     chars_cut: int = 0  # left out of what the model is told, so that it fits
-    record: str = ""  # digest of the record it was read from, which the dataset room knows; "" where it came from no file
+    # digest of the record it was read from, which the dataset room knows; "" where it came from no file
+    record: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +52,16 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Oddity:
-    """Something odd about one record; `kind` is a field of config.AuditSettings, which says what happens then."""
+    """Something odd about one record; `kind` is a field of config.AuditSettings, which says what happens
+    then."""
 
     kind: str
     detail: str
 
 
 class Baseline(Protocol):
-    """A scripted player: reads the state (an oracle may read the hidden part too) and writes one completion."""
+    """A scripted player: reads the state (an oracle may read the hidden part too) and writes one
+    completion."""
 
     def __call__(self, item: Item, state: Any, rng: np.random.Generator) -> str: ...
 
@@ -67,7 +70,8 @@ class Task(Protocol):
     """A task is pure: no torch, no files, no clock, no global randomness.
 
     Where an environment of someone's own stands behind it, `start`, `step` and `judge` may raise
-    `errors.EnvironmentFailure` when that crashed or timed out: the call is then made again with the same arguments.
+    `errors.EnvironmentFailure` when that crashed or timed out: the call is then made again with the same
+    arguments.
     """
 
     name: str
@@ -85,11 +89,13 @@ class Task(Protocol):
         ...
 
     def examine(self, row: Mapping[str, Any]) -> tuple[Item, Sequence[Oddity]]:
-        """Read one row as `item` does, and say what is odd about it; the dataset room counts it and acts on it."""
+        """Read one row as `item` does, and say what is odd about it; the dataset room counts it and acts on
+        it."""
         ...
 
     def contradictory(self, items: Sequence[Item]) -> Sequence[int]:
-        """Return the places of items, all of one question, that another one contradicts: who is right there is wrong here."""
+        """Return the places of items, all of one question, that another one contradicts: who is right there
+        is wrong here."""
         ...
 
     def most_right(self, items: Sequence[Item]) -> int:
@@ -97,7 +103,8 @@ class Task(Protocol):
         ...
 
     def shortened(self, item: Item, chars: int) -> Item | None:
-        """Return the item with at least so many characters less in its opening, counted in `chars_cut`; None if it cannot."""
+        """Return the item with at least so many characters less in its opening, counted in `chars_cut`; None
+        if it cannot."""
         ...
 
     def truth(self, item: Item) -> str:
@@ -137,7 +144,8 @@ class Task(Protocol):
         ...
 
     def drills(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
-        """Short dialogues whose last message can only be right by copying from the first; probes of read-off."""
+        """Short dialogues whose last message can only be right by copying from the first; probes of
+        read-off."""
         ...
 
     def vocabulary(self) -> Sequence[str]:
@@ -155,18 +163,21 @@ class FieldAnswer:
 
 
 class AnswerKey(Protocol):
-    """What a task offers beside `Task` where it can write down what is right; alarms compare with it. None of it is needed."""
+    """What a task offers beside `Task` where it can write down what is right; alarms compare with it. None of
+    it is needed."""
 
     def right_answer(self, item: Item) -> str | None:
         """Return the graded part of a right answer as text, None where nothing is known to be right."""
         ...
 
     def answer(self, item: Item, action: str) -> str:
-        """Return the graded part of an answer that could be read, as `right_answer` writes it; `action` as in `Step`."""
+        """Return the graded part of an answer that could be read, as `right_answer` writes it; `action` as in
+        `Step`."""
         ...
 
     def fields(self, item: Item, action: str) -> Mapping[str, FieldAnswer]:
-        """Return what an answer that could be read says in each graded field, by dotted name; none without a right answer."""
+        """Return what an answer that could be read says in each graded field, by dotted name; none without a
+        right answer."""
         ...
 
     def survey(self, items: Sequence[Item]) -> Sequence[Oddity]:

@@ -1,4 +1,5 @@
-"""What a reader should know before trusting an evaluation: seen prompts, foreign words, a held-out suite opened again."""
+"""What a reader should know before trusting an evaluation: seen prompts, foreign words, a held-out suite
+opened again."""
 
 from __future__ import annotations
 
@@ -18,13 +19,21 @@ def cautions(project: Project, task: Task, policy: Policy, suite: Suite) -> list
     """Return what is doubtful about playing a suite with a policy, a sentence each."""
     found = []
     if suite.split == "heldout":
-        found.append("this opens the held-out suite once more: nothing that is chosen by it may be claimed on it")
+        found.append(
+            "this opens the held-out suite once more: nothing that is chosen by it may be claimed on it"
+        )
     if suite.split == "tasks" and (seen := _trained_on(project, suite)):
         have = "has a prompt" if seen == 1 else "have prompts"
-        found.append(f"{seen} of {counted(len(suite.items), 'items')} {have} of {project.params.dataset.root}/train.jsonl")
+        found.append(
+            f"{seen} of {counted(len(suite.items), 'items')} {have} of"
+            f" {project.params.dataset.root}/train.jsonl"
+        )
     share = unknown_share(task, policy, suite)
     if share > UNKNOWN_SHARE:
-        found.append(f"{share:.0%} of the prompts' tokens are unknown to this policy's tokenizer: it was made for other texts")
+        found.append(
+            f"{share:.0%} of the prompts' tokens are unknown to this policy's tokenizer: it was made for"
+            " other texts"
+        )
     return found
 
 
@@ -37,7 +46,8 @@ def _trained_on(project: Project, suite: Suite) -> int:
 
 
 def unknown_share(task: Task, policy: Policy, suite: Suite) -> float:
-    """Return which share of the openings' tokens is the tokenizer's unknown token; 0 for tokenizers without one."""
+    """Return which share of the openings' tokens is the tokenizer's unknown token; 0 for tokenizers without
+    one."""
     unknown = policy.tokenizer.unk_token_id
     if unknown is None:
         return 0.0

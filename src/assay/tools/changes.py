@@ -1,4 +1,5 @@
-"""`assay runs report`: what changed in settings, numbers and figures since a commit, as Markdown for a pull request."""
+"""`assay runs report`: what changed in settings, numbers and figures since a commit, as Markdown for a pull
+request."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from assay.core.storage.yaml import read_yaml
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.at_hand import claim_at_hand
 
-FIGURES_AT = "ASSAY_FIGURES_AT"  # from where a browser gets the files of a commit: https://host/owner/name/raw
+FIGURES_AT = (  # from where a browser gets the files of a commit: https://host/owner/name/raw
+    "ASSAY_FIGURES_AT"
+)
 METRICS = place_of("metrics.json")
 
 
@@ -55,7 +58,9 @@ def _resolve(root: Path, revision: str) -> str:
         return _git(root, "rev-parse", "--quiet", "--verify", "--end-of-options", f"{revision}^{{commit}}")
     except (subprocess.CalledProcessError, ValueError):
         fix = "git log --oneline shows the commits of this repository"
-        raise ConfigError("a commit of this repository", found=repr(revision), where="assay runs report", fix=fix) from None
+        raise ConfigError(
+            "a commit of this repository", found=repr(revision), where="assay runs report", fix=fix
+        ) from None
 
 
 def _of_commit(root: Path, commit: str, name: str) -> str:
@@ -93,7 +98,9 @@ def _compare(root: Path, *words: str) -> str:
     unread = "failed to load" in done.stderr and "workspace" in done.stderr
     if done.returncode or unread:
         found = " ".join(done.stderr.split())
-        raise RecordError("what DVC can compare", found=found, where=f"dvc {' '.join(words)}", fix="see to what it names")
+        raise RecordError(
+            "what DVC can compare", found=found, where=f"dvc {' '.join(words)}", fix="see to what it names"
+        )
     rows = [line for line in done.stdout.split("\n") if line.startswith("|")]
     return "\n".join(rows) if len(rows) > 2 else ""  # it draws a head of two lines also over no rows
 
@@ -105,7 +112,8 @@ def _figures(root: Path, commit: str, names: list[str]) -> str:
         return "\n".join(f"* {name}" for name in names)
     now = _git(root, "rev-parse", "HEAD")
     return "\n\n".join(
-        f"**{PurePosixPath(name).stem}**\n\n| before | now |\n|---|---|\n| ![]({at}/{commit}/{name}) | ![]({at}/{now}/{name}) |"
+        f"**{PurePosixPath(name).stem}**\n\n| before | now |\n|---|---|\n| ![]({at}/{commit}/{name}) |"
+        f" ![]({at}/{now}/{name}) |"
         for name in names
     )
 

@@ -82,7 +82,9 @@ def run(root: Path, asked: Asked) -> None:
     terms = blocklist_of(project) if asked.blocklist is None else _terms(asked.blocklist)
     task = task_with(project, terms)
     items, sha256 = items_of(project, task, asked.tasks)
-    rules = rules_of(project.params.task, project.params.generation.surface, None if terms is None else sha256_bytes(terms))
+    rules = rules_of(
+        project.params.task, project.params.generation.surface, None if terms is None else sha256_bytes(terms)
+    )
     suite = suite_of(project, items, asked, draws, rules)
     policy = open_folder(project, asked.policy)
     for caution in cautions(project, task, policy, suite):
@@ -94,12 +96,19 @@ def run(root: Path, asked: Asked) -> None:
         episodes = measure(policy, task, suite, decoding, batch_size=batch_size, progress=stopwatch)
     report = report_on(episodes, suite, policy.digest, "greedy" if decoding.temperature == 0 else "sampled")
     evaluation = Evaluation(
-        tasks_file=str(asked.tasks), tasks_sha256=sha256, policy_folder=str(asked.policy), temperature=decoding.temperature,
-        max_new_tokens=decoding.max_new_tokens, report=report, best_of=best_of_items(episodes, k, suite.digest),
-    )  # fmt: skip
+        tasks_file=str(asked.tasks),
+        tasks_sha256=sha256,
+        policy_folder=str(asked.policy),
+        temperature=decoding.temperature,
+        max_new_tokens=decoding.max_new_tokens,
+        report=report,
+        best_of=best_of_items(episodes, k, suite.digest),
+    )
     took = latency(episodes, stopwatch.seconds)
     out = asked.out or root / ".scratch/evaluate" / _name(asked, task, evaluation)
-    write_jsonl(out / "episodes.jsonl", [each.model_copy(update={"policy": policy.digest}) for each in episodes])
+    write_jsonl(
+        out / "episodes.jsonl", [each.model_copy(update={"policy": policy.digest}) for each in episodes]
+    )
     write_json(out / "report.json", evaluation)
     write_json(out / "clock.json", took)
     for line in table(evaluation, task, took):
@@ -112,14 +121,18 @@ def run(root: Path, asked: Asked) -> None:
 
 
 def note_heldout(project: Project, suite: Suite, policy_digest: str) -> None:
-    """Write down an opening of whatever held-out records of the project a suite asks, from whichever file they came."""
+    """Write down an opening of whatever held-out records of the project a suite asks, from whichever file
+    they came."""
     path = project.data("heldout.jsonl")
     if not path.is_file():
         return
     schemas = SchemaFiles(project.data(""), project.root)
     held = {entry.digest for entry in load(path, schemas, where=str(path), fix="restore the data").entries}
     if asked := held & set(suite.records):
-        complain(f"{counted(len(asked), 'held-out records')} of {project.params.dataset.root} are opened; it is noted as such")
+        complain(
+            f"{counted(len(asked), 'held-out records')} of {project.params.dataset.root} are opened; it is"
+            " noted as such"
+        )
         note_opening(project, "evaluate", suite, policy_digest, records=asked, split="heldout")
 
 
@@ -138,7 +151,12 @@ def settings(root: Path, asked: Asked) -> Project:
     if asked.surface is not None:
         if asked.surface not in params.task.max_new_tokens:
             expected = " or ".join(params.task.max_new_tokens)
-            raise ConfigError(expected, found=repr(asked.surface), where="--surface", fix="choose one that the policy speaks")
+            raise ConfigError(
+                expected,
+                found=repr(asked.surface),
+                where="--surface",
+                fix="choose one that the policy speaks",
+            )
         changes["generation"] = params.generation.model_copy(update={"surface": asked.surface})
     if asked.blocklist is not None:
         if "blocklist" not in type(params.task).model_fields:
@@ -155,7 +173,9 @@ def draws_of(project: Project, asked: Asked) -> tuple[int, int]:
         ConfigError: Greedy draws would all be the same, or there are fewer draws than k.
     """
     if asked.greedy and asked.draws not in (None, 1):
-        raise ConfigError("one draw with --greedy", found=str(asked.draws), where="--draws", fix="leave one of the two out")
+        raise ConfigError(
+            "one draw with --greedy", found=str(asked.draws), where="--draws", fix="leave one of the two out"
+        )
     draws = 1 if asked.greedy else asked.draws or project.params.evaluation.draws
     k = asked.best_of or draws
     if k > draws:
@@ -173,14 +193,17 @@ def decoding_of(project: Project, asked: Asked) -> Decoding:
     generation = project.params.generation
     if asked.temperature is not None and (asked.greedy or not 0 < asked.temperature < float("inf")):
         expected = "no temperature beside --greedy" if asked.greedy else "a temperature above 0"
-        raise ConfigError(expected, found=str(asked.temperature), where="--temperature", fix="--greedy alone decodes at 0")
+        raise ConfigError(
+            expected, found=str(asked.temperature), where="--temperature", fix="--greedy alone decodes at 0"
+        )
     temperature = 0.0 if asked.greedy else asked.temperature or generation.temperature
     limit = asked.max_new_tokens or project.params.task.max_new_tokens[generation.surface]
     return Decoding(temperature, limit, generation.backend, generation.cuda_graphs)
 
 
 def items_of(project: Project, task: Task, path: Path) -> tuple[list[Item], str]:
-    """Return the items of a tasks file, with odd records treated as the task's settings say, and the file's sha256.
+    """Return the items of a tasks file, with odd records treated as the task's settings say, and the file's
+    sha256.
 
     Raises:
         DataError: The file cannot be read, or holds what dataset.audit refuses, or nothing.
@@ -190,20 +213,29 @@ def items_of(project: Project, task: Task, path: Path) -> tuple[list[Item], str]
     audited = audit(task, {"tasks": source}, project.params.dataset.audit)
     unreadable, n = audited.report.kinds["unreadable"], audited.report.n_records
     if n and unreadable.count == n:
-        found = f"none in {counted(n, 'lines')} (first: line {unreadable.first[0].line}: {unreadable.first[0].detail})"
+        found = (
+            f"none in {counted(n, 'lines')} (first: line {unreadable.first[0].line}:"
+            f" {unreadable.first[0].detail})"
+        )
         fix = "--task NAME, the preset of configs/task/ that reads this file"
         raise DataError(f"records of task {task.name}", found=found, where=str(path), fix=fix)
     refuse_unusable(audited.report, str(path))
     if dropped := len(audited.dropped["tasks"]):
-        complain(f"{path}: {counted(dropped, 'records')} left out (dataset.audit); ./run assay audit {path} says why")
+        complain(
+            f"{path}: {counted(dropped, 'records')} left out (dataset.audit); ./run assay audit {path}"
+            " says why"
+        )
     kept = audited.kept["tasks"]
     if not kept:
-        raise DataError("records", found="none", where=str(path), fix="--tasks FILE: a JSONL file, one record a line")
+        raise DataError(
+            "records", found="none", where=str(path), fix="--tasks FILE: a JSONL file, one record a line"
+        )
     return [each.item for each in kept], source.reading.file_sha256
 
 
 def suite_of(project: Project, items: Sequence[Item], asked: Asked, draws: int, rules: str = "") -> Suite:
-    """Return what is played. A split of the project keeps its name, so that its plays are those of the stages.
+    """Return what is played. A split of the project keeps its name, so that its plays are those of the
+    stages.
 
     Raises:
         ConfigError: More items are asked for than there are.
@@ -211,7 +243,9 @@ def suite_of(project: Project, items: Sequence[Item], asked: Asked, draws: int, 
     n, seed = asked.items or len(items), project.params.evaluation.seed if asked.seed is None else asked.seed
     if n > len(items):
         fix = f"--items {len(items)}, or leave it out"
-        raise ConfigError(f"at most the {len(items)} items of {asked.tasks}", found=str(n), where="--items", fix=fix)
+        raise ConfigError(
+            f"at most the {len(items)} items of {asked.tasks}", found=str(n), where="--items", fix=fix
+        )
     own = {real(project.data(f"{split}.jsonl")): split for split in SPLITS}
     return choose(items, n, split=own.get(real(asked.tasks), "tasks"), draws=draws, seed=seed, rules=rules)
 
@@ -223,7 +257,14 @@ def table(evaluation: Evaluation, task: Task, took: Latency) -> list[str]:
     how = "greedy" if report.decoding == "greedy" else sampled
     rows: list[tuple[str, Interval, bool]] = []
     own = [f"{flag}_rate" for flag in task.flags] + [f"metric.{name}" for name in task.metrics]
-    for name in ("success_rate", "mean_reward", "parsed_rate", *own, "truncated_rate", "mean_tokens_per_completion"):
+    for name in (
+        "success_rate",
+        "mean_reward",
+        "parsed_rate",
+        *own,
+        "truncated_rate",
+        "mean_tokens_per_completion",
+    ):
         if name in report.measures:
             rows.append((name, report.measures[name], is_rate(name)))
         if name == "mean_reward" and best.k > 1:
@@ -233,7 +274,9 @@ def table(evaluation: Evaluation, task: Task, took: Latency) -> list[str]:
     what = f"{evaluation.policy_folder} on {evaluation.tasks_file}: {counted(report.n_items, 'items')}, {how}"
     what += f"; {counted(report.n_clusters, task.cluster_name)}"
     lines = [what, f"{'measure':{width}}  value [95 % interval], rates in %"]
-    lines += [f"{name:{width}}  {interval_text(found, rate=rate)}  n = {found.n}" for name, found, rate in rows]
+    lines += [
+        f"{name:{width}}  {interval_text(found, rate=rate)}  n = {found.n}" for name, found, rate in rows
+    ]
     speed = "" if took.tokens_per_second is None else f", {took.tokens_per_second:.0f} tokens a second"
     return [*lines, f"measured: {took.seconds_per_episode:.4f} s an episode{speed}"]
 
@@ -242,5 +285,7 @@ def _name(asked: Asked, task: Task, evaluation: Evaluation) -> str:
     """Return a folder name that says what was measured and is another for every other question."""
     report = evaluation.report
     how = "greedy" if report.decoding == "greedy" else f"k{report.draws}"
-    question = digest([report.suite_digest, report.policy_digest, evaluation.tasks_sha256, repr(replace(asked, out=None))])
+    question = digest(
+        [report.suite_digest, report.policy_digest, evaluation.tasks_sha256, repr(replace(asked, out=None))]
+    )
     return f"{task.name}-{asked.tasks.stem}-{real(asked.policy).name}-{how}-{question[:8]}"

@@ -1,4 +1,5 @@
-"""Any folder a policy may lie in: a model, models/base with its pointer, or an adapter that names its base."""
+"""Any folder a policy may lie in: a model, models/base with its pointer, or an adapter that names its
+base."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class Place:
 
 
 def open_folder(project: Project, folder: Path) -> Policy:
-    """Load the policy of a folder on the configured device, in the precision and with the template settings of base.
+    """Load the policy of a folder on the configured device, in the precision and with the template settings
+    of base.
 
     Raises:
         ConfigError: The device is not there.
@@ -53,7 +55,9 @@ def find(root: Path, folder: Path) -> Place:
     """
     if not folder.is_dir():
         found = "a file" if folder.exists() else "nothing there"
-        raise PolicyError("a folder with a model or an adapter", found=found, where=str(folder), fix="--policy FOLDER")
+        raise PolicyError(
+            "a folder with a model or an adapter", found=found, where=str(folder), fix="--policy FOLDER"
+        )
     if (folder / ADAPTER).is_file():
         return Place(_base_of(root, folder), folder)
     if (folder / pretrained.POINTER).is_file() or (folder / "config.json").is_file():
@@ -67,7 +71,8 @@ def find(root: Path, folder: Path) -> Place:
 
 
 def _base_of(root: Path, folder: Path) -> Path:
-    """Return the base that an adapter names: of the project the adapter lies in, else of this one, else a hub model."""
+    """Return the base that an adapter names: of the project the adapter lies in, else of this one, else a hub
+    model."""
     where = f"{folder / ADAPTER}, base_model_name_or_path"
     fix = "put the base there, or correct the name"
     config = loads(read_text(folder / ADAPTER, fix=fix), where=str(folder / ADAPTER), fix="train again")
@@ -82,4 +87,6 @@ def _base_of(root: Path, folder: Path) -> Path:
         return pretrained.find(name, revision if isinstance(revision, str) else None).folder
     except PolicyError as error:
         found = f"{name!r}, which is neither a folder here nor in the hub cache"
-        raise PolicyError("a base that is there", found=found, where=where, fix=f"{fix}; or {error.fix}") from None
+        raise PolicyError(
+            "a base that is there", found=found, where=where, fix=f"{fix}; or {error.fix}"
+        ) from None

@@ -1,4 +1,5 @@
-"""`assay readme`: the generated blocks of README.md and docs/results.md, each a function of committed files."""
+"""`assay readme`: the generated blocks of README.md and docs/results.md, each a function of committed
+files."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def blocks(root: Path) -> dict[str, str]:
 
 
 def wrapped(text: str) -> str:
-    """Return Markdown with its long lines broken, except rows of tables; no line begins with what would be a mark.
+    """Return Markdown with its long lines broken, except rows of tables; no line begins with what would be a
+    mark.
 
     >>> print(wrapped("- " + "word " * 25 + "> 1\\n"), end="")
     - word word word word word word word word word word word word word word word word word word word word word
@@ -53,7 +55,9 @@ def wrapped(text: str) -> str:
             continue
         kept = re.sub(r"(?<= [=<>]) | (?=([^\w\s]{1,6}|\d+[.)])( |$))", "\0", line)
         hanging = "  " if line.startswith("- ") else ""
-        broken = textwrap.wrap(kept, WIDTH, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
+        broken = textwrap.wrap(
+            kept, WIDTH, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False
+        )
         lines += [each.replace("\0", " ") for each in broken]
     return "\n".join(lines)
 
@@ -64,7 +68,8 @@ def marks(name: str) -> tuple[str, str]:
 
 
 def run(root: Path, reference: str) -> None:
-    """Write docs/cli.md, and the generated blocks of README.md and docs/results.md; the rest stays to the byte.
+    """Write docs/cli.md, and the generated blocks of README.md and docs/results.md; the rest stays to the
+    byte.
 
     Args:
         root: The project's folder.
@@ -81,7 +86,9 @@ def run(root: Path, reference: str) -> None:
         for name in names:
             start, end = marks(name)
             if text.count(start) != 1 or text.count(end) != 1 or text.index(start) > text.index(end):
-                raise RecordError(f"one pair of marks {start.strip()} … {end}", found="none", where=page, fix="restore it")
+                raise RecordError(
+                    f"one pair of marks {start.strip()} … {end}", found="none", where=page, fix="restore it"
+                )
             head, _, rest = text.partition(start)
             text = head + start + found[name] + end + rest.partition(end)[2]
         texts[page] = text

@@ -1,4 +1,5 @@
-"""`assay verify`: a package against itself, from the archive alone: one line a check, and what they come to."""
+"""`assay verify`: a package against itself, from the archive alone: one line a check, and what they come
+to."""
 
 from __future__ import annotations
 
@@ -23,17 +24,22 @@ from assay.verify.checks import Check, Level, Outcome, Verification, error_said,
 _LEVELS: tuple[Level, ...] = ("V1", "V2", "V3")
 FIX = "name a package: dist/assay-package.tar, its .tar.gz, or the folder it was unpacked into"
 MEANING: dict[Level, str] = {
-    "V0": "files", "V1": "numbers", "V2": "grading", "V3": "consistency", "V4": "play again", "V5": "train again",
-}  # fmt: skip
+    "V0": "files",
+    "V1": "numbers",
+    "V2": "grading",
+    "V3": "consistency",
+    "V4": "play again",
+    "V5": "train again",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What somebody wants to know of a package.
 
-    `sha256` is the published digest of the tar; `regenerate` the batches to play again, None for none; `key` what they are
-    drawn by; `base` the folder of a pretrained base; `allow` what an unpacked folder may hold besides;
-    `signature` a file of `assay publish sign` and `public_key` whose it has to be, both or none.
+    `sha256` is the published digest of the tar; `regenerate` the batches to play again, None for none; `key`
+    what they are drawn by; `base` the folder of a pretrained base; `allow` what an unpacked folder may hold
+    besides; `signature` a file of `assay publish sign` and `public_key` whose it has to be, both or none.
     """
 
     sha256: str | None = None
@@ -57,14 +63,17 @@ def run(package: Path, asked: Asked, out: Path | None) -> int:
         out: Where to write verify.json; None: nowhere.
 
     Raises:
-        PackageError: There is no such file or folder, or a signature cannot be checked for want of its key or the library.
+        PackageError: There is no such file or folder, or a signature cannot be checked for want of its key or
+            the library.
     """
     if not package.exists():
         raise PackageError("a package", found="no such file or folder", where=str(package), fix=FIX)
     if asked.signature or asked.public_key:
         if not (asked.signature and asked.public_key):
             fix = "--signature FILE --public-key PUB.pem"
-            raise PackageError("a signature and whose it has to be", found="one of them", where="assay verify", fix=fix)
+            raise PackageError(
+                "a signature and whose it has to be", found="one of them", where="assay verify", fix=fix
+            )
         for path in (asked.signature, asked.public_key):
             read_bytes(path, fix="name a file that is there and can be read")
         available()  # what was asked for and cannot be done must not read like a check that passed
@@ -86,9 +95,13 @@ def verification(package: Path, sha256: str | None, checks: Sequence[Check]) -> 
     outcomes: tuple[Outcome, ...] = ("passed", "failed", "not checked")
     counts = {outcome: sum(check.outcome == outcome for check in checks) for outcome in outcomes}
     return Verification(
-        package=package.name, sha256=sha256, verdict="failed" if counts["failed"] or not counts["passed"] else "passed",
-        counts=counts, checks=tuple(checks), packages=packages(),
-    )  # fmt: skip
+        package=package.name,
+        sha256=sha256,
+        verdict="failed" if counts["failed"] or not counts["passed"] else "passed",
+        counts=counts,
+        checks=tuple(checks),
+        packages=packages(),
+    )
 
 
 def _files(package: Path, asked: Asked) -> plain.Result:
@@ -100,7 +113,8 @@ def _files(package: Path, asked: Asked) -> plain.Result:
 
 
 def verified(package: Path, result: plain.Result, asked: Asked) -> Iterator[Check]:
-    """Yield each check as it ends: V0 as it was found, then what can be looked at once the files are those of a package."""
+    """Yield each check as it ends: V0 as it was found, then what can be looked at once the files are those of
+    a package."""
     words: dict[bool | None, Outcome] = {True: "passed", False: "failed", None: "not checked"}
     for finding in result.findings:
         yield Check(level="V0", name=finding.name, outcome=words[finding.ok], found=finding.text)
@@ -113,7 +127,11 @@ def verified(package: Path, result: plain.Result, asked: Asked) -> Iterator[Chec
             sound = False
         if asked.signature and asked.public_key:
             why = "the files are not those of a package"
-            signed = signature_check(root, asked.signature, asked.public_key) if sound else unlooked("V0", "signature", why)
+            signed = (
+                signature_check(root, asked.signature, asked.public_key)
+                if sound
+                else unlooked("V0", "signature", why)
+            )
             yield signed
         if sound:
             from assay.verify.levels import all_levels  # heavy, and of no use for what is no package
@@ -123,13 +141,16 @@ def verified(package: Path, result: plain.Result, asked: Asked) -> Iterator[Chec
                 yield check
         else:
             for level in _LEVELS:
-                yield _unlooked(level, "the files are not those of a package, so nothing in them was looked at")
+                yield _unlooked(
+                    level, "the files are not those of a package, so nothing in them was looked at"
+                )
         shutil.rmtree(work, ignore_errors=True)
         yield from _on_demand(root, asked, sound and (signed is None or signed.outcome == "passed"))
 
 
 def _unpacked(package: Path, result: plain.Result, root: Path) -> str:
-    """Put the files of a package into a folder of our own, links never followed; return why it cannot be, or nothing."""
+    """Put the files of a package into a folder of our own, links never followed; return why it cannot be, or
+    nothing."""
     try:
         if not package.is_dir():
             plain.unpack(package, root, sha256=result.sha256)
@@ -178,9 +199,16 @@ def _summary(result: Verification, seconds: float) -> str:
         return f"FAILED: {counts} ({seconds:.1f} s). Do not rely on this package."
     left = [check for check in result.checks if check.outcome == "not checked"]
     inside = [check.name for check in left if check.level not in ("V4", "V5")]
-    held = f"What was checked holds together; not checked: {', '.join(inside)}" if inside else "The package holds together"
+    held = (
+        f"What was checked holds together; not checked: {', '.join(inside)}"
+        if inside
+        else "The package holds together"
+    )
     beyond = [check for check in left if check.level in ("V4", "V5")]
-    return f"passed: {counts} ({seconds:.1f} s). {held}{f'; nobody looked whether {_beyond(beyond)}' if beyond else ''}."
+    return (
+        f"passed: {counts} ({seconds:.1f} s)."
+        f" {held}{f'; nobody looked whether {_beyond(beyond)}' if beyond else ''}."
+    )
 
 
 def _beyond(left: Sequence[Check]) -> str:

@@ -24,7 +24,8 @@ Tensors = dict[str, torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """The outcome of a training: the chosen step, its adapter and configuration, and the alarms that were never measured."""
+    """The outcome of a training: the chosen step, its adapter and configuration, and the alarms that were
+    never measured."""
 
     chosen_step: int
     adapter: Tensors
@@ -46,9 +47,12 @@ def attach_adapter(policy: Policy, params: Params) -> Policy:
     names = _kinds(policy.model)  # before peft puts its own among them
     torch.manual_seed(derive_seed("adapter", params.seed))
     config = LoraConfig(
-        r=lora.r, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=lora.target_modules,
+        r=lora.r,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules=lora.target_modules,
         task_type="CAUSAL_LM",
-    )  # fmt: skip
+    )
     try:
         model = get_peft_model(policy.model, config)
     except ValueError as error:
@@ -70,7 +74,12 @@ def adapted_modules(model: Any, targets: Sequence[str]) -> list[tuple[str, int, 
         if sides == (None, None) and hasattr(module, "nf"):
             sides = (int(module.weight.shape[0]), int(module.nf))
         wanted = targets == "all-linear" or any(name == each or name.endswith(f".{each}") for each in targets)
-        if wanted and not _turns_words(model, module) and isinstance(sides[0], int) and isinstance(sides[1], int):
+        if (
+            wanted
+            and not _turns_words(model, module)
+            and isinstance(sides[0], int)
+            and isinstance(sides[1], int)
+        ):
             found.append((name, sides[0], sides[1]))
     return found
 
@@ -78,8 +87,8 @@ def adapted_modules(model: Any, targets: Sequence[str]) -> list[tuple[str, int, 
 def refused_targets(model: Any, targets: Sequence[str]) -> ConfigError | None:
     """Return what is wrong with LoRA's targets, None if nothing is.
 
-    peft says nothing of a name that no module has as long as another name matches: an adapter would miss a part that was
-    asked for. And it takes the words' matrices, where the learning pass does not see it.
+    peft says nothing of a name that no module has as long as another name matches: an adapter would miss a
+    part that was asked for. And it takes the words' matrices, where the learning pass does not see it.
     """
     kinds = _kinds(model)
     if not kinds:
@@ -88,7 +97,9 @@ def refused_targets(model: Any, targets: Sequence[str]) -> ConfigError | None:
         return None
     words = {name for name, module in model.named_modules() if _turns_words(model, module)}
     if ends := [each for each in targets if any(name == each or name.endswith(f".{each}") for name in words)]:
-        return _no_targets(kinds, f"{', '.join(ends)}, which turns words into numbers or back and stays as it is")
+        return _no_targets(
+            kinds, f"{', '.join(ends)}, which turns words into numbers or back and stays as it is"
+        )
     if unknown := [each for each in targets if not adapted_modules(model, [each])]:
         return _no_targets(kinds, f"no linear module named {', '.join(unknown)}")
     return None
@@ -105,7 +116,10 @@ def _kinds(model: Any) -> list[str]:
 def _no_targets(names: list[str], found: str) -> ConfigError:
     fix = f"all-linear, or names among {', '.join(names)}" if names else "all-linear"
     return ConfigError(
-        "names of inner linear modules of the base", found=found, where=setting("train.lora.target_modules"), fix=fix
+        "names of inner linear modules of the base",
+        found=found,
+        where=setting("train.lora.target_modules"),
+        fix=fix,
     )
 
 
@@ -136,7 +150,9 @@ def save_adapter(folder: Path, trained: Trained) -> None:
     """
     for name, tensor in trained.adapter.items():
         if not torch.isfinite(tensor).all():
-            raise TrainingError("finite weights", found=f"NaN or Inf in {name}", where="adapter", fix="train again")
+            raise TrainingError(
+                "finite weights", found=f"NaN or Inf in {name}", where="adapter", fix="train again"
+            )
     files = {
         "adapter_model.safetensors": save(trained.adapter, metadata={"format": "pt"}),
         "adapter_config.json": (json.dumps(trained.adapter_config, indent=2, sort_keys=True) + "\n").encode(),

@@ -24,11 +24,21 @@ from assay.training.run import Attempt
 
 
 def train(
-    base: Policy, task: Task, judged: Task, items: Sequence[Item], validation: Suite, params: Params,
-    *, checkpoints: Checkpoints, start: Checkpoint | None, history: History, watch: Watch,
-    on_step: Callable[[int], None], tell: Tell = lambda event, facts: None,
+    base: Policy,
+    task: Task,
+    judged: Task,
+    items: Sequence[Item],
+    validation: Suite,
+    params: Params,
+    *,
+    checkpoints: Checkpoints,
+    start: Checkpoint | None,
+    history: History,
+    watch: Watch,
+    on_step: Callable[[int], None],
+    tell: Tell = lambda event, facts: None,
     credit: Credit | None = None,
-) -> Trained:  # fmt: skip
+) -> Trained:
     """Train an adapter with GRPO, or go on with it, and return the checkpoint that the rule chooses.
 
     Args:
@@ -44,11 +54,13 @@ def train(
         watch: Shown every episode, for alarms and cut prompts.
         on_step: Told each finished step.
         tell: Told what happens, for the log of events.
-        credit: Pays for the episodes learned from, instead of the task; validation is always graded by the task.
+        credit: Pays for the episodes learned from, instead of the task; validation is always graded by the
+            task.
 
     Raises:
         TaskError: The prompt of an item is longer than the task allows.
-        EnvironmentLost: The environment failed for good before the first step, where nothing is lost by ending.
+        EnvironmentLost: The environment failed for good before the first step, where nothing is lost by
+            ending.
         TrainingStopped: Something is not finite, or an alarm says that nothing can be learned.
         Interrupted: A signal asked to stop; the last finished step is saved.
         TrainingError: A checkpoint cannot be written.
@@ -59,9 +71,21 @@ def train(
     _check_openings(policy, task, [*order, *validation.items], params.health.retries)
     skipped: dict[int, str] = {}
     attempt = Attempt(
-        policy, task, judged, order, items, validation, params, processes=processes, checkpoints=checkpoints,
-        history=history, watch=watch, on_step=on_step, tell=tell, credit=credit,
-    )  # fmt: skip
+        policy,
+        task,
+        judged,
+        order,
+        items,
+        validation,
+        params,
+        processes=processes,
+        checkpoints=checkpoints,
+        history=history,
+        watch=watch,
+        on_step=on_step,
+        tell=tell,
+        credit=credit,
+    )
     while True:
         try:
             return attempt.run(start, skipped)
@@ -71,7 +95,12 @@ def train(
 
 
 def _after_poison(
-    error: Poisoned, attempt: Attempt, checkpoints: Checkpoints, skipped: dict[int, str], params: Params, history: History
+    error: Poisoned,
+    attempt: Attempt,
+    checkpoints: Checkpoints,
+    skipped: dict[int, str],
+    params: Params,
+    history: History,
 ) -> Checkpoint:
     """Return the checkpoint to go back to, with the poisoned step marked as one to skip.
 
@@ -81,19 +110,27 @@ def _after_poison(
     poison, settings = error.poison, params.health
     skipped |= attempt.skipped
     newest = checkpoints.newest()
-    again = settings.on_non_finite != "stop" and len(skipped) < settings.max_skipped and error.step not in skipped
+    again = (
+        settings.on_non_finite != "stop" and len(skipped) < settings.max_skipped and error.step not in skipped
+    )
     if again and newest is not None:
         skipped[error.step] = poison.what
         return newest
     history.health += attempt.monitor.non_finite(poison.what, error.step, poison.item_ids, stop=True)
     saved = "none" if newest is None else f"step {newest.step}"
-    go_on = "health.on_non_finite: skip or rollback goes on without the step; " if settings.on_non_finite == "stop" else ""
+    go_on = (
+        "health.on_non_finite: skip or rollback goes on without the step; "
+        if settings.on_non_finite == "stop"
+        else ""
+    )
     raise TrainingStopped(
         f"a finite {poison.what}",
         found=poison.found,
         where=f"step {error.step}, items {', '.join(poison.item_ids[:8])}",
-        fix=f"see what these items reward; {go_on}a lower train.learning_rate or train.max_grad_norm begins anew. "
-        f"Nothing of the step was saved; newest checkpoint: {saved}",
+        fix=(
+            f"see what these items reward; {go_on}a lower train.learning_rate or train.max_grad_norm begins"
+            f" anew. Nothing of the step was saved; newest checkpoint: {saved}"
+        ),
     ) from None
 
 

@@ -25,7 +25,9 @@ class Interruption:
         self._told = told
         self._before: dict[signal.Signals, Any] = {}
         self.signal: signal.Signals | None = None
-        self.heard: signal.Signals | None = None  # of any process: whoever was asked, all stop for the same reason
+        self.heard: signal.Signals | None = (
+            None  # of any process: whoever was asked, all stop for the same reason
+        )
         self._since = 0.0
 
     def __enter__(self) -> Interruption:
@@ -34,7 +36,9 @@ class Interruption:
             self._before = {number: signal.signal(number, self._remember) for number in SIGNALS}
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Give the signals back."""
         self._give_back()
 

@@ -25,8 +25,9 @@ class Text(NamedTuple):
 class Divergence:
     """KL(policy || base), in nats per policy token, summed exactly over the vocabulary.
 
-    What the base makes of the texts is found out once and kept as hidden states (tokens × hidden size, which is small
-    beside logits); it is a function of texts and base alone, so a resumed training finds the same bits.
+    What the base makes of the texts is found out once and kept as hidden states (tokens × hidden size, which
+    is small beside logits); it is a function of texts and base alone, so a resumed training finds the same
+    bits.
 
     Args:
         policy: A peft policy; its base is what remains when the adapter is off.
@@ -66,7 +67,9 @@ class Divergence:
                 self._base = self._hidden()
         with playing(self._model):
             at_once = max(1, TILE // model.get_output_embeddings().weight.shape[0])
-            for mine, theirs in zip(torch.split(self._hidden(), at_once), torch.split(self._base, at_once), strict=True):
+            for mine, theirs in zip(
+                torch.split(self._hidden(), at_once), torch.split(self._base, at_once), strict=True
+            ):
                 log_p, log_q = self._log_softmax(mine), self._log_softmax(theirs)
                 total += float((log_p.exp() * (log_p - log_q)).sum().double())
         return total / self._n_tokens

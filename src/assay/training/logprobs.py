@@ -1,8 +1,9 @@
-"""The forward pass of training: hidden states of the positions that count, and the model's own head on nothing else.
+"""The forward pass of training: hidden states of the positions that count, and the model's own head on
+nothing else.
 
-TRL's loss asks a model for log-probabilities of whole rows, padded to the longest. Here rows are cut to what matters
-(packing.py), the backbone reads them, and TRL's fused head, with its scaling and soft caps, sees only the positions
-whose next token counts. What comes out has TRL's shapes, with zeros elsewhere.
+TRL's loss asks a model for log-probabilities of whole rows, padded to the longest. Here rows are cut to what
+matters (packing.py), the backbone reads them, and TRL's fused head, with its scaling and soft caps, sees only
+the positions whose next token counts. What comes out has TRL's shapes, with zeros elsewhere.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class _Given(torch.nn.Module):
 
 
 def _head(model: Any) -> Any:
-    """Return the model without its backbone: a shallow copy, made anew each time because peft replaces modules."""
+    """Return the model without its backbone: a shallow copy, made anew each time because peft replaces
+    modules."""
     head = copy.copy(model)
     head.__dict__["_modules"] = {**model._modules, model.base_model_prefix: _Given()}
     head.get_output_embeddings = model.get_output_embeddings  # which transformers finds by way of the input's
@@ -61,10 +63,11 @@ def logits_of(model: Any, hidden: torch.Tensor) -> torch.Tensor:
 
 
 def shares_prompts(model: Any) -> bool:
-    """Return whether a prompt may be read once for several rows: its keys and values are then all that rows need of it.
+    """Return whether a prompt may be read once for several rows: its keys and values are then all that rows
+    need of it.
 
-    Not so with sliding windows, recurrent layers or positions that the model counts by itself, nor while gradient
-    checkpointing is at work, which drops the cache.
+    Not so with sliding windows, recurrent layers or positions that the model counts by itself, nor while
+    gradient checkpointing is at work, which drops the cache.
     """
     if model.training and getattr(model, "is_gradient_checkpointing", False):
         return False
@@ -79,10 +82,17 @@ def shares_prompts(model: Any) -> bool:
 
 
 def hidden_states(
-    model: Any, ids: torch.Tensor, attention: torch.Tensor, counted: torch.Tensor, *, most: int,
-    prompt_width: int | None = None, together: bool = False,
-) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """Return the last hidden states [N, H] that decide the tokens that count, and where those tokens stand [N].
+    model: Any,
+    ids: torch.Tensor,
+    attention: torch.Tensor,
+    counted: torch.Tensor,
+    *,
+    most: int,
+    prompt_width: int | None = None,
+    together: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the last hidden states [N, H] that decide the tokens that count, and where those tokens stand
+    [N].
 
     Places are indices into the flattened ids. The order is that of the passes, and a function of lengths.
 
@@ -107,7 +117,10 @@ def hidden_states(
         openings = ids.masked_fill(attention == 0, -1)[:, :prompt_width]
         prompts = torch.unique(openings, dim=0, return_inverse=True)[1].tolist()
         # A prompt's last hidden state decides the first token behind it.
-        widths = [first + length - prompt_width if length > 0 else -1 for first, length in zip(starts, lengths, strict=True)]
+        widths = [
+            first + length - prompt_width if length > 0 else -1
+            for first, length in zip(starts, lengths, strict=True)
+        ]
         shared = rows_by_prompt(prompts, [prompt_width - first for first in starts], widths, most)
         if len(shared) < len(rows_alone(lengths)) and (other := passes(shared, work, most))[0] < cost:
             chosen = other[1]
@@ -116,20 +129,30 @@ def hidden_states(
         rows = torch.tensor([row for unit in units for row in unit.rows], device=ids.device)
         if units[0].prompt > 0:
             assert prompt_width is not None
-            states, first = _shared(model, ids, units, rows, prompt_width), torch.full_like(rows, prompt_width - 1)
+            states, first = (
+                _shared(model, ids, units, rows, prompt_width),
+                torch.full_like(rows, prompt_width - 1),
+            )
         else:
             first = start[rows]
-            columns = (first[:, None] + torch.arange(units[0].width, device=ids.device)).clamp(max=ids.shape[1] - 1)
+            columns = (first[:, None] + torch.arange(units[0].width, device=ids.device)).clamp(
+                max=ids.shape[1] - 1
+            )
             # What stands behind a row is read too, and seen by none before it, so no mask is needed.
-            states = model.base_model(input_ids=ids[rows[:, None], columns], use_cache=False).last_hidden_state
+            states = model.base_model(
+                input_ids=ids[rows[:, None], columns], use_cache=False
+            ).last_hidden_state
         row, column = counted[rows].nonzero(as_tuple=True)
         hidden.append(states.flatten(0, 1).index_select(0, row * states.shape[1] + column - 1 - first[row]))
         found.append(rows[row] * ids.shape[1] + column)
     return torch.cat(hidden), torch.cat(found)
 
 
-def _shared(model: Any, ids: torch.Tensor, units: Sequence[Unit], rows: torch.Tensor, prompt_width: int) -> torch.Tensor:
-    """Return hidden states [rows, 1 + width, H], from each prompt's last token on; each prompt is read once."""
+def _shared(
+    model: Any, ids: torch.Tensor, units: Sequence[Unit], rows: torch.Tensor, prompt_width: int
+) -> torch.Tensor:
+    """Return hidden states [rows, 1 + width, H], from each prompt's last token on; each prompt is read
+    once."""
     width, longest = max(unit.width for unit in units), max(unit.prompt for unit in units)
     lengths = torch.tensor([unit.prompt for unit in units], device=ids.device)
     group = torch.repeat_interleave(torch.tensor([len(unit.rows) for unit in units], device=ids.device))
@@ -155,10 +178,11 @@ def _shared(model: Any, ids: torch.Tensor, units: Sequence[Unit], rows: torch.Te
 
 
 def install(model: Any) -> bool:
-    """Let a causal language model with TRL's fused head read and score only what counts; return whether it can.
+    """Let a causal language model with TRL's fused head read and score only what counts; return whether it
+    can.
 
-    It can where head and backbone are two. The change is made inside the model, so that peft and DistributedDataParallel
-    see one call a micro-batch, as ever.
+    It can where head and backbone are two. The change is made inside the model, so that peft and
+    DistributedDataParallel see one call a micro-batch, as ever.
     """
     if model.base_model is model:
         return False
@@ -166,8 +190,13 @@ def install(model: Any) -> bool:
 
     @functools.wraps(type(model).forward)  # generate looks at the signature
     def forward(
-        self: Any, *arguments: Any, counted: torch.Tensor | None = None, most: int = 0, together: bool = False, **named: Any
-    ) -> Any:  # fmt: skip
+        self: Any,
+        *arguments: Any,
+        counted: torch.Tensor | None = None,
+        most: int = 0,
+        together: bool = False,
+        **named: Any,
+    ) -> Any:
         if counted is None:
             return fused(self, *arguments, **named)
         return _scored(self, fused, counted=counted, most=most, together=together, **named)
@@ -177,31 +206,53 @@ def install(model: Any) -> bool:
 
 
 def _scored(
-    model: Any, fused: Any, *, input_ids: torch.Tensor, attention_mask: torch.Tensor, counted: torch.Tensor, most: int,
-    together: bool, **_: Any,
-) -> FusedCausalLMOutput:  # fmt: skip
-    """Return log-probabilities and entropies [B, T] of the last T tokens of each row, 0 where counted [B, T] is False."""
+    model: Any,
+    fused: Any,
+    *,
+    input_ids: torch.Tensor,
+    attention_mask: torch.Tensor,
+    counted: torch.Tensor,
+    most: int,
+    together: bool,
+    **_: Any,
+) -> FusedCausalLMOutput:
+    """Return log-probabilities and entropies [B, T] of the last T tokens of each row, 0 where counted [B, T]
+    is False."""
     prompt_width = input_ids.shape[1] - counted.shape[1]
     everywhere = torch.nn.functional.pad(counted, (prompt_width, 0))
-    if not counted.any():  # one token is scored for nothing: gradients of 0 are awaited, by other processes too
+    if (
+        not counted.any()
+    ):  # one token is scored for nothing: gradients of 0 are awaited, by other processes too
         everywhere[0, prompt_width] = True
-    # What is recomputed on the way back must find the layers it found before; shards are no matrices, and under autocast
-    # neither is what is added up the weight that is multiplied.
+    # What is recomputed on the way back must find the layers it found before; shards are no matrices, and
+    # under autocast neither is what is added up the weight that is multiplied.
     add = not (together or (model.training and getattr(model, "is_gradient_checkpointing", False)))
     with summed(model, add=add and not torch.is_autocast_enabled(input_ids.device.type)):
         hidden, places = hidden_states(
-            model, input_ids, attention_mask, everywhere, most=most, prompt_width=prompt_width, together=together
+            model,
+            input_ids,
+            attention_mask,
+            everywhere,
+            most=most,
+            prompt_width=prompt_width,
+            together=together,
         )
     labels = input_ids.flatten()[places]
-    # TRL's tiles are allocated at their full width where a vocabulary is smaller too. Set each time: the number is of the
-    # whole process, and another model's may be larger.
+    # TRL's tiles are allocated at their full width where a vocabulary is smaller too. Set each time: the
+    # number is of the whole process, and another model's may be larger.
     trl_utils._CHUNKED_LOGPROB_CHUNK_SIZE = min(model.get_output_embeddings().weight.shape[0], TILE)
     out = fused(
-        _head(model), inputs_embeds=hidden[None], shift_labels=labels[None], fused_lm_head=True, output_router_logits=False
+        _head(model),
+        inputs_embeds=hidden[None],
+        shift_labels=labels[None],
+        fused_lm_head=True,
+        output_router_logits=False,
     )
 
     def spread(values: torch.Tensor) -> torch.Tensor:
         rows = values.new_zeros(input_ids.numel()).index_copy(0, places, values[0]).view(input_ids.shape)
         return rows[:, prompt_width:].masked_fill(~counted, 0)
 
-    return FusedCausalLMOutput(log_probs=spread(out.log_probs), entropy=None if out.entropy is None else spread(out.entropy))
+    return FusedCausalLMOutput(
+        log_probs=spread(out.log_probs), entropy=None if out.entropy is None else spread(out.entropy)
+    )

@@ -1,4 +1,5 @@
-"""Episodes that are played beside the training, to measure it: validations, and the probe that the KL is measured on."""
+"""Episodes that are played beside the training, to measure it: validations, and the probe that the KL is
+measured on."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from assay.training.randomness import untouched
 
 
 class Player:
-    """Plays with the policy as it is, with the retries of a training; what the environment loses is returned as lost.
+    """Plays with the policy as it is, with the retries of a training; what the environment loses is returned
+    as lost.
 
     Args:
         policy: Who plays.
@@ -39,21 +41,28 @@ class Player:
         # Training goes on as if nobody had looked: whatever is drawn while a policy is validated is put back.
         with untouched():
             mine = [
-                (index, [r.episode if isinstance(r, Rollout) else r for r in self._play(task, unit, decoding)])
+                (
+                    index,
+                    [r.episode if isinstance(r, Rollout) else r for r in self._play(task, unit, decoding)],
+                )
                 for index, unit in self._processes.share(parts)
             ]
-        everyone = sorted((pair for part in self._processes.gather(mine) for pair in part), key=lambda pair: pair[0])
+        everyone = sorted(
+            (pair for part in self._processes.gather(mine) for pair in part), key=lambda pair: pair[0]
+        )
         return [each for _, found in everyone for each in found]
 
     def fixed_probe(
         self, task: Task, items: Sequence[Item], tell: Callable[[str, Mapping[str, Any]], None]
     ) -> list[Text]:
-        """Return the episodes of the base that the KL is measured on; checkpoints keep them, so that they stay the same.
+        """Return the episodes of the base that the KL is measured on; checkpoints keep them, so that they
+        stay the same.
 
         What the environment loses is left out and told: the KL is that of the texts there are.
 
         Raises:
-            EnvironmentLost: More than half of them were lost: nothing has begun yet that could be lost by ending.
+            EnvironmentLost: More than half of them were lost: nothing has begun yet that could be lost by
+                ending.
             TaskError: A reward is not finite.
         """
         suite = choose(items, self._params.train.kl_probe_episodes, split="train", draws=1, seed=0)
@@ -65,7 +74,11 @@ class Player:
         for each in lost:
             if each.reward is not None or len(lost) > len(played) / 2:
                 raise each.error
-        return [Text(each.prompt_ids, each.completion_ids, each.mask) for each in played if isinstance(each, Rollout)]
+        return [
+            Text(each.prompt_ids, each.completion_ids, each.mask)
+            for each in played
+            if isinstance(each, Rollout)
+        ]
 
     def _play(self, task: Task, plays: Sequence[Play], decoding: Decoding) -> list[Rollout | Lost]:
         size, retries = self._params.generation.batch_size, self._params.health.retries

@@ -1,4 +1,5 @@
-"""What a training will do, as a function of its settings: which items when, TRL's settings, which checkpoint counts."""
+"""What a training will do, as a function of its settings: which items when, TRL's settings, which checkpoint
+counts."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from assay.training.log.history import Validation
 
 
 def item_order(items: Sequence[Item], n: int, seed: int) -> list[Item]:
-    """Return the n items that will be trained on, in order: one permutation an epoch, a function of (seed, epoch)."""
+    """Return the n items that will be trained on, in order: one permutation an epoch, a function of (seed,
+    epoch)."""
     order: list[Item] = []
     while len(order) < n:
         permutation = rng("item order", seed, len(order) // len(items)).permutation(len(items))
@@ -25,9 +27,9 @@ def item_order(items: Sequence[Item], n: int, seed: int) -> list[Item]:
 def chosen_step(validations: Sequence[Validation], rule: str, last: int | None = None) -> int:
     """Return the step whose checkpoint is published, by a rule fixed before training.
 
-    best_validation_reward takes the highest mean reward over the sampled draws of the validation suite, the earlier
-    step on a tie; last takes the last, which is that of the last validation unless `last` names a later one (whose
-    validation was lost: the rule does not ask what it showed).
+    best_validation_reward takes the highest mean reward over the sampled draws of the validation suite, the
+    earlier step on a tie; last takes the last, which is that of the last validation unless `last` names a
+    later one (whose validation was lost: the rule does not ask what it showed).
     """
     if rule == "last":
         return validations[-1].step if last is None else last

@@ -23,8 +23,8 @@ Credit = Callable[[int, str, int], float]
 class GroupRollouts:
     """Plays the groups of one generation batch.
 
-    The G episodes of a group start from the same world and differ only in their sampling seeds. Seeds derive from
-    (training seed, step, item, place in the group).
+    The G episodes of a group start from the same world and differ only in their sampling seeds. Seeds derive
+    from (training seed, step, item, place in the group).
 
     Args:
         policy: The policy under training; its weights change between calls.
@@ -42,10 +42,21 @@ class GroupRollouts:
     """
 
     def __init__(
-        self, policy: Policy, task: Task, items: Mapping[str, Item], decoding: Decoding, *, batch_size: int, seed: int,
-        retries: int, max_lost_share: float, phases: Phases, guard: Guard, processes: Processes,
+        self,
+        policy: Policy,
+        task: Task,
+        items: Mapping[str, Item],
+        decoding: Decoding,
+        *,
+        batch_size: int,
+        seed: int,
+        retries: int,
+        max_lost_share: float,
+        phases: Phases,
+        guard: Guard,
+        processes: Processes,
         credit: Credit | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._policy, self._task, self._items, self._decoding = policy, task, items, decoding
         self._batch_size, self._seed, self._retries = batch_size, seed, retries
         self._max_lost, self._phases, self._guard, self._processes = max_lost_share, phases, guard, processes
@@ -55,8 +66,8 @@ class GroupRollouts:
     def __call__(self, item_ids: Sequence[str], step: int) -> dict[str, list[Any]]:
         """Play one episode for each id (repeated ids are a group) and return TRL's rollout fields.
 
-        An episode that the environment lost has no reward (None): TRL leaves it out of its group's baseline, and no
-        token of it counts.
+        An episode that the environment lost has no reward (None): TRL leaves it out of its group's baseline,
+        and no token of it counts.
         """
         seen: dict[str, int] = {}
         plays = []
@@ -71,9 +82,14 @@ class GroupRollouts:
                 )
             )
         self.latest = attempt(
-            self._policy, self._task, plays, self._decoding,
-            batch_size=self._batch_size, phases=self._phases, retries=self._retries,
-        )  # fmt: skip
+            self._policy,
+            self._task,
+            plays,
+            self._decoding,
+            batch_size=self._batch_size,
+            phases=self._phases,
+            retries=self._retries,
+        )
         self._within_budget(step)
         for each, item_id in zip(self.latest, item_ids, strict=True):
             self._guard.note("log-probability", each.logprobs, [item_id])
@@ -86,7 +102,9 @@ class GroupRollouts:
             "prompt_ids": [each.prompt_ids for each in self.latest],
             "completion_ids": [each.completion_ids for each in self.latest],
             "logprobs": [each.logprobs for each in self.latest],
-            "env_mask": [[0] * len(each.mask) if isinstance(each, Lost) else each.mask for each in self.latest],
+            "env_mask": [
+                [0] * len(each.mask) if isinstance(each, Lost) else each.mask for each in self.latest
+            ],
             # A step with a poisoned reward moves nothing (the guard sees to it); TRL's own sums stay finite.
             "episode_reward": rewards if sound else [0.0] * len(rewards),
         }
@@ -95,7 +113,11 @@ class GroupRollouts:
         return rollout.episode.reward if self._credit is None else self._credit(step, play.item.id, play.draw)
 
     def _within_budget(self, step: int) -> None:
-        mine = [(each.reason, each.play.item.id) for each in self.latest if isinstance(each, Lost) and each.reward is None]
+        mine = [
+            (each.reason, each.play.item.id)
+            for each in self.latest
+            if isinstance(each, Lost) and each.reward is None
+        ]
         # Of the whole step, and in every process alike: one that stops alone leaves the others waiting.
         everywhere = self._processes.gather((len(self.latest), mine))
         n, lost = sum(n for n, _ in everywhere), [each for _, part in everywhere for each in part]
@@ -104,6 +126,8 @@ class GroupRollouts:
                 f"at most {self._max_lost:.0%} of a step's episodes lost by the environment",
                 found=f"{len(lost)} of {n}, the first by: {lost[0][0]}",
                 where=f"step {step}, item {lost[0][1]}",
-                fix="see to the environment and call again (the newest checkpoint is gone on from), "
-                "or raise health.max_lost_share",
+                fix=(
+                    "see to the environment and call again (the newest checkpoint is gone on from), "
+                    "or raise health.max_lost_share"
+                ),
             )

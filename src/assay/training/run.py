@@ -1,4 +1,5 @@
-"""One go at a training: everything assembled, from the beginning or from a checkpoint, to the end or to a poisoned step."""
+"""One go at a training: everything assembled, from the beginning or from a checkpoint, to the end or to a
+poisoned step."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ class Attempt:
     """What a training needs, and `run`, which may be called again after a step was poisoned.
 
     Args:
-        policy: With its fresh adapter, which is the identity: it plays the probe that the KL is measured on, once a training.
+        policy: With its fresh adapter, which is the identity: it plays the probe that the KL is measured on,
+            once a training.
         task: What is trained on.
         judged: What is validated on.
         order: Items of all steps.
@@ -65,12 +67,30 @@ class Attempt:
     """
 
     def __init__(
-        self, policy: Policy, task: Task, judged: Task, order: Sequence[Item], items: Sequence[Item], validation: Suite,
-        params: Params, *, processes: Processes, checkpoints: Checkpoints, history: History, watch: Watch,
-        on_step: Callable[[int], None], tell: Tell, credit: Credit | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        policy: Policy,
+        task: Task,
+        judged: Task,
+        order: Sequence[Item],
+        items: Sequence[Item],
+        validation: Suite,
+        params: Params,
+        *,
+        processes: Processes,
+        checkpoints: Checkpoints,
+        history: History,
+        watch: Watch,
+        on_step: Callable[[int], None],
+        tell: Tell,
+        credit: Credit | None = None,
+    ) -> None:
         self._policy, self._task, self._judged, self._order, self._items = policy, task, judged, order, items
-        self._validation, self._params, self._processes, self._checkpoints = validation, params, processes, checkpoints
+        self._validation, self._params, self._processes, self._checkpoints = (
+            validation,
+            params,
+            processes,
+            checkpoints,
+        )
         self._on_step, self._tell, self._credit = on_step, tell, credit
         generation = params.generation
         limit = params.task.max_new_tokens[generation.surface]
@@ -100,7 +120,9 @@ class Attempt:
             TrainingStopped: An alarm says that nothing can be learned.
             Interrupted: A signal asked to stop.
         """
-        os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is experimental; we pin trl exactly
+        os.environ.setdefault(
+            "TRL_EXPERIMENTAL_SILENCE", "1"
+        )  # rollout_func is experimental; we pin trl exactly
         from datasets import Dataset
         from datasets.utils.logging import disable_progress_bar
         from transformers import PrinterCallback
@@ -108,7 +130,12 @@ class Attempt:
         from assay.training.trainer import Trainer
 
         disable_progress_bar()
-        params, settings, generation, ledger = self._params, self._params.train, self._params.generation, self._ledger
+        params, settings, generation, ledger = (
+            self._params,
+            self._params.train,
+            self._params.generation,
+            self._ledger,
+        )
         self._guard = guard = Guard(params.health, self._processes, skipped)
         self._reset_adapters()
         if start is not None:
@@ -117,34 +144,66 @@ class Attempt:
         self._probe = self._probe or self._player.fixed_probe(self._task, self._items, self._tell)
         with refuse_going_on(start):
             self._divergence = Divergence(
-                self._policy, self._probe, temperature=generation.temperature, batch_size=settings.micro_batch_size
+                self._policy,
+                self._probe,
+                temperature=generation.temperature,
+                batch_size=settings.micro_batch_size,
             )
         phases = Phases()
         rollouts = GroupRollouts(
-            self._policy, self._task, {item.id: item for item in self._items}, self._decoding,
-            batch_size=generation.batch_size, seed=params.seed, retries=params.health.retries,
-            max_lost_share=params.health.max_lost_share, phases=phases, guard=guard,
-            processes=self._processes, credit=self._credit,
-        )  # fmt: skip
+            self._policy,
+            self._task,
+            {item.id: item for item in self._items},
+            self._decoding,
+            batch_size=generation.batch_size,
+            seed=params.seed,
+            retries=params.health.retries,
+            max_lost_share=params.health.max_lost_share,
+            phases=phases,
+            guard=guard,
+            processes=self._processes,
+            credit=self._credit,
+        )
         # TRL wants a prompt column; what the policy really reads comes from Task.start.
         rows = Dataset.from_list([{"prompt": item.id, "item_id": item.id} for item in self._order])
         schedule = Schedule(params.validation.interval, params.checkpoint.every, settings.steps)
         reported = reporting(
-            params, ledger.history, self._checkpoints.folder, 0 if start is None else start.step, main=self._processes.main
+            params,
+            ledger.history,
+            self._checkpoints.folder,
+            0 if start is None else start.step,
+            main=self._processes.main,
         )
         with Interruption(self._say_wait) as interruption, reported as reports, warnings.catch_warnings():
             # transformers renames gradient_checkpointing; TRL 1.16 still asks for the old name.
             warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
             trainer = Trainer(
-                rollouts, guard=guard, phases=phases, processes=self._processes, on_save=self._save,
+                rollouts,
+                guard=guard,
+                phases=phases,
+                processes=self._processes,
+                on_save=self._save,
                 shard=params.distributed.engine == "fsdp",
-                model=self._policy.model, args=grpo_config(params, str(self._checkpoints.folder / TRL)), train_dataset=rows,
+                model=self._policy.model,
+                args=grpo_config(params, str(self._checkpoints.folder / TRL)),
+                train_dataset=rows,
                 processing_class=self._policy.tokenizer,
-            )  # fmt: skip
+            )
             recorder = Recorder(
-                ledger, trainer, self._task, schedule, interruption, processes=self._processes, guard=guard, phases=phases,
-                latest=lambda: rollouts.latest, kl=self._kl, validate=self._validate, tell=self._tell, on_step=self._on_step,
-            )  # fmt: skip
+                ledger,
+                trainer,
+                self._task,
+                schedule,
+                interruption,
+                processes=self._processes,
+                guard=guard,
+                phases=phases,
+                latest=lambda: rollouts.latest,
+                kl=self._kl,
+                validate=self._validate,
+                tell=self._tell,
+                on_step=self._on_step,
+            )
             trainer.remove_callback(PrinterCallback)
             trainer.add_callback(recorder)
             trainer.add_callback(reports)  # behind the recorder: it shows what that has written
@@ -161,16 +220,24 @@ class Attempt:
                 "a training that can learn",
                 found=ledger.stopped.message.rstrip("."),
                 where=f"step {ledger.stopped.step}",
-                fix="do what it says (health.jsonl has all of it), or change the stop levels under health: either begins anew",
+                fix=(
+                    "do what it says (health.jsonl has all of it), or change the stop levels under health:"
+                    " either begins anew"
+                ),
             )
         if step < settings.steps:
             name = "a signal" if interruption.heard is None else interruption.heard.name
-            raise Interrupted(name, where=f"after step {step} of {settings.steps}", exit_code=interruption.exit_code)
+            raise Interrupted(
+                name, where=f"after step {step} of {settings.steps}", exit_code=interruption.exit_code
+            )
         chosen = chosen_step(ledger.history.validations, params.claim.checkpoint_rule, step)
-        return Trained(chosen, self._best, adapter_config(self._policy), ledger.monitor.unmeasured, ledger.monitor.facts)
+        return Trained(
+            chosen, self._best, adapter_config(self._policy), ledger.monitor.unmeasured, ledger.monitor.facts
+        )
 
     def _reset_adapters(self) -> None:
-        """Make the policy what it was before the first go: TRL takes the adapter it finds for the reference of its KL."""
+        """Make the policy what it was before the first go: TRL takes the adapter it finds for the reference
+        of its KL."""
         if REFERENCE in self._policy.model.peft_config:
             self._policy.model.delete_adapter(REFERENCE)
         with torch.no_grad():
@@ -185,10 +252,12 @@ class Attempt:
         return self._divergence()
 
     def _validate(self, step: int) -> Validation | LostValidation:
-        """Play the validation suite, whole or for nothing: episodes left out would choose a checkpoint by an easier suite.
+        """Play the validation suite, whole or for nothing: episodes left out would choose a checkpoint by an
+        easier suite.
 
         Raises:
-            EnvironmentLost: The first validation is incomplete, before anything was learned that could be lost.
+            EnvironmentLost: The first validation is incomplete, before anything was learned that could be
+                lost.
             TaskError: A reward is not finite, which no other try would change.
         """
         sampled = self._player.played(self._judged, self._validation, self._params.generation.temperature)
@@ -196,11 +265,15 @@ class Attempt:
         history, rule = self._ledger.history, self._params.claim.checkpoint_rule
         n, lost = len(sampled) + len(greedy), [each for each in (*sampled, *greedy) if isinstance(each, Lost)]
         if lost:
-            if broken := next((each for each in lost if each.reward is not None or not history.validations), None):
+            if broken := next(
+                (each for each in lost if each.reward is not None or not history.validations), None
+            ):
                 raise broken.error
             if rule == "last":
                 self._best = adapter_tensors(self._policy)
-            return LostValidation(step, n, len(lost), sorted({each.play.item.id for each in lost}), lost[0].reason)
+            return LostValidation(
+                step, n, len(lost), sorted({each.play.item.id for each in lost}), lost[0].reason
+            )
         validation = Validation(step, whole(sampled), whole(greedy))
         if chosen_step([*history.validations, validation], rule) == step:
             self._best = adapter_tensors(self._policy)
@@ -212,9 +285,13 @@ class Attempt:
         ledger = self._ledger
         state = {
             "probe": [list(text) for text in self._probe],
-            "rows": ledger.history.rows(), "watch": ledger.watch.state(), "monitor": ledger.monitor.state(),
-            "chain": ledger.chain, "seconds": ledger.seconds, "skipped": {str(k): v for k, v in self._guard.skipped.items()},
-        }  # fmt: skip
+            "rows": ledger.history.rows(),
+            "watch": ledger.watch.state(),
+            "monitor": ledger.monitor.state(),
+            "chain": ledger.chain,
+            "seconds": ledger.seconds,
+            "skipped": {str(k): v for k, v in self._guard.skipped.items()},
+        }
         return as_written(state).encode()
 
     def _save(self, step: int, files: dict[str, bytes]) -> None:
@@ -233,7 +310,9 @@ class Attempt:
         validations = [Validation.of_lines(step, self._checkpoints.validation(step)) for step in validated]
         ledger.history.go_back(state["rows"], validations)
         ledger.watch.go_back(state["watch"])
-        ledger.monitor = Monitor.restore(self._params.health, self._task, state["monitor"], ledger.monitor.honest)
+        ledger.monitor = Monitor.restore(
+            self._params.health, self._task, state["monitor"], ledger.monitor.honest
+        )
         ledger.chain, ledger.seconds, ledger.stopped = state["chain"], state["seconds"], None
         self._guard.skipped = {int(k): v for k, v in state["skipped"].items()} | self._guard.skipped
         self._best = load_tensors(start.read(BEST))

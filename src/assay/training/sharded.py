@@ -1,7 +1,9 @@
-"""A frozen base that several processes hold in parts while they learn, and whole while they play (FSDP2 of torch).
+"""A frozen base that several processes hold in parts while they learn, and whole while they play (FSDP2 of
+torch).
 
-What is trained, a LoRA adapter, is small and every process holds all of it: so optimizer, checkpoints, digests and the guard
-see the same parameters as with any other engine, and gradients are averaged as DistributedDataParallel averages them.
+What is trained, a LoRA adapter, is small and every process holds all of it: so optimizer, checkpoints,
+digests and the guard see the same parameters as with any other engine, and gradients are averaged as
+DistributedDataParallel averages them.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from assay.core.errors import ConfigError
 
 
 class Shards:
-    """A second tree of the same modules, for learning: its base is sharded layer by layer, its adapter is the model's own.
+    """A second tree of the same modules, for learning: its base is sharded layer by layer, its adapter is the
+    model's own.
 
     Between `whole` and `whole` the model's base has no elements, and must not be used.
 
@@ -67,7 +70,9 @@ class Shards:
         flat = torch.cat([grad.reshape(-1) for grad in grads])
         dist.all_reduce(flat)
         flat /= dist.get_world_size()
-        for parameter, part in zip(parameters, torch.split(flat, [p.numel() for p in parameters]), strict=True):
+        for parameter, part in zip(
+            parameters, torch.split(flat, [p.numel() for p in parameters]), strict=True
+        ):
             parameter.grad = part.view_as(parameter).clone()
 
     def _release(self) -> None:
@@ -76,7 +81,8 @@ class Shards:
 
 
 def _layers(model: Any) -> list[torch.nn.Module]:
-    """Return the modules that transformers calls the smallest that stay together on a device: the decoder's layers."""
+    """Return the modules that transformers calls the smallest that stay together on a device: the decoder's
+    layers."""
     names = set(getattr(model.get_base_model(), "_no_split_modules", None) or ())
     found = [module for module in model.modules() if type(module).__name__ in names]
     if not found:

@@ -1,4 +1,5 @@
-"""One GRPO trainer on top of TRL's: loss, advantages and optimisation are TRL's, rollouts, guard and checkpoints are ours."""
+"""One GRPO trainer on top of TRL's: loss, advantages and optimisation are TRL's, rollouts, guard and
+checkpoints are ours."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ TRL_LOGGER, NO_REWARD = "trl.trainer.grpo_trainer", "All reward functions return
 
 
 def _says_something_new(record: logging.LogRecord) -> bool:
-    """Return False for TRL's warning, with a whole prompt in it, of an episode without a reward: it was lost, and counted."""
+    """Return False for TRL's warning, with a whole prompt in it, of an episode without a reward: it was lost,
+    and counted."""
     return not record.getMessage().startswith(NO_REWARD)
 
 
@@ -51,16 +53,30 @@ class Trainer(GRPOTrainer):
         phases: Where the seconds go.
         processes: Everyone who trains together.
         shard: Whether each process holds a part of the frozen base only, while it learns.
-        on_save: Given the step and the trainer's files when a checkpoint is due; called by the main process alone.
+        on_save: Given the step and the trainer's files when a checkpoint is due; called by the main process
+            alone.
     """
 
     _buffered_inputs: Any  # of TRL
 
     def __init__(
-        self, rollouts: GroupRollouts, *, guard: Guard, phases: Phases, processes: Processes, shard: bool,
-        on_save: Callable[[int, dict[str, bytes]], None], **arguments: Any,
-    ) -> None:  # fmt: skip
-        self._rollouts, self._guard, self._phases, self._processes, self._on_save = rollouts, guard, phases, processes, on_save
+        self,
+        rollouts: GroupRollouts,
+        *,
+        guard: Guard,
+        phases: Phases,
+        processes: Processes,
+        shard: bool,
+        on_save: Callable[[int, dict[str, bytes]], None],
+        **arguments: Any,
+    ) -> None:
+        self._rollouts, self._guard, self._phases, self._processes, self._on_save = (
+            rollouts,
+            guard,
+            phases,
+            processes,
+            on_save,
+        )
         self._item_ids: list[str] = []
         self._shard, self._shards = shard, cast("Shards | None", None)
         self.links: dict[str, str] = {}
@@ -69,10 +85,13 @@ class Trainer(GRPOTrainer):
         rollout: Any = _roll_out
         super().__init__(reward_funcs=rewards, rollout_func=rollout, **arguments)
         for _, parameter in trainable(self.model):
-            parameter.data = parameter.data.float()  # QLoRA's adapters arrive in bfloat16, where small steps round away
+            parameter.data = (
+                parameter.data.float()
+            )  # QLoRA's adapters arrive in bfloat16, where small steps round away
         self._counted = torch.zeros(0, 0, dtype=torch.bool)
         policy: Any = self.model
-        # Stock scores whole rows: models of one piece, and mixtures of experts whose routers look at all tokens.
+        # Stock scores whole rows: models of one piece, and mixtures of experts whose routers look at all
+        # tokens.
         self._narrow = not self.aux_loss_enabled and install(policy.get_base_model())
 
     @property
@@ -104,7 +123,8 @@ class Trainer(GRPOTrainer):
         return self._shards.learner
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
-        """Return the next micro-batch; those of a step are dealt anew, unless the loss depends on who is in one."""
+        """Return the next micro-batch; those of a step are dealt anew, unless the loss depends on who is in
+        one."""
         self.begun = True
         window = self.args.steps_per_generation * self.num_iterations  # type: ignore[attr-defined]
         inputs = super()._prepare_inputs(generation_batch)
@@ -114,9 +134,15 @@ class Trainer(GRPOTrainer):
         return inputs
 
     def _get_per_token_logps_and_entropies(
-        self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int,
-        batch_size: int | None = None, compute_entropy: bool = False, **rest: Any,
-    ) -> Any:  # fmt: skip
+        self,
+        model: Any,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        compute_entropy: bool = False,
+        **rest: Any,
+    ) -> Any:
         if not self._narrow:
             return super()._get_per_token_logps_and_entropies(
                 model, input_ids, attention_mask, logits_to_keep, batch_size, compute_entropy, **rest
@@ -131,7 +157,9 @@ class Trainer(GRPOTrainer):
             )
         return scored.log_probs, scored.entropy if compute_entropy else None, None
 
-    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
         """Return the loss of one micro-batch."""
         self._counted = (inputs["completion_mask"] * inputs["tool_mask"]).bool()
         with self._phases("forward"):
@@ -145,7 +173,8 @@ class Trainer(GRPOTrainer):
         return loss if self._guard.note("loss", [float(loss)], self._item_ids) else torch.zeros_like(loss)
 
     def _clip_grad_norm(self, model: Any) -> Any:
-        """Clip as ever, then let the guard settle: a step that must not move a weight loses its gradients here."""
+        """Clip as ever, then let the guard settle: a step that must not move a weight loses its gradients
+        here."""
         named = trainable(self.model)
         if self._shards is not None:
             with self._phases("backward"):
@@ -154,7 +183,8 @@ class Trainer(GRPOTrainer):
             self.links["gradients"] = tensors_digest((name, p.grad) for name, p in named)
         with self._phases("optimizer"):
             norm = super()._clip_grad_norm(model)  # type: ignore[no-untyped-call]
-        # Clipping spreads one NaN over all gradients, so the norm says of all of them whether they are finite.
+        # Clipping spreads one NaN over all gradients, so the norm says of all of them whether they are
+        # finite.
         self._guard.note("gradient", [float(norm)], self._item_ids)
         if self._guard.settle(self.step_at_work) is not None:
             for _, parameter in named:
@@ -176,7 +206,10 @@ class Trainer(GRPOTrainer):
                 "equal weights in all processes",
                 found=", ".join(digest[:12] for digest in everywhere),
                 where=f"step {int(self.state.global_step)}, by rank",
-                fix="run on equal machines with equal packages; call again to go on from the newest checkpoint",
+                fix=(
+                    "run on equal machines with equal packages; call again to go on from the newest"
+                    " checkpoint"
+                ),
             )
         if not finite(p for _, p in named):
             self._guard.refuse(int(self.state.global_step), "parameter", float("nan"), self._item_ids)
@@ -188,18 +221,23 @@ class Trainer(GRPOTrainer):
                 self._on_save(int(self.state.global_step), self._files() | dict(random_states))
 
     def _random_state(self) -> tuple[str, bytes]:
-        """Return the file, by name and content, in which transformers keeps every generator's state of this process."""
+        """Return the file, by name and content, in which transformers keeps every generator's state of this
+        process."""
         with tempfile.TemporaryDirectory(prefix="assay-rng-") as scratch:
             try:
                 self._save_rng_state(scratch)
-            except RuntimeError as error:  # torch tells of a full disk by the line of its own source that noticed
+            except (
+                RuntimeError
+            ) as error:  # torch tells of a full disk by the line of its own source that noticed
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), scratch) from error
             written = next(Path(scratch).iterdir())
             return written.name, written.read_bytes()
 
     def _files(self) -> dict[str, bytes]:
         window = self.args.steps_per_generation * self.num_iterations  # type: ignore[attr-defined]
-        assert self._step % window == 0, "a checkpoint inside a generation window would lose the window's episodes"
+        assert self._step % window == 0, (
+            "a checkpoint inside a generation window would lose the window's episodes"
+        )
         assert self.optimizer is not None and self.lr_scheduler is not None
         files = {
             ADAPTER: save_tensors({name: p.detach().cpu().contiguous() for name, p in trainable(self.model)}),
@@ -211,7 +249,8 @@ class Trainer(GRPOTrainer):
         return files if scaler is None else files | {"scaler.pt": _saved(scaler.state_dict())}
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        """Put the adapter back bit by bit; peft's own way would go through another type where the base is quantised."""
+        """Put the adapter back bit by bit; peft's own way would go through another type where the base is
+        quantised."""
         tensors = load_tensors((Path(resume_from_checkpoint) / ADAPTER).read_bytes())
         with torch.no_grad():
             for name, parameter in trainable(self.model):
@@ -238,6 +277,8 @@ def _roll_out(prompts: Sequence[Any], trainer: Trainer) -> dict[str, list[Any]]:
     return fields
 
 
-def episode_reward(prompts: Any, completions: Any, episode_reward: Sequence[float | None], **_: Any) -> list[float | None]:
+def episode_reward(
+    prompts: Any, completions: Any, episode_reward: Sequence[float | None], **_: Any
+) -> list[float | None]:
     """Return the rewards that the environment gave, None for what it lost; the signature is TRL's."""
     return list(episode_reward)

@@ -15,11 +15,21 @@ from assay.core.records import Record
 
 Level = Literal["V0", "V1", "V2", "V3", "V4", "V5"]
 Outcome = Literal["passed", "failed", "not checked"]
-# What a stranger's file can make of code that was written for ours: all of it says that the file is not what it should be.
+# What a stranger's file can make of code that was written for ours: all of it says that the file is not what
+# it should be.
 UNUSABLE = (
-    AssayError, EnvironmentFailure, ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, OSError,
-    RecursionError, TypeError, ValueError,
-)  # fmt: skip
+    AssayError,
+    EnvironmentFailure,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 SHOWN = 3  # faults that a check names before it only counts
 MAX_CHARS = 600  # of what is said of one fault
 
@@ -38,8 +48,12 @@ class Verification(Record):
 
     format: Literal["assay-verification/1"] = "assay-verification/1"
     package: str = Field(description="name of the file or folder that was checked")
-    sha256: str | None = Field(description="of the tar, its identity; of a folder: of the tar it would make; null: unreadable")
-    verdict: Literal["passed", "failed"] = Field(description="passed: nothing failed; what was not checked says so itself")
+    sha256: str | None = Field(
+        description="of the tar, its identity; of a folder: of the tar it would make; null: unreadable"
+    )
+    verdict: Literal["passed", "failed"] = Field(
+        description="passed: nothing failed; what was not checked says so itself"
+    )
     counts: dict[Outcome, int]
     checks: tuple[Check, ...]
     packages: dict[str, str | None] = Field(description="versions of what computed the numbers here")
@@ -68,13 +82,18 @@ def looked(level: Level, name: str, look: Callable[[], Seen]) -> Check:
         shown = "; ".join(plain(fault) for fault in seen.wrong[:SHOWN])
         more = f"; and {len(seen.wrong) - SHOWN} more" if len(seen.wrong) > SHOWN else ""
         return Check(level=level, name=name, outcome="failed", found=f"{shown}{more}")
-    return Check(level=level, name=name, outcome="not checked" if seen.unchecked else "passed", found=plain(seen.said))
+    return Check(
+        level=level, name=name, outcome="not checked" if seen.unchecked else "passed", found=plain(seen.said)
+    )
 
 
 def error_said(error: BaseException) -> str:
-    """Return an error in one line: ours as it stands, another with its kind, since it says where a file makes no sense."""
+    """Return an error in one line: ours as it stands, another with its kind, since it says where a file makes
+    no sense."""
     if isinstance(error, AssayError):
-        place = located(error.where, lambda name: f"params.yaml, {name}")  # of the package, which has no presets
+        place = located(
+            error.where, lambda name: f"params.yaml, {name}"
+        )  # of the package, which has no presets
         return plain(f"{place}: expected {error.expected}, found {error.found}")
     return plain(f"cannot be looked at: {type(error).__name__}: {error}")
 

@@ -1,4 +1,5 @@
-"""V3, the code: that of the package is the code that checks it here, or its numbers are judged by another version."""
+"""V3, the code: that of the package is the code that checks it here, or its numbers are judged by another
+version."""
 
 from __future__ import annotations
 
@@ -27,17 +28,29 @@ def code_equal(package: Unpacked, *, other_code: bool) -> Seen:
     stored = {name.removeprefix(f"{SOURCE}/") for name in package.names if name.startswith(f"{SOURCE}/")}
     installed = {name for name in listing(here) if _is_source(name)}
     odd = {f"{SOURCE}/{name}" for name in stored ^ installed}
-    odd |= {f"{SOURCE}/{name}" for name in stored & installed if _sha256(here / name) != _sha256(package.root / SOURCE / name)}
+    odd |= {
+        f"{SOURCE}/{name}"
+        for name in stored & installed
+        if _sha256(here / name) != _sha256(package.root / SOURCE / name)
+    }
     checkout = here.parent.parent
     beside = [name for name in BESIDE if (checkout / name).is_file()] if (checkout / SOURCE).is_dir() else []
-    odd |= {name for name in beside if name not in package.names or _sha256(checkout / name) != _sha256(package.root / name)}
+    odd |= {
+        name
+        for name in beside
+        if name not in package.names or _sha256(checkout / name) != _sha256(package.root / name)
+    }
     compared = f"{len(installed)} files of {SOURCE}" + (f", {', '.join(beside)}" if beside else "")
     if not odd:
         unseen = [name for name in BESIDE if name not in beside]
         left = f"; not compared, for no checkout is here: {', '.join(unseen)}" if unseen else ""
         return Seen(f"{compared} are those that check here{left}")
     told = f"{len(odd)} of {compared} differ from those that check here, first {min(odd)}"
-    return Seen(f"{told}; accepted (--other-code)", unchecked=True) if other_code else Seen("", [f"{told}. Fix: {REMEDY}"])
+    return (
+        Seen(f"{told}; accepted (--other-code)", unchecked=True)
+        if other_code
+        else Seen("", [f"{told}. Fix: {REMEDY}"])
+    )
 
 
 def _is_source(name: str) -> bool:

@@ -14,7 +14,8 @@ from assay.core.errors import RecordError
 from assay.core.storage.json import loads
 from assay.verify.checks import Seen
 
-NEAR = 1e-9  # relative: what another processor or another release of a library makes of the last bits, and no editor
+# relative: what another processor or another release of a library makes of the last bits, and no editor
+NEAR = 1e-9
 NEARLY = "equal to 9 digits, not to the last"
 _PICTURE = re.compile(rb'src="data:image/svg\+xml;base64,[A-Za-z0-9+/=]*"')  # a figure on a page
 _TABLES = (".csv",)
@@ -23,7 +24,13 @@ Place = tuple[str, Any, Any]
 
 
 def compare(
-    stored: Path, again: Path, names: Iterable[str], *, said: str, nearly: bool = False, apart_from_svg: bool = False
+    stored: Path,
+    again: Path,
+    names: Iterable[str],
+    *,
+    said: str,
+    nearly: bool = False,
+    apart_from_svg: bool = False,
 ) -> Seen:
     """Compare files of two folders byte by byte and say what was seen.
 
@@ -40,7 +47,9 @@ def compare(
     for name in sorted(names):
         one, other = _content(stored / name, apart_from_svg), _content(again / name, apart_from_svg)
         if one is None or other is None:
-            wrong.append(f"{name} is missing" if one is None else f"{name} cannot be computed from the package")
+            wrong.append(
+                f"{name} is missing" if one is None else f"{name} cannot be computed from the package"
+            )
         elif one != other:
             text, close = difference(name, one, other)
             (near if close else wrong).append(text)
@@ -62,7 +71,10 @@ def difference(name: str, stored: bytes, again: bytes) -> tuple[str, bool]:
         first = next(places, None)
         if first is not None:
             close = _is_near(first) and all(_is_near(place) for place in places)
-            told = f"{name}, {first[0]}: {_short(first[1])} is stored, {_short(first[2])} follows from the package"
+            told = (
+                f"{name}, {first[0]}: {_short(first[1])} is stored, {_short(first[2])} follows from the"
+                " package"
+            )
             return (f"{told} ({NEARLY})" if close else told), close
     except (RecordError, UnicodeDecodeError, csv.Error):
         pass
@@ -70,7 +82,8 @@ def difference(name: str, stored: bytes, again: bytes) -> tuple[str, bool]:
 
 
 def _places(name: str, stored: bytes, again: bytes) -> Iterator[Place]:
-    """Yield every value of a JSON or CSV file that differs; nothing for a file that is neither, or differs in form alone."""
+    """Yield every value of a JSON or CSV file that differs; nothing for a file that is neither, or differs in
+    form alone."""
     one, other = stored.decode(), again.decode()
     if name.endswith(".json"):
         yield from _values("", *(loads(text, where=name, fix="") for text in (one, other)))
@@ -79,7 +92,9 @@ def _places(name: str, stored: bytes, again: bytes) -> Iterator[Place]:
         if len(lines[0]) == len(lines[1]):
             for number, (a, b) in enumerate(zip(*lines, strict=True), start=1):
                 if a != b:
-                    yield from _values(f"line {number}", *(loads(text, where=name, fix="") for text in (a, b)))
+                    yield from _values(
+                        f"line {number}", *(loads(text, where=name, fix="") for text in (a, b))
+                    )
     elif name.endswith(".csv"):
         rows = [list(csv.reader(io.StringIO(text), strict=True)) for text in (one, other)]
         if [len(row) for row in rows[0]] == [len(row) for row in rows[1]]:
@@ -113,7 +128,11 @@ def _number(cell: str) -> Any:
 
 def _is_near(place: Place) -> bool:
     _, one, other = place
-    return isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, rel_tol=NEAR, abs_tol=1e-12)
+    return (
+        isinstance(one, float)
+        and isinstance(other, float)
+        and math.isclose(one, other, rel_tol=NEAR, abs_tol=1e-12)
+    )
 
 
 def _short(value: Any) -> str:
@@ -124,13 +143,20 @@ def _short(value: Any) -> str:
 def _line(name: str, stored: bytes, again: bytes) -> str:
     """Return the first line that differs, or the first byte of what has no lines."""
     if b"\0" in stored[:1000] or b"\0" in again[:1000]:
-        at = next((i for i, (a, b) in enumerate(zip(stored, again, strict=False)) if a != b), min(len(stored), len(again)))
+        at = next(
+            (i for i, (a, b) in enumerate(zip(stored, again, strict=False)) if a != b),
+            min(len(stored), len(again)),
+        )
         return f"{name}, byte {at}: {len(stored)} bytes are stored, {len(again)} follow from the package"
     lines = [content.decode("utf-8", "replace").split("\n") for content in (stored, again)]
     pairs = enumerate(zip(*lines, strict=False), start=1)
-    number, (a, b) = next((pair for pair in pairs if pair[1][0] != pair[1][1]), (min(map(len, lines)) + 1, ("", "")))
+    number, (a, b) = next(
+        (pair for pair in pairs if pair[1][0] != pair[1][1]), (min(map(len, lines)) + 1, ("", ""))
+    )
     if a == b:
         return f"{name}: {len(lines[0])} lines are stored, {len(lines[1])} follow from the package"
     at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
     start = max(0, at - 30)
-    return f"{name}, line {number}: {_short(a[start:])} is stored, {_short(b[start:])} follows from the package"
+    return (
+        f"{name}, line {number}: {_short(a[start:])} is stored, {_short(b[start:])} follows from the package"
+    )

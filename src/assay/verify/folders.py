@@ -1,8 +1,10 @@
-"""V3, the folders: no name that has no place in a package, and in models/ no setting but those that assay writes.
+"""V3, the folders: no name that has no place in a package, and in models/ no setting but those that assay
+writes.
 
-What lies beside weights decides as much as they do: `auto_map` loads code, `use_rslora` multiplies the adapter, a penalty in
-generation_config.json changes what is written, a word in tokenizer.json what is read. All of it follows from the settings of
-the run, so each value is compared with the one that follows, and what is not known is refused unless it is off.
+What lies beside weights decides as much as they do: `auto_map` loads code, `use_rslora` multiplies the
+adapter, a penalty in generation_config.json changes what is written, a word in tokenizer.json what is read.
+All of it follows from the settings of the run, so each value is compared with the one that follows, and what
+is not known is refused unless it is off.
 """
 
 from __future__ import annotations
@@ -27,13 +29,16 @@ _VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
 _FREE = object()  # a version: any, since it decides nothing
 # What transformers puts around a text once it has read one: nothing.
 _NOTHING_AROUND = {
-    "type": "TemplateProcessing", "single": [{"Sequence": {"id": "A", "type_id": 0}}],
-    "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}], "special_tokens": {},
-}  # fmt: skip
+    "type": "TemplateProcessing",
+    "single": [{"Sequence": {"id": "A", "type_id": 0}}],
+    "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+    "special_tokens": {},
+}
 
 
 def names_allowed(package: Unpacked) -> Seen:
-    """Check that every file of the package has a place in one, and none of it is hidden or can run code when it is loaded."""
+    """Check that every file of the package has a place in one, and none of it is hidden or can run code when
+    it is loaded."""
     wrong = list(strangers_in(package.project, package.names))
     return Seen(f"{len(package.names)} files, each one that a package of these settings holds", wrong)
 
@@ -60,13 +65,24 @@ def model_settings(package: Unpacked) -> Seen:
 
 
 def adapter_expected(params: Params) -> dict[str, Any]:
-    """Return adapter_config.json as a training of these settings writes it, but for what is off and for target_modules."""
+    """Return adapter_config.json as a training of these settings writes it, but for what is off and for
+    target_modules."""
     lora = params.train.lora
     expected = {
-        "base_model_name_or_path": BASE, "bias": "none", "inference_mode": True, "init_lora_weights": True, "r": lora.r,
-        "lora_alpha": lora.alpha, "lora_dropout": lora.dropout, "megatron_core": "megatron.core", "peft_type": "LORA",
-        "peft_version": _FREE, "qalora_group_size": 16, "task_type": "CAUSAL_LM", "target_modules": _FREE,
-    }  # fmt: skip
+        "base_model_name_or_path": BASE,
+        "bias": "none",
+        "inference_mode": True,
+        "init_lora_weights": True,
+        "r": lora.r,
+        "lora_alpha": lora.alpha,
+        "lora_dropout": lora.dropout,
+        "megatron_core": "megatron.core",
+        "peft_type": "LORA",
+        "peft_version": _FREE,
+        "qalora_group_size": 16,
+        "task_type": "CAUSAL_LM",
+        "target_modules": _FREE,
+    }
     # peft sets it itself for the transposed layers of GPT-2 and its like, and corrects it where it is wrong.
     return expected | ({"fan_in_fan_out": _FREE} if isinstance(params.base, PretrainedBase) else {})
 
@@ -77,24 +93,50 @@ def base_expected(base: ScratchBase, words: Words) -> dict[str, dict[str, Any]]:
     Source: transformers 5, Qwen3Config with its defaults, as `policy/base/tiny.py` builds it.
     """
     shape = base.architecture
-    ends = {"eos_token_id": words.eos_id, "pad_token_id": words.vocabulary[PAD], "transformers_version": _FREE}
+    ends = {
+        "eos_token_id": words.eos_id,
+        "pad_token_id": words.vocabulary[PAD],
+        "transformers_version": _FREE,
+    }
     config = {
-        "architectures": ["Qwen3ForCausalLM"], "attention_dropout": 0.0, "dtype": "float32", "model_type": "qwen3",
-        "head_dim": shape.hidden_size // shape.heads, "hidden_act": "silu", "hidden_size": shape.hidden_size,
-        "initializer_range": shape.initializer_range, "intermediate_size": shape.intermediate_size,
-        "layer_types": ["full_attention"] * shape.layers, "max_position_embeddings": shape.max_positions,
-        "max_window_layers": 28, "num_attention_heads": shape.heads, "num_hidden_layers": shape.layers,
-        "num_key_value_heads": shape.heads, "rms_norm_eps": 1e-6, "tie_word_embeddings": True, "use_cache": True,
-        "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}, "vocab_size": len(words.vocabulary), **ends,
-    }  # fmt: skip
+        "architectures": ["Qwen3ForCausalLM"],
+        "attention_dropout": 0.0,
+        "dtype": "float32",
+        "model_type": "qwen3",
+        "head_dim": shape.hidden_size // shape.heads,
+        "hidden_act": "silu",
+        "hidden_size": shape.hidden_size,
+        "initializer_range": shape.initializer_range,
+        "intermediate_size": shape.intermediate_size,
+        "layer_types": ["full_attention"] * shape.layers,
+        "max_position_embeddings": shape.max_positions,
+        "max_window_layers": 28,
+        "num_attention_heads": shape.heads,
+        "num_hidden_layers": shape.layers,
+        "num_key_value_heads": shape.heads,
+        "rms_norm_eps": 1e-6,
+        "tie_word_embeddings": True,
+        "use_cache": True,
+        "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"},
+        "vocab_size": len(words.vocabulary),
+        **ends,
+    }
     tokenizer = {
-        "backend": "tokenizers", "eos_token": END, "extra_special_tokens": [USER, ASSISTANT], "pad_token": PAD,
-        "model_max_length": int(1e30), "padding_side": "left", "tokenizer_class": "TokenizersBackend", "unk_token": UNKNOWN,
-    }  # fmt: skip
+        "backend": "tokenizers",
+        "eos_token": END,
+        "extra_special_tokens": [USER, ASSISTANT],
+        "pad_token": PAD,
+        "model_max_length": int(1e30),
+        "padding_side": "left",
+        "tokenizer_class": "TokenizersBackend",
+        "unk_token": UNKNOWN,
+    }
     return {
-        "config.json": config, "generation_config.json": {"_from_model_config": True, "use_cache": True, **ends},
-        "tokenizer_config.json": tokenizer, "tokenizer.json": words.tokenizer_json(),
-    }  # fmt: skip
+        "config.json": config,
+        "generation_config.json": {"_from_model_config": True, "use_cache": True, **ends},
+        "tokenizer_config.json": tokenizer,
+        "tokenizer.json": words.tokenizer_json(),
+    }
 
 
 def _read(package: Unpacked, name: str) -> dict[str, Any]:

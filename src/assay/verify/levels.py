@@ -56,12 +56,19 @@ def all_levels(root: Path, work: Path, *, other_code: bool = False, processes: i
     shown = _named(root, work)
     first = [shown(each) for each in settings(package, other_code=other_code)]
     yield from first
-    if first[-1].outcome == "failed":  # by settings that nobody can read, or that ask for years, nothing can be computed
-        yield from (unlooked(level, "all else", "not looked at: the settings are not those of this run") for level in LEVELS)
+    if (
+        first[-1].outcome == "failed"
+    ):  # by settings that nobody can read, or that ask for years, nothing can be computed
+        yield from (
+            unlooked(level, "all else", "not looked at: the settings are not those of this run")
+            for level in LEVELS
+        )
         return
     with _beside(processes) as start:
         differs = first[0].outcome == "not checked"
-        drawn = start(rendered_again, root, package.names, work / "pages", nearly=other_code, other_code=differs)
+        drawn = start(
+            rendered_again, root, package.names, work / "pages", nearly=other_code, other_code=differs
+        )
         yield from map(shown, tables_again(package, work / "tables", nearly=other_code))
         second = list(map(shown, regraded(package, nearly=other_code)))
         third = [shown(each) for each in consistent(package)]
@@ -71,13 +78,15 @@ def all_levels(root: Path, work: Path, *, other_code: bool = False, processes: i
 
 
 def settings(package: Unpacked, *, other_code: bool) -> Iterator[Check]:
-    """Yield what has to hold before the rest means anything: whose code it is, and that its settings can be read."""
+    """Yield what has to hold before the rest means anything: whose code it is, and that its settings can be
+    read."""
     yield looked("V3", "code", partial(code.code_equal, package, other_code=other_code))
     yield looked("V3", "settings", partial(settings_fit, package))
 
 
 def settings_fit(package: Unpacked) -> Seen:
-    """Check that the settings can be read and ask for no more steps and draws than are stored: checks cost what they ask."""
+    """Check that the settings can be read and ask for no more steps and draws than are stored: checks cost
+    what they ask."""
     params = package.project.params
     asked = {
         "train.steps": (params.train.steps, "train_log.jsonl"),
@@ -90,7 +99,9 @@ def settings_fit(package: Unpacked) -> Seen:
             lines = sum(1 for _ in stream)
         if n > lines:
             wrong.append(f"params.yaml, {name}: {n}, and {lines} lines in {file}")
-    return Seen(f"params.yaml of task {params.task.name}, read strictly; no larger than what is stored", wrong)
+    return Seen(
+        f"params.yaml of task {params.task.name}, read strictly; no larger than what is stored", wrong
+    )
 
 
 def consistent(package: Unpacked) -> Iterator[Check]:
@@ -103,12 +114,17 @@ def _waited(drawn: Callable[[], list[Check]]) -> list[Check]:
     try:
         return drawn()
     except (OSError, RuntimeError) as error:  # the process beside was killed, or could not be started
-        return [unlooked("V1", "pages", f"the process that draws ended: {error}").model_copy(update={"outcome": "failed"})]
+        return [
+            unlooked("V1", "pages", f"the process that draws ended: {error}").model_copy(
+                update={"outcome": "failed"}
+            )
+        ]
 
 
 @contextmanager
 def _beside(processes: int) -> Iterator[Callable[..., Callable[[], list[Check]]]]:
-    """Give a function that starts a call in a process beside this one, if there may be one, and returns how to wait for it."""
+    """Give a function that starts a call in a process beside this one, if there may be one, and returns how
+    to wait for it."""
     if processes < 2:
         yield lambda function, *given, **named: partial(function, *given, **named)
         return
@@ -116,7 +132,9 @@ def _beside(processes: int) -> Iterator[Callable[..., Callable[[], list[Check]]]
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
 
-        def start(function: Callable[..., list[Check]], *given: object, **named: object) -> Callable[[], list[Check]]:
+        def start(
+            function: Callable[..., list[Check]], *given: object, **named: object
+        ) -> Callable[[], list[Check]]:
             future: Future[list[Check]] = pool.submit(function, *given, **named)
             return future.result
 

@@ -1,4 +1,5 @@
-"""V3, dvc.lock: md5 and size of everything that stages read and wrote, the settings they read, and one md5 for each file."""
+"""V3, dvc.lock: md5 and size of everything that stages read and wrote, the settings they read, and one md5
+for each file."""
 
 from __future__ import annotations
 
@@ -45,13 +46,20 @@ def lock_holds(package: Unpacked) -> Seen:
             wrong.append(f"dvc.lock, {stage}, {kind} {path}: not in the package")
         elif (entry["md5"], entry["size"]) != known[path]:
             told = f"md5 {entry['md5'][:12]}, {entry['size']} bytes"
-            wrong.append(f"{path}: {stage} of dvc.lock has it as {told}; it is {known[path][0][:12]}, {known[path][1]} bytes")
-    said = f"{n} deps and outs of {len(package.lock)} stages, {len(known)} files and folders: each with the md5 and size it has"
+            wrong.append(
+                f"{path}: {stage} of dvc.lock has it as {told}; it is {known[path][0][:12]}, {known[path][1]}"
+                " bytes"
+            )
+    said = (
+        f"{n} deps and outs of {len(package.lock)} stages, {len(known)} files and folders: each with the md5"
+        " and size it has"
+    )
     return Seen(f"{said}; not in the package: {', '.join(sorted(set(absent)))}" if absent else said, wrong)
 
 
 def lock_whole(package: Unpacked) -> Seen:
-    """Check that all stages before this package are there with the settings of params.yaml, and read what others wrote."""
+    """Check that all stages before this package are there with the settings of params.yaml, and read what
+    others wrote."""
     wrong, lock = [], package.lock
     if odd := set(lock) ^ set(BEFORE):
         wrong.append(f"dvc.lock: stages {', '.join(sorted(odd))}: in it, or in the pipeline, not in both")
@@ -68,7 +76,11 @@ def lock_whole(package: Unpacked) -> Seen:
             wrong.append(f"dvc.lock: {entry['path']} is an out of two stages")
     outs = tuple(made)
     for name in sorted(package.names):
-        if name.startswith(WRITTEN) and name not in made and not any(name.startswith(f"{out}/") for out in outs):
+        if (
+            name.startswith(WRITTEN)
+            and name not in made
+            and not any(name.startswith(f"{out}/") for out in outs)
+        ):
             wrong.append(f"{name}: no stage of dvc.lock wrote it")
     n = 0
     for stage, kind, entry in _entries(lock):
@@ -91,14 +103,19 @@ def _entries(lock: Mapping[str, Any]) -> Iterator[tuple[str, str, Entry]]:
         for kind in ("deps", "outs"):
             for entry in found.get(kind) or []:
                 kinds = {"path": str, "md5": str, "size": int, "hash": str}
-                if not isinstance(entry, dict) or any(type(entry.get(name)) is not of for name, of in kinds.items()):
+                if not isinstance(entry, dict) or any(
+                    type(entry.get(name)) is not of for name, of in kinds.items()
+                ):
                     where = f"dvc.lock, {stage}, {kind}"
-                    raise RecordError("path, hash, md5 and size", found=repr(entry)[:80], where=where, fix=FIX)
+                    raise RecordError(
+                        "path, hash, md5 and size", found=repr(entry)[:80], where=where, fix=FIX
+                    )
                 yield stage, kind, entry
 
 
 def _measured(package: Unpacked, path: str) -> tuple[str, int]:
-    """Return the md5 by which DVC knows a file or folder, and its size; the md5 is empty where there is neither."""
+    """Return the md5 by which DVC knows a file or folder, and its size; the md5 is empty where there is
+    neither."""
     if path in package.names:
         content = (package.root / path).read_bytes()
         return md5(content), len(content)

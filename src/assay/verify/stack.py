@@ -32,7 +32,8 @@ def stack_said(root: Path) -> str:
 
 
 def pins_of(root: Path) -> dict[str, str] | None:
-    """Return the versions that a package pins, by name in small letters; None where it pins none that can be read."""
+    """Return the versions that a package pins, by name in small letters; None where it pins none that can be
+    read."""
     try:
         lines = read_text(root / PINS, fix="").split("\n")
     except RecordError:

@@ -1,4 +1,5 @@
-"""V3, what only a model can fill in: base.json, parity.json and control.json are of this run and keep its bounds."""
+"""V3, what only a model can fill in: base.json, parity.json and control.json are of this run and keep its
+bounds."""
 
 from __future__ import annotations
 
@@ -15,9 +16,13 @@ from assay.verify.unpacked import FIX, Unpacked
 
 
 def facts_within_bounds(package: Unpacked) -> Seen:
-    """Check that what was measured of the model is of this model, in range, and keeps the bounds of the settings."""
+    """Check that what was measured of the model is of this model, in range, and keeps the bounds of the
+    settings."""
     wrong = [*_base(package), *_parity(package), *_control(package)]
-    said = "base.json, parity.json and control.json are of this run and keep its bounds; their numbers need the model"
+    said = (
+        "base.json, parity.json and control.json are of this run and keep its bounds; their numbers need the"
+        " model"
+    )
     return Seen(said, wrong)
 
 
@@ -26,7 +31,10 @@ def _base(package: Unpacked) -> Iterator[str]:
     expected: dict[str, object] = {"kind": base.kind}
     if isinstance(base, ScratchBase):
         expected["seed"] = base.seed
-        for name, least in (("copy_accuracy", base.gates.copy_accuracy), ("parsed_rate", base.gates.parsed_rate)):
+        for name, least in (
+            ("copy_accuracy", base.gates.copy_accuracy),
+            ("parsed_rate", base.gates.parsed_rate),
+        ):
             value = told.get(name)
             if not isinstance(value, int | float) or not least <= value <= 1:
                 yield f"base.json, {name}: {value!r:.40}, and the settings ask for at least {least}"
@@ -44,11 +52,17 @@ def _parity(package: Unpacked) -> Iterator[str]:
     found, asked = read_record(package.root / PARITY, Parity, fix=FIX), package.project.params.package.parity
     if found.policy_digest != package.trained.policy_digest:
         yield f"{PARITY}, policy_digest: not that of train.json"
-    if (found.max_logit_difference, found.min_greedy_agreement) != (asked.max_logit_difference, asked.min_greedy_agreement):
+    if (found.max_logit_difference, found.min_greedy_agreement) != (
+        asked.max_logit_difference,
+        asked.min_greedy_agreement,
+    ):
         yield f"{PARITY}: other bounds than package.parity of params.yaml"
     if found.prompts != min(asked.prompts, len(package.item_ids("heldout"))):
         yield f"{PARITY}, prompts: {found.prompts}, and {asked.prompts} in params.yaml"
-    if found.logit_difference_at_most > found.max_logit_difference or found.greedy_agreement < found.min_greedy_agreement:
+    if (
+        found.logit_difference_at_most > found.max_logit_difference
+        or found.greedy_agreement < found.min_greedy_agreement
+    ):
         yield f"{PARITY}: outside of its own bounds"
     if not found.prompts <= found.tokens <= found.positions:
         yield f"{PARITY}: {found.prompts} prompts, {found.tokens} tokens at {found.positions} places"
@@ -58,7 +72,9 @@ def _control(package: Unpacked) -> Iterator[str]:
     control = package.control
     if not control.asked:
         return
-    if control.stopped is None and (control.chain is None or control.health is None or control.chosen_step is None):
+    if control.stopped is None and (
+        control.chain is None or control.health is None or control.chosen_step is None
+    ):
         yield "control.json: of a training that ended, and without its end"
     if control.chosen_step is not None and control.steps is not None and control.chosen_step > control.steps:
         yield f"control.json, chosen_step: {control.chosen_step} of {control.steps}"
@@ -66,5 +82,7 @@ def _control(package: Unpacked) -> Iterator[str]:
         yield "control.json, chain: that of the training proper"
     if control.health is not None:
         ranks = [HEALTH_RULES.index(rule) for rule in control.health.unmeasured]
-        if ranks != sorted(set(ranks)) or {each.rule for each in control.health.rules} & set(control.health.unmeasured):
+        if ranks != sorted(set(ranks)) or {each.rule for each in control.health.rules} & set(
+            control.health.unmeasured
+        ):
             yield "control.json, health: a rule that was measured and was not"

@@ -1,4 +1,5 @@
-"""V3, what was measured: one suite for all arms, every draw in its place with its seed, and the policies that were trained."""
+"""V3, what was measured: one suite for all arms, every draw in its place with its seed, and the policies that
+were trained."""
 
 from __future__ import annotations
 
@@ -35,20 +36,29 @@ def suites_equal(package: Unpacked) -> Seen:
 
 
 def draws_complete(package: Unpacked) -> Seen:
-    """Check that every play of every suite is there once, in its place, with the seed that its labels give."""
+    """Check that every play of every suite is there once, in its place, with the seed that its labels
+    give."""
     wrong, n = [], 0
     for name in package.arms:
         episodes = package.episodes(name)
         wrong += _out_of_place(package.suite_of(name), episodes, f"{name}.jsonl", package)
         n += len(episodes)
     for step, sampled, greedy in package.validations:
-        wrong += _out_of_place(package.validation, sampled, f"validation.jsonl, step {step}, sampled", package)
-        wrong += _out_of_place(replace(package.validation, draws=1), greedy, f"validation.jsonl, step {step}, greedy", package)
+        wrong += _out_of_place(
+            package.validation, sampled, f"validation.jsonl, step {step}, sampled", package
+        )
+        wrong += _out_of_place(
+            replace(package.validation, draws=1), greedy, f"validation.jsonl, step {step}, greedy", package
+        )
         n += len(sampled) + len(greedy)
     order = [(line.step, line.greedy) for line in package.validation_lines]
     if order != sorted(order):
         wrong.append("validation.jsonl: not by step, sampled before greedy")
-    return Seen(f"{counted(n, 'episodes')}, each draw of each item once and in its place, with the seed of its labels", wrong)
+    return Seen(
+        f"{counted(n, 'episodes')}, each draw of each item once and in its place, with the seed of its"
+        " labels",
+        wrong,
+    )
 
 
 def _out_of_place(suite: Suite, episodes: list[Episode], name: str, package: Unpacked) -> list[str]:
@@ -74,22 +84,31 @@ def openings_equal(package: Unpacked) -> Seen:
     shown: dict[tuple[str, str], tuple[str, int]] = {}
     wrong = []
     told = [(name, "heldout", package.episodes(name)) for name in package.arms]
-    told += [(f"validation.jsonl, step {v.step}", "validation", [*v.sampled, *v.greedy]) for v in package.validations]
+    told += [
+        (f"validation.jsonl, step {v.step}", "validation", [*v.sampled, *v.greedy])
+        for v in package.validations
+    ]
     for name, split, episodes in told:
         for episode in episodes:
             opening = (episode.turns[0].prompt_digest if episode.turns else "", episode.prompt_chars_cut)
             if shown.setdefault((split, episode.item_id), opening) != opening:
-                wrong.append(f"{name}: item {episode.item_id}, draw {episode.draw} was opened otherwise than before")
+                wrong.append(
+                    f"{name}: item {episode.item_id}, draw {episode.draw} was opened otherwise than before"
+                )
     return Seen(f"{counted(len(shown), 'items')}, each opened with the same prompt in every arm", wrong)
 
 
 def policies_named(package: Unpacked) -> Seen:
-    """Check that the arms were played by the base and by what was trained on it, and the control by neither."""
+    """Check that the arms were played by the base and by what was trained on it, and the control by
+    neither."""
     trained, control = package.trained, package.control
     expected = {
-        "pre_eval": trained.base_digest, "pre_eval_greedy": trained.base_digest, "post_eval": trained.policy_digest,
-        "post_eval_greedy": trained.policy_digest, CONTROL: control.policy_digest,
-    }  # fmt: skip
+        "pre_eval": trained.base_digest,
+        "pre_eval_greedy": trained.base_digest,
+        "post_eval": trained.policy_digest,
+        "post_eval_greedy": trained.policy_digest,
+        CONTROL: control.policy_digest,
+    }
     wrong = []
     for name in package.arms:
         if name not in package.reports or package.reports[name].policy_digest != expected[name]:
@@ -117,15 +136,20 @@ def _of_another(name: str, episodes: Sequence[Episode], expected: str | None) ->
     odd = [each for each in episodes if each.policy != expected]
     if not odd:
         return []
-    first = f"item {odd[0].item_id}, draw {odd[0].draw} names {str(odd[0].policy)[:16]}, expected {str(expected)[:16]}"
+    first = (
+        f"item {odd[0].item_id}, draw {odd[0].draw} names {str(odd[0].policy)[:16]}, expected"
+        f" {str(expected)[:16]}"
+    )
     return [f"{name}: {counted(len(odd), 'episodes')} of another policy ({first})"]
 
 
 def arms_apart(package: Unpacked) -> Seen:
-    """Check that no arm is a copy of another: draws share their seeds, so policies that differ coincide often, and not always.
+    """Check that no arm is a copy of another: draws share their seeds, so policies that differ coincide
+    often, and not always.
 
-    Two arms alike in every text are called a copy only where a third shows that training by no more than theirs moved a
-    policy far from the base: one that learned next to nothing, or whose step 0 was chosen, plays as the base to the letter.
+    Two arms alike in every text are called a copy only where a third shows that training by no more than
+    theirs moved a policy far from the base: one that learned next to nothing, or whose step 0 was chosen,
+    plays as the base to the letter.
     """
     steps = {BEFORE: 0, "post_eval": package.trained.chosen_step}
     if CONTROL in package.arms:
@@ -141,11 +165,17 @@ def arms_apart(package: Unpacked) -> Seen:
         alike.append(f"{other} and {one}")
         most = max(learned[one], learned[other])
         if any(pairs[BEFORE, each] < APART and 0 < learned[each] <= most for each in steps if each != BEFORE):
-            wrong.append(f"{other}.jsonl: the texts of every item are those of {one}.jsonl, though another policy wrote them")
+            wrong.append(
+                f"{other}.jsonl: the texts of every item are those of {one}.jsonl, though another policy"
+                " wrote them"
+            )
     told = ", ".join(f"{other} and {one} {100 * share:.0f} %" for (one, other), share in pairs.items())
     said = f"items whose texts are all the same: {told}"
     if alike and not wrong:
-        return Seen(f"{said}; so little was learned that a copy could not be told from what was played", unchecked=True)
+        return Seen(
+            f"{said}; so little was learned that a copy could not be told from what was played",
+            unchecked=True,
+        )
     return Seen(said, wrong)
 
 
@@ -155,7 +185,8 @@ def _share(one: Mapping[str, Texts], other: Mapping[str, Texts]) -> float:
 
 
 def _texts(episodes: Sequence[Episode]) -> dict[str, Texts]:
-    """Return the texts of all draws of each item, in an order of their own, so that draws that were moved about do not hide."""
+    """Return the texts of all draws of each item, in an order of their own, so that draws that were moved
+    about do not hide."""
     found: dict[str, Texts] = {}
     for episode in episodes:
         found.setdefault(episode.item_id, []).append(tuple(turn.completion for turn in episode.turns))

@@ -28,7 +28,8 @@ ARMS = ("pre_eval", "pre_eval_greedy", "post_eval", "post_eval_greedy")
 
 
 class Unpacked:
-    """A package in a folder of its own. What is read is kept; what cannot be read is refused by whoever asks for it.
+    """A package in a folder of its own. What is read is kept; what cannot be read is refused by whoever asks
+    for it.
 
     Args:
         root: The folder; nobody writes in it but a stage that keeps a copy of its data there.
@@ -162,7 +163,9 @@ class Unpacked:
         """Return the stages of dvc.lock."""
         stages = read_yaml(self.root / "dvc.lock", fix=FIX).get("stages")
         if not isinstance(stages, dict) or not all(isinstance(each, dict) for each in stages.values()):
-            raise RecordError("a mapping of stages", found=type(stages).__name__, where="dvc.lock, stages", fix=FIX)
+            raise RecordError(
+                "a mapping of stages", found=type(stages).__name__, where="dvc.lock, stages", fix=FIX
+            )
         return stages
 
     def _mapping(self, name: str) -> Mapping[str, Any]:

@@ -1,4 +1,5 @@
-"""The physics: significances against their definitions and against simulation, Poisson noise against scipy."""
+"""The physics: significances against their definitions and against simulation, Poisson noise against
+scipy."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def test_without_background_uncertainty_the_local_significance_is_the_asimov_for
 
 
 @given(COUNTS, st.floats(1.0, 500.0), st.floats(0.005, 0.2))
-def test_the_local_significance_is_the_published_formula(expected: float, signal: float, relative: float) -> None:
+def test_the_local_significance_is_the_published_formula(
+    expected: float, signal: float, relative: float
+) -> None:
     # Cowan (2012), eq. 20, written as published.
     s, b, v = signal, expected, (relative * expected) ** 2
     first = (s + b) * np.log((s + b) * (b + v) / (b * b + (s + b) * v))
@@ -120,7 +123,9 @@ def test_few_and_many_entries_give_the_same_counts() -> None:
     chance = np.random.default_rng(8)
     mean, uniform = chance.uniform(0.0, 40.0, (50, 64)), chance.uniform(size=(50, 64))
     whole = noise.poisson_counts(uniform, mean)
-    assert all((noise.poisson_counts(uniform[i : i + 1], mean[i : i + 1]) == whole[i]).all() for i in range(50))
+    assert all(
+        (noise.poisson_counts(uniform[i : i + 1], mean[i : i + 1]) == whole[i]).all() for i in range(50)
+    )
 
 
 def test_noise_depends_on_its_key_alone_and_every_part_of_the_key_matters() -> None:
@@ -147,7 +152,9 @@ def test_one_number_is_what_an_array_of_them_holds(m0_gev: float, place: int, ma
     assert physics.centre_gev(m0_gev, place) == physics.bin_centre_gev(m0_gev, np.arange(64))[place]
     assert physics.bin_at(m0_gev, mass_gev) == int(physics.bin_of(m0_gev, np.array([mass_gev]))[0])
     for channel in range(6):
-        assert physics.resolution_at(channel, mass_gev) == physics.resolution(channel, np.array([mass_gev]))[0]
+        assert (
+            physics.resolution_at(channel, mass_gev) == physics.resolution(channel, np.array([mass_gev]))[0]
+        )
 
 
 def test_one_take_is_what_a_batch_of_takes_holds() -> None:

@@ -52,7 +52,8 @@ def signal(items: list[Item], **wanted: Any) -> Item:
     return next(
         item
         for item in items
-        if item.strata["kind"] == "signal" and all(getattr(item.hidden.truth, k) == v for k, v in wanted.items())
+        if item.strata["kind"] == "signal"
+        and all(getattr(item.hidden.truth, k) == v for k, v in wanted.items())
     )
 
 
@@ -72,7 +73,9 @@ def test_a_hundred_scripted_scenarios_have_one_known_digest(compact: Collider) -
     assert digest.hexdigest() == GOLDEN
 
 
-def test_the_same_action_sees_the_same_numbers_whatever_else_was_done(compact: Collider, items: list[Item]) -> None:
+def test_the_same_action_sees_the_same_numbers_whatever_else_was_done(
+    compact: Collider, items: list[Item]
+) -> None:
     item = items[0]
     alone = run(compact, item, ["rg3"])[-1].state.data[0]
     after = run(compact, item, ["re1", "nonsense", "km", "s", "rg3"])[-1].state.data[0]
@@ -100,12 +103,16 @@ def test_the_counts_of_a_take_follow_the_world(compact: Collider, items: list[It
     item = signal(items, channel="dielectron", decoy=None)
     state = start(compact, item)
     expected = state.worlds.expected[0, 1] * 0.7
-    counts = np.mean([run(compact, item, ["re7"], seed)[-1].state.data[1].histogram() for seed in range(300)], axis=0)
+    counts = np.mean(
+        [run(compact, item, ["re7"], seed)[-1].state.data[1].histogram() for seed in range(300)], axis=0
+    )
     chi2 = float(((counts - expected) ** 2 / (expected / 300)).sum())
     assert 25 < chi2 < 120
 
 
-def test_more_blocks_than_left_are_refused_and_cost_the_turn_alone(compact: Collider, items: list[Item]) -> None:
+def test_more_blocks_than_left_are_refused_and_cost_the_turn_alone(
+    compact: Collider, items: list[Item]
+) -> None:
     steps = run(compact, items[0], ["rg8", "re3"])
     assert steps[1].outcome == "ok" and steps[1].action == "re3" and steps[1].state.blocks_left == 2
     assert sum(steps[1].parts.values()) == 0.0 and str(steps[1].observation).startswith("! L2")
@@ -173,14 +180,18 @@ def test_running_out_of_blocks_does_not_end_an_episode_but_the_turn_limit_does(
     assert steps[-1].parts["terminal"] == rewards.NO_VERDICT and steps[-1].observation is None
 
 
-def test_a_failed_parse_costs_its_part_and_its_turn_and_nothing_else(compact: Collider, items: list[Item]) -> None:
+def test_a_failed_parse_costs_its_part_and_its_turn_and_nothing_else(
+    compact: Collider, items: list[Item]
+) -> None:
     before = start(compact, items[0])
     step = compact.step(before, "let us look at diphotons")
     assert (step.outcome, step.action, step.parts["format"]) == ("failed", None, -0.02)
     assert step.state.data == before.data and step.state.turn == 1 and step.state.blocks_left == 10
 
 
-def test_both_surfaces_earn_identical_rewards(compact: Collider, json_task: Collider, items: list[Item]) -> None:
+def test_both_surfaces_earn_identical_rewards(
+    compact: Collider, json_task: Collider, items: list[Item]
+) -> None:
     for index, item in enumerate(items[:60]):
         states = [start(compact, item), start(json_task, item)]
         for text in SCRIPTS[index % 4]:
@@ -197,23 +208,36 @@ def test_a_right_claim_with_enough_data_is_a_discovery(compact: Collider, items:
     truth = item.hidden.truth
     state = run(compact, item, ["kg", "rg9"])[-1].state
     after = replace(
-        state, ending="claim", verdict=Action("claim", "diphoton", None, truth.mass_gev, truth.spin, 1.0), turn=3
+        state,
+        ending="claim",
+        verdict=Action("claim", "diphoton", None, truth.mass_gev, truth.spin, 1.0),
+        turn=3,
     )
     verdict = compact.judge(after)
-    assert verdict.metrics["global_z"] >= item.public.required_z and verdict.success and verdict.flags["discovered"]
+    assert (
+        verdict.metrics["global_z"] >= item.public.required_z
+        and verdict.success
+        and verdict.flags["discovered"]
+    )
     assert rewards.terminal_reward(after) == pytest.approx(0.85)
-    assert verdict.flags["mass_correct"] and verdict.flags["channel_correct"] and verdict.flags["spin_correct"]
+    assert (
+        verdict.flags["mass_correct"] and verdict.flags["channel_correct"] and verdict.flags["spin_correct"]
+    )
     assert verdict.flags["false_claim"] is None and verdict.metrics["brier"] == 0.0
 
 
-def test_a_right_claim_without_data_pays_little_and_is_no_discovery(compact: Collider, items: list[Item]) -> None:
+def test_a_right_claim_without_data_pays_little_and_is_no_discovery(
+    compact: Collider, items: list[Item]
+) -> None:
     item = signal(items)
     truth = item.hidden.truth
     claim = Action("claim", truth.channel, None, truth.mass_gev, None, 1.0)
     after = replace(start(compact, item), ending="claim", verdict=claim)
     verdict = compact.judge(after)
     assert rewards.terminal_reward(after) == pytest.approx(rewards.UNPROVEN_CLAIM + 0.15)
-    assert not verdict.success and verdict.flags["discovered"] is False and verdict.flags["mass_correct"] is True
+    assert (
+        not verdict.success and verdict.flags["discovered"] is False and verdict.flags["mass_correct"] is True
+    )
 
 
 def test_a_right_claim_is_paid_in_full_exactly_when_the_required_significance_is_reached(
@@ -246,7 +270,9 @@ def test_a_claim_in_the_wrong_channel_is_wrong(compact: Collider, items: list[It
     assert verdict.flags["mass_correct"] is True and verdict.metrics["mass_pull"] is None
 
 
-def test_a_claim_on_a_null_world_is_false_and_asks_no_further_question(compact: Collider, items: list[Item]) -> None:
+def test_a_claim_on_a_null_world_is_false_and_asks_no_further_question(
+    compact: Collider, items: list[Item]
+) -> None:
     step = run(compact, null(items), ["rg1", "ygb100c9"])[-1]
     flags = compact.judge(step.state).flags
     assert flags == {**dict.fromkeys(compact.flags), "false_claim": True}
@@ -267,13 +293,17 @@ def test_the_amounts_are_the_ones_that_the_models_were_trained_on() -> None:
     assert rewards.FORMAT_PENALTY == -0.02
 
 
-@given(st.booleans(), st.booleans(), st.sampled_from([None, True, False]), st.integers(0, 10), st.floats(0, 1))
+@given(
+    st.booleans(), st.booleans(), st.sampled_from([None, True, False]), st.integers(0, 10), st.floats(0, 1)
+)
 def test_the_reward_of_a_claim_stays_in_its_range_and_honesty_and_proof_pay(
     right: bool, proven: bool, spin: bool | None, saved: int, said: float
 ) -> None:
     value = rewards.claim_reward(right, proven, spin, saved, said)
     assert -1.2 <= value <= 1.0 and value <= rewards.claim_reward(right, proven, spin, saved, float(right))
-    gain = rewards.claim_reward(right, True, spin, saved, said) - rewards.claim_reward(right, False, spin, saved, said)
+    gain = rewards.claim_reward(right, True, spin, saved, said) - rewards.claim_reward(
+        right, False, spin, saved, said
+    )
     assert gain == pytest.approx(0.6 if right else 0.0)
 
 
@@ -283,19 +313,28 @@ def test_the_reward_of_a_null_stays_in_its_range_and_honesty_pays(is_null: bool,
     assert -0.5 <= value <= 0.5 and value <= rewards.null_reward(is_null, float(is_null))
 
 
-@given(st.sampled_from([None, True, False]), st.integers(0, 10), st.floats(0, 1), st.floats(0, 1), st.booleans())
+@given(
+    st.sampled_from([None, True, False]), st.integers(0, 10), st.floats(0, 1), st.floats(0, 1), st.booleans()
+)
 def test_a_wrong_claim_costs_more_than_silence_and_silence_no_less_than_a_missed_particle(
     spin: bool | None, saved: int, said: float, other: float, proven: bool
 ) -> None:
     missed = rewards.null_reward(False, other)
     assert rewards.claim_reward(False, proven, spin, saved, said) < rewards.NO_VERDICT <= missed
-    assert missed < rewards.claim_reward(True, False, spin, saved, 0.9) < rewards.claim_reward(True, True, None, 0, 0.9)
+    assert (
+        missed
+        < rewards.claim_reward(True, False, spin, saved, 0.9)
+        < rewards.claim_reward(True, True, None, 0, 0.9)
+    )
 
 
 @given(
-    st.lists(st.sampled_from(["rg2", "re2", "rm2", "rl2", "s", "x", "kg"]), min_size=1, max_size=7), st.integers(0, 40)
+    st.lists(st.sampled_from(["rg2", "re2", "rm2", "rl2", "s", "x", "kg"]), min_size=1, max_size=7),
+    st.integers(0, 40),
 )
-def test_shaping_telescopes_to_nothing(compact: Collider, items: list[Item], texts: list[str], which: int) -> None:
+def test_shaping_telescopes_to_nothing(
+    compact: Collider, items: list[Item], texts: list[str], which: int
+) -> None:
     shaped = Collider(settings(shaping=0.5))
     parts = [step.parts for step in run(shaped, items[which], [*texts, "nc5"])]
     plain = [step.parts for step in run(compact, items[which], [*texts, "nc5"])]
@@ -310,7 +349,9 @@ def test_the_promised_flags_and_metrics_are_delivered(compact: Collider, items: 
         assert tuple(verdict.flags) == compact.flags and tuple(verdict.metrics) == compact.metrics
 
 
-def test_nothing_told_before_the_end_depends_on_an_unmeasured_truth(compact: Collider, items: list[Item]) -> None:
+def test_nothing_told_before_the_end_depends_on_an_unmeasured_truth(
+    compact: Collider, items: list[Item]
+) -> None:
     one, other = signal(items), null(items)
     swapped = replace(one.hidden, truth=other.hidden.truth)
     for surface in ("compact", "json"):
@@ -320,7 +361,9 @@ def test_nothing_told_before_the_end_depends_on_an_unmeasured_truth(compact: Col
             if text is not None:
                 states = [task.step(state, text).state for state in states]
                 assert observation(states[0], surface) == observation(states[1], surface)
-            assert opening(states[0], surface) == opening(states[1], surface) and repr(states[0]) == repr(states[1])
+            assert opening(states[0], surface) == opening(states[1], surface) and repr(states[0]) == repr(
+                states[1]
+            )
 
 
 def test_a_told_state_is_a_function_of_the_players_own_data(items: list[Item]) -> None:
@@ -384,7 +427,9 @@ def test_the_channel_cannot_be_told_from_the_first_message_or_the_id(compact: Co
     assert half > 700
 
 
-def test_an_ended_episode_cannot_go_on_and_an_open_one_cannot_be_judged(compact: Collider, items: list[Item]) -> None:
+def test_an_ended_episode_cannot_go_on_and_an_open_one_cannot_be_judged(
+    compact: Collider, items: list[Item]
+) -> None:
     with pytest.raises(TaskError):
         run(compact, items[0], ["nc5", "s"])
     with pytest.raises(TaskError):
@@ -412,7 +457,9 @@ def test_settings_have_no_defaults() -> None:
         ColliderSettings()  # type: ignore[call-arg]
 
 
-def test_copies_of_a_group_are_given_what_each_would_be_given_alone(compact: Collider, items: list[Item]) -> None:
+def test_copies_of_a_group_are_given_what_each_would_be_given_alone(
+    compact: Collider, items: list[Item]
+) -> None:
     for item in items[:6]:
         shared = start(compact, item)
         for texts in (*SCRIPTS, *(script[::-1] for script in SCRIPTS)):
@@ -431,6 +478,9 @@ def test_the_kept_profile_is_the_scan_of_the_counts(compact: Collider, items: li
     state = run(compact, items[0], ["rg3", "kg", "re2", "km", "rg1"])[-1].state
     for place, data in enumerate(state.data):
         known = 0.005 if data.calibrated else 0.03
-        expected, width = expected_in_hand(state.worlds, place, data.blocks, data.norm), int(state.worlds.widths[0, place])
+        expected, width = (
+            expected_in_hand(state.worlds, place, data.blocks, data.norm),
+            int(state.worlds.widths[0, place]),
+        )
         found = physics.scan(data.histogram(), expected, known, width) if data.blocks else np.zeros(64)
         assert np.frombuffer(data.profile, "<f8").tolist() == found.tolist() and data.local_z == found.max()

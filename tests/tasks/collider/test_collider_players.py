@@ -29,7 +29,15 @@ from assay.tasks.protocol import Baseline, Item, Step, Verdict
 
 Play = Callable[[Collider, Item, Baseline], tuple[float, Verdict, list[Step]]]
 
-ATTACKS = ["claim_mid_window", "always_null", "claim_first_peak", "scan_spam", "broken_spam", "hedge", "spend_nothing"]
+ATTACKS = [
+    "claim_mid_window",
+    "always_null",
+    "claim_first_peak",
+    "scan_spam",
+    "broken_spam",
+    "hedge",
+    "spend_nothing",
+]
 
 
 def settings(surface: Any = "compact", **changes: Any) -> ColliderSettings:
@@ -40,12 +48,17 @@ def settings(surface: Any = "compact", **changes: Any) -> ColliderSettings:
 def ladder(compact: Collider, items: list[Item], play: Play) -> dict[str, list[tuple[float, bool]]]:
     players = {**compact.baselines(), **compact.attacks()}
     return {
-        name: [(reward, verdict.success) for reward, verdict, _ in (play(compact, item, player) for item in items)]
+        name: [
+            (reward, verdict.success)
+            for reward, verdict, _ in (play(compact, item, player) for item in items)
+        ]
         for name, player in players.items()
     }
 
 
-def test_the_baselines_are_ordered_by_reward(compact: Collider, ladder: dict[str, list[tuple[float, bool]]]) -> None:
+def test_the_baselines_are_ordered_by_reward(
+    compact: Collider, ladder: dict[str, list[tuple[float, bool]]]
+) -> None:
     means = [float(np.mean([reward for reward, _ in ladder[name]])) for name in compact.baselines()]
     assert list(compact.baselines()) == ["random", "always_null", "uniform", "adaptive", "oracle_channel"]
     assert means == sorted(means)
@@ -56,7 +69,11 @@ def test_the_baselines_are_ordered_on_every_tier(
 ) -> None:
     for tier in ("easy", "medium", "hard"):
         rows = [index for index, item in enumerate(items) if item.strata["tier"] == tier]
-        for weaker, stronger in (("random", "uniform"), ("uniform", "adaptive"), ("adaptive", "oracle_channel")):
+        for weaker, stronger in (
+            ("random", "uniform"),
+            ("uniform", "adaptive"),
+            ("adaptive", "oracle_channel"),
+        ):
             gain = np.array([ladder[stronger][i][0] - ladder[weaker][i][0] for i in rows])
             assert gain.mean() > 0.0, (tier, weaker, stronger)
 
@@ -75,7 +92,9 @@ def test_an_attack_earns_less_than_the_adaptive_player(
 
 
 def test_claims_on_null_worlds_are_rare_for_a_careful_player(compact: Collider, play: Play) -> None:
-    rows = [row for row in generate("validation", 700, max_turns=8, labels=("nulls",)) if row["kind"] == "null"]
+    rows = [
+        row for row in generate("validation", 700, max_turns=8, labels=("nulls",)) if row["kind"] == "null"
+    ]
     verdicts = [play(compact, compact.item(row), compact.baselines()["adaptive"])[1] for row in rows]
     assert np.mean([verdict.flags["false_claim"] for verdict in verdicts]) < 0.05
 
@@ -110,9 +129,16 @@ def test_the_batched_core_gives_the_numbers_of_one_by_one_play(suite: str, turns
                 assert (-1 if spin is None else spin) == outcomes.spin[row]
 
 
-def test_claiming_at_three_sigma_does_not_pay(compact: Collider, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claiming_at_three_sigma_does_not_pay(
+    compact: Collider, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
     items = [compact.item(row) for row in generate("train", 1500, max_turns=8, labels=("rule",))]
-    player, own_rule, earned, false_claims = compact.baselines()["adaptive"], baselines.ADAPTIVE_RULE_Z, {}, {}
+    player, own_rule, earned, false_claims = (
+        compact.baselines()["adaptive"],
+        baselines.ADAPTIVE_RULE_Z,
+        {},
+        {},
+    )
     for rule in (3.0, own_rule):
         monkeypatch.setattr(baselines, "ADAPTIVE_RULE_Z", rule)
         played = [play(compact, item, player)[:2] for item in items]
@@ -154,7 +180,10 @@ def test_a_batch_does_not_depend_on_its_neighbours() -> None:
 
 def test_a_batch_of_unequal_rules_is_refused() -> None:
     task = Collider(settings())
-    rows = [*generate("train", 1, max_turns=8, labels=("a",)), *generate("train", 1, max_turns=7, labels=("b",))]
+    rows = [
+        *generate("train", 1, max_turns=8, labels=("a",)),
+        *generate("train", 1, max_turns=7, labels=("b",)),
+    ]
     with pytest.raises(TaskError):
         play_adaptive([task.item(row).hidden for row in rows], [1, 2], 8)
 
@@ -187,7 +216,9 @@ def test_everything_the_compact_surface_shows_is_made_of_known_tokens(compact: C
                 for step in play(task, item, task.baselines()[name])[2]:
                     assert known(compact, step.observation or "") and known(compact, step.action or "")
                     assert step.outcome == "ok"
-            assert str(task.step(task.start(item, 4)[1], str(chance.integers(99))).observation).startswith("? L10")
+            assert str(task.step(task.start(item, 4)[1], str(chance.integers(99))).observation).startswith(
+                "? L10"
+            )
 
 
 def test_demonstrations_speak_well_and_play_poorly(compact: Collider) -> None:
@@ -206,7 +237,8 @@ def test_demonstrations_speak_well_and_play_poorly(compact: Collider) -> None:
         successes.append(rewards.judge(state).success)
         earned.append(rewards.terminal_reward(state))
         claims += state.ending == "claim"
-    # Measured: success 0.26, reward -0.53, claims 0.85; the adaptive player succeeds 0.67 of the time, and earns 0.28.
+    # Measured: success 0.26, reward -0.53, claims 0.85; the adaptive player succeeds 0.67 of the time, and
+    # earns 0.28.
     assert 0.22 < np.mean(successes) < 0.31 and np.mean(earned) < -0.4 and 0.78 < claims / 2000 < 0.92
 
 
@@ -231,7 +263,9 @@ def test_demonstrations_hold_every_good_habit_somewhere(compact: Collider) -> No
     explored = 0
     for dialogue in dialogues:
         shown = re.findall(r" ([geml]b\d\d)(\+?)z\d\d", dialogue[-2]["content"])
-        explored += len(shown) == 4 and shown[0][1] == "+" and dialogue[-1]["content"].startswith(f"y{shown[0][0]}")
+        explored += (
+            len(shown) == 4 and shown[0][1] == "+" and dialogue[-1]["content"].startswith(f"y{shown[0][0]}")
+        )
     assert explored >= 100
 
 

@@ -1,4 +1,5 @@
-"""Rows and suites: strict reading, balanced tiers, hidden truths of the promised strength, no answer in an id."""
+"""Rows and suites: strict reading, balanced tiers, hidden truths of the promised strength, no answer in an
+id."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ def test_the_strength_of_a_signal_is_in_the_range_of_its_tier() -> None:
         width, centre = int(physics.window_width(place, m0_gev)), int(physics.bin_of(m0_gev, truth.mass_gev))
         sigma = (float(physics.resolution(place, truth.mass_gev)) ** 2 + truth.natural_width**2) ** 0.5
         shape = physics.peak_shape(m0_gev, truth.mass_gev, sigma) * truth.signal_events
-        z = physics.asimov_z(*(physics.window_sums(x, width)[centre] for x in (shape, physics.background(place))))
+        z = physics.asimov_z(
+            *(physics.window_sums(x, width)[centre] for x in (shape, physics.background(place)))
+        )
         low, high = STRENGTH_Z[scenario.tier]
         assert low - 0.01 <= float(z) <= high + 0.01
 
@@ -58,7 +61,9 @@ def test_the_unfamiliar_suite_has_an_unseen_octave_and_one_more_channel() -> Non
 
 
 def test_the_trap_suite_has_a_decoy_of_every_kind() -> None:
-    decoys = Counter(row["truth"]["decoy"]["kind"] for row in generate("traps", 120, max_turns=8, labels=("t",)))
+    decoys = Counter(
+        row["truth"]["decoy"]["kind"] for row in generate("traps", 120, max_turns=8, labels=("t",))
+    )
     assert set(decoys) == {"known_peak", "fluctuation", "miscalibrated"} and min(decoys.values()) >= 15
 
 
@@ -102,7 +107,9 @@ def _damaged(path: tuple[str, ...], value: Any) -> dict[str, Any]:
         (("truth", "decoy"), {"kind": "miscalibrated", "channel": "dimuon", "mass_gev": 3.0, "size": 1.0}),
     ],
 )
-def test_a_broken_row_names_the_field_that_is_broken(path: tuple[str, ...], value: Any, compact: Collider) -> None:
+def test_a_broken_row_names_the_field_that_is_broken(
+    path: tuple[str, ...], value: Any, compact: Collider
+) -> None:
     with pytest.raises(TaskError) as caught:
         compact.item(_damaged(path, value))
     assert path[-1] in str(caught.value)

@@ -23,7 +23,9 @@ MASSES = st.integers(0, 63).map(lambda i: float(bin_centre_gev(M0, i)))
 SPINS = st.sampled_from([None, 0, 1, 2])
 
 
-def actions(confidence: st.SearchStrategy[float], mass: st.SearchStrategy[float]) -> st.SearchStrategy[Action]:
+def actions(
+    confidence: st.SearchStrategy[float], mass: st.SearchStrategy[float]
+) -> st.SearchStrategy[Action]:
     return st.one_of(
         st.builds(lambda c, b: Action("take_data", c, blocks=b), CHANNELS, st.integers(1, 10)),
         st.builds(Action, st.sampled_from(["calibrate", "fit", "angles"]), CHANNELS),
@@ -109,7 +111,9 @@ STATE_LINE = re.compile(
 )
 
 
-def test_the_state_line_tells_bin_proof_strength_blocks_and_calibration(compact: Collider, items: list[Item]) -> None:
+def test_the_state_line_tells_bin_proof_strength_blocks_and_calibration(
+    compact: Collider, items: list[Item]
+) -> None:
     proofs = []
     for item in items[:150]:
         for step in _played(compact, item, TAKES):
@@ -216,7 +220,9 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_text_fails_with_a_reason_that_can_be_told(text: str, json_task: Collider, items: list[Item]) -> None:
+def test_hostile_text_fails_with_a_reason_that_can_be_told(
+    text: str, json_task: Collider, items: list[Item]
+) -> None:
     parsed = parse_json(text)
     assert parsed.outcome == "failed" and parsed.reason
     assert len(parsed.reason) < 300
@@ -231,7 +237,8 @@ def test_hostile_text_fails_with_a_reason_that_can_be_told(text: str, json_task:
 
 
 @pytest.mark.parametrize(
-    "text", ['```json\n{"action_type":"scan"}\n```', 'Sure: {"action_type":"scan"}', '{"action_type":"scan"}.']
+    "text",
+    ['```json\n{"action_type":"scan"}\n```', 'Sure: {"action_type":"scan"}', '{"action_type":"scan"}.'],
 )
 def test_an_object_inside_prose_is_repaired(text: str) -> None:
     assert (parse_json(text).outcome, parse_json(text).action) == ("repaired", Action("scan"))

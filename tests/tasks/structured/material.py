@@ -52,29 +52,53 @@ CALL_GOLD = {"ship": {"item": ["desk", "desks"], "count": [2], "day": ["", "Mond
 
 # Escapes of half a surrogate pair are no strict JSON, so they can be in neither a gold nor an answer.
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-scalars = st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False, allow_infinity=False) | texts
+scalars = (
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False, allow_infinity=False) | texts
+)
 values = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4), max_leaves=12
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=12,
 )
 objects = st.dictionaries(texts, values, max_size=5)
 
-_keywords = st.fixed_dictionaries({}, optional={
-    "type": st.sampled_from(["object", "dict", "any", ["string", "null"], "array", "integer", "number"]),
-    "enum": st.lists(scalars, min_size=1, max_size=2), "const": scalars, "minimum": st.integers(-3, 3),
-    "minItems": st.integers(0, 9), "required": st.lists(st.sampled_from("abc"), unique=True), "multipleOf": st.just(0.1),
-    "$ref": st.sampled_from(["#", "#/properties/a", "#/$defs/a", "b.json", "#x"]), "$anchor": st.just("x"),
-    "$id": st.sampled_from(["b.json", "https://e.org/", "c/"]), "pattern": st.sampled_from(["^a", "[[", "("]),
-})  # fmt: skip
+_keywords = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["object", "dict", "any", ["string", "null"], "array", "integer", "number"]),
+        "enum": st.lists(scalars, min_size=1, max_size=2),
+        "const": scalars,
+        "minimum": st.integers(-3, 3),
+        "minItems": st.integers(0, 9),
+        "required": st.lists(st.sampled_from("abc"), unique=True),
+        "multipleOf": st.just(0.1),
+        "$ref": st.sampled_from(["#", "#/properties/a", "#/$defs/a", "b.json", "#x"]),
+        "$anchor": st.just("x"),
+        "$id": st.sampled_from(["b.json", "https://e.org/", "c/"]),
+        "pattern": st.sampled_from(["^a", "[[", "("]),
+    },
+)
 schemas = st.recursive(
     _keywords,
-    lambda inner: st.builds(dict.__or__, _keywords, st.fixed_dictionaries({}, optional={
-        "properties": st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
-        "$defs": st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
-        **dict.fromkeys(("items", "not", "if", "then", "additionalProperties", "propertyNames"), inner),
-        **dict.fromkeys(("anyOf", "oneOf", "allOf", "prefixItems"), st.lists(inner, min_size=1, max_size=2)),
-    })),
+    lambda inner: st.builds(
+        dict.__or__,
+        _keywords,
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "properties": st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+                "$defs": st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+                **dict.fromkeys(
+                    ("items", "not", "if", "then", "additionalProperties", "propertyNames"), inner
+                ),
+                **dict.fromkeys(
+                    ("anyOf", "oneOf", "allOf", "prefixItems"), st.lists(inner, min_size=1, max_size=2)
+                ),
+            },
+        ),
+    ),
     max_leaves=8,
-)  # fmt: skip
+)
 
 
 def weights(**changes: float) -> RewardWeights:
@@ -83,11 +107,21 @@ def weights(**changes: float) -> RewardWeights:
 
 def settings(**changes: Any) -> StructuredTask:
     usual: dict[str, Any] = {
-        "name": "structured", "lessons": None, "strata": [], "max_prompt_chars": 20_000, "max_prompt_tokens": 1000,
-        "truncate_prompts": False, "grade": None, "weights": WEIGHTS, "extracted_share": 0.25, "blocklist": None,
-        "reject_blocklisted": False, "max_new_tokens": {"compact": 24, "json": 160}, "whitespace": "fold",
+        "name": "structured",
+        "lessons": None,
+        "strata": [],
+        "max_prompt_chars": 20_000,
+        "max_prompt_tokens": 1000,
+        "truncate_prompts": False,
+        "grade": None,
+        "weights": WEIGHTS,
+        "extracted_share": 0.25,
+        "blocklist": None,
+        "reject_blocklisted": False,
+        "max_new_tokens": {"compact": 24, "json": 160},
+        "whitespace": "fold",
         "number_tolerance": {"absolute": 0.0, "relative": 0.0},
-    }  # fmt: skip
+    }
     return StructuredTask(**(usual | changes))
 
 
@@ -96,7 +130,13 @@ def built(*, blocklist: Sequence[str] = (), **changes: Any) -> Structured:
 
 
 def row(**changes: Any) -> dict[str, Any]:
-    usual = {"id": "one", "prompt": "Extract the invoice.", "context": CONTEXT, "schema": INVOICE, "gold": GOLD}
+    usual = {
+        "id": "one",
+        "prompt": "Extract the invoice.",
+        "context": CONTEXT,
+        "schema": INVOICE,
+        "gold": GOLD,
+    }
     return {name: value for name, value in (usual | changes).items() if value is not None}
 
 
@@ -104,7 +144,9 @@ def call_row(**changes: Any) -> dict[str, Any]:
     return row(schema=None, functions=FUNCTIONS, context="Ship 2 desks.", gold=CALL_GOLD) | changes
 
 
-def graded(completion: Any, record: dict[str, Any], task: Structured | None = None) -> tuple[float, Verdict, dict[str, float]]:
+def graded(
+    completion: Any, record: dict[str, Any], task: Structured | None = None
+) -> tuple[float, Verdict, dict[str, float]]:
     """Return reward, verdict and parts of a completion; an object is written as JSON first."""
     task = task or built()
     text = completion if isinstance(completion, str) else json.dumps(completion)

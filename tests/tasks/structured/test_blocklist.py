@@ -17,12 +17,37 @@ TERMS = Blocklist(["ass", "Straße", "bad word", "café", "c++", "坏话"])
 @pytest.mark.parametrize(
     "text",
     [
-        "ass", "ASS", "an ass!", "(ass)", "kick_ass", "\uff41\uff53\uff53", "a\u200bs\u200ds", "\u202eass", "as\u00ads",
-        "a\ufe0fss", "a\u0000ss", "\U0001d51e\U0001d530\U0001d530", "STRASSE", "stra\u00dfe", "STRA\u1e9eE",
-        "bad  word", "Bad\n\tWORD", "bad\u00a0word", "bad\u3000word", "caf\u00e9", "cafe\u0301", "CAFE\u0301!",
-        "cafe\u200b\u0301", "I like C++.", "说坏话的人", "\u2060ass\ufeff", "a\u2800ss", "a\u2065ss", "a\U000e0080ss",
+        "ass",
+        "ASS",
+        "an ass!",
+        "(ass)",
+        "kick_ass",
+        "\uff41\uff53\uff53",
+        "a\u200bs\u200ds",
+        "\u202eass",
+        "as\u00ads",
+        "a\ufe0fss",
+        "a\u0000ss",
+        "\U0001d51e\U0001d530\U0001d530",
+        "STRASSE",
+        "stra\u00dfe",
+        "STRA\u1e9eE",
+        "bad  word",
+        "Bad\n\tWORD",
+        "bad\u00a0word",
+        "bad\u3000word",
+        "caf\u00e9",
+        "cafe\u0301",
+        "CAFE\u0301!",
+        "cafe\u200b\u0301",
+        "I like C++.",
+        "说坏话的人",
+        "\u2060ass\ufeff",
+        "a\u2800ss",
+        "a\u2065ss",
+        "a\U000e0080ss",
     ],
-)  # fmt: skip
+)
 def test_a_term_is_found_however_it_is_spelt(text: str) -> None:
     assert TERMS.hit(text) is not None
 
@@ -65,7 +90,12 @@ def test_a_term_of_which_nothing_is_left_is_refused_with_its_line(line: str) -> 
 
 
 def test_escapes_in_json_do_not_hide_a_term_in_values_or_keys() -> None:
-    for text in ('{"a": "\\u0061ss"}', '{"\\u0061ss": 1}', '{"a": [{"b": "x\\nass"}]}', 'Sure: {"a": "a\\u200bss"}'):
+    for text in (
+        '{"a": "\\u0061ss"}',
+        '{"\\u0061ss": 1}',
+        '{"a": [{"b": "x\\nass"}]}',
+        'Sure: {"a": "a\\u200bss"}',
+    ):
         assert graded(text, row(), built(blocklist=("ass",)))[1].flags["blocked"], text
 
 
@@ -75,7 +105,11 @@ def test_escapes_do_not_hide_a_term_where_nothing_could_be_parsed() -> None:
 
 
 def test_an_escape_is_read_before_its_letter_is_taken_for_a_word() -> None:
-    for term, text in (("tits", r'{"a": "Sizes:\tits own"}'), ("nude", r'{"a": "x\nude"}'), ("u0041", r'{"a": "\u0041"}')):
+    for term, text in (
+        ("tits", r'{"a": "Sizes:\tits own"}'),
+        ("nude", r'{"a": "x\nude"}'),
+        ("u0041", r'{"a": "\u0041"}'),
+    ):
         assert Blocklist([term]).hit_in_json(text) is None, text
 
 

@@ -13,8 +13,12 @@ from jsonschema import Draft202012Validator
 from assay.tasks.structured.grading import bounded
 from assay.tasks.structured.schema import compile_schema, schema_key
 
-DOUBLING = {f"a{i}": {"allOf": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(30)} | {"a30": {"type": "object"}}
-DOUBTING = {f"a{i}": {"anyOf": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(30)} | {"a30": {"type": "array"}}
+DOUBLING = {f"a{i}": {"allOf": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(30)} | {
+    "a30": {"type": "object"}
+}
+DOUBTING = {f"a{i}": {"anyOf": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(30)} | {
+    "a30": {"type": "array"}
+}
 
 
 def problem(schema: Any, value: Any) -> str | None:
@@ -31,7 +35,9 @@ def problem(schema: Any, value: Any) -> str | None:
     ],
     ids=["pattern", "patternProperties", "allOf", "anyOf"],
 )
-def test_a_check_that_would_take_years_is_given_up(schema: Any, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_would_take_years_is_given_up(
+    schema: Any, value: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bounded, "PATTERN_SECONDS", 0.1)
     began = time.monotonic()
     assert "given up" in str(problem(schema, value))
@@ -53,11 +59,17 @@ JSON = st.recursive(
 )
 
 
-@given(st.lists(JSON, max_size=5), st.sampled_from(["a", "^a", "b$", "^(a|b)*$", "[^a]"]), st.text("ab\n", max_size=4))
+@given(
+    st.lists(JSON, max_size=5),
+    st.sampled_from(["a", "^a", "b$", "^(a|b)*$", "[^a]"]),
+    st.text("ab\n", max_size=4),
+)
 def test_the_bounded_validator_says_what_the_library_says(values: list[Any], pattern: str, text: str) -> None:
     for schema, value in (
         ({"uniqueItems": True}, values),
         ({"pattern": pattern}, text),
         ({"patternProperties": {pattern: {"type": "integer"}}}, {text: values}),
     ):
-        assert bounded.BoundedValidator(schema).is_valid(value) == Draft202012Validator(schema).is_valid(value)
+        assert bounded.BoundedValidator(schema).is_valid(value) == Draft202012Validator(schema).is_valid(
+            value
+        )

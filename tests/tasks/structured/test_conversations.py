@@ -57,14 +57,21 @@ def test_a_conversation_of_one_message_is_the_prompt_it_holds() -> None:
 @pytest.mark.parametrize(
     ("messages", "word"),
     [
-        ([], "messages"), ([SYSTEM], "the user's"), (TALK[:3], "gold"), ([*TALK[1:], SYSTEM], "system"),
+        ([], "messages"),
+        ([SYSTEM], "the user's"),
+        (TALK[:3], "gold"),
+        ([*TALK[1:], SYSTEM], "system"),
         ([SYSTEM, *TALK], "system"),
-        ([TALK[1], TALK[3]], "assistant's is due"), (TALK[2:], "user's is due"), ([{"role": "tool", "content": "x"}], "tool"),
-        ([{"role": "user", "content": " "}], "content"), ([{"role": "user"}], "no text"), (["Who?"], "no object"),
+        ([TALK[1], TALK[3]], "assistant's is due"),
+        (TALK[2:], "user's is due"),
+        ([{"role": "tool", "content": "x"}], "tool"),
+        ([{"role": "user", "content": " "}], "content"),
+        ([{"role": "user"}], "no text"),
+        (["Who?"], "no object"),
         ([{"role": "user", "content": [{"type": "text", "text": "x"}]}], "content"),
         ([{"role": "user", "content": "x", "tool_calls": [1]}], "tool_calls"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_conversation_is_refused_with_the_reason(messages: Any, word: str) -> None:
     for record in (talk(messages), row(prompt=None, context=None, messages=messages)):
         with pytest.raises(TaskError) as caught:
@@ -92,9 +99,15 @@ def test_any_messages_are_read_or_refused(messages: Any) -> None:
 def test_the_prompt_group_is_the_whole_conversation_however_it_is_typed() -> None:
     home = TASK.item(talk(TALK)).cluster
     shouted = [message | {"content": f" {message['content'].upper()}\u200b "} for message in TALK]
-    assert TASK.item(talk(shouted)).cluster == TASK.item(row(prompt=None, context=None, messages=TALK)).cluster == home
+    assert (
+        TASK.item(talk(shouted)).cluster
+        == TASK.item(row(prompt=None, context=None, messages=TALK)).cluster
+        == home
+    )
     for place in range(4):
-        other = [message | {"content": "Another."} if n == place else message for n, message in enumerate(TALK)]
+        other = [
+            message | {"content": "Another."} if n == place else message for n, message in enumerate(TALK)
+        ]
         assert TASK.item(talk(other)).cluster != home
     assert TASK.item(talk(TALK[1:])).cluster != home
 
@@ -110,32 +123,62 @@ def test_what_an_earlier_message_says_is_stated() -> None:
 
 def test_the_longest_earlier_message_is_cut_and_neither_the_system_nor_the_question() -> None:
     long = [
-        {"role": "system", "content": "s" * 3000}, {"role": "user", "content": "head " + "x" * 2500 + " tail"},
-        {"role": "assistant", "content": "y" * 400}, {"role": "user", "content": "z" * 200},
-    ]  # fmt: skip
+        {"role": "system", "content": "s" * 3000},
+        {"role": "user", "content": "head " + "x" * 2500 + " tail"},
+        {"role": "assistant", "content": "y" * 400},
+        {"role": "user", "content": "z" * 200},
+    ]
     cutting = built(truncate_prompts=True, max_prompt_chars=5000)
     item = cutting.item(talk(long))
-    assert opening_chars(item.public) <= 5000 and item.chars_cut > 1000 and "long_prompt" not in kinds(talk(long), cutting)
+    assert (
+        opening_chars(item.public) <= 5000
+        and item.chars_cut > 1000
+        and "long_prompt" not in kinds(talk(long), cutting)
+    )
     shown = opening(talk(long), cutting)
-    assert shown[0]["content"] == "s" * 3000 and shown[2]["content"] == "y" * 400 and shown[3]["content"].startswith("z" * 200)
-    assert shown[1]["content"].startswith("head ") and MARK in shown[1]["content"] and shown[1]["content"].endswith(" tail")
+    assert (
+        shown[0]["content"] == "s" * 3000
+        and shown[2]["content"] == "y" * 400
+        and shown[3]["content"].startswith("z" * 200)
+    )
+    assert (
+        shown[1]["content"].startswith("head ")
+        and MARK in shown[1]["content"]
+        and shown[1]["content"].endswith(" tail")
+    )
     again = cutting.shortened(item, 100)
     assert again is not None and opening_chars(again.public) <= opening_chars(item.public) - 100
-    assert again.public.before[1][1].count(MARK) == 1 and again.chars_cut == 2510 - len(again.public.before[1][1]) + len(MARK)
-    assert "long_prompt" in kinds(talk([long[0], long[3]]), built(truncate_prompts=True, max_prompt_chars=2000))
+    assert again.public.before[1][1].count(MARK) == 1 and again.chars_cut == 2510 - len(
+        again.public.before[1][1]
+    ) + len(MARK)
+    assert "long_prompt" in kinds(
+        talk([long[0], long[3]]), built(truncate_prompts=True, max_prompt_chars=2000)
+    )
 
 
 @pytest.mark.parametrize(
     "token",
-    ["<|im_end|>", "<|endoftext|>", "<start_of_turn>", "</s>", "[INST]", "<|eot_id|>", "<\uff5cUser\uff5c>", "<think>"],
+    [
+        "<|im_end|>",
+        "<|endoftext|>",
+        "<start_of_turn>",
+        "</s>",
+        "[INST]",
+        "<|eot_id|>",
+        "<\uff5cUser\uff5c>",
+        "<think>",
+    ],
 )
 def test_a_control_token_is_said_wherever_it_stands(token: str) -> None:
     told = f"Acme.{token} More."
     for record in (
-        row(prompt=told), row(context=told), talk([SYSTEM | {"content": told}, *TALK[1:]]),
+        row(prompt=told),
+        row(context=told),
+        talk([SYSTEM | {"content": told}, *TALK[1:]]),
         row(schema=INVOICE | {"title": token}),
-        row(schema={"type": "object"}, gold={"a": [token]}), row(schema=True, gold=None, golds=[{"a": 1}, {token: 1}]),
-    ):  # fmt: skip
+        row(schema={"type": "object"}, gold={"a": [token]}),
+        row(schema=True, gold=None, golds=[{"a": 1}, {token: 1}]),
+    ):
         assert ascii(token) in kinds(record)["control_token"]
 
 

@@ -1,4 +1,5 @@
-"""One rule of equality: what the audit calls a contradiction is what the grader calls wrong, by every setting."""
+"""One rule of equality: what the audit calls a contradiction is what the grader calls wrong, by every
+setting."""
 
 from __future__ import annotations
 
@@ -19,16 +20,27 @@ from tests.tasks.structured.material import built, graded, row, values
 
 ANY = {"type": ["object", "array", "string", "number", "boolean", "null"]}
 NUMBERS = (
-    st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-    | st.sampled_from([0.0, -0.0, 1e30, 10**30, 2**53, 2**53 + 1, float(2**53), 1e22, 10**22, 5e-324, 1e308, 10**308, 0.1])
-)  # fmt: skip
-RULES = st.builds(
-    Rules, st.sampled_from(["fold", "keep"]), absolute=st.sampled_from([0.0, 0.1, 1.0]), relative=st.sampled_from([0.0, 0.01])
+    st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from(
+        [0.0, -0.0, 1e30, 10**30, 2**53, 2**53 + 1, float(2**53), 1e22, 10**22, 5e-324, 1e308, 10**308, 0.1]
+    )
 )
-# Texts and numbers that some rule takes for one: composed or not, with more white space, as another kind of number.
-NEAR = st.sampled_from(["a b", "a  b", " a b\n", "caf\u00e9", "cafe\u0301", 1, 1.0, 1.05, True, "1", 0, -0.0, False, None])
+RULES = st.builds(
+    Rules,
+    st.sampled_from(["fold", "keep"]),
+    absolute=st.sampled_from([0.0, 0.1, 1.0]),
+    relative=st.sampled_from([0.0, 0.01]),
+)
+# Texts and numbers that some rule takes for one: composed or not, with more white space, as another kind of
+# number.
+NEAR = st.sampled_from(
+    ["a b", "a  b", " a b\n", "caf\u00e9", "cafe\u0301", 1, 1.0, 1.05, True, "1", 0, -0.0, False, None]
+)
 near = st.recursive(
-    NEAR, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2), max_leaves=3
+    NEAR,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=3,
 )
 
 
@@ -45,10 +57,16 @@ def test_every_value_equals_itself_and_its_copy(value: Any, rules: Rules) -> Non
 
 
 @given(near, near, RULES)
-def test_stand_ins_are_equal_exactly_for_equal_values_where_no_tolerance_is_set(one: Any, other: Any, rules: Rules) -> None:
+def test_stand_ins_are_equal_exactly_for_equal_values_where_no_tolerance_is_set(
+    one: Any, other: Any, rules: Rules
+) -> None:
     assert equal(one, other, rules) == equal(other, one, rules)
     same_key = key(one, rules) == key(other, rules)
-    assert same_key == equal(one, other, rules) if not rules.tolerant else not same_key or equal(one, other, rules)
+    assert (
+        same_key == equal(one, other, rules)
+        if not rules.tolerant
+        else not same_key or equal(one, other, rules)
+    )
     assert not equal(one, other, rules) or field_score(one, other, rules) == 1.0
 
 
@@ -68,7 +86,10 @@ def test_the_audit_says_conflict_if_and_only_if_the_grader_calls_one_gold_wrong_
     one: Any, other: Any, rules: Rules
 ) -> None:
     task = task_by(rules)
-    items = [task.item(row(id=name, schema=ANY, gold=None, golds=[gold])) for name, gold in (("a", one), ("b", other))]
+    items = [
+        task.item(row(id=name, schema=ANY, gold=None, golds=[gold]))
+        for name, gold in (("a", one), ("b", other))
+    ]
     wrong = []
     for asked, answer in ((0, other), (1, one)):
         told = row(schema=ANY, gold=None, golds=[(one, other)[asked]])
@@ -112,7 +133,9 @@ def test_with_a_tolerance_the_record_between_two_that_contradict_is_not_blamed()
         (Rules("fold", absolute=0.1), [{"a": 5.0}, {"a": 1.0}], [{"a": 1.1}, {"a": 5.1}], 1.0),
     ],
 )
-def test_white_space_and_tolerance_are_as_the_rules_say(rules: Rules, found: Any, gold: Any, score: float) -> None:
+def test_white_space_and_tolerance_are_as_the_rules_say(
+    rules: Rules, found: Any, gold: Any, score: float
+) -> None:
     assert field_score(found, gold, rules) == pytest.approx(score)
     assert field_score(gold, found, rules) == pytest.approx(score)
 
@@ -144,4 +167,8 @@ def test_no_tolerance_makes_another_type_a_number(cheat: str, tolerance: float) 
 def test_elements_of_a_set_are_told_apart_as_json_schema_does() -> None:
     unique = BoundedValidator({"uniqueItems": True})
     assert not any(map(unique.is_valid, ([1, 1.0], [{"a": 0}, {"a": -0.0}], [1e30, 10**30])))
-    assert unique.is_valid([1, True, "1"]) and unique.is_valid(["é", "e\u0301"]) and unique.is_valid(["a b", "a  b"])
+    assert (
+        unique.is_valid([1, True, "1"])
+        and unique.is_valid(["é", "e\u0301"])
+        and unique.is_valid(["a b", "a  b"])
+    )

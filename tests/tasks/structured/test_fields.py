@@ -1,4 +1,5 @@
-"""Which fields of a gold count, what an answer says in each, and golds that say the same, or nothing, in all records."""
+"""Which fields of a gold count, what an answer says in each, and golds that say the same, or nothing, in all
+records."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ def graded(gold: Any, answer: Any, *, grade: list[str] | None, **more: Any) -> t
         ({"a": 1, "b": 9}, ["a", "b"], (False, 0.5)),
     ],
 )
-def test_only_the_graded_fields_count(answer: Any, grade: list[str] | None, expected: tuple[bool, float]) -> None:
+def test_only_the_graded_fields_count(
+    answer: Any, grade: list[str] | None, expected: tuple[bool, float]
+) -> None:
     assert graded({"a": 1, "b": 2}, answer, grade=grade) == expected
 
 
@@ -65,7 +68,9 @@ def test_of_calls_the_graded_arguments_count_and_the_function_always_does(form: 
     def call(name: str, **arguments: str) -> Any:
         return {"name": name, "arguments": arguments} if form == "name and arguments" else {name: arguments}
 
-    functions = [{"name": name, "parameters": {"type": "dict", "properties": {}}} for name in ("ship", "hold")]
+    functions = [
+        {"name": name, "parameters": {"type": "dict", "properties": {}}} for name in ("ship", "hold")
+    ]
     right = call("ship", item="desk", day="Tue")
     assert graded(gold, right, grade=["item"], functions=functions)[1] == 1.0
     assert graded(gold, right, grade=["day"], functions=functions)[1] == 0.0
@@ -143,17 +148,39 @@ def test_two_forms_of_one_call_are_one_answer_and_the_right_one_is_known() -> No
 @pytest.mark.parametrize(
     ("golds", "kind", "detail"),
     [
-        ([{"a": k, "b": "x"} for k in range(MIN_RECORDS)], "constant_field", "gold.b: \"x\" in all 10 records that have it"),
-        ([{"a": k, "b": {"c": True}} for k in range(12)], "constant_field", "gold.b.c: true in all 12 records that have it"),
-        ([{"a": k, "b": ""} for k in range(12)], "empty_field", "gold.b: says nothing in all 12 records that have it"),
-        ([{"a": k, "b": [[], None, {}, " "][k % 4]} for k in range(12)], "empty_field", "gold.b: says nothing in all 12"),
-        ([{"a": k, "b": "" if k < 7 else k} for k in range(12)], "empty_field", "gold.b: says nothing in 7 of 12"),
+        (
+            [{"a": k, "b": "x"} for k in range(MIN_RECORDS)],
+            "constant_field",
+            'gold.b: "x" in all 10 records that have it',
+        ),
+        (
+            [{"a": k, "b": {"c": True}} for k in range(12)],
+            "constant_field",
+            "gold.b.c: true in all 12 records that have it",
+        ),
+        (
+            [{"a": k, "b": ""} for k in range(12)],
+            "empty_field",
+            "gold.b: says nothing in all 12 records that have it",
+        ),
+        (
+            [{"a": k, "b": [[], None, {}, " "][k % 4]} for k in range(12)],
+            "empty_field",
+            "gold.b: says nothing in all 12",
+        ),
+        (
+            [{"a": k, "b": "" if k < 7 else k} for k in range(12)],
+            "empty_field",
+            "gold.b: says nothing in 7 of 12",
+        ),
         ([{"a": k, "b": "" if k < 6 else k} for k in range(12)], None, ""),
         ([{"a": k, "b": "x"} for k in range(MIN_RECORDS - 1)], None, ""),
         ([{"a": k, "b": "x" if k else "y"} for k in range(12)], None, ""),
     ],
 )
-def test_a_gold_field_that_is_constant_or_empty_is_odd(golds: list[Any], kind: str | None, detail: str) -> None:
+def test_a_gold_field_that_is_constant_or_empty_is_odd(
+    golds: list[Any], kind: str | None, detail: str
+) -> None:
     found = built().survey([item(gold, number=k) for k, gold in enumerate(golds)])
     assert [odd.kind for odd in found] == ([kind] if kind else [])
     assert all(odd.detail.startswith(detail) for odd in found)
@@ -161,4 +188,6 @@ def test_a_gold_field_that_is_constant_or_empty_is_odd(golds: list[Any], kind: s
 
 def test_a_constant_field_that_is_not_graded_is_not_odd() -> None:
     golds = [{"a": k, "b": "x"} for k in range(12)]
-    assert built(grade=["a"]).survey([item(gold, grade=["a"], number=k) for k, gold in enumerate(golds)]) == []
+    assert (
+        built(grade=["a"]).survey([item(gold, grade=["a"], number=k) for k, gold in enumerate(golds)]) == []
+    )

@@ -1,4 +1,5 @@
-"""Several accepted golds, golds of every kind, and golds of calls with nested options: each is its own right answer."""
+"""Several accepted golds, golds of every kind, and golds of calls with nested options: each is its own right
+answer."""
 
 from __future__ import annotations
 
@@ -72,7 +73,11 @@ def call(**arguments: Any) -> dict[str, Any]:
         (
             {"loc": [{"city": ["Paris", "paris"], "country": ["FR", ""]}]},
             [{"loc": {"city": "Paris", "country": "FR"}}, {"loc": {"city": "paris"}}],
-            [{"loc": {"city": ["Paris", "paris"]}}, {"loc": {"country": "FR"}}, {"loc": {"city": "Paris", "country": "DE"}}],
+            [
+                {"loc": {"city": ["Paris", "paris"]}},
+                {"loc": {"country": "FR"}},
+                {"loc": {"city": "Paris", "country": "DE"}},
+            ],
         ),
         (
             {"loc": [{"city": ["Rome"], "tags": ["a", "b"]}]},
@@ -87,7 +92,10 @@ def call(**arguments: Any) -> dict[str, Any]:
         (
             {"loc": [{"city": ["Rome"], "at": [{"hour": [7, 19]}]}]},
             [{"loc": {"city": "Rome", "at": {"hour": 19}}}],
-            [{"loc": {"city": "Rome", "at": {"hour": [7, 19]}}}, {"loc": {"city": "Rome", "at": {"hour": 8}}}],
+            [
+                {"loc": {"city": "Rome", "at": {"hour": [7, 19]}}},
+                {"loc": {"city": "Rome", "at": {"hour": 8}}},
+            ],
         ),
         (
             {"tags": [["a"], ["a", "b"]]},
@@ -96,7 +104,10 @@ def call(**arguments: Any) -> dict[str, Any]:
         ),
         (
             {"stops": [[{"city": ["Rome", "Roma"]}, {"city": ["Oslo"], "country": ["", "NO"]}]]},
-            [{"stops": [{"city": "Roma"}, {"city": "Oslo"}]}, {"stops": [{"city": "Rome"}, {"city": "Oslo", "country": "NO"}]}],
+            [
+                {"stops": [{"city": "Roma"}, {"city": "Oslo"}]},
+                {"stops": [{"city": "Rome"}, {"city": "Oslo", "country": "NO"}]},
+            ],
             [{"stops": [{"city": "Rome"}]}, {"stops": [{"city": ["Rome", "Roma"]}, {"city": "Oslo"}]}],
         ),
         ({"free": [{"a": [1, 2]}]}, [{"free": {"a": 2}}], [{"free": {"a": [1, 2]}}]),
@@ -119,7 +130,10 @@ def test_nested_options_are_graded_as_the_call_a_person_would_write(
 
 def test_part_of_a_nested_call_earns_part() -> None:
     told = booked({"loc": [{"city": ["Paris"], "country": ["FR"]}]})
-    earned = [graded(call(loc=loc), told)[2]["fields"] for loc in ({"city": "Paris", "country": "DE"}, {"city": "Nice"}, {})]
+    earned = [
+        graded(call(loc=loc), told)[2]["fields"]
+        for loc in ({"city": "Paris", "country": "DE"}, {"city": "Nice"}, {})
+    ]
     assert earned[0] > earned[1] == earned[2] == 0.0
 
 
@@ -130,7 +144,9 @@ options = st.recursive(
     ),
     max_leaves=6,
 )
-arguments = st.dictionaries(st.sampled_from("fgh"), st.lists(options | st.just(""), min_size=1, max_size=3), max_size=2)
+arguments = st.dictionaries(
+    st.sampled_from("fgh"), st.lists(options | st.just(""), min_size=1, max_size=3), max_size=2
+)
 
 
 @given(arguments)
@@ -152,7 +168,10 @@ def test_the_order_and_spelling_of_options_is_no_contradiction_and_one_option_mo
         items = [TASK.item(call_row(id=name, gold=each)) for name, each in (("a", gold), ("b", other))]
         return list(TASK.contradictory(items)) == [0, 1]
 
-    assert not says({"ship": {"item": ["desk", "desks"], "count": [2]}}, {"ship": {"count": [2.0], "item": ["desks", "desk "]}})
+    assert not says(
+        {"ship": {"item": ["desk", "desks"], "count": [2]}},
+        {"ship": {"count": [2.0], "item": ["desks", "desk "]}},
+    )
     assert not says({"ship": {"item": ["desk"], "day": [""]}}, {"ship": {"item": ["desk"]}})
     assert says({"ship": {"item": ["desk", "desks"]}}, {"ship": {"item": ["desk"]}})
     assert says({"ship": {"item": ["desk"], "day": ["", "Monday"]}}, {"ship": {"item": ["desk"]}})
@@ -177,11 +196,14 @@ def test_of_several_golds_the_nearest_counts() -> None:
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        ({"golds": [GOLD]}, "gold or golds"), ({"gold": None, "golds": []}, "not empty"),
-        ({"gold": None, "golds": GOLD}, "a list"), ({"gold": None, "golds": [GOLD, [1]]}, "object"),
-        ({"schema": NUMBERS}, "array"), ({"schema": {"enum": ["a"]}}, "string"),
+        ({"golds": [GOLD]}, "gold or golds"),
+        ({"gold": None, "golds": []}, "not empty"),
+        ({"gold": None, "golds": GOLD}, "a list"),
+        ({"gold": None, "golds": [GOLD, [1]]}, "object"),
+        ({"schema": NUMBERS}, "array"),
+        ({"schema": {"enum": ["a"]}}, "string"),
     ],
-)  # fmt: skip
+)
 def test_golds_that_cannot_be_are_refused(changes: dict[str, Any], word: str) -> None:
     with pytest.raises(TaskError, match=word):
         TASK.item(row(**changes))
@@ -191,28 +213,43 @@ def test_each_of_several_golds_must_keep_the_schema_and_one_that_is_stated_is_en
     second = GOLD | {"vendor": "Ajax"}
     odd = {each.kind: each.detail for each in TASK.examine(row(gold=None, golds=[second, GOLD]))[1]}
     assert not odd
-    odd = {each.kind: each.detail for each in TASK.examine(row(gold=None, golds=[GOLD, second | {"paid": "yes"}]))[1]}
+    odd = {
+        each.kind: each.detail
+        for each in TASK.examine(row(gold=None, golds=[GOLD, second | {"paid": "yes"}]))[1]
+    }
     assert odd["gold_breaks_schema"].startswith("golds[1]: ")
-    odd = {each.kind: each.detail for each in TASK.examine(row(gold=None, golds=[second, second | {"number": 77}]))[1]}
+    odd = {
+        each.kind: each.detail
+        for each in TASK.examine(row(gold=None, golds=[second, second | {"number": 77}]))[1]
+    }
     assert odd["unstated_value"] == "golds[0].vendor: 'Ajax'"
 
 
 @pytest.mark.parametrize(
     ("schema", "gold", "wrong"),
     [
-        (NUMBERS, [1, 2, 3], [1, 2]), (NUMBERS, [], [1]), ({"type": "string"}, "Rome", "Oslo"), ({"type": "integer"}, 7, 8),
-        ({"type": "number"}, 0, 0.5), ({"type": "boolean"}, True, False), ({"type": "boolean"}, False, True),
-        ({"enum": ["a", "b"]}, "a", "b"), ({"$ref": "#/$defs/n", "$defs": {"n": NUMBERS}}, [4], [5]),
+        (NUMBERS, [1, 2, 3], [1, 2]),
+        (NUMBERS, [], [1]),
+        ({"type": "string"}, "Rome", "Oslo"),
+        ({"type": "integer"}, 7, 8),
+        ({"type": "number"}, 0, 0.5),
+        ({"type": "boolean"}, True, False),
+        ({"type": "boolean"}, False, True),
+        ({"enum": ["a", "b"]}, "a", "b"),
+        ({"$ref": "#/$defs/n", "$defs": {"n": NUMBERS}}, [4], [5]),
         ({"anyOf": [{"type": "integer"}, {"const": "all"}]}, "all", 3),
         ({"type": "array", "items": LINE}, [{"item": "rug", "count": 2}], []),
-        (True, [1], [2]), (True, "x", "y"),
+        (True, [1], [2]),
+        (True, "x", "y"),
     ],
-)  # fmt: skip
+)
 def test_a_schema_may_want_a_list_or_a_single_value(schema: Any, gold: Any, wrong: Any) -> None:
     told = row(schema=schema, gold=gold)
     opening = TASK.start(TASK.item(told), 0)[0][0]["content"]
     assert "\nAnswer with one JSON value that satisfies this schema: " in opening
-    assert graded(json.dumps(gold), told)[0] == pytest.approx(1.0) and graded(json.dumps(gold), told)[1].success
+    assert (
+        graded(json.dumps(gold), told)[0] == pytest.approx(1.0) and graded(json.dumps(gold), told)[1].success
+    )
     assert not graded(json.dumps(wrong), told)[1].success
     for other in ({"answer": gold}, "x", [[gold]], None, f"The answer: {gold}", ""):
         text = other if isinstance(other, str) else json.dumps(other)
@@ -268,12 +305,18 @@ def test_several_calls_are_a_list_in_any_order() -> None:
 
 
 @given(objects, st.sampled_from(["fold", "keep"]))
-def test_a_gold_earns_full_marks_by_either_setting_of_white_space(gold: dict[str, Any], whitespace: str) -> None:
-    assert graded(json.dumps(gold), row(schema=True, gold=gold), built(whitespace=whitespace))[0] == pytest.approx(1.0)
+def test_a_gold_earns_full_marks_by_either_setting_of_white_space(
+    gold: dict[str, Any], whitespace: str
+) -> None:
+    assert graded(json.dumps(gold), row(schema=True, gold=gold), built(whitespace=whitespace))[
+        0
+    ] == pytest.approx(1.0)
 
 
 def test_what_is_accepted_is_told_to_readers() -> None:
-    assert TASK.truth(TASK.item(row(gold=None, golds=[{"a": 1}, {"a": 2}], schema=True))) == '{"a":1} or {"a":2}'
+    assert (
+        TASK.truth(TASK.item(row(gold=None, golds=[{"a": 1}, {"a": 2}], schema=True))) == '{"a":1} or {"a":2}'
+    )
     assert TASK.truth(TASK.item(call_row())) == json.dumps(CALL_GOLD, separators=(",", ":"))
     assert TASK.truth(TASK.item(row(gold=None, schema=NUMBERS))) == "no gold: any valid value counts"
     assert agree([gold_of(1, calls=False)], [gold_of(1.0, calls=False)], Rules("keep"))

@@ -1,4 +1,5 @@
-"""What an answer earns: the parts, success, flags and metrics, the named cheats, and what must hold for every answer."""
+"""What an answer earns: the parts, success, flags and metrics, the named cheats, and what must hold for every
+answer."""
 
 from __future__ import annotations
 
@@ -36,7 +37,10 @@ RECORDS = {
     "strict schema": (row(), PARTLY_WRONG),
     "lax schema": (row(schema=LAX), PARTLY_WRONG),
     "any object": (row(schema={"type": "object"}), PARTLY_WRONG),
-    "numbers alone": (row(schema={"type": "object"}, gold={"a": 1, "b": 2, "c": 1.5}), {"a": 1, "b": 2, "c": 2.5}),
+    "numbers alone": (
+        row(schema={"type": "object"}, gold={"a": 1, "b": 2, "c": 1.5}),
+        {"a": 1, "b": 2, "c": 2.5},
+    ),
     "a call": (call_row(), {"name": "ship", "arguments": {"item": "desk", "count": 3}}),
 }
 FENCED = f"Here:\n```json\n{json.dumps(GOLD)}\n```"
@@ -45,7 +49,9 @@ WITHOUT_TOTAL = {name: value for name, value in GOLD.items() if name != "total"}
 
 @pytest.mark.parametrize("record", RECORDS)
 @pytest.mark.parametrize("cheat", TASK.attacks())
-def test_a_cheat_earns_less_than_an_honest_partly_wrong_answer_and_never_succeeds(cheat: str, record: str) -> None:
+def test_a_cheat_earns_less_than_an_honest_partly_wrong_answer_and_never_succeeds(
+    cheat: str, record: str
+) -> None:
     told, honest_answer = RECORDS[record]
     item = TASK.item(told)
     text = TASK.attacks()[cheat](item, TASK.start(item, 0)[1], rng(cheat))
@@ -57,9 +63,20 @@ def test_a_cheat_earns_less_than_an_honest_partly_wrong_answer_and_never_succeed
 
 def test_the_cheats_are_the_ones_the_specification_names() -> None:
     assert list(TASK.attacks()) == [
-        "empty_text", "prose", "prose_around", "list_around", "null", "open_brackets", "copied_schema", "empty_strings",
-        "sprayed_keys", "duplicate_keys", "quoted_numbers", "true_for_one", "nan",
-    ]  # fmt: skip
+        "empty_text",
+        "prose",
+        "prose_around",
+        "list_around",
+        "null",
+        "open_brackets",
+        "copied_schema",
+        "empty_strings",
+        "sprayed_keys",
+        "duplicate_keys",
+        "quoted_numbers",
+        "true_for_one",
+        "nan",
+    ]
 
 
 @pytest.mark.parametrize("cheat", ["empty_text", "prose", "null", "open_brackets", "duplicate_keys", "nan"])
@@ -91,7 +108,11 @@ def test_an_answer_earns_part_by_part(completion: Any, parts: tuple[float, ...],
     _, verdict, earned = graded(completion, row())
     assert list(earned) == list(TASK.parts) == list(RewardWeights.model_fields)
     assert tuple(earned.values()) == pytest.approx(parts)
-    assert verdict.success is success and tuple(verdict.flags) == TASK.flags and tuple(verdict.metrics) == TASK.metrics
+    assert (
+        verdict.success is success
+        and tuple(verdict.flags) == TASK.flags
+        and tuple(verdict.metrics) == TASK.metrics
+    )
 
 
 def test_an_object_dug_out_never_passes_for_validity() -> None:
@@ -115,7 +136,11 @@ def test_without_a_gold_validity_alone_decides() -> None:
 def test_empty_leaves_earn_no_validity_unless_the_gold_is_empty_too() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "array"}, "c": {}}}
     empty = {"a": " ", "b": [], "c": {"d": None, "e": {}}}
-    for gold, flagged, earned in (({"a": "x"}, True, 0.05), ({"a": "", "b": []}, False, 0.2), (None, True, 0.2)):
+    for gold, flagged, earned in (
+        ({"a": "x"}, True, 0.05),
+        ({"a": "", "b": []}, False, 0.2),
+        (None, True, 0.2),
+    ):
         told = row(schema=schema, gold=gold)
         reward, verdict, parts = graded(empty, told)
         assert verdict.flags["empty_fields"] is flagged
@@ -143,7 +168,11 @@ def test_the_alarm_for_full_reward_on_wrong_answers_can_ring() -> None:
 
 
 def test_calling_the_right_function_is_told_apart_from_its_arguments() -> None:
-    for answer, right in (({"name": "ship", "arguments": {}}, True), ({"name": "stop", "arguments": {}}, False), ("no", False)):
+    for answer, right in (
+        ({"name": "ship", "arguments": {}}, True),
+        ({"name": "stop", "arguments": {}}, False),
+        ("no", False),
+    ):
         assert graded(answer, call_row())[1].flags["function_correct"] is right
     assert graded(GOLD, row())[1].flags["function_correct"] is None
 
@@ -170,10 +199,19 @@ def test_the_gold_always_earns_full_marks(gold: dict[str, Any]) -> None:
 
 
 @given(objects, objects, st.sampled_from([{"type": "object"}, INVOICE, LINE, False]))
-def test_no_other_answer_earns_more_than_the_gold(gold: dict[str, Any], other: dict[str, Any], schema: Any) -> None:
+def test_no_other_answer_earns_more_than_the_gold(
+    gold: dict[str, Any], other: dict[str, Any], schema: Any
+) -> None:
     told = row(schema=schema, gold=gold)
     best = graded(written(gold), told)[0]
-    for answer in (other, gold | other, other | gold, {"answer": gold}, [gold], {name: [part] for name, part in gold.items()}):
+    for answer in (
+        other,
+        gold | other,
+        other | gold,
+        {"answer": gold},
+        [gold],
+        {name: [part] for name, part in gold.items()},
+    ):
         earned, verdict, _ = graded(written(answer), told)
         assert 0.0 <= earned <= 1.0 + 1e-9
         assert schema != {"type": "object"} or earned <= best + 1e-9
@@ -189,9 +227,13 @@ def test_no_completion_raises_and_equal_ones_are_graded_equally(completion: str)
 
 
 @given(schemas, st.none() | objects, st.none() | schemas)
-def test_any_schema_is_kept_or_refused_and_everybody_can_answer_to_it(schema: Any, gold: Any, part: Any) -> None:
+def test_any_schema_is_kept_or_refused_and_everybody_can_answer_to_it(
+    schema: Any, gold: Any, part: Any
+) -> None:
     try:
-        item = TASK.item(row(schema=schema, gold=gold, schema_resources=None if part is None else {"b.json": part}))
+        item = TASK.item(
+            row(schema=schema, gold=gold, schema_resources=None if part is None else {"b.json": part})
+        )
     except TaskError:
         return
     state = TASK.start(item, 0)[1]
@@ -205,7 +247,9 @@ def test_scripted_players_go_from_nothing_to_everything() -> None:
     for told in (row(), call_row(), row(schema=LAX)):
         item = TASK.item(told)
         state = TASK.start(item, 0)[1]
-        earned = {name: graded(player(item, state, rng(name)), told)[0] for name, player in TASK.baselines().items()}
+        earned = {
+            name: graded(player(item, state, rng(name)), told)[0] for name, player in TASK.baselines().items()
+        }
         assert earned["empty_fields"] < 0.5 and earned["guess"] < 1.0 and earned["gold"] == pytest.approx(1.0)
         again = TASK.baselines()["guess"](item, state, rng("guess"))
         assert again == TASK.baselines()["guess"](item, state, rng("guess"))
@@ -237,7 +281,9 @@ def test_an_episode_is_one_answer_and_its_state_a_value() -> None:
 
 def test_lessons_are_for_the_shipped_data_alone() -> None:
     chance, shipped = rng("lessons"), built(lessons="shop")
-    assert len(shipped.demonstrations(chance, 3)) == len(shipped.drills(chance, 3)) == 3 and shipped.vocabulary()
+    assert (
+        len(shipped.demonstrations(chance, 3)) == len(shipped.drills(chance, 3)) == 3 and shipped.vocabulary()
+    )
     for refused in (lambda: TASK.demonstrations(chance, 1), lambda: TASK.drills(chance, 1), TASK.vocabulary):
         with pytest.raises(TaskError, match="lessons"):
             refused()
@@ -245,9 +291,11 @@ def test_lessons_are_for_the_shipped_data_alone() -> None:
 
 def test_the_oracle_leaves_out_what_it_cannot_fill_where_there_is_no_gold() -> None:
     schema = {
-        "type": "object", "required": ["name"], "additionalProperties": False,
+        "type": "object",
+        "required": ["name"],
+        "additionalProperties": False,
         "properties": {"name": {"type": "string"}, "zip": {"type": "string", "pattern": "^[0-9]{5}-[A-Z]$"}},
-    }  # fmt: skip
+    }
     item = TASK.item(row(schema=schema, gold=None))
     _, state = TASK.start(item, 0)
     after = TASK.step(state, TASK.baselines()["gold"](item, state, rng("oracle"))).state

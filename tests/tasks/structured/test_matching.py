@@ -23,13 +23,29 @@ def graded_call(answer: Any, gold: Any) -> tuple[float, bool]:
 @pytest.mark.parametrize(
     ("one", "other", "the_same"),
     [
-        (1, 1.0, True), (True, 1, False), (0, False, False), ("1", 1, False), (None, "", False), (None, False, False),
-        ("caf\u00e9", "cafe\u0301", True), (" a\n b ", "a b", True), ("A", "a", False), ("ﬁ", "fi", False),
-        ([1, 2], [2, 1], False), ([1], [1, 1], False), ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True), ({}, [], False),
-        ({"a": None}, {}, False), ([True], [1], False), ({"a": [{"b": "x "}]}, {"a": [{"b": "x"}]}, True),
-        (10**30, 1e30, True), (2**53 + 1, float(2**53), False), (-0.0, 0, True), (1e-7, 0.0000001, True),
+        (1, 1.0, True),
+        (True, 1, False),
+        (0, False, False),
+        ("1", 1, False),
+        (None, "", False),
+        (None, False, False),
+        ("caf\u00e9", "cafe\u0301", True),
+        (" a\n b ", "a b", True),
+        ("A", "a", False),
+        ("ﬁ", "fi", False),
+        ([1, 2], [2, 1], False),
+        ([1], [1, 1], False),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
+        ({}, [], False),
+        ({"a": None}, {}, False),
+        ([True], [1], False),
+        ({"a": [{"b": "x "}]}, {"a": [{"b": "x"}]}, True),
+        (10**30, 1e30, True),
+        (2**53 + 1, float(2**53), False),
+        (-0.0, 0, True),
+        (1e-7, 0.0000001, True),
     ],
-)  # fmt: skip
+)
 def test_values_are_the_same_in_type_and_after_folding(one: Any, other: Any, the_same: bool) -> None:
     assert equal(one, other, FOLDED) is equal(other, one, FOLDED) is the_same
 
@@ -37,13 +53,25 @@ def test_values_are_the_same_in_type_and_after_folding(one: Any, other: Any, the
 @pytest.mark.parametrize(
     ("found", "gold", "score"),
     [
-        ({}, {}, 1.0), ({"a": 1}, {}, 0.0), ({}, {"a": 1}, 0.0), ({"a": 1, "b": 2}, {"a": 1}, 2 / 3),
-        ({"a": {"x": 1, "y": 2}}, {"a": {"x": 1, "y": 3}}, 0.5), ([], [], 1.0), ([1], [], 0.0), ([2, 1], [1, 2], 1.0),
-        ([1, 1], [1], 2 / 3), (["a"], ["a", "b", "c"], 0.5), ([{"a": 1}, {"b": 2}], [{"b": 2}, {"a": 1}], 1.0),
-        ([{"a": 1, "b": 0}, 7], [7, {"a": 1, "b": 2}], 0.75), ([[1, 2], [3, 4]], [[4, 3], [2, 1]], 1.0), ({"a": 1}, [1], 0.0),
-        ({"a": "1"}, {"a": 1}, 0.0), ({"a": True}, {"a": 1}, 0.0), ([{"a": 1}], [[{"a": 1}]], 0.0),
+        ({}, {}, 1.0),
+        ({"a": 1}, {}, 0.0),
+        ({}, {"a": 1}, 0.0),
+        ({"a": 1, "b": 2}, {"a": 1}, 2 / 3),
+        ({"a": {"x": 1, "y": 2}}, {"a": {"x": 1, "y": 3}}, 0.5),
+        ([], [], 1.0),
+        ([1], [], 0.0),
+        ([2, 1], [1, 2], 1.0),
+        ([1, 1], [1], 2 / 3),
+        (["a"], ["a", "b", "c"], 0.5),
+        ([{"a": 1}, {"b": 2}], [{"b": 2}, {"a": 1}], 1.0),
+        ([{"a": 1, "b": 0}, 7], [7, {"a": 1, "b": 2}], 0.75),
+        ([[1, 2], [3, 4]], [[4, 3], [2, 1]], 1.0),
+        ({"a": 1}, [1], 0.0),
+        ({"a": "1"}, {"a": 1}, 0.0),
+        ({"a": True}, {"a": 1}, 0.0),
+        ([{"a": 1}], [[{"a": 1}]], 0.0),
     ],
-)  # fmt: skip
+)
 def test_the_share_of_gold_that_was_found(found: Any, gold: Any, score: float) -> None:
     assert field_score(found, gold, FOLDED) == pytest.approx(score)
 
@@ -90,7 +118,9 @@ def test_long_lists_are_matched_in_linear_time() -> None:
         ({}, 0.0, False),
     ],
 )
-def test_calls_are_right_in_either_form_and_wrong_in_every_other(answer: Any, score: float, exact: bool) -> None:
+def test_calls_are_right_in_either_form_and_wrong_in_every_other(
+    answer: Any, score: float, exact: bool
+) -> None:
     assert graded_call(answer, CALL_GOLD) == (pytest.approx(score), exact)
 
 
@@ -103,7 +133,10 @@ def test_all_functions_of_a_gold_have_to_be_called() -> None:
 
 def test_accepted_lists_are_taken_literally_and_earn_partial_credit() -> None:
     gold = {"f": {"where": [{"a": 1}, ["x", "y"]]}}
-    assert graded_call({"f": {"where": {"a": 1}}}, gold)[1] and graded_call({"f": {"where": ["x", "y"]}}, gold)[1]
+    assert (
+        graded_call({"f": {"where": {"a": 1}}}, gold)[1]
+        and graded_call({"f": {"where": ["x", "y"]}}, gold)[1]
+    )
     assert graded_call({"f": {"where": {"a": 2}}}, gold) == (0.0, False)
     assert graded_call({"f": {"where": ["x"]}}, gold) == (pytest.approx(2 / 3), False)
     assert graded_call({"f": {"where": ["y", "x"]}}, gold) == (1.0, False)
@@ -117,10 +150,16 @@ def test_a_function_called_like_the_keys_of_a_call_can_be_called() -> None:
 @pytest.mark.parametrize(
     ("gold", "is_call"),
     [
-        (CALL_GOLD, True), ({"stop": {}}, True), ({}, False), ({"f": {"x": 1}}, False), ({"f": [1]}, False), (None, False),
-        ({"f": {"x": [1]}, "note": "a"}, False), ([{"f": {"x": [1]}}], False),
+        (CALL_GOLD, True),
+        ({"stop": {}}, True),
+        ({}, False),
+        ({"f": {"x": 1}}, False),
+        ({"f": [1]}, False),
+        (None, False),
+        ({"f": {"x": [1]}, "note": "a"}, False),
+        ([{"f": {"x": [1]}}], False),
     ],
-)  # fmt: skip
+)
 def test_a_gold_of_calls_is_an_object_of_objects_of_lists(gold: Any, is_call: bool) -> None:
     assert is_call_gold(gold) is is_call
 

@@ -16,7 +16,28 @@ from tests.tasks.structured.material import objects, texts
 N = 100_000
 SCRAPS = st.lists(
     st.sampled_from(
-        ["{", "}", "[", "]", '"', "\\", ":", ",", "1", "NaN", "-", "e9", "null", "true", "```", "\n", " ", "a", "\\u", "d8"]
+        [
+            "{",
+            "}",
+            "[",
+            "]",
+            '"',
+            "\\",
+            ":",
+            ",",
+            "1",
+            "NaN",
+            "-",
+            "e9",
+            "null",
+            "true",
+            "```",
+            "\n",
+            " ",
+            "a",
+            "\\u",
+            "d8",
+        ]
     )
     | st.just('{"a":1}'),
     max_size=30,
@@ -81,12 +102,24 @@ def test_a_completion_is_read_as_what_it_is(text: str, outcome: str, value: Any)
 @pytest.mark.parametrize(
     "text",
     [
-        "[" * N, "{" * N, '{"a":' * (N // 5), '[{"' * (N // 3), '{"' * (N // 2), "`" * N, "```\n" * (N // 4),
-        "```json\n{" * (N // 9), '"' * N, '\\"' * (N // 2), "{}" * (N // 2), '{"a":1,"a":1}' * (N // 13),
-        "{" + "[1," * (N // 3), "a" * (MAX_CHARS + 1),
-        '{"a":[' + "{" * (MAX_STARTS * 2) + "1," * (N // 2), '{"' + "a" * N,
+        "[" * N,
+        "{" * N,
+        '{"a":' * (N // 5),
+        '[{"' * (N // 3),
+        '{"' * (N // 2),
+        "`" * N,
+        "```\n" * (N // 4),
+        "```json\n{" * (N // 9),
+        '"' * N,
+        '\\"' * (N // 2),
+        "{}" * (N // 2),
+        '{"a":1,"a":1}' * (N // 13),
+        "{" + "[1," * (N // 3),
+        "a" * (MAX_CHARS + 1),
+        '{"a":[' + "{" * (MAX_STARTS * 2) + "1," * (N // 2),
+        '{"' + "a" * N,
     ],
-)  # fmt: skip
+)
 def test_a_hundred_thousand_characters_of_nothing_are_read_at_once(text: str) -> None:
     assert parse(text).outcome in ("failed", "repaired")
 

@@ -18,19 +18,51 @@ from assay.tasks.structured.grading.truncation import MARK, opening_chars, short
 from assay.tasks.structured.prompts import opening
 from assay.tasks.structured.reading.golds import Plain
 from assay.tasks.structured.reading.records import Request
-from tests.tasks.structured.material import CALL_GOLD, FUNCTIONS, GOLD, INVOICE, built, call_row, objects, row, texts, values
+from tests.tasks.structured.material import (
+    CALL_GOLD,
+    FUNCTIONS,
+    GOLD,
+    INVOICE,
+    built,
+    call_row,
+    objects,
+    row,
+    texts,
+    values,
+)
 
 TASK = built(strata=["difficulty", "family"])
-NAMES = ("id", "prompt", "context", "schema", "schema_path", "schema_resources", "schema_uri", "gold", "functions", "family")
+NAMES = (
+    "id",
+    "prompt",
+    "context",
+    "schema",
+    "schema_path",
+    "schema_resources",
+    "schema_uri",
+    "gold",
+    "functions",
+    "family",
+)
 SCHEMA_WORDS = st.sampled_from(
     ["type", "properties", "$ref", "$id", "$schema", "$anchor", "items", "anyOf", "enum", "const", "pattern"]
 )
-LIKELY = (
-    st.sampled_from(["x", "#", "object", "dict", "b.json", INVOICE, GOLD, CALL_GOLD, FUNCTIONS])
-    | st.dictionaries(SCHEMA_WORDS, values | st.sampled_from(["#", "object", ["object"], {"type": "any"}]), max_size=3)
-)  # fmt: skip
+LIKELY = st.sampled_from(
+    ["x", "#", "object", "dict", "b.json", INVOICE, GOLD, CALL_GOLD, FUNCTIONS]
+) | st.dictionaries(
+    SCHEMA_WORDS, values | st.sampled_from(["#", "object", ["object"], {"type": "any"}]), max_size=3
+)
 ROWS = st.fixed_dictionaries({}, optional=dict.fromkeys(NAMES, values | LIKELY))
-GRAPHEMES = ["a", "e\u0301", "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f1eb\U0001f1f7", "한", "\r\n", " ", "각"]
+GRAPHEMES = [
+    "a",
+    "e\u0301",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "\U0001f1eb\U0001f1f7",
+    "한",
+    "\r\n",
+    " ",
+    "각",
+]
 
 
 def kinds(record: dict[str, Any], task: Structured = TASK) -> dict[str, str]:
@@ -49,7 +81,12 @@ def test_a_row_becomes_an_item_that_hides_what_is_right() -> None:
 def test_a_missing_id_is_a_digest_of_what_the_record_says() -> None:
     first, *others = [
         TASK.item(record).id
-        for record in (row(id=None), row(id=None, gold=GOLD | {"total": 1}), row(id=None, prompt="Do."), row(id=None, note=1))
+        for record in (
+            row(id=None),
+            row(id=None, gold=GOLD | {"total": 1}),
+            row(id=None, prompt="Do."),
+            row(id=None, note=1),
+        )
     ]
     assert regex.fullmatch(r"r-[0-9a-f]{16}", first) and len({first, *others}) == 4
     moved = row(id=None, schema_resources={"b.json": {}}, schema_uri="b.json")
@@ -77,17 +114,34 @@ def test_a_cluster_is_one_prompt_however_it_is_typed(changes: dict[str, Any], sa
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        ({"prompt": None}, "prompt"), ({"prompt": " \n"}, "prompt"), ({"prompt": 3}, "prompt"), ({"context": ["a"]}, "context"),
-        ({"schema": None}, "schema"), ({"schema": "a.json"}, "schema"), ({"schema": {"type": "shoe"}}, "shoe"),
-        ({"schema_path": "a.json"}, "schema_path"), ({"schema": None, "schema_path": "a.json"}, "opens no file"),
-        ({"schema": {"$ref": "b.json"}}, "b.json"), ({"gold": [1]}, "gold"), ({"gold": "x"}, "gold"), ({"id": ""}, "id"),
-        ({"id": True}, "id"), ({"id": ["x"]}, "id"), ({"id": "x" * 300}, "id"),
-        ({"schema_resources": [1]}, "schema_resources"), ({"schema_uri": 3}, "schema_uri"),
-        ({"schema": None, "functions": []}, "functions"), ({"schema": None, "functions": [{"name": 3}]}, "functions"),
-        ({"functions": FUNCTIONS, "gold": {"ship": {"item": []}}}, "accepted"), ({"prompt": "\ud800"}, "surrogate"),
-        ({"note": float("nan")}, "JSON"), ({"note": {1, 2}}, "JSON"), ({"note": 10**400}, "double"), ({"note": b"x"}, "JSON"),
+        ({"prompt": None}, "prompt"),
+        ({"prompt": " \n"}, "prompt"),
+        ({"prompt": 3}, "prompt"),
+        ({"context": ["a"]}, "context"),
+        ({"schema": None}, "schema"),
+        ({"schema": "a.json"}, "schema"),
+        ({"schema": {"type": "shoe"}}, "shoe"),
+        ({"schema_path": "a.json"}, "schema_path"),
+        ({"schema": None, "schema_path": "a.json"}, "opens no file"),
+        ({"schema": {"$ref": "b.json"}}, "b.json"),
+        ({"gold": [1]}, "gold"),
+        ({"gold": "x"}, "gold"),
+        ({"id": ""}, "id"),
+        ({"id": True}, "id"),
+        ({"id": ["x"]}, "id"),
+        ({"id": "x" * 300}, "id"),
+        ({"schema_resources": [1]}, "schema_resources"),
+        ({"schema_uri": 3}, "schema_uri"),
+        ({"schema": None, "functions": []}, "functions"),
+        ({"schema": None, "functions": [{"name": 3}]}, "functions"),
+        ({"functions": FUNCTIONS, "gold": {"ship": {"item": []}}}, "accepted"),
+        ({"prompt": "\ud800"}, "surrogate"),
+        ({"note": float("nan")}, "JSON"),
+        ({"note": {1, 2}}, "JSON"),
+        ({"note": 10**400}, "double"),
+        ({"note": b"x"}, "JSON"),
     ],
-)  # fmt: skip
+)
 def test_a_broken_row_is_refused_with_its_id_and_field(changes: dict[str, Any], word: str) -> None:
     with pytest.raises(TaskError) as caught:
         TASK.item(row(**changes))
@@ -126,20 +180,35 @@ def test_a_record_of_functions_is_shown_the_schema_of_their_calls() -> None:
     assert "Functions" not in TASK.item(call_row(schema=named)).public.schema_text
 
 
-def test_what_the_model_is_shown_does_not_depend_on_an_order_of_keys_that_the_fingerprint_does_not_see() -> None:
-    one, other = ({"type": "object", "properties": {"b": {}, "a": {}}}, {"properties": {"a": {}, "b": {}}, "type": "object"})
+def test_what_the_model_is_shown_does_not_depend_on_an_order_of_keys_that_the_fingerprint_does_not_see() -> (
+    None
+):
+    one, other = (
+        {"type": "object", "properties": {"b": {}, "a": {}}},
+        {"properties": {"a": {}, "b": {}}, "type": "object"},
+    )
     assert TASK.item(row(schema=one)).public == TASK.item(row(schema=other)).public
 
 
 def test_further_documents_of_a_schema_are_shown_and_the_root_only_once() -> None:
     root, part = {"properties": {"a": {"$ref": "part.json"}}}, {"type": "str"}
     record = row(
-        schema=root, schema_resources={"s/root.json": root, "s/part.json": part}, schema_uri="s/root.json", gold={"a": "x"}
+        schema=root,
+        schema_resources={"s/root.json": root, "s/part.json": part},
+        schema_uri="s/root.json",
+        gold={"a": "x"},
     )
-    assert TASK.item(record).public.schema_text == '{"properties":{"a":{"$ref":"part.json"}}}\ns/part.json: {"type":"string"}'
-    assert kinds(record | {"context": "x"}) == {"type_spelling": "1 types not spelt as JSON Schema spells them"}
+    assert (
+        TASK.item(record).public.schema_text
+        == '{"properties":{"a":{"$ref":"part.json"}}}\ns/part.json: {"type":"string"}'
+    )
+    assert kinds(record | {"context": "x"}) == {
+        "type_spelling": "1 types not spelt as JSON Schema spells them"
+    }
     inner = record | {"schema_uri": "s/root.json#/properties/a", "gold": "x"}
-    assert TASK.item(inner).public.schema_text.startswith('{"$ref":"s/root.json#/properties/a"}\ns/part.json: ')
+    assert TASK.item(inner).public.schema_text.startswith(
+        '{"$ref":"s/root.json#/properties/a"}\ns/part.json: '
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,22 +224,34 @@ def test_further_documents_of_a_schema_are_shown_and_the_root_only_once() -> Non
         (call_row(), {"type_spelling"}),
         (call_row(context="Ship a desk."), {"type_spelling", "unstated_value"}),
         (call_row(context="Ship the desks, 2 of them."), {"type_spelling"}),
-        (call_row(gold={"ship": {"item": ["desk"], "count": ["2"]}}), {"type_spelling", "gold_breaks_schema"}),
+        (
+            call_row(gold={"ship": {"item": ["desk"], "count": ["2"]}}),
+            {"type_spelling", "gold_breaks_schema"},
+        ),
         (call_row(gold=CALL_GOLD | {"stop": {}}), {"type_spelling", "gold_breaks_schema"}),
         (call_row(schema={"required": ["ship", "stop"]}, gold=CALL_GOLD | {"stop": {}}), set()),
-        (row(schema={"properties": {"a": {"enum": ["positive", "negative"]}}}, gold={"a": "positive"}), set()),
-        (row(schema=True, gold={"a": [None, True, "", {"b": 1234.5}]}, context="in all 1,234.50 euro"), set()),
+        (
+            row(schema={"properties": {"a": {"enum": ["positive", "negative"]}}}, gold={"a": "positive"}),
+            set(),
+        ),
+        (
+            row(schema=True, gold={"a": [None, True, "", {"b": 1234.5}]}, context="in all 1,234.50 euro"),
+            set(),
+        ),
         (row(schema=True, gold={"a": 3.5, "b": -2}, context="3,5 and 2"), set()),
     ],
 )
 def test_what_is_odd_about_a_record_is_told_once_a_kind(record: dict[str, Any], expected: set[str]) -> None:
     assert set(kinds(record)) == expected
-    assert len(TASK.examine(record)[1]) == len(expected) and set(kinds(record)) <= set(AuditSettings.model_fields)
+    assert len(TASK.examine(record)[1]) == len(expected) and set(kinds(record)) <= set(
+        AuditSettings.model_fields
+    )
 
 
 def test_unstated_values_are_named_with_their_place() -> None:
-    assert kinds(row(gold=GOLD | {"vendor": "Ajax", "lines": [{"item": "mat", "count": 2}]}))["unstated_value"] == (
-        "gold.vendor: 'Ajax', and 1 more"
+    assert (
+        kinds(row(gold=GOLD | {"vendor": "Ajax", "lines": [{"item": "mat", "count": 2}]}))["unstated_value"]
+        == "gold.vendor: 'Ajax', and 1 more"
     )
 
 
@@ -182,7 +263,11 @@ def test_a_long_context_is_cut_where_the_settings_allow_it_and_instruction_and_s
     item = cutting.item(long)
     assert opening_chars(item.public) <= 2000 and item.public.chars_cut > 3000
     assert (item.public.prompt, item.public.schema_text) == (whole.prompt, whole.schema_text)
-    assert item.public.context.startswith("Acme x") and MARK in item.public.context and item.public.context.endswith("x paid")
+    assert (
+        item.public.context.startswith("Acme x")
+        and MARK in item.public.context
+        and item.public.context.endswith("x paid")
+    )
     assert "long_prompt" not in kinds(long, cutting)
     refusing = built(max_prompt_chars=2000)
     assert refusing.item(long).public.chars_cut == 0 and "long_prompt" in kinds(long, refusing)

@@ -1,4 +1,5 @@
-"""Schemas: read as Draft 2020-12, refused when they cannot be kept, closed to the network; types as people spell them."""
+"""Schemas: read as Draft 2020-12, refused when they cannot be kept, closed to the network; types as people
+spell them."""
 
 from __future__ import annotations
 
@@ -13,7 +14,13 @@ from jsonschema import Draft202012Validator
 from assay.core.errors import TaskError
 from assay.core.seeds import rng
 from assay.tasks.structured.reading import shapes
-from assay.tasks.structured.schema import Schema, compile_schema, schema_from_functions, schema_key, translate_types
+from assay.tasks.structured.schema import (
+    Schema,
+    compile_schema,
+    schema_from_functions,
+    schema_key,
+    translate_types,
+)
 from tests.tasks.structured.material import FUNCTIONS, INVOICE, values
 
 FORMATS = sorted(Draft202012Validator.FORMAT_CHECKER.checkers)
@@ -49,7 +56,13 @@ def compiled(schema: Any, resources: dict[str, Any] | None = None, uri: str | No
         ({"not": {"$ref": "#"}}, "ring"),
         ({"if": {"type": "object"}, "then": {"$ref": "#"}}, "ring"),
         ({"$dynamicAnchor": "x", "$dynamicRef": "#x"}, "ring"),
-        ({"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}}}, "ring"),
+        (
+            {
+                "$ref": "#/$defs/a",
+                "$defs": {"a": {"allOf": [{"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}},
+            },
+            "ring",
+        ),
     ],
 )
 def test_a_schema_that_cannot_be_kept_is_refused_before_anything_is_graded(schema: Any, word: str) -> None:
@@ -60,8 +73,13 @@ def test_a_schema_that_cannot_be_kept_is_refused_before_anything_is_graded(schem
 
 def test_references_lead_through_documents_ids_and_anchors() -> None:
     parts = {"$defs": {"k": {"type": "integer"}, "named": {"$anchor": "here", "type": "string"}}}
-    root = {"properties": {"a": {"$ref": "b.json#/$defs/k"}, "c": {"$ref": "b.json#here"}, "self": {"$ref": "#"}}}
-    for uri, resources in (("s/a.json", {"s/a.json": root, "s/b.json": parts}), ("s/a.json", {"s/b.json": parts})):
+    root = {
+        "properties": {"a": {"$ref": "b.json#/$defs/k"}, "c": {"$ref": "b.json#here"}, "self": {"$ref": "#"}}
+    }
+    for uri, resources in (
+        ("s/a.json", {"s/a.json": root, "s/b.json": parts}),
+        ("s/a.json", {"s/b.json": parts}),
+    ):
         schema = compiled(root, resources, uri)
         assert schema.problem({"a": 1, "c": "x", "self": {"a": 2}}) is None
         assert schema.problem({"self": {"a": "x"}}) == "$.self.a: 'x' is not of type 'integer'"
@@ -79,31 +97,41 @@ def test_a_schema_may_contain_itself_and_json_schemas_own_may_be_referred_to() -
 
 def test_another_draft_is_named_in_vain() -> None:
     older = "http://json-schema.org/draft-04/schema#"
-    schema = compiled({"$schema": older, "properties": {"a": {"$schema": older, "exclusiveMinimum": 3, "const": 4}}})
+    schema = compiled(
+        {"$schema": older, "properties": {"a": {"$schema": older, "exclusiveMinimum": 3, "const": 4}}}
+    )
     assert schema.problem({"a": 4}) is None and schema.problem({"a": 5}) is not None
 
 
 def test_problems_are_told_with_their_place_and_at_a_bearable_length() -> None:
     schema = compiled(INVOICE)
     assert "$.lines[0].count" in str(
-        schema.problem({"vendor": "", "number": 1, "total": 1, "paid": True, "lines": [{"item": "", "count": "2"}]})
+        schema.problem(
+            {"vendor": "", "number": 1, "total": 1, "paid": True, "lines": [{"item": "", "count": "2"}]}
+        )
     )
     assert len(str(schema.problem({"x" * 100_000: 1}))) <= 200
 
 
-@pytest.mark.parametrize(("value", "right"), [("2024-02-29", True), ("2023-02-29", False), ("yesterday", False)])
+@pytest.mark.parametrize(
+    ("value", "right"), [("2024-02-29", True), ("2023-02-29", False), ("yesterday", False)]
+)
 def test_formats_are_checked(value: str, right: bool) -> None:
     assert (compiled({"format": "date"}).problem(value) is None) is right
 
 
 @pytest.mark.parametrize(
-    ("value", "right"), [(19.99, True), (0.3, True), (1e308, True), (10**400, True), (0.005, False), ("x", True)]
+    ("value", "right"),
+    [(19.99, True), (0.3, True), (1e308, True), (10**400, True), (0.005, False), ("x", True)],
 )
 def test_multiples_are_taken_of_decimals(value: Any, right: bool) -> None:
     assert (compiled({"multipleOf": 0.01}).problem(value) is None) is right
 
 
-@given(st.sampled_from(FORMATS), st.text(max_size=20) | st.from_regex(r"[-0-9:/.TZP%{}\[\]@#a]{0,12}", fullmatch=True))
+@given(
+    st.sampled_from(FORMATS),
+    st.text(max_size=20) | st.from_regex(r"[-0-9:/.TZP%{}\[\]@#a]{0,12}", fullmatch=True),
+)
 def test_no_text_makes_a_format_raise(name: str, text: str) -> None:
     compiled({"format": name}).problem(text)
 
@@ -112,7 +140,9 @@ def test_no_text_makes_a_format_raise(name: str, text: str) -> None:
 def test_equal_schemas_compile_once_and_any_value_can_be_checked(value: Any) -> None:
     assert compiled({"a": 1, "type": "object"}) is compiled({"type": "object", "a": 1})
     compiled(INVOICE).problem(value)
-    compiled({"uniqueItems": True, "multipleOf": 0.1, "minLength": 1, "propertyNames": {"pattern": "^a"}}).problem(value)
+    compiled(
+        {"uniqueItems": True, "multipleOf": 0.1, "minLength": 1, "propertyNames": {"pattern": "^a"}}
+    ).problem(value)
 
 
 def test_a_value_too_deep_for_the_stack_is_wrong_and_no_crash() -> None:
@@ -125,25 +155,52 @@ def test_a_value_too_deep_for_the_stack_is_wrong_and_no_crash() -> None:
 @pytest.mark.parametrize(
     ("given_type", "meant", "count"),
     [
-        ("dict", "object", 1), ("Dict", "object", 1), ("Object", "object", 1), ("float", "number", 1), ("double", "number", 1),
-        ("int", "integer", 1), ("str", "string", 1), ("String", "string", 1), ("bool", "boolean", 1), ("list", "array", 1),
-        ("tuple", "array", 1), ("None", "null", 1), ("any", None, 1), ("Any", None, 1), ("object", "object", 0),
-        (["str", "None"], ["string", "null"], 1), (["string", "str"], ["string"], 1), (["int", "any"], None, 1),
-        (["string", "null"], ["string", "null"], 0), ("shoe", "shoe", 0), (3, 3, 0), ([["str"]], [["str"]], 0),
+        ("dict", "object", 1),
+        ("Dict", "object", 1),
+        ("Object", "object", 1),
+        ("float", "number", 1),
+        ("double", "number", 1),
+        ("int", "integer", 1),
+        ("str", "string", 1),
+        ("String", "string", 1),
+        ("bool", "boolean", 1),
+        ("list", "array", 1),
+        ("tuple", "array", 1),
+        ("None", "null", 1),
+        ("any", None, 1),
+        ("Any", None, 1),
+        ("object", "object", 0),
+        (["str", "None"], ["string", "null"], 1),
+        (["string", "str"], ["string"], 1),
+        (["int", "any"], None, 1),
+        (["string", "null"], ["string", "null"], 0),
+        ("shoe", "shoe", 0),
+        (3, 3, 0),
+        ([["str"]], [["str"]], 0),
     ],
-)  # fmt: skip
+)
 def test_types_are_read_as_people_spell_them(given_type: Any, meant: Any, count: int) -> None:
     expected = {} if meant is None else {"type": meant}
-    for outer in (lambda s: s, lambda s: {"properties": {"x": s}}, lambda s: {"items": s}, lambda s: {"anyOf": [s]}):
+    for outer in (
+        lambda s: s,
+        lambda s: {"properties": {"x": s}},
+        lambda s: {"items": s},
+        lambda s: {"anyOf": [s]},
+    ):
         assert translate_types(outer({"type": given_type})) == (outer(expected), count)
     assert translate_types({"$defs": {"x": {"not": {"type": given_type}}}})[1] == count
 
 
 def test_names_and_values_are_not_taken_for_types() -> None:
     schema = {
-        "properties": {"type": {"enum": ["dict", {"type": "dict"}], "const": {"type": "float"}}, "dict": True},
-        "required": ["dict"], "default": {"type": "any"}, "examples": [{"type": "int"}],
-    }  # fmt: skip
+        "properties": {
+            "type": {"enum": ["dict", {"type": "dict"}], "const": {"type": "float"}},
+            "dict": True,
+        },
+        "required": ["dict"],
+        "default": {"type": "any"},
+        "examples": [{"type": "int"}],
+    }
     assert translate_types(schema) == (schema, 0)
 
 
@@ -152,7 +209,12 @@ def test_functions_make_a_schema_of_their_calls() -> None:
     for answer in ({"name": "ship", "arguments": {"item": "desk"}}, {"name": "stop", "arguments": {}}):
         assert schema.problem(answer) is None
         assert schema.problem(answer | {"why": ""}) is not None
-    for answer in ({"name": "ship", "arguments": {}}, {"name": "fly", "arguments": {}}, {"ship": {"item": "desk"}}, {}):
+    for answer in (
+        {"name": "ship", "arguments": {}},
+        {"name": "fly", "arguments": {}},
+        {"ship": {"item": "desk"}},
+        {},
+    ):
         assert schema.problem(answer) is not None
     wrapped = [{"type": "function", "function": function} for function in FUNCTIONS]
     assert schema_from_functions(wrapped) == schema_from_functions(FUNCTIONS)
@@ -160,7 +222,11 @@ def test_functions_make_a_schema_of_their_calls() -> None:
 
 def test_references_inside_parameters_stay_inside_them() -> None:
     parameters = {"properties": {"x": {"$ref": "#/$defs/X"}}, "$defs": {"X": {"type": "integer"}}}
-    schema = compiled(schema_from_functions([{"name": "f", "parameters": parameters}, {"name": "g", "parameters": parameters}]))
+    schema = compiled(
+        schema_from_functions(
+            [{"name": "f", "parameters": parameters}, {"name": "g", "parameters": parameters}]
+        )
+    )
     assert schema.problem({"name": "g", "arguments": {"x": 1}}) is None
     assert schema.problem({"name": "g", "arguments": {"x": "1"}}) is not None
 
@@ -189,12 +255,31 @@ def test_broken_functions_are_refused(functions: Any) -> None:
     "schema",
     [
         INVOICE,
-        {"$ref": "#/$defs/a", "$defs": {"a": {"type": "object", "properties": {"x": {"const": 3}}, "required": ["x"]}}},
-        {"allOf": [{"required": ["x"], "properties": {"x": {"type": "array", "minItems": 2, "items": {"enum": ["k"]}}}}]},
+        {
+            "$ref": "#/$defs/a",
+            "$defs": {"a": {"type": "object", "properties": {"x": {"const": 3}}, "required": ["x"]}},
+        },
+        {
+            "allOf": [
+                {
+                    "required": ["x"],
+                    "properties": {"x": {"type": "array", "minItems": 2, "items": {"enum": ["k"]}}},
+                }
+            ]
+        },
         {"oneOf": [{"properties": {"x": {"type": "null"}}, "required": ["x"]}], "type": "object"},
-        {"properties": {"x": {"type": "integer", "minimum": 3}, "y": {"exclusiveMinimum": 0}, "z": {"maximum": -1}}},
+        {
+            "properties": {
+                "x": {"type": "integer", "minimum": 3},
+                "y": {"exclusiveMinimum": 0},
+                "z": {"maximum": -1},
+            }
+        },
         {"type": "object", "properties": {"next": {"$ref": "#"}}},
-        {"type": "object", "properties": {"x": {"type": "array", "prefixItems": [{"$ref": "#/properties/x"}]}}},
+        {
+            "type": "object",
+            "properties": {"x": {"type": "array", "prefixItems": [{"$ref": "#/properties/x"}]}},
+        },
         {"type": "array"},
         True,
     ],

@@ -1,4 +1,5 @@
-"""The shipped structured data: made by the code beside them, split by template family, and in words the tiny base knows."""
+"""The shipped structured data: made by the code beside them, split by template family, and in words the tiny
+base knows."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ SETTINGS = parse_params(compose(house.ROOT, Selection("tiny", "structured", 0)).
 
 
 def rows(split: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (DATA / f"{split}.jsonl").read_text(encoding="utf-8").split("\n") if line]
+    return [
+        json.loads(line) for line in (DATA / f"{split}.jsonl").read_text(encoding="utf-8").split("\n") if line
+    ]
 
 
 def loaded(split: str) -> list[Mapping[str, Any]]:
@@ -57,7 +60,10 @@ def test_every_split_holds_every_kind_of_job_in_about_the_same_share() -> None:
     for split in SPLITS:
         kinds = Counter((row["task_type"], row["difficulty"]) for row in rows(split))
         shares = {kind: n / sum(kinds.values()) for kind, n in kinds.items()}
-        assert set(shares) == {("call", "medium"), *(("extraction", level) for level in ("easy", "medium", "hard"))}
+        assert set(shares) == {
+            ("call", "medium"),
+            *(("extraction", level) for level in ("easy", "medium", "hard")),
+        }
         assert all(0.1 < share < 0.45 for share in shares.values()), (split, shares)
 
 

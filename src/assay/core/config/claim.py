@@ -14,11 +14,15 @@ class ClaimSettings(Settings):
 
     primary: Literal["success"]
     smallest_effect_points: Annotated[float, Field(gt=0, le=100)]
-    alpha: Annotated[float, Field(ge=0.05, le=0.05)] = Field(description="all intervals are 95 %; no other level yet")
+    alpha: Annotated[float, Field(ge=0.05, le=0.05)] = Field(
+        description="all intervals are 95 %; no other level yet"
+    )
     parsed_rate_margin: Rate = Field(description="largest tolerable loss of parsed completions, as a share")
     checkpoint_rule: Literal["best_validation_reward", "last"]
     controls: list[Literal["aa", "random_reward"]] = Field(
-        description="aa: base against base, always; random_reward: the same training for rewards that mean nothing"
+        description=(
+            "aa: base against base, always; random_reward: the same training for rewards that mean nothing"
+        )
     )
 
     @model_validator(mode="after")
@@ -28,11 +32,26 @@ class ClaimSettings(Settings):
         return self
 
 
-# The rules of training health; a test compares them with records.HealthRule, which is no floor below this one.
+# The rules of training health; a test compares them with records.HealthRule, which is no floor below this
+# one.
 Rule = Literal[
-    "non_finite", "reward_vs_validation", "reward_vs_success", "part_share", "zero_variance", "entropy", "kl", "truncated",
-    "length", "parsed", "distinct", "top_share", "field_collapse", "clip", "grad_norm", "infrastructure",
-]  # fmt: skip
+    "non_finite",
+    "reward_vs_validation",
+    "reward_vs_success",
+    "part_share",
+    "zero_variance",
+    "entropy",
+    "kl",
+    "truncated",
+    "length",
+    "parsed",
+    "distinct",
+    "top_share",
+    "field_collapse",
+    "clip",
+    "grad_norm",
+    "infrastructure",
+]
 
 
 class AcknowledgedAlarm(Settings):
@@ -47,7 +66,9 @@ class AcknowledgedAlarm(Settings):
 class EvidenceSettings(Settings):
     """What is said about a training after it ended; no part of the plan that was hashed before."""
 
-    acknowledged_alarms: list[AcknowledgedAlarm] = Field(description="RED alarms that no longer bar the claim")
+    acknowledged_alarms: list[AcknowledgedAlarm] = Field(
+        description="RED alarms that no longer bar the claim"
+    )
 
     @model_validator(mode="after")
     def _each_rule_once(self) -> Self:

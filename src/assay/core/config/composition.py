@@ -49,7 +49,8 @@ class Composition:
 
 
 def use(root: Path, *, grpo: str | None, task: str | None, seed: int | None) -> list[str]:
-    """Select a preset, a task or a seed (None keeps it), write params.yaml, and return what changed, a line each.
+    """Select a preset, a task or a seed (None keeps it), write params.yaml, and return what changed, a line
+    each.
 
     Both files are written only once the composed settings are known to be valid.
 
@@ -130,7 +131,8 @@ def presets(root: Path, group: str) -> list[str]:
 
 
 def compose(root: Path, selection: Selection) -> Composition:
-    """Return the settings of a selection, composed as `dvc exp run` does it and with the bytes it would write.
+    """Return the settings of a selection, composed as `dvc exp run` does it and with the bytes it would
+    write.
 
     Raises:
         ConfigError: A preset is unknown or broken.
@@ -173,7 +175,8 @@ def parse_selected(root: Path, selection: Selection, values: Mapping[str, Any]) 
 
 
 def place_of(root: Path, name: str, selection: Selection | None = None) -> str:
-    """Return where a person edits a setting: the preset that holds it, with its line; params.yaml where nothing composes it.
+    """Return where a person edits a setting: the preset that holds it, with its line; params.yaml where
+    nothing composes it.
 
     Under `dvc exp run -S` a value may come from its command line instead, and that is said then.
 
@@ -192,7 +195,9 @@ def place_of(root: Path, name: str, selection: Selection | None = None) -> str:
         files = [f"configs/{group}/{getattr(now, group)}.yaml" for group in GROUPS]
         # As Hydra composes: what comes later overrides what comes before, and config.yaml itself is last.
         found = [(*line_of(root / file, steps, fix=RESTORE), file) for file in (*files, CONFIG)]
-    except ConfigError:  # a preset that cannot be read is told by who composes; here another error is being told
+    except (
+        ConfigError
+    ):  # a preset that cannot be read is told by who composes; here another error is being told
         return f"configs/, {name}"
     depth = max(each[0] for each in found)
     if depth == 0:
@@ -210,9 +215,13 @@ def _overridden(root: Path, now: Selection, steps: Sequence[str]) -> bool:
 
 
 def _home_of(root: Path, section: str, files: Sequence[str]) -> str:
-    """Return the file in which a section belongs that none of the selected ones has: the one whose like has it elsewhere."""
+    """Return the file in which a section belongs that none of the selected ones has: the one whose like has
+    it elsewhere."""
     for group, file in zip(GROUPS, files, strict=True):
-        if any(section in read_yaml(root / f"configs/{group}/{name}.yaml", fix=RESTORE) for name in presets(root, group)):
+        if any(
+            section in read_yaml(root / f"configs/{group}/{name}.yaml", fix=RESTORE)
+            for name in presets(root, group)
+        ):
             return file
     return CONFIG
 
@@ -221,9 +230,15 @@ def _refuse_unknown(root: Path, group: str, name: str) -> None:
     known = presets(root, group)
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-        hint = f"did you mean {group}={near[0]}?" if near else f"choose one of them, or write configs/{group}/{name}.yaml"
+        hint = (
+            f"did you mean {group}={near[0]}?"
+            if near
+            else f"choose one of them, or write configs/{group}/{name}.yaml"
+        )
         where = f"configs/{group}"
-        raise ConfigError(f"a preset ({', '.join(known) or 'none there'})", found=repr(name), where=where, fix=hint)
+        raise ConfigError(
+            f"a preset ({', '.join(known) or 'none there'})", found=repr(name), where=where, fix=hint
+        )
 
 
 def _rewritten(text: str, selection: Selection) -> str:
@@ -281,7 +296,8 @@ def _shown(values: Mapping[str, Any], key: str) -> str:
 
 
 def _keep(root: Path, now: Selection, found: Mapping[str, Any], key: str) -> str:
-    """Return how to keep what params.yaml says: by a selection that gives it, else by the file that holds the key."""
+    """Return how to keep what params.yaml says: by a selection that gives it, else by the file that holds the
+    key."""
     seed = found.get("seed")
     if type(seed) is int:
         # The present preset first: usually only the seed is another.

@@ -1,4 +1,5 @@
-"""What pydantic finds wrong in settings, said in our words: what is taken there, what stands there, and what was meant."""
+"""What pydantic finds wrong in settings, said in our words: what is taken there, what stands there, and what
+was meant."""
 
 from __future__ import annotations
 
@@ -13,19 +14,31 @@ from assay.core.config.places import place
 from assay.core.config.settings import Params
 from assay.core.errors import ConfigError
 
-NO_DEEPSPEED = "whose optimizer step happens within the backward pass, where no poisoned step could be held back any more"
+NO_DEEPSPEED = (
+    "whose optimizer step happens within the backward pass, where no poisoned step could be held back any"
+    " more"
+)
 _ENGINE = "distributed.engine"
 # By the name of pydantic's error; what is not here is said in its words.
 _KINDS = {
-    "int_type": "a whole number", "float_type": "a number", "bool_type": "true or false", "string_type": "a text",
-    "list_type": "a list", "model_type": "a section with settings of its own", "too_short": "a list with an entry",
-    "model_attributes_type": "a section with settings of its own", "string_too_short": "a text that is not empty",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "list_type": "a list",
+    "model_type": "a section with settings of its own",
+    "too_short": "a list with an entry",
+    "model_attributes_type": "a section with settings of its own",
+    "string_too_short": "a text that is not empty",
     "invalid_key": "a name of a setting",
-}  # fmt: skip
+}
 _BOUNDS = {
-    "greater_than": ("more than", "gt"), "greater_than_equal": ("at least", "ge"), "less_than": ("less than", "lt"),
-    "less_than_equal": ("at most", "le"), "string_pattern_mismatch": ("a text of the form", "pattern"),
-}  # fmt: skip
+    "greater_than": ("more than", "gt"),
+    "greater_than_equal": ("at least", "ge"),
+    "less_than": ("less than", "lt"),
+    "less_than_equal": ("at most", "le"),
+    "string_pattern_mismatch": ("a text of the form", "pattern"),
+}
 _SHOWN = 80  # characters of a value that a message quotes
 
 
@@ -46,9 +59,12 @@ def explained(error: ValidationError, raw: Mapping[str, Any], where: str | None)
         steps = (*steps, first["ctx"]["discriminator"].strip("'"))
     path = ".".join(steps)
     at = place(path, where)
-    # What is wrong by a rule of ours has its form; of anything else that is no single value the form is shown.
+    # What is wrong by a rule of ours has its form; of anything else that is no single value the form is
+    # shown.
     form = None if first["type"] == "value_error" else shown_form(steps)
-    of_record = any(step.isdigit() for step in steps)  # in a list: whoever writes one wrongly may not know how it begins
+    of_record = any(
+        step.isdigit() for step in steps
+    )  # in a list: whoever writes one wrongly may not know how it begins
     if first["type"] == "extra_forbidden":
         fix = _fix_of_key(steps) if form is None or not of_record else form
         return ConfigError("a known setting", found=f"unknown key {steps[-1]!r}{also}", where=at, fix=fix)
@@ -105,7 +121,9 @@ def _fix_of_key(steps: Sequence[str]) -> str:
 
 def _choices(error: Mapping[str, Any]) -> list[str]:
     """Return the texts that a setting may be, none where it is no choice of texts."""
-    listed = str(error.get("ctx", {}).get("expected_tags" if error["type"] == "union_tag_invalid" else "expected", ""))
+    listed = str(
+        error.get("ctx", {}).get("expected_tags" if error["type"] == "union_tag_invalid" else "expected", "")
+    )
     return [word.strip("'") for word in listed.replace(" or ", ", ").split(", ")] if "'" in listed else []
 
 
@@ -123,7 +141,9 @@ def _expected(error: Mapping[str, Any]) -> str:
     if kind in _BOUNDS:
         words, name = _BOUNDS[kind]
         return f"{words} {told[name] if name == 'pattern' else format(told[name], 'g')}"
-    return _KINDS.get(kind) or str(error["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    return _KINDS.get(kind) or str(error["msg"]).removeprefix("Value error, ").removeprefix(
+        "Input should be "
+    )
 
 
 def quoted(value: object) -> str:

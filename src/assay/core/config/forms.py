@@ -19,7 +19,8 @@ _WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
 
 
 def form_of(steps: Sequence[str]) -> FieldInfo | None:
-    """Return what is declared of a setting, by the keys that lead to it; None where there is no such setting."""
+    """Return what is declared of a setting, by the keys that lead to it; None where there is no such
+    setting."""
     found = [FieldInfo.from_annotation(Params)]
     for step in steps:
         found = [inner for each in found for choice in _choices(each) for inner in _inside(choice, step)]
@@ -27,7 +28,8 @@ def form_of(steps: Sequence[str]) -> FieldInfo | None:
 
 
 def shown_form(steps: Sequence[str]) -> str | None:
-    """Return what to write for a setting of a wrong form, with an example; None for one in which nothing stands.
+    """Return what to write for a setting of a wrong form, with an example; None for one in which nothing
+    stands.
 
     Of a record in a list the whole list is shown, since that is what a person edits.
 
@@ -45,13 +47,17 @@ def shown_form(steps: Sequence[str]) -> str | None:
     kinds = [each for each in _choices(form) if _fields(each)]
     if kinds and (len(kinds) > 1 or len(text) > LONGEST):
         names = [name for each in kinds for name in _fields(each)]
-        return f"write it as a section with {', '.join(dict.fromkeys(names))}, as the presets in configs/ have it"
+        return (
+            f"write it as a section with {', '.join(dict.fromkeys(names))}, as the presets in configs/"
+            " have it"
+        )
     notes = "; ".join(_words(form))
     return f"write it as {text}{f'   ({notes})' if notes else ''}"
 
 
 def example(form: FieldInfo) -> Any:
-    """Return a value of a form, as YAML would give it; where nothing better is declared, by its type and bounds."""
+    """Return a value of a form, as YAML would give it; where nothing better is declared, by its type and
+    bounds."""
     if form.examples:
         return form.examples[0]
     chosen = next(each for each in _choices(form) if each.annotation is not type(None))
@@ -85,7 +91,12 @@ def flow(value: Any) -> str:
         return f"{{{', '.join(f'{name}: {flow(part)}' for name, part in value.items())}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(flow, value))}]"
-    if isinstance(value, str) and _PLAIN.fullmatch(value) and "," not in value and value.lower() not in _WORDS:
+    if (
+        isinstance(value, str)
+        and _PLAIN.fullmatch(value)
+        and "," not in value
+        and value.lower() not in _WORDS
+    ):
         return value
     return json.dumps(value, ensure_ascii=False)
 

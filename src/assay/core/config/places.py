@@ -1,4 +1,5 @@
-"""Where a setting stands: code that refuses one names the setting, whoever shows the refusal the file that a person edits."""
+"""Where a setting stands: code that refuses one names the setting, whoever shows the refusal the file that a
+person edits."""
 
 from __future__ import annotations
 

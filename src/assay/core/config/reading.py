@@ -1,4 +1,5 @@
-"""From the values of params.yaml to settings: strictly, and every mistake with its place and what to do about it."""
+"""From the values of params.yaml to settings: strictly, and every mistake with its place and what to do about
+it."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ def parse_params(raw: Mapping[str, Any], where: str | None = None) -> Params:
 
     Args:
         raw: The mapping read from YAML.
-        where: Name of the one file that holds them; None where they were composed of several, of which a message then
-            leaves open which it is (`places.setting`).
+        where: Name of the one file that holds them; None where they were composed of several, of which a
+            message then leaves open which it is (`places.setting`).
 
     Raises:
         ConfigError: A key is unknown, missing or mistyped, or the version is not ours; names key and fix.
@@ -46,14 +47,18 @@ def _cross_check(params: Params, where: str | None) -> None:
     processes, backend = params.distributed.processes, params.distributed.backend
     if train.items_per_step % processes:
         raise ConfigError(
-            f"a divisor of train.items_per_step = {train.items_per_step}, so that every group stays in one process",
+            f"a divisor of train.items_per_step = {train.items_per_step}, so that every group stays in one"
+            " process",
             found=str(processes),
             where=place("distributed.processes", where),
             fix="change one of the two",
         )
     if backend == "nccl" and params.device == "cpu" and processes > 1:
         raise ConfigError(
-            "gloo between processes on CPUs", found=backend, where=place("distributed.backend", where), fix="set it to gloo"
+            "gloo between processes on CPUs",
+            found=backend,
+            where=place("distributed.backend", where),
+            fix="set it to gloo",
         )
     _check_engine(params, where)
     if params.generation.cuda_graphs and (params.generation.backend != "cached" or params.device != "cuda"):
@@ -114,9 +119,21 @@ def _check_engine(params: Params, where: str | None) -> None:
         return
     for wrong, expected, found in (
         (told.processes == 1, "ddp for one process", "distributed.processes: 1"),
-        (params.base.quantization is not None, "ddp for a base of 4 bits, whose weights cannot be cut", "base.quantization"),
-        (params.generation.cuda_graphs, "ddp where captured steps know the places of weights", "cuda_graphs: true"),
-        (params.device == "cuda" and told.backend == "gloo", "backend nccl between GPUs", "distributed.backend: gloo"),
+        (
+            params.base.quantization is not None,
+            "ddp for a base of 4 bits, whose weights cannot be cut",
+            "base.quantization",
+        ),
+        (
+            params.generation.cuda_graphs,
+            "ddp where captured steps know the places of weights",
+            "cuda_graphs: true",
+        ),
+        (
+            params.device == "cuda" and told.backend == "gloo",
+            "backend nccl between GPUs",
+            "distributed.backend: gloo",
+        ),
     ):
         if wrong:
             fix = "set distributed.engine: ddp, or change the other"

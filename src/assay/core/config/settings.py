@@ -1,4 +1,5 @@
-"""The settings as one strict model of params.yaml. Nothing has a default here; presets in configs/ are complete."""
+"""The settings as one strict model of params.yaml. Nothing has a default here; presets in configs/ are
+complete."""
 
 from __future__ import annotations
 
@@ -20,28 +21,44 @@ Action = Literal["refuse", "drop", "keep"]
 class AuditSettings(Settings):
     """What happens to odd records: refuse the dataset, drop them with a count, or keep them with a count."""
 
-    unreadable: Literal["refuse", "drop"] = Field(description="no strict JSON object, or a record the task cannot read")
+    unreadable: Literal["refuse", "drop"] = Field(
+        description="no strict JSON object, or a record the task cannot read"
+    )
     duplicate_record: Literal["refuse", "drop"] = Field(description="the same content twice in one split")
-    duplicate_prompt: Action = Field(description="one prompt in several records of a split that do not contradict")
+    duplicate_prompt: Action = Field(
+        description="one prompt in several records of a split that do not contradict"
+    )
     conflicting_gold: Action = Field(description="one prompt with different golds")
     gold_breaks_schema: Action
     unstated_value: Action = Field(description="a gold that holds a value its prompt never states")
     no_gold: Action
     long_prompt: Action = Field(description="longer than task.max_prompt_chars, and not to be cut")
-    type_spelling: Action = Field(description="a schema type spelt dict, float, tuple or any, read as JSON Schema's")
+    type_spelling: Action = Field(
+        description="a schema type spelt dict, float, tuple or any, read as JSON Schema's"
+    )
     blocked_prompt: Action = Field(description="a blocked term in a prompt")
-    control_token: Action = Field(description="a model's control token, such as <|im_end|>, as text of a prompt or gold")
+    control_token: Action = Field(
+        description="a model's control token, such as <|im_end|>, as text of a prompt or gold"
+    )
     # Of all records together: there is no record to drop.
-    constant_field: Literal["refuse", "keep"] = Field(description="a gold field that says the same in all records")
-    empty_field: Literal["refuse", "keep"] = Field(description="a gold field that says nothing in all or most records")
+    constant_field: Literal["refuse", "keep"] = Field(
+        description="a gold field that says the same in all records"
+    )
+    empty_field: Literal["refuse", "keep"] = Field(
+        description="a gold field that says nothing in all or most records"
+    )
 
 
 class DatasetSettings(Settings):
     """Where the data lie and what they must be."""
 
     root: str = Field(description="folder of the data; its own name is what people call the task")
-    cache: str | None = Field(description="folder for verified copies named by digest; null reads the data in place")
-    expected_dataset_sha256: str | None = Field(description="fingerprint the data must have; null does not enforce")
+    cache: str | None = Field(
+        description="folder for verified copies named by digest; null reads the data in place"
+    )
+    expected_dataset_sha256: str | None = Field(
+        description="fingerprint the data must have; null does not enforce"
+    )
     audit: AuditSettings
 
     @property
@@ -118,7 +135,9 @@ class PretrainedBase(Settings):
     """A Hugging Face model, from a local folder or the hub cache."""
 
     kind: Literal["pretrained"]
-    model: str = Field(description="name on the hub, or a folder: relative to the project, with ~, or absolute")
+    model: str = Field(
+        description="name on the hub, or a folder: relative to the project, with ~, or absolute"
+    )
     revision: str | None
     dtype: Literal["float32", "bfloat16"]
     quantization: Literal["nf4"] | None
@@ -134,11 +153,14 @@ class GenerationSettings(Settings):
     temperature: Annotated[float, Field(gt=0)]
     batch_size: Positive = Field(description="conversations held at once")
     backend: Literal["cached", "transformers", "vllm", "vllm_server"] = Field(
-        description="cached: our own; transformers: its generate, as a reference; vllm: an extra, in this process; "
-        "vllm_server: a server of it at ASSAY_VLLM_URL; neither of the two was run by us"
+        description=(
+            "cached: our own; transformers: its generate, as a reference; vllm: an extra, in this process; "
+            "vllm_server: a server of it at ASSAY_VLLM_URL; neither of the two was run by us"
+        )
     )
     cuda_graphs: bool = Field(
-        description="replay a captured step for each token; backend cached on a CUDA device only", examples=[False]
+        description="replay a captured step for each token; backend cached on a CUDA device only",
+        examples=[False],
     )
 
 
@@ -169,7 +191,9 @@ class LoraSettings(Settings):
     alpha: Positive = Field(examples=[32])
     dropout: Annotated[float, Field(ge=0, lt=1)] = Field(examples=[0.0])
     target_modules: Annotated[list[str], Field(min_length=1)] | Literal["all-linear"] = Field(
-        description="names of modules, each of which the base must have; or all-linear: all but its first and last",
+        description=(
+            "names of modules, each of which the base must have; or all-linear: all but its first and last"
+        ),
         examples=[["q_proj", "v_proj"]],
     )
 
@@ -181,7 +205,9 @@ class TrainSettings(Settings):
     items_per_step: Positive
     group_size: Annotated[int, Field(ge=2)]
     micro_batch_size: Positive = Field(description="episodes in one forward and backward pass")
-    num_iterations: Literal[1] = Field(description="optimisation passes over one batch of episodes; more is not tried yet")
+    num_iterations: Literal[1] = Field(
+        description="optimisation passes over one batch of episodes; more is not tried yet"
+    )
     learning_rate: Annotated[float, Field(gt=0)]
     lr_scheduler: Literal["constant", "constant_with_warmup", "linear", "cosine"]
     warmup_steps: Natural
@@ -197,23 +223,30 @@ class TrainSettings(Settings):
 
 
 class CheckpointSettings(Settings):
-    """What a training keeps to go on from, and where; no part of what a run is, so it may go on under other values."""
+    """What a training keeps to go on from, and where; no part of what a run is, so it may go on under other
+    values."""
 
     every: Positive = Field(description="optimizer steps between checkpoints; the last step is always one")
     keep: Positive = Field(description="newest ones that stay, and the newest healthy one beside them")
     other_machine: Literal["refuse", "say"] = Field(
-        description="a training that was begun on another processor, or under other thread flags: not gone on with, or gone on "
-        "with and said in the claim, since its bytes are then promised to nobody"
+        description=(
+            "a training that was begun on another processor, or under other thread flags: not gone on with,"
+            " or gone on with and said in the claim, since its bytes are then promised to nobody"
+        )
     )
 
 
 class DistributedSettings(Settings):
-    """How many processes train together; part of what a run is, since sums over processes round differently."""
+    """How many processes train together; part of what a run is, since sums over processes round
+    differently."""
 
     processes: Annotated[int, Field(ge=1, le=1024)]
     backend: Literal["gloo", "nccl"]
     engine: Literal["ddp", "fsdp"] = Field(
-        description="ddp: every process holds the whole base; fsdp: a part of it while it learns, all of it while it plays"
+        description=(
+            "ddp: every process holds the whole base; fsdp: a part of it while it learns, all of it while it"
+            " plays"
+        )
     )
 
 
@@ -230,7 +263,9 @@ class Params(Settings):
     seed: Natural
     device: Literal["cpu", "cuda"]
     threads: Annotated[int, Field(ge=1, le=256)]
-    deterministic: bool = Field(description="bit-identical repetition on the same machine and versions, or refuse")
+    deterministic: bool = Field(
+        description="bit-identical repetition on the same machine and versions, or refuse"
+    )
     distributed: DistributedSettings
     task: AnyTask
     dataset: DatasetSettings

@@ -1,4 +1,5 @@
-"""What the settings of every task have; a task's own stand in `assay/tasks/settings/<name>.py`, light to import."""
+"""What the settings of every task have; a task's own stand in `assay/tasks/settings/<name>.py`, light to
+import."""
 
 from __future__ import annotations
 
@@ -11,16 +12,19 @@ from pydantic import Field
 from assay.core.config.base import Positive, Settings
 
 Surface = Literal["compact", "json"]
-# Tokens one completion may take. What a task has to say does not depend on who trains on it, but on the surface it does.
-CompletionLimits = Annotated[dict[Surface, Positive], Field(min_length=2, examples=[{"compact": 24, "json": 160}])]
+# Tokens one completion may take. What a task has to say does not depend on who trains on it, but on the
+# surface it does.
+CompletionLimits = Annotated[
+    dict[Surface, Positive], Field(min_length=2, examples=[{"compact": 24, "json": 160}])
+]
 FOLDER = Path(__file__).resolve().parents[2] / "tasks/settings"
 
 
 class TaskSettings(Settings):
     """What a preset of configs/task/ sets of a task. Its kind is found by its name, that of its file."""
 
-    # What only training or the making of a base reads, and files that count by their content: another value makes no other
-    # suite. All else of a task says what is asked and how it is graded.
+    # What only training or the making of a base reads, and files that count by their content: another value
+    # makes no other suite. All else of a task says what is asked and how it is graded.
     not_measured: ClassVar[frozenset[str]] = frozenset()
     # Whether users bring records of their own, so that texts may be anybody's.
     reads_own_records: ClassVar[bool] = False
@@ -53,9 +57,10 @@ def settings_class(name: str) -> type[TaskSettings]:
     """Return the settings of a task: the one class of its kind in its module."""
     module = importlib.import_module(f"assay.tasks.settings.{name}")
     (found,) = {
-        value for value in vars(module).values()
+        value
+        for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, TaskSettings) and value is not TaskSettings
-    }  # fmt: skip
+    }
     return found
 
 

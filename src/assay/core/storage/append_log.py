@@ -1,4 +1,5 @@
-"""A JSONL file that only grows, one row a write: a kill can tear its last line, and never costs an earlier one."""
+"""A JSONL file that only grows, one row a write: a kill can tear its last line, and never costs an earlier
+one."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ _MAX_LINE_BYTES = 4 * MAX_LINE_CHARS
 class AppendLog:
     """A log open for writing, by one writer at a time.
 
-    A row is on disk, as the system sees it, when `append` returns: it outlives this process. To outlive the machine's
-    power it has to be appended with `durable=True`.
+    A row is on disk, as the system sees it, when `append` returns: it outlives this process. To outlive the
+    machine's power it has to be appended with `durable=True`.
     """
 
     def __init__(self, path: Path, descriptor: int, torn_bytes: int) -> None:
@@ -31,10 +32,12 @@ class AppendLog:
     def open(cls, path: Path) -> AppendLog:
         """Open a log, a new one if there is none, and cut off what a kill left of its last line.
 
-        What is cut off goes as a line of its own into `<name>.torn` beside the log; `torn_bytes` is how much it was.
+        What is cut off goes as a line of its own into `<name>.torn` beside the log; `torn_bytes` is how much
+        it was.
 
         Raises:
-            RecordError: A complete line is not strict JSON, or this is no file to write in; nothing was changed.
+            RecordError: A complete line is not strict JSON, or this is no file to write in; nothing was
+                changed.
         """
         if not path.exists():
             write_bytes(path, b"")
@@ -43,7 +46,9 @@ class AppendLog:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         except OSError as error:
             fix = "make the file writable; nothing was changed"
-            raise RecordError("a file to write in", found=str(error.strerror), where=str(path), fix=fix) from None
+            raise RecordError(
+                "a file to write in", found=str(error.strerror), where=str(path), fix=fix
+            ) from None
         try:
             torn = os.fstat(descriptor).st_size - end
             if torn:
@@ -72,12 +77,16 @@ class AppendLog:
         rest = memoryview(text.encode() + b"\n")
         before, size = os.fstat(self._descriptor).st_size, len(rest)
         try:
-            while rest:  # once, but for a disk that fills up: then the second write says why the first was short
+            while (
+                rest
+            ):  # once, but for a disk that fills up: then the second write says why the first was short
                 rest = rest[os.write(self._descriptor, rest) :]
             if durable:
                 os.fsync(self._descriptor)
         except BaseException as error:
-            if os.fstat(self._descriptor).st_size == before + size - len(rest):  # else someone else writes here too
+            if os.fstat(self._descriptor).st_size == before + size - len(
+                rest
+            ):  # else someone else writes here too
                 os.ftruncate(self._descriptor, before)
             if isinstance(error, OSError):
                 raise OSError(error.errno, error.strerror, str(self.path)) from error
@@ -93,13 +102,16 @@ class AppendLog:
         """Return the log itself, to be closed at the end of the block."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Close the file."""
         self.close()
 
 
 def read_complete(path: Path, *, fix: str = _FIX) -> Iterator[Any]:
-    """Yield the complete rows of a log, also while it is written: a last line without its end is not there yet.
+    """Yield the complete rows of a log, also while it is written: a last line without its end is not there
+    yet.
 
     Raises:
         RecordError: The file is missing or unreadable, or a complete line is not strict JSON; says which.
@@ -120,7 +132,9 @@ def _complete(path: Path, fix: str) -> Iterator[tuple[Any, int]]:
                 if not line.endswith(b"\n"):
                     if len(line) == _MAX_LINE_BYTES:
                         found = "a longer one"
-                        raise RecordError(f"a line of at most {_MAX_LINE_BYTES:,} bytes", found=found, where=where, fix=fix)
+                        raise RecordError(
+                            f"a line of at most {_MAX_LINE_BYTES:,} bytes", found=found, where=where, fix=fix
+                        )
                     return
                 end += len(line)
                 try:
@@ -130,7 +144,9 @@ def _complete(path: Path, fix: str) -> Iterator[tuple[Any, int]]:
                     raise RecordError("UTF-8 text", found=error.reason, where=place, fix=fix) from None
                 yield loads(text, where=where, fix=fix), end
     except OSError as error:
-        raise RecordError("a readable file", found=error.strerror or str(error), where=str(path), fix=fix) from None
+        raise RecordError(
+            "a readable file", found=error.strerror or str(error), where=str(path), fix=fix
+        ) from None
 
 
 def _keep_beside(path: Path, torn: bytes) -> None:

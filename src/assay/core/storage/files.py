@@ -12,7 +12,8 @@ from pathlib import Path
 
 from assay.core.errors import RecordError
 
-# What we write aside is named by what it will be and by the process that writes it: .<name>.<pid>-<8 random>.part
+# What we write aside is named by what it will be and by the process that writes it: .<name>.<pid>-<8
+# random>.part
 ASIDE = ".part"
 _ASIDE = re.compile(r"\..+\.(\d{1,10})-[a-z0-9_]{8}\.part")
 LONGEST_WRITE_SECONDS = 3600.0  # no write of ours takes so long, whoever has the number of its process by now
@@ -29,7 +30,9 @@ def write_bytes(path: Path, content: bytes) -> None:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=aside(path), suffix=ASIDE)
     except OSError as error:
         fix = "make the folder writable; nothing was changed"
-        raise RecordError("a folder to write in", found=str(error.strerror), where=str(path.parent), fix=fix) from None
+        raise RecordError(
+            "a folder to write in", found=str(error.strerror), where=str(path.parent), fix=fix
+        ) from None
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
@@ -46,14 +49,16 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def aside(path: Path) -> str:
-    """Return how the temporary name begins under which something is written before it is called `path`; ASIDE ends it."""
+    """Return how the temporary name begins under which something is written before it is called `path`; ASIDE
+    ends it."""
     return f".{path.name}.{os.getpid()}-"
 
 
 def sweep(*folders: Path) -> list[str]:
     """Remove what writers that were killed have left in these folders (not below them), and return the names.
 
-    Only what has a temporary name of ours is touched, and only if the process that named it is gone, or an hour is.
+    Only what has a temporary name of ours is touched, and only if the process that named it is gone, or an
+    hour is.
     """
     removed = []
     for left in sorted(path for folder in folders if folder.is_dir() for path in folder.iterdir()):
@@ -111,7 +116,9 @@ def read_bytes(path: Path, *, fix: str) -> bytes:
             raise RecordError("a regular file", found="something else", where=str(path), fix=fix)
         return path.read_bytes()
     except OSError as error:
-        raise RecordError("a readable file", found=error.strerror or str(error), where=str(path), fix=fix) from None
+        raise RecordError(
+            "a readable file", found=error.strerror or str(error), where=str(path), fix=fix
+        ) from None
 
 
 def read_text(path: Path, *, fix: str) -> str:

@@ -13,7 +13,8 @@ from assay.core.storage.files import ASIDE, aside, sync_folder, write_bytes
 
 
 def write_folder(path: Path, files: Mapping[str, bytes], *, check: Callable[[Path], None]) -> None:
-    """Write a folder under another name, check it there, then give it its name; a crash leaves it whole or not there.
+    """Write a folder under another name, check it there, then give it its name; a crash leaves it whole or
+    not there.
 
     Args:
         path: The folder; one that is there already is replaced.
@@ -28,7 +29,9 @@ def write_folder(path: Path, files: Mapping[str, bytes], *, check: Callable[[Pat
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=aside(path), suffix=ASIDE))
     except OSError as error:
-        raise RecordError("a folder to write in", found=str(error.strerror), where=str(path.parent), fix=fix) from None
+        raise RecordError(
+            "a folder to write in", found=str(error.strerror), where=str(path.parent), fix=fix
+        ) from None
     try:
         fresh = temporary / "new"
         fresh.mkdir()

@@ -1,4 +1,5 @@
-"""What a file or a folder holds, as one digest: names and bytes, nothing of clocks, owners or what Python leaves behind."""
+"""What a file or a folder holds, as one digest: names and bytes, nothing of clocks, owners or what Python
+leaves behind."""
 
 from __future__ import annotations
 
@@ -9,11 +10,20 @@ from assay.core.errors import RecordError
 
 _PIECE = 1 << 20
 # As .dvcignore has it.
-LEFT_BEHIND = ("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".ipynb_checkpoints", ".DS_Store")
+LEFT_BEHIND = (
+    "__pycache__",
+    ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".hypothesis",
+    ".ipynb_checkpoints",
+    ".DS_Store",
+)
 
 
 def sha256_contents(path: Path) -> str | None:
-    """Return the sha256 of a file, or of the names and contents of a folder's files; None if there is no such path.
+    """Return the sha256 of a file, or of the names and contents of a folder's files; None if there is no such
+    path.
 
     Links are followed, so that what is linked from a cache is the same as a copy of it.
 
@@ -40,5 +50,7 @@ def _sha256_file(path: Path) -> str:
                 digest.update(piece)
     except OSError as error:
         found = error.strerror or str(error)
-        raise RecordError("a readable file", found=found, where=str(path), fix="make it readable, or remove it") from None
+        raise RecordError(
+            "a readable file", found=found, where=str(path), fix="make it readable, or remove it"
+        ) from None
     return digest.hexdigest()

@@ -56,7 +56,8 @@ def loads(text: str, *, where: str, fix: str) -> Any:
 
 
 def read_jsonl(path: Path, *, fix: str) -> Iterator[Any]:
-    """Yield the values of a JSONL file; blank lines are allowed, anything else damaged is refused with its line."""
+    """Yield the values of a JSONL file; blank lines are allowed, anything else damaged is refused with its
+    line."""
     for number, line in enumerate(read_text(path, fix=fix).split("\n"), start=1):
         if line.strip():
             yield loads(line, where=f"{path}, line {number}", fix=fix)
@@ -69,7 +70,9 @@ def _validate(kind: type[R], value: Any, where: str, fix: str) -> R:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(step) for step in first["loc"])
-        raise RecordError(f"a {kind.__name__}", found=f"{place}: {first['msg']}", where=where, fix=fix) from None
+        raise RecordError(
+            f"a {kind.__name__}", found=f"{place}: {first['msg']}", where=where, fix=fix
+        ) from None
 
 
 def read_record(path: Path, kind: type[R], *, fix: str) -> R:

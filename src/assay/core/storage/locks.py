@@ -13,7 +13,8 @@ from assay.core.errors import RecordError, RunningAlready
 
 @contextmanager
 def hold(path: Path) -> Iterator[None]:
-    """Hold the lock of a file while the block runs; the file is there only as long as somebody holds it, or was killed.
+    """Hold the lock of a file while the block runs; the file is there only as long as somebody holds it, or
+    was killed.
 
     Raises:
         RunningAlready: Another process holds it; never waited for.
@@ -25,7 +26,8 @@ def hold(path: Path) -> Iterator[None]:
         os.write(handle, f"{os.getpid()}\n".encode())
         yield
     finally:
-        # While still held: nobody can lock the file between these lines, and who opened it before looks again.
+        # While still held: nobody can lock the file between these lines, and who opened it before looks
+        # again.
         path.unlink(missing_ok=True)
         # A forked child has the same lock: let go of it for all, not only close our own copy.
         fcntl.flock(handle, fcntl.LOCK_UN)
@@ -33,7 +35,8 @@ def hold(path: Path) -> Iterator[None]:
 
 
 def _acquired(path: Path) -> int:
-    """Return the handle of the locked file that has this name now, not of one that its last holder has just removed."""
+    """Return the handle of the locked file that has this name now, not of one that its last holder has just
+    removed."""
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,5 @@
-"""The one strict reader of JSON, for data files and for what a model writes: nothing ambiguous, nothing endless."""
+"""The one strict reader of JSON, for data files and for what a model writes: nothing ambiguous, nothing
+endless."""
 
 from __future__ import annotations
 
@@ -18,8 +19,9 @@ _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 def parse_strict(text: str, *, max_chars: int, max_depth: int) -> Any:
     r"""Return the value of a JSON text.
 
-    Refused, beyond what is no JSON: NaN and Infinity, numbers beyond a double, a key that appears twice, half a surrogate
-    pair in any string, more characters than `max_chars`, arrays and objects nested deeper than `max_depth`.
+    Refused, beyond what is no JSON: NaN and Infinity, numbers beyond a double, a key that appears twice, half
+    a surrogate pair in any string, more characters than `max_chars`, arrays and objects nested deeper than
+    `max_depth`.
 
     >>> parse_strict(' {"a": [1, 2.5]} ', max_chars=100, max_depth=2)
     {'a': [1, 2.5]}
@@ -93,4 +95,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole, object_pairs_hook=_unique)
+_DECODER = json.JSONDecoder(
+    parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole, object_pairs_hook=_unique
+)

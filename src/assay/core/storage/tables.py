@@ -18,7 +18,9 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise RecordError("a finite number", found=repr(value), where="a CSV cell", fix="write None where undefined")
+            raise RecordError(
+                "a finite number", found=repr(value), where="a CSV cell", fix="write None where undefined"
+            )
         return repr(value)
     return str(value)
 
@@ -35,7 +37,9 @@ def csv_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
     for row in rows:
         if set(row) != set(columns):
             odd = sorted(set(row) ^ set(columns))
-            raise RecordError(f"columns {list(columns)}", found=f"a row that differs in {odd}", where="CSV", fix="a bug")
+            raise RecordError(
+                f"columns {list(columns)}", found=f"a row that differs in {odd}", where="CSV", fix="a bug"
+            )
         writer.writerow([_cell(row[name]) for name in columns])
     return buffer.getvalue()
 

@@ -16,7 +16,8 @@ _PIECE = 1 << 20
 
 
 def inside(path: Path, roots: Sequence[Path], *, where: str, fix: str) -> Path:
-    """Return the path without `..`, known to lie in one of the folders, also after following links. Nothing is read.
+    """Return the path without `..`, known to lie in one of the folders, also after following links. Nothing
+    is read.
 
     Args:
         path: An absolute path.
@@ -30,14 +31,18 @@ def inside(path: Path, roots: Sequence[Path], *, where: str, fix: str) -> Path:
     plain = Path(os.path.normpath(path))
     # By its text first, so that a path that plainly leaves is not even looked at.
     if not any(plain.is_relative_to(os.path.normpath(root)) for root in roots):
-        raise DataError("a file inside the project or beside the data", found="one outside", where=where, fix=fix)
+        raise DataError(
+            "a file inside the project or beside the data", found="one outside", where=where, fix=fix
+        )
     try:
         real = Path(os.path.realpath(plain))
         real_roots = [os.path.realpath(root) for root in roots]
     except (OSError, ValueError) as error:
         raise DataError("a path", found=str(error), where=where, fix=fix) from None
     if not any(real.is_relative_to(root) for root in real_roots):
-        raise DataError("a file inside the project or beside the data", found="a link that leaves", where=where, fix=fix)
+        raise DataError(
+            "a file inside the project or beside the data", found="a link that leaves", where=where, fix=fix
+        )
     return plain
 
 
@@ -57,13 +62,17 @@ def opened(path: Path, *, max_bytes: int, fix: str) -> Iterator[BinaryIO]:
             handle = -1
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise DataError("a readable file", found=str(reason), where=ascii(str(path)).strip("'"), fix=fix) from None
+        raise DataError(
+            "a readable file", found=str(reason), where=ascii(str(path)).strip("'"), fix=fix
+        ) from None
     if handle < 0:
         kind = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe, socket or device"
         raise DataError("a regular file", found=kind, where=str(path), fix=fix)
     with os.fdopen(handle, "rb") as stream:
         if found.st_size > max_bytes:
-            raise DataError(f"at most {max_bytes:,} bytes", found=f"{found.st_size:,}", where=str(path), fix=fix)
+            raise DataError(
+                f"at most {max_bytes:,} bytes", found=f"{found.st_size:,}", where=str(path), fix=fix
+            )
         yield stream
 
 
@@ -74,7 +83,8 @@ def read_capped(path: Path, *, max_bytes: int, fix: str) -> bytes:
         DataError: As `opened`.
     """
     with opened(path, max_bytes=max_bytes, fix=fix) as stream:
-        # Not max_bytes at once: a reader sets aside what it is asked for, which may be more than there is memory.
+        # Not max_bytes at once: a reader sets aside what it is asked for, which may be more than there is
+        # memory.
         content = stream.read(os.fstat(stream.fileno()).st_size + 1)
         while len(content) <= max_bytes and (more := stream.read(_PIECE)):
             content += more
@@ -97,7 +107,8 @@ def sha256_capped(path: Path, *, max_bytes: int, fix: str) -> str:
 
 
 class Lines:
-    r"""The lines of a file, read one at a time without their \n; `sha256` is that of the bytes read so far."""
+    r"""The lines of a file, read one at a time without their \n; `sha256` is that of the bytes read so
+    far."""
 
     def __init__(self, stream: BinaryIO, *, max_line: int) -> None:
         """Read from an open file; of a line longer than `max_line` bytes nothing is kept."""
@@ -125,7 +136,8 @@ class Lines:
 
 
 def listing(folder: Path) -> dict[str, bool]:
-    """Return everything below a folder that is not a folder itself, by relative POSIX name: whether it is a plain file.
+    """Return everything below a folder that is not a folder itself, by relative POSIX name: whether it is a
+    plain file.
 
     Links are named and not followed.
 
@@ -140,7 +152,9 @@ def listing(folder: Path) -> dict[str, bool]:
             entries = list(os.scandir(folder / below))
         except OSError as error:
             found = error.strerror or str(error)
-            raise DataError("a readable folder", found=found, where=str(folder / below), fix="see that it exists") from None
+            raise DataError(
+                "a readable folder", found=found, where=str(folder / below), fix="see that it exists"
+            ) from None
         for entry in entries:
             name = f"{below}/{entry.name}" if below else entry.name
             if entry.is_dir(follow_symlinks=False):

@@ -29,8 +29,9 @@ def read_yaml(path: Path, *, fix: str) -> dict[str, Any]:
     """Read a YAML mapping.
 
     Raises:
-        ConfigError: The file is missing, too large, not YAML, has anchors, aliases or tags, is not a mapping, or holds a
-            value that JSON has not (.inf, .nan, a date, a key that is no text); names the line where it breaks, or the key.
+        ConfigError: The file is missing, too large, not YAML, has anchors, aliases or tags, is not a mapping,
+            or holds a value that JSON has not (.inf, .nan, a date, a key that is no text); names the line
+            where it breaks, or the key.
     """
     try:
         text = read_capped(path, max_bytes=MAX_BYTES, fix=fix).decode("utf-8")
@@ -44,7 +45,9 @@ def read_yaml(path: Path, *, fix: str) -> dict[str, Any]:
         found = str(getattr(error, "problem", None) or error).split("\n")[0]
         raise ConfigError("valid YAML", found=found, where=where, fix=fix) from None
     except UnicodeDecodeError as error:
-        raise ConfigError("UTF-8 text", found=error.reason, where=f"{path.name}, byte {error.start}", fix=fix) from None
+        raise ConfigError(
+            "UTF-8 text", found=error.reason, where=f"{path.name}, byte {error.start}", fix=fix
+        ) from None
     except (ValueError, RecursionError) as error:
         raise ConfigError("valid YAML", found=str(error).split("\n")[0], where=path.name, fix=fix) from None
     if not isinstance(value, dict):
@@ -54,7 +57,8 @@ def read_yaml(path: Path, *, fix: str) -> dict[str, Any]:
 
 
 def line_of(path: Path, steps: Sequence[str], *, fix: str) -> tuple[int, int]:
-    """Return how many of the keys that lead to a value a YAML file holds, and the line of the last of them; (0, 1) for none.
+    """Return how many of the keys that lead to a value a YAML file holds, and the line of the last of them;
+    (0, 1) for none.
 
     Raises:
         ConfigError: As for `read_yaml`.
@@ -82,7 +86,8 @@ def _nodes(text: str) -> Any:
 
 
 def refuse_foreign(values: dict[Any, Any], *, where: str, fix: str) -> None:
-    """Refuse values that YAML has and JSON has not: no number that is finite, dates, bytes, sets, keys that are no text.
+    """Refuse values that YAML has and JSON has not: no number that is finite, dates, bytes, sets, keys that
+    are no text.
 
     Raises:
         ConfigError: There is one; names its key.
@@ -134,7 +139,8 @@ def _shown(value: Any) -> str:
 
 
 def _refuse_anchors(text: str, name: str, fix: str) -> None:
-    """Refuse aliases before anything expands them: nine lines of them can stand for a billion values. And tags (`!!set`).
+    """Refuse aliases before anything expands them: nine lines of them can stand for a billion values. And
+    tags (`!!set`).
 
     A tag asks for a value of a kind that its text may not be, at which the reader raises what it trips over.
     """

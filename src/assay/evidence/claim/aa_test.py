@@ -1,4 +1,5 @@
-"""The A/A control: the base policy against itself on other draws, through the very test that decides the claim."""
+"""The A/A control: the base policy against itself on other draws, through the very test that decides the
+claim."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from assay.evaluation.measures import check_complete
 from assay.evidence.claim.differences import FEWEST_CLUSTERS, compare_measure
 from assay.evidence.formatting import difference_text, p_text
 
-# The control guards against broken pipelines, which show at any level; at 0.05 it would bar one sound claim in twenty.
+# The control guards against broken pipelines, which show at any level; at 0.05 it would bar one sound claim
+# in twenty.
 AA_LEVEL = 0.01
 
 
@@ -40,12 +42,16 @@ def control_said(control: Control | None) -> str:
     'Base against base: not run.'
     """
     if control is None or control.passed is None:
-        return "Base against base: not run." if control is None else f"Base against base: not run ({control.reason})."
+        return (
+            "Base against base: not run."
+            if control is None
+            else f"Base against base: not run ({control.reason})."
+        )
     gap = difference_text(control.difference, rate=True)
     items = "" if control.difference is None else f", {counted(control.difference.n, 'items')}"
     return (
-        f"Base against base: {control.verdict}, {gap} points, {p_text(control.p)} ({control.kind}, K = {control.draws} a side"
-        f"{items}; a difference at p <= {control.level:g} would bar the claim)."
+        f"Base against base: {control.verdict}, {gap} points, {p_text(control.p)} ({control.kind}, K ="
+        f" {control.draws} a side{items}; a difference at p <= {control.level:g} would bar the claim)."
     )
 
 
@@ -58,7 +64,14 @@ def _renumbered(episodes: Sequence[Episode]) -> list[Episode]:
 
 def _not_run(reason: str) -> Control:
     return Control(
-        kind="not run", verdict="NOT RUN", passed=None, reason=reason, difference=None, p=None, level=AA_LEVEL, draws=0
+        kind="not run",
+        verdict="NOT RUN",
+        passed=None,
+        reason=reason,
+        difference=None,
+        p=None,
+        level=AA_LEVEL,
+        draws=0,
     )
 
 
@@ -71,10 +84,12 @@ def aa_control(
     rng: np.random.Generator,
     level: float = AA_LEVEL,
 ) -> Control:
-    """Return the A/A control: base against `base_again`, or the first half of the base's draws against the second.
+    """Return the A/A control: base against `base_again`, or the first half of the base's draws against the
+    second.
 
-    With an odd number of draws the last one is left out of the halves. A sound pipeline is flagged with probability
-    `level`; where so few clusters are there that none could ever be, the control counts as not run.
+    With an odd number of draws the last one is left out of the halves. A sound pipeline is flagged with
+    probability `level`; where so few clusters are there that none could ever be, the control counts as not
+    run.
     """
     if base_again is None:
         half = draws // 2

@@ -1,4 +1,5 @@
-"""One comparison of two policies under a plan that was fixed before training: verdict, numbers and the sentence."""
+"""One comparison of two policies under a plan that was fixed before training: verdict, numbers and the
+sentence."""
 
 from __future__ import annotations
 
@@ -31,14 +32,25 @@ from assay.evidence.claim.random_reward import (
     random_reward_said,
     random_reward_warnings,
 )
-from assay.evidence.claim.verdict import Detail, Guardrail, Verdict, decide, judge_guardrail, obstacles, regressions, warnings
+from assay.evidence.claim.verdict import (
+    Detail,
+    Guardrail,
+    Verdict,
+    decide,
+    judge_guardrail,
+    obstacles,
+    regressions,
+    warnings,
+)
 from assay.evidence.formatting import claim_sentence, not_evaluable_sentence
 from assay.statistics.intervals import rate_interval
 from assay.statistics.report import Decoding
 from assay.statistics.tests import smallest_detectable_effect
 
 __all__ = ["Claim", "ClaimPlan", "Guardrail", "Verdict", "compare", "plan_digest"]
-UNREAD = "unknown"  # the policies of a claim whose evidence could not even be read: it says why, and shows no number
+UNREAD = (  # the policies of a claim whose evidence could not even be read: it says why, and shows no number
+    "unknown"
+)
 
 
 class Claim(Record):
@@ -65,7 +77,9 @@ class Claim(Record):
     draws: int = Field(ge=0)
     training_seeds: tuple[int, ...]
     smallest_detectable_points: float | None = Field(description="true effect found with power 0.8, points")
-    planned_detectable_points: float | None = Field(description="the same as planned before training; null: not planned")
+    planned_detectable_points: float | None = Field(
+        description="the same as planned before training; null: not planned"
+    )
     items_changed: dict[str, int] | None
     gain_split: GainSplit | None
     tokens_per_completion: Comparison | None
@@ -100,7 +114,8 @@ _NOTHING: dict[str, Any] = {
 
 
 def differences_of(claim: Claim) -> dict[str, Interval]:
-    """Return the paired differences that a claim holds, by measure, so that nothing beside it says another number."""
+    """Return the paired differences that a claim holds, by measure, so that nothing beside it says another
+    number."""
     found = {name: each.difference for name, each in claim.secondary.items()}
     found |= {guard.measure: guard.difference for guard in claim.guardrails}
     if claim.tokens_per_completion is not None:
@@ -124,14 +139,23 @@ def _head(
     planned_points: float | None,
 ) -> dict[str, Any]:
     return {
-        "plan": plan, "plan_digest": plan_digest(plan), "before_policy": policies[0], "after_policy": policies[1],
-        "split": split, "decoding": decoding, "draws": plan.draws, "training_seeds": tuple(training_seeds),
+        "plan": plan,
+        "plan_digest": plan_digest(plan),
+        "before_policy": policies[0],
+        "after_policy": policies[1],
+        "split": split,
+        "decoding": decoding,
+        "draws": plan.draws,
+        "training_seeds": tuple(training_seeds),
         "planned_detectable_points": planned_points,
-    }  # fmt: skip
+    }
 
 
 def _nothing_said(head: dict[str, Any], stops: Sequence[tuple[str, str]], notes: Sequence[str]) -> Claim:
-    reason, sentence = "; ".join(text for _, text in stops), not_evaluable_sentence(head["split"], [k for k, _ in stops])
+    reason, sentence = (
+        "; ".join(text for _, text in stops),
+        not_evaluable_sentence(head["split"], [k for k, _ in stops]),
+    )
     return Claim(**head, **(_NOTHING | {"warnings": tuple(notes)}), reason=reason, sentence=sentence)
 
 
@@ -145,7 +169,8 @@ def not_evaluable(
     decoding: Decoding,
     training_seeds: Sequence[int],
 ) -> Claim:
-    """Return the claim of evidence that cannot even be read: NOT EVALUABLE with the reasons and no number at all."""
+    """Return the claim of evidence that cannot even be read: NOT EVALUABLE with the reasons and no number at
+    all."""
     head = _head(plan, (before_policy, after_policy), split, decoding, training_seeds, None)
     return _nothing_said(head, blockers, ())
 
@@ -182,13 +207,15 @@ def compare(
     blockers: Sequence[str | tuple[str, str]] = (),
     notes: Sequence[str] = (),
 ) -> Claim:
-    """Return the claim that the episodes support under the plan; what cannot be compared becomes NOT EVALUABLE.
+    """Return the claim that the episodes support under the plan; what cannot be compared becomes NOT
+    EVALUABLE.
 
-    `blockers` are reasons known elsewhere (a leak, an edited plan), as one text or as (kind without numbers, what was
-    found); `notes` are warnings known elsewhere (alarms, cut prompts), shown whatever the verdict. `base_again` holds
-    further base draws for the A/A control; without it the base's draws are split in two halves. `random_arm` holds what a
-    policy trained for random rewards played on the same items; `planned_points` is the smallest detectable effect that was
-    said before training. Episode order does not matter.
+    `blockers` are reasons known elsewhere (a leak, an edited plan), as one text or as (kind without numbers,
+    what was found); `notes` are warnings known elsewhere (alarms, cut prompts), shown whatever the verdict.
+    `base_again` holds further base draws for the A/A control; without it the base's draws are split in two
+    halves. `random_arm` holds what a policy trained for random rewards played on the same items;
+    `planned_points` is the smallest detectable effect that was said before training. Episode order does not
+    matter.
 
     Raises:
         EvidenceError: the plan's primary metric is not a rate.
@@ -208,18 +235,26 @@ def compare(
         return compare_measure(before, after, name, labelled_rng(seed, role, name))
 
     primary = found(measure, "primary")
-    control = aa_control(before, base_again, measure=measure, draws=plan.draws, rng=labelled_rng(seed, "control"))
+    control = aa_control(
+        before, base_again, measure=measure, draws=plan.draws, rng=labelled_rng(seed, "control")
+    )
     random_reward = (
         None
         if random_arm is None
         else random_reward_control(before, random_arm, after, plan, labelled_rng(seed, "random reward"))
     )
     secondary = with_holm({name: found(name, "secondary") for name in plan.secondary})
-    guardrails = tuple(judge_guardrail(found(name, "guardrail"), m) for name, m in sorted(plan.guardrails.items()))
+    guardrails = tuple(
+        judge_guardrail(found(name, "guardrail"), m) for name, m in sorted(plan.guardrails.items())
+    )
     strata = compare_strata(before, after, measure, seed)
     detectable = _detectable_points(primary, plan.alpha)
     verdict, detail, reason = decide(primary, plan, regressions(guardrails, secondary, plan), detectable)
-    if random_reward is not None and random_reward.verdict == "NOT EVALUABLE" and "random_reward" in plan.controls:
+    if (
+        random_reward is not None
+        and random_reward.verdict == "NOT EVALUABLE"
+        and "random_reward" in plan.controls
+    ):
         text = "the random-reward arm that the plan asks for is not comparable"
         stops.append((text, f"{text}: {random_reward.reason}"))
     if control.passed is False:
@@ -230,7 +265,15 @@ def compare(
         sentence = not_evaluable_sentence(split, [kind for kind, _ in stops])
     else:
         sentence = claim_sentence(
-            primary, plan.primary, split, plan.cluster_name, plan.draws, len(training_seeds), verdict, detail, detectable
+            primary,
+            plan.primary,
+            split,
+            plan.cluster_name,
+            plan.draws,
+            len(training_seeds),
+            verdict,
+            detail,
+            detectable,
         )
     return Claim(
         **head,

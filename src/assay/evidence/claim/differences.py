@@ -24,14 +24,17 @@ FEWEST_CLUSTERS, FEW_CLUSTERS = 6, 10
 
 
 class Comparison(Record):
-    """One measure in both arms. Without `p_holm` it is exploratory: one of many looks, not corrected for them."""
+    """One measure in both arms. Without `p_holm` it is exploratory: one of many looks, not corrected for
+    them."""
 
     measure: str
     before: float | None
     after: float | None
     difference: Interval = Field(description="after - before over paired items; n counts items")
     p: float | None = Field(description="two-sided sign-flip p; null where descriptive only")
-    p_holm: float | None = Field(description="p corrected for all measures tested beside it; null if exploratory")
+    p_holm: float | None = Field(
+        description="p corrected for all measures tested beside it; null if exploratory"
+    )
     cross_check: Interval = Field(description="studentised cluster bootstrap of the same difference")
     standard_error: float | None = Field(description="cluster-robust, unit of the measure")
     n_clusters: int = Field(ge=0)
@@ -63,14 +66,24 @@ def compare_measure(
     """
     sums = _paired(before, after, measure)
     means = (_mean(before, measure), _mean(after, measure))
-    nothing: dict[str, Any] = {"measure": measure, "before": means[0], "after": means[1], "p": None, "p_holm": None}
+    nothing: dict[str, Any] = {
+        "measure": measure,
+        "before": means[0],
+        "after": means[1],
+        "p": None,
+        "p_holm": None,
+    }
     if sums is None:
-        return Comparison(**nothing, difference=missing(), cross_check=missing(), standard_error=None, n_clusters=0)
+        return Comparison(
+            **nothing, difference=missing(), cross_check=missing(), standard_error=None, n_clusters=0
+        )
     n = len(sums.names)
     error = round(sums.standard_error, 10) if n > 1 else None
     p, difference = _difference(sums, rng)
     if p is None:
-        return Comparison(**nothing, difference=difference, cross_check=difference, standard_error=error, n_clusters=n)
+        return Comparison(
+            **nothing, difference=difference, cross_check=difference, standard_error=error, n_clusters=n
+        )
     return Comparison(
         **(nothing | {"p": p}),
         difference=difference,
@@ -90,7 +103,8 @@ def with_holm(comparisons: Mapping[str, Comparison]) -> dict[str, Comparison]:
 def compare_strata(
     before: Sequence[Episode], after: Sequence[Episode], measure: str, seed: int
 ) -> dict[str, Comparison]:
-    """Return the comparison within each stratum, keyed "label=value", Holm-corrected over strata of one label."""
+    """Return the comparison within each stratum, keyed "label=value", Holm-corrected over strata of one
+    label."""
     found: dict[str, Comparison] = {}
     for label in sorted({label for e in before for label in e.strata}):
         inside: dict[str, Comparison] = {}
@@ -103,8 +117,11 @@ def compare_strata(
     return found
 
 
-def deltas(before: Sequence[Episode], after: Sequence[Episode], names: Sequence[str], seed: int) -> dict[str, Interval]:
-    """Return the paired difference of each measure, keyed by measure; median_reward by percentile bootstrap."""
+def deltas(
+    before: Sequence[Episode], after: Sequence[Episode], names: Sequence[str], seed: int
+) -> dict[str, Interval]:
+    """Return the paired difference of each measure, keyed by measure; median_reward by percentile
+    bootstrap."""
     found: dict[str, Interval] = {}
     for name in names:
         if name == "median_reward":
@@ -143,7 +160,8 @@ def _counts(episodes: Sequence[Episode], names: Sequence[str]) -> NDArray[np.flo
 
 def _kitagawa(before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.float64]:
     # [..., parsed, success] counts of both arms -> [..., (parse part, correct part)].
-    # A group that is empty in one arm has no rate there: it takes the other arm's, so that the gap is all composition.
+    # A group that is empty in one arm has no rate there: it takes the other arm's, so that the gap is all
+    # composition.
     shares, rates = [], []
     for table in (before, after):
         group = table.sum(axis=-1)
@@ -159,7 +177,8 @@ def _kitagawa(before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArra
 
 
 def gain_split(before: Sequence[Episode], after: Sequence[Episode]) -> GainSplit:
-    """Return the success gain split into a part from parsing and a part from being right; the parts add up exactly.
+    """Return the success gain split into a part from parsing and a part from being right; the parts add up
+    exactly.
 
     Intervals: delete-one-cluster jackknife with t quantiles; null under 6 clusters or without spread.
     Source: Kitagawa (1955), JASA 50:1168, two-component decomposition; Efron and Tibshirani (1993), eq. 11.5.
@@ -201,12 +220,15 @@ def measure_of_primary(primary: str) -> str:
     """Return the measure that a plan's primary metric names; "success" is short for "success_rate".
 
     Raises:
-        EvidenceError: the primary metric is not a rate, so its effect has no percentage points (the plan's fault).
+        EvidenceError: the primary metric is not a rate, so its effect has no percentage points (the plan's
+            fault).
 
     >>> measure_of_primary("success"), measure_of_primary("valid_rate")
     ('success_rate', 'valid_rate')
     """
     measure = primary if primary.endswith("_rate") else f"{primary}_rate"
     if "." in measure or primary.startswith("mean_"):
-        raise EvidenceError("a rate, such as success", found=primary, where="plan.primary", fix="primary: success")
+        raise EvidenceError(
+            "a rate, such as success", found=primary, where="plan.primary", fix="primary: success"
+        )
     return measure

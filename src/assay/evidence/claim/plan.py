@@ -29,25 +29,45 @@ class ClaimPlan(Record):
     alpha: float = Field(gt=0, le=0.2, description="two-sided level of the deciding test")
     cluster_name: str = Field(description="what one cluster is, plural: scenarios, prompt groups")
     secondary: tuple[str, ...] = Field(description="further confirmatory measures, Holm-corrected together")
-    guardrails: dict[str, float] = Field(description="measure: largest tolerable loss, in the measure's own unit")
+    guardrails: dict[str, float] = Field(
+        description="measure: largest tolerable loss, in the measure's own unit"
+    )
     # With a default, as above: plans that were hashed before there was a choice had the A/A control alone.
     controls: tuple[Literal["aa", "random_reward"], ...] = Field(
-        default=("aa",), description="aa: base against base; random_reward: a training for random rewards beside it"
+        default=("aa",),
+        description="aa: base against base; random_reward: a training for random rewards beside it",
     )
-    # By what the training is watched and its checkpoint chosen, so that neither is settled when the alarms have rung.
-    alarms: str | None = Field(default=None, description="digest of the alarms' settings; null: hashed before plans said so")
-    validation_suite: str | None = Field(default=None, description="digest of the suite that chooses; null: as above")
+    # By what the training is watched and its checkpoint chosen, so that neither is settled when the alarms
+    # have rung.
+    alarms: str | None = Field(
+        default=None, description="digest of the alarms' settings; null: hashed before plans said so"
+    )
+    validation_suite: str | None = Field(
+        default=None, description="digest of the suite that chooses; null: as above"
+    )
 
 
-def plan_of(params: Params, heldout: Suite, validation: Suite, *, cluster_name: str, dataset_sha256: str) -> ClaimPlan:
+def plan_of(
+    params: Params, heldout: Suite, validation: Suite, *, cluster_name: str, dataset_sha256: str
+) -> ClaimPlan:
     """Return the plan that the settings ask for on the suites of a dataset."""
     claim = params.claim
     return ClaimPlan(
-        primary=claim.primary, direction="higher", smallest_effect_points=claim.smallest_effect_points, draws=heldout.draws,
-        suite_digest=heldout.digest, dataset_sha256=dataset_sha256, checkpoint_rule=claim.checkpoint_rule, alpha=claim.alpha,
-        cluster_name=cluster_name, secondary=("mean_reward",), guardrails={"parsed_rate": claim.parsed_rate_margin},
-        controls=tuple(claim.controls), alarms=alarms_digest(params.health), validation_suite=validation.digest,
-    )  # fmt: skip
+        primary=claim.primary,
+        direction="higher",
+        smallest_effect_points=claim.smallest_effect_points,
+        draws=heldout.draws,
+        suite_digest=heldout.digest,
+        dataset_sha256=dataset_sha256,
+        checkpoint_rule=claim.checkpoint_rule,
+        alpha=claim.alpha,
+        cluster_name=cluster_name,
+        secondary=("mean_reward",),
+        guardrails={"parsed_rate": claim.parsed_rate_margin},
+        controls=tuple(claim.controls),
+        alarms=alarms_digest(params.health),
+        validation_suite=validation.digest,
+    )
 
 
 def alarms_digest(health: HealthSettings) -> str:

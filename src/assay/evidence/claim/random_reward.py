@@ -1,4 +1,5 @@
-"""The random-reward arm: the same training for the toss of a coin. What that gains too is no sign of learning the task."""
+"""The random-reward arm: the same training for the toss of a coin. What that gains too is no sign of learning
+the task."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ NOT_RUN = "Random-reward arm: not run."
 
 
 class RandomRewardControl(Record):
-    """What random rewards did to the primary metric on the same items, and how far the training proper is ahead of that."""
+    """What random rewards did to the primary metric on the same items, and how far the training proper is
+    ahead of that."""
 
     verdict: Verdict = Field(description="of random rewards against the base, by the rules of the claim")
     detail: Detail | None
@@ -41,28 +43,49 @@ def random_reward_control(
     plan: ClaimPlan,
     rng: np.random.Generator,
 ) -> RandomRewardControl:
-    """Return the control; an arm that is no whole suite, or holds other items, makes it NOT EVALUABLE with the reason.
+    """Return the control; an arm that is no whole suite, or holds other items, makes it NOT EVALUABLE with
+    the reason.
 
     Raises:
         EvidenceError: the plan's primary metric is not a rate.
     """
     measure, seed = measure_of_primary(plan.primary), int(rng.integers(2**63))
-    base, random_arm, trained = (sorted(arm, key=lambda e: (e.item_id, e.draw)) for arm in (base, random_arm, trained))
+    base, random_arm, trained = (
+        sorted(arm, key=lambda e: (e.item_id, e.draw)) for arm in (base, random_arm, trained)
+    )
     barred = arm_obstacles({"before": base, "random-reward": random_arm, "after": trained}, plan)
     if barred:
         return RandomRewardControl(
-            verdict="NOT EVALUABLE", detail=None, reason="; ".join(text for _, text in barred), before=None, after=None,
-            difference=None, p=None, ahead=None, ahead_p=None, trained_is_ahead=None, n_clusters=0, n_items=0,
-        )  # fmt: skip
+            verdict="NOT EVALUABLE",
+            detail=None,
+            reason="; ".join(text for _, text in barred),
+            before=None,
+            after=None,
+            difference=None,
+            p=None,
+            ahead=None,
+            ahead_p=None,
+            trained_is_ahead=None,
+            n_clusters=0,
+            n_items=0,
+        )
     gained = compare_measure(base, random_arm, measure, labelled_rng(seed, "random reward"))
     ahead = compare_measure(random_arm, trained, measure, labelled_rng(seed, "trained against random reward"))
     verdict, detail, reason = decide(gained, plan, (), None)
     return RandomRewardControl(
-        verdict=verdict, detail=detail, reason=reason, before=gained.before, after=gained.after,
-        difference=gained.difference, p=gained.p, ahead=ahead.difference, ahead_p=ahead.p,
+        verdict=verdict,
+        detail=detail,
+        reason=reason,
+        before=gained.before,
+        after=gained.after,
+        difference=gained.difference,
+        p=gained.p,
+        ahead=ahead.difference,
+        ahead_p=ahead.p,
         trained_is_ahead=None if ahead.p is None else _is_ahead(ahead, plan),
-        n_clusters=gained.n_clusters, n_items=gained.difference.n,
-    )  # fmt: skip
+        n_clusters=gained.n_clusters,
+        n_items=gained.difference.n,
+    )
 
 
 def _is_ahead(ahead: Comparison, plan: ClaimPlan) -> bool:
@@ -82,14 +105,15 @@ def random_reward_said(control: RandomRewardControl | None) -> str:
         return f"Random-reward arm: NOT EVALUABLE ({control.reason})."
     detail = f" ({control.detail})" if control.detail else ""
     return (
-        f"Random-reward arm: {control.verdict}{detail}, {difference_text(control.difference, rate=True)} points, "
-        f"{p_text(control.p)}; the training proper is ahead by {difference_text(control.ahead, rate=True)} points, "
-        f"{p_text(control.ahead_p)}."
+        f"Random-reward arm: {control.verdict}{detail}, {difference_text(control.difference, rate=True)}"
+        f" points, {p_text(control.p)}; the training proper is ahead by"
+        f" {difference_text(control.ahead, rate=True)} points, {p_text(control.ahead_p)}."
     )
 
 
 def random_reward_warnings(control: RandomRewardControl | None) -> list[str]:
-    """Return what a reader must be warned of; nothing where no such arm was asked for, or where it did as it should."""
+    """Return what a reader must be warned of; nothing where no such arm was asked for, or where it did as it
+    should."""
     if control is None:
         return []
     if control.verdict == "NOT EVALUABLE":
@@ -98,10 +122,13 @@ def random_reward_warnings(control: RandomRewardControl | None) -> list[str]:
     if control.verdict in ("IMPROVED", "IMPROVED WITH REGRESSIONS"):
         gap = difference_text(control.difference, rate=True)
         found.append(
-            f"Random rewards improved the primary metric too: {gap} points, {p_text(control.p)}. That part of the gain is no "
-            "sign of learning the task."
+            f"Random rewards improved the primary metric too: {gap} points, {p_text(control.p)}. That part of"
+            " the gain is no sign of learning the task."
         )
     if not control.trained_is_ahead:
         gap = difference_text(control.ahead, rate=True)
-        found.append(f"The training is not shown to beat one for random rewards: {gap} points, {p_text(control.ahead_p)}.")
+        found.append(
+            f"The training is not shown to beat one for random rewards: {gap} points,"
+            f" {p_text(control.ahead_p)}."
+        )
     return found

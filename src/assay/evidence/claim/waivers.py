@@ -1,4 +1,5 @@
-"""RED alarms of a training: each bars the claim until somebody answers for it with a reason, which is then quoted."""
+"""RED alarms of a training: each bars the claim until somebody answers for it with a reason, which is then
+quoted."""
 
 from __future__ import annotations
 

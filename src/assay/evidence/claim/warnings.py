@@ -1,4 +1,5 @@
-"""What a reader must be warned of that no comparison of two arms shows, one sentence each; None where all is well."""
+"""What a reader must be warned of that no comparison of two arms shows, one sentence each; None where all is
+well."""
 
 from __future__ import annotations
 
@@ -35,13 +36,16 @@ def other_machines_said(times: int) -> str | None:
     if not times:
         return None
     return (
-        f"The training went on on another processor, or under other thread flags ({counted(times, 'times')}): its numbers "
-        "stand, but on no machine will it give these bytes again."
+        f"The training went on on another processor, or under other thread flags ({counted(times, 'times')}):"
+        " its numbers stand, but on no machine will it give these bytes again."
     )
 
 
-def no_spread_said(reward_std: Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64]] | None) -> str | None:
-    """Return in how many steps all rewards were equal, if in more than half; a step without a value is not counted.
+def no_spread_said(
+    reward_std: Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64]] | None,
+) -> str | None:
+    """Return in how many steps all rewards were equal, if in more than half; a step without a value is not
+    counted.
 
     >>> no_spread_said([0.0, 0.0])
     'All rewards of each step were equal: no group held rewards that differ, so GRPO had nothing to learn from.'
@@ -56,12 +60,18 @@ def no_spread_said(reward_std: Sequence[float] | np.ndarray[tuple[int], np.dtype
     end = "no group held rewards that differ, so GRPO had nothing to learn from"
     if share == 1.0:
         return f"All rewards of each step were equal: {end}."
-    return f"In {min(99, round(100 * share))} % of {counted(len(known), 'steps')} all rewards were equal: {end} there."
+    return (
+        f"In {min(99, round(100 * share))} % of {counted(len(known), 'steps')} all rewards were equal: {end}"
+        " there."
+    )
 
 
 def cut_off_said(before: Report, after: Report) -> str | None:
     """Return how many completions hit the limit of tokens, if more than a tenth did in either arm."""
-    shares = [(report.measures["truncated_rate"].value or 0.0, name) for report, name in ((before, "before"), (after, "after"))]
+    shares = [
+        (report.measures["truncated_rate"].value or 0.0, name)
+        for report, name in ((before, "before"), (after, "after"))
+    ]
     if max(shares)[0] <= OFTEN_CUT:
         return None
     arms = " and ".join(f"{100 * share:.1f} % of completions {name}" for share, name in shares)
@@ -77,17 +87,24 @@ def no_gold_said(episodes: Iterable[Episode], flags: Sequence[str]) -> str | Non
     if not without:
         return None
     verb = "has" if without == 1 else "have"
-    return f"{without} of {counted(len(has_gold), 'items')} {verb} no gold: there a valid answer counts as a success."
+    return (
+        f"{without} of {counted(len(has_gold), 'items')} {verb} no gold: there a valid answer counts as a"
+        " success."
+    )
 
 
-def openings_said(here: int, elsewhere: int, unknown: int, *, known: bool, whole: bool) -> list[tuple[str, str]]:
-    """Return what there is to say of other policies that saw held-out records of a claim, as (warning or note, sentence).
+def openings_said(
+    here: int, elsewhere: int, unknown: int, *, known: bool, whole: bool
+) -> list[tuple[str, str]]:
+    """Return what there is to say of other policies that saw held-out records of a claim, as (warning or
+    note, sentence).
 
     Base, chosen checkpoint and controls are not counted: the protocol knows them.
 
     Args:
         here: Other policies that were tried in this working copy.
-        elsewhere: Other policies that only the ledger knows, which came with the project: its makers', or a colleague's.
+        elsewhere: Other policies that only the ledger knows, which came with the project: its makers', or a
+            colleague's.
         unknown: Openings that do not say of which records.
         known: Whether any note was kept.
         whole: Whether the ledger stands, and holds what the claim itself opened.
@@ -100,26 +117,47 @@ def openings_said(here: int, elsewhere: int, unknown: int, *, known: bool, whole
     ['warning', 'warning', 'note']
     """
     if not known:
-        return [("warning", "How often the held-out records were opened is not known: no ledger of it was kept.")]
+        return [
+            ("warning", "How often the held-out records were opened is not known: no ledger of it was kept.")
+        ]
     found = []
     if not whole:
-        text = "The ledger of held-out openings is not whole: it was removed or replaced since this claim's own were noted."
+        text = (
+            "The ledger of held-out openings is not whole: it was removed or replaced since this claim's own"
+            " were noted."
+        )
         found.append(("warning", text))
     if here:
-        found.append((
-            "warning",
-            f"Held-out records of this claim were opened for {_others(here)} in this working copy; the "
-            "protocol knows base, chosen checkpoint and controls. If one of the others had a part in choosing this one, p and "
-            "interval promise too much.",
-        ))  # fmt: skip
+        found.append(
+            (
+                "warning",
+                (
+                    f"Held-out records of this claim were opened for {_others(here)} in this working copy;"
+                    " the protocol knows base, chosen checkpoint and controls. If one of the others had a"
+                    " part in choosing this one, p and interval promise too much."
+                ),
+            )
+        )
     if elsewhere:
-        found.append((
-            "note",
-            f"The held-out records were opened for {_others(here)} in this working copy; the ledger that came "
-            f"with the project has {_others(elsewhere)} of whoever made or shared it.",
-        ))  # fmt: skip
+        found.append(
+            (
+                "note",
+                (
+                    f"The held-out records were opened for {_others(here)} in this working copy; the ledger"
+                    f" that came with the project has {_others(elsewhere)} of whoever made or shared it."
+                ),
+            )
+        )
     if unknown:
-        found.append(("note", f"{counted(unknown, 'openings')} of an earlier version do not say which records they were of."))
+        found.append(
+            (
+                "note",
+                (
+                    f"{counted(unknown, 'openings')} of an earlier version do not say which records they"
+                    " were of."
+                ),
+            )
+        )
     return found
 
 

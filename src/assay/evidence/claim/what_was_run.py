@@ -56,7 +56,10 @@ def run_frame(
         ("data", f"{data}, dataset digest {dataset_sha256[:16]}"),
         ("base", base_said(base)),
         ("training", f"GRPO, {counted(trained.steps, 'steps')}, training seed {trained.seed}"),
-        ("chosen checkpoint", f"step {trained.chosen_step} of {trained.steps}, by the rule {checkpoint_rule}"),
+        (
+            "chosen checkpoint",
+            f"step {trained.chosen_step} of {trained.steps}, by the rule {checkpoint_rule}",
+        ),
         (f"{split_word(before.split)} suite", suite),
         ("completions", decoding),
     ]

@@ -45,11 +45,14 @@ def _is_zero(found: Interval | None) -> bool:
     return found is not None and found.value == 0.0
 
 
-def summary_rows(claim: Claim, before: Report, after: Report, gaps: Mapping[str, Interval]) -> list[PairedRow]:
-    """Return the rows of `before_after_summary`: the primary metric, its strata, then the other rates that are not always 0.
+def summary_rows(
+    claim: Claim, before: Report, after: Report, gaps: Mapping[str, Interval]
+) -> list[PairedRow]:
+    """Return the rows of `before_after_summary`: the primary metric, its strata, then the other rates that
+    are not always 0.
 
-    What the claim judged has the claim's own difference and role; the others are differences of `gaps`. None if the claim
-    is not evaluable.
+    What the claim judged has the claim's own difference and role; the others are differences of `gaps`. None
+    if the claim is not evaluable.
     """
     if claim.verdict == "NOT EVALUABLE":
         return []
@@ -67,7 +70,9 @@ def _values_by_label(claim: Claim) -> Counter[str]:
 
 def _always_zero(measure: str, before: Report, after: Report, gaps: Mapping[str, Interval]) -> list[str]:
     rates = [name for name in before.measures if is_rate(name) and name != measure]
-    return [n for n in rates if all(_is_zero(rows.get(n)) for rows in (before.measures, after.measures, gaps))]
+    return [
+        n for n in rates if all(_is_zero(rows.get(n)) for rows in (before.measures, after.measures, gaps))
+    ]
 
 
 @styled
@@ -79,12 +84,14 @@ def before_after_summary(
     *,
     baselines: Mapping[str, Report] | None = None,
 ) -> Figure:
-    """Return both arms with 95 % intervals and, beside them, the paired differences: primary, its strata, other rates.
+    """Return both arms with 95 % intervals and, beside them, the paired differences: primary, its strata,
+    other rates.
 
-    A label with more than 12 values is left to the tables, and the figure says so; rates that are 0 in both arms are named
-    in one line. `gaps` are paired differences by measure. Baselines are short lines across the row of the primary metric,
-    with their names above it. Rates that the plan names as secondary or as guardrails are marked as such.
-    A claim that is not evaluable gives a figure that says so and shows no number.
+    A label with more than 12 values is left to the tables, and the figure says so; rates that are 0 in both
+    arms are named in one line. `gaps` are paired differences by measure. Baselines are short lines across the
+    row of the primary metric, with their names above it. Rates that the plan names as secondary or as
+    guardrails are marked as such. A claim that is not evaluable gives a figure that says so and shows no
+    number.
     """
     measure = measure_of_primary(claim.plan.primary)
     if claim.verdict == "NOT EVALUABLE":
@@ -94,7 +101,10 @@ def before_after_summary(
     zero = _always_zero(measure, before, after, gaps)
     paired = summary_rows(claim, before, after, gaps)
     players = (baselines or {}).items()
-    levels = [(name, report.measures[measure].value if measure in report.measures else None) for name, report in players]
+    levels = [
+        (name, report.measures[measure].value if measure in report.measures else None)
+        for name, report in players
+    ]
     places = row_places(len(paired), {0: level_room(levels)})
     figure, panels = new_figure(1, 2, height=2.34 + 0.44 * places[-1], ratios=[1.25, 1])
     draw_rows(panels[0], panels[1], paired, rate=True, words=("primary", "exploratory"), places=places)
@@ -109,7 +119,9 @@ def before_after_summary(
     panels[0].set_title(f"{split_word(claim.split)}, {claim.decoding}: {items}, K = {claim.draws}")
     matters = claim.plan.smallest_effect_points
     panels[1].axvspan(-matters, matters, color="#EDEDED", lw=0, zorder=0, label=f"under {matters:g} points")
-    panels[1].set_title(f"{claim.verdict}, {p_text(claim.p)},\n{counted(claim.n_clusters, claim.plan.cluster_name)}")
+    panels[1].set_title(
+        f"{claim.verdict}, {p_text(claim.p)},\n{counted(claim.n_clusters, claim.plan.cluster_name)}"
+    )
     legends_below(figure, panels)
     return figure
 
@@ -142,7 +154,10 @@ def reward_histogram(before: Sequence[Episode], after: Sequence[Episode], bins: 
     arms = [np.array([e.reward for e in arm], np.float64) for arm in (before, after)]
     edges = np.histogram_bin_edges(np.concatenate(arms), bins=bins)
     counts = [np.histogram(arm, edges)[0] for arm in arms]
-    shares = [count / len(arm) if len(arm) else np.full(bins, np.nan) for count, arm in zip(counts, arms, strict=True)]
+    shares = [
+        count / len(arm) if len(arm) else np.full(bins, np.nan)
+        for count, arm in zip(counts, arms, strict=True)
+    ]
     columns = {"low": edges[:-1], "high": edges[1:], "before": counts[0], "after": counts[1]}
     return pd.DataFrame(columns | {"before_share": shares[0], "after_share": shares[1]})
 
@@ -151,10 +166,11 @@ def reward_histogram(before: Sequence[Episode], after: Sequence[Episode], bins: 
 def reward_distribution(
     before: Sequence[Episode], after: Sequence[Episode], gaps: Mapping[str, Interval] | None = None
 ) -> Figure:
-    """Return the rewards of all episodes of both arms on common bins, as shares, with medians and running shares.
+    """Return the rewards of all episodes of both arms on common bins, as shares, with medians and running
+    shares.
 
-    `gaps` are differences by measure; those of mean_reward (the mean over paired items) and of median_reward (after - before
-    of the medians of all episodes) are drawn under the distributions.
+    `gaps` are differences by measure; those of mean_reward (the mean over paired items) and of median_reward
+    (after - before of the medians of all episodes) are drawn under the distributions.
     """
     shown = {name: (gaps or {}).get(name) for name in ("mean_reward", "median_reward")}
     figure = bare_figure(height=4.0 if gaps is None else 5.7)
@@ -194,7 +210,8 @@ def _shift(axes: Axes, gaps: Mapping[str, Interval | None]) -> None:
     names = []
     for k, (name, gap) in enumerate(gaps.items()):
         point(axes, k, gap, 1.0, GREY, "D", "difference")
-        # Medians cannot be paired item by item, so theirs counts episodes of an arm and the other counts items.
+        # Medians cannot be paired item by item, so theirs counts episodes of an arm and the other counts
+        # items.
         what, unit = ("medians", "episodes an arm") if name == "median_reward" else ("means", "paired items")
         n = "n missing" if gap is None else f"n = {gap.n} {unit}"
         names.append(f"difference of {what},\n{n}\n{difference_text(gap, rate=False)}")

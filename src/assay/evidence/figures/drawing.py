@@ -1,4 +1,5 @@
-"""How every figure looks and becomes bytes; the figures themselves are in training_figures and comparison_figures.
+"""How every figure looks and becomes bytes; the figures themselves are in training_figures and
+comparison_figures.
 
 Only matplotlib's object interface is used, because pyplot keeps global state and may open windows.
 """
@@ -37,7 +38,10 @@ P = ParamSpec("P")
 Values = np.ndarray[tuple[int], np.dtype[np.float64]]
 _TAG, _SVG_PATH = re.compile(rb"<[^>]*>"), re.compile(rb' d="[^"]*"')
 _LONG, _JOINT = re.compile(rb"-?\d+\.\d{2,}"), re.compile(rb"\s*([MLCQHVz])\s*")
-_TURN, _FONTS = re.compile(rb' transform="rotate\(-?0 [^"]*"'), re.compile(rb"'DejaVu Sans', 'Bitstream Vera Sans'[^;\"]*")
+_TURN, _FONTS = (
+    re.compile(rb' transform="rotate\(-?0 [^"]*"'),
+    re.compile(rb"'DejaVu Sans', 'Bitstream Vera Sans'[^;\"]*"),
+)
 STYLE: dict[Any, Any] = {
     "font.family": ["DejaVu Sans", "sans-serif"],
     "font.size": 9.5,
@@ -62,7 +66,8 @@ STYLE: dict[Any, Any] = {
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Return the drawing function with the house style in force while it runs; no global setting outlives the call."""
+    """Return the drawing function with the house style in force while it runs; no global setting outlives the
+    call."""
 
     @functools.wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
@@ -77,7 +82,9 @@ def new_figure(
 ) -> tuple[Figure, list[Axes]]:
     """Return an empty figure of `width` x `height` inches with rows x columns panels, row by row."""
     figure = bare_figure(width=width, height=height)
-    grid = figure.subplots(rows, columns, squeeze=False, gridspec_kw={"width_ratios": ratios} if ratios else None)
+    grid = figure.subplots(
+        rows, columns, squeeze=False, gridspec_kw={"width_ratios": ratios} if ratios else None
+    )
     return figure, [axes for row in grid for axes in row]
 
 
@@ -87,7 +94,8 @@ def bare_figure(*, width: float = WIDTH, height: float) -> Figure:
 
 
 def render(figure: Figure) -> dict[str, bytes]:
-    """Return the figure as {"png": ..., "svg": ...}; equal figures give equal bytes: no date, version or random ids.
+    """Return the figure as {"png": ..., "svg": ...}; equal figures give equal bytes: no date, version or
+    random ids.
 
     The layout is solved once and then kept, because solving it again moves panels by fractions of a pixel.
     """
@@ -99,7 +107,8 @@ def render(figure: Figure) -> dict[str, bytes]:
                 figure.draw_without_rendering()  # type: ignore[no-untyped-call,unused-ignore]
             figure.set_layout_engine("none")
             _snap(figure)
-        # Figure.savefig would draw each once more, only to let a layout settle. An SVG leaves the figure at 72 dpi.
+        # Figure.savefig would draw each once more, only to let a layout settle. An SVG leaves the figure at
+        # 72 dpi.
         figure.set_dpi(DPI)
         FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})  # type: ignore[no-untyped-call,unused-ignore]
         FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call,unused-ignore]
@@ -107,8 +116,9 @@ def render(figure: Figure) -> dict[str, bytes]:
 
 
 def _snap(figure: Figure) -> None:
-    # The solver of the layout goes by addresses in memory, so equal figures differ by some 1e-13: put panels on whole pixels.
-    # Shifted a little, lest a value that is half a pixel falls now to one side and now to the other.
+    # The solver of the layout goes by addresses in memory, so equal figures differ by some 1e-13: put panels
+    # on whole pixels. Shifted a little, lest a value that is half a pixel falls now to one side and now to
+    # the other.
     size = np.tile(np.asarray(figure.get_size_inches(), np.float64) * DPI, 2)
     for axes in figure.axes:
         edges = np.round(np.asarray(axes.get_position().extents, np.float64) * size + 0.123) / size
@@ -116,14 +126,18 @@ def _snap(figure: Figure) -> None:
 
 
 def _smaller(svg: bytes) -> bytes:
-    """Return the same drawing in about half the bytes, because the page that shows all of them has a size limit."""
-    svg = _TAG.sub(lambda tag: _TURN.sub(b"", _FONTS.sub(b"'DejaVu Sans', sans-serif", _rounded(tag[0]))), svg)
+    """Return the same drawing in about half the bytes, because the page that shows all of them has a size
+    limit."""
+    svg = _TAG.sub(
+        lambda tag: _TURN.sub(b"", _FONTS.sub(b"'DejaVu Sans', sans-serif", _rounded(tag[0]))), svg
+    )
     svg = _SVG_PATH.sub(lambda path: _JOINT.sub(rb"\1", path[0]), svg)
     return re.sub(rb">\s*\n\s*<", b">\n<", re.sub(rb'<g id="[^"]*">', b"<g>", svg))
 
 
 def _rounded(text: bytes) -> bytes:
-    # A tenth of a point is what a screen or printer resolves; a marker is small and round, and keeps hundredths.
+    # A tenth of a point is what a screen or printer resolves; a marker is small and round, and keeps
+    # hundredths.
     places = 1 if text.startswith(b"<path") and b"C " not in text else 2
     return _LONG.sub(lambda number: b"%g" % round(float(number[0]), places), text)
 
@@ -139,7 +153,9 @@ def say_missing(axes: Axes, what: str) -> None:
     """Write that data are missing into an empty panel, and take away scales that would suggest values."""
     axes.text(0.5, 0.5, f"{what}: missing", transform=axes.transAxes, ha="center", va="center", color=GREY)
     # Not by taking the ticks away: panels that share an axis share its ticks.
-    axes.tick_params(bottom=False, left=False, right=False, labelbottom=False, labelleft=False, labelright=False)
+    axes.tick_params(
+        bottom=False, left=False, right=False, labelbottom=False, labelleft=False, labelright=False
+    )
     axes.grid(visible=False)
 
 
@@ -159,9 +175,11 @@ def column(frame: pd.DataFrame, name: str) -> Values | None:
 
 
 def thinned(y: Values, most: int = MOST_POINTS) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Return the positions to draw of a line of many values: first, lowest, highest, last and a gap of each run of them.
+    """Return the positions to draw of a line of many values: first, lowest, highest, last and a gap of each
+    run of them.
 
-    So a spike or a gap of one step is seen however long the line; a line of at most `most` values keeps all of them.
+    So a spike or a gap of one step is seen however long the line; a line of at most `most` values keeps all
+    of them.
 
     >>> thinned(np.array([0.0, 1.0, 9.0, 1.0, 0.0, np.nan, 0.0, 0.0]), 5).tolist()
     [0, 2, 5, 6, 7]
@@ -200,9 +218,11 @@ def mark_gaps(axes: Axes, x: Iterable[float], y: Iterable[float], name: str = ""
 
 
 def legend(axes: Axes, columns: int = 1, *, below: bool = False, zero: Sequence[str] = ()) -> None:
-    """Draw the panel's legend, one entry per label, if there is any; under the panel where lines would hide it.
+    """Draw the panel's legend, one entry per label, if there is any; under the panel where lines would hide
+    it.
 
-    `zero` names what is not drawn because it is always 0: said in wrapped lines, for entries would need more room.
+    `zero` names what is not drawn because it is always 0: said in wrapped lines, for entries would need more
+    room.
     """
     handles, labels = axes.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
@@ -231,4 +251,6 @@ def always_zero_said(names: Sequence[str], width: int = 56) -> str:
     >>> always_zero_said(["blocked", "empty"], 20)
     'always 0: blocked,\nempty'
     """
-    return textwrap.fill(f"always 0: {', '.join(names)}", width, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        f"always 0: {', '.join(names)}", width, break_long_words=False, break_on_hyphens=False
+    )

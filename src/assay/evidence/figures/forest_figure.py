@@ -30,14 +30,16 @@ LONGEST_NAME = 22
 
 @dataclass(frozen=True, slots=True)
 class ClusterGain:
-    """After - before of one cluster, a share; the interval says what its own draws leave open, not what other items would."""
+    """After - before of one cluster, a share; the interval says what its own draws leave open, not what other
+    items would."""
 
     name: str
     gain: Interval
 
 
 def newcombe(before: tuple[int, int], after: tuple[int, int]) -> Interval:
-    """Return the 95 % interval of a difference of two independent shares, each as (successes, trials); n counts trials.
+    """Return the 95 % interval of a difference of two independent shares, each as (successes, trials); n
+    counts trials.
 
     Source: Newcombe (1998), Statistics in Medicine 17:873, method 10 (from two Wilson intervals).
 
@@ -48,7 +50,12 @@ def newcombe(before: tuple[int, int], after: tuple[int, int]) -> Interval:
     first, second = wilson(*before), wilson(*after)
     if first.value is None or second.value is None:
         return interval(None, math.nan, math.nan, 0)
-    assert first.low is not None and first.high is not None and second.low is not None and second.high is not None
+    assert (
+        first.low is not None
+        and first.high is not None
+        and second.low is not None
+        and second.high is not None
+    )
     gap = second.value - first.value
     low = gap - math.hypot(second.value - second.low, first.high - first.value)
     high = gap + math.hypot(second.high - second.value, first.value - first.low)
@@ -56,7 +63,8 @@ def newcombe(before: tuple[int, int], after: tuple[int, int]) -> Interval:
 
 
 def cluster_gains(before: Sequence[Episode], after: Sequence[Episode], measure: str) -> list[ClusterGain]:
-    """Return the paired difference of each cluster, smallest first; an interval where both arms drew yes or no twice.
+    """Return the paired difference of each cluster, smallest first; an interval where both arms drew yes or
+    no twice.
 
     Raises:
         EvidenceError: the arms hold different items.
@@ -88,7 +96,10 @@ def forest_frame(claim: Claim, gains: Sequence[ClusterGain]) -> pd.DataFrame:
     Up to 40 clusters have a row each, more are counted by their gain.
     """
     rows = [("all", claim.n_clusters, difference_text(claim.difference, rate=True))]
-    rows += [(name, found.n_clusters, difference_text(found.difference, rate=True)) for name, found in claim.strata.items()]
+    rows += [
+        (name, found.n_clusters, difference_text(found.difference, rate=True))
+        for name, found in claim.strata.items()
+    ]
     if len(gains) <= NAMED_UP_TO:
         rows += [(each.name, 1, difference_text(each.gain, rate=True)) for each in gains]
         return pd.DataFrame(rows, columns=["of", "clusters", "difference, points"])
@@ -99,7 +110,9 @@ def forest_frame(claim: Claim, gains: Sequence[ClusterGain]) -> pd.DataFrame:
     else:
         edges = np.linspace(-100, 100, 21)
         classes = zip(np.histogram(points, edges)[0], edges, edges[1:], strict=False)
-        rows += [("clusters that gained", int(n), f"{low:+.0f} to {high:+.0f}") for n, low, high in classes if n]
+        rows += [
+            ("clusters that gained", int(n), f"{low:+.0f} to {high:+.0f}") for n, low, high in classes if n
+        ]
     return pd.DataFrame(rows, columns=["of", "clusters", "difference, points"])
 
 
@@ -107,15 +120,21 @@ def forest_frame(claim: Claim, gains: Sequence[ClusterGain]) -> pd.DataFrame:
 def forest(claim: Claim, gains: Sequence[ClusterGain]) -> Figure:
     """Return the gains of the primary metric by cluster, sorted, beside the overall gain and its strata.
 
-    Up to 40 clusters are named and have intervals from their own draws; more are one curve. A claim that is not evaluable
-    gives a figure that says so and shows no number.
+    Up to 40 clusters are named and have intervals from their own draws; more are one curve. A claim that is
+    not evaluable gives a figure that says so and shows no number.
     """
     if claim.verdict == "NOT EVALUABLE" or claim.difference is None or not gains:
         figure, panels = new_figure(1, 1, height=2.2)
-        say_missing(panels[0], "gains by cluster" if claim.verdict != "NOT EVALUABLE" else "NOT EVALUABLE; gains by cluster")
+        say_missing(
+            panels[0],
+            "gains by cluster" if claim.verdict != "NOT EVALUABLE" else "NOT EVALUABLE; gains by cluster",
+        )
         return figure
     named = len(gains) <= NAMED_UP_TO
-    strata = [("all", claim.difference), *((name.replace("=", " "), c.difference) for name, c in claim.strata.items())]
+    strata = [
+        ("all", claim.difference),
+        *((name.replace("=", " "), c.difference) for name, c in claim.strata.items()),
+    ]
     if len(strata) > NAMED_UP_TO:
         strata = strata[:1]
     height = max(1.8 + 0.24 * len(gains) if named else 4.6, 1.8 + 0.42 * len(strata))
@@ -144,16 +163,23 @@ def _overall(axes: Axes, gap: Interval) -> None:
     axes.axvline(0, color="black", lw=0.9)
     if gap.value is None:
         return
-    axes.axvline(100 * gap.value, color="black", lw=1.2, ls="--", label=f"all: {difference_text(gap, rate=True)}")
+    axes.axvline(
+        100 * gap.value, color="black", lw=1.2, ls="--", label=f"all: {difference_text(gap, rate=True)}"
+    )
     if gap.low is not None and gap.high is not None:
-        axes.axvspan(100 * gap.low, 100 * gap.high, color="#DADADA", lw=0, zorder=0, label="its 95 % interval")
+        axes.axvspan(
+            100 * gap.low, 100 * gap.high, color="#DADADA", lw=0, zorder=0, label="its 95 % interval"
+        )
 
 
 def _named(axes: Axes, gains: Sequence[ClusterGain]) -> None:
     for k, each in enumerate(reversed(gains)):
         looks = {-1.0: (BEFORE, "v", "worse"), 0.0: (GREY, "o", "same"), 1.0: (AFTER, "^", "better")}
         point(axes, k, each.gain, 100, *looks[float(np.sign(each.gain.value or 0.0))])
-    names = [each.name if len(each.name) <= LONGEST_NAME else f"{each.name[: LONGEST_NAME - 1]}\u2026" for each in gains]
+    names = [
+        each.name if len(each.name) <= LONGEST_NAME else f"{each.name[: LONGEST_NAME - 1]}\u2026"
+        for each in gains
+    ]
     name_rows(axes, names[::-1])
 
 
@@ -162,12 +188,30 @@ def _curve(axes: Axes, gains: Sequence[ClusterGain]) -> None:
     points = np.array([100 * (each.gain.value or 0.0) for each in gains])
     starts = np.concatenate([[0], np.flatnonzero(np.diff(points)) + 1])
     edges, points = np.append(starts, len(points)), points[starts]
-    for shown, colour, hatch, label in ((points < 0, BEFORE, "////", "worse"), (points > 0, AFTER, "", "better")):
+    for shown, colour, hatch, label in (
+        (points < 0, BEFORE, "////", "worse"),
+        (points > 0, AFTER, "", "better"),
+    ):
         if shown.any():
             part = np.where(shown, points, 0.0)
             axes.stairs(
-                part, edges, orientation="horizontal", fill=True, label=label, color=colour, alpha=0.45, hatch=hatch
+                part,
+                edges,
+                orientation="horizontal",
+                fill=True,
+                label=label,
+                color=colour,
+                alpha=0.45,
+                hatch=hatch,
             )
-    axes.stairs(points, edges, orientation="horizontal", baseline=None, color="black", lw=1.1, label="gain of each cluster")
+    axes.stairs(
+        points,
+        edges,
+        orientation="horizontal",
+        baseline=None,
+        color="black",
+        lw=1.1,
+        label="gain of each cluster",
+    )
     axes.set_ylabel(f"{counted(len(gains), 'clusters')}, by gain")
     axes.set_ylim(0, len(gains))

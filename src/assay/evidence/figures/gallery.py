@@ -1,4 +1,5 @@
-"""Every figure of a run, with its caption and the table it was drawn from, in the order in which a reader meets them."""
+"""Every figure of a run, with its caption and the table it was drawn from, in the order in which a reader
+meets them."""
 
 from __future__ import annotations
 
@@ -13,7 +14,12 @@ from assay.core.seeds import derive_seed
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.differences import measure_of_primary
 from assay.evidence.figures.checkpoint_figure import checkpoint_progression
-from assay.evidence.figures.comparison_figures import before_after_summary, reward_distribution, reward_histogram, summary_rows
+from assay.evidence.figures.comparison_figures import (
+    before_after_summary,
+    reward_distribution,
+    reward_histogram,
+    summary_rows,
+)
 from assay.evidence.figures.drawing import column
 from assay.evidence.figures.forest_figure import cluster_gains, forest, forest_frame
 from assay.evidence.figures.health_figure import health_strip
@@ -43,50 +49,76 @@ class Drawn:
 
 
 def of_training(
-    log: pd.DataFrame, components: pd.DataFrame, checkpoints: pd.DataFrame, alarms: Sequence[HealthEvent], *,
-    steps: int, unmeasured: Sequence[HealthRule], chosen_step: int | None, reached: int | None = None,
-) -> list[Drawn]:  # fmt: skip
-    """Return the figures of a training; while it runs `chosen_step` is None and `reached` its newest of `steps` steps."""
+    log: pd.DataFrame,
+    components: pd.DataFrame,
+    checkpoints: pd.DataFrame,
+    alarms: Sequence[HealthEvent],
+    *,
+    steps: int,
+    unmeasured: Sequence[HealthRule],
+    chosen_step: int | None,
+    reached: int | None = None,
+) -> list[Drawn]:
+    """Return the figures of a training; while it runs `chosen_step` is None and `reached` its newest of
+    `steps` steps."""
     columns = ["step", "rule", "level", "value", "threshold"]
     events = pd.DataFrame([(e.step, e.rule, e.level, e.value, e.threshold) for e in alarms], columns=columns)
     return [
         Drawn(
             "training_curve",
             training_curve(
-                log, alarms, steps=steps, unmeasured=unmeasured, chosen_step=chosen_step, episodes=column(components, "n"),
+                log,
+                alarms,
+                steps=steps,
+                unmeasured=unmeasured,
+                chosen_step=chosen_step,
+                episodes=column(components, "n"),
                 reached=reached,
             ),
-            "Alarms, then reward with a band of one standard deviation, loss, KL and gradient norm over the same steps.",
+            "Alarms, then reward with a band of one standard deviation, loss, KL and gradient norm over the"
+            " same steps.",
             log,
         ),
         Drawn(
             "health",
             health_strip(alarms, steps, unmeasured, reached=reached),
             "Alarms during training: AMBER and RED spans of each rule; "
-            + ("what was never measured is said." if reached is None else f"the training runs and is at step {reached}."),
+            + (
+                "what was never measured is said."
+                if reached is None
+                else f"the training runs and is at step {reached}."
+            ),
             events,
         ),
         Drawn(
             "reward_components",
             reward_components(components, chosen_step),
-            "Reward parts and rates of the training episodes; a rate counts only those for which it is defined.",
+            "Reward parts and rates of the training episodes; a rate counts only those for which it is"
+            " defined.",
             components,
         ),
         Drawn(
             "checkpoint_progression",
             checkpoint_progression(checkpoints, chosen_step, steps=steps),
-            "The validation suite over checkpoints; the chosen one is marked. Rates that are not defined for every episode, "
-            "and what is played once an item, have fewer than the n of the title.",
+            "The validation suite over checkpoints; the chosen one is marked. Rates that are not defined for"
+            " every episode, and what is played once an item, have fewer than the n of the title.",
             checkpoints,
         ),
     ]
 
 
 def of_comparison(
-    claim: Claim, before: Report, after: Report, arms: tuple[Sequence[Episode], Sequence[Episode]],
-    gaps: Mapping[str, Interval], baselines: Mapping[str, Report], *, cluster_name: str,
-) -> list[Drawn]:  # fmt: skip
-    """Return the figures of the held-out comparison; those of one task only where its episodes hold what they show.
+    claim: Claim,
+    before: Report,
+    after: Report,
+    arms: tuple[Sequence[Episode], Sequence[Episode]],
+    gaps: Mapping[str, Interval],
+    baselines: Mapping[str, Report],
+    *,
+    cluster_name: str,
+) -> list[Drawn]:
+    """Return the figures of the held-out comparison; those of one task only where its episodes hold what they
+    show.
 
     A claim that is not evaluable leaves out whatever pairs the arms.
     """
@@ -102,7 +134,11 @@ def of_comparison(
             "reward_distribution",
             reward_distribution(*arms, gaps if paired else None),
             "Rewards of held-out episodes on common bins"
-            + (", the mean difference of paired items, and the difference of the medians of all episodes." if paired else "."),
+            + (
+                ", the mean difference of paired items, and the difference of the medians of all episodes."
+                if paired
+                else "."
+            ),
             reward_histogram(*arms),
         ),
     ]
@@ -117,13 +153,20 @@ def of_comparison(
             forest_frame(claim, gains),
         )
     )
-    return [*drawn, *_of_one_task(before, after, arms, gaps, baselines, derive_seed("figures", claim.plan.suite_digest))]
+    return [
+        *drawn,
+        *_of_one_task(before, after, arms, gaps, baselines, derive_seed("figures", claim.plan.suite_digest)),
+    ]
 
 
 def _of_one_task(
-    before: Report, after: Report, arms: tuple[Sequence[Episode], Sequence[Episode]], gaps: Mapping[str, Interval],
-    baselines: Mapping[str, Report], seed: int,
-) -> list[Drawn]:  # fmt: skip
+    before: Report,
+    after: Report,
+    arms: tuple[Sequence[Episode], Sequence[Episode]],
+    gaps: Mapping[str, Interval],
+    baselines: Mapping[str, Report],
+    seed: int,
+) -> list[Drawn]:
     drawn, reports = [], (before, after)
 
     def rows(measure: str, name: str, within: str = "") -> list[PairedRow]:
@@ -131,12 +174,17 @@ def _of_one_task(
 
     if has_verdicts(arms[0]):
         frame = calibration_frame(*arms)
-        caption = "How often verdicts were right, by stated confidence and by significance; n episodes under each."
+        caption = (
+            "How often verdicts were right, by stated confidence and by significance; n episodes under each."
+        )
         drawn.append(Drawn("calibration", calibration(frame, gaps, reports), caption, frame))
     if FALSE_CLAIM in before.measures:
         false = rows(FALSE_CLAIM, "false claims, null worlds", "null worlds, ")
         power = rows(POWER, "discoveries, signal worlds", "signal worlds, ")
-        caption = "False claims on worlds that hold nothing and discoveries on those that do, with paired differences."
+        caption = (
+            "False claims on worlds that hold nothing and discoveries on those that do, with paired"
+            " differences."
+        )
         table = rows_frame([*false, *power], rate=True)
         drawn.append(Drawn("false_claims", false_claims(false, power, baselines), caption, table))
     if (table_of_validity := validity_frame(before, after)) is not None:

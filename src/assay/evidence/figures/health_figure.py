@@ -14,7 +14,8 @@ from assay.core.counting import counted
 from assay.core.records import HEALTH_RULES, HealthEvent, HealthLevel, HealthRule
 from assay.evidence.figures.drawing import GREY, new_figure, step_axis, styled
 
-# Okabe and Ito's yellow and vermilion are far apart in lightness; hatching and letters tell them apart in grey.
+# Okabe and Ito's yellow and vermilion are far apart in lightness; hatching and letters tell them apart in
+# grey.
 COLOURS: dict[HealthLevel, str] = {"AMBER": "#F0E442", "RED": "#D55E00"}
 HATCHES: dict[HealthLevel, str] = {"AMBER": "", "RED": "////"}
 LETTER_SHARE = 0.02  # of the width: a span that is narrower has no room for its letter
@@ -23,7 +24,8 @@ Span = tuple[float, float, HealthLevel]
 
 
 def spans(events: Sequence[HealthEvent], end: float) -> dict[HealthRule, list[Span]]:
-    """Return by rule when it was at AMBER or RED: from the step of one event to that of the next, or to the end."""
+    """Return by rule when it was at AMBER or RED: from the step of one event to that of the next, or to the
+    end."""
     told: dict[HealthRule, list[HealthEvent]] = {}
     for event in events:
         told.setdefault(event.rule, []).append(event)
@@ -31,7 +33,9 @@ def spans(events: Sequence[HealthEvent], end: float) -> dict[HealthRule, list[Sp
     for rule, own in told.items():
         ends = [event.step for event in own[1:]] + [end]
         lasting: list[Span] = [
-            (float(e.step), float(stop), e.level) for e, stop in zip(own, ends, strict=True) if e.level != "GREEN"
+            (float(e.step), float(stop), e.level)
+            for e, stop in zip(own, ends, strict=True)
+            if e.level != "GREEN"
         ]
         if lasting:
             found[rule] = lasting
@@ -40,7 +44,11 @@ def spans(events: Sequence[HealthEvent], end: float) -> dict[HealthRule, list[Sp
 
 @styled
 def health_strip(
-    events: Sequence[HealthEvent], steps: int, unmeasured: Sequence[HealthRule] = (), *, reached: int | None = None
+    events: Sequence[HealthEvent],
+    steps: int,
+    unmeasured: Sequence[HealthRule] = (),
+    *,
+    reached: int | None = None,
 ) -> Figure:
     """Return the strip: a row for each rule that left GREEN, in the order in which they first did.
 
@@ -48,22 +56,32 @@ def health_strip(
         events: The lines of health.jsonl, oldest first.
         steps: Optimizer steps of the training, planned ones while it runs.
         unmeasured: Rules that had nothing to read, said as such and not counted as green.
-        reached: The newest step while the training runs: spans end there, and no rule is called green, because what was
-            never measured is only known at the end. None: it has ended.
+        reached: The newest step while the training runs: spans end there, and no rule is called green,
+            because what was never measured is only known at the end. None: it has ended.
     """
     rows = max(1, len(spans(events, steps + 1)))
     figure, (axes,) = new_figure(1, 1, height=1.5 + 0.32 * rows)
     said = draw_strip(axes, events, steps, unmeasured, reached=reached)
-    made = counted(steps, "optimizer steps") if reached is None else f"{reached} of {counted(steps, 'optimizer steps')}"
+    made = (
+        counted(steps, "optimizer steps")
+        if reached is None
+        else f"{reached} of {counted(steps, 'optimizer steps')}"
+    )
     axes.set_title(f"Health alarms, {made}")
     axes.set_xlabel(f"optimizer step\n{said}")
     return figure
 
 
 def draw_strip(
-    axes: Axes, events: Sequence[HealthEvent], steps: int, unmeasured: Sequence[HealthRule], *, reached: int | None = None
+    axes: Axes,
+    events: Sequence[HealthEvent],
+    steps: int,
+    unmeasured: Sequence[HealthRule],
+    *,
+    reached: int | None = None,
 ) -> str:
-    """Draw the strip into a panel whose axis runs over the optimizer steps; return what is to be said of the other rules.
+    """Draw the strip into a panel whose axis runs over the optimizer steps; return what is to be said of the
+    other rules.
 
     `reached` as in `health_strip`; the steps after it are shaded as not made yet.
     """
@@ -82,9 +100,20 @@ def draw_strip(
             _draw(axes, row, span, steps + 1)
     if reached is not None and reached < steps:
         axes.axvspan(reached, steps + 1, color="#EDEDED", lw=0, zorder=0, label="not made yet")
-    stops = [(event.step, list(found).index(event.rule)) for event in events if event.stop and event.rule in found]
+    stops = [
+        (event.step, list(found).index(event.rule)) for event in events if event.stop and event.rule in found
+    ]
     if stops:
-        axes.plot(*zip(*stops, strict=True), "X", color="black", ms=9, ls="", label="training stopped", clip_on=False, zorder=5)
+        axes.plot(
+            *zip(*stops, strict=True),
+            "X",
+            color="black",
+            ms=9,
+            ls="",
+            label="training stopped",
+            clip_on=False,
+            zorder=5,
+        )
     axes.set_yticks(range(len(found)), list(found))
     axes.set_ylim(max(1, len(found)) - 0.4, -0.6)
     handles: list[Artist] = [
@@ -92,7 +121,9 @@ def draw_strip(
         for level in COLOURS
     ]
     handles += axes.get_legend_handles_labels()[0]
-    axes.legend(handles=handles, ncols=len(handles), loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
+    axes.legend(
+        handles=handles, ncols=len(handles), loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2
+    )
     return said
 
 
@@ -100,13 +131,26 @@ def _draw(axes: Axes, row: int, span: Span, width: float) -> None:
     start, end, level = span
     length = max(end - start, LEAST_SHARE * width)
     axes.barh(
-        row, length, left=start, height=0.72, color=COLOURS[level], hatch=HATCHES[level], edgecolor="black", linewidth=0.6
+        row,
+        length,
+        left=start,
+        height=0.72,
+        color=COLOURS[level],
+        hatch=HATCHES[level],
+        edgecolor="black",
+        linewidth=0.6,
     )
     if length > LETTER_SHARE * width:
         axes.text(
-            start + length / 2, row, level[0], ha="center", va="center", fontsize=8.5, fontweight="bold",
+            start + length / 2,
+            row,
+            level[0],
+            ha="center",
+            va="center",
+            fontsize=8.5,
+            fontweight="bold",
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
-        )  # fmt: skip
+        )
 
 
 def _rest(found: dict[HealthRule, list[Span]], unmeasured: Sequence[HealthRule], *, running: bool) -> str:

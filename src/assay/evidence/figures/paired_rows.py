@@ -18,7 +18,9 @@ from assay.evidence.formatting import difference_text
 RED = "#B00000"
 TIER = 0.27  # of a row: the height of one line of small text
 CHARACTER = 1.9  # of a hundredth of a panel's width: one character of such text
-_TURN = 60.0  # per cent: names of higher levels stand to the left of their line, or they would leave the panel
+_TURN = (
+    60.0  # per cent: names of higher levels stand to the left of their line, or they would leave the panel
+)
 # What was said before the measurement is black; what else was looked at is grey.
 ROLES = {"confirmatory": ("black", "P"), "guardrail": ("black", "^")}
 
@@ -27,8 +29,8 @@ ROLES = {"confirmatory": ("black", "P"), "guardrail": ("black", "^")}
 class PairedRow:
     """One measure of two arms; `difference` is after - before, paired, in the unit of the arms.
 
-    `role` is what the plan calls a measure that is not the primary one: "confirmatory", "guardrail", or "" where it
-    does not name it.
+    `role` is what the plan calls a measure that is not the primary one: "confirmatory", "guardrail", or ""
+    where it does not name it.
     """
 
     name: str
@@ -40,13 +42,20 @@ class PairedRow:
 
 
 def draw_rows(
-    arms: Axes, gaps: Axes, rows: Sequence[PairedRow], *, rate: bool, words: tuple[str, str] = ("all", "stratum"),
+    arms: Axes,
+    gaps: Axes,
+    rows: Sequence[PairedRow],
+    *,
+    rate: bool,
+    words: tuple[str, str] = ("all", "stratum"),
     places: Sequence[float] | None = None,
-) -> None:  # fmt: skip
-    """Draw the rows: both arms with intervals on the left; on the right the differences, their numbers written beside.
+) -> None:
+    """Draw the rows: both arms with intervals on the left; on the right the differences, their numbers
+    written beside.
 
-    Rates are drawn in per cent and points, others in their own unit. `words` are the legend of rows that are primary
-    and of the others without a role. `places` are the heights of the rows from the top down, as `row_places` gives them.
+    Rates are drawn in per cent and points, others in their own unit. `words` are the legend of rows that are
+    primary and of the others without a role. `places` are the heights of the rows from the top down, as
+    `row_places` gives them.
     """
     scale = 100.0 if rate else 1.0
     places = range(len(rows)) if places is None else places
@@ -75,10 +84,15 @@ def _numbers(found: Interval | None, rate: bool) -> str:
     return said if found is None or found.value is None else f"{said}\nn = {counted(found.n, 'pairs')}"
 
 
-def point(axes: Axes, y: float, found: Interval | None, scale: float, colour: str, marker: str, label: str) -> None:
-    """Draw one value with its interval at height y: filled where there is an interval, and "missing" where no value is."""
+def point(
+    axes: Axes, y: float, found: Interval | None, scale: float, colour: str, marker: str, label: str
+) -> None:
+    """Draw one value with its interval at height y: filled where there is an interval, and "missing" where no
+    value is."""
     if found is None or found.value is None:
-        axes.text(0.02, y, "missing", color=RED, va="center", fontsize=8, transform=axes.get_yaxis_transform())
+        axes.text(
+            0.02, y, "missing", color=RED, va="center", fontsize=8, transform=axes.get_yaxis_transform()
+        )
         return
     face = "white"
     if found.low is not None and found.high is not None:
@@ -88,7 +102,8 @@ def point(axes: Axes, y: float, found: Interval | None, scale: float, colour: st
 
 
 def entries(axes: Axes) -> dict[str, Any]:
-    """Return one legend entry a label, filled as where there is an interval; one more says what an empty marker means."""
+    """Return one legend entry a label, filled as where there is an interval; one more says what an empty
+    marker means."""
     found: dict[str, Any] = {}
     empty = False
     for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -102,7 +117,8 @@ def entries(axes: Axes) -> dict[str, Any]:
 
 
 def legends_below(figure: Figure, panels: Sequence[Axes], columns: Sequence[int] = (3, 2)) -> None:
-    """Draw the legends of the two panels under the figure, the first on the left and the second on the right."""
+    """Draw the legends of the two panels under the figure, the first on the left and the second on the
+    right."""
     places: tuple[Any, Any] = ("outside lower left", "outside lower right")
     for axes, place, n in zip(panels, places, columns, strict=True):
         found = entries(axes)
@@ -119,7 +135,8 @@ def name_rows(axes: Axes, names: Sequence[str], places: Sequence[float] | None =
 
 
 def row_places(n: int, rooms: Mapping[int, float]) -> list[float]:
-    """Return the heights of n rows from the top down, each with its room, in rows, for names of levels above it.
+    """Return the heights of n rows from the top down, each with its room, in rows, for names of levels above
+    it.
 
     >>> row_places(3, {1: 0.5})
     [0.0, 1.5, 2.5]
@@ -133,8 +150,9 @@ def level_room(levels: Sequence[tuple[str, float | None]]) -> float:
 
 
 def _level_names(levels: Sequence[tuple[str, float | None]]) -> list[tuple[str, float, int]]:
-    # (text, level in per cent, tier): what stands at one place shares a text; what would overlap goes higher. A text runs
-    # away from its own line over its neighbours, so it is placed after them: no line then runs through a text.
+    # (text, level in per cent, tier): what stands at one place shares a text; what would overlap goes higher.
+    # A text runs away from its own line over its neighbours, so it is placed after them: no line then runs
+    # through a text.
     found: list[tuple[str, float]] = []
     for name, level in sorted(((n, 100 * v) for n, v in levels if v is not None), key=lambda each: each[1]):
         if found and level - found[-1][1] < 1.0:
@@ -143,34 +161,57 @@ def _level_names(levels: Sequence[tuple[str, float | None]]) -> list[tuple[str, 
             found.append((name, level))
     placed: list[tuple[str, float, int]] = []
     spaces: list[tuple[float, float]] = []
-    for text, level in [*(each for each in found[::-1] if each[1] <= _TURN), *(each for each in found if each[1] > _TURN)]:
+    for text, level in [
+        *(each for each in found[::-1] if each[1] <= _TURN),
+        *(each for each in found if each[1] > _TURN),
+    ]:
         width = CHARACTER * len(text) + 1.0
         start, end = (level - width, level) if level > _TURN else (level, level + width)
-        below = [other[2] for other, space in zip(placed, spaces, strict=True) if space[0] <= end and start <= space[1]]
+        below = [
+            other[2]
+            for other, space in zip(placed, spaces, strict=True)
+            if space[0] <= end and start <= space[1]
+        ]
         placed.append((text, level, 1 + max(below, default=-1)))
         spaces.append((start, end))
     return placed
 
 
 def draw_levels(
-    axes: Axes, levels: Sequence[tuple[str, float | None]], *, scale: float, row: float = 0, what: str = "", named: bool = False
+    axes: Axes,
+    levels: Sequence[tuple[str, float | None]],
+    *,
+    scale: float,
+    row: float = 0,
+    what: str = "",
+    named: bool = False,
 ) -> None:
-    """Draw reference values, such as those of scripted players, as short lines across one row; a missing one is named.
+    """Draw reference values, such as those of scripted players, as short lines across one row; a missing one
+    is named.
 
-    `what` says in the legend what was measured. `named` writes the names of a rate's levels above the row too, into the
-    room that `level_room` asks for.
+    `what` says in the legend what was measured. `named` writes the names of a rate's levels above the row
+    too, into the room that `level_room` asks for.
     """
     for k, (name, level) in enumerate(levels):
         if level is None:
             axes.plot([], [], " ", label=f"{name}: missing")
             continue
         style = (":", "--", "-.", (0, (6, 2)), (0, (1, 3)))[k % 5]
-        axes.vlines(scale * level, row - 0.5, row + 0.45, color="black", ls=style, lw=1.3, label=f"{name}{what}")
+        axes.vlines(
+            scale * level, row - 0.5, row + 0.45, color="black", ls=style, lw=1.3, label=f"{name}{what}"
+        )
     for text, place, tier in _level_names(levels) if named else ():
         top = row - 0.5 - TIER * tier
         axes.vlines(place, top - 0.2, row - 0.5, color="black", lw=0.6)
         side = "right" if place > _TURN else "left"
         axes.annotate(
-            text, (place, top), xytext=(-3 if side == "right" else 3, 0.5), textcoords="offset points", ha=side, va="bottom",
-            fontsize=7.5, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.3}, zorder=4,
-        )  # fmt: skip
+            text,
+            (place, top),
+            xytext=(-3 if side == "right" else 3, 0.5),
+            textcoords="offset points",
+            ha=side,
+            va="bottom",
+            fontsize=7.5,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.3},
+            zorder=4,
+        )

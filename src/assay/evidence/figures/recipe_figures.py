@@ -1,4 +1,5 @@
-"""Figures of a recipe over training seeds: the forest of seeds, and the performance profile before and after."""
+"""Figures of a recipe over training seeds: the forest of seeds, and the performance profile before and
+after."""
 
 from __future__ import annotations
 
@@ -19,14 +20,26 @@ from assay.evidence.recipe.records import ProfilePoint, RecipeClaim
 MOST_IN_TITLE = 60  # characters of a recipe's name
 
 
-def _row(axes: Axes, y: float, found: Interval | None, colour: str, marker: str, size: float, label: str) -> None:
+def _row(
+    axes: Axes, y: float, found: Interval | None, colour: str, marker: str, size: float, label: str
+) -> None:
     if found is None or found.value is None:
-        axes.text(0.02, y, "not evaluable", color="#B00000", va="center", fontsize=8, transform=axes.get_yaxis_transform())
+        axes.text(
+            0.02,
+            y,
+            "not evaluable",
+            color="#B00000",
+            va="center",
+            fontsize=8,
+            transform=axes.get_yaxis_transform(),
+        )
         return
     bare = found.low is None or found.high is None
     if found.low is not None and found.high is not None:
         axes.hlines(y, 100 * found.low, 100 * found.high, color=colour, lw=2.2 if size > 7 else 1.5)
-    axes.plot(100 * found.value, y, marker, color=colour, mfc="white" if bare else colour, ms=size, label=label)
+    axes.plot(
+        100 * found.value, y, marker, color=colour, mfc="white" if bare else colour, ms=size, label=label
+    )
 
 
 def _short(name: str) -> str:
@@ -35,7 +48,8 @@ def _short(name: str) -> str:
 
 @styled
 def seeds_forest(recipes: Sequence[RecipeClaim], smallest_effect_points: float, primary: str) -> Figure:
-    """Return the gain of every seed with its own interval, over items alone, and below them the recipe's, over both.
+    """Return the gain of every seed with its own interval, over items alone, and below them the recipe's,
+    over both.
 
     `primary` is the plan's measure, by its name.
     """
@@ -44,7 +58,14 @@ def seeds_forest(recipes: Sequence[RecipeClaim], smallest_effect_points: float, 
     places, names, y = [], [], 0.0
     for recipe in recipes:
         if len(recipes) > 1:
-            axes.text(0.005, y - 0.75, _short(recipe.recipe), transform=axes.get_yaxis_transform(), fontsize=8.5, weight="bold")
+            axes.text(
+                0.005,
+                y - 0.75,
+                _short(recipe.recipe),
+                transform=axes.get_yaxis_transform(),
+                fontsize=8.5,
+                weight="bold",
+            )
         for run in recipe.runs:
             _row(axes, y, run.gain, GREY, "o", 5.0, "one training, interval over items")
             places.append(y)
@@ -55,21 +76,32 @@ def seeds_forest(recipes: Sequence[RecipeClaim], smallest_effect_points: float, 
         names.append(f"all {counted(len(recipe.seeds), 'seeds')}")
         y += 2.2
     axes.axvspan(
-        -smallest_effect_points, smallest_effect_points, color="#EDEDED", lw=0, zorder=0,
+        -smallest_effect_points,
+        smallest_effect_points,
+        color="#EDEDED",
+        lw=0,
+        zorder=0,
         label=f"under {smallest_effect_points:g} points",
-    )  # fmt: skip
+    )
     axes.axvline(0, color="black", lw=0.9)
     axes.set_yticks(places, names)
     axes.set_ylim(y - 1.4, -1.1)
     axes.grid(visible=False, axis="y")
     axes.set_xlabel(f"gain in held-out {primary}, points, 95 % intervals")
     first = recipes[0]
-    said = f"{first.verdict}, {first.sided} {p_text(first.p)}" if len(recipes) == 1 else counted(len(recipes), "recipes")
+    said = (
+        f"{first.verdict}, {first.sided} {p_text(first.p)}"
+        if len(recipes) == 1
+        else counted(len(recipes), "recipes")
+    )
     axes.set_title(f"{said}; {counted(first.n_items, 'items')}, K = {first.draws}")
     entries: dict[str, Any] = {}
     for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
         if isinstance(handle, Line2D) and handle.get_markerfacecolor() == "white":
-            label, handle = "empty: interval missing", Line2D([], [], color=GREY, marker="o", mfc="white", ls="", ms=5.0)
+            label, handle = (
+                "empty: interval missing",
+                Line2D([], [], color=GREY, marker="o", mfc="white", ls="", ms=5.0),
+            )
         entries.setdefault(label, handle)
     figure.legend(list(entries.values()), list(entries), ncols=2, loc="outside lower center")
     return figure
@@ -77,16 +109,22 @@ def seeds_forest(recipes: Sequence[RecipeClaim], smallest_effect_points: float, 
 
 @styled
 def performance_profile(recipes: Sequence[RecipeClaim], primary: str) -> Figure:
-    """Return, a panel for each recipe, the share of runs x items that score above each threshold, before and after.
+    """Return, a panel for each recipe, the share of runs x items that score above each threshold, before and
+    after.
 
-    The bands are pointwise: 95 % for one threshold at a time. A recipe that is not evaluable has an empty panel that says so.
+    The bands are pointwise: 95 % for one threshold at a time. A recipe that is not evaluable has an empty
+    panel that says so.
     """
     figure, panels = new_figure(1, len(recipes), width=max(6.4, 4.6 * len(recipes)), height=4.0)
     for axes, recipe in zip(panels, recipes, strict=True):
         title = "Performance profile" if len(recipes) == 1 else _short(recipe.recipe)
-        cells = f"{counted(len(recipe.seeds), 'seeds')} x {counted(recipe.n_items, 'items')}, K = {recipe.draws}"
+        cells = (
+            f"{counted(len(recipe.seeds), 'seeds')} x {counted(recipe.n_items, 'items')}, K = {recipe.draws}"
+        )
         axes.set_title(f"{title}\n{cells}")
-        axes.set_xlabel(f"score \u03c4 (mean {primary} of an item's draws)\nbands: 95 %, for one \u03c4 at a time")
+        axes.set_xlabel(
+            f"score \u03c4 (mean {primary} of an item's draws)\nbands: 95 %, for one \u03c4 at a time"
+        )
         axes.set_ylabel("share of runs x items above \u03c4")
         if not recipe.profile:
             say_missing(axes, "NOT EVALUABLE; profile")
@@ -100,11 +138,16 @@ def performance_profile(recipes: Sequence[RecipeClaim], primary: str) -> Figure:
     return figure
 
 
-def _profile(axes: Axes, edges: np.ndarray, points: Sequence[ProfilePoint], name: str, colour: str, style: str) -> None:
+def _profile(
+    axes: Axes, edges: np.ndarray, points: Sequence[ProfilePoint], name: str, colour: str, style: str
+) -> None:
     # A score is a number of successes of K draws: between two possible scores the profile is level.
     found = [point.before if name == "before" else point.after for point in points]
-    value, low, high = (np.array([np.nan if v is None else v for v in column]) for column in zip(
-        *((each.value, each.low, each.high) for each in found), strict=True
-    ))  # fmt: skip
+    value, low, high = (
+        np.array([np.nan if v is None else v for v in column])
+        for column in zip(*((each.value, each.low, each.high) for each in found), strict=True)
+    )
     axes.stairs(value, edges, baseline=None, color=colour, ls=style, lw=1.8, label=name)
-    axes.fill_between(edges, np.append(low, low[-1]), np.append(high, high[-1]), step="post", color=colour, alpha=0.2, lw=0)
+    axes.fill_between(
+        edges, np.append(low, low[-1]), np.append(high, high[-1]), step="post", color=colour, alpha=0.2, lw=0
+    )

@@ -1,4 +1,5 @@
-"""One measure of two arms, overall and in each stratum, with paired differences: rows for a figure and its table."""
+"""One measure of two arms, overall and in each stratum, with paired differences: rows for a figure and its
+table."""
 
 from __future__ import annotations
 
@@ -17,12 +18,19 @@ MOST_VALUES = 12  # of one label; a figure with a row for each of two hundred wo
 
 
 def strata_rows(
-    reports: tuple[Report, Report], arms: tuple[Sequence[Episode], Sequence[Episode]], measure: str, *, name: str, seed: int,
+    reports: tuple[Report, Report],
+    arms: tuple[Sequence[Episode], Sequence[Episode]],
+    measure: str,
+    *,
+    name: str,
+    seed: int,
     within: str = "",
-) -> list[PairedRow]:  # fmt: skip
-    """Return the overall row, called `name`, then one a stratum; what holds no value, or all values, is left out.
+) -> list[PairedRow]:
+    """Return the overall row, called `name`, then one a stratum; what holds no value, or all values, is left
+    out.
 
-    `within` is said before each stratum: where rows of two measures stand together, it says of which these are.
+    `within` is said before each stratum: where rows of two measures stand together, it says of which these
+    are.
     """
     before, after = reports
     whole = compare_measure(*arms, measure, rng(seed, measure)).difference

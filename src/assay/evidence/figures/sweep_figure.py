@@ -1,4 +1,5 @@
-"""The figure of a sweep: reward and success of every checkpoint with intervals, and how far each is from step 0."""
+"""The figure of a sweep: reward and success of every checkpoint with intervals, and how far each is from step
+0."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ _CHARACTERS = 178  # of small text in a figure of the house's width
 
 @styled
 def sweep_figure(sweep: Sweep) -> Figure:
-    """Return reward and success over checkpoints, above their paired differences to step 0; the caption stands below."""
+    """Return reward and success over checkpoints, above their paired differences to step 0; the caption
+    stands below."""
     rows, columns = sweep_rows(sweep)
     frame = pd.DataFrame(rows, columns=columns)
     figure, panels = new_figure(2, 2, height=7.6)
@@ -35,7 +37,9 @@ def sweep_figure(sweep: Sweep) -> Figure:
         upper.set_ylabel(f"{unit}, 95 % interval")
         _reference(upper, sweep.checkpoints[0].row[name])
         gap = f"{name}_difference"
-        checkpoint_panel(lower, frame[frame["step"] > 0], {gap: "checkpoint \u2212 step 0"}, sweep.chosen_step)
+        checkpoint_panel(
+            lower, frame[frame["step"] > 0], {gap: "checkpoint \u2212 step 0"}, sweep.chosen_step
+        )
         lower.set_title(f"{said} against step 0, {pairs}")
         lower.set_ylabel(f"{unit}, difference")
         lower.axhline(0, color="black", lw=0.9)
@@ -44,8 +48,16 @@ def sweep_figure(sweep: Sweep) -> Figure:
     for axes in panels:
         legend(axes, columns=3, below=True)
     exploratory = sweep.split == "heldout"
-    heading = EXPLORATORY if exploratory else f"{counted(len(sweep.checkpoints), 'checkpoints')} on the validation suite"
-    figure.suptitle(f"{heading} \u2014 {sweep.task}, run {sweep.run}"[:110], color=RED if exploratory else "black", fontsize=11)
+    heading = (
+        EXPLORATORY
+        if exploratory
+        else f"{counted(len(sweep.checkpoints), 'checkpoints')} on the validation suite"
+    )
+    figure.suptitle(
+        f"{heading} \u2014 {sweep.task}, run {sweep.run}"[:110],
+        color=RED if exploratory else "black",
+        fontsize=11,
+    )
     left_out = [f"Left out: {counted(len(sweep.left_out), 'damaged checkpoints')}."] if sweep.left_out else []
     text = " ".join([caption(sweep, table=False), *sweep.notes, *left_out])
     figure.supxlabel(textwrap.fill(text, _CHARACTERS), fontsize=7.5, color=GREY, x=0.01, ha="left")

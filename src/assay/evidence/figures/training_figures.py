@@ -60,7 +60,9 @@ def _curve(axes: Axes, frame: pd.DataFrame, name: str, colour: str, title: str, 
 def mark_chosen(axes: Axes, chosen_step: int | None) -> None:
     """Mark the checkpoint that was chosen, once one is."""
     if chosen_step is not None:
-        axes.axvline(chosen_step, color="black", lw=1.2, ls=":", label=f"chosen: step {chosen_step}", zorder=1)
+        axes.axvline(
+            chosen_step, color="black", lw=1.2, ls=":", label=f"chosen: step {chosen_step}", zorder=1
+        )
 
 
 @styled
@@ -74,10 +76,12 @@ def training_curve(
     episodes: Values | None = None,
     reached: int | None = None,
 ) -> Figure:
-    """Return reward with a band of one reward_std, loss, KL and gradient norm over optimizer steps, alarms above them.
+    """Return reward with a band of one reward_std, loss, KL and gradient norm over optimizer steps, alarms
+    above them.
 
     Args:
-        log: The columns of training_log.csv; the reward of a step is the mean over its episodes. May have few rows or none.
+        log: The columns of training_log.csv; the reward of a step is the mean over its episodes. May have few
+            rows or none.
         alarms: The lines of health.jsonl, oldest first; None leaves out the strip.
         steps: Where the axis ends; None: at the last logged step.
         unmeasured: Rules of health that had nothing to read.
@@ -93,7 +97,14 @@ def training_curve(
     panels = [first, *(figure.add_subplot(grid[k, 0], sharex=first) for k in (-3, -2, -1))]
     logged = column(log, "step")
     each = "" if episodes is None else f", {size_text(episodes)} episodes a step"
-    _curve(first, log, "reward", BEFORE, f"Training reward, {counted(len(log), 'logged steps')}{each}", "reward per episode")
+    _curve(
+        first,
+        log,
+        "reward",
+        BEFORE,
+        f"Training reward, {counted(len(log), 'logged steps')}{each}",
+        "reward per episode",
+    )
     reward, spread = column(log, "reward"), column(log, "reward_std")
     if reward is not None and logged is not None:
         _band(first, logged, reward, spread)
@@ -130,7 +141,9 @@ def _band(axes: Axes, x: Values, reward: Values, spread: Values | None) -> None:
     if len(x) >= SMOOTH_FROM:
         smooth = _smooth(reward)
         kept = thinned(smooth)
-        axes.plot(x[kept], smooth[kept], color="black", lw=1.1, ls="--", label=f"mean of {_window(len(x))} steps")
+        axes.plot(
+            x[kept], smooth[kept], color="black", lw=1.1, ls="--", label=f"mean of {_window(len(x))} steps"
+        )
 
 
 def _lines(axes: Axes, frame: pd.DataFrame, names: list[str], title: str, unit: str, strip: str) -> list[str]:
@@ -186,10 +199,11 @@ def size_text(n: Values | None, *, most: bool = False) -> str:
 
 @styled
 def reward_components(frame: pd.DataFrame, chosen_step: int | None = None) -> Figure:
-    """Return reward parts, rates and turns over optimizer steps; for a task of one turn its metrics instead of turns.
+    """Return reward parts, rates and turns over optimizer steps; for a task of one turn its metrics instead
+    of turns.
 
-    `frame` has the columns of reward_components.csv: step, n, then `mean_<part>`, `<flag>_rate` and `metric.<name>` in
-    any number, and any number of rows, also none.
+    `frame` has the columns of reward_components.csv: step, n, then `mean_<part>`, `<flag>_rate` and
+    `metric.<name>` in any number, and any number of rows, also none.
     """
     parts = [name for name in frame.columns if name.startswith("mean_") and name != "mean_n_steps"]
     rates = [name for name in frame.columns if name.endswith("_rate")]
@@ -199,15 +213,27 @@ def reward_components(frame: pd.DataFrame, chosen_step: int | None = None) -> Fi
     panels = [figure.add_subplot(upper[0, 0]), figure.add_subplot(grid[1, 0])]
     n = column(frame, "n")
     smooth = f"; bold: mean of {_window(len(frame))} steps" if len(frame) >= SMOOTH_FROM else ""
-    zero = _lines(panels[0], frame, parts, f"Reward parts, {size_text(n)} a step{smooth}", "mean reward per episode", "")
+    zero = _lines(
+        panels[0], frame, parts, f"Reward parts, {size_text(n)} a step{smooth}", "mean reward per episode", ""
+    )
     mark_chosen(panels[0], chosen_step)
     legend(panels[0], columns=3, below=True, zero=zero)
     smooth = smooth.replace("bold: ", "")
-    zero = _lines(panels[1], frame, rates, f"Rates, {size_text(n, most=True)} a step{smooth}", "share of episodes", "_rate")
+    zero = _lines(
+        panels[1],
+        frame,
+        rates,
+        f"Rates, {size_text(n, most=True)} a step{smooth}",
+        "share of episodes",
+        "_rate",
+    )
     panels[1].set_ylim(-0.03, 1.03)
     mark_chosen(panels[1], chosen_step)
     beside(panels[1], zero)
-    metrics, turns = [name for name in frame.columns if name.startswith("metric.")], column(frame, "mean_n_steps")
+    metrics, turns = (
+        [name for name in frame.columns if name.startswith("metric.")],
+        column(frame, "mean_n_steps"),
+    )
     shown = {"mean_n_steps": ("Turns", "mean turns per episode")}
     if metrics and turns is not None and (turns == 1).all():
         shown = {name: (name.removeprefix("metric."), "mean per episode") for name in metrics}

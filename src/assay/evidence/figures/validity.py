@@ -27,7 +27,14 @@ def validity_frame(before: Report, after: Report) -> pd.DataFrame | None:
     for label, values in before.strata.items():
         for value, stratum in values.items():
             other = after.strata.get(label, {}).get(value)
-            rows.append(_row(f"{label}={value}", stratum.n_items, stratum.measures, {} if other is None else other.measures))
+            rows.append(
+                _row(
+                    f"{label}={value}",
+                    stratum.n_items,
+                    stratum.measures,
+                    {} if other is None else other.measures,
+                )
+            )
     return pd.DataFrame(rows)
 
 
@@ -35,7 +42,8 @@ def validity_frame(before: Report, after: Report) -> pd.DataFrame | None:
 def validity_by_stratum(
     valid: Sequence[PairedRow], field_f1: Sequence[PairedRow], baselines: Mapping[str, Report] | None = None
 ) -> Figure:
-    """Return schema validity and field F1, overall and by stratum: both arms and, beside them, the paired differences.
+    """Return schema validity and field F1, overall and by stratum: both arms and, beside them, the paired
+    differences.
 
     The rows come from `strata_rows`; scripted players stand as lines in the overall rows.
     """
@@ -53,7 +61,10 @@ def validity_by_stratum(
         draw_rows(arms, gaps, rows, rate=rate)
         scale = 100.0 if rate else 1.0
         players = (baselines or {}).items()
-        levels = [(name, report.measures[measure].value if measure in report.measures else None) for name, report in players]
+        levels = [
+            (name, report.measures[measure].value if measure in report.measures else None)
+            for name, report in players
+        ]
         draw_levels(arms, levels, scale=scale)
         arms.set_xlim(-0.03 * scale, 1.03 * scale)
         arms.set_title(title)
@@ -64,7 +75,9 @@ def validity_by_stratum(
     return figure
 
 
-def _row(name: str, items: int, before: Mapping[str, Interval], after: Mapping[str, Interval]) -> dict[str, str | int]:
+def _row(
+    name: str, items: int, before: Mapping[str, Interval], after: Mapping[str, Interval]
+) -> dict[str, str | int]:
     return {
         "stratum": name,
         "items": items,

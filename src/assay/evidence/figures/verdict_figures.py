@@ -1,6 +1,7 @@
 """How sure a player is and how often rightly: calibration, and claims where there is nothing to find.
 
-Both are of tasks whose episodes carry the metric `confidence` and the flag `false_claim`, and are not drawn for others.
+Both are of tasks whose episodes carry the metric `confidence` and the flag `false_claim`, and are not drawn
+for others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from matplotlib.figure import Figure
 from assay.core.records import Episode, Interval
 from assay.evaluation.clusters import cluster_sums
 from assay.evidence.figures.drawing import AFTER, BEFORE, GREY, bare_figure, new_figure, say_missing, styled
-from assay.evidence.figures.paired_rows import PairedRow, draw_levels, draw_rows, legends_below, level_room, row_places
+from assay.evidence.figures.paired_rows import (
+    PairedRow,
+    draw_levels,
+    draw_rows,
+    legends_below,
+    level_room,
+    row_places,
+)
 from assay.evidence.formatting import difference_text, interval_text
 from assay.statistics.intervals import rate_interval
 from assay.statistics.report import Report
@@ -34,7 +42,8 @@ def has_verdicts(episodes: Sequence[Episode]) -> bool:
 def verdict_right(episode: Episode) -> bool | None:
     """Return whether the verdict was right, be it proven or not; None without one.
 
-    On a null world any claim is wrong; elsewhere channel and mass have to be right, and "nothing there" is wrong.
+    On a null world any claim is wrong; elsewhere channel and mass have to be right, and "nothing there" is
+    wrong.
     """
     if episode.metrics.get(CONFIDENCE) is None:
         return None
@@ -47,8 +56,9 @@ def verdict_right(episode: Episode) -> bool | None:
 def calibration_frame(before: Sequence[Episode], after: Sequence[Episode]) -> pd.DataFrame:
     """Return the share of right verdicts by what was stated and by what the data said.
 
-    Columns: arm, by (`confidence`, or `global_z` of claims), bin (centre: confidence to the nearest tenth; lower edge in
-    sigma), n episodes, right, low, high (95 %, by cluster; missing under two clusters), mean (of the stated values).
+    Columns: arm, by (`confidence`, or `global_z` of claims), bin (centre: confidence to the nearest tenth;
+    lower edge in sigma), n episodes, right, low, high (95 %, by cluster; missing under two clusters), mean
+    (of the stated values).
     """
     rows = []
     for arm, episodes in (("before", before), ("after", after)):
@@ -57,10 +67,16 @@ def calibration_frame(before: Sequence[Episode], after: Sequence[Episode]) -> pd
             for episode in episodes:
                 value = episode.metrics.get(by)
                 if value is not None and verdict_right(episode) is not None:
-                    place = round(10 * value) / 10 if by == CONFIDENCE else float(min(HIGHEST_Z, max(0, int(value))))
+                    place = (
+                        round(10 * value) / 10
+                        if by == CONFIDENCE
+                        else float(min(HIGHEST_Z, max(0, int(value))))
+                    )
                     bins.setdefault(place, []).append(episode)
             for place, own in sorted(bins.items()):
-                found = rate_interval(cluster_sums([float(bool(verdict_right(e))) for e in own], [e.cluster for e in own]))
+                found = rate_interval(
+                    cluster_sums([float(bool(verdict_right(e))) for e in own], [e.cluster for e in own])
+                )
                 mean = float(np.mean([e.metrics[by] for e in own]))
                 rows.append((arm, by, place, len(own), found.value, found.low, found.high, round(mean, 6)))
     return pd.DataFrame(rows, columns=["arm", "by", "bin", "n", "right", "low", "high", "mean"])
@@ -81,7 +97,9 @@ def calibration(frame: pd.DataFrame, gaps: Mapping[str, Interval], reports: tupl
     change = difference_text(gaps.get("metric.brier"), rate=False)
     figure.suptitle(
         f"Brier score (lower is better): {brier[0]} \u2192 {brier[1]}; after \u2212 before {change}",
-        fontsize=10, x=0.01, ha="left",
+        fontsize=10,
+        x=0.01,
+        ha="left",
     )
     titles = ("Right verdicts by stated confidence", "Right claims by significance of the player's own data")
     units = ("stated confidence", "global significance at the claimed mass, \u03c3")
@@ -106,7 +124,9 @@ def calibration(frame: pd.DataFrame, gaps: Mapping[str, Interval], reports: tupl
         else:
             edges = range(HIGHEST_Z + 1)
             lower.set_xlim(-0.6, HIGHEST_Z + 0.6)
-            lower.set_xticks(list(edges), [f"{z}\u2013{z + 1}" if z < HIGHEST_Z else f"\u2265 {z}" for z in edges])
+            lower.set_xticks(
+                list(edges), [f"{z}\u2013{z + 1}" if z < HIGHEST_Z else f"\u2265 {z}" for z in edges]
+            )
         handles, labels = upper.get_legend_handles_labels()
         lower.legend(handles, labels, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.55))
     return figure
@@ -123,23 +143,44 @@ def _shares(upper: Axes, lower: Axes, frame: pd.DataFrame, shift: float) -> None
         total = int(own["n"].sum())
         upper.plot(x[known], y[known], marker, color=colour, ms=6, label=f"{arm}, n = {total}")
         if not known.all():
-            upper.plot(x[~known], y[~known], marker, color=colour, mfc="white", ms=6, label=f"{arm}, interval missing")
-        lower.bar(x, own["n"], width=2 * shift, color=colour, alpha=0.75, hatch=hatch, edgecolor="white", linewidth=0.5)
+            upper.plot(
+                x[~known],
+                y[~known],
+                marker,
+                color=colour,
+                mfc="white",
+                ms=6,
+                label=f"{arm}, interval missing",
+            )
+        lower.bar(
+            x,
+            own["n"],
+            width=2 * shift,
+            color=colour,
+            alpha=0.75,
+            hatch=hatch,
+            edgecolor="white",
+            linewidth=0.5,
+        )
 
 
 @styled
 def false_claims(
     null_rows: Sequence[PairedRow], signal_rows: Sequence[PairedRow], baselines: Mapping[str, Report]
 ) -> Figure:
-    """Return false claims on null worlds and power on signal worlds, overall and by stratum, with paired differences.
+    """Return false claims on null worlds and power on signal worlds, overall and by stratum, with paired
+    differences.
 
-    Scripted players stand as lines in the overall rows, with their names above. Either list of rows may be empty: then
-    that part is missing.
+    Scripted players stand as lines in the overall rows, with their names above. Either list of rows may be
+    empty: then that part is missing.
     """
     rows = [*null_rows, *signal_rows]
     parts = ((null_rows, FALSE_CLAIM, 0), (signal_rows, POWER, len(null_rows)))
     levels = {
-        row: [(name, r.measures[measure].value if measure in r.measures else None) for name, r in baselines.items()]
+        row: [
+            (name, r.measures[measure].value if measure in r.measures else None)
+            for name, r in baselines.items()
+        ]
         for part, measure, row in parts
         if part
     }

@@ -1,4 +1,5 @@
-"""Before and after: the claim in numbers, item by item, by stratum; then controls, guardrails and scripted players."""
+"""Before and after: the claim in numbers, item by item, by stratum; then controls, guardrails and scripted
+players."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from assay.evidence.page.top import points
 
 
 def claim_rows(claim: Claim) -> list[tuple[str, str]]:
-    """Return the claim in numbers as text: (quantity, value). Rates in %, differences in points, 95 % intervals."""
+    """Return the claim in numbers as text: (quantity, value). Rates in %, differences in points, 95 %
+    intervals."""
     clusters = counted(claim.n_clusters, claim.plan.cluster_name)
     seeds = ", ".join(map(str, claim.training_seeds))
     rows = [
@@ -35,14 +37,25 @@ def claim_rows(claim: Claim) -> list[tuple[str, str]]:
     ]
     if claim.gain_split is not None:
         split = claim.gain_split
-        parsed = f"{percent(split.parsed_before)} to {percent(split.parsed_after)} % of episodes parse throughout"
-        right = [percent(share) for share in (split.correct_given_parsed_before, split.correct_given_parsed_after)]
-        rows.append(("gain from parsing, points", f"{difference_text(split.parse_part, rate=True)} ({parsed})"))
+        parsed = (
+            f"{percent(split.parsed_before)} to {percent(split.parsed_after)} % of episodes parse throughout"
+        )
+        right = [
+            percent(share) for share in (split.correct_given_parsed_before, split.correct_given_parsed_after)
+        ]
+        rows.append(
+            ("gain from parsing, points", f"{difference_text(split.parse_part, rate=True)} ({parsed})")
+        )
         told = f"of those {right[0]} to {right[1]} % succeed"
-        rows.append(("gain from being right, points", f"{difference_text(split.correct_part, rate=True)} ({told})"))
+        rows.append(
+            ("gain from being right, points", f"{difference_text(split.correct_part, rate=True)} ({told})")
+        )
     if claim.tokens_per_completion is not None:
         tokens = claim.tokens_per_completion
-        change = f"{points(tokens.before)} to {points(tokens.after)}, {difference_text(tokens.difference, rate=False)}"
+        change = (
+            f"{points(tokens.before)} to {points(tokens.after)},"
+            f" {difference_text(tokens.difference, rate=False)}"
+        )
         rows.append(("tokens per completion", change))
     if claim.items_changed is not None:
         rows.append(("items", ", ".join(f"{n} {name}" for name, n in claim.items_changed.items())))
@@ -64,7 +77,9 @@ def item_by_item(before: Sequence[Episode], after: Sequence[Episode], draws: int
 def before_after(claim: Claim, arms: tuple[Sequence[Episode], Sequence[Episode]] | None) -> list[str]:
     """Return the first blocks of the comparison; nothing but a sentence where the claim holds no numbers."""
     if claim.difference is None:
-        return [paragraph("The arms could not be compared, so there is nothing to show: see the reason above.")]
+        return [
+            paragraph("The arms could not be compared, so there is nothing to show: see the reason above.")
+        ]
     blocks = []
     if claim.verdict == "NOT EVALUABLE":
         blocks.append(paragraph("These numbers help to find the fault. They support no claim.", "bad"))
@@ -78,12 +93,17 @@ def before_after(claim: Claim, arms: tuple[Sequence[Episode], Sequence[Episode]]
 
 
 def checks(claim: Claim) -> str:
-    """Return the table of controls, guardrails and further confirmatory metrics; a control not asked for is not run."""
+    """Return the table of controls, guardrails and further confirmatory metrics; a control not asked for is
+    not run."""
     rows = []
     if claim.control is None:
         rows.append(("base against base", "control", MISSING, "not run"))
     else:
-        gap = difference_text(claim.control.difference, rate=True) if claim.control.passed is not None else "not run"
+        gap = (
+            difference_text(claim.control.difference, rate=True)
+            if claim.control.passed is not None
+            else "not run"
+        )
         rows.append(("base against base", claim.control.kind, gap, control_said(claim.control)))
     rows += _random_rewards(claim)
     for guard in claim.guardrails:
@@ -92,7 +112,9 @@ def checks(claim: Claim) -> str:
     for name, found in claim.secondary.items():
         gap = difference_text(found.difference, rate=is_rate(name))
         rows.append((name, "confirmatory, Holm", gap, p_text(found.p_holm)))
-    return rows_table(["measure", "role", "difference", "outcome"], rows, "Beside the primary metric", long=True)
+    return rows_table(
+        ["measure", "role", "difference", "outcome"], rows, "Beside the primary metric", long=True
+    )
 
 
 def _random_rewards(claim: Claim) -> list[tuple[str, str, str, str]]:

@@ -1,4 +1,5 @@
-"""The data on the page: how many records of which kind stand in which split, and what the audit found in them."""
+"""The data on the page: how many records of which kind stand in which split, and what the audit found in
+them."""
 
 from __future__ import annotations
 
@@ -27,13 +28,17 @@ def splits_frame(fingerprint: Fingerprint) -> pd.DataFrame:
 
 
 def findings_frame(audit: Audit) -> pd.DataFrame:
-    """Return what the audit found at least once as text: finding, count, what was done about it, first place."""
+    """Return what the audit found at least once as text: finding, count, what was done about it, first
+    place."""
     rows = [
         (
             kind.replace("_", " "),
             found.count,
             found.action,
-            "; ".join(f"{first.split}{'' if first.line is None else f' line {first.line}'}" for first in found.first[:1]),
+            "; ".join(
+                f"{first.split}{'' if first.line is None else f' line {first.line}'}"
+                for first in found.first[:1]
+            ),
         )
         for kind, found in audit.kinds.items()
         if found.count
@@ -42,10 +47,11 @@ def findings_frame(audit: Audit) -> pd.DataFrame:
 
 
 def contamination_frame(found: Contamination | None) -> pd.DataFrame:
-    """Return what the splits were compared for and share, as text: looked for, records compared, found, where.
+    """Return what the splits were compared for and share, as text: looked for, records compared, found,
+    where.
 
-    One row a check, or a pair of splits that share something. A check that had nothing to read says so, and without a
-    record of the checks none was made.
+    One row a check, or a pair of splits that share something. A check that had nothing to read says so, and
+    without a record of the checks none was made.
     """
     columns = ["looked for", "records compared", "found", "in", "what it means"]
     if found is None:

@@ -1,4 +1,5 @@
-"""The pieces of a page: sections, tables, lists, figures with the numbers behind them. Every text is escaped here."""
+"""The pieces of a page: sections, tables, lists, figures with the numbers behind them. Every text is escaped
+here."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ MOST_ROWS = 60
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A figure as bytes of SVG, its caption, the numbers that were drawn, and the file of evidence/results that holds all."""
+    """A figure as bytes of SVG, its caption, the numbers that were drawn, and the file of evidence/results
+    that holds all."""
 
     name: str
     svg: bytes
@@ -45,8 +47,11 @@ def cell_text(value: object) -> str:
     return str(value)
 
 
-def rows_table(head: Sequence[object], rows: Iterable[Sequence[object]], caption: str, *, long: bool = False) -> str:
-    """Return rows as an HTML table with every cell escaped; missing cells say so; the first column heads its row.
+def rows_table(
+    head: Sequence[object], rows: Iterable[Sequence[object]], caption: str, *, long: bool = False
+) -> str:
+    """Return rows as an HTML table with every cell escaped; missing cells say so; the first column heads its
+    row.
 
     It scrolls by itself where it is wider than the page. `long` lets cells with long words break.
 
@@ -108,16 +113,17 @@ def figure(shown: Shown) -> str:
     if len(few):
         numbers = html_table(few, f"{shown.caption} {said}")
     return (
-        f'<figure><div class="scroll" tabindex="0" role="region" aria-label="{escaped(shown.name)}">{drawn}</div>'
-        f"<figcaption>{escaped(shown.caption)}</figcaption>"
-        f"<details><summary>The numbers of this figure ({escaped(shown.name)})</summary>{numbers}</details></figure>"
+        '<figure><div class="scroll" tabindex="0" role="region"'
+        f' aria-label="{escaped(shown.name)}">{drawn}</div><figcaption>{escaped(shown.caption)}</figcaption><details><summary>The'
+        f" numbers of this figure ({escaped(shown.name)})</summary>{numbers}</details></figure>"
     )
 
 
 def section(name: str, heading: str, *blocks: str) -> str:
     """Return a section of the page under its heading; `name` is what links point to, a word of ours."""
-    return f'<section id="{name}" aria-labelledby="{name}-head"><h2 id="{name}-head">{escaped(heading)}</h2>\n' + (
-        "\n".join(blocks) + "\n</section>"
+    return (
+        f'<section id="{name}" aria-labelledby="{name}-head"><h2 id="{name}-head">{escaped(heading)}</h2>\n'
+        + ("\n".join(blocks) + "\n</section>")
     )
 
 
@@ -134,9 +140,15 @@ def bullets(texts: Iterable[str]) -> str:
 
 def facts(pairs: Sequence[tuple[str, str]]) -> str:
     """Return (what, value) as a row of small boxes."""
-    return '<dl class="facts">' + "".join(f"<div><dt>{escaped(a)}</dt><dd>{escaped(b)}</dd></div>" for a, b in pairs) + "</dl>"
+    return (
+        '<dl class="facts">'
+        + "".join(f"<div><dt>{escaped(a)}</dt><dd>{escaped(b)}</dd></div>" for a, b in pairs)
+        + "</dl>"
+    )
 
 
 def commands(texts: Sequence[tuple[str, str]]) -> str:
     """Return (what it does, command) as a list of commands to type."""
-    return "".join(f"<p>{escaped(said)}</p><pre><code>{escaped(command)}</code></pre>" for said, command in texts)
+    return "".join(
+        f"<p>{escaped(said)}</p><pre><code>{escaped(command)}</code></pre>" for said, command in texts
+    )

@@ -8,14 +8,23 @@ from assay.core.counting import counted
 from assay.core.records import Episode, Turn
 from assay.evidence.page.elements import paragraph, rows_table
 from assay.evidence.page.shell import escaped
-from assay.evidence.tables.trajectories import KINDS, RIGHT, Pair, deciding_turn, prompt_head, shortened, summary_rows
+from assay.evidence.tables.trajectories import (
+    KINDS,
+    RIGHT,
+    Pair,
+    deciding_turn,
+    prompt_head,
+    shortened,
+    summary_rows,
+)
 
 LONGEST_GIVEN = 2000  # characters of a prompt or a truth
 MOST_CHARACTERS = 400_000  # of all episodes of a page together
 
 
 def pairs_that_fit(pairs: Sequence[Pair], most: int = MOST_CHARACTERS) -> list[Pair]:
-    """Return as many pairs as fit a page, taken in turn from every kind, in the order given; at least one of each kind."""
+    """Return as many pairs as fit a page, taken in turn from every kind, in the order given; at least one of
+    each kind."""
     kept, room = set(), most
     queues = [[k for k, pair in enumerate(pairs) if pair.kind == kind] for kind in KINDS]
     for turn in range(max((len(queue) for queue in queues), default=0)):
@@ -56,7 +65,9 @@ def _episode(name: str, episode: Episode) -> str:
 def _given(pair: Pair, prompt: str | None, truth: str | None) -> str:
     """Return what both episodes were asked and what is right, where that is known."""
     known = [(head, text) for head, text in ((prompt_head(pair), prompt), (RIGHT, truth)) if text is not None]
-    return "".join(f"<p>{escaped(head)}</p><pre>{escaped(shortened(text, LONGEST_GIVEN))}</pre>" for head, text in known)
+    return "".join(
+        f"<p>{escaped(head)}</p><pre>{escaped(shortened(text, LONGEST_GIVEN))}</pre>" for head, text in known
+    )
 
 
 def _outcome(pair: Pair) -> str:
@@ -72,7 +83,10 @@ def _pair(pair: Pair, numbers: Mapping[tuple[str, str], int], given: str, *, is_
     head = f"{pair.reason}: item {pair.before.item_id[:16]}, draw {pair.before.draw}. {_outcome(pair)}"
     table = rows_table(["fact", "before", "after"], summary_rows(pair), "Both episodes")
     both = _episode("Before", pair.before) + _episode("After", pair.after)
-    start = f'<article data-kind="{escaped(pair.kind)}" data-strata="{marks}"><details{" open" if is_open else ""}>'
+    start = (
+        f'<article data-kind="{escaped(pair.kind)}"'
+        f' data-strata="{marks}"><details{" open" if is_open else ""}>'
+    )
     return (
         f"{start}<summary>{escaped(head)}</summary>"
         + (paragraph(f"Strata: {said}.", "faint") if said else "")
@@ -86,33 +100,39 @@ def _form(pairs: Sequence[Pair], numbers: Mapping[tuple[str, str], int]) -> str:
     chosen = "random" if "random" in present else ""
     kinds = "".join(f'<option value="{k}"{" selected" if k == chosen else ""}>{k}</option>' for k in present)
     strata = "".join(
-        f'<option value="{number}">{escaped(f"{label} {value}")}</option>' for (label, value), number in numbers.items()
+        f'<option value="{number}">{escaped(f"{label} {value}")}</option>'
+        for (label, value), number in numbers.items()
     )
     return (
-        '<form id="filter" hidden aria-label="Which episodes are shown">'
-        f'<label>Kind<select name="kind"><option value="">all kinds</option>{kinds}</select></label>'
-        f'<label>Stratum<select name="stratum"><option value="">all strata</option>{strata}</select></label>'
-        '<label>Words<input name="words" type="search" autocomplete="off" placeholder="in any text of a pair"></label>'
-        '<button type="button" id="open-all">Open or close all</button><button type="reset">Start again</button></form>'
-        '<p id="filtered" class="faint" aria-live="polite"></p>'
+        '<form id="filter" hidden aria-label="Which episodes are shown"><label>Kind<select'
+        f' name="kind"><option value="">all kinds</option>{kinds}</select></label><label>Stratum<select'
+        f' name="stratum"><option value="">all strata</option>{strata}</select></label><label>Words<input'
+        ' name="words" type="search" autocomplete="off" placeholder="in any text of a pair"></label><button'
+        ' type="button" id="open-all">Open or close all</button><button type="reset">Start'
+        ' again</button></form><p id="filtered" class="faint" aria-live="polite"></p>'
     )
 
 
 def episodes(
     pairs: Sequence[Pair], total: int, *, prompts: Mapping[str, str] | None, truths: Mapping[str, str] | None
 ) -> list[str]:
-    """Return the blocks of the section: what is shown of how many, the filter, then every pair; `total` counts all pairs."""
+    """Return the blocks of the section: what is shown of how many, the filter, then every pair; `total`
+    counts all pairs."""
     every = sorted({each for pair in pairs for each in pair.before.strata.items()})
     numbers = {each: k for k, each in enumerate(every)}
     said = (
-        f"The same item and draw before and after training: {len(pairs)} of {total} pairs, chosen by rule (at random from a "
-        "seed; worst, median and best by reward after; at random among the fixed and among the broken). The random ones tell "
-        "what is usual, the others do not. Draws are independent: one fixed or broken pair may be luck. All episodes: "
-        "pre_eval.jsonl and post_eval.jsonl, matched by item_id and draw."
+        f"The same item and draw before and after training: {len(pairs)} of {total} pairs, chosen by rule (at"
+        " random from a seed; worst, median and best by reward after; at random among the fixed and among"
+        " the broken). The random ones tell what is usual, the others do not. Draws are independent: one"
+        " fixed or broken pair may be luck. All episodes: pre_eval.jsonl and post_eval.jsonl, matched by"
+        " item_id and draw."
     )
     shown: list[str] = []
     for pair in pairs:
         prompt, truth = ((known or {}).get(pair.before.item_id) for known in (prompts, truths))
         shown.append(_pair(pair, numbers, _given(pair, prompt, truth), is_open=not shown))
-    note = "Text in blocks is what a model wrote or was told; control and direction-changing characters are shown as escapes."
+    note = (
+        "Text in blocks is what a model wrote or was told; control and direction-changing characters are"
+        " shown as escapes."
+    )
     return [paragraph(said), paragraph(note, "faint"), _form(pairs, numbers), *shown]

@@ -1,4 +1,5 @@
-"""report.html: one offline page, verdict first. Every text is escaped; our own script only filters and sorts."""
+"""report.html: one offline page, verdict first. Every text is escaped; our own script only filters and
+sorts."""
 
 from __future__ import annotations
 
@@ -86,13 +87,19 @@ def report_html(
         ],
         "controls": [
             *([] if claim.difference is None else [checks(claim)]),
-            *([] if baselines is None else [html_table(baselines, "Beside scripted players on the same suite")]),
+            *(
+                []
+                if baselines is None
+                else [html_table(baselines, "Beside scripted players on the same suite")]
+            ),
         ],
         "training": [
             *([] if trained is None else training(trained, claim.plan.checkpoint_rule)),
             *(figure(shown) for shown in training_figures),
         ],
-        "episodes": episodes(fitting, max(total, len(pairs)), prompts=prompts, truths=truths) if fitting else [],
+        "episodes": (
+            episodes(fitting, max(total, len(pairs)), prompts=prompts, truths=truths) if fitting else []
+        ),
         "data": [html_table(frame, caption, long=True) for caption, frame in (data or {}).items()],
     }
     blocks["limits"] = [bullets(limits) or paragraph("None were stated.")]

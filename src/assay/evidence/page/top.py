@@ -29,7 +29,10 @@ def points(value: float | None) -> str:
 
 def _numbers(claim: Claim) -> str:
     measure = claim.plan.primary.removesuffix("_rate").replace("_", " ")
-    counts = f"{counted(claim.n_clusters, claim.plan.cluster_name)}, {counted(claim.n_items, 'items')}, K = {claim.draws}"
+    counts = (
+        f"{counted(claim.n_clusters, claim.plan.cluster_name)}, {counted(claim.n_items, 'items')}, K ="
+        f" {claim.draws}"
+    )
     return facts(
         [
             (f"{measure} before, %", interval_text(claim.before, rate=True)),
@@ -48,32 +51,58 @@ def verdict(claim: Claim, run: pd.DataFrame | None) -> list[str]:
     evaluable = claim.verdict != "NOT EVALUABLE" and claim.difference is not None
     detail = f" ({claim.detail})" if claim.detail else ""
     split = split_word(claim.split).capitalize()
-    scope = f"{split}, {claim.decoding}, checkpoint rule: {claim.plan.checkpoint_rule}. Reason: {claim.reason}."
+    scope = (
+        f"{split}, {claim.decoding}, checkpoint rule: {claim.plan.checkpoint_rule}. Reason: {claim.reason}."
+    )
     return [
-        f'<p class="verdict {tone}"><span aria-hidden="true">{sign}</span> {escaped(claim.verdict + detail)}</p>',
+        (
+            f'<p class="verdict {tone}"><span aria-hidden="true">{sign}</span>'
+            f" {escaped(claim.verdict + detail)}</p>"
+        ),
         paragraph(claim.sentence, "lead"),
         *([_numbers(claim) + paragraph("In brackets: 95 % intervals.", "faint")] if evaluable else []),
         paragraph(scope),
-        *([f"<h3>{counted(len(claim.warnings), 'warnings')}</h3>" + bullets(claim.warnings)] if claim.warnings else []),
         *(
-            ["<h3>What was run</h3>" + html_table(run, "From settings and the records of the stages", long=True)]
+            [f"<h3>{counted(len(claim.warnings), 'warnings')}</h3>" + bullets(claim.warnings)]
+            if claim.warnings
+            else []
+        ),
+        *(
+            [
+                "<h3>What was run</h3>"
+                + html_table(run, "From settings and the records of the stages", long=True)
+            ]
             if run is not None
             else []
         ),
     ]
 
 
-def integrity(claim: Claim, digests: Mapping[str, str], checks: Sequence[str], findings: Sequence[str] | None) -> list[str]:
+def integrity(
+    claim: Claim, digests: Mapping[str, str], checks: Sequence[str], findings: Sequence[str] | None
+) -> list[str]:
     """Return what was checked when the page was drawn, what was found, and the digests of what was measured.
 
     `findings` are reasons why nothing may be claimed; None where nobody looked for any.
     """
-    listed = {"plan (digest of its content; sha256sum of the file gives another)": claim.plan_digest, **digests}
+    listed = {
+        "plan (digest of its content; sha256sum of the file gives another)": claim.plan_digest,
+        **digests,
+    }
     listed["suite"] = claim.plan.suite_digest
     listed |= {"policy before": claim.before_policy, "policy after": claim.after_policy}
     blocks = []
     if findings is not None:
         blocks.append(paragraph("Checked when this page was drawn:") + bullets(checks))
-        found = "Nothing that bars a claim was found." if not findings else "Found, and reason enough to claim nothing:"
+        found = (
+            "Nothing that bars a claim was found."
+            if not findings
+            else "Found, and reason enough to claim nothing:"
+        )
         blocks.append(paragraph(found, "good" if not findings else "bad") + bullets(findings))
-    return [*blocks, rows_table(["what", "sha256 or digest"], listed.items(), "What these numbers were measured on", long=True)]
+    return [
+        *blocks,
+        rows_table(
+            ["what", "sha256 or digest"], listed.items(), "What these numbers were measured on", long=True
+        ),
+    ]

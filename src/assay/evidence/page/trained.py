@@ -13,16 +13,25 @@ _SIGNS = {"GREEN": "\u25cf GREEN", "AMBER": "\u25b2 AMBER", "RED": "\u25a0 RED"}
 
 
 def training(facts: TrainFacts, checkpoint_rule: str) -> list[str]:
-    """Return the chosen checkpoint, the worst level of every rule that left GREEN, what was not measured, flags that rang."""
+    """Return the chosen checkpoint, the worst level of every rule that left GREEN, what was not measured,
+    flags that rang."""
     health = facts.health
     chosen = (
-        f"GRPO, {counted(facts.steps, 'optimizer steps')}, training seed {facts.seed}. Chosen on the validation suite: step "
-        f"{facts.chosen_step}, by the rule {checkpoint_rule}."
+        f"GRPO, {counted(facts.steps, 'optimizer steps')}, training seed {facts.seed}. Chosen on the"
+        f" validation suite: step {facts.chosen_step}, by the rule {checkpoint_rule}."
     )
     blocks = [paragraph(chosen), paragraph(f"Worst alarm: {_SIGNS.get(health.worst, health.worst)}.")]
     if health.rules:
-        rows = [(r.rule, _SIGNS.get(r.level, r.level), r.first_step, r.worst_step, r.times) for r in health.rules]
-        columns = ["rule", "worst level", "beyond its limit since step", "worst level at step", "times it left GREEN"]
+        rows = [
+            (r.rule, _SIGNS.get(r.level, r.level), r.first_step, r.worst_step, r.times) for r in health.rules
+        ]
+        columns = [
+            "rule",
+            "worst level",
+            "beyond its limit since step",
+            "worst level at step",
+            "times it left GREEN",
+        ]
         blocks.append(html_table(pd.DataFrame(rows, columns=columns), "Rules that left GREEN"))
     unmeasured = ", ".join(health.unmeasured)
     if unmeasured:

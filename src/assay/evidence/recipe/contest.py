@@ -19,29 +19,42 @@ from assay.evidence.recipe.formatting import interval_words
 from assay.evidence.recipe.runs import Run, Scores, scores
 from assay.statistics.aggregates import probability_of_improvement, wins
 from assay.statistics.intervals import interval
-from assay.statistics.seeds_and_items import crossed_mean, expanded_percentiles, fewest_runs, resampled, sign_flip_runs
+from assay.statistics.seeds_and_items import (
+    crossed_mean,
+    expanded_percentiles,
+    fewest_runs,
+    resampled,
+    sign_flip_runs,
+)
 from assay.statistics.tests import holm
 
 
 class Contest(Record):
-    """One recipe against another; always two-sided. Differences are A less B, in shares; null: not measured."""
+    """One recipe against another; always two-sided. Differences are A less B, in shares; null: not
+    measured."""
 
     a: str
     b: str
     verdict: Literal["A IS BETTER", "B IS BETTER", "NO EVIDENCE", "NOT EVALUABLE"]
     sentence: str
     seeds: tuple[int, ...] = Field(description="in common: these are paired")
-    difference: Interval | None = Field(description="over the seeds in common; interval for other seeds and other items")
+    difference: Interval | None = Field(
+        description="over the seeds in common; interval for other seeds and other items"
+    )
     p: float | None = Field(description="the larger of sign flips of seed pairs and t over seeds and items")
-    p_holm: float | None = Field(description="p corrected for all pairs of recipes compared beside it; decides")
-    probability_a_beats_b: Interval | None = Field(description="a run of A scores above one of B on an item; ties one half")
+    p_holm: float | None = Field(
+        description="p corrected for all pairs of recipes compared beside it; decides"
+    )
+    probability_a_beats_b: Interval | None = Field(
+        description="a run of A scores above one of B on an item; ties one half"
+    )
 
 
 def contests(recipes: Mapping[str, Sequence[Run]]) -> tuple[Contest, ...]:
     """Return every pair of recipes, p-values corrected together by Holm's rule; none for a single recipe.
 
-    A pair without the seeds to reach the level beside the others that are tested is not evaluable; this goes by the number
-    of seeds alone, before any result is looked at.
+    A pair without the seeds to reach the level beside the others that are tested is not evaluable; this goes
+    by the number of seeds alone, before any result is looked at.
     """
     drafts = [_draft(a, b, recipes[a], recipes[b]) for a, b in combinations(recipes, 2)]
     alpha = next(iter(recipes.values()))[0].claim.plan.alpha
@@ -50,16 +63,22 @@ def contests(recipes: Mapping[str, Sequence[Run]]) -> tuple[Contest, ...]:
         if len(draft["seeds"]) < least:
             draft |= {"difference": None, "p": None, "probability_a_beats_b": None}
     adjusted = holm({str(k): draft["p"] for k, draft in enumerate(drafts) if draft["p"] is not None})
-    return tuple(_judged(draft, adjusted.get(str(k)), recipes, len(drafts), len(adjusted)) for k, draft in enumerate(drafts))
+    return tuple(
+        _judged(draft, adjusted.get(str(k)), recipes, len(drafts), len(adjusted))
+        for k, draft in enumerate(drafts)
+    )
 
 
 def _fewest_seeds(seeds: Sequence[int], alpha: float) -> int:
-    """Return from how many seeds in common on a pair is tested: each that is tested can reach the level after Holm's rule.
+    """Return from how many seeds in common on a pair is tested: each that is tested can reach the level after
+    Holm's rule.
 
     >>> _fewest_seeds([6], 0.05), _fewest_seeds([6, 6, 6], 0.05), _fewest_seeds([8, 8, 8], 0.05), _fewest_seeds([7, 7, 6], 0.05)
     (6, 7, 8, 7)
     """
-    fits = (n for n in sorted(set(seeds)) if n >= fewest_runs(alpha / sum(m >= n for m in seeds), one_sided=False))
+    fits = (
+        n for n in sorted(set(seeds)) if n >= fewest_runs(alpha / sum(m >= n for m in seeds), one_sided=False)
+    )
     return next(fits, max(seeds, default=0) + 1)
 
 
@@ -67,8 +86,13 @@ def _draft(a: str, b: str, runs_a: Sequence[Run], runs_b: Sequence[Run]) -> dict
     plan = runs_a[0].claim.plan
     seeds = sorted({run.trained.seed for run in runs_a} & {run.trained.seed for run in runs_b})
     draft: dict[str, Any] = {
-        "a": a, "b": b, "seeds": tuple(seeds), "difference": None, "p": None, "probability_a_beats_b": None,
-    }  # fmt: skip
+        "a": a,
+        "b": b,
+        "seeds": tuple(seeds),
+        "difference": None,
+        "p": None,
+        "probability_a_beats_b": None,
+    }
     both = scores([*runs_a, *runs_b], measure_of_primary(plan.primary))
     if both is None or len(seeds) < fewest_runs(plan.alpha, one_sided=False) or len(set(both.clusters)) < 2:
         return draft
@@ -83,7 +107,8 @@ def _draft(a: str, b: str, runs_a: Sequence[Run], runs_b: Sequence[Run]) -> dict
 
 
 def _probability(both: Scores, n_a: int, direction: str, label: str, df: float) -> Interval:
-    """Return the probability that a run of A beats one of B on an item; seeds of A and of B are resampled apart."""
+    """Return the probability that a run of A beats one of B on an item; seeds of A and of B are resampled
+    apart."""
     better = both.after if direction == "higher" else -both.after
     a, b = better[:n_a], better[n_a:]
     pairs = wins(a[:, None, :], b[None, :, :])
@@ -98,7 +123,11 @@ def _probability(both: Scores, n_a: int, direction: str, label: str, df: float) 
 
 
 def _judged(
-    draft: dict[str, Any], p_holm: float | None, recipes: Mapping[str, Sequence[Run]], n_pairs: int, n_tested: int
+    draft: dict[str, Any],
+    p_holm: float | None,
+    recipes: Mapping[str, Sequence[Run]],
+    n_pairs: int,
+    n_tested: int,
 ) -> Contest:
     plan = recipes[draft["a"]][0].claim.plan
     found: Interval | None = draft["difference"]
@@ -111,7 +140,10 @@ def _judged(
             why = f"fewer than 2 {plan.cluster_name} where {plan.primary} is defined in every run"
         text = f"{said} is not evaluable: {why}."
         return Contest(**draft, p_holm=None, verdict="NOT EVALUABLE", sentence=text)
-    numbers = f"{signed(found.value, 100)} points ({interval_words(found)}; {'Holm ' if n_tested > 1 else ''}{p_text(p_holm)}; "
+    numbers = (
+        f"{signed(found.value, 100)} points ({interval_words(found)};"
+        f" {'Holm ' if n_tested > 1 else ''}{p_text(p_holm)}; "
+    )
     numbers += f"{counted(len(draft['seeds']), 'seeds')} in common)"
     if p_holm > plan.alpha:
         text = f"{said}: no evidence of a difference: {numbers}."
@@ -119,4 +151,6 @@ def _judged(
     ahead = (found.value or 0.0) * (1 if plan.direction == "higher" else -1) > 0
     winner = draft["a"] if ahead else draft["b"]
     verdict: Literal["A IS BETTER", "B IS BETTER"] = "A IS BETTER" if ahead else "B IS BETTER"
-    return Contest(**draft, p_holm=p_holm, verdict=verdict, sentence=f"{said}: {winner} is better: {numbers}.")
+    return Contest(
+        **draft, p_holm=p_holm, verdict=verdict, sentence=f"{said}: {winner} is better: {numbers}."
+    )

@@ -10,14 +10,15 @@ from assay.evidence.recipe.runs import KnownPlan
 from assay.statistics.seeds_and_items import fewest_runs
 
 MEANING = (
-    "The interval is for other training seeds and other items of the same kind. All runs share one suite and one measurement "
-    "of the base, so luck in either moves all of them alike; more seeds do not make that smaller, more items do. A verdict "
-    "therefore needs two things: sign flips of whole runs (would other seeds do it, on these items?) and the mean gain "
-    "against its error from seeds and items together; p is the larger of the two. Every interval is two-sided at 95 %, also "
-    "beside a one-sided p: one-sided, a recipe can be called better although its interval holds 0. The smallest detectable "
-    "effect takes the errors found here for the true ones; with few seeds it is rough. IQM, probability and profile are "
-    "bootstrapped over whole seeds and whole clusters of items, clusters within their stratum, what the runs share drawn "
-    "with its item. Another base and data of another kind are not covered."
+    "The interval is for other training seeds and other items of the same kind. All runs share one suite and"
+    " one measurement of the base, so luck in either moves all of them alike; more seeds do not make that"
+    " smaller, more items do. A verdict therefore needs two things: sign flips of whole runs (would other"
+    " seeds do it, on these items?) and the mean gain against its error from seeds and items together; p is"
+    " the larger of the two. Every interval is two-sided at 95 %, also beside a one-sided p: one-sided, a"
+    " recipe can be called better although its interval holds 0. The smallest detectable effect takes the"
+    " errors found here for the true ones; with few seeds it is rough. IQM, probability and profile are"
+    " bootstrapped over whole seeds and whole clusters of items, clusters within their stratum, what the runs"
+    " share drawn with its item. Another base and data of another kind are not covered."
 )
 
 
@@ -29,7 +30,10 @@ def too_few_said(n_runs: int, alpha: float, *, one_sided: bool) -> str:
     """
     fewest = [fewest_runs(alpha, one_sided=sided) for sided in (True, False)]
     asked = "one-sided" if one_sided else "two-sided"
-    return f"{counted(n_runs, 'seeds')}, at least {fewest[0]} one-sided / {fewest[1]} two-sided ({asked} was asked)"
+    return (
+        f"{counted(n_runs, 'seeds')}, at least {fewest[0]} one-sided / {fewest[1]} two-sided ({asked} was"
+        " asked)"
+    )
 
 
 def interval_words(found: Interval) -> str:
@@ -56,7 +60,8 @@ def recipe_sentence(
     detail: Detail | None,
     detectable_points: float | None,
 ) -> str:
-    """Return the one sentence about a recipe: verb, mean gain with interval, IQM, p, counts, and how far it reaches."""
+    """Return the one sentence about a recipe: verb, mean gain with interval, IQM, p, counts, and how far it
+    reaches."""
     verbs = {"IMPROVED": "improves", "IMPROVED WITH REGRESSIONS": "improves", "REGRESSED": "worsens"}
     what = f"held-out {plan.primary}"
     if verdict in verbs:
@@ -64,7 +69,11 @@ def recipe_sentence(
     elif detail == "equivalent":
         opening = f"No evidence that the recipe changes {what} by as much as matters (equivalent)"
     else:
-        reach = "" if detectable_points is None else f"; smallest detectable effect {detectable_points:.1f} points"
+        reach = (
+            ""
+            if detectable_points is None
+            else f"; smallest detectable effect {detectable_points:.1f} points"
+        )
         aim = "improves" if one_sided else "changes"
         opening = f"No evidence that the recipe {aim} {what} (inconclusive{reach})"
     sided = "one-sided " if one_sided else ""

@@ -35,10 +35,13 @@ class ProfilePoint(Record):
 
 
 class RecipeClaim(Record):
-    """What several trainings with one recipe show. Differences are shares (0.086 is 8.6 points); null: not measured."""
+    """What several trainings with one recipe show. Differences are shares (0.086 is 8.6 points); null: not
+    measured."""
 
     recipe: str
-    settings: dict[str, str] = Field(description="where recipes differ: this one's settings, and digests of its code")
+    settings: dict[str, str] = Field(
+        description="where recipes differ: this one's settings, and digests of its code"
+    )
     verdict: Verdict
     detail: Detail | None
     reason: str
@@ -54,15 +57,25 @@ class RecipeClaim(Record):
     after: float | None
     difference: Interval | None = Field(description="mean gain; interval for other seeds and other items")
     p: float | None = Field(description="the larger of the next two: a verdict needs both")
-    p_seeds: float | None = Field(description="sign flips of whole runs: other seeds, these very items and base measurement")
-    p_seeds_items: float | None = Field(description="t of the mean gain, seeds and clusters both being samples")
+    p_seeds: float | None = Field(
+        description="sign flips of whole runs: other seeds, these very items and base measurement"
+    )
+    p_seeds_items: float | None = Field(
+        description="t of the mean gain, seeds and clusters both being samples"
+    )
     error_of_seeds_points: float | None = Field(description="standard error from seeds alone")
-    error_of_items_points: float | None = Field(description="standard error from items and the measurement of the base")
-    smallest_detectable_points: float | None = Field(description="true effect that both tests find with power 0.8; simulated")
+    error_of_items_points: float | None = Field(
+        description="standard error from items and the measurement of the base"
+    )
+    smallest_detectable_points: float | None = Field(
+        description="true effect that both tests find with power 0.8; simulated"
+    )
     iqm: Interval | None = Field(description="mean of the middle half of the gains of runs x items")
     iqm_before: float | None
     iqm_after: float | None
-    probability_of_improvement: Interval | None = Field(description="a run beats the base on an item; ties one half")
+    probability_of_improvement: Interval | None = Field(
+        description="a run beats the base on an item; ties one half"
+    )
     optimality_gap_before: float | None = Field(description="how far the scores fall short of 1")
     optimality_gap_after: float | None
     guardrails: tuple[Guardrail, ...]

@@ -1,4 +1,5 @@
-"""Finished runs as rows of one matrix: which belong together, and what each scored on each item of the shared suite."""
+"""Finished runs as rows of one matrix: which belong together, and what each scored on each item of the shared
+suite."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ MOST_NAMED = 3  # settings in the name of a recipe; all of them stand in its rec
 
 
 class _Known(BaseModel):
-    """Part of a record: what else an earlier or later version of assay wrote beside it does not matter here."""
+    """Part of a record: what else an earlier or later version of assay wrote beside it does not matter
+    here."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True, allow_inf_nan=False)
 
@@ -83,7 +85,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """One measure of several runs on the same items; `before` and `after` are [runs, items], means over the draws."""
+    """One measure of several runs on the same items; `before` and `after` are [runs, items], means over the
+    draws."""
 
     items: tuple[str, ...]
     clusters: tuple[str, ...]
@@ -110,7 +113,11 @@ def check_together(runs: Sequence[Run]) -> None:
     for run in runs:
         if run.claim.verdict == "NOT EVALUABLE":
             found = f"{run.name} is NOT EVALUABLE: {run.claim.reason}"
-            raise _refuse("runs that can be evaluated", found, "mend that run; leaving out what failed would flatter the rest")
+            raise _refuse(
+                "runs that can be evaluated",
+                found,
+                "mend that run; leaving out what failed would flatter the rest",
+            )
         for arm, episodes in (("before", run.before), ("after", run.after)):
             check_complete(episodes, run.claim.plan.draws, f"{run.name}, {arm}")
     first = runs[0]
@@ -126,7 +133,11 @@ def check_together(runs: Sequence[Run]) -> None:
                 raise _refuse(f"runs with one {what}", found, "name runs that differ in seed or recipe alone")
         for episodes in (run.before, run.after):
             if {episode.item_id: (episode.cluster, episode.strata) for episode in episodes} != homes:
-                raise _refuse("the same items in every run", f"others in {run.name} than in {first.name}", "evaluate again")
+                raise _refuse(
+                    "the same items in every run",
+                    f"others in {run.name} than in {first.name}",
+                    "evaluate again",
+                )
 
 
 def by_recipe(runs: Sequence[Run]) -> dict[str, list[Run]]:
@@ -142,14 +153,22 @@ def by_recipe(runs: Sequence[Run]) -> dict[str, list[Run]]:
         for other in own:
             if other.trained.seed == run.trained.seed:
                 text = f"seed {run.trained.seed} in {other.name} and in {run.name}, all settings equal"
-                raise _refuse("each seed once in a recipe", text, "name one of the two, chosen before looking at the results")
+                raise _refuse(
+                    "each seed once in a recipe",
+                    text,
+                    "name one of the two, chosen before looking at the results",
+                )
             policy = run.claim.after_policy
             if policy == other.claim.after_policy != run.claim.before_policy:
                 text = f"{other.name} and {run.name} with the same trained policy"
-                raise _refuse("trainings of their own", text, "name one of the two; a copy is no further seed")
+                raise _refuse(
+                    "trainings of their own", text, "name one of the two; a copy is no further seed"
+                )
             if run.trained.chain == other.trained.chain:
                 text = f"{other.name} and {run.name} with the same digests of every step"
-                raise _refuse("trainings of their own", text, "name one of the two; a copy is no further seed")
+                raise _refuse(
+                    "trainings of their own", text, "name one of the two; a copy is no further seed"
+                )
         own.append(run)
     found: dict[str, list[Run]] = {}
     for values, own in sorted(groups.items()):
@@ -174,7 +193,8 @@ def _title(names: Sequence[str], values: Sequence[str]) -> str:
 
 
 def scores(runs: Sequence[Run], measure: str) -> Scores | None:
-    """Return what the runs scored on the items where the measure is defined in every run and arm; None if nowhere."""
+    """Return what the runs scored on the items where the measure is defined in every run and arm; None if
+    nowhere."""
     tables: list[tuple[dict[str, float], dict[str, float]]] = [
         (_means(run.before, measure), _means(run.after, measure)) for run in runs
     ]

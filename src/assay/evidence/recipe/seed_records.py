@@ -14,12 +14,15 @@ from assay.evidence.recipe.records import RecipeClaim
 
 
 class SeedRun(Record):
-    """One training seed: what it showed, or why it shows nothing. Differences are shares; null: not measured."""
+    """One training seed: what it showed, or why it shows nothing. Differences are shares; null: not
+    measured."""
 
     name: str
     seed: int = Field(ge=0)
     state: Literal["finished", "failed"]
-    verdict: str | None = Field(description="of this checkpoint against this base; null: the run did not finish")
+    verdict: str | None = Field(
+        description="of this checkpoint against this base; null: the run did not finish"
+    )
     reason: str = Field(description="of the verdict; for a failed run what failed")
     warnings: tuple[str, ...]
     chosen_step: int | None
@@ -57,14 +60,20 @@ class SeedsTogether(Record):
     verdict: str = Field(description="NOT EVALUABLE where one seed is: leaving it out would flatter the rest")
     reason: str
     sentence: str
-    code_digest: str = Field(description="of the code that built, trained and measured, as dvc.lock of these runs has it")
+    code_digest: str = Field(
+        description="of the code that built, trained and measured, as dvc.lock of these runs has it"
+    )
     data_digest: str = Field(description="of the data they read, likewise")
     settings_digest: str = Field(description="of all settings but the training seed")
-    lock_sha256: dict[str, str] = Field(description="dvc.lock of each run that has one, by the name of the run")
+    lock_sha256: dict[str, str] = Field(
+        description="dvc.lock of each run that has one, by the name of the run"
+    )
     seeds: tuple[int, ...]
     runs: tuple[SeedRun, ...]
     bases: tuple[BaseBuilt, ...]
-    recipe: RecipeClaim | None = Field(description="all numbers over seeds; null where the runs cannot be put together")
+    recipe: RecipeClaim | None = Field(
+        description="all numbers over seeds; null where the runs cannot be put together"
+    )
     notes: tuple[str, ...]
 
 
@@ -75,7 +84,11 @@ class Recipes(Record):
 
 
 def finished(
-    name: str, claim: Claim, trained: TrainFacts, greedy: tuple[float | None, float | None], metrics: Mapping[str, Any]
+    name: str,
+    claim: Claim,
+    trained: TrainFacts,
+    greedy: tuple[float | None, float | None],
+    metrics: Mapping[str, Any],
 ) -> SeedRun:
     """Return the record of a run that reached its verdict, NOT EVALUABLE included.
 
@@ -88,13 +101,27 @@ def finished(
     """
     score = metrics.get("score")
     return SeedRun(
-        name=name, seed=trained.seed, state="finished", verdict=claim.verdict, reason=claim.reason, warnings=claim.warnings,
-        chosen_step=trained.chosen_step, health=trained.health.worst, base_digest=trained.base_digest,
-        policy_digest=trained.policy_digest, chain=trained.chain, before=claim.before, after=claim.after,
-        gain=claim.difference, p=claim.p, greedy_before=greedy[0], greedy_after=greedy[1],
+        name=name,
+        seed=trained.seed,
+        state="finished",
+        verdict=claim.verdict,
+        reason=claim.reason,
+        warnings=claim.warnings,
+        chosen_step=trained.chosen_step,
+        health=trained.health.worst,
+        base_digest=trained.base_digest,
+        policy_digest=trained.policy_digest,
+        chain=trained.chain,
+        before=claim.before,
+        after=claim.after,
+        gain=claim.difference,
+        p=claim.p,
+        greedy_before=greedy[0],
+        greedy_after=greedy[1],
         normalised_score=None if score is None else float(score),
-        aa_passed=None if claim.control is None else claim.control.passed, random_reward=claim.random_reward,
-    )  # fmt: skip
+        aa_passed=None if claim.control is None else claim.control.passed,
+        random_reward=claim.random_reward,
+    )
 
 
 def failed(name: str, seed: int, reason: str) -> SeedRun:

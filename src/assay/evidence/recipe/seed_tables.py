@@ -19,15 +19,32 @@ def runs_frame(runs: Sequence[SeedRun]) -> pd.DataFrame:
     """Return one row of text a seed, with the reason where a run failed or is not evaluable."""
     rows = [
         (
-            run.seed, MISSING if run.chosen_step is None else run.chosen_step, interval_text(run.before, rate=True),
-            interval_text(run.after, rate=True), difference_text(run.gain, rate=True), p_number(run.p),
+            run.seed,
+            MISSING if run.chosen_step is None else run.chosen_step,
+            interval_text(run.before, rate=True),
+            interval_text(run.after, rate=True),
+            difference_text(run.gain, rate=True),
+            p_number(run.p),
             f"{percent(run.greedy_before)} \u2192 {percent(run.greedy_after)}",
-            MISSING if run.normalised_score is None else f"{run.normalised_score:.3f}", run.health or MISSING, _verdict(run),
+            MISSING if run.normalised_score is None else f"{run.normalised_score:.3f}",
+            run.health or MISSING,
+            _verdict(run),
             _control(run.random_reward),
         )
         for run in runs
-    ]  # fmt: skip
-    head = ["training seed", "step", "before, %", "after, %", "gain, points", "p", "greedy, %", "score", "alarms", "verdict"]
+    ]
+    head = [
+        "training seed",
+        "step",
+        "before, %",
+        "after, %",
+        "gain, points",
+        "p",
+        "greedy, %",
+        "score",
+        "alarms",
+        "verdict",
+    ]
     return pd.DataFrame(rows, columns=[*head, "random rewards, points"])
 
 
@@ -35,11 +52,14 @@ def bases_frame(bases: Sequence[BaseBuilt]) -> pd.DataFrame:
     """Return one row of text a base seed; a refused base is a row like any other."""
     rows = [
         (
-            base.base_seed, "yes" if base.passed else f"no: {base.reason}", percent(base.copy_accuracy),
-            percent(base.parsed_rate), percent(base.success_rate),
+            base.base_seed,
+            "yes" if base.passed else f"no: {base.reason}",
+            percent(base.copy_accuracy),
+            percent(base.parsed_rate),
+            percent(base.success_rate),
         )
         for base in bases
-    ]  # fmt: skip
+    ]
     return pd.DataFrame(rows, columns=["base seed", "passed", "reads off, %", "parses, %", "success, %"])
 
 
@@ -56,11 +76,13 @@ def seeds_block(found: SeedsTogether | None, task: str, code_now: str | None) ->
     seeds = counted(len(found.runs), "training seeds")
     blocks = [f"**{found.verdict}**, {seeds}, preset `{found.preset}`. {one_line(found.sentence)}"]
     if code_now is None:
-        blocks.append(f"Made by code {found.code_digest[:12]}; what code the last run was made by is not known.")
+        blocks.append(
+            f"Made by code {found.code_digest[:12]}; what code the last run was made by is not known."
+        )
     elif found.code_digest != code_now:
         blocks.append(
-            f"Made by code {found.code_digest[:12]}, not by the code of the last run ({code_now[:12]}): this table is older or "
-            "newer than the evidence beside it."
+            f"Made by code {found.code_digest[:12]}, not by the code of the last run ({code_now[:12]}): this"
+            " table is older or newer than the evidence beside it."
         )
     blocks.append(markdown_table(runs_frame(found.runs)))
     said = [*(found.recipe.warnings if found.recipe is not None else ()), *found.notes]

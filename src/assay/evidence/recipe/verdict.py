@@ -1,8 +1,10 @@
-"""Does the recipe improve, not just this checkpoint: training runs with other seeds as the unit of evidence."""
+"""Does the recipe improve, not just this checkpoint: training runs with other seeds as the unit of
+evidence."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -31,40 +33,62 @@ from assay.statistics.seeds_and_items import (
 
 _NOTHING: dict[str, Any] = dict.fromkeys(
     (
-        "before", "after", "difference", "p", "p_seeds", "p_seeds_items", "error_of_seeds_points", "error_of_items_points",
-        "smallest_detectable_points", "iqm", "iqm_before", "iqm_after", "probability_of_improvement",
-        "optimality_gap_before", "optimality_gap_after",
+        "before",
+        "after",
+        "difference",
+        "p",
+        "p_seeds",
+        "p_seeds_items",
+        "error_of_seeds_points",
+        "error_of_items_points",
+        "smallest_detectable_points",
+        "iqm",
+        "iqm_before",
+        "iqm_after",
+        "probability_of_improvement",
+        "optimality_gap_before",
+        "optimality_gap_after",
     )
-) | {"guardrails": (), "profile": ()}  # fmt: skip
+) | {"guardrails": (), "profile": ()}
 
 
 def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_sided: bool) -> RecipeClaim:
     """Return what the runs of one recipe support; runs are those of `by_recipe`, checked by `check_together`.
 
     `apart` names the settings in which this recipe differs from others beside it.
-    Under 5 seeds (one-sided) or 6 (two-sided) at alpha 0.05 the verdict is NOT EVALUABLE and no number is given.
+    Under 5 seeds (one-sided) or 6 (two-sided) at alpha 0.05 the verdict is NOT EVALUABLE and no number is
+    given.
     """
     plan = runs[0].claim.plan
     found = scores(runs, measure_of_primary(plan.primary))
     sign = 1.0 if plan.direction == "higher" else -1.0
     head: dict[str, Any] = {
-        "recipe": recipe, "settings": {name: runs[0].settings.get(name, ABSENT) for name in apart},
-        "sided": "one-sided" if one_sided else "two-sided", "alpha": plan.alpha, "draws": plan.draws,
-        "seeds": tuple(run.trained.seed for run in runs), "runs": _rows(runs, found),
-        "n_items": 0 if found is None else len(found.items), "n_clusters": 0 if found is None else len(set(found.clusters)),
+        "recipe": recipe,
+        "settings": {name: runs[0].settings.get(name, ABSENT) for name in apart},
+        "sided": "one-sided" if one_sided else "two-sided",
+        "alpha": plan.alpha,
+        "draws": plan.draws,
+        "seeds": tuple(run.trained.seed for run in runs),
+        "runs": _rows(runs, found),
+        "n_items": 0 if found is None else len(found.items),
+        "n_clusters": 0 if found is None else len(set(found.clusters)),
         "warnings": _warnings(runs, sign),
-    }  # fmt: skip
+    }
     enough = fewest_runs(plan.alpha, one_sided=one_sided)
     if found is None or len(runs) < enough or head["n_clusters"] < FEWEST_CLUSTERS:
         if found is not None and len(runs) >= enough:
-            reason = f"{counted(head['n_clusters'], plan.cluster_name)}, at least {FEWEST_CLUSTERS} are needed"
+            reason = (
+                f"{counted(head['n_clusters'], plan.cluster_name)}, at least {FEWEST_CLUSTERS} are needed"
+            )
         else:
             reason = too_few_said(len(runs), plan.alpha, one_sided=one_sided)
         blank: dict[str, Any] = {"verdict": "NOT EVALUABLE", "detail": None, "reason": reason}
         return RecipeClaim(**head, **_NOTHING, **blank, sentence=f"{reason}.")
     mean = crossed_mean(found.gains, found.clusters)
     p_seeds = sign_flip_runs(
-        sign * found.gains.mean(axis=1), labelled_rng("recipe flips", plan.suite_digest, len(runs)), one_sided=one_sided
+        sign * found.gains.mean(axis=1),
+        labelled_rng("recipe flips", plan.suite_digest, len(runs)),
+        one_sided=one_sided,
     )
     p_both = crossed_mean(sign * found.gains, found.clusters).p(one_sided=one_sided)
     guardrails = tuple(_guardrail(runs, name, margin) for name, margin in sorted(plan.guardrails.items()))
@@ -79,24 +103,48 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
         few = f"Only {moved} of {counted(head['n_clusters'], plan.cluster_name)} changed in any run"
         head["warnings"] = (*head["warnings"], f"{few}: the interval is too short.")
         if detail == "equivalent":
-            verdict, detail, reason = "NO EVIDENCE", "inconclusive", f"{counted(moved, plan.cluster_name)} changed in any run"
+            verdict, detail, reason = (
+                "NO EVIDENCE",
+                "inconclusive",
+                f"{counted(moved, plan.cluster_name)} changed in any run",
+            )
     numbers = _numbers(found, mean, plan)
     sentence = recipe_sentence(
-        mean.interval, numbers["iqm"], p, plan, one_sided=one_sided, n_runs=len(runs), n_clusters=head["n_clusters"],
-        verdict=verdict, detail=detail, detectable_points=detectable,
-    )  # fmt: skip
+        mean.interval,
+        numbers["iqm"],
+        p,
+        plan,
+        one_sided=one_sided,
+        n_runs=len(runs),
+        n_clusters=head["n_clusters"],
+        verdict=verdict,
+        detail=detail,
+        detectable_points=detectable,
+    )
     return RecipeClaim(
-        **head, **numbers, verdict=verdict, detail=detail, reason=reason, sentence=sentence, p=p, p_seeds=p_seeds,
-        p_seeds_items=round(p_both, 10), smallest_detectable_points=detectable, guardrails=guardrails,
-    )  # fmt: skip
+        **head,
+        **numbers,
+        verdict=verdict,
+        detail=detail,
+        reason=reason,
+        sentence=sentence,
+        p=p,
+        p_seeds=p_seeds,
+        p_seeds_items=round(p_both, 10),
+        smallest_detectable_points=detectable,
+        guardrails=guardrails,
+    )
 
 
 def _numbers(found: Scores, mean: CrossedMean, plan: KnownPlan) -> dict[str, Any]:
-    """Return the aggregates; their intervals come from one set of resamples of whole seeds and whole clusters."""
+    """Return the aggregates; their intervals come from one set of resamples of whole seeds and whole
+    clusters."""
     n_runs, n_items = found.gains.shape
     seed = labelled_rng("recipe bootstrap", plan.suite_digest, n_runs)
     draws = list(resampled(n_runs, found.clusters, found.strata, seed))
-    better = wins(found.after, found.before) if plan.direction == "higher" else wins(found.before, found.after)
+    better = (
+        wins(found.after, found.before) if plan.direction == "higher" else wins(found.before, found.after)
+    )
     thresholds = np.arange(plan.draws) / plan.draws
 
     def bounds(value: float, values: Array) -> Interval:
@@ -105,8 +153,11 @@ def _numbers(found: Scores, mean: CrossedMean, plan: KnownPlan) -> dict[str, Any
 
     bands = []
     for arm in (found.before, found.after):
-        low, high = expanded_percentiles(bootstrap(lambda w, arm=arm: profile(arm, thresholds, w), draws), mean.df)  # type: ignore[misc]
-        bands.append([interval(*row, n_items) for row in zip(profile(arm, thresholds)[0], low, high, strict=True)])
+        profiles = bootstrap(partial(profile, arm, thresholds), draws)
+        low, high = expanded_percentiles(profiles, mean.df)
+        bands.append(
+            [interval(*row, n_items) for row in zip(profile(arm, thresholds)[0], low, high, strict=True)]
+        )
     return {
         "before": round(float(found.before.mean()), 10),
         "after": round(float(found.after.mean()), 10),
@@ -116,21 +167,33 @@ def _numbers(found: Scores, mean: CrossedMean, plan: KnownPlan) -> dict[str, Any
         "iqm": bounds(float(iqm(found.gains)[0]), bootstrap(lambda w: iqm(found.gains, w), draws)),
         "iqm_before": round(float(iqm(found.before)[0]), 10),
         "iqm_after": round(float(iqm(found.after)[0]), 10),
-        "probability_of_improvement": bounds(better.mean(), bootstrap(lambda w: weighted_mean(better, w), draws)),
+        "probability_of_improvement": bounds(
+            better.mean(), bootstrap(lambda w: weighted_mean(better, w), draws)
+        ),
         "optimality_gap_before": round(optimality_gap(found.before), 10),
         "optimality_gap_after": round(optimality_gap(found.after), 10),
         "profile": tuple(
-            ProfilePoint(threshold=float(t), before=b, after=a) for t, b, a in zip(thresholds, *bands, strict=True)
+            ProfilePoint(threshold=float(t), before=b, after=a)
+            for t, b, a in zip(thresholds, *bands, strict=True)
         ),
     }
 
 
 def _decide(
-    plan: KnownPlan, found: Interval, p: float, one_sided: bool, guardrails: Sequence[Guardrail], detectable: float | None
+    plan: KnownPlan,
+    found: Interval,
+    p: float,
+    one_sided: bool,
+    guardrails: Sequence[Guardrail],
+    detectable: float | None,
 ) -> tuple[Verdict, Detail | None, str]:
     matters = plan.smallest_effect_points / 100
     if found.low is not None and found.high is not None and -matters < found.low and found.high < matters:
-        return "NO EVIDENCE", "equivalent", f"any change is smaller than {plan.smallest_effect_points:g} points"
+        return (
+            "NO EVIDENCE",
+            "equivalent",
+            f"any change is smaller than {plan.smallest_effect_points:g} points",
+        )
     if p > plan.alpha:
         reach = "unknown" if detectable is None else f"{detectable:.1f} points"
         return "NO EVIDENCE", "inconclusive", f"p > {plan.alpha:g}; smallest detectable effect {reach}"
@@ -164,13 +227,19 @@ def _rows(runs: Sequence[Run], found: Scores | None) -> tuple[SeedRow, ...]:
         return ()
     return tuple(
         SeedRow(
-            name=run.name, seed=run.trained.seed, chosen_step=run.trained.chosen_step, verdict=run.claim.verdict,
-            health=run.trained.health.worst, before=round(float(found.before[k].mean()), 10),
-            after=round(float(found.after[k].mean()), 10), iqm=round(float(iqm(found.gains[k][None, :])[0]), 10),
-            gain=run.claim.difference or interval(float(found.gains[k].mean()), np.nan, np.nan, len(found.items)),
+            name=run.name,
+            seed=run.trained.seed,
+            chosen_step=run.trained.chosen_step,
+            verdict=run.claim.verdict,
+            health=run.trained.health.worst,
+            before=round(float(found.before[k].mean()), 10),
+            after=round(float(found.after[k].mean()), 10),
+            iqm=round(float(iqm(found.gains[k][None, :])[0]), 10),
+            gain=run.claim.difference
+            or interval(float(found.gains[k].mean()), np.nan, np.nan, len(found.items)),
         )
         for k, run in enumerate(runs)
-    )  # fmt: skip
+    )
 
 
 def _warnings(runs: Sequence[Run], sign: float) -> tuple[str, ...]:
@@ -178,7 +247,11 @@ def _warnings(runs: Sequence[Run], sign: float) -> tuple[str, ...]:
     red = [run.name for run in runs if run.trained.health.worst == "RED"]
     if red:
         found.append(f"RED alarms while training: {', '.join(red)}.")
-    worse = [r.name for r in runs if r.claim.difference is not None and sign * (r.claim.difference.value or 0.0) < 0]
+    worse = [
+        r.name
+        for r in runs
+        if r.claim.difference is not None and sign * (r.claim.difference.value or 0.0) < 0
+    ]
     if worse:
         found.append(f"{counted(len(worse), 'seeds')} of {len(runs)} got worse: {', '.join(worse)}.")
     same = [run.name for run in runs if run.claim.after_policy == run.claim.before_policy]

@@ -26,7 +26,8 @@ Row = dict[str, float | int | None]
 
 
 class Measured(Record):
-    """Both arms and their paired difference; keys are columns, `<column>_low` and `_high` the 95 % interval."""
+    """Both arms and their paired difference; keys are columns, `<column>_low` and `_high` the 95 %
+    interval."""
 
     pre: Row
     post: Row
@@ -34,7 +35,8 @@ class Measured(Record):
 
 
 class BeforeAfter(Record):
-    """What before_after_metrics.json holds: sampled at the top, greedy beside it (null if it was not played)."""
+    """What before_after_metrics.json holds: sampled at the top, greedy beside it (null if it was not
+    played)."""
 
     pre: Row
     post: Row
@@ -56,10 +58,9 @@ def _ordered(measures: Mapping[str, Interval]) -> dict[str, Interval]:
     return {name: measures[name] for name in [*known, *(name for name in measures if name not in first)]}
 
 
-def measure_both(
-    before: Report, after: Report, gaps: Mapping[str, Interval]
-) -> Measured:
-    """Return both reports and their paired differences `gaps` as flat rows; n is episodes, in `delta` paired items.
+def measure_both(before: Report, after: Report, gaps: Mapping[str, Interval]) -> Measured:
+    """Return both reports and their paired differences `gaps` as flat rows; n is episodes, in `delta` paired
+    items.
 
     Raises:
         EvidenceError: the reports are about different suites, or the episodes are not paired.
@@ -67,7 +68,9 @@ def measure_both(
     if (before.suite_digest, before.decoding) != (after.suite_digest, after.decoding):
         raise EvidenceError(
             "two reports on one suite with one decoding",
-            found=f"{before.suite_digest[:12]} {before.decoding} and {after.suite_digest[:12]} {after.decoding}",
+            found=(
+                f"{before.suite_digest[:12]} {before.decoding} and {after.suite_digest[:12]} {after.decoding}"
+            ),
             where="before_after_metrics",
             fix="evaluate both policies on the same suite",
         )
@@ -85,7 +88,8 @@ def before_after_metrics(
     gaps: Mapping[str, Interval],
     greedy: tuple[Report, Report, Mapping[str, Interval]] | None = None,
 ) -> BeforeAfter:
-    """Return before_after_metrics.json; `gaps` are paired differences by measure, `greedy` is the same three or None."""
+    """Return before_after_metrics.json; `gaps` are paired differences by measure, `greedy` is the same three
+    or None."""
     sampled = measure_both(before, after, gaps)
     return BeforeAfter(
         pre=sampled.pre,
@@ -106,7 +110,9 @@ def main_measures(before: Report, after: Report) -> list[str]:
         return name.endswith("_correct_rate") or any(arm is None or arm.value != 0.0 for arm in arms)
 
     fixed = ("mean_reward", "success_rate", "parsed_rate", "mean_tokens_per_completion")
-    flags = [name for name in _ordered(before.measures) if is_rate(name) and name not in (*fixed, "truncated_rate")]
+    flags = [
+        name for name in _ordered(before.measures) if is_rate(name) and name not in (*fixed, "truncated_rate")
+    ]
     names = [*fixed[:2], *filter(shown, flags), *fixed[2:]]
     return [name for name in names if name in before.measures]
 
@@ -114,7 +120,8 @@ def main_measures(before: Report, after: Report) -> list[str]:
 def measures_frame(
     before: Report, after: Report, gaps: Mapping[str, Interval], only: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """Return one row of text per measure: measure, before, after, difference, n (pairs in which both arms are defined).
+    """Return one row of text per measure: measure, before, after, difference, n (pairs in which both arms are
+    defined).
 
     `only` names the measures to show, in their order; without it all are shown.
     """
@@ -132,7 +139,8 @@ def measures_frame(
 
 
 def strata_frame(claim: Claim, before: Report, after: Report) -> pd.DataFrame:
-    """Return the primary metric by stratum as text: stratum, items, clusters, before, after, difference, p (Holm)."""
+    """Return the primary metric by stratum as text: stratum, items, clusters, before, after, difference, p
+    (Holm)."""
     measure = claim.plan.primary if claim.plan.primary.endswith("_rate") else f"{claim.plan.primary}_rate"
     rows = []
     for name, found in claim.strata.items():
@@ -149,11 +157,14 @@ def strata_frame(claim: Claim, before: Report, after: Report) -> pd.DataFrame:
                 "p (Holm)": p_number(found.p_holm),
             }
         )
-    return pd.DataFrame(rows, columns=["stratum", "items", "clusters", "before", "after", "difference", "p (Holm)"])
+    return pd.DataFrame(
+        rows, columns=["stratum", "items", "clusters", "before", "after", "difference", "p (Holm)"]
+    )
 
 
 def normalised_score(policy: float | None, floor: float | None, ceiling: float | None) -> float | None:
-    """Return (policy - floor) / (ceiling - floor): 0 plays like the floor, 1 like the ceiling; None if undefined.
+    """Return (policy - floor) / (ceiling - floor): 0 plays like the floor, 1 like the ceiling; None if
+    undefined.
 
     >>> normalised_score(0.5, 0.0, 2.0), normalised_score(0.5, 1.0, 1.0)
     (0.25, None)
@@ -166,9 +177,11 @@ def normalised_score(policy: float | None, floor: float | None, ceiling: float |
 def ladder_frame(
     baselines: Mapping[str, Report], before: Report, after: Report, *, floor: str, ceiling: str
 ) -> pd.DataFrame:
-    """Return all players by mean reward, lowest first: player, mean reward, success, normalised score (of reward).
+    """Return all players by mean reward, lowest first: player, mean reward, success, normalised score (of
+    reward).
 
-    The score is missing where floor or ceiling was not played. Only reports on the suite of `before` are shown.
+    The score is missing where floor or ceiling was not played. Only reports on the suite of `before` are
+    shown.
 
     Raises:
         EvidenceError: a baseline was played on another suite.
@@ -176,12 +189,17 @@ def ladder_frame(
     for name, report in baselines.items():
         if report.suite_digest != before.suite_digest:
             raise EvidenceError(
-                "baselines on the suite of the claim", found=report.suite_digest[:12], where=name, fix="play it again"
+                "baselines on the suite of the claim",
+                found=report.suite_digest[:12],
+                where=name,
+                fix="play it again",
             )
     players = {**baselines, "policy before": before, "policy after": after}
     reward = {name: report.measures["mean_reward"].value for name, report in players.items()}
     rows = []
-    for name in sorted(players, key=lambda player: (reward[player] is not None, reward[player] or 0.0, player)):
+    for name in sorted(
+        players, key=lambda player: (reward[player] is not None, reward[player] or 0.0, player)
+    ):
         score = normalised_score(reward[name], reward.get(floor), reward.get(ceiling))
         rows.append(
             {
@@ -205,12 +223,13 @@ def readme_block(
     further: Mapping[str, pd.DataFrame] | None = None,
     greedy: tuple[Report, Report] | None = None,
 ) -> str:
-    """Return the text of summary.md, as docs/results.md shows it: verdict, sentence, warnings, tables, and a newline.
+    """Return the text of summary.md, as docs/results.md shows it: verdict, sentence, warnings, tables, and a
+    newline.
 
-    `gaps` are the paired differences by measure (see `evidence.differences.deltas`). `ends` are the baselines that score
-    0 and 1; without them no baseline is shown. `further` maps captions to tables of the task's own. The first table holds
-    only the main measures; the report holds all. Where the claim is not evaluable only verdict, sentence and warnings
-    are written.
+    `gaps` are the paired differences by measure (see `evidence.differences.deltas`). `ends` are the baselines
+    that score 0 and 1; without them no baseline is shown. `further` maps captions to tables of the task's
+    own. The first table holds only the main measures; the report holds all. Where the claim is not evaluable
+    only verdict, sentence and warnings are written.
     """
     blocks = [f"**{claim.verdict}.** {visible(claim.sentence)}"]
     if claim.warnings:
@@ -218,7 +237,10 @@ def readme_block(
     if claim.verdict == "NOT EVALUABLE":
         return "\n\n".join(blocks) + "\n"
     blocks.append(controls_said(claim))
-    note = "rates in %, differences in points, 95 % intervals in brackets; a difference pairs the n items defined in both arms"
+    note = (
+        "rates in %, differences in points, 95 % intervals in brackets; a difference pairs the n items"
+        " defined in both arms"
+    )
     how = f"{split_word(claim.split)}, {claim.decoding}, K = {claim.draws}"
     blocks += [f"Before and after ({how}; {note}; all measures: report.html):"]
     blocks.append(markdown_table(measures_frame(before, after, gaps, main_measures(before, after))))

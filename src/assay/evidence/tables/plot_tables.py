@@ -1,4 +1,5 @@
-"""What `dvc plots` reads: one comparison as long tables, one row a bar; rates in per cent, their differences in points."""
+"""What `dvc plots` reads: one comparison as long tables, one row a bar; rates in per cent, their differences
+in points."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ def _percent(found: Interval) -> Row:
 
 
 def rates_table(before: Report, after: Report) -> pd.DataFrame:
-    """Return every rate of both arms: measure, arm, value, low, high (per cent, 95 %), n; what is missing is empty."""
+    """Return every rate of both arms: measure, arm, value, low, high (per cent, 95 %), n; what is missing is
+    empty."""
     rows: list[Row] = [
         (column_name(name), arm, *_percent(report.measures[name]), report.measures[name].n)
         for name in before.measures
@@ -33,7 +35,8 @@ def rates_table(before: Report, after: Report) -> pd.DataFrame:
 
 
 def differences_table(claim: Claim, gaps: Mapping[str, Interval]) -> pd.DataFrame:
-    """Return after - before: measure, value, low, high (points, 95 %), n pairs; the primary metric first, then its strata.
+    """Return after - before: measure, value, low, high (points, 95 %), n pairs; the primary metric first,
+    then its strata.
 
     Without any row if the claim is not evaluable.
     """
@@ -48,17 +51,28 @@ def differences_table(claim: Claim, gaps: Mapping[str, Interval]) -> pd.DataFram
 
 
 def rewards_table(before: Sequence[Episode], after: Sequence[Episode]) -> pd.DataFrame:
-    """Return the rewards of both arms on common bins: low, high, arm, n episodes, share in per cent of the arm."""
+    """Return the rewards of both arms on common bins: low, high, arm, n episodes, share in per cent of the
+    arm."""
     wide = reward_histogram(before, after)
     arms = []
     for arm in ("before", "after"):
-        columns = {"low": wide["low"], "high": wide["high"], "arm": arm, "n": wide[arm], "share": 100 * wide[f"{arm}_share"]}
+        columns = {
+            "low": wide["low"],
+            "high": wide["high"],
+            "arm": arm,
+            "n": wide[arm],
+            "share": 100 * wide[f"{arm}_share"],
+        }
         arms.append(pd.DataFrame(columns))
     return pd.concat(arms, ignore_index=True).round(6)
 
 
 def plot_tables(
-    claim: Claim, before: Report, after: Report, arms: tuple[Sequence[Episode], Sequence[Episode]], gaps: Mapping[str, Interval]
+    claim: Claim,
+    before: Report,
+    after: Report,
+    arms: tuple[Sequence[Episode], Sequence[Episode]],
+    gaps: Mapping[str, Interval],
 ) -> dict[str, pd.DataFrame]:
     """Return the tables by the name of their file, each of which .dvc/plots has a template for."""
     return {

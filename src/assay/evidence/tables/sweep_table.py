@@ -1,4 +1,5 @@
-"""Every checkpoint of a run on one suite, beside step 0: rows, paired differences, and what may be said of them."""
+"""Every checkpoint of a run on one suite, beside step 0: rows, paired differences, and what may be said of
+them."""
 
 from __future__ import annotations
 
@@ -13,18 +14,35 @@ from assay.core.records import Episode, Interval, Record
 from assay.core.seeds import rng
 from assay.evidence.claim.differences import Comparison, compare_measure, with_holm
 from assay.evidence.escape import markdown_table, one_line
-from assay.evidence.formatting import MISSING, difference_text, interval_text, missing_interval_said, p_number, split_word
+from assay.evidence.formatting import (
+    MISSING,
+    difference_text,
+    interval_text,
+    missing_interval_said,
+    p_number,
+    split_word,
+)
 
 EXPLORATORY = "held-out, exploratory: no claim"
 OPTIMISTIC = (
-    "The best of many checkpoints on the suite they are compared on looks better than it is: choose on validation, report "
-    "on held-out."
+    "The best of many checkpoints on the suite they are compared on looks better than it is: choose on"
+    " validation, report on held-out."
 )
-NAMES = ("step", "mean reward", "success", "reward against step 0", "success against step 0", "p", "p (Holm)", "checkpoint")
+NAMES = (
+    "step",
+    "mean reward",
+    "success",
+    "reward against step 0",
+    "success against step 0",
+    "p",
+    "p (Holm)",
+    "checkpoint",
+)
 
 
 class Checkpoint(Record):
-    """One policy on the suite. `row` is the row of checkpoint_evals.csv; `against_base` is empty at step 0."""
+    """One policy on the suite. `row` is the row of checkpoint_evals.csv; `against_base` is empty at step
+    0."""
 
     step: int = Field(ge=0)
     name: str = Field(description="folder it was read from; base at step 0")
@@ -47,7 +65,9 @@ class Sweep(Record):
     draws: int = Field(ge=1)
     temperature: float
     checkpoints: tuple[Checkpoint, ...] = Field(min_length=1)
-    chosen_step: int | None = Field(description="null: not known, or chosen on another suite than one may look at")
+    chosen_step: int | None = Field(
+        description="null: not known, or chosen on another suite than one may look at"
+    )
     chosen_by: str | None = Field(description="who chose it")
     left_out: tuple[str, ...] = Field(description="checkpoints that could not be used, each with the reason")
     notes: tuple[str, ...]
@@ -61,19 +81,24 @@ class Sweep(Record):
 def against_base(
     base: Sequence[Episode], episodes: Sequence[Episode], measures: Sequence[str], suite_digest: str
 ) -> dict[str, Comparison]:
-    """Return the paired difference to the base for each measure; sign flips depend on suite and measure alone.
+    """Return the paired difference to the base for each measure; sign flips depend on suite and measure
+    alone.
 
     Raises:
         EvidenceError: The two did not play the same items.
     """
-    return {name: compare_measure(base, episodes, name, rng("sweep", suite_digest, name)) for name in measures}
+    return {
+        name: compare_measure(base, episodes, name, rng("sweep", suite_digest, name)) for name in measures
+    }
 
 
 def corrected(checkpoints: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
     """Return the checkpoints with the p of each measure corrected for how many of them were looked at."""
     measures = list(dict.fromkeys(name for each in checkpoints for name in each.against_base))
     columns = {
-        name: with_holm({str(k): c.against_base[name] for k, c in enumerate(checkpoints) if name in c.against_base})
+        name: with_holm(
+            {str(k): c.against_base[name] for k, c in enumerate(checkpoints) if name in c.against_base}
+        )
         for name in measures
     }
     return tuple(
@@ -83,11 +108,15 @@ def corrected(checkpoints: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
 
 
 def sweep_rows(sweep: Sweep) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the rows of sweep.csv and their columns: those of checkpoint_evals.csv, then differences, then what is what."""
+    """Return the rows of sweep.csv and their columns: those of checkpoint_evals.csv, then differences, then
+    what is what."""
     flat = [_flat(each, sweep) for each in sweep.checkpoints]
-    # A difference has no cell at step 0, and a flag that one checkpoint alone raised has none elsewhere: missing, not 0.
+    # A difference has no cell at step 0, and a flag that one checkpoint alone raised has none elsewhere:
+    # missing, not 0.
     longest = max(flat, key=len)
-    columns = list(dict.fromkeys([*sweep.checkpoints[0].row, *longest, *(name for row in flat for name in row)]))
+    columns = list(
+        dict.fromkeys([*sweep.checkpoints[0].row, *longest, *(name for row in flat for name in row)])
+    )
     return [{name: row.get(name) for name in columns} for row in flat], columns
 
 
@@ -95,10 +124,19 @@ def _flat(each: Checkpoint, sweep: Sweep) -> dict[str, Any]:
     row: dict[str, Any] = dict(each.row)
     for name, found in each.against_base.items():
         gap = found.difference
-        row |= {f"{name}_difference": gap.value, f"{name}_difference_low": gap.low, f"{name}_difference_high": gap.high}
+        row |= {
+            f"{name}_difference": gap.value,
+            f"{name}_difference_low": gap.low,
+            f"{name}_difference_high": gap.high,
+        }
         row |= {f"{name}_difference_p": found.p, f"{name}_difference_p_holm": found.p_holm}
     chosen = None if sweep.chosen_step is None else int(each.step == sweep.chosen_step)
-    return row | {"chosen": chosen, "suite": sweep.label, "checkpoint": each.name, "policy_digest": each.policy_digest}
+    return row | {
+        "chosen": chosen,
+        "suite": sweep.label,
+        "checkpoint": each.name,
+        "policy_digest": each.policy_digest,
+    }
 
 
 def sweep_frame(sweep: Sweep) -> pd.DataFrame:
@@ -129,27 +167,43 @@ def _interval(row: Mapping[str, float | int | None], name: str) -> Interval:
 
 
 def caption(sweep: Sweep, *, table: bool = True) -> str:
-    """Return what a reader has to know beside the numbers: n, what the intervals are and, of a table, what the p is of."""
+    """Return what a reader has to know beside the numbers: n, what the intervals are and, of a table, what
+    the p is of."""
     n = sweep.n_items * sweep.draws
     suite = f"{counted(sweep.n_items, 'items')} in {counted(sweep.n_clusters, sweep.cluster_name)}"
-    played = f"{counted(sweep.draws, 'draws')} at temperature {sweep.temperature:g}, n = {n} episodes a checkpoint"
+    played = (
+        f"{counted(sweep.draws, 'draws')} at temperature {sweep.temperature:g}, n = {n} episodes a checkpoint"
+    )
     many = sum(bool(each.against_base) for each in sweep.checkpoints)
     chosen = MISSING if sweep.chosen_step is None else f"step {sweep.chosen_step}, {sweep.chosen_by}"
-    p = f" p is of success; p (Holm) is corrected for {counted(many, 'checkpoints')}, those that stand here." if table else ""
+    p = (
+        f" p is of success; p (Holm) is corrected for {counted(many, 'checkpoints')}, those that stand here."
+        if table
+        else ""
+    )
     if table and sweep.chosen_step is not None:
         p += " That one of them was chosen for doing well is in neither."
     return (
-        f"Suite: {split_word(sweep.split)}, {suite}, {played}. {'Brackets' if table else 'Bars'}: 95 % intervals, "
-        f"{sweep.cluster_name} as the unit. Differences to step 0 (the base) are paired by item, with intervals by sign flips, "
-        f"not corrected for their number.{p} Chosen: {chosen}."
+        f"Suite: {split_word(sweep.split)}, {suite}, {played}. {'Brackets' if table else 'Bars'}: 95 %"
+        f" intervals, {sweep.cluster_name} as the unit. Differences to step 0 (the base) are paired by item,"
+        f" with intervals by sign flips, not corrected for their number.{p} Chosen: {chosen}."
     )
 
 
 def sweep_markdown(sweep: Sweep) -> str:
     """Return the sweep as Markdown; what names it was read under means nothing in it."""
     frame = sweep_frame(sweep)
-    blocks = [f"# Checkpoints of {one_line(sweep.run)}: {sweep.label}", markdown_table(frame), one_line(caption(sweep))]
-    if frame.astype(str).apply(lambda cells: cells.str.contains("interval missing", regex=False)).to_numpy().any():
+    blocks = [
+        f"# Checkpoints of {one_line(sweep.run)}: {sweep.label}",
+        markdown_table(frame),
+        one_line(caption(sweep)),
+    ]
+    if (
+        frame.astype(str)
+        .apply(lambda cells: cells.str.contains("interval missing", regex=False))
+        .to_numpy()
+        .any()
+    ):
         blocks.append(missing_interval_said(sweep.cluster_name))
     blocks += [one_line(note) for note in sweep.notes]
     if sweep.left_out:

@@ -32,12 +32,19 @@ class Pair:
 
 
 def choose_pairs(
-    before: Sequence[Episode], after: Sequence[Episode], rng: np.random.Generator, *, n_random: int = 3, n_each: int = 1
+    before: Sequence[Episode],
+    after: Sequence[Episode],
+    rng: np.random.Generator,
+    *,
+    n_random: int = 3,
+    n_each: int = 1,
 ) -> list[Pair]:
-    """Return pairs of episodes to show: seeded random first, then worst, median and best, then fixed and broken.
+    """Return pairs of episodes to show: seeded random first, then worst, median and best, then fixed and
+    broken.
 
-    Worst, median and best are by reward after training. Fixed: failed before, succeeded after; broken: the other way
-    round; both drawn at random among all such pairs, with their number in the reason. A pair is shown once.
+    Worst, median and best are by reward after training. Fixed: failed before, succeeded after; broken: the
+    other way round; both drawn at random among all such pairs, with their number in the reason. A pair is
+    shown once.
 
     Raises:
         EvidenceError: the arms do not hold the same items and draws.
@@ -81,7 +88,8 @@ def deciding_turn(episode: Episode) -> int | None:
 
 
 def shortened(text: str, limit: int = LONGEST) -> str:
-    """Return the text with its middle replaced by the number of characters left out, if longer than the limit.
+    """Return the text with its middle replaced by the number of characters left out, if longer than the
+    limit.
 
     >>> shortened("abcdefgh", 4)
     'ab\\n[... 4 characters left out ...]\\ngh'
@@ -101,14 +109,21 @@ def _turn(turn: Turn, number: int, total: int, deciding: bool) -> str:
     text = turn.completion if deciding else shortened(turn.completion)
     lines = [f"{head} ({'; '.join(facts)})", "", fenced(text)]
     if turn.observation is not None:
-        lines += ["", "Observation:", "", fenced(turn.observation if deciding else shortened(turn.observation))]
+        lines += [
+            "",
+            "Observation:",
+            "",
+            fenced(turn.observation if deciding else shortened(turn.observation)),
+        ]
     return "\n".join(lines)
 
 
 def _episode(name: str, episode: Episode) -> str:
     total, last = len(episode.turns), deciding_turn(episode)
     blocks = [f"#### {name}"]
-    blocks += [_turn(turn, k + 1, total, k == last) for k, turn in enumerate(episode.turns)] or ["No turn was played."]
+    blocks += [_turn(turn, k + 1, total, k == last) for k, turn in enumerate(episode.turns)] or [
+        "No turn was played."
+    ]
     blocks.append(f"Ending: {inline(episode.ending)}")
     return "\n\n".join(blocks)
 
@@ -134,23 +149,32 @@ def summary_rows(pair: Pair) -> list[tuple[str, str, str]]:
 def prompt_head(pair: Pair) -> str:
     """Return what stands above the prompt of a pair."""
     cut = pair.before.prompt_chars_cut
-    return f"Prompt (of which {counted(cut, 'characters')} {'was' if cut == 1 else 'were'} cut to fit):" if cut else "Prompt:"
+    return (
+        f"Prompt (of which {counted(cut, 'characters')} {'was' if cut == 1 else 'were'} cut to fit):"
+        if cut
+        else "Prompt:"
+    )
 
 
 def sample_trajectories(
-    pairs: Sequence[Pair], *, prompts: Mapping[str, str] | None = None, truths: Mapping[str, str] | None = None
+    pairs: Sequence[Pair],
+    *,
+    prompts: Mapping[str, str] | None = None,
+    truths: Mapping[str, str] | None = None,
 ) -> str:
     """Return sample_trajectories.md: chosen pairs with a table of facts, then every turn of both episodes.
 
-    `prompts` and `truths` give the whole opening prompt and what is right by item id; where one is not given the page
-    says that it is not shown. Only prompts, truths and turns that did not decide an episode are ever shortened, beyond
-    4,000 characters, and say so.
+    `prompts` and `truths` give the whole opening prompt and what is right by item id; where one is not given
+    the page says that it is not shown. Only prompts, truths and turns that did not decide an episode are ever
+    shortened, beyond 4,000 characters, and say so.
     """
     blocks = [
         "# Sample trajectories",
-        "The same item and draw before and after training. Text in blocks is what the model wrote or was told; "
-        "invisible and control characters are shown as escapes. Draws are independent: a single fixed or broken pair "
-        "may be luck, the counts and the claim are not.",
+        (
+            "The same item and draw before and after training. Text in blocks is what the model wrote or was"
+            " told; invisible and control characters are shown as escapes. Draws are independent: a single"
+            " fixed or broken pair may be luck, the counts and the claim are not."
+        ),
     ]
     for number, pair in enumerate(pairs, 1):
         strata = ", ".join(f"{k} {v}" for k, v in sorted(pair.before.strata.items()))
@@ -159,7 +183,9 @@ def sample_trajectories(
         rows = [f"| {inline(f)} | {inline(x)} | {inline(y)} |" for f, x, y in summary_rows(pair)]
         blocks.append("\n".join(["| | before | after |", "| --- | --- | --- |", *rows]))
         prompt, truth = ((known or {}).get(pair.before.item_id) for known in (prompts, truths))
-        blocks.append("Prompt: not shown." if prompt is None else f"{prompt_head(pair)}\n\n{fenced(shortened(prompt))}")
+        blocks.append(
+            "Prompt: not shown." if prompt is None else f"{prompt_head(pair)}\n\n{fenced(shortened(prompt))}"
+        )
         blocks.append("Right: not shown." if truth is None else f"{RIGHT}\n\n{fenced(shortened(truth))}")
         blocks += [_episode("Before", pair.before), _episode("After", pair.after)]
     return "\n\n".join(blocks) + "\n"

@@ -1,4 +1,5 @@
-"""What a data folder's README.md says of itself, where it says it in a form that can be read without guessing."""
+"""What a data folder's README.md says of itself, where it says it in a form that can be read without
+guessing."""
 
 from __future__ import annotations
 
@@ -20,9 +21,11 @@ _LONGEST = 100_000  # of a page that is read; what stands behind it is not looke
 
 
 def stated_licence(page: str) -> str | None:
-    """Return the licence that the page states for the data; None where it states none, or one nobody can tell from another.
+    """Return the licence that the page states for the data; None where it states none, or one nobody can tell
+    from another.
 
-    It is read from the first sentence below a heading Licence or License that names exactly one known licence as a word.
+    It is read from the first sentence below a heading Licence or License that names exactly one known licence
+    as a word.
 
     >>> stated_licence("# Data\\n\\n## Licence\\n\\nThe files are under CC BY 4.0. The code is under MIT.\\n")
     'CC BY 4.0'
@@ -31,7 +34,11 @@ def stated_licence(page: str) -> str | None:
     """
     text = _section(page[:_LONGEST], ("licence", "license"))
     for sentence in re.split(r"(?<=[.;])\s+(?=[A-Z])", " ".join(text.split())):
-        named = [known for pattern, known in KNOWN if re.search(rf"(?<![\w-]){pattern}(?![\w-]|\.\d)", sentence, re.I)]
+        named = [
+            known
+            for pattern, known in KNOWN
+            if re.search(rf"(?<![\w-]){pattern}(?![\w-]|\.\d)", sentence, re.I)
+        ]
         if named:
             return named[0] if len(named) == 1 else None
     return None

@@ -1,4 +1,5 @@
-"""The YAML at the head of a model card, as Hugging Face reads it: tags, base, and a model-index with the claim's numbers."""
+"""The YAML at the head of a model card, as Hugging Face reads it: tags, base, and a model-index with the
+claim's numbers."""
 
 from __future__ import annotations
 
@@ -34,7 +35,13 @@ def hub_base(base: BaseFacts) -> str | None:
 
 
 def metadata(
-    claim: Claim, after: Report | None, *, base: BaseFacts, fingerprint: Fingerprint, data: str, licence: str | None
+    claim: Claim,
+    after: Report | None,
+    *,
+    base: BaseFacts,
+    fingerprint: Fingerprint,
+    data: str,
+    licence: str | None,
 ) -> str:
     """Return the YAML without its marks: one line a key, no final newline; equal records give equal text.
 
@@ -49,25 +56,35 @@ def metadata(
     from huggingface_hub import EvalResult, ModelCardData
 
     hub = hub_base(base)
-    results = [] if after is None else [EvalResult(**each) for each in _results(claim, after, fingerprint, data)]
+    results = (
+        [] if after is None else [EvalResult(**each) for each in _results(claim, after, fingerprint, data)]
+    )
     known: dict[str, Any] = {} if not results else {"model_name": f"assay-{data}", "eval_results": results}
     if hub is not None:
         known |= {"base_model": hub, "base_model_relation": "adapter"}
     card = ModelCardData(
-        library_name="peft", pipeline_tag="text-generation", license=None if licence is None else _plain(licence),
-        tags=["grpo", "lora", "reinforcement-learning", "assay"], **known,
-    )  # fmt: skip
+        library_name="peft",
+        pipeline_tag="text-generation",
+        license=None if licence is None else _plain(licence),
+        tags=["grpo", "lora", "reinforcement-learning", "assay"],
+        **known,
+    )
     return str(card.to_yaml(line_break="\n"))
 
 
 def _results(claim: Claim, after: Report, fingerprint: Fingerprint, data: str) -> list[dict[str, Any]]:
     size = f"{counted(claim.n_items, 'items')}, {counted(claim.draws, 'draws')} each"
     dataset = {
-        "task_type": "text-generation", "task_name": _plain(data), "dataset_type": _plain(data),
+        "task_type": "text-generation",
+        "task_name": _plain(data),
+        "dataset_type": _plain(data),
         "dataset_name": _plain(f"{data}, {claim.split}, {size}"),
         "dataset_split": claim.split,
-        "dataset_args": {"dataset_sha256": fingerprint.dataset_sha256, "suite_digest": claim.plan.suite_digest},
-    }  # fmt: skip
+        "dataset_args": {
+            "dataset_sha256": fingerprint.dataset_sha256,
+            "suite_digest": claim.plan.suite_digest,
+        },
+    }
     primary = measure_of_primary(claim.plan.primary)
     verdict = claim.verdict + (f" ({claim.detail})" if claim.detail else "")
     found = []
@@ -78,18 +95,26 @@ def _results(claim: Claim, after: Report, fingerprint: Fingerprint, data: str) -
         if name == primary:
             facts = {**unit, "verdict": verdict, "p": claim.p, "clusters": claim.n_clusters}
             found.append(_metric(f"{name}_before", f"{name}, base", claim.before, unit))
-            found.append(_metric(f"{name}_difference", f"{name}, trained policy - base", claim.difference, facts))
+            found.append(
+                _metric(f"{name}_difference", f"{name}, trained policy - base", claim.difference, facts)
+            )
     return [{**dataset, **each} for each in found if each is not None]
 
 
 def _metric(kind: str, name: str, found: Interval | None, facts: dict[str, Any]) -> dict[str, Any] | None:
     if found is None or found.value is None:
         return None  # a hub has no word for what is missing, and 0 would be a lie
-    ends = {} if found.low is None or found.high is None else {"low": found.low, "high": found.high, "level": 0.95}
+    ends = (
+        {}
+        if found.low is None or found.high is None
+        else {"low": found.low, "high": found.high, "level": 0.95}
+    )
     return {
-        "metric_type": _plain(kind), "metric_name": _plain(name), "metric_value": found.value,
+        "metric_type": _plain(kind),
+        "metric_name": _plain(name),
+        "metric_value": found.value,
         "metric_args": {**ends, "n": found.n, **facts},
-    }  # fmt: skip
+    }
 
 
 def _plain(text: str) -> str:

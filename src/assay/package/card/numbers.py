@@ -1,4 +1,5 @@
-"""The table of a model card: both arms as their reports have them, the difference as before_after_metrics.json has it."""
+"""The table of a model card: both arms as their reports have them, the difference as
+before_after_metrics.json has it."""
 
 from __future__ import annotations
 
@@ -28,16 +29,22 @@ def before_after_frame(before: Report, after: Report, metrics: BeforeAfter) -> p
             found = report.measures.get(name)
             if found is not None and row.get(column) != found.value:
                 raise EvidenceError(
-                    f"{column} = {found.value}, as the report has it", found=str(row.get(column)), where=WHERE,
+                    f"{column} = {found.value}, as the report has it",
+                    found=str(row.get(column)),
+                    where=WHERE,
                     fix="./run dvc repro render_evidence",
-                )  # fmt: skip
+                )
             arms.append(found)
         rate = is_rate(name)
         counts = ", ".join(MISSING if arm is None else str(arm.n) for arm in arms)
-        rows.append((
-            column, *(interval_text(arm, rate=rate) for arm in arms), difference_text(_of(metrics.delta, column), rate=rate),
-            counts,
-        ))  # fmt: skip
+        rows.append(
+            (
+                column,
+                *(interval_text(arm, rate=rate) for arm in arms),
+                difference_text(_of(metrics.delta, column), rate=rate),
+                counts,
+            )
+        )
     return pd.DataFrame(rows, columns=["measure", "before", "after", "difference", "n"])
 
 

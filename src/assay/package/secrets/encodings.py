@@ -1,7 +1,9 @@
-"""Other spellings of a text: base64 at any alignment, hex, JSON, URL and HTML escapes, UTF-16, texts of a PNG.
+"""Other spellings of a text: base64 at any alignment, hex, JSON, URL and HTML escapes, UTF-16, texts of a
+PNG.
 
-Two ways to the same end. A long value is found by undoing the encodings of what a file holds and looking there, which also
-finds tokens nobody knows of. A value too short to be told from chance that way is looked for in its encoded spellings.
+Two ways to the same end. A long value is found by undoing the encodings of what a file holds and looking
+there, which also finds tokens nobody knows of. A value too short to be told from chance that way is looked
+for in its encoded spellings.
 """
 
 from __future__ import annotations
@@ -25,8 +27,12 @@ _MOST_UNPACKED = 1 << 22
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 _HEX = b"0123456789abcdefABCDEF"
 _PRINTABLE = bytes(range(32, 127)) + b"\t\n\r"
-_WRAPPED = re.compile(rb"(?<![A-Za-z0-9+/_-])(?:[A-Za-z0-9+/_-]{40,128}\r?\n[ \t]{0,8})+[A-Za-z0-9+/_-]{4,128}")
-_WIDE = re.compile(rb"(?:[\t\n\r -~]\0){4,}[ -~]?")  # either byte order; that of the high bytes first begins a byte late
+_WRAPPED = re.compile(
+    rb"(?<![A-Za-z0-9+/_-])(?:[A-Za-z0-9+/_-]{40,128}\r?\n[ \t]{0,8})+[A-Za-z0-9+/_-]{4,128}"
+)
+_WIDE = re.compile(
+    rb"(?:[\t\n\r -~]\0){4,}[ -~]?"
+)  # either byte order; that of the high bytes first begins a byte late
 _STRINGS = re.compile(rb"[\t\n\r -~]{6,}")
 _JSON_ESCAPE = re.compile(rb"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.S)
 _JSON_PLAIN = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"}
@@ -51,19 +57,26 @@ class View:
     """
 
     def __init__(
-        self, body: bytes, how: str = "", parent: View | None = None, pieces: Sequence[bytes] = (), starts: Sequence[int] = ()
+        self,
+        body: bytes,
+        how: str = "",
+        parent: View | None = None,
+        pieces: Sequence[bytes] = (),
+        starts: Sequence[int] = (),
     ) -> None:
         self.body, self.how, self.parent, self._pieces, self._starts = body, how, parent, pieces, starts
 
     def origin(self, at: int) -> int:
-        """Return the byte of the file's own text at which the piece begins that decoded to what stands at `at`."""
+        """Return the byte of the file's own text at which the piece begins that decoded to what stands at
+        `at`."""
         if self.parent is None:
             return at
         return self.parent.origin(self.parent.body.find(self._pieces[bisect_right(self._starts, at) - 1]))
 
     @property
     def spelling(self) -> str:
-        """The encodings that were undone, outermost first, e.g. `JSON, base64`; `plain` where there were none."""
+        """The encodings that were undone, outermost first, e.g. `JSON, base64`; `plain` where there were
+        none."""
         outer = self.parent.spelling if self.parent is not None else "plain"
         return outer if not self.how else self.how if outer == "plain" else f"{outer}, {self.how}"
 
@@ -140,15 +153,29 @@ def decodings(view: View, seen: set[bytes], depth: int = 1) -> Iterator[View]:
 
     if b"\0" in view.body:
         wide = new(match[0] for match in _WIDE.finditer(view.body))
-        found.append(_view(view, "UTF-16", wide, _once(lambda text: text.replace(b"\0", b"")), texts_only=False))
+        found.append(
+            _view(view, "UTF-16", wide, _once(lambda text: text.replace(b"\0", b"")), texts_only=False)
+        )
         # Encoded text is printable; weights and pixels, of which there may be gigabytes, are not.
-        view = _view(view, "", _STRINGS.findall(view.body), lambda text: iter((text + b"\0",)), texts_only=False) or View(b"")
+        view = _view(
+            view, "", _STRINGS.findall(view.body), lambda text: iter((text + b"\0",)), texts_only=False
+        ) or View(b"")
     body = view.body
     inner = view.how in ("base64", "hex")  # what random bytes seem to encode is no text
-    for how, sign, decode in (("JSON", b"\\", _unescaped), ("URL", b"%", unquote_to_bytes), ("HTML", b"&", _un_html)):
+    for how, sign, decode in (
+        ("JSON", b"\\", _unescaped),
+        ("URL", b"%", unquote_to_bytes),
+        ("HTML", b"&", _un_html),
+    ):
         if sign in body:
-            found.append(_view(view, how, new(line for line in body.splitlines() if sign in line), _once(decode), inner))
-    runs = new(p for p in body.translate(_BASE64_TABLE).split() if len(p) >= SHORTEST_RUN and p.translate(None, _HEX))
+            found.append(
+                _view(
+                    view, how, new(line for line in body.splitlines() if sign in line), _once(decode), inner
+                )
+            )
+    runs = new(
+        p for p in body.translate(_BASE64_TABLE).split() if len(p) >= SHORTEST_RUN and p.translate(None, _HEX)
+    )
     runs += new(match[0] for match in _WRAPPED.finditer(body))
     found.append(_view(view, "base64", runs, _from_base64, inner))
     digits = new(p for p in body.translate(_HEX_TABLE).split() if len(p) >= SHORTEST_HEX)
@@ -163,8 +190,8 @@ def decodings(view: View, seen: set[bytes], depth: int = 1) -> Iterator[View]:
 def spellings(value: str) -> dict[bytes, str]:
     """Return how a value may be written where undoing encodings does not find it: spelling → encoding.
 
-    Short values have base64 and hex too short to undo. The three alignments of base64 give three texts, each without the
-    letters that depend on its neighbours.
+    Short values have base64 and hex too short to undo. The three alignments of base64 give three texts, each
+    without the letters that depend on its neighbours.
 
     >>> spellings("a long password & more")
     {b'a+long+password+%26+more': 'URL'}
@@ -216,6 +243,8 @@ def png_texts(png: bytes) -> bytes:
                 room -= len(texts[-1])
         if room <= 0:
             found, fix = f"more than {_MOST_UNPACKED:,} bytes", "draw it without them"
-            raise PackageError("a few lines of text in a picture", found=found, where="a PNG of the package", fix=fix)
+            raise PackageError(
+                "a few lines of text in a picture", found=found, where="a PNG of the package", fix=fix
+            )
         at += 12 + length
     return b"\n".join(texts)

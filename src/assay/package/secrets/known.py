@@ -23,16 +23,84 @@ _NO_SECRETS = ("PWD", "OLDPWD", "SSH_AUTH_SOCK", "XAUTHORITY")
 # Names that machines and images come with. They say nothing of anybody, and stand in many a text.
 _EVERYWHERE = frozenset(
     {
-        "root", "user", "users", "ubuntu", "debian", "fedora", "centos", "runner", "admin", "administrator", "jovyan",
-        "ec2-user", "azureuser", "vagrant", "nobody", "daemon", "docker", "vscode", "codespace", "gitpod", "jenkins",
-        "travis", "circleci", "github", "gitlab", "build", "builder", "buildkite", "test", "tester", "guest", "student",
-        "work", "worker", "main", "home", "local", "localhost", "localdomain", "localhost.localdomain", "ip6-localhost",
-        "host", "hostname", "server", "node", "login", "head", "master", "gpu", "cuda", "desktop", "laptop", "workstation",
-        "machine", "default", "container", "docker-desktop", "kubernetes", "cluster", "python", "conda", "mamba", "mambauser",
-        "notebook", "jupyter", "colab", "dev", "developer", "data", "model", "train", "training", "research", "science",
-        "system", "assay",
+        "root",
+        "user",
+        "users",
+        "ubuntu",
+        "debian",
+        "fedora",
+        "centos",
+        "runner",
+        "admin",
+        "administrator",
+        "jovyan",
+        "ec2-user",
+        "azureuser",
+        "vagrant",
+        "nobody",
+        "daemon",
+        "docker",
+        "vscode",
+        "codespace",
+        "gitpod",
+        "jenkins",
+        "travis",
+        "circleci",
+        "github",
+        "gitlab",
+        "build",
+        "builder",
+        "buildkite",
+        "test",
+        "tester",
+        "guest",
+        "student",
+        "work",
+        "worker",
+        "main",
+        "home",
+        "local",
+        "localhost",
+        "localdomain",
+        "localhost.localdomain",
+        "ip6-localhost",
+        "host",
+        "hostname",
+        "server",
+        "node",
+        "login",
+        "head",
+        "master",
+        "gpu",
+        "cuda",
+        "desktop",
+        "laptop",
+        "workstation",
+        "machine",
+        "default",
+        "container",
+        "docker-desktop",
+        "kubernetes",
+        "cluster",
+        "python",
+        "conda",
+        "mamba",
+        "mambauser",
+        "notebook",
+        "jupyter",
+        "colab",
+        "dev",
+        "developer",
+        "data",
+        "model",
+        "train",
+        "training",
+        "research",
+        "science",
+        "system",
+        "assay",
     }
-)  # fmt: skip
+)
 _PROSE_TIMES = 3
 
 
@@ -74,7 +142,8 @@ def secret_name(name: str) -> bool:
 
 @functools.cache
 def _prose() -> Counter[str]:
-    """Return the words of Python's own manual: ordinary English and the trade's, the same on every machine."""
+    """Return the words of Python's own manual: ordinary English and the trade's, the same on every
+    machine."""
     try:
         topics = importlib.import_module("pydoc_data.topics").topics
     except ImportError:  # a Python without its manual: then only the names above are common
@@ -93,10 +162,13 @@ def common_word(word: str) -> bool:
 
 
 def _common_value(value: str) -> bool:
-    """Return whether a secret's value could stand anywhere: short, a number, a word, a path, a list of settings."""
+    """Return whether a secret's value could stand anywhere: short, a number, a word, a path, a list of
+    settings."""
     if len(value) < 6 or re.fullmatch(r"[\d.,:_\-+eE]{1,11}", value):
         return True
-    if re.match(r"(?:[A-Za-z]:)?[/\\]|\.{1,2}/|~", value) and not looks_random(value.replace("/", "").encode()):
+    if re.match(r"(?:[A-Za-z]:)?[/\\]|\.{1,2}/|~", value) and not looks_random(
+        value.replace("/", "").encode()
+    ):
         return True
     letters = re.fullmatch(r"[A-Za-z]+|[a-z]+(?:[ _\-.,:][a-z]+)?", value)
     return bool(letters) and (len(value) < 10 or common_word(value))
@@ -112,7 +184,8 @@ def _netrc(text: str) -> Iterator[tuple[str, str, bool]]:
 
 
 def _lines(name: str, text: str) -> Iterator[tuple[str, str, bool]]:
-    """Yield what is secret in a text of settings: whatever looks like a token, and the values of names that say so."""
+    """Yield what is secret in a text of settings: whatever looks like a token, and the values of names that
+    say so."""
     raw = text.encode("utf-8", "surrogateescape")
     for hit in tokens(raw):
         if not hit.kind.startswith("path"):
@@ -138,7 +211,9 @@ def _argv(words: list[str]) -> Iterator[tuple[str, str, bool]]:
         if before.startswith("-") and "=" not in before and secret_name(before.lstrip("-")):
             yield "value of a secret option on a command line", word, False
         long = value if sign else word
-        digest = re.fullmatch(r"[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}", long)  # settings name data sets and models by digest
+        digest = re.fullmatch(
+            r"[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}", long
+        )  # settings name data sets and models by digest
         path = "/" in long and re.search(r"\.[a-z]{1,6}$|^[./]", long)
         one_word = len(long) >= 20 and re.fullmatch(r"[\w+/=~.\-]+", long, re.A)
         if one_word and not (digest or path) and looks_random(long.encode()):
@@ -176,8 +251,8 @@ def _folders(machine: Machine) -> Iterator[tuple[str, str]]:
 def known_secrets(machine: Machine) -> Known:
     """Return what to look for in a package of this machine; every value once, the first name it was met by.
 
-    A value that is too common is left out and named: the user name `root`, a token that says `true`, the home folder `/root`
-    (whose paths the patterns find).
+    A value that is too common is left out and named: the user name `root`, a token that says `true`, the home
+    folder `/root` (whose paths the patterns find).
     """
     secrets: dict[str, KnownSecret] = {}
     common: dict[str, None] = {}

@@ -1,6 +1,7 @@
 """What this machine knows that no package may: read here, and judged in `known.py`.
 
-Nothing that is read here is ever written or shown. A file that is missing or may not be read is no secret of ours.
+Nothing that is read here is ever written or shown. A file that is missing or may not be read is no secret of
+ours.
 """
 
 from __future__ import annotations
@@ -20,9 +21,18 @@ _MOST_PARENTS = 32
 _TOKEN_FILES = (".cache/huggingface/token", ".huggingface/token", ".config/openai/token")
 # Files in which some lines are secret.
 _CREDENTIAL_FILES = (
-    ".cache/huggingface/stored_tokens", ".git-credentials", ".aws/credentials", ".config/gh/hosts.yml", ".pypirc", ".npmrc",
-    ".docker/config.json", ".kaggle/kaggle.json", ".config/dvc/config", ".config/pip/pip.conf", ".config/wandb/settings",
-)  # fmt: skip
+    ".cache/huggingface/stored_tokens",
+    ".git-credentials",
+    ".aws/credentials",
+    ".config/gh/hosts.yml",
+    ".pypirc",
+    ".npmrc",
+    ".docker/config.json",
+    ".kaggle/kaggle.json",
+    ".config/dvc/config",
+    ".config/pip/pip.conf",
+    ".config/wandb/settings",
+)
 
 
 @dataclass(frozen=True)
@@ -35,10 +45,12 @@ class Machine:
         home: The home folder; None where there is none.
         users: Names of the user.
         hosts: Names of the machine, short and full.
-        folders: Absolute folders that are this machine's own: of the project, of Python; what they are → path.
+        folders: Absolute folders that are this machine's own: of the project, of Python; what they are →
+            path.
         netrc: Text of the netrc file.
         token_files: What each file is called → the one secret in it.
-        texts: What each file or listing is called → text in which some lines are secret: git's configuration, DVC's …
+        texts: What each file or listing is called → text in which some lines are secret: git's configuration,
+            DVC's …
     """
 
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -63,7 +75,8 @@ def _text(path: Path) -> str:
 
 
 def _command_lines() -> Iterator[str]:
-    """Yield the words of this process's command line, then of its parents', as far as the system shows them."""
+    """Yield the words of this process's command line, then of its parents', as far as the system shows
+    them."""
     yield from sys.orig_argv
     yield from sys.argv
     process = os.getppid()
@@ -78,7 +91,9 @@ def _command_lines() -> Iterator[str]:
 def _git_configuration(root: Path) -> str:
     """Return every setting that git has here: remotes, replaced addresses, headers; "" without git."""
     try:
-        done = subprocess.run(["git", "config", "--list"], cwd=root, capture_output=True, timeout=20, check=False)
+        done = subprocess.run(
+            ["git", "config", "--list"], cwd=root, capture_output=True, timeout=20, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout[:_LARGEST].decode("utf-8", "surrogateescape")
@@ -86,7 +101,10 @@ def _git_configuration(root: Path) -> str:
 
 def _hosts(environment: Mapping[str, str]) -> list[str]:
     names = [socket.gethostname(), *(environment.get(name, "") for name in ("HOSTNAME", "COMPUTERNAME"))]
-    return [*names, *(name.partition(".")[0] for name in names)]  # no look-up: it may wait for a name server for minutes
+    return [
+        *names,
+        *(name.partition(".")[0] for name in names),
+    ]  # no look-up: it may wait for a name server for minutes
 
 
 def _users() -> list[str]:
@@ -115,9 +133,13 @@ def this_machine(root: Path, environment: Mapping[str, str] | None = None) -> Ma
     texts = {name: _text(at_home[name]) for name in _CREDENTIAL_FILES if name in at_home}
     texts |= {name: _text(root / name) for name in (".dvc/config", ".dvc/config.local")}
     return Machine(
-        environment=env, argv=list(_command_lines()), home=str(home) if home else None, hosts=_hosts(env),
+        environment=env,
+        argv=list(_command_lines()),
+        home=str(home) if home else None,
+        hosts=_hosts(env),
         users=[*_users(), *(env[name] for name in ("USER", "LOGNAME", "USERNAME") if env.get(name))],
         folders={"folder of the project": str(root.resolve()), "folder of Python": sys.prefix},
-        netrc=_text(netrc) if netrc else "", token_files={name: _text(path).strip() for name, path in tokens.items()},
+        netrc=_text(netrc) if netrc else "",
+        token_files={name: _text(path).strip() for name, path in tokens.items()},
         texts={**texts, "git configuration": _git_configuration(root)},
-    )  # fmt: skip
+    )

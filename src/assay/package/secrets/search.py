@@ -1,7 +1,9 @@
-"""The secret scan: no token, password, name of a person or machine leaves in a package unless somebody answers for it.
+"""The secret scan: no token, password, name of a person or machine leaves in a package unless somebody
+answers for it.
 
-It fails closed: what it finds is refused, by file and line and never by what it says, until it is removed or waived.
-Every member is read, binary ones too, in windows of bounded size; what is encoded is decoded and searched again.
+It fails closed: what it finds is refused, by file and line and never by what it says, until it is removed or
+waived. Every member is read, binary ones too, in windows of bounded size; what is encoded is decoded and
+searched again.
 """
 
 from __future__ import annotations
@@ -21,7 +23,11 @@ from assay.package.secrets.encodings import View, decodings, png_texts, printabl
 from assay.package.secrets.known import KnownSecret
 from assay.package.secrets.patterns import tokens
 
-WINDOW, OVERLAP, BEFORE = 1 << 20, 1 << 14, 1 << 9  # bytes: a window's own, what it sees behind them, and before them
+WINDOW, OVERLAP, BEFORE = (
+    1 << 20,
+    1 << 14,
+    1 << 9,
+)  # bytes: a window's own, what it sees behind them, and before them
 _SHOWN = 10
 _MOST = 1000  # different findings in one file; who finds more has another trouble
 _PLACE = "the package"
@@ -31,7 +37,9 @@ class Found(Record):
     """Something in a package that must not be there; says where and what, never the text itself."""
 
     file: str = Field(description="path inside the package")
-    line: int | None = Field(description="line of the first occurrence, from 1; null in a binary file and in a file's name")
+    line: int | None = Field(
+        description="line of the first occurrence, from 1; null in a binary file and in a file's name"
+    )
     byte: int | None = Field(description="byte of the first occurrence, from 0; null in a file's name")
     kind: str = Field(description="what it is, by pattern or by where this machine has it from")
     spelling: str = Field(description="plain, or the encodings that were undone to see it")
@@ -68,14 +76,17 @@ def _pieces(source: bytes | Path) -> Iterator[bytes]:
             yield source[at : at + WINDOW]
         return
     if not source.is_file():  # a pipe would keep us waiting for ever
-        raise PackageError("a regular file", found="none", where=str(source), fix="run the stage that writes it")
+        raise PackageError(
+            "a regular file", found="none", where=str(source), fix="run the stage that writes it"
+        )
     with source.open("rb") as stream:
         while piece := stream.read(WINDOW):
             yield piece
 
 
 def _windows(source: bytes | Path) -> Iterator[_Window]:
-    """Yield windows that overlap: what begins in the own bytes of one is seen whole in it, if it is no longer than OVERLAP."""
+    """Yield windows that overlap: what begins in the own bytes of one is seen whole in it, if it is no longer
+    than OVERLAP."""
     body, start, own, line, last = b"", 0, 0, 1, False
     pieces = _pieces(source)
     while not last:
@@ -126,10 +137,14 @@ def _known_hits(view: View, needles: Sequence[_Needle], binary: bool) -> Iterato
         at = hay.find(sought)
         while at >= 0:
             end = at + len(sought)
-            if needle.how in ("base64", "hex") or not word or (
-                _alone(body, at, end) and (not guessed or len(sought) > 8 or _readable(body, at, end))
-            ):  # fmt: skip
-                spelling = needle.how if view.spelling == "plain" else f"{view.spelling}, {needle.how}".rstrip(", ")
+            if (
+                needle.how in ("base64", "hex")
+                or not word
+                or (_alone(body, at, end) and (not guessed or len(sought) > 8 or _readable(body, at, end)))
+            ):
+                spelling = (
+                    needle.how if view.spelling == "plain" else f"{view.spelling}, {needle.how}".rstrip(", ")
+                )
                 yield _Hit(needle.secret.name, view, at, spelling or "plain", needle.plain)
             at = hay.find(sought, at + 1)
 
@@ -150,13 +165,20 @@ def _hits(body: bytes, needles: Sequence[_Needle], binary: bool) -> Iterator[_Hi
 def _found(file: str, hit: _Hit, line: int | None, byte: int | None) -> Found:
     begins = ascii(hit.text[:2].decode("latin-1"))[1:-1]
     return Found(
-        file=file, line=line, byte=byte, kind=hit.kind, spelling=hit.spelling, begins=begins, length=len(hit.text),
+        file=file,
+        line=line,
+        byte=byte,
+        kind=hit.kind,
+        spelling=hit.spelling,
+        begins=begins,
+        length=len(hit.text),
         sha256=hashlib.sha256(hit.text).hexdigest(),
-    )  # fmt: skip
+    )
 
 
 def _in_member(file: str, source: bytes | Path, needles: Sequence[_Needle]) -> Iterator[Found]:
-    """Yield each text that must not be there once, where it stands first: plain before encoded, known before by its shape."""
+    """Yield each text that must not be there once, where it stands first: plain before encoded, known before
+    by its shape."""
     seen: set[bytes] = set()
 
     def new(hits: Iterator[_Hit], own: range | None = None) -> Iterator[tuple[_Hit, int]]:
@@ -183,7 +205,9 @@ def _in_member(file: str, source: bytes | Path, needles: Sequence[_Needle]) -> I
             yield _found(file, hit, line, window.start + at)
 
 
-def scan(members: Mapping[str, bytes | Path], known: Sequence[KnownSecret], waivers: Sequence[Waiver]) -> list[Found]:
+def scan(
+    members: Mapping[str, bytes | Path], known: Sequence[KnownSecret], waivers: Sequence[Waiver]
+) -> list[Found]:
     """Return what must not be in a package: each text once for each file, in the order of files and bytes.
 
     Args:
@@ -216,29 +240,40 @@ def refuse(found: Sequence[Found], waivers: Sequence[Waiver]) -> None:
     open_ones = [each for each in found if each.reason is None]
     if open_ones:
         shown, more = open_ones[:_SHOWN], len(open_ones) - _SHOWN
-        listed = "".join(f"\n  {at.place}: {at.kind} ({at.spelling}; {at.begins}…, {at.length} bytes)" for at in shown)
-        lines = "".join(f"\n      - {{file: {_quoted(at.file)}, sha256: {at.sha256}, reason: …}}" for at in shown)
+        listed = "".join(
+            f"\n  {at.place}: {at.kind} ({at.spelling}; {at.begins}…, {at.length} bytes)" for at in shown
+        )
+        lines = "".join(
+            f"\n      - {{file: {_quoted(at.file)}, sha256: {at.sha256}, reason: …}}" for at in shown
+        )
         raise PackageError(
             "no secrets and no names of people or machines",
-            found=f"{len(open_ones)}:{listed}" + (f"\n  and {more} more" if more > 0 else ""), where=_PLACE,
-            fix="remove it where it comes from and, if it is a secret, replace it at its issuer; if it is none, say why:"
-            f"\n  package:\n    waivers:{lines}",
-        )  # fmt: skip
+            found=f"{len(open_ones)}:{listed}" + (f"\n  and {more} more" if more > 0 else ""),
+            where=_PLACE,
+            fix=(
+                "remove it where it comes from and, if it is a secret, replace it at its issuer; if it is"
+                f" none, say why:\n  package:\n    waivers:{lines}"
+            ),
+        )
     answered = {(each.file, each.sha256) for each in found}
     stale = [each for each in waivers if (each.file, each.sha256) not in answered]
     if stale:
         names = ", ".join(f"{each.file} {each.sha256[:12]}…" for each in stale[:_SHOWN])
         raise PackageError(
-            "a finding behind every waiver", found=f"{len(stale)} without: {names}", where="package.waivers",
+            "a finding behind every waiver",
+            found=f"{len(stale)} without: {names}",
+            where="package.waivers",
             fix="remove these waivers from the preset; what they answered for is no longer there",
-        )  # fmt: skip
+        )
 
 
 def _quoted(text: str) -> str:
     return ascii(text) if any(c in text for c in " :#{}[],&*!|>'\"%@`\\") else text
 
 
-def cleared(members: Mapping[str, bytes | Path], known: Sequence[KnownSecret], waivers: Sequence[Waiver]) -> list[Found]:
+def cleared(
+    members: Mapping[str, bytes | Path], known: Sequence[KnownSecret], waivers: Sequence[Waiver]
+) -> list[Found]:
     """Return the waived findings of a package, or refuse it.
 
     Raises:

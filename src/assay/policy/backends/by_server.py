@@ -1,14 +1,17 @@
-"""vLLM as a server on a GPU of its own, over its documented HTTP API. Written against vLLM 0.30.0, whose engine never ran.
+"""vLLM as a server on a GPU of its own, over its documented HTTP API. Written against vLLM 0.30.0, whose
+engine never ran.
 
-Tests run it against a stand-in that speaks this API strictly and answers by our own engine; once, by hand, a training went
-through vLLM's own routes, records and reader of adapters, with our engine in the place of its. Only token ids travel.
-The server must read the base and the adapters (written under TMPDIR) by the same paths: the same machine, or shared files.
-What it samples is decided by its own generators, from a seed a request, not by our engine's noise: the same seed gives
-other episodes than `cached`, and need not give the same ones twice. It rounds an adapter to the dtype of its base.
+Tests run it against a stand-in that speaks this API strictly and answers by our own engine; once, by hand, a
+training went through vLLM's own routes, records and reader of adapters, with our engine in the place of its.
+Only token ids travel. The server must read the base and the adapters (written under TMPDIR) by the same
+paths: the same machine, or shared files. What it samples is decided by its own generators, from a seed a
+request, not by our engine's noise: the same seed gives other episodes than `cached`, and need not give the
+same ones twice. It rounds an adapter to the dtype of its base.
 
 Sources: https://docs.vllm.ai/en/latest/features/lora/ ("Dynamically serving LoRA Adapters") and
-https://docs.vllm.ai/en/v0.28.0/serving/online_serving/openai_compatible_server/ ("Completions API"); field by field the
-package vllm 0.30.0: entrypoints/openai/completion/protocol.py, entrypoints/openai/models/serving.py, entrypoints/serve/lora.
+https://docs.vllm.ai/en/v0.28.0/serving/online_serving/openai_compatible_server/ ("Completions API"); field by
+field the package vllm 0.30.0: entrypoints/openai/completion/protocol.py,
+entrypoints/openai/models/serving.py, entrypoints/serve/lora.
 """
 
 from __future__ import annotations
@@ -60,9 +63,15 @@ class Session(Transcripts):
     """
 
     def __init__(
-        self, model: Any, openings: Sequence[Sequence[int]], seeds: Sequence[int], decoding: Decoding,
-        *, end_ids: Sequence[int], pad_id: int,
-    ) -> None:  # fmt: skip
+        self,
+        model: Any,
+        openings: Sequence[Sequence[int]],
+        seeds: Sequence[int],
+        decoding: Decoding,
+        *,
+        end_ids: Sequence[int],
+        pad_id: int,
+    ) -> None:
         super().__init__(openings, seeds)
         url = os.environ.get(ADDRESS) or HERE
         if url not in _SERVERS:
@@ -85,18 +94,31 @@ class Session(Transcripts):
 
     def _written(self, text: list[int], seed: int) -> Completion:
         body = {
-            "model": self._name, "prompt": text, "return_token_ids": True, "watermarking": False,
+            "model": self._name,
+            "prompt": text,
+            "return_token_ids": True,
+            "watermarking": False,
             **sampling(self._decoding, seed, text, self._ends),
-        }  # fmt: skip
+        }
         path, limit = "/v1/completions", self._decoding.max_new_tokens
         answer = self._server.told(_Answer, path, body)
         choice = answer.choices[0]
-        ids, logprobs, ended = choice.token_ids, choice.logprobs.token_logprobs, choice.finish_reason == "stop"
+        ids, logprobs, ended = (
+            choice.token_ids,
+            choice.logprobs.token_logprobs,
+            choice.finish_reason == "stop",
+        )
         if answer.model != self._name or choice.prompt_token_ids != text or len(logprobs) != len(ids):
-            expected, found = f"{self._name}, behind the tokens that were sent", f"{answer.model}, or behind others"
+            expected, found = (
+                f"{self._name}, behind the tokens that were sent",
+                f"{answer.model}, or behind others",
+            )
             fix = "let nothing that rewrites requests stand before the server"
         elif ended != (ids[-1] in self._ends):
-            expected, found = f"an end by one of the tokens {self._ends}", f"{choice.finish_reason!r} behind {ids[-1]}"
+            expected, found = (
+                f"an end by one of the tokens {self._ends}",
+                f"{choice.finish_reason!r} behind {ids[-1]}",
+            )
             fix = f"start the server without sampling options of its own, {self._server.command}"
         elif len(ids) > limit or (not ended and len(ids) < limit):
             expected, found = f"room for {limit} tokens behind {len(text)}", f"{len(ids)}"

@@ -1,4 +1,5 @@
-"""The stock engine as a reference: `generate` of transformers, which reads a conversation again at each turn."""
+"""The stock engine as a reference: `generate` of transformers, which reads a conversation again at each
+turn."""
 
 from __future__ import annotations
 
@@ -15,16 +16,23 @@ from assay.policy.backends.transcripts import Transcripts
 
 
 class Session(Transcripts):
-    """Conversations by token ids through `model.generate`; same dialogue, temperature and limits as the engine's own.
+    """Conversations by token ids through `model.generate`; same dialogue, temperature and limits as the
+    engine's own.
 
-    Sampled tokens are those of `generate`: they hang on the batch, and repeat for the same batch with the same seeds.
-    Arguments are those of `engine.Session`.
+    Sampled tokens are those of `generate`: they hang on the batch, and repeat for the same batch with the
+    same seeds. Arguments are those of `engine.Session`.
     """
 
     def __init__(
-        self, model: Any, openings: Sequence[Sequence[int]], seeds: Sequence[int], decoding: Decoding,
-        *, end_ids: Sequence[int], pad_id: int,
-    ) -> None:  # fmt: skip
+        self,
+        model: Any,
+        openings: Sequence[Sequence[int]],
+        seeds: Sequence[int],
+        decoding: Decoding,
+        *,
+        end_ids: Sequence[int],
+        pad_id: int,
+    ) -> None:
         # Adapters sit inside of the model that peft wraps.
         self._model = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._decoding, self._ends, self._pad = decoding, list(end_ids), pad_id
@@ -46,16 +54,25 @@ class Session(Transcripts):
         with torch.random.fork_rng(devices=devices), _no_wishes(self._model):
             torch.manual_seed(derive_seed("generate", *self._seeds, width))
             out = self._model.generate(
-                input_ids=ids.to(self._device), attention_mask=mask.to(self._device), use_cache=True,
-                max_new_tokens=self._decoding.max_new_tokens, eos_token_id=self._ends, pad_token_id=self._pad,
-                return_dict_in_generate=True, output_scores=True, **chosen,
-            )  # fmt: skip
+                input_ids=ids.to(self._device),
+                attention_mask=mask.to(self._device),
+                use_cache=True,
+                max_new_tokens=self._decoding.max_new_tokens,
+                eos_token_id=self._ends,
+                pad_token_id=self._pad,
+                return_dict_in_generate=True,
+                output_scores=True,
+                **chosen,
+            )
         written = out.sequences[:, width:]
         # Of scores, which are logits over temperature.
-        logprobs = torch.stack([
-            torch.log_softmax(scores.float(), -1).gather(1, written[:, place, None]).squeeze(1)
-            for place, scores in enumerate(out.scores)
-        ], dim=1)  # fmt: skip
+        logprobs = torch.stack(
+            [
+                torch.log_softmax(scores.float(), -1).gather(1, written[:, place, None]).squeeze(1)
+                for place, scores in enumerate(out.scores)
+            ],
+            dim=1,
+        )
         found: list[Completion] = []
         for text, row, values in zip(self._texts, written.tolist(), logprobs.tolist(), strict=True):
             n = next((i for i, token in enumerate(row, start=1) if token in self._ends), len(row))
@@ -66,7 +83,8 @@ class Session(Transcripts):
 
 @contextmanager
 def _no_wishes(model: Any) -> Iterator[None]:
-    """Set aside what a model's generation_config.json asks for, such as a repetition penalty: training scores without it."""
+    """Set aside what a model's generation_config.json asks for, such as a repetition penalty: training scores
+    without it."""
     asked, model.generation_config = model.generation_config, GenerationConfig()  # type: ignore[no-untyped-call]
     try:
         yield

@@ -1,8 +1,10 @@
-"""vLLM as the engine, in this process: an optional extra, imported late. Written against vLLM 0.30, never run with it.
+"""vLLM as the engine, in this process: an optional extra, imported late. Written against vLLM 0.30, never run
+with it.
 
-Tests run it against a stand-in that keeps vLLM's signatures (`LLM`, `LLM.generate`, `SamplingParams`, `LoRARequest`); no
-claim on speed or memory is made. vLLM holds a second copy of the base on the same GPU; `by_server` speaks to one that has
-a GPU of its own. An adapter is handed over as `handover` says, under a new number whenever its weights have changed.
+Tests run it against a stand-in that keeps vLLM's signatures (`LLM`, `LLM.generate`, `SamplingParams`,
+`LoRARequest`); no claim on speed or memory is made. vLLM holds a second copy of the base on the same GPU;
+`by_server` speaks to one that has a GPU of its own. An adapter is handed over as `handover` says, under a new
+number whenever its weights have changed.
 """
 
 from __future__ import annotations
@@ -41,11 +43,16 @@ class _Engine:
         rank = largest_rank(model)
         four_bit = bool(getattr(model, "is_loaded_in_4bit", False))
         self.engine = self._llm.LLM(
-            model=model.config._name_or_path, dtype="auto", enable_prefix_caching=True, generation_config="vllm",
-            logprobs_mode="processed_logprobs", gpu_memory_utilization=GPU_SHARE, enable_lora=rank is not None,
+            model=model.config._name_or_path,
+            dtype="auto",
+            enable_prefix_caching=True,
+            generation_config="vllm",
+            logprobs_mode="processed_logprobs",
+            gpu_memory_utilization=GPU_SHARE,
+            enable_lora=rank is not None,
             **({} if rank is None else {"max_lora_rank": rank}),
             **({"quantization": "bitsandbytes"} if four_bit else {}),
-        )  # fmt: skip
+        )
         self._handover, self._name, self._number = Handover(), "", 0
 
     def params(self, **named: Any) -> Any:
@@ -59,21 +66,29 @@ class _Engine:
             return None
         if name != self._name:
             self._name, self._number = name, self._number + 1
-        # Its number is what the engine knows an adapter by; under an old one it would go on with the old weights.
+        # Its number is what the engine knows an adapter by; under an old one it would go on with the old
+        # weights.
         return self._lora.LoRARequest(name, self._number, str(self._handover.folder(model, name)))
 
 
 class Session(Transcripts):
-    """Conversations by token ids; vLLM's prefix cache keeps what was read. Arguments are those of `engine.Session`.
+    """Conversations by token ids; vLLM's prefix cache keeps what was read. Arguments are those of
+    `engine.Session`.
 
     Raises:
         ConfigError: vLLM is not installed.
     """
 
     def __init__(
-        self, model: Any, openings: Sequence[Sequence[int]], seeds: Sequence[int], decoding: Decoding,
-        *, end_ids: Sequence[int], pad_id: int,
-    ) -> None:  # fmt: skip
+        self,
+        model: Any,
+        openings: Sequence[Sequence[int]],
+        seeds: Sequence[int],
+        decoding: Decoding,
+        *,
+        end_ids: Sequence[int],
+        pad_id: int,
+    ) -> None:
         super().__init__(openings, seeds)
         base = str(model.config._name_or_path)
         if base not in _ENGINES:

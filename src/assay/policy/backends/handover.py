@@ -1,4 +1,5 @@
-"""How vLLM is given a policy: the adapter as a folder named by its content, and how tokens are to be chosen."""
+"""How vLLM is given a policy: the adapter as a folder named by its content, and how tokens are to be
+chosen."""
 
 from __future__ import annotations
 
@@ -27,10 +28,11 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 class Handover:
     """Writes the adapter of a model under training to a folder of its own whenever its weights have changed.
 
-    The name of an adapter is a digest of its weights and settings, so that two processes with the same adapter call it the
-    same and no two adapters share a name. That matters beyond tidiness: vLLM finds what it has read before by the name of
-    the adapter, and would go on with what the old weights made of a text (vllm-project/vllm#42125). The base is never
-    merged with it, which for a 4-bit base would round the sum to 4 bits.
+    The name of an adapter is a digest of its weights and settings, so that two processes with the same
+    adapter call it the same and no two adapters share a name. That matters beyond tidiness: vLLM finds what
+    it has read before by the name of the adapter, and would go on with what the old weights made of a text
+    (vllm-project/vllm#42125). The base is never merged with it, which for a 4-bit base would round the sum to
+    4 bits.
     """
 
     def __init__(self) -> None:
@@ -43,7 +45,9 @@ class Handover:
         if not getattr(model, "peft_config", None):
             return None
         # Where it came from says nothing of what it does.
-        config = {name: value for name, value in model.peft_config[ADAPTER].to_dict().items() if name not in ORIGIN}
+        config = {
+            name: value for name, value in model.peft_config[ADAPTER].to_dict().items() if name not in ORIGIN
+        }
         digest = hashlib.sha256(json.dumps(config, sort_keys=True, default=_plain).encode())
         for key, tensor in sorted(_tensors(model).items()):
             digest.update(f"\n{key}\0{tensor.dtype}{tuple(tensor.shape)}\0".encode())
@@ -51,10 +55,12 @@ class Handover:
         return f"assay-{digest.hexdigest()[:24]}"
 
     def folder(self, model: Any, name: str) -> Path:
-        """Return the folder that holds the adapter of this name, which is the model's, written if it is not there yet.
+        """Return the folder that holds the adapter of this name, which is the model's, written if it is not
+        there yet.
 
-        The one before it stays, since another process may have been told of it; what is older goes. The model's own
-        `save_pretrained` is not used, since it notes in the model where the base lies, which would be published.
+        The one before it stays, since another process may have been told of it; what is older goes. The
+        model's own `save_pretrained` is not used, since it notes in the model where the base lies, which
+        would be published.
         """
         folder = self._root / name
         if not folder.is_dir():
@@ -75,24 +81,36 @@ def _tensors(model: Any) -> dict[str, torch.Tensor]:
 
 
 def largest_rank(model: Any) -> int | None:
-    """Return the smallest limit that vLLM knows and that holds the model's adapters, None for a model without one."""
+    """Return the smallest limit that vLLM knows and that holds the model's adapters, None for a model without
+    one."""
     ranks = [int(each.r) for each in getattr(model, "peft_config", {}).values()]
     return next((limit for limit in RANKS if limit >= max(ranks)), max(ranks)) if ranks else None
 
 
 def sampling(decoding: Decoding, seed: int, text: Sequence[int], end_ids: Sequence[int]) -> dict[str, Any]:
-    """Return how vLLM is to choose the tokens behind a text, the same for its server and inside of our process.
+    """Return how vLLM is to choose the tokens behind a text, the same for its server and inside of our
+    process.
 
-    Everything that a model's generation_config.json could ask for is set, since training scores without it. The ends are
-    stop tokens, and no others: a base's own list of ends may hold more than the dialogue knows of.
+    Everything that a model's generation_config.json could ask for is set, since training scores without it.
+    The ends are stop tokens, and no others: a base's own list of ends may hold more than the dialogue knows
+    of.
 
     Source: vllm/sampling_params.py and vllm/entrypoints/openai/completion/protocol.py of vLLM 0.30.0.
     """
     return {
-        "temperature": decoding.temperature, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0,
-        "presence_penalty": 0.0, "frequency_penalty": 0.0, "max_tokens": decoding.max_new_tokens,
-        "seed": derive_seed("vllm", seed, len(text)), "logprobs": 0, "ignore_eos": True, "stop_token_ids": list(end_ids),
-    }  # fmt: skip
+        "temperature": decoding.temperature,
+        "top_p": 1.0,
+        "top_k": 0,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "max_tokens": decoding.max_new_tokens,
+        "seed": derive_seed("vllm", seed, len(text)),
+        "logprobs": 0,
+        "ignore_eos": True,
+        "stop_token_ids": list(end_ids),
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -31,7 +31,9 @@ class Conversations(Protocol):
         ...
 
 
-def converse(policy: Policy, openings: Sequence[Sequence[int]], seeds: Sequence[int], decoding: Decoding) -> Conversations:
+def converse(
+    policy: Policy, openings: Sequence[Sequence[int]], seeds: Sequence[int], decoding: Decoding
+) -> Conversations:
     """Begin conversations with a policy, by the backend that the decoding names.
 
     Args:
@@ -45,7 +47,9 @@ def converse(policy: Policy, openings: Sequence[Sequence[int]], seeds: Sequence[
         PolicyError: The backend cannot serve the model, or is not there.
     """
     ends: dict[str, Any] = {"end_ids": policy.dialogue.end_ids, "pad_id": policy.pad_id}
-    if decoding.cuda_graphs and (decoding.backend != "cached" or next(policy.model.parameters()).device.type != "cuda"):
+    if decoding.cuda_graphs and (
+        decoding.backend != "cached" or next(policy.model.parameters()).device.type != "cuda"
+    ):
         raise ConfigError(
             "backend cached on a CUDA device, for cuda_graphs: true",
             found=f"backend {decoding.backend} on {next(policy.model.parameters()).device.type}",

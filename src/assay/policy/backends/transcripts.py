@@ -1,4 +1,5 @@
-"""Conversations as plain lists of token ids, for engines that are given the whole of a conversation at each turn."""
+"""Conversations as plain lists of token ids, for engines that are given the whole of a conversation at each
+turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A server of vLLM as a program speaks to it: where it is, what it has loaded, and how it is started where something is wrong.
+"""A server of vLLM as a program speaks to it: where it is, what it has loaded, and how it is started where
+something is wrong.
 
 `by_server` plays conversations by it, and names the sources of its API.
 """
@@ -20,7 +21,10 @@ from pydantic import BaseModel, ValidationError
 from assay.core.errors import ConfigError, PolicyError
 from assay.policy.backends.handover import Handover, largest_rank
 
-ADDRESS, HERE = "ASSAY_VLLM_URL", "http://127.0.0.1:8000"  # where a server is decides no token, so it is no parameter
+ADDRESS, HERE = (
+    "ASSAY_VLLM_URL",
+    "http://127.0.0.1:8000",
+)  # where a server is decides no token, so it is no parameter
 KEY = "VLLM_API_KEY"  # as vLLM itself calls it
 CONNECT_S, ANSWER_S = 5.0, 900.0
 AGAIN = "then call the same command again: a training goes on from its last checkpoint"
@@ -55,7 +59,9 @@ class Server:
     """
 
     def __init__(self, url: str) -> None:
-        wrong = ConfigError(f"a URL such as {HERE}", found=repr(url), where=ADDRESS, fix=f"export {ADDRESS}={HERE}")
+        wrong = ConfigError(
+            f"a URL such as {HERE}", found=repr(url), where=ADDRESS, fix=f"export {ADDRESS}={HERE}"
+        )
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port or 8000
@@ -64,7 +70,10 @@ class Server:
         if parts.scheme not in ("http", "https") or not host:
             raise wrong
         if "@" in parts.netloc:  # urls are said in messages
-            found, fix = "a user or password in it, which is not shown", f"export {ADDRESS}={HERE}, and the key as {KEY}"
+            found, fix = (
+                "a user or password in it, which is not shown",
+                f"export {ADDRESS}={HERE}, and the key as {KEY}",
+            )
             raise ConfigError(f"a URL such as {HERE}", found=found, where=ADDRESS, fix=fix)
         key = os.environ.get(KEY)
         self._headers = {"Connection": "close"} | ({"Authorization": f"Bearer {key}"} if key else {})
@@ -78,8 +87,8 @@ class Server:
             _Refused: It answers with another status than 200.
             PolicyError: It does not answer.
         """
-        # urllib3 asks no proxy unless told to. Each request has a connection of its own: the server closes idle ones after
-        # 5 seconds, which could meet the next request half-way.
+        # urllib3 asks no proxy unless told to. Each request has a connection of its own: the server closes
+        # idle ones after 5 seconds, which could meet the next request half-way.
         limits = urllib3.Timeout(connect=CONNECT_S, read=ANSWER_S)
         try:
             with urllib3.PoolManager(headers=self._headers, timeout=limits, retries=False) as http:
@@ -87,7 +96,9 @@ class Server:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             found = f"none ({str(error).partition('): ')[2] or error!r})"
             fix = f"start it, {self.command}, or name another by {ADDRESS}; {AGAIN}"
-            raise PolicyError("an answer of a vLLM server", found=found, where=self.url + path, fix=fix) from None
+            raise PolicyError(
+                "an answer of a vLLM server", found=found, where=self.url + path, fix=fix
+            ) from None
         if answer.status != 200:
             hint = f" (is {KEY} what the server was started with?)" if answer.status == 401 else ""
             raise _Refused(f"{answer.status}: {_message(answer.data)}{hint}")
@@ -110,13 +121,16 @@ class Server:
         raise PolicyError("an answer as vLLM 0.30 documents it", found=found, where=self.url + path, fix=fix)
 
     def serve(self, model: Any) -> str:
-        """Return what to ask for: the base, or the adapter as it is now, which is loaded where the server has not got it.
+        """Return what to ask for: the base, or the adapter as it is now, which is loaded where the server has
+        not got it.
 
         Raises:
             PolicyError: There is no server, it has another base, or it cannot load the adapter.
         """
         path, folder = "/v1/models", Path(str(model.config._name_or_path)).resolve()
-        self.command = f"VLLM_ALLOW_RUNTIME_LORA_UPDATING=True {shlex.join([*_words(model, folder), *self._listens])}"
+        self.command = (
+            f"VLLM_ALLOW_RUNTIME_LORA_UPDATING=True {shlex.join([*_words(model, folder), *self._listens])}"
+        )
         cards = self.told(_Cards, path).data
         bases = [card for card in cards if card.parent is None]
         base = next((card.id for card in bases if card.root and Path(card.root).resolve() == folder), None)
@@ -130,13 +144,15 @@ class Server:
         return base if name is None else name
 
     def load(self, name: str, model: Any) -> None:
-        """Have the server take the model's adapter in the place of the one that this process had it load before.
+        """Have the server take the model's adapter in the place of the one that this process had it load
+        before.
 
-        The old one goes first, since by default a server has room for one. A refusal of that is no matter: it may be
-        evicted already, which vLLM 0.30 reports as a failure.
+        The old one goes first, since by default a server has room for one. A refusal of that is no matter: it
+        may be evicted already, which vLLM 0.30 reports as a failure.
 
         Raises:
-            PolicyError: The adapter cannot be loaded: of too high a rank, say, or in a folder that the server cannot read.
+            PolicyError: The adapter cannot be loaded: of too high a rank, say, or in a folder that the server
+                cannot read.
         """
         if self._loaded:
             with contextlib.suppress(_Refused):
@@ -147,7 +163,10 @@ class Server:
         except _Refused as refused:
             # Another process of this training may have been faster.
             if name not in {card.id for card in self.told(_Cards, "/v1/models").data}:
-                expected, fix = "an adapter loaded", f"start it where {folder} can be read, {self.command}; {AGAIN}"
+                expected, fix = (
+                    "an adapter loaded",
+                    f"start it where {folder} can be read, {self.command}; {AGAIN}",
+                )
                 raise PolicyError(expected, found=str(refused), where=self.url + path, fix=fix) from None
         self._loaded = name
 
@@ -157,9 +176,20 @@ def _words(model: Any, folder: Path) -> list[str]:
     dtype, rank = str(getattr(model, "dtype", "auto")).removeprefix("torch."), largest_rank(model) or 16
     four_bit = ["--quantization", "bitsandbytes"] if getattr(model, "is_loaded_in_4bit", False) else []
     return [
-        "vllm", "serve", str(folder), "--dtype", dtype, *four_bit, "--generation-config", "vllm",
-        "--logprobs-mode", "processed_logprobs", "--enable-lora", "--max-lora-rank", str(rank),
-    ]  # fmt: skip
+        "vllm",
+        "serve",
+        str(folder),
+        "--dtype",
+        dtype,
+        *four_bit,
+        "--generation-config",
+        "vllm",
+        "--logprobs-mode",
+        "processed_logprobs",
+        "--enable-lora",
+        "--max-lora-rank",
+        str(rank),
+    ]
 
 
 def _message(data: bytes) -> str:

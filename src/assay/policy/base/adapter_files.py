@@ -19,14 +19,39 @@ from assay.core.storage.untrusted import inside, read_capped
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 MAX_CONFIG_BYTES, MAX_WEIGHTS_BYTES = 4_000_000, 16_000_000_000
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
-# What a LoRA is made of. Anything else that is set would import a module by its name, change the base itself, or ask for
-# data that a folder does not hold.
-_MEANT = frozenset({
-    "alpha_pattern", "auto_mapping", "base_model_name_or_path", "bias", "exclude_modules", "fan_in_fan_out", "inference_mode",
-    "init_lora_weights", "layers_pattern", "layers_to_transform", "lora_alpha", "lora_bias", "lora_dropout", "megatron_core",
-    "modules_to_save", "peft_type", "peft_version", "qalora_group_size", "r", "rank_pattern", "revision", "runtime_config",
-    "target_modules", "task_type", "trainable_token_indices", "use_dora", "use_rslora",
-})  # fmt: skip
+# What a LoRA is made of. Anything else that is set would import a module by its name, change the base itself,
+# or ask for data that a folder does not hold.
+_MEANT = frozenset(
+    {
+        "alpha_pattern",
+        "auto_mapping",
+        "base_model_name_or_path",
+        "bias",
+        "exclude_modules",
+        "fan_in_fan_out",
+        "inference_mode",
+        "init_lora_weights",
+        "layers_pattern",
+        "layers_to_transform",
+        "lora_alpha",
+        "lora_bias",
+        "lora_dropout",
+        "megatron_core",
+        "modules_to_save",
+        "peft_type",
+        "peft_version",
+        "qalora_group_size",
+        "r",
+        "rank_pattern",
+        "revision",
+        "runtime_config",
+        "target_modules",
+        "task_type",
+        "trainable_token_indices",
+        "use_dora",
+        "use_rslora",
+    }
+)
 _STARTS = (True, False, "gaussian", "orthogonal")  # ways to begin that leave the base as it was
 
 
@@ -56,7 +81,9 @@ def read_adapter(folder: Path, root: Path) -> AdapterFiles:
     """
     contents = []
     for file, most in ((CONFIG, MAX_CONFIG_BYTES), (WEIGHTS, MAX_WEIGHTS_BYTES)):
-        fix = f"put a {file} there (an adapter_model.bin is a pickle and is not read), or leave the folder out"
+        fix = (
+            f"put a {file} there (an adapter_model.bin is a pickle and is not read), or leave the folder out"
+        )
         path = inside(folder.absolute() / file, [root.absolute()], where=str(folder / file), fix=fix)
         contents.append(read_capped(path, max_bytes=most, fix=fix))
     base_name = _checked_config(contents[0], str(folder / CONFIG))
@@ -69,13 +96,21 @@ def _checked_config(content: bytes, where: str) -> str | None:
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         found = repr(config.get("peft_type") if isinstance(config, dict) else config)[:60]
         raise PolicyError("an adapter of peft_type LORA", found=found, where=where, fix="sweep LoRA adapters")
-    odd = sorted(name for name, value in config.items() if name not in _MEANT and value not in (None, False, [], {}, "", 0))
+    odd = sorted(
+        name
+        for name, value in config.items()
+        if name not in _MEANT and value not in (None, False, [], {}, "", 0)
+    )
     if odd:
-        raise PolicyError("a plain LoRA", found=f"{', '.join(odd)[:80]} set", where=where, fix="convert it to a plain LoRA")
+        raise PolicyError(
+            "a plain LoRA", found=f"{', '.join(odd)[:80]} set", where=where, fix="convert it to a plain LoRA"
+        )
     start = config.get("init_lora_weights", True)
     if not any(start is each or (isinstance(each, str) and start == each) for each in _STARTS):
         found = f"init_lora_weights: {str(start)[:40]!r}, which changes the base"
-        raise PolicyError("an adapter on the base as it is", found=found, where=where, fix="convert it to a plain LoRA")
+        raise PolicyError(
+            "an adapter on the base as it is", found=found, where=where, fix="convert it to a plain LoRA"
+        )
     name = config.get("base_model_name_or_path")
     return name if isinstance(name, str) and name else None
 
@@ -89,7 +124,12 @@ def checked_tensors(content: bytes, where: str) -> dict[str, torch.Tensor]:
     fix = "save the adapter again, or leave this checkpoint out"
     try:
         tensors = load_tensors(content)
-    except (SafetensorError, ValueError, RuntimeError, KeyError) as error:  # a type that torch has no name for is a KeyError
+    except (
+        SafetensorError,
+        ValueError,
+        RuntimeError,
+        KeyError,
+    ) as error:  # a type that torch has no name for is a KeyError
         found = str(error).split("\n")[0][:120]
         raise PolicyError("a safetensors file", found=found, where=where, fix=fix) from None
     if not tensors:
@@ -120,7 +160,10 @@ def check_fits(model: Any, files: AdapterFiles, where: str) -> None:
     from transformers import AutoModelForCausalLM
 
     tensors = checked_tensors(files.weights, where)
-    fix = "sweep it in the project with the base it was trained on, or save configuration and weights again together"
+    fix = (
+        "sweep it in the project with the base it was trained on, or save configuration and weights again"
+        " together"
+    )
     known = {each.name for each in dataclasses.fields(LoraConfig)}
     settings = {name: value for name, value in json.loads(files.config).items() if name in known}
     with torch.device("meta"):
@@ -139,5 +182,8 @@ def check_fits(model: Any, files: AdapterFiles, where: str) -> None:
     odd = sorted({*expected.items()} ^ {*shapes.items()})
     if odd:
         name = odd[0][0]
-        told = f"{shapes.get(name, 'nothing')} where this base takes {expected.get(name, 'nothing')}: {name[:120]}"
+        told = (
+            f"{shapes.get(name, 'nothing')} where this base takes {expected.get(name, 'nothing')}:"
+            f" {name[:120]}"
+        )
         raise PolicyError("an adapter of this base", found=told, where=where, fix=fix)

@@ -43,37 +43,47 @@ class Weights:
     def load(self, base: Path, adapter: Path | None, quantization: str | None) -> Policy:
         """Return another model in this one's place, on the same device, spoken to in the same way."""
         return load(
-            base, adapter=adapter, device=self.device, dtype=self.dtype, quantization=quantization, template=self.template
+            base,
+            adapter=adapter,
+            device=self.device,
+            dtype=self.dtype,
+            quantization=quantization,
+            template=self.template,
         )
 
 
 def merge(weights: Weights) -> Policy:
     """Return base and adapter as one model without an adapter.
 
-    A 4-bit base is first turned into weights of the compute dtype, the very numbers its 4-bit layers compute with, since
-    what is added to weights that stay 4-bit would be rounded to 4 bits as well. So the merged model is not 4-bit any more
-    and takes the memory of a plain one. In bfloat16 each merged weight is rounded once.
+    A 4-bit base is first turned into weights of the compute dtype, the very numbers its 4-bit layers compute
+    with, since what is added to weights that stay 4-bit would be rounded to 4 bits as well. So the merged
+    model is not 4-bit any more and takes the memory of a plain one. In bfloat16 each merged weight is rounded
+    once.
 
     Raises:
         ConfigError: The device does not exist.
-        PolicyError: Base or adapter cannot be read, do not fit each other, or give weights that are not finite.
+        PolicyError: Base or adapter cannot be read, do not fit each other, or give weights that are not
+            finite.
     """
     if weights.adapter.is_dir():
         refuse_odd_files(weights.adapter)
     plain = weights.load(weights.base, None, weights.quantization)
     from peft import PeftModel
 
-    with refuse_unreadable("an adapter that merges", where=f"{weights.base.name} + {weights.adapter.name}", fix=FIX):
+    with refuse_unreadable(
+        "an adapter that merges", where=f"{weights.base.name} + {weights.adapter.name}", fix=FIX
+    ):
         model = plain.model if weights.quantization is None else plain.model.dequantize()
         model = PeftModel.from_pretrained(model, str(weights.adapter)).merge_and_unload(safe_merge=True)
     return Policy(model, plain.tokenizer, plain.dialogue, adapted_digest(plain.digest, weights.adapter))
 
 
 def write_model(policy: Policy, folder: Path, *, base: Path) -> None:
-    """Write a model without an adapter as a folder that `from_pretrained` reads: safetensors, config, tokenizer.
+    """Write a model without an adapter as a folder that `from_pretrained` reads: safetensors, config,
+    tokenizer.
 
-    The tokenizer's files are those of the base, byte for byte: transformers would add how it was opened here. Equal
-    weights give equal bytes with equal versions of transformers and safetensors.
+    The tokenizer's files are those of the base, byte for byte: transformers would add how it was opened here.
+    Equal weights give equal bytes with equal versions of transformers and safetensors.
     """
     policy.model.save_pretrained(folder)
     for name in {Path(path).name for path in policy.tokenizer.save_pretrained(folder)}:
@@ -86,7 +96,9 @@ def write_model(policy: Policy, folder: Path, *, base: Path) -> None:
     sync_folder(folder)
 
 
-def greedy(policy: Policy, openings: Sequence[Sequence[int]], decoding: Decoding, *, batch_size: int) -> list[list[int]]:
+def greedy(
+    policy: Policy, openings: Sequence[Sequence[int]], decoding: Decoding, *, batch_size: int
+) -> list[list[int]]:
     """Return the ids of one completion an opening, played by the engine that plays everything else.
 
     Args:
@@ -105,7 +117,8 @@ def greedy(policy: Policy, openings: Sequence[Sequence[int]], decoding: Decoding
 
 
 def logits_of(policy: Policy, ids: Sequence[int]) -> torch.Tensor:
-    """Return the logits of the next token at every place of a text, [len(ids), vocabulary], in the model's own dtype."""
+    """Return the logits of the next token at every place of a text, [len(ids), vocabulary], in the model's
+    own dtype."""
     device = next(policy.model.parameters()).device
     with evaluating(policy.model):
         out = policy.model(input_ids=torch.tensor([list(ids)], device=device), use_cache=False)
@@ -114,9 +127,11 @@ def logits_of(policy: Policy, ids: Sequence[int]) -> torch.Tensor:
 
 
 class KeptLogits:
-    """Logits that one model gave, kept until another is loaded in its place; beyond 256 MiB on disk, in a nameless file.
+    """Logits that one model gave, kept until another is loaded in its place; beyond 256 MiB on disk, in a
+    nameless file.
 
-    They are read in the order in which they were put. A file of a 4-bit 4B model with 32 texts of 1,000 tokens is 10 GB.
+    They are read in the order in which they were put. A file of a 4-bit 4B model with 32 texts of 1,000
+    tokens is 10 GB.
     """
 
     def __init__(self) -> None:

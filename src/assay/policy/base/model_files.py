@@ -1,4 +1,5 @@
-"""What a folder needs so that a model can be loaded from it, looked at before anything is: names, sizes, no weights."""
+"""What a folder needs so that a model can be loaded from it, looked at before anything is: names, sizes, no
+weights."""
 
 from __future__ import annotations
 
@@ -11,8 +12,14 @@ from assay.core.errors import PolicyError
 CONFIG, TOKENIZER_CONFIG, GENERATION_CONFIG = "config.json", "tokenizer_config.json", "generation_config.json"
 # One of these is the tokenizer itself.
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")
-# In the order in which transformers looks for them; an index names the files that the weights are spread over.
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+# In the order in which transformers looks for them; an index names the files that the weights are spread
+# over.
+WEIGHTS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
 LARGE = ("tokenizer.json", "vocab.json")  # words, and no settings
 NAMED = 4  # missing files that a message names
 
@@ -28,7 +35,10 @@ def faults(folder: Path) -> list[str]:
             found.append(f"no {name}")
         elif not isinstance(_json(folder / name), dict):
             found.append(f"{name} is not JSON")
-    for name in (GENERATION_CONFIG, "tokenizer.json"):  # transformers ignores a broken one of the first: its ends are lost
+    for name in (
+        GENERATION_CONFIG,
+        "tokenizer.json",
+    ):  # transformers ignores a broken one of the first: its ends are lost
         if (folder / name).is_file() and not isinstance(_json(folder / name), dict):
             found.append(f"{name} is not JSON")
     present = next((name for name in WEIGHTS if (folder / name).is_file()), None)
@@ -38,18 +48,27 @@ def faults(folder: Path) -> list[str]:
     if present.endswith(".index.json"):
         index = _json(folder / present)
         listed = index.get("weight_map") if isinstance(index, dict) else None
-        if not isinstance(listed, dict) or not listed or not all(isinstance(name, str) for name in listed.values()):
+        if (
+            not isinstance(listed, dict)
+            or not listed
+            or not all(isinstance(name, str) for name in listed.values())
+        ):
             return [*found, f"{present} names no files of weights"]
         names = set(listed.values())
     missing = sorted(name for name in names if not (folder / name).is_file())
     found += [f"no {name}" for name in missing[:NAMED]]
     if len(missing) > NAMED:
         found.append(f"nor {len(missing) - NAMED} further files of weights of {len(names)}")
-    return found + [f"{name} is cut short or damaged" for name in sorted(names - set(missing)) if not _whole(folder / name)]
+    return found + [
+        f"{name} is cut short or damaged"
+        for name in sorted(names - set(missing))
+        if not _whole(folder / name)
+    ]
 
 
 def refuse_odd_files(folder: Path) -> None:
-    """Refuse a folder in which something is neither a file nor a folder: who opens a pipe or a device waits for ever.
+    """Refuse a folder in which something is neither a file nor a folder: who opens a pipe or a device waits
+    for ever.
 
     Raises:
         PolicyError: There is such a thing, or a link that leads nowhere; names it.
@@ -57,13 +76,17 @@ def refuse_odd_files(folder: Path) -> None:
     for path in sorted(folder.iterdir()):
         if not (path.is_file() or path.is_dir()):
             found = f"{path.name}, a link to nothing, a pipe or a device"
-            raise PolicyError("files", found=found, where=folder.name, fix="put the file itself there, or remove it")
+            raise PolicyError(
+                "files", found=found, where=folder.name, fix="put the file itself there, or remove it"
+            )
 
 
 def own_code(folder: Path) -> str | None:
-    """Return which settings file says that the model brings code of its own (auto_map, at any depth), or None.
+    """Return which settings file says that the model brings code of its own (auto_map, at any depth), or
+    None.
 
-    Such code is never run here. What transformers would do instead, if it does not refuse, is another model under that name.
+    Such code is never run here. What transformers would do instead, if it does not refuse, is another model
+    under that name.
     """
     for path in sorted(folder.glob("*.json")):
         if path.name not in LARGE and not path.name.endswith(".index.json") and maps_code(_json(path)):
@@ -99,7 +122,10 @@ def _json(path: Path) -> Any:
 def _whole(path: Path) -> bool:
     if path.suffix != ".safetensors":
         return path.stat().st_size > 0
-    from safetensors import SafetensorError, safe_open  # late: who checks a package asks for a model's name and has no models
+    from safetensors import (
+        SafetensorError,
+        safe_open,
+    )  # late: who checks a package asks for a model's name and has no models
 
     try:
         with safe_open(path, framework="np"):

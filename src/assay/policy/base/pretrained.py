@@ -18,7 +18,10 @@ WHERE = setting("base.model")
 HUB = "https://huggingface.co"
 # Of a repository's files, those that decide a token; weights in another form are looked for by name.
 NEEDED = ("*.json", "*.safetensors", "*.jinja", "*.model", "merges.txt", "vocab.txt")
-GATED = ("google", "meta-llama")  # whose models are downloaded by those who accepted a licence; offline only the name is known
+GATED = (
+    "google",
+    "meta-llama",
+)  # whose models are downloaded by those who accepted a licence; offline only the name is known
 SECOND_COPY = ("meta-llama",)  # whose repositories hold the weights a second time, in original/
 
 
@@ -44,7 +47,8 @@ class Source:
 
 
 def name_of(model: str, revision: str | None) -> str:
-    """Return what a base is called in records: the hub's name of it, or of a folder its own name and not where it lies.
+    """Return what a base is called in records: the hub's name of it, or of a folder its own name and not
+    where it lies.
 
     >>> name_of("Qwen/Qwen3-4B", "1cfa9a7"), name_of("../kept/my-base/", LOCAL)
     ('Qwen/Qwen3-4B', 'my-base')
@@ -53,7 +57,8 @@ def name_of(model: str, revision: str | None) -> str:
 
 
 def find(model: str, revision: str | None, root: Path | None = None) -> Found:
-    """Find a model: a local folder, or a snapshot in the hub cache; the network is not asked, and no weight is read.
+    """Find a model: a local folder, or a snapshot in the hub cache; the network is not asked, and no weight
+    is read.
 
     Args:
         model: Path of a folder, or a hub id such as "Qwen/Qwen3-4B".
@@ -61,7 +66,8 @@ def find(model: str, revision: str | None, root: Path | None = None) -> Found:
         root: What a relative path begins at; None: the working folder.
 
     Raises:
-        PolicyError: It is not there, or not all of it; says what to type to download it. Or it brings code of its own.
+        PolicyError: It is not there, or not all of it; says what to type to download it. Or it brings code of
+            its own.
     """
     folder = ((root or Path()) / Path(model).expanduser()).absolute()
     if folder.is_dir():
@@ -74,14 +80,20 @@ def find(model: str, revision: str | None, root: Path | None = None) -> Found:
     try:
         found = Path(
             snapshot_download(
-                model, revision=revision, local_files_only=True, allow_patterns=list(NEEDED), ignore_patterns=["*/*"]
+                model,
+                revision=revision,
+                local_files_only=True,
+                allow_patterns=list(NEEDED),
+                ignore_patterns=["*/*"],
             )
         )
     except HFValidationError:
         raise PolicyError(
-            "a model folder, or a model's name on the hub (OWNER/NAME)", found=f"{model!r}, where nothing lies",
-            where=WHERE, fix="correct base.model",
-        ) from None  # fmt: skip
+            "a model folder, or a model's name on the hub (OWNER/NAME)",
+            found=f"{model!r}, where nothing lies",
+            where=WHERE,
+            fix="correct base.model",
+        ) from None
     except (LocalEntryNotFoundError, OSError) as error:
         if partial := getattr(error, "snapshot_path", None):  # of whose files huggingface_hub kept a list
             _refuse_unfit(Path(partial), model, how_to_download(model, revision))
@@ -97,11 +109,21 @@ def find(model: str, revision: str | None, root: Path | None = None) -> Found:
     _refuse_unfit(found, model, how_to_download(model, found.name))
     notes = []
     if revision != found.name:
-        moving = "null, the newest that was downloaded" if revision is None else f"{revision}, a name that can move"
-        notes.append(f"base.revision is {moving}: it is {found.name} here. To hold to it, set base.revision: {found.name}")
+        moving = (
+            "null, the newest that was downloaded"
+            if revision is None
+            else f"{revision}, a name that can move"
+        )
+        notes.append(
+            f"base.revision is {moving}: it is {found.name} here. To hold to it, set base.revision:"
+            f" {found.name}"
+        )
     if any((found.parent.parent / "blobs").glob("*.incomplete")):
         again = how_to_download(model, found.name)
-        notes.append(f"a download of {model} was broken off, though nothing that is needed is missing. To make sure: {again}")
+        notes.append(
+            f"a download of {model} was broken off, though nothing that is needed is missing. To make sure:"
+            f" {again}"
+        )
     return Found(found, model, found.name, tuple(notes))
 
 
@@ -141,7 +163,10 @@ def _refuse_unfit(folder: Path, model: str, fix: str) -> None:
             "a model that transformers has code for",
             found=f"auto_map in {name}: {model} brings code of its own, which is not run",
             where=WHERE,
-            fix="choose another model; where transformers knows this one by itself, remove auto_map in a copy of it",
+            fix=(
+                "choose another model; where transformers knows this one by itself, remove auto_map in a copy"
+                " of it"
+            ),
         )
 
 
@@ -149,8 +174,11 @@ def write_pointer(folder: Path, source: Source) -> None:
     """Write models/base for a pretrained model: where it lies, not its gigabytes."""
     folder.mkdir(parents=True)
     pointer = {
-        "folder": str(source.folder), "model": source.name, "revision": source.revision, "digest": source.digest,
-    }  # fmt: skip
+        "folder": str(source.folder),
+        "model": source.name,
+        "revision": source.revision,
+        "digest": source.digest,
+    }
     (folder / POINTER).write_text(json.dumps(pointer, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 

@@ -9,7 +9,17 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from assay.core.config.settings import TinyArchitecture
-from assay.policy.base.words import ASSISTANT, CHAT_TEMPLATE, END, PAD, SPECIAL, UNKNOWN, USER, ordered, pattern_of
+from assay.policy.base.words import (
+    ASSISTANT,
+    CHAT_TEMPLATE,
+    END,
+    PAD,
+    SPECIAL,
+    UNKNOWN,
+    USER,
+    ordered,
+    pattern_of,
+)
 
 
 def build_tokenizer(words: Sequence[str]) -> PreTrainedTokenizerFast:
@@ -23,14 +33,20 @@ def build_tokenizer(words: Sequence[str]) -> PreTrainedTokenizerFast:
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern_of(words)), behavior="isolated")
     tokenizer.decoder = decoders.Fuse()
     fast: PreTrainedTokenizerFast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-        tokenizer_object=tokenizer, pad_token=PAD, unk_token=UNKNOWN, eos_token=END,
-        extra_special_tokens=[USER, ASSISTANT], padding_side="left",
-    )  # fmt: skip
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        unk_token=UNKNOWN,
+        eos_token=END,
+        extra_special_tokens=[USER, ASSISTANT],
+        padding_side="left",
+    )
     fast.chat_template = CHAT_TEMPLATE
     return fast
 
 
-def build_model(architecture: TinyArchitecture, tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwen3ForCausalLM:
+def build_model(
+    architecture: TinyArchitecture, tokenizer: PreTrainedTokenizerFast, seed: int
+) -> Qwen3ForCausalLM:
     """Build a randomly initialised attention-only Qwen3; equal seeds give equal weights."""
     config = Qwen3Config(
         vocab_size=len(tokenizer),

@@ -1,4 +1,5 @@
-"""Supervised warm start of a tiny policy: read-off drills until a probe passes, then demonstrations of weak play."""
+"""Supervised warm start of a tiny policy: read-off drills until a probe passes, then demonstrations of weak
+play."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def phase(settings: PhaseSettings) -> Phase:
 
 
 def batches(pool: Sequence[Masked], size: int, rng: np.random.Generator) -> Iterator[Sequence[Masked]]:
-    """Yield batches for ever: a fresh permutation each epoch, neighbours in length together so that little is padded."""
+    """Yield batches for ever: a fresh permutation each epoch, neighbours in length together so that little is
+    padded."""
     span = 16 * size
     while True:
         order = rng.permutation(len(pool))
@@ -56,9 +58,14 @@ def alternating(often: Iterator[T], seldom: Iterator[T], every: int) -> Iterator
 
 
 def imitate(
-    policy: Policy, dialogues: Iterator[Sequence[Masked]], phase: Phase,
-    *, every: int, stop: Callable[[int], bool], progress: Callable[[int, float], None],
-) -> int:  # fmt: skip
+    policy: Policy,
+    dialogues: Iterator[Sequence[Masked]],
+    phase: Phase,
+    *,
+    every: int,
+    stop: Callable[[int], bool],
+    progress: Callable[[int, float], None],
+) -> int:
     """Train on batches of dialogues (cross-entropy of the assistant's tokens) and return the steps taken.
 
     Args:
@@ -71,7 +78,9 @@ def imitate(
     """
     model: Any = policy.model
     model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=phase.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=phase.learning_rate, betas=(0.9, 0.98), weight_decay=0.01
+    )
     warmup = max(1, phase.steps // 10)
 
     def scale(step: int) -> float:
@@ -115,7 +124,11 @@ def copy_accuracy(policy: Policy, drills: Dialogues) -> float:
     longest = max(sum(dialogue.whole(drill)[1]) for drill in drills)
     with evaluating(policy.model):
         openings = [dialogue.opening(drill[:-1]) for drill in drills]
-        session = converse(policy, openings, [0] * len(drills), Decoding(temperature=0, max_new_tokens=longest))
+        session = converse(
+            policy, openings, [0] * len(drills), Decoding(temperature=0, max_new_tokens=longest)
+        )
         completions = session.complete()
-    right = [dialogue.text(c.ids) == drill[-1]["content"] for c, drill in zip(completions, drills, strict=True)]
+    right = [
+        dialogue.text(c.ids) == drill[-1]["content"] for c, drill in zip(completions, drills, strict=True)
+    ]
     return sum(right) / len(right)

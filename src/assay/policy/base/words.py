@@ -1,7 +1,9 @@
-"""The tiny base's tokenizer as a list of words: all that is needed to read its tokens without the library that wrote them.
+"""The tiny base's tokenizer as a list of words: all that is needed to read its tokens without the library
+that wrote them.
 
-`tiny.py` builds the real tokenizer from the same words, so that who checks a package knows what its tokenizer.json must hold,
-and can count the tokens of a completion and take the digest of a prompt. No torch, and nothing of the package is run.
+`tiny.py` builds the real tokenizer from the same words, so that who checks a package knows what its
+tokenizer.json must hold, and can count the tokens of a completion and take the digest of a prompt. No torch,
+and nothing of the package is run.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ PAD, UNKNOWN, END, USER, ASSISTANT = "<|pad|>", "<|unk|>", "<|end|>", "<|user|>"
 SPECIAL = (PAD, UNKNOWN, END, USER, ASSISTANT)
 
 CHAT_TEMPLATE = (
-    "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+    "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}{%"
+    " endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
 MOST_READINGS = 4096  # ways to cut one completion into words that are tried
 
@@ -89,10 +91,11 @@ class Words:
         return self._own.fullmatch(text) is not None
 
     def readings(self, text: str, n: int) -> Iterator[tuple[int, ...]]:
-        """Yield the ways in which n tokens that a policy wrote can give a text, at most MOST_READINGS of them.
+        """Yield the ways in which n tokens that a policy wrote can give a text, at most MOST_READINGS of
+        them.
 
-        A policy may write a word in pieces, which the tokenizer would never do; the tokenizer's own cut comes first. The end of
-        a completion is in none of them: it would have ended it.
+        A policy may write a word in pieces, which the tokenizer would never do; the tokenizer's own cut comes
+        first. The end of a completion is in none of them: it would have ended it.
 
         >>> list(Words(["a", "ab", "b"]).readings("ab", 2)), list(Words(["a", "ab", "b"]).readings("ab", 1))
         ([(5, 7)], [(6,)])
@@ -105,7 +108,8 @@ class Words:
                 yield reading
 
     def _cuts(self, text: str, n: int) -> Iterator[tuple[int, ...]]:
-        """Yield every cut of a text into n tokens; from behind it is known which places can be reached in how many."""
+        """Yield every cut of a text into n tokens; from behind it is known which places can be reached in how
+        many."""
         reach = self._reachable(text, n)
         todo: list[tuple[int, tuple[int, ...]]] = [(0, ())]
         while todo:
@@ -119,7 +123,8 @@ class Words:
                     todo.append((stop, (*taken, token)))
 
     def _reachable(self, text: str, most: int) -> list[int]:
-        """Return for each place of a text in how many tokens, at most so many, its end can be reached: a bit a number."""
+        """Return for each place of a text in how many tokens, at most so many, its end can be reached: a bit
+        a number."""
         reach, mask = [0] * len(text) + [1], (1 << (most + 1)) - 1
         for at in range(len(text) - 1, -1, -1):
             for stop, _ in self._from(text, at):
@@ -149,7 +154,10 @@ class Words:
         split = {"type": "Split", "pattern": {"Regex": self.pattern}, "behavior": "Isolated", "invert": False}
         return {
             "version": "1.0",
-            "added_tokens": [{"id": number, "content": token, **sides} for number, token in enumerate(SPECIAL)],
-            "pre_tokenizer": split, "decoder": {"type": "Fuse"},
+            "added_tokens": [
+                {"id": number, "content": token, **sides} for number, token in enumerate(SPECIAL)
+            ],
+            "pre_tokenizer": split,
+            "decoder": {"type": "Fuse"},
             "model": {"type": "WordLevel", "vocab": self.vocabulary, "unk_token": UNKNOWN},
-        }  # fmt: skip
+        }

@@ -1,4 +1,5 @@
-"""How one forward pass is put to a Hugging Face model: ids, places and masks for a batch whose rows differ in length."""
+"""How one forward pass is put to a Hugging Face model: ids, places and masks for a batch whose rows differ in
+length."""
 
 from __future__ import annotations
 
@@ -36,13 +37,18 @@ class Reader:
         self.cache = self._arena.cache if self._arena else KeyValues()
         weights = self._model.get_input_embeddings().weight
         self.device, self._dtype = weights.device, weights.dtype
-        self._windows = windows_of(self._model.config, recurrent=bool(getattr(self._model, "_is_stateful", False)))
+        self._windows = windows_of(
+            self._model.config, recurrent=bool(getattr(self._model, "_is_stateful", False))
+        )
 
-    def read(self, first: int, blocks: Sequence[Sequence[int]], lengths: np.ndarray[Any, Any]) -> torch.Tensor:
-        """Append a block of ids to each of neighbouring rows and return the next-token logits, float32 [rows, vocabulary].
+    def read(
+        self, first: int, blocks: Sequence[Sequence[int]], lengths: np.ndarray[Any, Any]
+    ) -> torch.Tensor:
+        """Append a block of ids to each of neighbouring rows and return the next-token logits, float32 [rows,
+        vocabulary].
 
-        Blocks are padded on the left, so that all end together. The padding is put behind the row's new tokens, where
-        nothing of the row looks and what comes next is written over it.
+        Blocks are padded on the left, so that all end together. The padding is put behind the row's new
+        tokens, where nothing of the row looks and what comes next is written over it.
 
         Args:
             first: Slot of the first row.
@@ -51,7 +57,9 @@ class Reader:
         """
         sizes = np.asarray([len(block) for block in blocks])
         width, longest = int(sizes.max()), int((lengths + sizes.max()).max())
-        column = np.arange(width) - (width - sizes)[:, None]  # of each place in its own block; padding is negative
+        column = (
+            np.arange(width) - (width - sizes)[:, None]
+        )  # of each place in its own block; padding is negative
         ids = np.full((len(blocks), width), self._pad, np.int64)
         ids[column >= 0] = np.concatenate([np.asarray(block, np.int64) for block in blocks])
         places = lengths[:, None] + np.where(column >= 0, column, column + width)
@@ -61,7 +69,8 @@ class Reader:
         return self._forward(first, sent[0], sent[1], sent[2], longest)
 
     def steps(self, rows: int, lengths: np.ndarray[Any, Any]) -> Callable[[torch.Tensor], torch.Tensor]:
-        """Return what takes one chosen token for each of the first rows and gives the logits behind it, again and again."""
+        """Return what takes one chosen token for each of the first rows and gives the logits behind it, again
+        and again."""
         if self._arena is not None:
             return static_steps(self._arena, self._step, rows, lengths, self.device)
         longest = int(lengths[:rows].max())
@@ -78,8 +87,12 @@ class Reader:
     def _step(self, ids: torch.Tensor, places: torch.Tensor, used: int) -> torch.Tensor:
         return self._forward(0, ids, places, places, used)
 
-    def _forward(self, first: int, ids: torch.Tensor, places: torch.Tensor, positions: torch.Tensor, used: int) -> torch.Tensor:
-        assert self._arena is None or self._arena.holder == self._turn, "other conversations have taken over this memory"
+    def _forward(
+        self, first: int, ids: torch.Tensor, places: torch.Tensor, positions: torch.Tensor, used: int
+    ) -> torch.Tensor:
+        assert self._arena is None or self._arena.holder == self._turn, (
+            "other conversations have taken over this memory"
+        )
         self.cache.aim(first, places, used)
         masks = {kind: bias(places, used, self._dtype, window) for kind, window in self._windows.items()}
         out = self._model(
@@ -98,7 +111,8 @@ def windows_of(config: Any, *, recurrent: bool = False) -> dict[str, int | None]
     """Return the kinds of attention layers of a model, with how far those of a sliding window look back.
 
     Args:
-        config: Of the model; GPT-Neo's own list of kinds, whose windows count from the longest row, is read and refused.
+        config: Of the model; GPT-Neo's own list of kinds, whose windows count from the longest row, is read
+            and refused.
         recurrent: Whether transformers says that the model has a state.
 
     Raises:

@@ -1,8 +1,10 @@
-"""Decoding at fixed shapes: one step is captured as a CUDA graph and replayed for each token, instead of being launched.
+"""Decoding at fixed shapes: one step is captured as a CUDA graph and replayed for each token, instead of
+being launched.
 
-A small model on a GPU spends most of a step on launching kernels. What is captured reads and writes the same memory each
-time, so keys and values outlast a conversation, at the size that was needed most, and rows and places are rounded up.
-On a CPU the same steps run uncaptured, which is what the tests see; the capture itself has not been run by a test.
+A small model on a GPU spends most of a step on launching kernels. What is captured reads and writes the same
+memory each time, so keys and values outlast a conversation, at the size that was needed most, and rows and
+places are rounded up. On a CPU the same steps run uncaptured, which is what the tests see; the capture itself
+has not been run by a test.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class _Captured:
 
 @dataclass(slots=True)
 class Arena:
-    """The memory of one model's conversations, one batch after another, and the steps that were captured on it."""
+    """The memory of one model's conversations, one batch after another, and the steps that were captured on
+    it."""
 
     cache: KeyValues = field(default_factory=KeyValues)
     steps: dict[tuple[int, int], _Captured] = field(default_factory=dict)
@@ -56,13 +59,15 @@ _ARENAS: weakref.WeakKeyDictionary[Any, Arena] = weakref.WeakKeyDictionary()
 def arena_of(model: Any) -> Arena:
     """Return the memory of a model for one more batch of conversations; those before must have ended.
 
-    What was captured on other weights is dropped: a graph holds addresses, and a weight may have been put elsewhere. So is
-    what was captured with an adapter that has since been switched on or off.
-    Weights that change in place, as an optimizer changes them, stay valid.
+    What was captured on other weights is dropped: a graph holds addresses, and a weight may have been put
+    elsewhere. So is what was captured with an adapter that has since been switched on or off. Weights that
+    change in place, as an optimizer changes them, stay valid.
     """
     arena = _ARENAS.setdefault(model, Arena())
     weights: tuple[Any, ...] = tuple(parameter.data_ptr() for parameter in model.parameters())
-    weights += tuple((x.disable_adapters, *x.active_adapters) for x in model.modules() if hasattr(x, "lora_A"))
+    weights += tuple(
+        (x.disable_adapters, *x.active_adapters) for x in model.modules() if hasattr(x, "lora_A")
+    )
     if weights != arena.weights:
         arena.steps.clear()
     arena.weights, arena.holder = weights, arena.holder + 1
@@ -81,14 +86,16 @@ def rounded_rows(rows: int) -> int:
 def static_steps(
     arena: Arena, forward: Forward, rows: int, lengths: np.ndarray[Any, Any], device: torch.device
 ) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return what takes one chosen token for each of the first rows and gives the logits behind it, again and again.
+    """Return what takes one chosen token for each of the first rows and gives the logits behind it, again and
+    again.
 
     Args:
         arena: Holds what was read so far; this may make it larger.
-        forward: Given ids and places, [rows, 1], and the places that are looked at, returns logits [rows, vocabulary].
+        forward: Given ids and places, [rows, 1], and the places that are looked at, returns logits [rows,
+            vocabulary].
         rows: Conversations that are fed.
-        lengths: Tokens of every slot so far. A slot beyond `rows` is fed too, where the rounding reaches it; what that
-            leaves stands behind its last token, where nothing looks.
+        lengths: Tokens of every slot so far. A slot beyond `rows` is fed too, where the rounding reaches it;
+            what that leaves stands behind its last token, where nothing looks.
         device: Where the model is.
     """
     padded = rounded_rows(rows)
@@ -126,7 +133,9 @@ def _capture(arena: Arena, step: _Captured, forward: Forward, used: int) -> None
     beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     beside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(beside):
-        for _ in range(2):  # libraries that reserve memory at their first calls must not do so while it is captured
+        for _ in range(
+            2
+        ):  # libraries that reserve memory at their first calls must not do so while it is captured
             forward(step.ids, step.places, used)
     torch.cuda.current_stream().wait_stream(beside)
     if arena.pool is None:

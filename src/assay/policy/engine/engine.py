@@ -1,4 +1,5 @@
-"""The engine that plays by default: batched multi-turn decoding, with keys and values kept from turn to turn."""
+"""The engine that plays by default: batched multi-turn decoding, with keys and values kept from turn to
+turn."""
 
 from __future__ import annotations
 
@@ -18,16 +19,18 @@ from assay.policy.engine.sampling import choose
 READ_AT_ONCE = 16_384
 # Of the rows that are fed, how many must have ended before the others are brought together without them.
 ENDED_SHARE = 0.25
-# Tokens between two looks at what a GPU has chosen. A look waits for it; what a row writes behind its end is dropped.
+# Tokens between two looks at what a GPU has chosen. A look waits for it; what a row writes behind its end is
+# dropped.
 LOOK_EVERY = {"cuda": 4}
 
 
 class Session:
     """Conversations with one model, each in a slot of one cache; token ids only ever go to the end of a row.
 
-    Nothing is read twice, and equal openings that come together are read once. The slots in use are always the first
-    ones: what has ended gives its place to the last. The number that decides a sampled token is a function of (seed of
-    the row, position in the row), so neither slots nor neighbours matter but for last bits.
+    Nothing is read twice, and equal openings that come together are read once. The slots in use are always
+    the first ones: what has ended gives its place to the last. The number that decides a sampled token is a
+    function of (seed of the row, position in the row), so neither slots nor neighbours matter but for last
+    bits.
 
     Args:
         model: A causal language model; peft adapters and quantised weights are fine.
@@ -42,9 +45,15 @@ class Session:
     """
 
     def __init__(
-        self, model: Any, openings: Sequence[Sequence[int]], seeds: Sequence[int], decoding: Decoding,
-        *, end_ids: Sequence[int], pad_id: int,
-    ) -> None:  # fmt: skip
+        self,
+        model: Any,
+        openings: Sequence[Sequence[int]],
+        seeds: Sequence[int],
+        decoding: Decoding,
+        *,
+        end_ids: Sequence[int],
+        pad_id: int,
+    ) -> None:
         self._reader = Reader(model, pad_id, static=decoding.cuda_graphs)
         self._decoding, self._ends = decoding, np.asarray(end_ids, np.int64)
         self._device = self._reader.device
@@ -67,8 +76,8 @@ class Session:
         unique: dict[tuple[int, ...], int] = {}
         which = np.asarray([unique.setdefault(tuple(ids), len(unique)) for ids in openings], np.int64)
         n, begun = len(which), len(self._slots)
-        # Each different opening is read in the slot of its first copy, all of them in neighbouring slots, longest first
-        # so that little is padded.
+        # Each different opening is read in the slot of its first copy, all of them in neighbouring slots,
+        # longest first so that little is padded.
         order = sorted(range(len(unique)), key=lambda k: -len(list(unique)[k]))
         texts, rank = [list(unique)[k] for k in order], np.argsort(order)
         longest = len(texts[0]) if texts else 0
@@ -91,7 +100,9 @@ class Session:
         by_slot = np.argsort(slots)
         self._slots = np.concatenate([self._slots, begun + slots])
         self._seeds = np.concatenate([self._seeds, np.asarray(seeds, np.uint64)[by_slot]])
-        self._lengths = np.concatenate([self._lengths, np.asarray([len(ids) for ids in openings], np.int64)[by_slot]])
+        self._lengths = np.concatenate(
+            [self._lengths, np.asarray([len(ids) for ids in openings], np.int64)[by_slot]]
+        )
         logits = torch.cat(read)[torch.as_tensor(source[by_slot], device=self._device)]
         self._logits = logits if self._logits is None or not begun else torch.cat([self._logits, logits])
 
@@ -155,10 +166,14 @@ class Session:
         self._slots = np.argsort(rows)
         self._lengths = self._lengths + counts[rows] - 1
         table = [np.stack(column) for column in zip(*written, strict=True)]
-        return [Completion(table[0][:count, row].tolist(), table[1][:count, row].tolist()) for row, count in enumerate(counts)]
+        return [
+            Completion(table[0][:count, row].tolist(), table[1][:count, row].tolist())
+            for row, count in enumerate(counts)
+        ]
 
     def _gather(self, still: np.ndarray[Any, Any], written: int) -> Slots:
-        """Bring the rows that go on to the first slots, and return the former slot of each of those that were fed."""
+        """Bring the rows that go on to the first slots, and return the former slot of each of those that were
+        fed."""
         order, going = np.arange(len(still)), int(still.sum())
         ended, movers = np.flatnonzero(~still[:going]), going + np.flatnonzero(still[going:])
         order[ended], order[movers] = movers, ended
@@ -168,7 +183,8 @@ class Session:
         return order
 
     def _noise(self, fed: int, written: int, ahead: int = 16) -> Any:
-        """Yield, token after token, the numbers that decide it: one a slot; made and sent a few tokens ahead."""
+        """Yield, token after token, the numbers that decide it: one a slot; made and sent a few tokens
+        ahead."""
         while True:
             if self._decoding.temperature == 0:
                 yield None

@@ -1,4 +1,5 @@
-"""Keys and values of a batch of conversations, written in place: a row's tokens stand at its own next places."""
+"""Keys and values of a batch of conversations, written in place: a row's tokens stand at its own next
+places."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ import numpy as np
 import torch
 from transformers.cache_utils import Cache
 
-# Places are reserved in steps of so many: growing copies what is there, which costs as much as a step of decoding.
+# Places are reserved in steps of so many: growing copies what is there, which costs as much as a step of
+# decoding.
 STEP = 64
 
 Slots = np.ndarray[Any, np.dtype[np.int64]]
@@ -24,10 +26,12 @@ def reserved_for(length: int) -> int:
 
 
 class KeyValues(Cache):
-    """A cache for transformers of [slots, heads, capacity, dimension] a layer, in which each row has its own length.
+    """A cache for transformers of [slots, heads, capacity, dimension] a layer, in which each row has its own
+    length.
 
-    A forward pass is announced by `aim`: to which slots it belongs and to which places its tokens go. What stands behind
-    a row's last token is of no row, finite, and overwritten when the row goes on; masks hide it until then.
+    A forward pass is announced by `aim`: to which slots it belongs and to which places its tokens go. What
+    stands behind a row's last token is of no row, finite, and overwritten when the row goes on; masks hide it
+    until then.
     """
 
     def __init__(self) -> None:
@@ -43,7 +47,9 @@ class KeyValues(Cache):
         if (slots, capacity) == (self.slots, self.capacity):
             return
         for pair in self._stored.values():
-            for index, old in enumerate(pair):  # one at a time, so that no more than one tensor is there twice
+            for index, old in enumerate(
+                pair
+            ):  # one at a time, so that no more than one tensor is there twice
                 pair[index] = old.new_zeros(slots, old.shape[1], capacity, old.shape[3])
                 pair[index][: old.shape[0], :, : old.shape[2]] = old
         self.slots, self.capacity = slots, capacity
@@ -62,12 +68,15 @@ class KeyValues(Cache):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store what a layer has computed, [rows, heads, width, dimension], and return all that its rows may look at."""
+        """Store what a layer has computed, [rows, heads, width, dimension], and return all that its rows may
+        look at."""
         pair = self._stored.get(layer_idx)
         if pair is None:
-            # Zeros, not whatever memory holds: what a mask hides still is multiplied by 0, and 0 times NaN is NaN.
+            # Zeros, not whatever memory holds: what a mask hides still is multiplied by 0, and 0 times NaN is
+            # NaN.
             pair = self._stored[layer_idx] = [
-                new.new_zeros(self.slots, new.shape[1], self.capacity, new.shape[3]) for new in (key_states, value_states)
+                new.new_zeros(self.slots, new.shape[1], self.capacity, new.shape[3])
+                for new in (key_states, value_states)
             ]
         rows, heads = key_states.shape[:2]
         target = self._targets.get(heads)
@@ -95,7 +104,8 @@ class KeyValues(Cache):
 
 
 def bias(places: torch.Tensor, used: int, dtype: torch.dtype, window: int | None = None) -> torch.Tensor:
-    """Return what is added to attention scores, [rows, 1, width, used]: a token looks at what stands not behind it.
+    """Return what is added to attention scores, [rows, 1, width, used]: a token looks at what stands not
+    behind it.
 
     Args:
         places: Of the tokens that look, [rows, width].

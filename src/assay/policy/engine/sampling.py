@@ -8,13 +8,17 @@ import torch
 BLOCK = 1024
 
 
-def choose(logits: torch.Tensor, temperature: float, noise: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Pick one token a row and return ids [rows] and their log-probabilities [rows] under the sampling distribution.
+def choose(
+    logits: torch.Tensor, temperature: float, noise: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Pick one token a row and return ids [rows] and their log-probabilities [rows] under the sampling
+    distribution.
 
     Args:
         logits: [rows, vocabulary], float32.
         temperature: 0 takes the likeliest; its log-probability is that at temperature 1.
-        noise: A uniform number in [0, 1) a row, float64 [rows]; the token is where the distribution function passes it.
+        noise: A uniform number in [0, 1) a row, float64 [rows]; the token is where the distribution function
+            passes it.
     """
     if temperature == 0 or noise is None:
         logprobs = torch.log_softmax(logits, dim=-1)
@@ -32,12 +36,14 @@ def _inverse(logprobs: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
 
 
 def _passed(cdf: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Return the first place [rows] at which each row of a distribution function is greater than its target [rows, 1]."""
+    """Return the first place [rows] at which each row of a distribution function is greater than its target
+    [rows, 1]."""
     return torch.searchsorted(cdf, target, right=True).squeeze(1).clamp_(max=cdf.shape[1] - 1)
 
 
 def _inverse_by_blocks(logprobs: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-    """Find the block in which the noise falls, then the place in it: no running sum over a whole vocabulary."""
+    """Find the block in which the noise falls, then the place in it: no running sum over a whole
+    vocabulary."""
     rows, size = logprobs.shape
     padded = torch.nn.functional.pad(logprobs, (0, -size % BLOCK), value=float("-inf"))
     blocks = padded.view(rows, -1, BLOCK)
@@ -46,6 +52,9 @@ def _inverse_by_blocks(logprobs: torch.Tensor, noise: torch.Tensor) -> torch.Ten
     block = _passed(ends, target)
     inside = blocks[torch.arange(rows, device=logprobs.device), block].exp().double()
     before = torch.nn.functional.pad(ends, (1, 0)).gather(1, block[:, None])
-    # At a border the two sums may differ in their last bits: the last place with any probability is the last that counts.
+    # At a border the two sums may differ in their last bits: the last place with any probability is the last
+    # that counts.
     last = (inside > 0).int().cumsum(dim=-1).argmax(dim=-1)
-    return (block * BLOCK + torch.minimum(_passed(inside.cumsum(dim=-1), target - before), last)).clamp_(max=size - 1)
+    return (block * BLOCK + torch.minimum(_passed(inside.cumsum(dim=-1), target - before), last)).clamp_(
+        max=size - 1
+    )

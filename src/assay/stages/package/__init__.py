@@ -1,4 +1,5 @@
-"""Stage 8: one archive that a stranger can check: model, data, code, episodes, logs, claim, report, provenance."""
+"""Stage 8: one archive that a stranger can check: model, data, code, episodes, logs, claim, report,
+provenance."""
 
 from __future__ import annotations
 
@@ -33,21 +34,32 @@ from assay.stages.package.pages import documents, outer_provenance
 from assay.stages.render_evidence.at_hand import claim_at_hand
 
 READS = (
-    "params.yaml", "constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE", "${dataset.root}",
-    "src/assay", "models/base", "models/adapter", "evidence/README.md", *FILES,
-)  # fmt: skip
+    "params.yaml",
+    "constraints.txt",
+    "requirements.txt",
+    "pyproject.toml",
+    "LICENSE",
+    "${dataset.root}",
+    "src/assay",
+    "models/base",
+    "models/adapter",
+    "evidence/README.md",
+    *FILES,
+)
 WRITES = ("dist",)
 BEFORE = ("fingerprint", "base", "pre_eval", "train", "control", "post_eval", "render_evidence")
 SOURCE_OF_VERIFIER = "src/assay/package/verify.py"
 
 
 def run(project: Project) -> None:
-    """Write dist/: the archive, its gzip, its sha256, the software it was made with; and beside other clocks what was packaged.
+    """Write dist/: the archive, its gzip, its sha256, the software it was made with; and beside other clocks
+    what was packaged.
 
     Raises:
         NoVerdictYet: The claim that stands is about other settings or data than those at hand.
-        PackageError: Something of the run is missing, or another than dvc.lock tells of; base and adapter do not merge as they
-            play; or there is a secret in it that nobody answers for. An earlier package stays as it was.
+        PackageError: Something of the run is missing, or another than dvc.lock tells of; base and adapter do
+            not merge as they play; or there is a secret in it that nobody answers for. An earlier package
+            stays as it was.
     """
     with hold(project.root / ".dist.lock"):
         _package(project)
@@ -103,7 +115,9 @@ def members_of(project: Project, parity: Parity) -> Mapping[str, bytes | Path]:
     whole = members | documents(project, members)
     if odd := list(strangers_in(project, whole)):
         fix = "move it out of the folder; a package holds exactly what package/layout.py lists"
-        raise PackageError("files that have a place in a package", found=odd[0], where=f"{len(odd)} of the run", fix=fix)
+        raise PackageError(
+            "files that have a place in a package", found=odd[0], where=f"{len(odd)} of the run", fix=fix
+        )
     return whole
 
 
@@ -120,7 +134,9 @@ def _replace(folder: Path, fresh: Path) -> None:
     if folder.exists():
         shutil.rmtree(old, ignore_errors=True)
         folder.rename(old)
-    fresh.rename(folder)  # killed right before this line, the last package is in .dist-old, and stays until there is a new one
+    fresh.rename(
+        folder
+    )  # killed right before this line, the last package is in .dist-old, and stays until there is a new one
     shutil.rmtree(old, ignore_errors=True)
 
 

@@ -1,4 +1,5 @@
-"""A project's base and adapter merged into one model, and compared with it; for `package` and `assay publish merge`."""
+"""A project's base and adapter merged into one model, and compared with it; for `package` and `assay publish
+merge`."""
 
 from __future__ import annotations
 
@@ -25,12 +26,13 @@ ADAPTER = "models/adapter"
 def parity_of(project: Project) -> tuple[Parity, Measured]:
     """Merge in memory and return how the merged model compares with base and adapter; writes nothing.
 
-    One model is in memory at a time. Held-out openings are read and no answer is graded, so nothing is learned of how
-    well the policy does.
+    One model is in memory at a time. Held-out openings are read and no answer is graded, so nothing is
+    learned of how well the policy does.
 
     Raises:
         ConfigError: The device is not there.
-        PackageError: The merged model is outside of package.parity, or base and adapter are not those that were trained.
+        PackageError: The merged model is outside of package.parity, or base and adapter are not those that
+            were trained.
         PolicyError: Base or adapter cannot be read.
     """
     from assay.policy.base.merged import merge
@@ -40,7 +42,8 @@ def parity_of(project: Project) -> tuple[Parity, Measured]:
 
 
 def merge_into(project: Project, folder: Path) -> tuple[Parity, Measured]:
-    """Write the merged model as a plain model folder, whole or not at all, after it was read back and compared.
+    """Write the merged model as a plain model folder, whole or not at all, after it was read back and
+    compared.
 
     Args:
         project: Whose base and adapter.
@@ -48,7 +51,8 @@ def merge_into(project: Project, folder: Path) -> tuple[Parity, Measured]:
 
     Raises:
         ConfigError: The device is not there.
-        PackageError: The merged model, read back, is outside of package.parity, or was merged from others than were trained.
+        PackageError: The merged model, read back, is outside of package.parity, or was merged from others
+            than were trained.
         PolicyError: Base or adapter cannot be read.
         RecordError: The folder above cannot be written.
     """
@@ -79,9 +83,13 @@ def weights_of(project: Project) -> Weights:
     require_device(params.device)
     pin(params.threads, deterministic=params.deterministic, device=params.device)
     return Weights(
-        locate(project.root / "models/base"), project.root / ADAPTER, params.device,
-        base.dtype, base.quantization, base.template,
-    )  # fmt: skip
+        locate(project.root / "models/base"),
+        project.root / ADAPTER,
+        params.device,
+        base.dtype,
+        base.quantization,
+        base.template,
+    )
 
 
 def _compared(project: Project, weights: Weights, merged: Callable[[], Policy]) -> tuple[Parity, Measured]:
@@ -101,10 +109,15 @@ def _side(project: Project, weights: Weights) -> Side:
             f"the base and the adapter of the training ({facts.policy_digest[:16]}…)",
             found=f"others ({policy.digest[:16]}…)",
             where=f"models/base and {ADAPTER}, policy_digest of train.json",
-            fix="./run dvc repro train, or put the adapter back that was trained (./run dvc checkout models/adapter)",
+            fix=(
+                "./run dvc repro train, or put the adapter back that was trained (./run dvc checkout"
+                " models/adapter)"
+            ),
         )
     task, items = task_of(project), items_of(project, "heldout")
     n = min(params.package.parity.prompts, len(items))
     suite = choose(items, n, split="heldout", draws=1, seed=params.evaluation.seed)
-    openings = [open_item(task, policy.dialogue, each.item, each.world_seed).prompt_ids for each in suite.plays()]
+    openings = [
+        open_item(task, policy.dialogue, each.item, each.world_seed).prompt_ids for each in suite.plays()
+    ]
     return Side(policy, openings, decoding_of(project, greedy=True), batch_size=params.generation.batch_size)

@@ -53,7 +53,12 @@ def documents(project: Project, members: Mapping[str, bytes | Path]) -> dict[str
 
 
 def outer_provenance(
-    project: Project, archives: Mapping[str, str], members: Mapping[str, bytes | Path], *, began: str, ended: str
+    project: Project,
+    archives: Mapping[str, str],
+    members: Mapping[str, bytes | Path],
+    *,
+    began: str,
+    ended: str,
 ) -> dict[str, Any]:
     """Return the statement beside a package: who trained and packaged it when, on what, at which commit.
 
@@ -66,16 +71,20 @@ def outer_provenance(
     """
     state, hosts = git_state(project.root), remotes(project.root)
     packaged = Packaged(
-        started=began, finished=ended, commit=state["commit"], modified=state["modified"],
+        started=began,
+        finished=ended,
+        commit=state["commit"],
+        modified=state["modified"],
         remotes=None if hosts is None else tuple(hosts),
-    )  # fmt: skip
+    )
     return outer_statement(archives, *_built_from(project, members), _trained(project), packaged)
 
 
 def _trained(project: Project) -> dict[str, Any] | None:
     """Return who trained when on what; None where that is unknown.
 
-    DVC may have taken the training out of its run cache: then the clocks that lie about are those of another one.
+    DVC may have taken the training out of its run cache: then the clocks that lie about are those of another
+    one.
     """
     known = project.observed("manifest.json")
     if not known.is_file():
@@ -92,7 +101,11 @@ def _built_from(
     params, base = project.params, read_record(project.results("base.json"), BaseFacts, fix=AGAIN)
     known = {"kind": base.kind, "digest": base.digest, "model": base.model, "revision": base.revision}
     dependencies = Dependencies(
-        data={name: entry_of(members[name]).sha256 for name in members if name.startswith(f"{params.dataset.root}/")},
+        data={
+            name: entry_of(members[name]).sha256
+            for name in members
+            if name.startswith(f"{params.dataset.root}/")
+        },
         base=known,
         source={name: entry_of(members[name]).sha256 for name in members if name.startswith("src/")},
         constraints=entry_of(members["constraints.txt"]).sha256,
@@ -108,6 +121,8 @@ def _card(project: Project, datasheet: str) -> str:
         measured=Measured(arms["pre_eval"], arms["post_eval"], metrics),
         trained=read_record(project.results("train.json"), TrainFacts, fix=AGAIN),
         base=read_record(project.results("base.json"), BaseFacts, fix=AGAIN),
-        fingerprint=fingerprint_of(project), params=project.params, limits=limits(task_of(project)),
+        fingerprint=fingerprint_of(project),
+        params=project.params,
+        limits=limits(task_of(project)),
         data_licence=stated_licence(datasheet),
-    )  # fmt: skip
+    )

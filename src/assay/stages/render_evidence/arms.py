@@ -49,7 +49,9 @@ def report_of(heldout: Suite, name: str, episodes: list[Episode], fix: str) -> R
     suite = suite_of(heldout, name)
     n = len(suite.items) * suite.draws
     if len(episodes) != n or len({(episode.item_id, episode.draw) for episode in episodes}) != n:
-        raise RecordError(f"the {n} plays of the suite", found=f"{len(episodes)} episodes", where=f"{name}.jsonl", fix=fix)
+        raise RecordError(
+            f"the {n} plays of the suite", found=f"{len(episodes)} episodes", where=f"{name}.jsonl", fix=fix
+        )
     decoding: Decoding = "greedy" if name.endswith("_greedy") else "sampled"
     return report_on(episodes, suite, str(policies.pop()), decoding)
 
@@ -57,7 +59,12 @@ def report_of(heldout: Suite, name: str, episodes: list[Episode], fix: str) -> R
 def baseline_reports(task: Task, suite: Suite, retries: int) -> dict[str, Report]:
     """Play a suite with every scripted player of a task; return their reports by name."""
     return {
-        name: report_on(play_baseline(task, player, suite.plays(), name, retries=retries), suite, f"scripted:{name}", "sampled")
+        name: report_on(
+            play_baseline(task, player, suite.plays(), name, retries=retries),
+            suite,
+            f"scripted:{name}",
+            "sampled",
+        )
         for name, player in sorted(task.baselines().items())
     }
 
@@ -68,5 +75,7 @@ def checkpoint_frame(project: Project, trained: TrainFacts) -> pd.DataFrame:
     Raises:
         RecordError: validation_scores.csv is missing or damaged.
     """
-    scores = log_table(project, "validation_scores.csv", *LABELS, "mean_reward", "success_rate", texts=("item_id", "cluster"))
+    scores = log_table(
+        project, "validation_scores.csv", *LABELS, "mean_reward", "success_rate", texts=("item_id", "cluster")
+    )
     return pd.DataFrame(rows_of_scores(scores, trained.validation_suite, trained.steps))

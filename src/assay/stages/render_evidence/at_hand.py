@@ -1,8 +1,9 @@
 """Whether the claim in evidence/ is about the settings and the data at hand: asked wherever a claim is shown.
 
-A claim belongs to a work tree if its plan is the one that the settings make of the data that lie there now, if its policies
-are those of base.json and train.json, and if dvc.lock, which holds the settings and the files of every stage that ran, tells
-of these settings and these files: no claim, and no file of a training, names its learning rate.
+A claim belongs to a work tree if its plan is the one that the settings make of the data that lie there now,
+if its policies are those of base.json and train.json, and if dvc.lock, which holds the settings and the files
+of every stage that ran, tells of these settings and these files: no claim, and no file of a training, names
+its learning rate.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def claim_stands(project: Project) -> bool:
 
 
 def differences(project: Project) -> list[str]:
-    """Return in what the claim that stands is not about the settings and data at hand, a line each; none: it is.
+    """Return in what the claim that stands is not about the settings and data at hand, a line each; none: it
+    is.
 
     Raises:
         RecordError: The claim is damaged.
@@ -62,14 +64,19 @@ def differences(project: Project) -> list[str]:
         return _of_the_plan(project, claim)
     try:
         lock = _lock(project)
-        found = [*_of_the_settings(project, lock), *_of_the_plan(project, claim), *_of_the_policies(project, claim)]
+        found = [
+            *_of_the_settings(project, lock),
+            *_of_the_plan(project, claim),
+            *_of_the_policies(project, claim),
+        ]
         return [*found, *_of_the_files(project, lock)]
     except AssayError as error:
         return [f"{error.where}: expected {error.expected}, found {error.found}"]
 
 
 def others_settings(project: Project) -> list[str]:
-    """Return the same as `differences`, of settings, data and plan alone: what is being made anew may be missing meanwhile.
+    """Return the same as `differences`, of settings, data and plan alone: what is being made anew may be
+    missing meanwhile.
 
     Raises:
         RecordError: The claim is damaged.
@@ -93,7 +100,9 @@ def changed_settings(stages: Mapping[str, Any], values: Mapping[str, Any]) -> li
     """
     told: dict[str, str] = {}
     for name in STAGES:
-        for setting, value in _mapping(_mapping(_mapping(stages.get(name)).get("params")).get(PARAMS)).items():
+        for setting, value in _mapping(
+            _mapping(_mapping(stages.get(name)).get("params")).get(PARAMS)
+        ).items():
             for leaf, ran, now in _unequal(setting, value, _value(values, setting)):
                 told.setdefault(leaf, f"{leaf} is {_shown(now)}, and {_shown(ran)} is what {name} ran with")
     return list(told.values())
@@ -155,8 +164,13 @@ def _of_the_data(project: Project) -> list[str]:
     if found.task != task.name:
         return [f"{root} was fingerprinted for task {found.task}, and {task.name} is asked for"]
     there = {name.removesuffix(".jsonl") for name in listing(project.data("")) if _is_split(name)}
-    odd = [f"{root}/{name}.jsonl: not among the fingerprinted data" for name in sorted(there - found.splits.keys())]
-    files = {f"{root}/{name}.jsonl": split.file_sha256 for name, split in found.splits.items()} | found.schemas
+    odd = [
+        f"{root}/{name}.jsonl: not among the fingerprinted data"
+        for name in sorted(there - found.splits.keys())
+    ]
+    files = {
+        f"{root}/{name}.jsonl": split.file_sha256 for name, split in found.splits.items()
+    } | found.schemas
     for name, sha256 in sorted(files.items()):
         path = project.root / name
         if not path.is_file() or sha256_capped(path, max_bytes=MAX_FILE_BYTES, fix=FIX) != sha256:
@@ -169,7 +183,8 @@ def _is_split(name: str) -> bool:
 
 
 def _of_the_plan(project: Project, claim: Claim) -> list[str]:
-    """Return in what the plan of the claim is not what the settings make of the data as they lie there now."""
+    """Return in what the plan of the claim is not what the settings make of the data as they lie there
+    now."""
     try:
         if odd := _of_the_data(project):
             return odd
@@ -182,9 +197,13 @@ def _of_the_plan(project: Project, claim: Claim) -> list[str]:
         now, then = getattr(asked, name), getattr(claim.plan, name)
         if name in ("suite_digest", "dataset_sha256") and now != then:
             what = "held-out suite" if name == "suite_digest" else "dataset"
-            found.append(f"the claim is about the {what} {str(then)[:12]}, and the settings ask for {str(now)[:12]}")
+            found.append(
+                f"the claim is about the {what} {str(then)[:12]}, and the settings ask for {str(now)[:12]}"
+            )
         elif now != then:
-            found.append(f"the plan of the claim has {name} {_shown(then)}, and the settings ask for {_shown(now)}")
+            found.append(
+                f"the plan of the claim has {name} {_shown(then)}, and the settings ask for {_shown(now)}"
+            )
     if not found and written != claim.plan:
         found.append("claim_plan.json is another plan than that of the claim")
     return found
@@ -207,7 +226,8 @@ def _of_the_policies(project: Project, claim: Claim) -> list[str]:
 
 
 def _of_the_files(project: Project, stages: Mapping[str, Any]) -> list[str]:
-    """Return the files of the results that are others than a stage wrote or read; those that are not there show nothing."""
+    """Return the files of the results that are others than a stage wrote or read; those that are not there
+    show nothing."""
     known: dict[str, str | None] = {}
     told: dict[str, str] = {}
     for name in STAGES:

@@ -1,4 +1,5 @@
-"""What bears on a claim besides the episodes of its two arms: the plan's power, contamination, alarms, controls, openings."""
+"""What bears on a claim besides the episodes of its two arms: the plan's power, contamination, alarms,
+controls, openings."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ Arms = tuple[Arm, Arm, Arm, Arm]
 
 @dataclass(frozen=True, slots=True)
 class ClaimInputs:
-    """Reasons why no claim may be made, as (kind, what was found); warnings; and what a claim is compared beside."""
+    """Reasons why no claim may be made, as (kind, what was found); warnings; and what a claim is compared
+    beside."""
 
     blockers: list[tuple[str, str]]
     notes: list[str]
@@ -51,7 +53,9 @@ def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: A
         trained.health.rules, {each.rule: each.reason for each in project.params.evidence.acknowledged_alarms}
     )
     blockers = [*_changed_since(project, plan, trained, arms), *_other_alarms(project, trained), *red]
-    found = read_record(project.results("contamination.json"), Contamination, fix="./run dvc repro fingerprint")
+    found = read_record(
+        project.results("contamination.json"), Contamination, fix="./run dvc repro fingerprint"
+    )
     splits = fingerprint_of(project).splits
     if found.n_records != {name: split.n_records for name, split in splits.items()}:
         text = "contamination.json is about other records than fingerprint.json"
@@ -60,15 +64,19 @@ def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: A
     blockers, notes = [*blockers, *bars], [*notes, *warned]
     before, episodes = arms[0]
     planned = planned_power(
-        episodes, measure=f"{plan.primary}_rate", suite_digest=before.suite_digest, policy_digest=before.policy_digest,
-        draws=before.draws, alpha=plan.alpha,
-    )  # fmt: skip
+        episodes,
+        measure=f"{plan.primary}_rate",
+        suite_digest=before.suite_digest,
+        policy_digest=before.policy_digest,
+        draws=before.draws,
+        alpha=plan.alpha,
+    )
     points = planned.smallest_detectable_points
     if points is None or points > plan.smallest_effect_points:
         reach = "no possible gain" if points is None else f"only gains from {points:.1f} points on"
         notes.append(
-            f"Before training, {reach} would have been found with power {planned.power:g}; the smallest that matters is "
-            f"{plan.smallest_effect_points:g} points."
+            f"Before training, {reach} would have been found with power {planned.power:g}; the smallest that"
+            f" matters is {plan.smallest_effect_points:g} points."
         )
     arm, bars, warned = _random_arm(project, trained)
     return ClaimInputs([*blockers, *bars], [*notes, *warned], planned, arm)
@@ -76,23 +84,39 @@ def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: A
 
 def plan_asked(project: Project, cluster_name: str) -> ClaimPlan:
     """Return the plan that the settings make of the data at hand."""
-    heldout, validation, data = heldout_suite(project), validation_suite(project), fingerprint_of(project).dataset_sha256
+    heldout, validation, data = (
+        heldout_suite(project),
+        validation_suite(project),
+        fingerprint_of(project).dataset_sha256,
+    )
     return plan_of(project.params, heldout, validation, cluster_name=cluster_name, dataset_sha256=data)
 
 
-def _changed_since(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: Arms) -> list[tuple[str, str]]:
-    """Return why no claim may be made whatever the episodes say: what was trained is not what was measured or planned."""
+def _changed_since(
+    project: Project, plan: ClaimPlan, trained: TrainFacts, arms: Arms
+) -> list[tuple[str, str]]:
+    """Return why no claim may be made whatever the episodes say: what was trained is not what was measured or
+    planned."""
     written = sha256_bytes(read_bytes(project.results("claim_plan.json"), fix="./run dvc repro fingerprint"))
     asked = plan_asked(project, plan.cluster_name)
     base = read_record(project.results("base.json"), BaseFacts, fix="./run dvc repro base")
     before, after, base_greedy, after_greedy = (report for report, _ in arms)
     checks = (
         (written == trained.claim_plan_sha256, "the plan of the claim was changed after training"),
-        (plan.dataset_sha256 == asked.dataset_sha256, "the plan of the claim is about other data than fingerprint.json"),
+        (
+            plan.dataset_sha256 == asked.dataset_sha256,
+            "the plan of the claim is about other data than fingerprint.json",
+        ),
         (plan == asked, "the plan of the claim is not what the settings ask for"),
         (base.digest == trained.base_digest, "base.json is about another base than the one that was trained"),
-        (before.policy_digest == trained.base_digest, "the adapter was trained on another base than the one measured before"),
-        (after.policy_digest == trained.policy_digest, "the policy measured after is not the one that was trained"),
+        (
+            before.policy_digest == trained.base_digest,
+            "the adapter was trained on another base than the one measured before",
+        ),
+        (
+            after.policy_digest == trained.policy_digest,
+            "the policy measured after is not the one that was trained",
+        ),
         (base_greedy.policy_digest == before.policy_digest, "another policy played greedily before"),
         (after_greedy.policy_digest == after.policy_digest, "another policy played greedily after"),
     )
@@ -121,7 +145,9 @@ def opened_said(project: Project, claim: Claim) -> list[tuple[str, str]]:
     if ledger is None:
         return openings_said(0, 0, 0, known=False, whole=False)
     seen, expected = policies_that_saw(ledger, suite.records), {claim.before_policy, claim.after_policy}
-    others = [found for policy, found in seen.items() if policy not in expected and found.stages != {CONTROL_STAGE}]
+    others = [
+        found for policy, found in seen.items() if policy not in expected and found.stages != {CONTROL_STAGE}
+    ]
     here = sum(own is not None and own in found.copies for found in others)
     # A claim whose evidence could not be read names no policies.
     whole = ledger_stands(project) and expected - {UNREAD} <= seen.keys()
@@ -141,11 +167,17 @@ def _random_arm(project: Project, trained: TrainFacts) -> tuple[Arm | None, list
     kind, bars = "the random-reward arm is not the control of this training", []
     if (facts.seed, facts.steps, facts.base_digest) != (trained.seed, trained.steps, trained.base_digest):
         bars.append((kind, f"{kind}: seed, steps or base of control.json are not those of train.json"))
-    if facts.policy_digest != report.policy_digest or report.policy_digest in (trained.base_digest, trained.policy_digest):
+    if facts.policy_digest != report.policy_digest or report.policy_digest in (
+        trained.base_digest,
+        trained.policy_digest,
+    ):
         bars.append((kind, f"{kind}: it was played by another policy than the one paid at random"))
     notes = []
     if facts.chosen_step == 0:
-        notes.append("Validation chose step 0 of the random-reward training, which is the base itself: the arm shows nothing.")
+        notes.append(
+            "Validation chose step 0 of the random-reward training, which is the base itself: the arm shows"
+            " nothing."
+        )
     if facts.health is None or facts.health.worst == "RED":
         notes.append("An alarm of the random-reward training was RED.")
     if facts.other_machines:

@@ -46,7 +46,9 @@ def log_table(project: Project, name: str, *needed: str, texts: Sequence[str] = 
             raise RecordError(f"{len(rows[0])} cells, numbers or empty", found=found, where=where, fix=FIX)
     if not text.endswith("\n"):
         raise RecordError("a whole last line", found="one that is cut off", where=name, fix=FIX)
-    frame = pd.read_csv(io.StringIO(text), dtype=dict.fromkeys(texts, str), keep_default_na=False, na_values=[""])
+    frame = pd.read_csv(
+        io.StringIO(text), dtype=dict.fromkeys(texts, str), keep_default_na=False, na_values=[""]
+    )
     apart = frame["step"].diff().dropna()
     if frame["step"].isna().any() or not (apart >= 0 if texts else apart > 0).all():
         raise RecordError("steps in order, each once", found="others", where=f"{name}, column step", fix=FIX)

@@ -1,8 +1,10 @@
-"""What stands in the place of a claim that cannot be made, or may not be shown: the reason, and no older claim beside it.
+"""What stands in the place of a claim that cannot be made, or may not be shown: the reason, and no older
+claim beside it.
 
-Two cases. Evidence that cannot be read: NOT EVALUABLE with the reason. The stage still ends with an error, so that DVC records
-nothing of it and the claim is made again once the file is whole. Settings that changed: a page is a file and cannot look
-whether they did, so whoever begins to make another claim first puts pages that say so in the place of the last one's.
+Two cases. Evidence that cannot be read: NOT EVALUABLE with the reason. The stage still ends with an error, so
+that DVC records nothing of it and the claim is made again once the file is whole. Settings that changed: a
+page is a file and cannot look whether they did, so whoever begins to make another claim first puts pages that
+say so in the place of the last one's.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ body{{max-width:50rem;padding:0 1rem}}p,li{{overflow-wrap:anywhere}}</style></he
 
 
 def withdraw_if_other(project: Project) -> None:
-    """Take a claim about other settings, data or plan away, with every page and figure of it; what is damaged is left."""
+    """Take a claim about other settings, data or plan away, with every page and figure of it; what is damaged
+    is left."""
     if not claim_stands(project):
         return
     try:
@@ -52,7 +55,13 @@ def withdraw_if_other(project: Project) -> None:
     data = project.params.dataset.name
     said = f"{visible(data)}: {NO_VERDICT}.\n\n" + "".join(f"- {visible(each)}\n" for each in found)
     metrics = {"verdict": None, "p": None}
-    _write(project, metrics, said, f"{said}\n`./run repro` makes the claim about them.\n", withdrawn_page(data, found))
+    _write(
+        project,
+        metrics,
+        said,
+        f"{said}\n`./run repro` makes the claim about them.\n",
+        withdrawn_page(data, found),
+    )
     complain(f"the claim about other settings was taken away: {found[0]}")
 
 
@@ -71,19 +80,27 @@ def refuse(project: Project, error: AssayError) -> Claim | None:
         error: Why the evidence cannot be read.
 
     Returns:
-        The claim; None where not even the plan of it can be read: then nothing of the last claim is left at all.
+        The claim; None where not even the plan of it can be read: then nothing of the last claim is left at
+        all.
     """
     _remove_shown(project)
     try:
         plan = read_record(project.results("claim_plan.json"), ClaimPlan, fix="")
     except RecordError:
         return None
-    found = f"{error.where}: expected {error.expected}, found {error.found}".replace(f"{real(project.root)}/", "")
+    found = f"{error.where}: expected {error.expected}, found {error.found}".replace(
+        f"{real(project.root)}/", ""
+    )
     found = visible(" ".join(found.replace(f"{project.root}/", "").split()))
     claim = not_evaluable(
-        plan, [(KIND, f"{KIND}: {found}")], before_policy=UNREAD, after_policy=UNREAD, split="heldout",
-        decoding="sampled", training_seeds=_seeds(project),
-    )  # fmt: skip
+        plan,
+        [(KIND, f"{KIND}: {found}")],
+        before_policy=UNREAD,
+        after_policy=UNREAD,
+        split="heldout",
+        decoding="sampled",
+        training_seeds=_seeds(project),
+    )
     write_json(project.results("claim.json"), claim)
     summary = f"**{claim.verdict}.** {claim.sentence}\n"
     reason = f"Reason: {claim.reason}."

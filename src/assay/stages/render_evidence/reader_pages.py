@@ -36,15 +36,24 @@ SOURCES = {
     KEY_FIGURE: "before_after_metrics.json",
 }
 CHECKS = (
-    "whether the episodes are the items and draws of the suite that the plan names, in both arms, sampled and greedy;",
-    "whether every stored completion, parsed and graded again, earns the parts, flags and success that are recorded;",
+    (
+        "whether the episodes are the items and draws of the suite that the plan names, in both arms, sampled"
+        " and greedy;"
+    ),
+    (
+        "whether every stored completion, parsed and graded again, earns the parts, flags and success that"
+        " are recorded;"
+    ),
     "whether the base, compared with itself, shows no difference;",
     "whether every report is what its episodes give;",
     "whether the plan of the claim is the one that stood when training began;",
     "whether the base that was trained is the base that was measured;",
     "whether every red alarm of the training was answered for;",
 )
-OPENINGS = "not checked here: how often the held-out suite was opened; observed/heldout_openings.json has every policy."
+OPENINGS = (
+    "not checked here: how often the held-out suite was opened; observed/heldout_openings.json has every"
+    " policy."
+)
 SPLITS_UNCHECKED = "not checked: whether splits share what they must not, for contamination.json is missing."
 
 
@@ -64,7 +73,8 @@ class Material:
 
 
 def _asked(messages: Sequence[Message]) -> str:
-    """Return an opening as readers are shown it: a conversation with who said what, a single message as it is."""
+    """Return an opening as readers are shown it: a conversation with who said what, a single message as it
+    is."""
     if len(messages) == 1:
         return messages[0]["content"]
     return "\n".join(f"[{message['role']}] {message['content']}" for message in messages)
@@ -86,26 +96,38 @@ def write_pages(project: Project, task: Task, material: Material) -> None:
     path = project.results("contamination.json")
     shared = read_record(path, Contamination, fix="./run dvc repro fingerprint") if path.exists() else None
     page = report_html(
-        claim, title=f"assay: {project.params.dataset.name}, before and after GRPO",
+        claim,
+        title=f"assay: {project.params.dataset.name}, before and after GRPO",
         digests={
             "claim_plan.json (sha256 of the file, when training began)": material.trained.claim_plan_sha256,
             "dataset (digest of its records, in any order)": fingerprint.dataset_sha256,
         },
-        run=_what_was_run(project, material), checked=(*CHECKS, _splits_said(shared), OPENINGS),
-        findings=material.findings, arms=(before[1], after[1]),
-        compared=material.compared, tables=material.tables, baselines=material.baselines, trained=material.trained,
-        training_figures=material.training_figures, pairs=many, **given,
+        run=_what_was_run(project, material),
+        checked=(*CHECKS, _splits_said(shared), OPENINGS),
+        findings=material.findings,
+        arms=(before[1], after[1]),
+        compared=material.compared,
+        tables=material.tables,
+        baselines=material.baselines,
+        trained=material.trained,
+        training_figures=material.training_figures,
+        pairs=many,
+        **given,
         data={
-            "Splits": splits_frame(fingerprint), "What the audit found at least once": findings_frame(audit),
+            "Splits": splits_frame(fingerprint),
+            "What the audit found at least once": findings_frame(audit),
             "What splits share": contamination_frame(shared),
         },
-        limits=limits(task), verify=VERIFY,
-    )  # fmt: skip
+        limits=limits(task),
+        verify=VERIFY,
+    )
     captions = {shown.name: shown.caption for shown in material.compared}
     key = (KEY_FIGURE, captions[KEY_FIGURE]) if KEY_FIGURE in captions else None
     write_text(project.results("report.html"), page)
     write_text(project.results("sample_trajectories.md"), sample_trajectories(few, **given))
-    write_text(project.root / README, landing_page(claim, key, limits(task), data=project.params.dataset.name))
+    write_text(
+        project.root / README, landing_page(claim, key, limits(task), data=project.params.dataset.name)
+    )
 
 
 def _splits_said(found: Contamination | None) -> str:
@@ -123,7 +145,10 @@ def limits(task: Task) -> tuple[str, ...]:
     what = task.cluster_name
     return (
         "One training run: the claim is about this checkpoint against this base, not about the recipe.",
-        f"The held-out {what} come from the same source as the training {what}; nothing is said about any other.",
+        (
+            f"The held-out {what} come from the same source as the training {what}; nothing is said about any"
+            " other."
+        ),
         "Bit-identity is a promise for one machine; other processors may round differently.",
     )
 
@@ -134,8 +159,14 @@ def _what_was_run(project: Project, material: Material) -> pd.DataFrame:
     name, kind = params.dataset.name, params.task.name
     called = name if name == kind else f"{name} (a {kind} task)"
     return run_frame(
-        task=called, data=params.dataset.root, dataset_sha256=fingerprint_of(project).dataset_sha256,
-        base=read_record(project.results("base.json"), BaseFacts, fix="./run dvc repro base"), trained=material.trained,
-        checkpoint_rule=material.claim.plan.checkpoint_rule, before=material.before[0],
-        decoding=f"temperature {decoding.temperature:g}, at most {limit}, {params.generation.surface} surface",
-    )  # fmt: skip
+        task=called,
+        data=params.dataset.root,
+        dataset_sha256=fingerprint_of(project).dataset_sha256,
+        base=read_record(project.results("base.json"), BaseFacts, fix="./run dvc repro base"),
+        trained=material.trained,
+        checkpoint_rule=material.claim.plan.checkpoint_rule,
+        before=material.before[0],
+        decoding=(
+            f"temperature {decoding.temperature:g}, at most {limit}, {params.generation.surface} surface"
+        ),
+    )

@@ -21,7 +21,13 @@ from assay.evaluation.truncation import cuts_said
 from assay.evidence.claim.claim import Claim, compare, differences_of
 from assay.evidence.claim.differences import deltas
 from assay.evidence.claim.plan import ClaimPlan
-from assay.evidence.claim.warnings import cut_off_said, no_gold_said, no_spread_said, other_machines_said, untrained_said
+from assay.evidence.claim.warnings import (
+    cut_off_said,
+    no_gold_said,
+    no_spread_said,
+    other_machines_said,
+    untrained_said,
+)
 from assay.evidence.figures.drawing import column, render
 from assay.evidence.figures.gallery import Drawn, of_comparison, of_training
 from assay.evidence.figures.validity import validity_frame
@@ -51,7 +57,8 @@ def render_evidence(project: Project) -> None:
     """Write everything a reader sees, from the files the earlier stages wrote.
 
     Raises:
-        AssayError: A file is missing, damaged or not what it should be; a claim that says NOT EVALUABLE is written first.
+        AssayError: A file is missing, damaged or not what it should be; a claim that says NOT EVALUABLE is
+            written first.
     """
     try:
         _render(project)
@@ -83,14 +90,28 @@ def _render(project: Project) -> None:
         text = "the chosen step was never validated"
         blockers.append((text, text))
     task, suite = task_of(project), heldout_suite(project)
-    arms = {"pre_eval": before, "post_eval": after, "pre_eval_greedy": base_greedy, "post_eval_greedy": post_greedy}
+    arms = {
+        "pre_eval": before,
+        "post_eval": after,
+        "pre_eval_greedy": base_greedy,
+        "post_eval_greedy": post_greedy,
+    }
     arms |= {} if beside.random_arm is None else {CONTROL: beside.random_arm}
     for name, (_, episodes) in arms.items():
         blockers += graded_again(task, suite_of(suite, name), episodes, name)
     claim = compare(
-        before[1], after[1], plan, before_suite=before[0].suite_digest, after_suite=after[0].suite_digest,
-        before_policy=before[0].policy_digest, after_policy=after[0].policy_digest, split="heldout",
-        decoding="sampled", training_seeds=[trained.seed], rng=rng("claim", plan.suite_digest), blockers=blockers,
+        before[1],
+        after[1],
+        plan,
+        before_suite=before[0].suite_digest,
+        after_suite=after[0].suite_digest,
+        before_policy=before[0].policy_digest,
+        after_policy=after[0].policy_digest,
+        split="heldout",
+        decoding="sampled",
+        training_seeds=[trained.seed],
+        rng=rng("claim", plan.suite_digest),
+        blockers=blockers,
         random_arm=None if beside.random_arm is None else beside.random_arm[1],
         planned_points=beside.planned.smallest_detectable_points,
         notes=[
@@ -98,7 +119,7 @@ def _render(project: Project) -> None:
             *_notes(task, trained, before[1], after[1], base_greedy[1], post_greedy[1]),
             *_cautions(task, trained, log, before, after),
         ],
-    )  # fmt: skip
+    )
     findings = [each if isinstance(each, str) else each[1] for each in blockers]
     baselines = baseline_reports(task, suite, project.params.health.retries)
     gaps = _gaps(before, after, plan, differences_of(claim))
@@ -106,11 +127,18 @@ def _render(project: Project) -> None:
         before[0], after[0], gaps, (base_greedy[0], post_greedy[0], _gaps(base_greedy, post_greedy, plan, {}))
     )
     components = log_table(project, "reward_components.csv", "step", "n", "mean_cumulative")
-    alarms_of_training = read_records(project.results("health.jsonl"), HealthEvent, fix="./run dvc repro train")
+    alarms_of_training = read_records(
+        project.results("health.jsonl"), HealthEvent, fix="./run dvc repro train"
+    )
     training = of_training(
-        log, components, checkpoints, alarms_of_training, steps=trained.steps, unmeasured=trained.health.unmeasured,
+        log,
+        components,
+        checkpoints,
+        alarms_of_training,
+        steps=trained.steps,
+        unmeasured=trained.health.unmeasured,
         chosen_step=trained.chosen_step,
-    )  # fmt: skip
+    )
     comparison = of_comparison(
         claim, before[0], after[0], (before[1], after[1]), gaps, baselines, cluster_name=task.cluster_name
     )
@@ -119,25 +147,43 @@ def _render(project: Project) -> None:
     measures, strata = measures_frame(before[0], after[0], gaps), strata_frame(claim, before[0], after[0])
     tables = {"Every measure": measures, "By stratum": strata, **own}
     write_pages(
-        project, task,
+        project,
+        task,
         Material(
-            claim=claim, findings=findings, trained=trained, before=before, after=after, compared=_drawn(project, comparison),
-            training_figures=_drawn(project, training), tables=tables,
+            claim=claim,
+            findings=findings,
+            trained=trained,
+            before=before,
+            after=after,
+            compared=_drawn(project, comparison),
+            training_figures=_drawn(project, training),
+            tables=tables,
             baselines=ladder_frame(baselines, before[0], after[0], floor=task.floor, ceiling=task.ceiling),
         ),
-    )  # fmt: skip
+    )
     summary = readme_block(
-        claim, before[0], after[0], gaps, baselines=baselines, ends=(task.floor, task.ceiling), further=own,
+        claim,
+        before[0],
+        after[0],
+        gaps,
+        baselines=baselines,
+        ends=(task.floor, task.ceiling),
+        further=own,
         greedy=(base_greedy[0], post_greedy[0]),
-    )  # fmt: skip
+    )
     reports = Reports(arms={name: report for name, (report, _) in arms.items()}, baselines=baselines)
     write_json(project.results("reports.json"), reports)
     write_json(project.results("plan_power.json"), beside.planned)
     write_json(project.results("before_after_metrics.json"), metrics)
     write_json(project.results("claim.json"), claim)
-    write_json(project.results("metrics.json"), _flat(claim, trained.chosen_step, task, before[0], after[0], baselines))
+    write_json(
+        project.results("metrics.json"),
+        _flat(claim, trained.chosen_step, task, before[0], after[0], baselines),
+    )
     write_text(project.results("summary.md"), summary)
-    drawn = plot_tables(claim, before[0], after[0], (before[1], after[1]), gaps) | {"checkpoints": checkpoints}
+    drawn = plot_tables(claim, before[0], after[0], (before[1], after[1]), gaps) | {
+        "checkpoints": checkpoints
+    }
     for name, table in drawn.items():
         write_text(project.results(f"plots/{name}.csv"), table.to_csv(index=False, lineterminator="\n"))
     _sum_up_clocks(project)
@@ -145,7 +191,8 @@ def _render(project: Project) -> None:
 
 
 def _sum_up_clocks(project: Project) -> None:
-    """Write training_clock.json, if the clocks of the training are here and can be read: they decide nothing."""
+    """Write training_clock.json, if the clocks of the training are here and can be read: they decide
+    nothing."""
     path = project.observed("training_clock.csv")
     if not path.is_file():
         return
@@ -157,7 +204,8 @@ def _sum_up_clocks(project: Project) -> None:
 
 
 def tell(claim: Claim, data: str, further: Sequence[tuple[str, str]]) -> None:
-    """Say the verdict and what it is about, every warning, what else there is to say by kind, and where the report is."""
+    """Say the verdict and what it is about, every warning, what else there is to say by kind, and where the
+    report is."""
     say(f"{data}: {claim.verdict}: {claim.sentence}")
     for kind, said in (*(("warning", text) for text in claim.warnings), *further):
         say(f"{kind}: {said}")
@@ -165,7 +213,10 @@ def tell(claim: Claim, data: str, further: Sequence[tuple[str, str]]) -> None:
 
 
 def _gaps(
-    before: tuple[Report, list[Episode]], after: tuple[Report, list[Episode]], plan: ClaimPlan, known: Mapping[str, Interval]
+    before: tuple[Report, list[Episode]],
+    after: tuple[Report, list[Episode]],
+    plan: ClaimPlan,
+    known: Mapping[str, Interval],
 ) -> dict[str, Interval]:
     """Return the paired difference of every measure; those that are known already are what they are."""
     names = [name for name in before[0].measures if name in after[0].measures and name not in known]
@@ -179,7 +230,9 @@ def _drawn(project: Project, gallery: Sequence[Drawn]) -> list[Shown]:
         rendered = render(each.figure)
         for kind, content in rendered.items():
             write_bytes(project.results(f"figures/{each.name}.{kind}"), content)
-        shown.append(Shown(each.name, rendered["svg"], each.caption, each.table, SOURCES.get(each.name, EPISODES)))
+        shown.append(
+            Shown(each.name, rendered["svg"], each.caption, each.table, SOURCES.get(each.name, EPISODES))
+        )
     return shown
 
 
@@ -188,7 +241,9 @@ def _notes(
 ) -> list[str]:
     """Return what a reader must be warned of that no comparison shows: alarms, and prompts that were cut."""
     found = [training_alarm_said(alarm) for alarm in trained.alarms]
-    for arm, episodes in zip(("before", "after", "before (greedy)", "after (greedy)"), (before, after, *greedy), strict=True):
+    for arm, episodes in zip(
+        ("before", "after", "before (greedy)", "after (greedy)"), (before, after, *greedy), strict=True
+    ):
         found += [alarm_said(alarm, f"held-out episodes {arm}") for alarm in alarms(task, episodes)]
     cut = cuts_said([*before, *after])
     return found if cut is None else [*found, f"Held-out: {cut}."]
@@ -214,7 +269,8 @@ def _cautions(
 def _flat(
     claim: Claim, chosen_step: int, task: Task, before: Report, after: Report, baselines: dict[str, Report]
 ) -> dict[str, Any]:
-    """Return the few numbers that `dvc metrics` and `dvc exp show` put side by side; names are short, for columns."""
+    """Return the few numbers that `dvc metrics` and `dvc exp show` put side by side; names are short, for
+    columns."""
     floor, ceiling = (baselines[name].measures["mean_reward"].value for name in (task.floor, task.ceiling))
     numbers: dict[str, Any] = {"verdict": claim.verdict, "p": claim.p, "step": chosen_step}
     if claim.verdict == "NOT EVALUABLE":
@@ -222,6 +278,10 @@ def _flat(
     for name, measure in (("success", "success_rate"), ("reward", "mean_reward"), ("parsed", "parsed_rate")):
         numbers |= {f"{name}_before": before.measures[measure].value, name: after.measures[measure].value}
     if claim.difference is not None:
-        numbers |= {"gain": claim.difference.value, "gain_low": claim.difference.low, "gain_high": claim.difference.high}
+        numbers |= {
+            "gain": claim.difference.value,
+            "gain_low": claim.difference.low,
+            "gain_high": claim.difference.high,
+        }
     numbers["score"] = normalised_score(after.measures["mean_reward"].value, floor, ceiling)
     return numbers

@@ -11,12 +11,21 @@ from assay.tasks.collider.world.generation import SUITES, generate
 from assay.tasks.settings.collider import ColliderTask
 
 __all__ = [
-    "COMPACT_TOKEN_PATTERN", "SUITES", "Collider", "ColliderSettings", "build", "generate", "play_adaptive", "shipped_data",
-]  # fmt: skip
+    "COMPACT_TOKEN_PATTERN",
+    "SUITES",
+    "Collider",
+    "ColliderSettings",
+    "build",
+    "generate",
+    "play_adaptive",
+    "shipped_data",
+]
 RELEASE = ("release", 1)
 
 
-def build(settings: ColliderTask, generation: GenerationSettings, *, shaping: bool, blocklist: str, where: str) -> Collider:
+def build(
+    settings: ColliderTask, generation: GenerationSettings, *, shaping: bool, blocklist: str, where: str
+) -> Collider:
     """Return the task that the settings describe; it has no blocklist."""
     weight = settings.shaping if shaping else 0.0
     return Collider(ColliderSettings(generation.surface, settings.max_turns, weight, settings.gamma))

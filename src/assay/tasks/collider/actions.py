@@ -17,7 +17,8 @@ MAX_MASS_GEV = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One decision. Fields that the kind does not use are None; `spin` is None where a claim abstains from it."""
+    """One decision. Fields that the kind does not use are None; `spin` is None where a claim abstains from
+    it."""
 
     kind: ActionKind
     channel: str | None = None
@@ -45,7 +46,9 @@ class Action:
             return f"{self.kind}: blocks belong to take_data alone"
         if self.blocks is not None and not 1 <= self.blocks <= BUDGET_BLOCKS:
             return f"blocks must be a whole number from 1 to {BUDGET_BLOCKS}"
-        if (self.mass_gev is not None) != (self.kind == "claim") or (self.spin is not None and self.kind != "claim"):
+        if (self.mass_gev is not None) != (self.kind == "claim") or (
+            self.spin is not None and self.kind != "claim"
+        ):
             return f"{self.kind}: a mass belongs to every claim, mass and spin to nothing else"
         if self.mass_gev is not None and not 0.0 < self.mass_gev < MAX_MASS_GEV:
             return "mass_gev must be a positive number below 1e6"
@@ -53,7 +56,9 @@ class Action:
             return "spin must be 0, 1, 2 or null"
         if (self.confidence is not None) != (self.kind in ("claim", "no_signal")):
             return f"{self.kind}: a confidence belongs to a verdict, and to nothing else"
-        if self.confidence is not None and not (math.isfinite(self.confidence) and 0.0 <= self.confidence <= 1.0):
+        if self.confidence is not None and not (
+            math.isfinite(self.confidence) and 0.0 <= self.confidence <= 1.0
+        ):
             return "confidence must be a number from 0 to 1"
         return None
 

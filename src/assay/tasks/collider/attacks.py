@@ -1,4 +1,5 @@
-"""Named attacks on the reward: players that try to earn without doing the work. Each must stay below `adaptive`."""
+"""Named attacks on the reward: players that try to earn without doing the work. Each must stay below
+`adaptive`."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def hedge(state: State, rng: np.random.Generator) -> Action:
 
 
 def spend_nothing(state: State, rng: np.random.Generator) -> Action:
-    """Let the turns pass on measurements of nothing, keep every block, then guess a null with a coin's confidence."""
+    """Let the turns pass on measurements of nothing, keep every block, then guess a null with a coin's
+    confidence."""
     if state.turns_left > 1:
         return Action("fit", state.briefing.channels[0])
     return Action("no_signal", confidence=0.5)

@@ -33,7 +33,8 @@ def trusted_z(state: State, place: int) -> float:
 
 
 def best_place(state: State) -> int:
-    """Return the place of the channel with the highest trusted significance; the first one before any data."""
+    """Return the place of the channel with the highest trusted significance; the first one before any
+    data."""
     return max(range(len(state.data)), key=lambda place: trusted_z(state, place))
 
 
@@ -44,7 +45,8 @@ def claim(state: State, place: int, spin: int | None, confidence: float) -> Acti
 
 
 def _verdict(state: State, place: int, rule_z: float) -> Action:
-    """Measure the spin if there is a turn for it, then claim what passes the rule; else say that nothing is there."""
+    """Measure the spin if there is a turn for it, then claim what passes the rule; else say that nothing is
+    there."""
     if trusted_z(state, place) < rule_z:
         return Action("no_signal", confidence=NULL_CONFIDENCE)
     notice = state.notice
@@ -95,19 +97,23 @@ def uniform(state: State, rng: np.random.Generator) -> Action:
 
 
 def adaptive(state: State, rng: np.random.Generator) -> Action:
-    """Spend about 40 % on a look everywhere, the rest on the best channel, then follow a 4-sigma local rule."""
+    """Spend about 40 % on a look everywhere, the rest on the best channel, then follow a 4-sigma local
+    rule."""
     unseen = [place for place, data in enumerate(state.data) if not data.blocks]
     look = max(1, int(EXPLORE_SHARE * state.briefing.budget_blocks / len(state.data)))
     if unseen and state.turns_left > 2 and state.blocks_left >= look:
         return Action("take_data", state.briefing.channels[unseen[0]], blocks=look)
     place = best_place(state)
     if state.blocks_left and state.turns_left > 1:
-        return Action("take_data", state.briefing.channels[place], blocks=min(state.blocks_left, BUDGET_BLOCKS))
+        return Action(
+            "take_data", state.briefing.channels[place], blocks=min(state.blocks_left, BUDGET_BLOCKS)
+        )
     return _verdict(state, place, ADAPTIVE_RULE_Z)
 
 
 def oracle_channel(state: State, rng: np.random.Generator) -> Action:
-    """Know the right channel (on a null world: the first), calibrate it, spend all on it, follow the 4-sigma rule."""
+    """Know the right channel (on a null world: the first), calibrate it, spend all on it, follow the 4-sigma
+    rule."""
     name = state.scenario.truth.channel or state.briefing.channels[0]
     place = state.briefing.channels.index(name)
     if not state.data[place].calibrated and state.blocks_left > 1 and state.turns_left > 3:

@@ -8,8 +8,9 @@ from functools import lru_cache
 from assay.tasks.collider.actions import Action, Parsed, failed
 from assay.tasks.collider.world.physics import BUDGET_BLOCKS, LETTERS, N_BINS, NAMES, bin_at, centre_gev
 
-# Longest first; joining the tokens of a text gives the text back. A channel with its bin (gb07) is one token: a tiny
-# attention-only model learns to copy one token on every seed tried, and to look up "what followed g" only on some.
+# Longest first; joining the tokens of a text gives the text back. A channel with its bin (gb07) is one token:
+# a tiny attention-only model learns to copy one token on every seed tried, and to look up "what followed g"
+# only on some.
 COMPACT_TOKEN_PATTERN = rf"[{LETTERS}]b\d\d|z\d\d|c\d|10|\d|[A-Za-z]|[-+?! \n]"
 MAX_LENGTH = 400
 _Z_CAP = 99
@@ -116,7 +117,8 @@ def _build(match: re.Match[str], m0_gev: float) -> Action:
 
 @lru_cache(maxsize=4096)  # copies of a group say the same again and again
 def parse_compact(text: str, m0_gev: float) -> Parsed:
-    """Read a completion: exactly one action is ok; one action among other words is repaired; anything else failed.
+    """Read a completion: exactly one action is ok; one action among other words is repaired; anything else
+    failed.
 
     >>> parse_compact("rg4", 100.0).outcome, parse_compact("go: rg4", 100.0).outcome, parse_compact("rg", 100.0).reason
     ('ok', 'repaired', 'no action found')

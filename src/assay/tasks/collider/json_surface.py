@@ -90,7 +90,8 @@ def _action(body: dict[str, Any]) -> Action:
 
 
 def parse_json(text: str) -> Parsed:
-    """Read a completion: one strict JSON object is ok; one inside prose or a fence is repaired; anything else failed.
+    """Read a completion: one strict JSON object is ok; one inside prose or a fence is repaired; anything else
+    failed.
 
     >>> parse_json('{"action_type":"scan"}').outcome, parse_json('I look: {"action_type":"scan"}').outcome
     ('ok', 'repaired')

@@ -1,4 +1,5 @@
-"""Dialogues that teach a model to speak: noisy weak play on either surface, and drills in reading off a bin."""
+"""Dialogues that teach a model to speak: noisy weak play on either surface, and drills in reading off a
+bin."""
 
 from __future__ import annotations
 
@@ -13,9 +14,10 @@ from assay.tasks.collider.world.scenario import TIERS, Scenario, from_row
 from assay.tasks.collider.world.simulator import State
 from assay.tasks.protocol import Message
 
-# Weak on purpose: these players gather data sensibly, but judge them blindly. Before a significant excess they name any
-# channel they have seen half of the time; without one they often claim all the same. That nothing is there they say
-# only when blocks or turns are spent: a policy that may say so at once learns nothing else, as blind claims cost more.
+# Weak on purpose: these players gather data sensibly, but judge them blindly. Before a significant excess
+# they name any channel they have seen half of the time; without one they often claim all the same. That
+# nothing is there they say only when blocks or turns are spent: a policy that may say so at once learns
+# nothing else, as blind claims cost more.
 EXPLORER_ODDS = 0.85
 HASTE_ODDS = 0.05
 ACT_ON_PROOF_ODDS = 0.7
@@ -23,7 +25,6 @@ MISREAD_ODDS = 0.5
 DOUBT_ODDS = 0.35
 MISCOPY_ODDS = 0.02
 SIDE_ACTION_ODDS = 0.04
-
 
 
 def scenario_for_lesson(rng: np.random.Generator, max_turns: int) -> Scenario:
@@ -78,13 +79,18 @@ def weak_action(state: State, style: str, rng: np.random.Generator) -> Action:
     most = 4
     if style == "explore":
         unseen = [other for other in range(len(channels)) if other not in seen]
-        place = unseen[int(rng.integers(len(unseen)))] if unseen else max(seen, key=lambda p: state.data[p].local_z)
+        place = (
+            unseen[int(rng.integers(len(unseen)))]
+            if unseen
+            else max(seen, key=lambda p: state.data[p].local_z)
+        )
         most = 1 if unseen else 5
     return Action("take_data", channels[place], blocks=int(rng.integers(1, min(state.blocks_left, most) + 1)))
 
 
 def drill(rng: np.random.Generator) -> list[Message]:
-    """Return one question about a made-up state line and its answer, which copies the bin of the channel asked for."""
+    """Return one question about a made-up state line and its answer, which copies the bin of the channel
+    asked for."""
     n = len(generation.HOME_CHANNELS)
     shown = rng.permutation(n)[: int(rng.integers(1, n + 1))].tolist()
     words = [f"L{int(rng.integers(0, BUDGET_BLOCKS))}"]
@@ -100,4 +106,7 @@ def drill(rng: np.random.Generator) -> list[Message]:
     name = letter(generation.HOME_CHANNELS[asked])
     # Spin and confidence are fixed here, so that a right answer is one string.
     answer = f"y{name}{bins[asked]}-c5"
-    return [{"role": "user", "content": " ".join([*words, f"y{name}"])}, {"role": "assistant", "content": answer}]
+    return [
+        {"role": "user", "content": " ".join([*words, f"y{name}"])},
+        {"role": "assistant", "content": answer},
+    ]

@@ -1,4 +1,5 @@
-"""What the player is told, on either surface. Everything comes from the briefing and the player's own data."""
+"""What the player is told, on either surface. Everything comes from the briefing and the player's own
+data."""
 
 from __future__ import annotations
 
@@ -30,12 +31,17 @@ new. Early excesses may be fluctuations."""
 def compact_state(state: State) -> str:
     """Return blocks left, then each channel with data, strongest excess first.
 
-    A channel is told as its letter, best bin, + if that excess is globally significant, local significance in half
-    sigmas, blocks, and k if calibrated.
+    A channel is told as its letter, best bin, + if that excess is globally significant, local significance in
+    half sigmas, blocks, and k if calibrated.
     """
     words, channels, seen = [f"L{state.blocks_left}"], state.briefing.channels, len(state.looked_at())
-    told = [(-data.local_z, place, data) for place, data in enumerate(state.data) if data.blocks or data.calibrated]
-    # A channel's bin stands right behind its letter, here and in a claim: reading it off is copying what came next.
+    told = [
+        (-data.local_z, place, data)
+        for place, data in enumerate(state.data)
+        if data.blocks or data.calibrated
+    ]
+    # A channel's bin stands right behind its letter, here and in a claim: reading it off is copying what came
+    # next.
     for _, place, data in sorted(told):
         mark = "k" if data.calibrated else ""
         if data.blocks:
@@ -50,8 +56,14 @@ def compact_state(state: State) -> str:
 
 def _compact_opening(state: State) -> str:
     briefing = state.briefing
-    words = ["".join(letter(name) for name in briefing.channels), z_token(briefing.required_z), f"t{state.max_turns}"]
-    words += [f"x{letter(name)}{bin_token(bin_at(briefing.m0_gev, mass))}" for name, mass in briefing.known_peaks()]
+    words = [
+        "".join(letter(name) for name in briefing.channels),
+        z_token(briefing.required_z),
+        f"t{state.max_turns}",
+    ]
+    words += [
+        f"x{letter(name)}{bin_token(bin_at(briefing.m0_gev, mass))}" for name, mass in briefing.known_peaks()
+    ]
     return " ".join([*words, compact_state(state)])
 
 
@@ -78,7 +90,11 @@ def _json_state(state: State) -> dict[str, Any]:
         told: dict[str, Any] = {}
         if data.blocks:
             mass = round(data.peak_mass_gev, 2)
-            told = {"blocks": data.blocks, "local_significance": round(data.local_z, 2), "best_mass_gev": mass}
+            told = {
+                "blocks": data.blocks,
+                "local_significance": round(data.local_z, 2),
+                "best_mass_gev": mass,
+            }
             told["significant"] = state.is_significant(place)
         if data.calibrated:
             told["calibrated"] = True
@@ -108,14 +124,25 @@ def _json_notice(state: State) -> dict[str, Any]:
         return {}
     channel, values = state.briefing.channels[notice.place], notice.values
     if notice.kind == "calibrated":
-        told: dict[str, Any] = {"energy_scale_shift": round(values[0], 4), "background_shift": round(values[1], 4)}
+        told: dict[str, Any] = {
+            "energy_scale_shift": round(values[0], 4),
+            "background_shift": round(values[1], 4),
+        }
     elif notice.kind == "scan":
         told = {"global_significance": round(values[0], 2)}
     elif notice.kind == "fit":
-        told = {"mass_gev": round(values[0], 2), "mass_error_gev": round(values[1], 2), "events": round(values[2], 1)}
+        told = {
+            "mass_gev": round(values[0], 2),
+            "mass_error_gev": round(values[1], 2),
+            "events": round(values[2], 1),
+        }
     else:
         predictions = {str(j): round(spin.moment(channel, j), 3) for j in spin.allowed(channel)}
-        told = {"mean_cos2": round(values[2], 3), "error": round(values[3], 3), "predicted_by_spin": predictions}
+        told = {
+            "mean_cos2": round(values[2], 3),
+            "error": round(values[3], 3),
+            "predicted_by_spin": predictions,
+        }
     return {notice.kind: {"channel": channel, **told}}
 
 

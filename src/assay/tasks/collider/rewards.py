@@ -16,7 +16,8 @@ from assay.tasks.collider.world.simulator import State, overall_z
 from assay.tasks.protocol import Verdict
 
 RIGHT_CLAIM = 0.7
-# A right claim without the required significance is a lucky guess: it pays little, or guessing early would pay best.
+# A right claim without the required significance is a lucky guess: it pays little, or guessing early would
+# pay best.
 UNPROVEN_CLAIM = 0.1
 SPIN_BONUS = 0.15
 SAVED_BONUS = 0.15
@@ -48,14 +49,16 @@ class Facts:
 
 
 def mass_pull(truth: Truth, mass_gev: float) -> float:
-    """Return (claimed - true mass) in units of the resolution of the true channel; only for a signal world."""
+    """Return (claimed - true mass) in units of the resolution of the true channel; only for a signal
+    world."""
     assert truth.channel is not None and truth.mass_gev is not None
     sigma = physics.resolution_at(NAMES.index(truth.channel), truth.mass_gev)
     return (mass_gev - truth.mass_gev) / (sigma * truth.mass_gev)
 
 
 def claimed_significance(state: State, claim: Action) -> tuple[float, float]:
-    """Return local and global significance, from the player's own data, of the best window near the claimed mass."""
+    """Return local and global significance, from the player's own data, of the best window near the claimed
+    mass."""
     if claim.channel not in state.briefing.channels or claim.mass_gev is None:
         return 0.0, 0.0
     place = state.briefing.channels.index(claim.channel)
@@ -69,7 +72,8 @@ def claimed_significance(state: State, claim: Action) -> tuple[float, float]:
 
 @lru_cache(maxsize=4096)
 def _best_near(profile: bytes, m0_gev: float, scale: float, mass_gev: float, reach: float) -> float:
-    """Return the highest local significance where the corrected mass is near; the reward asks, then the judge again."""
+    """Return the highest local significance where the corrected mass is near; the reward asks, then the judge
+    again."""
     near = np.abs(m0_gev * _CENTRES / (1.0 + scale) / mass_gev - 1.0) <= reach
     return float(np.frombuffer(profile, "<f8")[near].max(initial=0.0))
 
@@ -100,11 +104,14 @@ def compare(state: State) -> Facts:
 
 
 def proven(facts: Facts, state: State) -> bool:
-    """Return whether the player's data at the claimed mass reach the global significance that the briefing asks for."""
+    """Return whether the player's data at the claimed mass reach the global significance that the briefing
+    asks for."""
     return facts.global_z is not None and facts.global_z >= state.briefing.required_z
 
 
-def claim_reward(right: bool, proven: bool, spin_correct: bool | None, blocks_saved: int, confidence: float) -> float:
+def claim_reward(
+    right: bool, proven: bool, spin_correct: bool | None, blocks_saved: int, confidence: float
+) -> float:
     """Return the terminal reward of a claim, in [-1.2, 1]; being proven counts for a right claim alone.
 
     >>> round(claim_reward(True, True, True, 10, 1.0), 9), round(claim_reward(True, False, True, 10, 1.0), 9)
@@ -140,13 +147,17 @@ def terminal_reward(state: State) -> float:
     facts = compare(state)
     if state.verdict.kind == "no_signal":
         return null_reward(bool(facts.correct), confidence)
-    return claim_reward(bool(facts.correct), proven(facts, state), facts.spin_correct, state.blocks_left, confidence)
+    return claim_reward(
+        bool(facts.correct), proven(facts, state), facts.spin_correct, state.blocks_left, confidence
+    )
 
 
 def potential(state: State) -> float:
-    """Return the capped expected significance of the data in hand, in [0, 1]; 0 at the end and on null worlds.
+    """Return the capped expected significance of the data in hand, in [0, 1]; 0 at the end and on null
+    worlds.
 
-    Source: potential-based shaping: Ng, Harada, Russell (1999), "Policy invariance under reward transformations".
+    Source: potential-based shaping: Ng, Harada, Russell (1999), "Policy invariance under reward
+    transformations".
     """
     truth = state.scenario.truth
     if state.ending is not None or truth.channel is None or truth.mass_gev is None:
@@ -155,7 +166,10 @@ def potential(state: State) -> float:
     share = state.data[place].blocks / BUDGET_BLOCKS
     if share == 0.0:
         return 0.0
-    width, centre = int(state.worlds.widths[0, place]), int(physics.bin_of(state.briefing.m0_gev, truth.mass_gev))
+    width, centre = (
+        int(state.worlds.widths[0, place]),
+        int(physics.bin_of(state.briefing.m0_gev, truth.mass_gev)),
+    )
     signal = float(physics.window_sums(state.worlds.peak[0, place], width)[centre]) * share
     expected = float(physics.window_sums(state.worlds.nominal[place], width)[centre]) * share
     return min(float(physics.asimov_z(signal, expected)), POTENTIAL_CAP_Z) / POTENTIAL_CAP_Z

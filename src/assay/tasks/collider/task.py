@@ -39,7 +39,10 @@ class ColliderSettings:
             if not good:
                 found = ascii(getattr(self, field))
                 raise ConfigError(
-                    "a possible value", found=found, where=f"task.{field}", fix="see configs/task/collider.yaml"
+                    "a possible value",
+                    found=found,
+                    where=f"task.{field}",
+                    fix="see configs/task/collider.yaml",
                 )
 
 
@@ -93,7 +96,10 @@ class Collider:
         if not isinstance(item.hidden, Scenario) or not 0 <= world_seed < 2**64:
             found = f"{type(item.hidden).__name__}, world seed {world_seed}"
             raise TaskError(
-                "a collider item and a 64-bit seed", found=found, where=item.id, fix="make items with Collider.item"
+                "a collider item and a 64-bit seed",
+                found=found,
+                where=item.id,
+                fix="make items with Collider.item",
             )
         state = begin(item.hidden, world_seed, self.settings.max_turns)
         return [{"role": "user", "content": prompts.opening(state, self.settings.surface)}], state
@@ -102,7 +108,10 @@ class Collider:
         """Play one completion; a bad one costs its turn and the format part, and never raises."""
         if state.ending is not None:
             raise TaskError(
-                "an episode that goes on", found=state.ending, where="Collider.step", fix="stop after the ending"
+                "an episode that goes on",
+                found=state.ending,
+                where="Collider.step",
+                fix="stop after the ending",
             )
         parsed = self.parse(completion, state)
         after = apply(state, parsed.action, parsed.reason)
@@ -118,7 +127,10 @@ class Collider:
         """Judge a finished episode."""
         if state.ending is None:
             raise TaskError(
-                "a finished episode", found="one that goes on", where="Collider.judge", fix="play on to its ending"
+                "a finished episode",
+                found="one that goes on",
+                where="Collider.judge",
+                fix="play on to its ending",
             )
         return rewards.judge(state)
 
@@ -167,7 +179,8 @@ class Collider:
             dialogue.append({"role": "user", "content": prompts.observation(state, self.settings.surface)})
 
     def drills(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
-        """Two-message dialogues of the compact surface, whose answer copies a channel and its bin from the question."""
+        """Two-message dialogues of the compact surface, whose answer copies a channel and its bin from the
+        question."""
         return [lessons.drill(rng) for _ in range(n)]
 
     def vocabulary(self) -> Sequence[str]:

@@ -17,7 +17,9 @@ class ColliderTask(TaskSettings):
 
     name: Literal["collider"]
     max_turns: Positive
-    shaping: Annotated[float, Field(ge=0)] = Field(description="coefficient of the potential-based shaping in training")
+    shaping: Annotated[float, Field(ge=0)] = Field(
+        description="coefficient of the potential-based shaping in training"
+    )
     gamma: Fraction = Field(description="discount of the shaping potential")
 
     @property

@@ -14,7 +14,9 @@ class RewardWeights(Settings):
     """What each part of a structured answer is worth; their sum is the reward of a perfect one."""
 
     parsed_strict: Fraction
-    parsed_extracted: Fraction = Field(description="instead of parsed_strict, for an object dug out of other text")
+    parsed_extracted: Fraction = Field(
+        description="instead of parsed_strict, for an object dug out of other text"
+    )
     schema_valid: Fraction
     fields: Fraction = Field(description="times the share of gold fields that are right")
     exact: Fraction
@@ -22,9 +24,14 @@ class RewardWeights(Settings):
     @model_validator(mode="after")
     def _chatter_does_not_pay(self) -> Self:
         if self.parsed_extracted > self.parsed_strict:
-            raise ValueError("parsed_extracted must not exceed parsed_strict: text around an object would pay")
+            raise ValueError(
+                "parsed_extracted must not exceed parsed_strict: text around an object would pay"
+            )
         if self.parsed_strict + self.schema_valid == 0.0:
-            raise ValueError("parsed_strict and schema_valid must not both be 0: nothing would be paid where there is no gold")
+            raise ValueError(
+                "parsed_strict and schema_valid must not both be 0: nothing would be paid where there is no"
+                " gold"
+            )
         return self
 
 
@@ -42,20 +49,31 @@ class StructuredTask(TaskSettings):
     reads_own_records: ClassVar[bool] = True
 
     name: Literal["structured"]
-    lessons: Literal["shop"] | None = Field(description="what teaches a from-scratch base; null for data of your own")
-    strata: list[str] = Field(description="fields of a record by which tables are split", examples=[["difficulty"]])
+    lessons: Literal["shop"] | None = Field(
+        description="what teaches a from-scratch base; null for data of your own"
+    )
+    strata: list[str] = Field(
+        description="fields of a record by which tables are split", examples=[["difficulty"]]
+    )
     max_prompt_chars: Positive
     max_prompt_tokens: Positive = Field(description="of the whole rendered prompt")
-    truncate_prompts: bool = Field(description="cut the middle of a record's context to fit; else refuse the record")
+    truncate_prompts: bool = Field(
+        description="cut the middle of a record's context to fit; else refuse the record"
+    )
     grade: Annotated[list[str], Field(min_length=1)] | None = Field(
-        description="fields of the gold (arguments of its calls) that count in fields and exact; null: all of them"
+        description=(
+            "fields of the gold (arguments of its calls) that count in fields and exact; null: all of them"
+        )
     )
     weights: RewardWeights
     extracted_share: Annotated[float, Field(ge=0, lt=1)] = Field(
         description="of the other parts, that an object dug out of other text earns"
     )
     whitespace: Literal["fold", "keep"] = Field(
-        description="fold: runs of white space in texts compare as one space, none at the ends; keep: as written, as code needs"
+        description=(
+            "fold: runs of white space in texts compare as one space, none at the ends; keep: as written, as"
+            " code needs"
+        )
     )
     number_tolerance: NumberTolerance
     blocklist: str | None = Field(description="file of terms inside dataset.root; null: none")

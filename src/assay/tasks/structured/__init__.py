@@ -1,4 +1,5 @@
-"""Structured output: one prompt, one JSON object that must satisfy a schema and, where there is a gold, be right."""
+"""Structured output: one prompt, one JSON object that must satisfy a schema and, where there is a gold, be
+right."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ __all__ = ["Structured", "build", "parse_blocklist", "shipped_data"]
 RELEASE = ("release", 1)
 
 
-def build(settings: StructuredTask, generation: GenerationSettings, *, shaping: bool, blocklist: str, where: str) -> Structured:
+def build(
+    settings: StructuredTask, generation: GenerationSettings, *, shaping: bool, blocklist: str, where: str
+) -> Structured:
     """Return the task that the settings describe; it has one surface and no shaping."""
     return Structured(settings, tuple(parse_blocklist(blocklist, where)) if blocklist else ())
 

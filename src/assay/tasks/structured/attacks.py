@@ -1,4 +1,5 @@
-"""Named cheats: texts that try to earn without the work. Each knows the right answer and must earn less than honest work."""
+"""Named cheats: texts that try to earn without the work. Each knows the right answer and must earn less than
+honest work."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ NOTHING = ""
 
 
 def _answer(state: State) -> Any:
-    return right_answer(state.reference) or shaped(compile_schema(state.reference.schema), EMPTY, state.reference.wanted)
+    return right_answer(state.reference) or shaped(
+        compile_schema(state.reference.schema), EMPTY, state.reference.wanted
+    )
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -124,7 +127,18 @@ def nan(state: State, rng: np.random.Generator) -> str:
 ATTACKS: Mapping[str, Attack] = {
     attack.__name__: attack
     for attack in (
-        empty_text, prose, prose_around, list_around, null, open_brackets, copied_schema, empty_strings, sprayed_keys,
-        duplicate_keys, quoted_numbers, true_for_one, nan,
+        empty_text,
+        prose,
+        prose_around,
+        list_around,
+        null,
+        open_brackets,
+        copied_schema,
+        empty_strings,
+        sprayed_keys,
+        duplicate_keys,
+        quoted_numbers,
+        true_for_one,
+        nan,
     )
-}  # fmt: skip
+}

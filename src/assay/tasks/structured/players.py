@@ -63,7 +63,9 @@ def gold(state: State, rng: np.random.Generator) -> str:
         return written(right_answer(state.reference))
     schema, wanted = compile_schema(state.reference.schema), state.reference.wanted
     # What is not required may be hard to fill (a pattern), and leaving it out is as valid.
-    tries = [shaped(schema, _filler(state, rng, all_fields=all_fields), wanted) for all_fields in (True, False)]
+    tries = [
+        shaped(schema, _filler(state, rng, all_fields=all_fields), wanted) for all_fields in (True, False)
+    ]
     valid = [value for value in tries if schema.problem(value) is None]
     return written((valid or tries)[0])
 

@@ -1,4 +1,5 @@
-"""What the model is told: the conversation if there is one, the instruction, the context, the schema, and what to answer."""
+"""What the model is told: the conversation if there is one, the instruction, the context, the schema, and
+what to answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""JSON Schemas, Draft 2020-12: compiled once, refused when they cannot be kept, and never fetched from anywhere."""
+"""JSON Schemas, Draft 2020-12: compiled once, refused when they cannot be kept, and never fetched from
+anywhere."""
 
 from __future__ import annotations
 
@@ -23,7 +24,14 @@ from assay.tasks.structured.reading.references import Unfounded, check_reference
 if TYPE_CHECKING:
     from referencing._core import Resolver
 
-__all__ = ["Schema", "compile_schema", "parameters_of", "schema_from_functions", "schema_key", "translate_types"]
+__all__ = [
+    "Schema",
+    "compile_schema",
+    "parameters_of",
+    "schema_from_functions",
+    "schema_key",
+    "translate_types",
+]
 
 # Draft 2020-12 would silently ignore them, and the schema would allow more than its writer meant.
 _FORGOTTEN = ("dependencies", "additionalItems", "$recursiveRef", "$recursiveAnchor")
@@ -41,7 +49,8 @@ class Schema:
         self._validator = BoundedValidator(start, registry=registry, format_checker=FORMATS)
 
     def problem(self, value: Any) -> str | None:
-        """Return in words, with its place, the first thing wrong with a value; None if it satisfies the schema."""
+        """Return in words, with its place, the first thing wrong with a value; None if it satisfies the
+        schema."""
         Effort.spent = 0
         try:
             error = next(self._validator.iter_errors(value), None)
@@ -51,7 +60,8 @@ class Schema:
         except TooMuchWork as found:
             return f"$: given up, {found} takes too much work"[:_MAX_WORDS]
         except (ArithmeticError, ValueError, LookupError, Unresolvable) as error:
-            # A format or a number that the library trips over comes from the value: it is wrong, and nothing stops.
+            # A format or a number that the library trips over comes from the value: it is wrong, and nothing
+            # stops.
             return f"$: cannot be checked ({type(error).__name__})"
 
     def faults(self, value: Any) -> list[tuple[str | int, ...]]:
@@ -81,8 +91,8 @@ def compile_schema(text: str) -> Schema:
     """Return the compiled schema.
 
     Args:
-        text: From `schema_key`: the root document, other documents by URI, and where in them the schema stands (None: it
-            is the root). A root that is not among the documents is there under its URI.
+        text: From `schema_key`: the root document, other documents by URI, and where in them the schema
+            stands (None: it is the root). A root that is not among the documents is there under its URI.
 
     Raises:
         TaskError: It is no valid schema of Draft 2020-12, or a reference leads nowhere or in a ring.
@@ -98,7 +108,9 @@ def compile_schema(text: str) -> Schema:
             _check(document)
         registry = registry_of(documents)
         schema = Schema(root, registry, uri)
-        starts = [schema.root()] + [(doc, registry.resolver(base_uri=name)) for name, doc in documents.items()]
+        starts = [schema.root()] + [
+            (doc, registry.resolver(base_uri=name)) for name, doc in documents.items()
+        ]
         for stray in check_references(starts):
             _check(stray)
     except Unfounded as error:
@@ -124,7 +136,8 @@ def _check(schema: Any) -> None:
 
 
 def _of_this_draft(schema: Any) -> Any:
-    """Return the schema without `$schema`, which would make the library judge parts of it by another draft."""
+    """Return the schema without `$schema`, which would make the library judge parts of it by another
+    draft."""
 
     def change(found: dict[str, Any]) -> dict[str, Any]:
         for keyword in _FORGOTTEN:
@@ -169,7 +182,9 @@ def parameters_of(functions: Sequence[Any]) -> dict[str, Any]:
 
 
 def _no_functions(expected: str, found: str) -> TaskError:
-    return TaskError(expected, found=found, where="functions", fix="list them as {name, description, parameters}")
+    return TaskError(
+        expected, found=found, where="functions", fix="list them as {name, description, parameters}"
+    )
 
 
 def _call(function: Any) -> dict[str, Any]:
@@ -185,9 +200,16 @@ def _call(function: Any) -> dict[str, Any]:
         raise _no_functions("parameters that are a schema", ascii(parameters)[:80])
     parameters, _ = translate_types(parameters)
     if isinstance(parameters, dict) and ("$defs" in parameters or "definitions" in parameters):
-        parameters = {"$id": f"urn:function:{name.encode().hex()}"} | parameters  # so that its references stay inside it
-    described = {"description": function["description"]} if isinstance(function.get("description"), str) else {}
+        parameters = {
+            "$id": f"urn:function:{name.encode().hex()}"
+        } | parameters  # so that its references stay inside it
+    described = (
+        {"description": function["description"]} if isinstance(function.get("description"), str) else {}
+    )
     return {
-        "type": "object", **described, "properties": {"name": {"const": name}, "arguments": parameters},
-        "required": ["name", "arguments"], "additionalProperties": False,
-    }  # fmt: skip
+        "type": "object",
+        **described,
+        "properties": {"name": {"const": name}, "arguments": parameters},
+        "required": ["name", "arguments"],
+        "additionalProperties": False,
+    }

@@ -46,7 +46,8 @@ class Structured:
     max_prompt_tokens: int | None
 
     def __init__(self, settings: StructuredTask, blocklist: Sequence[str] = ()) -> None:
-        """Hold the settings, and the terms of the file that `settings.blocklist` names; a task has no other state."""
+        """Hold the settings, and the terms of the file that `settings.blocklist` names; a task has no other
+        state."""
         self.settings = settings
         self.max_prompt_tokens = settings.max_prompt_tokens
         self.blocklist = Blocklist(blocklist)
@@ -61,20 +62,23 @@ class Structured:
         return reading.item(), oddities(reading, self.blocklist, self.settings.max_prompt_chars)
 
     def shortened(self, item: Item, chars: int) -> Item | None:
-        """Cut the middle of the item's context; None if the settings forbid it or the context is too short."""
+        """Cut the middle of the item's context; None if the settings forbid it or the context is too
+        short."""
         if not self.settings.truncate_prompts:
             return None
         request = truncation.shortened(item.public, chars)
         return None if request is None else replace(item, public=request, chars_cut=request.chars_cut)
 
     def truth(self, item: Item) -> str:
-        """Return the gold as compact JSON, or all golds; one for calls lists the accepted values of every argument."""
+        """Return the gold as compact JSON, or all golds; one for calls lists the accepted values of every
+        argument."""
         if not item.hidden.has_gold:
             return f"no gold: any valid {item.public.answer} counts"
         return " or ".join(as_written(gold.written) for gold in item.hidden.golds)
 
     def contradictory(self, items: Sequence[Item]) -> Sequence[int]:
-        """Return the places of items, all of one question, whose gold another one's grading would call wrong."""
+        """Return the places of items, all of one question, whose gold another one's grading would call
+        wrong."""
         with_gold = [place for place, item in enumerate(items) if item.hidden.has_gold]
         found = contradictory([items[place].hidden.counting for place in with_gold], rules_of(self.settings))
         return [with_gold[place] for place in found]
@@ -85,27 +89,38 @@ class Structured:
         return len(items) - len(with_gold) + most_right(with_gold, rules_of(self.settings))
 
     def start(self, item: Item, world_seed: int) -> tuple[list[Message], State]:
-        """Open an episode: one user message, or a conversation. Nothing is left to chance here, so the seed changes nothing."""
+        """Open an episode: one user message, or a conversation. Nothing is left to chance here, so the seed
+        changes nothing."""
         if not isinstance(item.public, Request) or not isinstance(item.hidden, Reference):
             found = f"{type(item.public).__name__} and {type(item.hidden).__name__}"
-            raise TaskError("a structured item", found=found, where=item.id, fix="make items with Structured.item")
+            raise TaskError(
+                "a structured item", found=found, where=item.id, fix="make items with Structured.item"
+            )
         return opening(item.public), State(item.id, item.public, item.hidden, None)
 
     def step(self, state: State, completion: str) -> Step:
         """Grade the one completion; a bad one never raises."""
         if state.grade is not None:
             raise TaskError(
-                "an episode that goes on", found="an answered one", where="Structured.step", fix="stop after the ending"
+                "an episode that goes on",
+                found="an answered one",
+                where="Structured.step",
+                fix="stop after the ending",
             )
         grade = rewards.grade(completion, state.reference, self.settings, self.blocklist)
         ending = "unreadable" if grade.outcome == "failed" else "answered"
-        return Step(replace(state, grade=grade), None, ending, grade.outcome, grade.reason, grade.action, grade.parts)
+        return Step(
+            replace(state, grade=grade), None, ending, grade.outcome, grade.reason, grade.action, grade.parts
+        )
 
     def judge(self, state: State) -> Verdict:
         """Judge an answered episode."""
         if state.grade is None:
             raise TaskError(
-                "a finished episode", found="one that goes on", where="Structured.judge", fix="play on to its ending"
+                "a finished episode",
+                found="one that goes on",
+                where="Structured.judge",
+                fix="play on to its ending",
             )
         return Verdict(state.grade.success, state.grade.flags, state.grade.metrics)
 
@@ -155,7 +170,10 @@ class Structured:
     def _need_lessons(self) -> None:
         if self.settings.lessons is None:
             raise TaskError(
-                "lessons", found="null", where=setting("task.lessons"), fix="choose a preset with a pretrained base"
+                "lessons",
+                found="null",
+                where=setting("task.lessons"),
+                fix="choose a preset with a pretrained base",
             )
 
 

@@ -13,14 +13,17 @@ from assay.training.randomness import untouched
 
 @contextmanager
 def as_it_was(model: Any) -> Iterator[None]:
-    """Put a model back as it is now when the block ends, whatever was attached to it, and every random generator.
+    """Put a model back as it is now when the block ends, whatever was attached to it, and every random
+    generator.
 
-    Base weights are not copied: nothing in the block may write to them. An adapter that is attached replaces modules,
-    freezes parameters and leaves attributes behind; all of this is undone.
+    Base weights are not copied: nothing in the block may write to them. An adapter that is attached replaces
+    modules, freezes parameters and leaves attributes behind; all of this is undone.
     """
     modules = [(module, dict(module._modules), module.training) for module in model.modules()]
     gradients = [(parameter, parameter.requires_grad, parameter.grad) for parameter in model.parameters()]
-    hooks = [(module, dict(module._forward_hooks), dict(module._forward_pre_hooks)) for module in model.modules()]
+    hooks = [
+        (module, dict(module._forward_hooks), dict(module._forward_pre_hooks)) for module in model.modules()
+    ]
     attributes, use_cache = set(vars(model)), getattr(model.config, "use_cache", None)
     try:
         with untouched():

@@ -40,8 +40,8 @@ def run(root: Path, device_memory: float | None = None) -> int:
 
     Args:
         root: Of the project.
-        device_memory: GiB of a device that is not here, for which memory is forecast and nothing else is looked at that
-            needs the base; None: of the device that is here.
+        device_memory: GiB of a device that is not here, for which memory is forecast and nothing else is
+            looked at that needs the base; None: of the device that is here.
 
     Raises:
         ConfigError: Settings that cannot be read, or a memory that is no number.
@@ -92,10 +92,25 @@ def examined(project: Project, device_memory: float | None = None) -> tuple[list
     try:
         policy = open_policy(project, None)
     except AssayError as error:
-        told = [*examine_without_model(task, judged, items, validation, params), *told, error_finding("base", error)]
+        told = [
+            *examine_without_model(task, judged, items, validation, params),
+            *told,
+            error_finding("base", error),
+        ]
         return told, ["not looked at: tokenizer, template, weights, probe", *unseen]
-    found = examine(policy, task, judged, items, validation, params, folder=project.root, seconds=max(deadline.left, LEAST))
-    if any("s at most" in finding.found for finding in told):  # timed as it is trained; the probe's is the cruder one
+    found = examine(
+        policy,
+        task,
+        judged,
+        items,
+        validation,
+        params,
+        folder=project.root,
+        seconds=max(deadline.left, LEAST),
+    )
+    if any(
+        "s at most" in finding.found for finding in told
+    ):  # timed as it is trained; the probe's is the cruder one
         found = [finding for finding in found if finding.check != "time (forecast)"]
     return [*found, *told], unseen
 
@@ -103,7 +118,8 @@ def examined(project: Project, device_memory: float | None = None) -> tuple[list
 def _without_base(
     project: Project, task: Task, judged: Task, items: Sequence[Item], validation: Suite
 ) -> tuple[list[Finding], bool]:
-    """Return what can be said before the base is built or loaded, and whether its tokenizer could be looked at."""
+    """Return what can be said before the base is built or loaded, and whether its tokenizer could be looked
+    at."""
     from assay.tools.doctor.preflight.look import refuse_prompts
     from assay.tools.doctor.preflight.unbuilt import unbuilt
 
@@ -111,7 +127,10 @@ def _without_base(
     try:
         policy = unbuilt(params, judged, project.root)
     except AssayError as error:
-        return [*examine_without_model(task, judged, items, validation, params), error_finding("base", error)], False
+        return [
+            *examine_without_model(task, judged, items, validation, params),
+            error_finding("base", error),
+        ], False
     if policy is None:
         return examine_without_model(task, judged, items, validation, params), False
     found = examine_ahead(policy, task, judged, items, validation, params, folder=project.root)
@@ -122,7 +141,12 @@ def _without_base(
 
 
 def _forecast(
-    project: Project, task: Task, items: Sequence[Item], validation: Suite, deadline: Deadline, device_memory: float | None
+    project: Project,
+    task: Task,
+    items: Sequence[Item],
+    validation: Suite,
+    deadline: Deadline,
+    device_memory: float | None,
 ) -> tuple[list[Finding], list[str]]:
     """Return what is forecast of a pretrained base before its weights are loaded, or why nothing is."""
     params, base = project.params, project.params.base
@@ -136,7 +160,10 @@ def _forecast(
     folder = folder_ahead(base, project.root)
     if folder is None:
         how = f"{how_to_download(base.model, base.revision)} {WITHOUT_WEIGHTS}"
-        return [], [f"not forecast: memory and time; config.json of {base.model} is not here. Fix, without weights: {how}"]
+        return [], [
+            f"not forecast: memory and time; config.json of {base.model} is not here. Fix, without weights:"
+            f" {how}"
+        ]
     here = params.device == "cpu" or torch.cuda.is_available()
     try:
         # As a training computes, for what is timed; before anything touches a GPU.
@@ -150,7 +177,12 @@ def _forecast(
 
 
 def _summary(findings: Sequence[Finding], seconds: float) -> str:
-    counts = {level: sum(finding.level == level for finding in findings) for level in ("ok", "warning", "fault")}
+    counts = {
+        level: sum(finding.level == level for finding in findings) for level in ("ok", "warning", "fault")
+    }
     well = f"{counted(counts['ok'], 'checks')} {'is' if counts['ok'] == 1 else 'are'} well"
-    told = f"{well}, {counted(counts['warning'], 'warnings')}, {counted(counts['fault'], 'faults')} ({seconds:.1f} s)"
+    told = (
+        f"{well}, {counted(counts['warning'], 'warnings')}, {counted(counts['fault'], 'faults')}"
+        f" ({seconds:.1f} s)"
+    )
     return f"{told}: a training could not work so" if counts["fault"] else told

@@ -27,10 +27,13 @@ def counts_findings(params: Params, items: Sequence[Item], validation: Sequence[
 
 def _items_per_step(params: Params, n: int) -> Finding:
     asked = params.train.items_per_step
-    check = Check("items a step", f"at most the {counted(n, 'training items')}", setting("train.items_per_step"))
+    check = Check(
+        "items a step", f"at most the {counted(n, 'training items')}", setting("train.items_per_step")
+    )
     if asked > n:
         return check.warning(
-            f"{asked}: an item is several groups of one step", f"train.items_per_step: {max(1, n)}, or add data"
+            f"{asked}: an item is several groups of one step",
+            f"train.items_per_step: {max(1, n)}, or add data",
         )
     return check.ok(str(asked))
 
@@ -46,7 +49,9 @@ def _epochs(params: Params, n: int) -> Finding:
 
 def _kl_probe(params: Params, n: int) -> Finding:
     asked = params.train.kl_probe_episodes
-    check = Check("KL probe", f"at most the {counted(n, 'training items')}", setting("train.kl_probe_episodes"))
+    check = Check(
+        "KL probe", f"at most the {counted(n, 'training items')}", setting("train.kl_probe_episodes")
+    )
     if asked > n:
         return check.fault(f"{asked} episodes, each of another item", f"train.kl_probe_episodes: {n}")
     return check.ok(str(asked))
@@ -56,26 +61,43 @@ def _validation_size(params: Params, n: int) -> Finding:
     asked = params.validation.items
     check = Check("validation items", f"{asked}, as validation.items asks for", setting("validation.items"))
     if n < asked:
-        return check.warning(f"{n}: the checkpoint is chosen on less than was asked for", "add data, or lower validation.items")
+        return check.warning(
+            f"{n}: the checkpoint is chosen on less than was asked for", "add data, or lower validation.items"
+        )
     return check.ok(str(n))
 
 
 def _repeated(items: Sequence[Item]) -> Finding:
     n, check = len({item.id for item in items}), Check("training items", "each once", "the training items")
     if n < len(items):
-        return check.warning(f"{len(items)} with {counted(n, 'ids')}", "remove the repeated records from train.jsonl")
+        return check.warning(
+            f"{len(items)} with {counted(n, 'ids')}", "remove the repeated records from train.jsonl"
+        )
     return check.ok(f"{n}")
 
 
 def _apart(items: Sequence[Item], validation: Sequence[Item]) -> Finding:
     ids, clusters = {item.id for item in items}, {item.cluster for item in items}
-    check = Check("validation kept apart", "no item and no cluster in both", "the data files of train and validation.suite")
-    fix = "./run assay audit TASKS.jsonl --fix-splits makes splits that share nothing; or another validation.suite"
+    check = Check(
+        "validation kept apart",
+        "no item and no cluster in both",
+        "the data files of train and validation.suite",
+    )
+    fix = (
+        "./run assay audit TASKS.jsonl --fix-splits makes splits that share nothing; or another"
+        " validation.suite"
+    )
     shared = [item.id for item in validation if item.id in ids]
     if shared:
-        found = f"{counted(len(shared), 'items')} in both (first: {shared[0]}): the checkpoint is chosen by memory"
+        found = (
+            f"{counted(len(shared), 'items')} in both (first: {shared[0]}): the checkpoint is chosen by"
+            " memory"
+        )
         return check.fault(found, fix)
     near = [item.cluster for item in validation if item.cluster in clusters]
     if near:
-        return check.fault(f"{counted(len(near), 'validation items')} of clusters that are trained on (first: {near[0]})", fix)
+        return check.fault(
+            f"{counted(len(near), 'validation items')} of clusters that are trained on (first: {near[0]})",
+            fix,
+        )
     return check.ok("nothing shared")

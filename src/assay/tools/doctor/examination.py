@@ -1,4 +1,5 @@
-"""The whole examination before a training: what the settings say, then task, text and weights, then a probe."""
+"""The whole examination before a training: what the settings say, then task, text and weights, then a
+probe."""
 
 from __future__ import annotations
 
@@ -25,11 +26,19 @@ from assay.tools.doctor.settings import settings_findings
 from assay.tools.doctor.signs import probe_findings
 from assay.tools.doctor.texts import text_findings
 from assay.tools.doctor.weights import adapter_bytes, weight_findings
-from assay.tools.doctor.worlds import Scripted, put_bad_completions, repetition, reward_size, scripted, trouble_findings
+from assay.tools.doctor.worlds import (
+    Scripted,
+    put_bad_completions,
+    repetition,
+    reward_size,
+    scripted,
+    trouble_findings,
+)
 
 N_SCRIPTED, N_OPENINGS, N_REPEATED = 32, 256, 12
 SHARE_OF_OPENINGS = 0.25  # of the time, where rendering or starting an episode is slow
-# An episode of the policy may take so many times the turns that scripted players took, or that the settings name.
+# An episode of the policy may take so many times the turns that scripted players took, or that the settings
+# name.
 PATIENCE, LEAST_TURNS = 4, 4
 # Faults that would end the probe, or make all that it shows a consequence of what is known already.
 FATAL = {"opening", "prompts", "context", "base weights", "embedding rows", "task code", "endings"}
@@ -57,14 +66,21 @@ class _Case:
 
 
 def examine(
-    policy: Policy, task: Task, judged: Task, items: Sequence[Item], validation: Suite, params: Params,
-    *, folder: Path, seconds: float = MOST_SECONDS,
-) -> list[Finding]:  # fmt: skip
+    policy: Policy,
+    task: Task,
+    judged: Task,
+    items: Sequence[Item],
+    validation: Suite,
+    params: Params,
+    *,
+    folder: Path,
+    seconds: float = MOST_SECONDS,
+) -> list[Finding]:
     """Return all that was found, in the order in which it was looked at; what is well is a finding too.
 
-    The policy and all random generators are left as they were. The time is bounded: eight groups at most, and of a large
-    model on a slow machine as many of them, completions as long, and as much of a learning pass as there is time for. What
-    there was none for is a warning.
+    The policy and all random generators are left as they were. The time is bounded: eight groups at most, and
+    of a large model on a slow machine as many of them, completions as long, and as much of a learning pass as
+    there is time for. What there was none for is a warning.
 
     Args:
         policy: The base, without an adapter.
@@ -83,7 +99,9 @@ def examine(
             return findings
         told = _with_model(policy, case, both, folder, deadline)
         findings += told
-        if fatal := [finding.check for finding in findings if finding.level == "fault" and finding.check in FATAL]:
+        if fatal := [
+            finding.check for finding in findings if finding.level == "fault" and finding.check in FATAL
+        ]:
             check = Check("probe", "a few groups played with the base", "the examination itself")
             fix = "correct what is named there, then ./run assay doctor looks further"
             return [*findings, check.warning(f"none, because of {', '.join(fatal)}", fix)]
@@ -92,15 +110,29 @@ def examine(
 
 
 def examine_ahead(
-    policy: Policy, task: Task, judged: Task, items: Sequence[Item], validation: Suite, params: Params,
-    *, folder: Path, seconds: float = MOST_SECONDS,
-) -> list[Finding]:  # fmt: skip
-    """Return what can be said of a base that is not built or loaded yet: as `examine`, without its weights and a probe."""
+    policy: Policy,
+    task: Task,
+    judged: Task,
+    items: Sequence[Item],
+    validation: Suite,
+    params: Params,
+    *,
+    folder: Path,
+    seconds: float = MOST_SECONDS,
+) -> list[Finding]:
+    """Return what can be said of a base that is not built or loaded yet: as `examine`, without its weights
+    and a probe."""
     findings, case, both = _without_model(task, judged, items, validation, params)
-    return findings if case is None else findings + _with_model(policy, case, both, folder, Deadline(seconds), weights=False)
+    return (
+        findings
+        if case is None
+        else findings + _with_model(policy, case, both, folder, Deadline(seconds), weights=False)
+    )
 
 
-def examine_without_model(task: Task, judged: Task, items: Sequence[Item], validation: Suite, params: Params) -> list[Finding]:
+def examine_without_model(
+    task: Task, judged: Task, items: Sequence[Item], validation: Suite, params: Params
+) -> list[Finding]:
     """Return what can be said before there is a base: settings, data, grader, reward, worlds."""
     return _without_model(task, judged, items, validation, params)[0]
 
@@ -113,18 +145,26 @@ def _without_model(
         check = Check("training items", "some", "train.jsonl")
         return [*findings, check.fault("none", "add records to train.jsonl")], None, Scripted((), None, None)
     observed = Observed(task)
-    plays = tuple(choose(items, min(N_SCRIPTED, len(items)), split="train", draws=1, seed=params.seed).plays())
+    plays = tuple(
+        choose(items, min(N_SCRIPTED, len(items)), split="train", draws=1, seed=params.seed).plays()
+    )
     case = _Case(task, observed, items, validation, params, plays)
     both, said = scripted(case.as_task, plays, params)
     for each in (observed, Observed(judged, observed.problems)):
         put_bad_completions(each, plays)
     played = _played(plays, both)
-    findings += [*said, *trouble_findings(observed).values(), reward_size([episode.reward for _, episode in played], params)]
+    findings += [
+        *said,
+        *trouble_findings(observed).values(),
+        reward_size([episode.reward for _, episode in played], params),
+    ]
     return findings + _repeated(case, played, "repetition"), case, both
 
 
 def _played(plays: Sequence[Play], both: Scripted) -> list[tuple[Play, Episode]]:
-    return [pair for episodes in (both.ceiling, both.floor) for pair in zip(plays, episodes or (), strict=False)]
+    return [
+        pair for episodes in (both.ceiling, both.floor) for pair in zip(plays, episodes or (), strict=False)
+    ]
 
 
 def _repeated(case: _Case, played: Sequence[tuple[Play, Episode]], name: str) -> list[Finding]:
@@ -148,7 +188,9 @@ def _with_model(
     case.observed.most_steps = PATIENCE * max(turns, LEAST_TURNS)
     plays = [*case.sample(N_OPENINGS).plays(), *case.validation.plays()[: N_OPENINGS * case.validation.draws]]
     once = list({each.item.id: each for each in plays}.values())
-    openings = opened(policy, case.as_task, once, retries=params.health.retries, until=SHARE_OF_OPENINGS * deadline.left)
+    openings = opened(
+        policy, case.as_task, once, retries=params.health.retries, until=SHARE_OF_OPENINGS * deadline.left
+    )
     findings += length_findings(policy, params, openings, both.ceiling, turns)
     return findings + weight_findings(policy, params, openings, loaded=weights)
 
@@ -164,7 +206,9 @@ def _probe(policy: Policy, case: _Case, faulty: set[str], deadline: Deadline) ->
         return [_playing_failed(error)]
     findings = _brought_to_light(observed, known) + probe_findings(probe, policy, params)
     if "repetition" not in faulty:
-        findings += _repeated(case, list(zip(probe.plays, probe.episodes, strict=True)), "repetition of the probe")
+        findings += _repeated(
+            case, list(zip(probe.plays, probe.episodes, strict=True)), "repetition of the probe"
+        )
     learned_from = probe.rollouts or probe.unfinished
     passes: list[Finding] = []
     cost = None
@@ -179,18 +223,33 @@ def _probe(policy: Policy, case: _Case, faulty: set[str], deadline: Deadline) ->
 def _brought_to_light(observed: Observed, known: set[str]) -> list[Finding]:
     """Return what only the policy's own completions brought to light."""
     told = [finding for kind, finding in trouble_findings(observed).items() if kind not in known]
-    return [finding.model_copy(update={"check": f"{finding.check} in the probe"}) for finding in told if finding.level != "ok"]
+    return [
+        finding.model_copy(update={"check": f"{finding.check} in the probe"})
+        for finding in told
+        if finding.level != "ok"
+    ]
 
 
 def _left_out(error: TooSlow) -> Finding:
-    check = Check("probe", "a few groups played, and a pass that learns, within the time", "this machine, with this base")
-    fix = "use a faster device or a smaller base; rewards, log-probabilities, gradients and time were not looked at"
+    check = Check(
+        "probe",
+        "a few groups played, and a pass that learns, within the time",
+        "this machine, with this base",
+    )
+    fix = (
+        "use a faster device or a smaller base; rewards, log-probabilities, gradients and time were not"
+        " looked at"
+    )
     return check.warning(f"none: {error}", fix)
 
 
 def _playing_failed(error: Exception) -> Finding:
     check = Check("playing", "a base that plays", "the base, on this device")
-    fix = "deterministic: false" if "deterministic" in str(error) else "lower generation.batch_size, or use another base.model"
+    fix = (
+        "deterministic: false"
+        if "deterministic" in str(error)
+        else "lower generation.batch_size, or use another base.model"
+    )
     return check.fault(f"{type(error).__name__}: {str(error).split(chr(10))[0]}", fix)
 
 

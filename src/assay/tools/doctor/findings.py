@@ -17,7 +17,8 @@ LEVELS: tuple[Level, ...] = ("ok", "warning", "fault")
 
 
 class Finding(Record):
-    """What one check found. A fault makes a training useless or ends it; a warning is to be known before it."""
+    """What one check found. A fault makes a training useless or ends it; a warning is to be known before
+    it."""
 
     check: str = Field(description="short name of what was looked at")
     level: Level
@@ -48,7 +49,9 @@ class Check:
         return self._finding("fault", found, fix)
 
     def _finding(self, level: Level, found: str, fix: str) -> Finding:
-        return Finding(check=self.name, level=level, expected=self.expected, found=found, where=self.where, fix=fix)
+        return Finding(
+            check=self.name, level=level, expected=self.expected, found=found, where=self.where, fix=fix
+        )
 
 
 def verdict_of(findings: Sequence[Finding]) -> Level:
@@ -71,11 +74,16 @@ def in_words(finding: Finding) -> str:
     >>> in_words(Check("threads", "at most 2", "setting threads").warning("8", "threads: 2"))
     'WARNING threads: setting threads: expected at most 2, found 8.\\nFix: threads: 2'
     """
-    head = f"{finding.level.upper()} {finding.check}: {finding.where}: expected {finding.expected}, found {finding.found}."
+    head = (
+        f"{finding.level.upper()} {finding.check}: {finding.where}: expected {finding.expected}, found"
+        f" {finding.found}."
+    )
     return f"{head}\nFix: {finding.fix}" if finding.fix else head
 
 
-def refuse_faults(findings: Sequence[Finding], where: str = "the examination before the first step (health.preflight)") -> None:
+def refuse_faults(
+    findings: Sequence[Finding], where: str = "the examination before the first step (health.preflight)"
+) -> None:
     """Return if there is no fault.
 
     Args:

@@ -1,4 +1,5 @@
-"""Whether what has to be read and written fits: words the tokenizer knows, prompts, completions, and the whole context."""
+"""Whether what has to be read and written fits: words the tokenizer knows, prompts, completions, and the
+whole context."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from assay.tools.doctor.findings import Check, Finding
 from assay.tools.doctor.texts import ids_of
 
 UNKNOWN_SHARE, MOSTLY = 0.01, 0.5
-# What is right can often be spelt in several ways (the keys of an object in another order), and one may be writable.
+# What is right can often be spelt in several ways (the keys of an object in another order), and one may be
+# writable.
 UNWRITABLE_SHARE = 0.2
 
 
@@ -40,7 +42,9 @@ class Openings:
         return max((len(ids) for ids in self.prompts), default=0)
 
 
-def opened(policy: Policy, task: Task, plays: Sequence[Play], *, retries: int = 0, until: float = math.inf) -> Openings:
+def opened(
+    policy: Policy, task: Task, plays: Sequence[Play], *, retries: int = 0, until: float = math.inf
+) -> Openings:
     """Render openings as playing does, for so many seconds; of those not rendered nothing is known.
 
     Raises:
@@ -73,10 +77,15 @@ def length_findings(
         policy: Whose tokenizer and context are looked at.
         params: Limits of prompt and completion.
         openings: Of a sample of items.
-        ceiling: Episodes of the player who knows what is right; its completions have to fit and to be writable.
+        ceiling: Episodes of the player who knows what is right; its completions have to fit and to be
+            writable.
         turns: Completions that an episode may take.
     """
-    findings = [_prompts(params, openings), _words(policy, openings), _context(policy, params, openings, turns)]
+    findings = [
+        _prompts(params, openings),
+        _words(policy, openings),
+        _context(policy, params, openings, turns),
+    ]
     texts = [turn.completion for episode in ceiling or () for turn in episode.turns]
     return findings + ([_budget(policy, params, texts), _writable(policy, texts)] if texts else [])
 
@@ -98,7 +107,9 @@ def _prompts(params: Params, openings: Openings) -> Finding:
     check = Check("prompts", "prompts within task.max_prompt_tokens", setting("task.max_prompt_tokens"))
     if openings.refused:
         found = f"{len(openings.refused)} of {n} too long (first: item {openings.refused[0]})"
-        return check.fault(found, "raise task.max_prompt_tokens, set task.truncate_prompts: true, or drop the records")
+        return check.fault(
+            found, "raise task.max_prompt_tokens, set task.truncate_prompts: true, or drop the records"
+        )
     if openings.cut:
         found = f"{openings.cut} of {n} {'is' if openings.cut == 1 else 'are'} cut to fit"
         return check.warning(found, "raise task.max_prompt_tokens if the base has room")
@@ -123,17 +134,26 @@ def _words(policy: Policy, openings: Openings) -> Finding:
 
 def _context(policy: Policy, params: Params, openings: Openings, turns: int) -> Finding:
     limit, room = context_limit(policy.model), params.task.max_new_tokens[params.generation.surface]
-    check = Check("context", f"episodes within {limit} positions", "config.json of the base, max_position_embeddings")
+    check = Check(
+        "context", f"episodes within {limit} positions", "config.json of the base, max_position_embeddings"
+    )
     needed = openings.longest + turns * room
-    found = f"a prompt of {openings.longest} tokens and {turns} x {room} of completions, before any observation"
+    found = (
+        f"a prompt of {openings.longest} tokens and {turns} x {room} of completions, before any observation"
+    )
     if limit is None:
         return check.ok("no limit given")
     if openings.longest + room > limit:
         surface = params.generation.surface
-        fix = f"lower task.max_prompt_tokens or task.max_new_tokens.{surface}, or use a base with more positions"
+        fix = (
+            f"lower task.max_prompt_tokens or task.max_new_tokens.{surface}, or use a base with more"
+            " positions"
+        )
         return check.fault(found, f"{fix} (base.architecture.max_positions)")
     if needed > limit:
-        return check.warning(found, "lower task.max_turns or task.max_new_tokens, or use a base with more positions")
+        return check.warning(
+            found, "lower task.max_turns or task.max_new_tokens, or use a base with more positions"
+        )
     return check.ok(f"at most {needed} and observations")
 
 
@@ -142,19 +162,30 @@ def _budget(policy: Policy, params: Params, texts: Sequence[str]) -> Finding:
     surface = params.generation.surface
     room, needed = params.task.max_new_tokens[surface], [len(ids_of(policy, text)) + 1 for text in texts]
     over = sum(each > room for each in needed)
-    check = Check("completion limit", "room for every right completion", setting(f"task.max_new_tokens.{surface}"))
+    check = Check(
+        "completion limit", "room for every right completion", setting(f"task.max_new_tokens.{surface}")
+    )
     takes = "takes" if over == 1 else "take"
-    found = f"{room}, while {over} of {counted(len(texts), 'right completions')} {takes} more (up to {max(needed)})"
+    found = (
+        f"{room}, while {over} of {counted(len(texts), 'right completions')} {takes} more (up to"
+        f" {max(needed)})"
+    )
     fix = f"task.max_new_tokens.{surface}: {max(needed)} or more"
     if over > MOSTLY * len(texts):
         return check.fault(found, fix)
-    return check.warning(found, fix) if over else check.ok(f"{room}; right completions take up to {max(needed)}")
+    return (
+        check.warning(found, fix) if over else check.ok(f"{room}; right completions take up to {max(needed)}")
+    )
 
 
 def _writable(policy: Policy, texts: Sequence[str]) -> Finding:
     lost = [text for text in texts if policy.dialogue.text(ids_of(policy, text)) != text]
     check = Check("writing", "right completions that the tokenizer can write", "tokenizer.json of the base")
-    found = f"{len(lost)} of {len(texts)} come back changed from the tokenizer (first: {lost[0][:40]!r})" if lost else ""
+    found = (
+        f"{len(lost)} of {len(texts)} come back changed from the tokenizer (first: {lost[0][:40]!r})"
+        if lost
+        else ""
+    )
     fix = "./run dvc repro base (it was made for another task), or another generation.surface"
     if len(lost) > MOSTLY * len(texts):
         return check.fault(found, fix)

@@ -1,4 +1,5 @@
-"""A task as it is, except that what would break an episode is noted, and stood in for so that the others go on."""
+"""A task as it is, except that what would break an episode is noted, and stood in for so that the others go
+on."""
 
 from __future__ import annotations
 
@@ -15,10 +16,19 @@ from assay.tasks.protocol import Baseline, Item, Message, Step, Task, Verdict
 
 # What code of someone's own raises by mistake. An EnvironmentFailure is none of these: playing deals with it.
 RAISED = (
-    ArithmeticError, AssayError, AssertionError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError,
-)  # fmt: skip
+    ArithmeticError,
+    AssayError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 BROKEN = "broken off by the doctor"
-# A task that has not ended an episode by then never will; once that is known, the others need not show it too.
+# A task that has not ended an episode by then never will; once that is known, the others need not show it
+# too.
 MOST_STEPS, FEW_STEPS = 200, 4
 UNDER_WAY = "under way when the doctor's time was over"
 
@@ -43,8 +53,9 @@ class Observed:
         task: Who really plays.
         problems: Filled in place; to be shared between several that are observed together.
 
-    Kinds: raised (start, step or judge), number (a reward part that is none, or not finite), undeclared (a part that
-    `task.parts` lacks, so that it never counts), form (a step or verdict that cannot be recorded), endless.
+    Kinds: raised (start, step or judge), number (a reward part that is none, or not finite), undeclared (a
+    part that `task.parts` lacks, so that it never counts), form (a step or verdict that cannot be recorded),
+    endless.
     """
 
     def __init__(self, task: Task, problems: dict[str, str] | None = None) -> None:
@@ -114,7 +125,9 @@ class Observed:
         sound = {}
         for name, value in parts.items():
             if name not in self._task.parts and value:
-                self._note("undeclared", f"{name} = {value!r}, while the task declares {', '.join(self._task.parts)}")
+                self._note(
+                    "undeclared", f"{name} = {value!r}, while the task declares {', '.join(self._task.parts)}"
+                )
             try:
                 number = float(value)
             except (TypeError, ValueError):

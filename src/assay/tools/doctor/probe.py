@@ -27,7 +27,8 @@ MOST_ITEMS, MOST_MEMBERS = 8, 16
 SMALL_MODEL = 20_000_000  # parameters; of a larger one it is measured first how long a token takes
 SECONDS = 30.0  # for a completion at its longest, and then for more groups
 LEAST_ROOM = 16  # tokens
-# Of the time that is left: for the probe, the rest being for the pass that learns; of that for reading prompts once.
+# Of the time that is left: for the probe, the rest being for the pass that learns; of that for reading
+# prompts once.
 PROBING, READING = 0.6, 0.4
 SAMPLE = 128  # tokens that are read to see how fast a model reads; with fewer it reads slower than it will
 
@@ -43,7 +44,8 @@ class Probe:
         unfinished: Episodes under way when the time was over; their tokens are as good as any.
         seconds: Wall seconds of playing.
         room: Tokens a completion had; fewer than in training where a token takes too long.
-        reading: Wall seconds that one token of a prompt takes to read; None for a small model, of which it is not measured.
+        reading: Wall seconds that one token of a prompt takes to read; None for a small model, of which it is
+            not measured.
     """
 
     plays: list[Play]
@@ -67,14 +69,17 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class _Pace:
-    """What there is time for: tokens of a completion, seconds for its longest; and how long a prompt's token takes to read."""
+    """What there is time for: tokens of a completion, seconds for its longest; and how long a prompt's token
+    takes to read."""
 
     room: int
     seconds: float
     reading: float | None
 
 
-def probed(policy: Policy, observed: Observed, items: Sequence[Item], params: Params, deadline: Deadline) -> Probe:
+def probed(
+    policy: Policy, observed: Observed, items: Sequence[Item], params: Params, deadline: Deadline
+) -> Probe:
     """Play groups of a few items as training does: same temperature, same limits, one world a group.
 
     Raises:
@@ -106,9 +111,14 @@ def probed(policy: Policy, observed: Observed, items: Sequence[Item], params: Pa
     whole = [(each, one) for each, one in ended if one.episode.ending not in (BROKEN, UNDER_WAY)]
     unfinished = [one for _, one in ended if one.episode.ending == UNDER_WAY]
     return Probe(
-        [each for each, _ in whole], [one for _, one in whole], len(played) - len(ended), unfinished, seconds, pace.room,
+        [each for each, _ in whole],
+        [one for _, one in whole],
+        len(played) - len(ended),
+        unfinished,
+        seconds,
+        pace.room,
         pace.reading,
-    )  # fmt: skip
+    )
 
 
 def _pace(policy: Policy, task: Task, group: Sequence[Play], params: Params, deadline: Deadline) -> _Pace:
@@ -121,7 +131,10 @@ def _pace(policy: Policy, task: Task, group: Sequence[Play], params: Params, dea
     reading = _seconds_to_read(policy, ids[:SAMPLE]) / max(1, len(ids[:SAMPLE]))
     prompt, budget = reading * len(ids), PROBING * deadline.left
     if prompt > READING * budget:
-        raise TooSlow(f"a prompt of {len(ids)} tokens takes some {prompt:.0f} s to read, with {deadline.left:.0f} s left")
+        raise TooSlow(
+            f"a prompt of {len(ids)} tokens takes some {prompt:.0f} s to read, with {deadline.left:.0f} s"
+            " left"
+        )
     begun = time.monotonic()
     per_token = _seconds_per_token(policy, ids[:SAMPLE], group, params)
     # The last completions may begin just before the others are broken off, at 1.5 times these seconds.
@@ -145,7 +158,9 @@ def _seconds_to_read(policy: Policy, ids: Sequence[int]) -> float:
     with evaluating(policy.model):
         for _ in range(2):
             begun = time.monotonic()
-            float(policy.model(input_ids=given, use_cache=False, logits_to_keep=1).logits.sum())  # waits for a GPU
+            float(
+                policy.model(input_ids=given, use_cache=False, logits_to_keep=1).logits.sum()
+            )  # waits for a GPU
             taken = time.monotonic() - begun
     return taken
 

@@ -23,10 +23,15 @@ def settings_findings(params: Params) -> list[Finding]:
 
 
 def _learning_rate(params: Params) -> Finding:
-    rate, fix = params.train.learning_rate, "train.learning_rate: 1e-5 for a pretrained base, 1e-3 for the tiny one"
+    rate, fix = (
+        params.train.learning_rate,
+        "train.learning_rate: 1e-5 for a pretrained base, 1e-3 for the tiny one",
+    )
     check = Check("learning rate", f"{LOWEST_RATE:g} … {HIGHEST_RATE:g}", setting("train.learning_rate"))
     if not LOWEST_RATE <= rate <= HIGHEST_RATE:
-        return check.fault(f"{rate:g}, at which an adapter {'does not move' if rate < LOWEST_RATE else 'diverges'}", fix)
+        return check.fault(
+            f"{rate:g}, at which an adapter {'does not move' if rate < LOWEST_RATE else 'diverges'}", fix
+        )
     if isinstance(params.base, PretrainedBase) and rate > HIGHEST_PRETRAINED_RATE:
         return check.warning(f"{rate:g}, high for a pretrained base", fix)
     return check.ok(f"{rate:g}")
@@ -34,7 +39,9 @@ def _learning_rate(params: Params) -> Finding:
 
 def _schedule(params: Params) -> Finding:
     train = params.train
-    check = Check("warm-up", "a warm-up that is used and ends before the last step", setting("train.warmup_steps"))
+    check = Check(
+        "warm-up", "a warm-up that is used and ends before the last step", setting("train.warmup_steps")
+    )
     if train.warmup_steps == 0:
         return check.ok("none")
     if train.lr_scheduler == "constant":
@@ -64,7 +71,9 @@ def _gradient_clipping(params: Params) -> Finding:
     if norm > HIGHEST_NORM:
         return check.warning(f"{norm:g}, which never clips", "train.max_grad_norm: 1.0")
     if norm < LOWEST_NORM:
-        return check.warning(f"{norm:g}: gradients get so small that AdamW's epsilon holds them up", "train.max_grad_norm: 1.0")
+        return check.warning(
+            f"{norm:g}: gradients get so small that AdamW's epsilon holds them up", "train.max_grad_norm: 1.0"
+        )
     return check.ok(f"{norm:g}")
 
 
@@ -79,18 +88,26 @@ def _clip_range(params: Params) -> Finding:
 
 def _temperature(params: Params) -> Finding:
     value = params.generation.temperature
-    check = Check("temperature", f"{LOWEST_TEMPERATURE:g} … {HIGHEST_TEMPERATURE:g}", setting("generation.temperature"))
+    check = Check(
+        "temperature", f"{LOWEST_TEMPERATURE:g} … {HIGHEST_TEMPERATURE:g}", setting("generation.temperature")
+    )
     if value < LOWEST_TEMPERATURE:
-        return check.warning(f"{value:g}: the members of a group will hardly differ", "generation.temperature: 1.0")
+        return check.warning(
+            f"{value:g}: the members of a group will hardly differ", "generation.temperature: 1.0"
+        )
     if value > HIGHEST_TEMPERATURE:
-        return check.warning(f"{value:g}: completions will be close to random tokens", "generation.temperature: 1.0")
+        return check.warning(
+            f"{value:g}: completions will be close to random tokens", "generation.temperature: 1.0"
+        )
     return check.ok(f"{value:g}")
 
 
 def _kl_weight(params: Params) -> Finding:
     beta, check = params.train.beta, Check("KL weight", f"at most {HIGHEST_BETA:g}", setting("train.beta"))
     if beta > HIGHEST_BETA:
-        return check.warning(f"{beta:g}: the KL term outweighs any reward, and the policy stays the base", "train.beta: 0.04")
+        return check.warning(
+            f"{beta:g}: the KL term outweighs any reward, and the policy stays the base", "train.beta: 0.04"
+        )
     return check.ok(f"{beta:g}")
 
 
@@ -107,15 +124,22 @@ def _lora_scale(params: Params) -> Finding:
 def _lora_dropout(params: Params) -> Finding:
     dropout, check = params.train.lora.dropout, Check("LoRA dropout", "0", setting("train.lora.dropout"))
     if dropout > 0.0:
-        found = f"{dropout:g}: episodes are played without dropout and learned from with it, by another policy"
+        found = (
+            f"{dropout:g}: episodes are played without dropout and learned from with it, by another policy"
+        )
         return check.warning(found, "train.lora.dropout: 0.0")
     return check.ok("0")
 
 
 def _precision(params: Params) -> Finding:
-    base, check = params.base, Check("precision", "one that the device is made for", setting("base.quantization"))
+    base, check = (
+        params.base,
+        Check("precision", "one that the device is made for", setting("base.quantization")),
+    )
     if not isinstance(base, PretrainedBase) or params.device != "cpu":
-        return check.ok("float32" if not isinstance(base, PretrainedBase) else f"{base.dtype} on {params.device}")
+        return check.ok(
+            "float32" if not isinstance(base, PretrainedBase) else f"{base.dtype} on {params.device}"
+        )
     if base.quantization is not None:
         found = f"{base.quantization} on cpu, where every pass unpacks the weights anew, which is slow"
         return check.warning(found, "device: cuda, or base.quantization: null")
@@ -134,7 +158,9 @@ def _threads(params: Params) -> Finding:
 
 def _processes(params: Params) -> Finding:
     told, train = params.distributed, params.train
-    check = Check("processes", "whole groups in every process, and a backend for the device", setting("distributed"))
+    check = Check(
+        "processes", "whole groups in every process, and a backend for the device", setting("distributed")
+    )
     if told.processes == 1:
         return check.ok("1")
     if params.device == "cpu" and told.backend == "nccl":
@@ -144,9 +170,13 @@ def _processes(params: Params) -> Finding:
         return check.fault(found, "make train.items_per_step a multiple of distributed.processes")
     if train.items_per_step // told.processes * train.group_size % train.micro_batch_size:
         found = f"{counted(train.items_per_step // told.processes * train.group_size, 'episodes')} a process"
-        return check.fault(f"{found} in parts of {train.micro_batch_size}", "make train.micro_batch_size a divisor of it")
+        return check.fault(
+            f"{found} in parts of {train.micro_batch_size}", "make train.micro_batch_size a divisor of it"
+        )
     if params.device == "cuda" and told.backend == "gloo":
-        return check.warning("backend gloo on device cuda, which copies through the host", "distributed.backend: nccl")
+        return check.warning(
+            "backend gloo on device cuda, which copies through the host", "distributed.backend: nccl"
+        )
     return check.ok(f"{told.processes} by {told.backend}")
 
 
@@ -165,10 +195,13 @@ def _shaping(params: Params) -> Finding:
 
 def _blocklist(params: Params) -> Finding:
     task = params.task
-    check = Check("blocklist", "a list where blocked terms are to be punished", setting("task.reject_blocklisted"))
+    check = Check(
+        "blocklist", "a list where blocked terms are to be punished", setting("task.reject_blocklisted")
+    )
     if getattr(task, "reject_blocklisted", False) and task.blocklist_file is None:
         return check.warning(
-            "reject_blocklisted: true without a list", "task.blocklist: FILE, or task.reject_blocklisted: false"
+            "reject_blocklisted: true without a list",
+            "task.blocklist: FILE, or task.reject_blocklisted: false",
         )
     return check.ok("consistent")
 
@@ -186,7 +219,9 @@ def _checkpoint_interval(params: Params) -> Finding:
     every, steps = params.checkpoint.every, params.train.steps
     check = Check("checkpoints", f"one before the last step ({steps})", setting("checkpoint.every"))
     if every >= steps > 1:
-        return check.warning(f"{every}: a crash loses the whole training", f"checkpoint.every: {max(1, steps // 8)}")
+        return check.warning(
+            f"{every}: a crash loses the whole training", f"checkpoint.every: {max(1, steps // 8)}"
+        )
     return check.ok(f"every {every} steps" if every > 1 else "every step")
 
 
@@ -194,12 +229,28 @@ def _baseline_steps(params: Params) -> Finding:
     first, steps = params.health.baseline_steps, params.train.steps
     check = Check("alarm baseline", f"fewer than train.steps ({steps})", setting("health.baseline_steps"))
     if first >= steps:
-        return check.warning(f"{first}: alarms that compare with it can never ring", f"health.baseline_steps: {steps // 2}")
+        return check.warning(
+            f"{first}: alarms that compare with it can never ring", f"health.baseline_steps: {steps // 2}"
+        )
     return check.ok(str(first))
 
 
 _CHECKS: tuple[Callable[[Params], Finding], ...] = (
-    _learning_rate, _schedule, _group_size, _gradient_clipping, _clip_range, _temperature, _kl_weight, _lora_scale,
-    _lora_dropout, _precision, _threads, _processes, _shaping, _blocklist, _validation_interval, _checkpoint_interval,
+    _learning_rate,
+    _schedule,
+    _group_size,
+    _gradient_clipping,
+    _clip_range,
+    _temperature,
+    _kl_weight,
+    _lora_scale,
+    _lora_dropout,
+    _precision,
+    _threads,
+    _processes,
+    _shaping,
+    _blocklist,
+    _validation_interval,
+    _checkpoint_interval,
     _baseline_steps,
-)  # fmt: skip
+)

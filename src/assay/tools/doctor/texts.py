@@ -1,4 +1,5 @@
-"""Whether tokenizer, chat template and our own assembly of a conversation say the same, and whether a completion can end."""
+"""Whether tokenizer, chat template and our own assembly of a conversation say the same, and whether a
+completion can end."""
 
 from __future__ import annotations
 
@@ -49,16 +50,23 @@ def _padding(policy: Policy) -> Finding:
     tokenizer = policy.tokenizer
     check = Check("padding", "a token of its own", f"{TOKENIZER}, pad_token")
     if tokenizer.pad_token_id is None:
-        return check.warning("none: end-of-sequence stands in for it", "set pad_token to a token that is never written")
+        return check.warning(
+            "none: end-of-sequence stands in for it", "set pad_token to a token that is never written"
+        )
     return check.ok(str(tokenizer.pad_token))
 
 
 def _generation_config(policy: Policy) -> Finding:
     told: Any = getattr(getattr(policy.model, "generation_config", None), "eos_token_id", None)
     ends, ours = [told] if isinstance(told, int) else list(told or []), policy.dialogue.eos_id
-    check = Check("generation config", f"the end that stands behind an answer ({ours})", "generation_config.json")
+    check = Check(
+        "generation config", f"the end that stands behind an answer ({ours})", "generation_config.json"
+    )
     if ends and ours not in ends:
-        found = f"eos_token_id {', '.join(map(str, ends))}: if the base writes {ours} within an answer, it is cut off there"
+        found = (
+            f"eos_token_id {', '.join(map(str, ends))}: if the base writes {ours} within an answer, it is cut"
+            " off there"
+        )
         return check.warning(found, f"add {ours} to eos_token_id, or correct eos_token in {TOKENIZER}")
     return check.ok(", ".join(map(str, ends)) or "says nothing")
 
@@ -66,7 +74,9 @@ def _generation_config(policy: Policy) -> Finding:
 def _opening(policy: Policy, messages: Sequence[Message]) -> Finding:
     roles = " and ".join(dict.fromkeys(message["role"] for message in messages))
     check = Check("opening", f"a template that shows every message ({roles})", TEMPLATE)
-    fix = f"use a template that knows the roles {roles}, or move what is said elsewhere into the user's message"
+    fix = (
+        f"use a template that knows the roles {roles}, or move what is said elsewhere into the user's message"
+    )
     try:
         text = policy.dialogue.render(messages, open_turn=True)
     except PolicyError as error:
@@ -84,7 +94,9 @@ def _end_of_sequence(policy: Policy) -> Finding:
     check = Check("end of sequence", "a token that the chat template writes behind an answer", TEMPLATE)
     if not dialogue.closes:
         found = f"{names[0]}, while the template writes none: the base may never have seen an answer end"
-        return check.warning(found, f"let chat_template.jinja write {names[0]} behind an answer, or use an instruct model")
+        return check.warning(
+            found, f"let chat_template.jinja write {names[0]} behind an answer, or use an instruct model"
+        )
     return check.ok(", ".join(names))
 
 
@@ -102,7 +114,8 @@ def _reasoning(policy: Policy, params: Params, opening: Sequence[Message]) -> Fi
 
 
 def _thinks(policy: Policy, opening: Sequence[Message]) -> bool:
-    """Return whether a base may think aloud: its template knows thoughts, and no opening says that they are over."""
+    """Return whether a base may think aloud: its template knows thoughts, and no opening says that they are
+    over."""
     over = policy.dialogue.render(opening, open_turn=True).rstrip().endswith("</think>")
     return "think>" in str(policy.tokenizer.chat_template) and not over
 
@@ -114,9 +127,17 @@ def _assembly(policy: Policy, conversation: Sequence[Message]) -> Finding:
     theirs = _comparable(policy, ids_of(policy, text))
     check = Check("conversation", "the same from the template and from our assembly, turn by turn", TEMPLATE)
     if ours != theirs:
-        at = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
-        found = f"{theirs[at : at + 40]!r} from the template, {ours[at : at + 40]!r} from us, after {at} characters"
-        return check.fault(found, "use a template that renders each message by itself, whatever comes before and after it")
+        at = next(
+            (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b),
+            min(len(ours), len(theirs)),
+        )
+        found = (
+            f"{theirs[at : at + 40]!r} from the template, {ours[at : at + 40]!r} from us, after {at}"
+            " characters"
+        )
+        return check.fault(
+            found, "use a template that renders each message by itself, whatever comes before and after it"
+        )
     return check.ok(f"the same over {len(conversation)} messages")
 
 
@@ -127,13 +148,18 @@ def _history(policy: Policy, conversation: Sequence[Message]) -> Finding:
     thought = {"role": "assistant", "content": f"<think>\n.\n</think>\n\n{conversation[first]['content']}"}
     text = policy.dialogue.render([*conversation[:first], thought, conversation[first + 1]], open_turn=True)
     if _thinks(policy, conversation[:first]) and thought["content"] not in text:
-        found = "one that strips reasoning from earlier answers, where the policy goes on reading what it wrote"
-        return check.warning(found, "nothing, if the base copes; else a base without reasoning, or a template that keeps it")
+        found = (
+            "one that strips reasoning from earlier answers, where the policy goes on reading what it wrote"
+        )
+        return check.warning(
+            found, "nothing, if the base copes; else a base without reasoning, or a template that keeps it"
+        )
     return check.ok("it does")
 
 
 def _comparable(policy: Policy, ids: Sequence[int]) -> str:
-    """Return a conversation without what may differ: reasoning blocks, ends that we write ourselves, white space."""
+    """Return a conversation without what may differ: reasoning blocks, ends that we write ourselves, white
+    space."""
     text = str(policy.tokenizer.decode(list(ids), skip_special_tokens=False))
     for end in policy.dialogue.end_ids:
         text = text.replace(str(policy.tokenizer.convert_ids_to_tokens(end)), "")

@@ -1,4 +1,5 @@
-"""The model as it stands: weights that are numbers, a row for every token, and something for LoRA to adapt."""
+"""The model as it stands: weights that are numbers, a row for every token, and something for LoRA to
+adapt."""
 
 from __future__ import annotations
 
@@ -16,9 +17,15 @@ from assay.training.adapter import adapted_modules, refused_targets
 from assay.training.log.digests import finite
 
 
-def weight_findings(policy: Policy, params: Params, openings: Openings, *, loaded: bool = True) -> list[Finding]:
+def weight_findings(
+    policy: Policy, params: Params, openings: Openings, *, loaded: bool = True
+) -> list[Finding]:
     """Return what is wrong with the base's weights, if they are loaded, and with what is to be adapted."""
-    return [*([_finite(policy)] if loaded else []), _rows(policy, openings), *lora_findings(policy.model, params)]
+    return [
+        *([_finite(policy)] if loaded else []),
+        _rows(policy, openings),
+        *lora_findings(policy.model, params),
+    ]
 
 
 def _finite(policy: Policy) -> Finding:
@@ -43,24 +50,33 @@ def _rows(policy: Policy, openings: Openings) -> Finding:
 
 
 def lora_findings(model: Any, params: Params) -> list[Finding]:
-    """Return whether the LoRA targets name something that can be adapted, and whether the rank makes sense there."""
+    """Return whether the LoRA targets name something that can be adapted, and whether the rank makes sense
+    there."""
     lora = params.train.lora
     refusal = refused_targets(model, lora.target_modules)
     if refusal is not None:
         return [error_finding("LoRA targets", refusal)]
     adapted = adapted_modules(model, lora.target_modules)
-    targets = Check("LoRA targets", "names of inner linear modules of the base", setting("train.lora.target_modules"))
+    targets = Check(
+        "LoRA targets", "names of inner linear modules of the base", setting("train.lora.target_modules")
+    )
     smallest = min(min(columns, rows) for _, columns, rows in adapted)
-    rank = Check("LoRA rank", f"at most {smallest}, the smallest side of what is adapted", setting("train.lora.r"))
+    rank = Check(
+        "LoRA rank", f"at most {smallest}, the smallest side of what is adapted", setting("train.lora.r")
+    )
     return [
         targets.ok(f"{len(adapted)} modules"),
-        rank.warning(f"{lora.r}: more than full rank", f"train.lora.r: {max(1, smallest // 4)}")
-        if lora.r > smallest
-        else rank.ok(str(lora.r)),
-    ]  # fmt: skip
+        (
+            rank.warning(f"{lora.r}: more than full rank", f"train.lora.r: {max(1, smallest // 4)}")
+            if lora.r > smallest
+            else rank.ok(str(lora.r))
+        ),
+    ]
 
 
 def adapter_bytes(model: Any, params: Params) -> int:
     """Return the bytes of the adapter's weights in float32."""
     lora = params.train.lora
-    return sum(4 * lora.r * (columns + rows) for _, columns, rows in adapted_modules(model, lora.target_modules))
+    return sum(
+        4 * lora.r * (columns + rows) for _, columns, rows in adapted_modules(model, lora.target_modules)
+    )

@@ -1,4 +1,5 @@
-"""What the task itself gives away: a reward that cannot teach, a grader that fails, a world that does not repeat itself."""
+"""What the task itself gives away: a reward that cannot teach, a grader that fails, a world that does not
+repeat itself."""
 
 from __future__ import annotations
 
@@ -23,15 +24,30 @@ from assay.tools.doctor.observed import RAISED, Observed
 
 # Texts that models do write when they go wrong; grading them must end in a failure, never in an error.
 BAD_COMPLETIONS = (
-    "", " ", "\x00", "\ufffd", "🙂" * 64, "null", "[]", '{"a":', "{" * 3000, "[" * 3000, "9" * 5000, "-1e999", "NaN",
-    '{"a":1}' * 50, "<|endoftext|>", "\n" * 500,
-)  # fmt: skip
+    "",
+    " ",
+    "\x00",
+    "\ufffd",
+    "🙂" * 64,
+    "null",
+    "[]",
+    '{"a":',
+    "{" * 3000,
+    "[" * 3000,
+    "9" * 5000,
+    "-1e999",
+    "NaN",
+    '{"a":1}' * 50,
+    "<|endoftext|>",
+    "\n" * 500,
+)
 LARGE_REWARD = 100.0
 
 
 @dataclass(frozen=True, slots=True)
 class Scripted:
-    """What the task's floor and ceiling players did, by name; one that is not there, or failed, is missing."""
+    """What the task's floor and ceiling players did, by name; one that is not there, or failed, is
+    missing."""
 
     plays: tuple[Play, ...]
     floor: list[Episode] | None
@@ -49,7 +65,9 @@ def scripted(task: Task, plays: Sequence[Play], params: Params) -> tuple[Scripte
                 played[name] = play_baseline(task, players[name], plays, name, retries=params.health.retries)
     except RAISED as error:
         told = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        return Scripted(tuple(plays), None, None), [check.fault(told, "correct the task's players, or the records they read")]
+        return Scripted(tuple(plays), None, None), [
+            check.fault(told, "correct the task's players, or the records they read")
+        ]
     both = Scripted(tuple(plays), played.get(task.floor), played.get(task.ceiling))
     if both.floor is None or both.ceiling is None or task.floor == task.ceiling:
         fix = "give the task two players, so that grader, reward and token limit can be looked at"
@@ -60,7 +78,11 @@ def scripted(task: Task, plays: Sequence[Play], params: Params) -> tuple[Scripte
 
 def _grader(task: Task, ceiling: Sequence[Episode]) -> Finding:
     rate = float(np.mean([episode.success for episode in ceiling]))
-    check = Check("grader", f"success for {task.ceiling}, who knows what is right", "the task's judge, and the golds of train")
+    check = Check(
+        "grader",
+        f"success for {task.ceiling}, who knows what is right",
+        "the task's judge, and the golds of train",
+    )
     if rate == 0.0:
         endings = sorted({episode.ending for episode in ceiling})
         found = f"none in {counted(len(ceiling), 'episodes')} (endings: {', '.join(endings)})"
@@ -70,7 +92,9 @@ def _grader(task: Task, ceiling: Sequence[Episode]) -> Finding:
 
 def _order(task: Task, floor: Sequence[Episode], ceiling: Sequence[Episode]) -> Finding:
     low, high = (float(np.mean([episode.reward for episode in one])) for one in (floor, ceiling))
-    check = Check("reward order", f"more reward for {task.ceiling} than for {task.floor}", "the task's reward parts")
+    check = Check(
+        "reward order", f"more reward for {task.ceiling} than for {task.floor}", "the task's reward parts"
+    )
     if high <= low:
         fix = "correct the reward parts in the task's rewards, or their weights (task.weights)"
         return check.fault(f"{high:.3g} for {task.ceiling}, {low:.3g} for {task.floor}", fix)
@@ -79,16 +103,37 @@ def _order(task: Task, floor: Sequence[Episode], ceiling: Sequence[Episode]) -> 
 
 # By kind of problem: what is looked at, what it should be, where it lies, and what to do.
 _TROUBLES: Mapping[str, tuple[str, str, str, str]] = {
-    "raised": ("task code", "no error, whatever is played", "the task's start, step and judge",
-               "a bad completion is data: return a failed step; raise EnvironmentFailure for a crashed environment"),
-    "number": ("reward numbers", "finite numbers", "the task's reward parts",
-               "correct the task's reward parts; GRPO would lose the group, or the run"),
-    "undeclared": ("reward parts", "parts that task.parts declares", "the task's parts",
-                   "name it in the task's parts; what is not named there never counts"),
-    "form": ("records", "steps and verdicts that can be recorded", "the task's step and judge",
-             "return text, bool and finite numbers as tasks/protocol.py says"),
-    "endless": ("endings", "an end to every episode", "the task's step", "end episodes after task.max_turns or another limit"),
-}  # fmt: skip
+    "raised": (
+        "task code",
+        "no error, whatever is played",
+        "the task's start, step and judge",
+        "a bad completion is data: return a failed step; raise EnvironmentFailure for a crashed environment",
+    ),
+    "number": (
+        "reward numbers",
+        "finite numbers",
+        "the task's reward parts",
+        "correct the task's reward parts; GRPO would lose the group, or the run",
+    ),
+    "undeclared": (
+        "reward parts",
+        "parts that task.parts declares",
+        "the task's parts",
+        "name it in the task's parts; what is not named there never counts",
+    ),
+    "form": (
+        "records",
+        "steps and verdicts that can be recorded",
+        "the task's step and judge",
+        "return text, bool and finite numbers as tasks/protocol.py says",
+    ),
+    "endless": (
+        "endings",
+        "an end to every episode",
+        "the task's step",
+        "end episodes after task.max_turns or another limit",
+    ),
+}
 
 
 def trouble_findings(observed: Observed) -> dict[str, Finding]:
@@ -103,9 +148,13 @@ def trouble_findings(observed: Observed) -> dict[str, Finding]:
 def reward_size(rewards: Sequence[float], params: Params) -> Finding:
     """Return whether rewards are of a size that can be learned from where nothing scales them."""
     largest = max((abs(reward) for reward in rewards), default=0.0)
-    check = Check("reward size", f"at most {LARGE_REWARD:g} where it is not scaled", setting("train.scale_rewards"))
+    check = Check(
+        "reward size", f"at most {LARGE_REWARD:g} where it is not scaled", setting("train.scale_rewards")
+    )
     if largest > LARGE_REWARD and params.train.scale_rewards == "none":
-        return check.warning(f"{largest:.3g}, with train.scale_rewards: none", "train.scale_rewards: group, or smaller parts")
+        return check.warning(
+            f"{largest:.3g}, with train.scale_rewards: none", "train.scale_rewards: group, or smaller parts"
+        )
     return check.ok(f"{largest:.3g}")
 
 
@@ -123,11 +172,16 @@ def put_bad_completions(observed: Observed, plays: Sequence[Play]) -> None:
 
 
 def repetition(task: Task, played: Sequence[tuple[Play, Episode]]) -> Finding:
-    """Return whether worlds repeat themselves: same opening, same answers to the same completions, same verdict.
+    """Return whether worlds repeat themselves: same opening, same answers to the same completions, same
+    verdict.
 
     Between two looks the global generators are moved on, as a training moves them.
     """
-    check = Check("repetition", "equal worlds from equal world seeds, and states that are values", "the task's start and step")
+    check = Check(
+        "repetition",
+        "equal worlds from equal world seeds, and states that are values",
+        "the task's start and step",
+    )
     fix = "derive all randomness of the task from world_seed (assay.core.seeds), and copy what a step changes"
     for each, episode in played:
         try:
@@ -152,12 +206,20 @@ def _difference(task: Task, each: Play, episode: Episode) -> str | None:
         before = _generators()
         if _told(task.step(state, turn.completion)) != _told(first):
             return f"turn {number}, played twice from one state, gives another answer"
-        recorded = (turn.observation, turn.outcome, turn.failure, turn.action, repr(sorted(turn.parts.items())))
+        recorded = (
+            turn.observation,
+            turn.outcome,
+            turn.failure,
+            turn.action,
+            repr(sorted(turn.parts.items())),
+        )
         if _told(first)[1:] != recorded:
             return f"turn {number}, played again from the start, gives another answer"
         state = first.state
     verdict = task.judge(state)
-    if _plain(verdict.success, verdict.flags, verdict.metrics) != _plain(episode.success, episode.flags, episode.metrics):
+    if _plain(verdict.success, verdict.flags, verdict.metrics) != _plain(
+        episode.success, episode.flags, episode.metrics
+    ):
         return "another verdict on the same completions"
     return None
 
@@ -174,7 +236,14 @@ def _plain(success: bool, flags: Mapping[str, Any], metrics: Mapping[str, Any]) 
 
 def _generators() -> tuple[Any, ...]:
     kind, keys, position, *rest = np.random.get_state()
-    return random.getstate(), kind, np.asarray(keys).tobytes(), position, rest, torch.get_rng_state().numpy().tobytes()
+    return (
+        random.getstate(),
+        kind,
+        np.asarray(keys).tobytes(),
+        position,
+        rest,
+        torch.get_rng_state().numpy().tobytes(),
+    )
 
 
 def _draw() -> None:

@@ -92,8 +92,10 @@ def describe_difference(found: Difference) -> list[str]:
     if found.link is None:
         ended, last = ("A", "B") if found.n_steps[0] < found.n_steps[1] else ("B", "A")
         lines = [
-            f"{at}: {ended} ends at step {found.step - 1}, {last} at {max(found.n_steps)}; "
-            f"over the {counted(found.step - 1, 'steps')} of both the runs are identical",
+            (
+                f"{at}: {ended} ends at step {found.step - 1}, {last} at {max(found.n_steps)}; "
+                f"over the {counted(found.step - 1, 'steps')} of both the runs are identical"
+            ),
             "usually this means: one training was stopped, or is not done, or train.steps differs",
         ]
     else:

@@ -42,13 +42,17 @@ MAIN = (
     "mean_tokens_per_completion",
 )
 NOTES = {
-    "steps": "Steps are not independent and follow a trend: intervals (95 %, block bootstrap) describe how "
-    "this training scattered and test nothing. p50, p95, p99: the smallest measured value that so many % of "
-    "the steps do not exceed.",
-    "episodes": "95 % intervals over clusters (rates: Wilson at the effective number; means: studentised "
-    "bootstrap). n: episodes in which the question arises. That two intervals overlap, or do not, tests no "
-    "difference. Means are resampled by other labels than in the stages' reports: their ends may differ by a "
-    "few per cent of the interval.",
+    "steps": (
+        "Steps are not independent and follow a trend: intervals (95 %, block bootstrap) describe how this"
+        " training scattered and test nothing. p50, p95, p99: the smallest measured value that so many % of"
+        " the steps do not exceed."
+    ),
+    "episodes": (
+        "95 % intervals over clusters (rates: Wilson at the effective number; means: studentised bootstrap)."
+        " n: episodes in which the question arises. That two intervals overlap, or do not, tests no"
+        " difference. Means are resampled by other labels than in the stages' reports: their ends may differ"
+        " by a few per cent of the interval."
+    ),
 }
 
 
@@ -117,12 +121,7 @@ def summarize(files: Sequence[Path], *, skip_damaged: bool) -> list[Row]:
 
 
 def _make_row(
-    log: Log,
-    kind: str,
-    part: str,
-    measure: str,
-    found: Interval | None = None,
-    **known: Any,
+    log: Log, kind: str, part: str, measure: str, found: Interval | None = None, **known: Any
 ) -> Row:
     row: Row = dict.fromkeys(COLUMNS) | {"unit": "", "note": ""} | known
     row |= found.model_dump() if found else {}

@@ -48,7 +48,8 @@ def this_machine() -> Machine:
 
 
 def fitting(root: Path, machine: Machine) -> tuple[list[str], list[str]]:
-    """Return the presets of a project that run on a machine with data of one's own, and a line on each preset."""
+    """Return the presets of a project that run on a machine with data of one's own, and a line on each
+    preset."""
     forecasts = _forecasts(root)
     found, lines = list[str](), [f"presets for data of your own on this machine ({machine}):"]
     for preset in presets(root, "grpo"):
@@ -80,7 +81,11 @@ def preset_for(root: Path, machine: Machine, sizes: Mapping[str, int]) -> tuple[
     path = root / f"configs/grpo/{source}.yaml"
     values = read_yaml(path, fix=RESTORE)
     changes = {} if found else on_processor(values, machine)
-    bounds = {"evaluation.items": "heldout", "validation.items": "validation", "train.kl_probe_episodes": "train"}
+    bounds = {
+        "evaluation.items": "heldout",
+        "validation.items": "validation",
+        "train.kl_probe_episodes": "train",
+    }
     for setting, split in bounds.items():
         section, name = setting.split(".")
         if values[section][name] > sizes[split]:
@@ -102,14 +107,19 @@ def on_processor(values: Mapping[str, Any], machine: Machine) -> dict[str, str]:
     """Return what to change in a preset for a GPU so that it runs without one, by setting."""
     episodes = values["train"]["items_per_step"] * values["train"]["group_size"]
     return {
-        "device": "cpu", "threads": str(machine.cores), "distributed": "{processes: 1, backend: gloo, engine: ddp}",
-        "base.dtype": "float32", "base.quantization": "null", "generation.batch_size": str(SMALL),
+        "device": "cpu",
+        "threads": str(machine.cores),
+        "distributed": "{processes: 1, backend: gloo, engine: ddp}",
+        "base.dtype": "float32",
+        "base.quantization": "null",
+        "generation.batch_size": str(SMALL),
         "train.micro_batch_size": str(SMALL if episodes % SMALL == 0 else 1),
-    }  # fmt: skip
+    }
 
 
 def _why_not(values: Mapping[str, Any], forecast: Mapping[str, Any] | None, machine: Machine) -> str | None:
-    """Return why a preset does not run on a machine with data of one's own, None if it does as far as is known."""
+    """Return why a preset does not run on a machine with data of one's own, None if it does as far as is
+    known."""
     base = values.get("base")
     if not isinstance(base, dict) or base.get("kind") != "pretrained":
         return "no: its base is built from the lessons of the shipped tasks and cannot speak other data"
@@ -123,7 +133,10 @@ def _why_not(values: Mapping[str, Any], forecast: Mapping[str, Any] | None, mach
 def _needs(forecast: Mapping[str, Any] | None) -> str:
     if forecast is None:
         return ""
-    return f" (made for {forecast['device_gib']} GiB; {forecast['peak_gib']:.1f} GiB forecast for the shipped data)"
+    return (
+        f" (made for {forecast['device_gib']} GiB; {forecast['peak_gib']:.1f} GiB forecast for the shipped"
+        " data)"
+    )
 
 
 def _forecasts(root: Path) -> dict[str, Mapping[str, Any]]:
@@ -132,8 +145,12 @@ def _forecasts(root: Path) -> dict[str, Mapping[str, Any]]:
     if not path.is_file():
         return {}
     fix = "git checkout -- benchmarks"
-    found = loads(read_capped(path, max_bytes=MAX_FORECASTS, fix=fix).decode("utf-8"), where=FORECASTS, fix=fix)
+    found = loads(
+        read_capped(path, max_bytes=MAX_FORECASTS, fix=fix).decode("utf-8"), where=FORECASTS, fix=fix
+    )
     listed = found.get("presets") if isinstance(found, dict) else None
     names: Sequence[str] = list(listed) if isinstance(listed, dict) else []
     task = task_of_own_records()
-    return {name.split(",")[0]: listed[name] for name in names if name.endswith(f", {task}")} if listed else {}
+    return (
+        {name.split(",")[0]: listed[name] for name in names if name.endswith(f", {task}")} if listed else {}
+    )

@@ -1,4 +1,5 @@
-"""Look at any tasks file before it is used: read it as the pipeline would, show what is odd, and say if it is usable."""
+"""Look at any tasks file before it is used: read it as the pipeline would, show what is odd, and say if it is
+usable."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def project_for(root: Path, task: str) -> Project:
     selection = Selection(now.grpo, task, now.seed)
     values = compose(root, selection).values
     try:
-        # Whether these data suit the chosen base is no matter of looking at them, so settings are not checked together.
+        # Whether these data suit the chosen base is no matter of looking at them, so settings are not checked
+        # together.
         return Project(root, Params.model_validate(values))
     except ValidationError:
         return Project(root, parse_selected(root, selection, values))
@@ -69,7 +71,8 @@ def run(project: Project, tasks: Path, out: Path) -> Audited:
 
 
 def count_tokens(project: Project, tasks: Path, audited: Audited, base: str) -> None:
-    """Count the prompts in the tokens of a base, whose weights need not be there, and say how long the longest is.
+    """Count the prompts in the tokens of a base, whose weights need not be there, and say how long the
+    longest is.
 
     Raises:
         PolicyError: There is no such base here, or its tokenizer cannot be read.
@@ -81,7 +84,9 @@ def count_tokens(project: Project, tasks: Path, audited: Audited, base: str) -> 
     from assay.tools.doctor.preflight.unbuilt import unbuilt
 
     task = task_with(project, blocklist_of(project))
-    told = PretrainedBase(kind="pretrained", model=base, revision=None, dtype="float32", quantization=None, template={})
+    told = PretrainedBase(
+        kind="pretrained", model=base, revision=None, dtype="float32", quantization=None, template={}
+    )
     params = project.params.model_copy(update={"base": told})
     policy = unbuilt(params, task, project.root)
     if policy is None:
@@ -91,22 +96,36 @@ def count_tokens(project: Project, tasks: Path, audited: Audited, base: str) -> 
     plays = choose(items, len(items), split="train", draws=1, seed=0).plays()
     positions, room = context_limit(policy.model), params.task.max_new_tokens["json"]
     longest = refuse_long_prompts(
-        task, policy.dialogue, {tasks.stem: plays}, positions=positions, room=room, retries=params.health.retries
+        task,
+        policy.dialogue,
+        {tasks.stem: plays},
+        positions=positions,
+        room=room,
+        retries=params.health.retries,
     )
     limit = f"task.max_prompt_tokens: {task.max_prompt_tokens}" if task.max_prompt_tokens else "no limit"
-    say(f"prompts of up to {counted(longest[tasks.stem], 'tokens')} of {base} ({limit}; {positions} positions)")
+    say(
+        f"prompts of up to {counted(longest[tasks.stem], 'tokens')} of {base} ({limit}; {positions}"
+        " positions)"
+    )
 
 
 def advise(project: Project, tasks: Path) -> None:
-    """Say which presets run on this machine with data of one's own, and what makes one that does; of shipped data nothing."""
+    """Say which presets run on this machine with data of one's own, and what makes one that does; of shipped
+    data nothing."""
     shipped = tasks.resolve().is_relative_to(project.data("").resolve())
     if shipped or not project.params.task.reads_own_records:
         return
     found, lines = fitting(project.root, this_machine())
     for line in lines:
         say(line)
-    which = "for this machine" if found else "for the processor of this machine, since none runs here as it is"
-    say(f"next: ./run assay audit {shlex.quote(str(tasks))} --fix-splits   (writes the splits, and a preset {which})")
+    which = (
+        "for this machine" if found else "for the processor of this machine, since none runs here as it is"
+    )
+    say(
+        f"next: ./run assay audit {shlex.quote(str(tasks))} --fix-splits   (writes the splits, and a preset"
+        f" {which})"
+    )
 
 
 def _show(checked: Audit, tasks: Path, schemas: SchemaFiles) -> None:
@@ -114,18 +133,29 @@ def _show(checked: Audit, tasks: Path, schemas: SchemaFiles) -> None:
     if rows:
         say_table(("kind", "count", "action", "records", "line", "id", "detail"), rows)
     for folder, places in schemas.missing.items():
-        looked = " and ".join(os.path.relpath(place) if place.is_relative_to(Path.cwd()) else str(place) for place in places)
-        say(f"schema files: no folder {folder}; looked for it at {looked}. Fix: copy it to one of these places")
+        looked = " and ".join(
+            os.path.relpath(place) if place.is_relative_to(Path.cwd()) else str(place) for place in places
+        )
+        say(
+            f"schema files: no folder {folder}; looked for it at {looked}. Fix: copy it to one of these"
+            " places"
+        )
     for split, ceiling in checked.ceilings.items():
         say(ceiling_said(ceiling, split))
-    usable, dropped, refused = (found[tasks.stem] for found in (checked.usable, checked.dropped, checked.refused))
+    usable, dropped, refused = (
+        found[tasks.stem] for found in (checked.usable, checked.dropped, checked.refused)
+    )
     counts = {"refused": refused, "left out": dropped}
     told = [f"{usable} usable", *(f"{n} {what}" for what, n in counts.items() if n)]
-    say(f"{tasks}: {counted(checked.n_records, 'records')}: {', '.join(told)}{'' if rows else '; nothing odd'}")
+    say(
+        f"{tasks}: {counted(checked.n_records, 'records')}:"
+        f" {', '.join(told)}{'' if rows else '; nothing odd'}"
+    )
 
 
 def _rows(name: str, kind: Kind) -> list[tuple[str, ...]]:
-    """Return the rows of a kind: what many records have alike is told once, with how many they are and the first of them."""
+    """Return the rows of a kind: what many records have alike is told once, with how many they are and the
+    first of them."""
     alike: dict[str, list[Finding]] = {}
     for finding in kind.first:
         alike.setdefault(finding.detail, []).append(finding)
@@ -133,7 +163,9 @@ def _rows(name: str, kind: Kind) -> list[tuple[str, ...]]:
     for detail, found in list(alike.items())[:SHOWN]:
         head = ("", "", "") if rows else (name, str(kind.count), kind.action)
         first = found[0]
-        rows.append((*head, str(len(found)), "" if first.line is None else str(first.line), first.id or "", detail))
+        rows.append(
+            (*head, str(len(found)), "" if first.line is None else str(first.line), first.id or "", detail)
+        )
     if len(alike) > SHOWN:
         rest = kind.count - sum(len(found) for found in list(alike.values())[:SHOWN])
         rows.append(("", "", "", str(rest), "", "", f"… more of them: all in {RECORD}"))

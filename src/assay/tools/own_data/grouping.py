@@ -1,4 +1,5 @@
-"""Splits by prompt group, never by row, so that a repeated prompt cannot leak; of the sizes that were asked for."""
+"""Splits by prompt group, never by row, so that a repeated prompt cannot leak; of the sizes that were asked
+for."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ SPLITS = ("train", "validation", "heldout")
 
 
 def split_of_groups(sizes: Mapping[str, int], fractions: Sequence[float], seed: int) -> dict[str, str]:
-    """Return the split of each prompt group: in an order that depends on group and seed alone, cut at the shares.
+    """Return the split of each prompt group: in an order that depends on group and seed alone, cut at the
+    shares.
 
     Args:
         sizes: Records by group.
@@ -36,7 +38,9 @@ def split_of_groups(sizes: Mapping[str, int], fractions: Sequence[float], seed: 
     return found
 
 
-def grouped(members: Sequence[Kept], fractions: Sequence[float], seed: int, where: str) -> dict[str, list[Kept]]:
+def grouped(
+    members: Sequence[Kept], fractions: Sequence[float], seed: int, where: str
+) -> dict[str, list[Kept]]:
     """Return the records by split, in the order they came.
 
     Raises:
@@ -55,14 +59,21 @@ def grouped(members: Sequence[Kept], fractions: Sequence[float], seed: int, wher
 
 
 def files_of(splits: Mapping[str, Sequence[Kept]]) -> dict[str, bytes]:
-    """Return the files of a dataset: one JSONL a split, and the schema files in schemas/ with the layout they have.
+    """Return the files of a dataset: one JSONL a split, and the schema files in schemas/ with the layout they
+    have.
 
     Args:
         splits: The records by split.
     """
-    closures = {id(m.entry.closure): m.entry.closure for ms in splits.values() for m in ms if m.entry.closure is not None}
+    closures = {
+        id(m.entry.closure): m.entry.closure
+        for ms in splits.values()
+        for m in ms
+        if m.entry.closure is not None
+    }
     schemas = {file.path: file.content for closure in closures.values() for file in closure.files}
-    # One common folder for all of them, so that files of one name stay apart and $refs between them still hold.
+    # One common folder for all of them, so that files of one name stay apart and $refs between them still
+    # hold.
     common = Path(os.path.commonpath([path.parent for path in schemas])) if schemas else Path()
     files = {f"schemas/{path.relative_to(common).as_posix()}": content for path, content in schemas.items()}
     for name, members in splits.items():

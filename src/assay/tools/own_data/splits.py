@@ -1,4 +1,5 @@
-"""Make a dataset of a tasks file: splits by prompt group, schema files beside them, checksums, and a task preset."""
+"""Make a dataset of a tasks file: splits by prompt group, schema files beside them, checksums, and a task
+preset."""
 
 from __future__ import annotations
 
@@ -45,11 +46,16 @@ def plan(project: Project, tasks: Path, data: Path | None, fractions: str, seed:
     if not NAME.fullmatch(folder.name):
         near = re.sub(r"[^a-z0-9]+", "_", folder.name.lower()).strip("_") or "my_tasks"
         raise ConfigError(
-            "a name of a-z, 0-9 and _", found=repr(folder.name), where="the data folder", fix=f"--data data/{near}"
+            "a name of a-z, 0-9 and _",
+            found=repr(folder.name),
+            where="the data folder",
+            fix=f"--data data/{near}",
         )
     if real(tasks).is_relative_to(real(folder)):
         fix = "move the tasks file elsewhere, or choose --data"
-        raise DataError("a tasks file outside the folder to write", found=str(tasks), where=str(folder), fix=fix)
+        raise DataError(
+            "a tasks file outside the folder to write", found=str(tasks), where=str(folder), fix=fix
+        )
     held = [name for name in listing(folder) if name not in UNLISTED] if folder.is_dir() else []
     if held and not force:
         fix = "choose another --data, or add --force"
@@ -62,9 +68,11 @@ def plan(project: Project, tasks: Path, data: Path | None, fractions: str, seed:
         named = there.get("root") if isinstance(there, dict) else None
         if named != root:
             raise DataError(
-                f"a preset with dataset.root: {root}, or none", found=f"dataset.root: {named}",
-                where=f"configs/task/{folder.name}.yaml", fix="choose --data with another last part, or remove the preset",
-            )  # fmt: skip
+                f"a preset with dataset.root: {root}, or none",
+                found=f"dataset.root: {named}",
+                where=f"configs/task/{folder.name}.yaml",
+                fix="choose --data with another last part, or remove the preset",
+            )
     return Plan(folder.name, folder, root, _fractions(fractions), seed)
 
 
@@ -91,7 +99,9 @@ def write(project: Project, preset: str, audited: Audited, made: Plan) -> None:
     for name, content in files.items():
         write_bytes(made.folder / name, content)
     # Last, so that half a dataset is not taken for a whole one.
-    write_text(made.folder / SUMS, sums_text({name: sha256_bytes(content) for name, content in files.items()}))
+    write_text(
+        made.folder / SUMS, sums_text({name: sha256_bytes(content) for name, content in files.items()})
+    )
     told = ", ".join(f"{name} {len(chosen)}" for name, chosen in splits.items())
     say(f"wrote {made.root}: {told} records, by prompt group")
     target = project.root / f"configs/task/{made.name}.yaml"
@@ -99,7 +109,10 @@ def write(project: Project, preset: str, audited: Audited, made: Plan) -> None:
         say(f"configs/task/{made.name}.yaml is there already and was left as it is")
     else:
         write_text(target, text)
-        say(f"wrote configs/task/{made.name}.yaml, like {preset}.yaml with dataset.root: {made.root} and no lessons")
+        say(
+            f"wrote configs/task/{made.name}.yaml, like {preset}.yaml with dataset.root: {made.root} and no"
+            " lessons"
+        )
     for line in _preset_for_here(project.root, made, {name: len(chosen) for name, chosen in splits.items()}):
         say(line)
 
@@ -131,12 +144,15 @@ def _preset_text(root: Path, preset: str, made: Plan) -> str:
     for pattern, value, least in ((r"^(  root: ).*$", made.root, 1), (r"^(  lessons: ).*$", "null", 0)):
         text, count = re.subn(pattern, rf"\g<1>{value}", text, flags=re.MULTILINE)
         if not least <= count <= 1:
-            raise ConfigError("one line `  root: …`, indented by two", found=str(count), where=source, fix="write it so")
+            raise ConfigError(
+                "one line `  root: …`, indented by two", found=str(count), where=source, fix="write it so"
+            )
     return text
 
 
 def _preset_for_here(root: Path, made: Plan, sizes: dict[str, int]) -> list[str]:
-    """Write a preset that runs on this machine with these data, unless there is one, and return how to go on."""
+    """Write a preset that runs on this machine with these data, unless there is one, and return how to go
+    on."""
     machine = this_machine()
     found, lines = fitting(root, machine)
     place = f"configs/grpo/{made.name}.yaml"
@@ -146,10 +162,15 @@ def _preset_for_here(root: Path, made: Plan, sizes: dict[str, int]) -> list[str]
         source, text, changes = preset_for(root, machine, sizes)
         write_text(root / place, text)
         if not found:
-            lines.append(f"none runs here as it is; {source} does on the processor, slowly, with a small model")
+            lines.append(
+                f"none runs here as it is; {source} does on the processor, slowly, with a small model"
+            )
         lines.append(f"wrote {place}, like {source}.yaml{' with ' + ', '.join(changes) if changes else ''}")
     base = base_of(read_yaml(root / place, fix=f"rm {place}"))
     return [
-        *lines, "next:", f"  {base}   # or another model, or a folder of yours: base.model in {place}",
-        f"  ./run assay config use task={made.name} grpo={made.name}", "  ./run repro",
-    ]  # fmt: skip
+        *lines,
+        "next:",
+        f"  {base}   # or another model, or a folder of yours: base.model in {place}",
+        f"  ./run assay config use task={made.name} grpo={made.name}",
+        "  ./run repro",
+    ]

@@ -59,13 +59,7 @@ class Checked:
 
 
 def run(
-    package: Path,
-    repo_id: str,
-    *,
-    dry_run: bool,
-    private: bool | None,
-    revision: str,
-    replace: bool,
+    package: Path, repo_id: str, *, dry_run: bool, private: bool | None, revision: str, replace: bool
 ) -> None:
     """Check a package, search it for secrets, send it, and compare what the hub then lists, digest by digest.
 
@@ -170,13 +164,7 @@ def open_hub() -> HfApi:
 
 
 def send(
-    api: HfApi,
-    checked: Checked,
-    repo_id: str,
-    *,
-    private: bool | None,
-    revision: str,
-    replace: bool,
+    api: HfApi, checked: Checked, repo_id: str, *, private: bool | None, revision: str, replace: bool
 ) -> None:
     """Make what is missing of repository and branch, send all files in one commit, and look at what arrived.
 

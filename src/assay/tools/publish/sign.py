@@ -1,8 +1,9 @@
-"""`assay publish sign`: a signature beside a package, made and checked by `model-signing` with a key of one's own; no network.
+"""`assay publish sign`: a signature beside a package, made and checked by `model-signing` with a key of one's
+own; no network.
 
-It is over the unpacked files, so that who has the archive, a folder, or a copy from a hub checks it alike, with plain
-`model_signing verify key` as well; the tar follows from its files to the byte. A member of the package it cannot be: that
-would change what is signed.
+It is over the unpacked files, so that who has the archive, a folder, or a copy from a hub checks it alike,
+with plain `model_signing verify key` as well; the tar follows from its files to the byte. A member of the
+package it cannot be: that would change what is signed.
 """
 
 from __future__ import annotations
@@ -22,27 +23,41 @@ from assay.package.names import NAME
 from assay.verify.checks import Check, Seen, error_said, looked
 
 INSTALL = "./run python -m pip install -c constraints.txt --no-build-isolation -e '.[sign]'"
-MAKE = "openssl ecparam -name prime256v1 -genkey -noout -out KEY.pem; openssl ec -in KEY.pem -pubout -out PUB.pem"
+MAKE = (
+    "openssl ecparam -name prime256v1 -genkey -noout -out KEY.pem; openssl ec -in KEY.pem -pubout -out"
+    " PUB.pem"
+)
 
 
 def run(package: Path, key: Path, out: Path | None) -> None:
-    """Sign a package whose files are what its lists say (V0), and write the signature beside nothing that is there.
+    """Sign a package whose files are what its lists say (V0), and write the signature beside nothing that is
+    there.
 
     Args:
         package: A .tar or .tar.gz; an unpacked folder is not signed, what was unpacked from the archive is.
-        key: Private key: an elliptic-curve key in PEM, P-256, P-384 or P-521; an encrypted one is asked the password of.
-        out: Where the signature goes; None: <package>.sig in the folder this is called in, since dist/ is DVC's.
+        key: Private key: an elliptic-curve key in PEM, P-256, P-384 or P-521; an encrypted one is asked the
+            password of.
+        out: Where the signature goes; None: <package>.sig in the folder this is called in, since dist/ is
+            DVC's.
 
     Raises:
-        PackageError: The extra is not installed, the package fails V0, the key is none, or there is a file already.
+        PackageError: The extra is not installed, the package fails V0, the key is none, or there is a file
+            already.
     """
     available()
     target = Path(f"{package.name}.sig") if out is None else out
     if not package.is_file():
         fix = "./run assay publish sign dist/assay-package.tar --key KEY.pem"
-        raise PackageError("an archive", found="a folder" if package.is_dir() else "no such file", where=str(package), fix=fix)
+        raise PackageError(
+            "an archive",
+            found="a folder" if package.is_dir() else "no such file",
+            where=str(package),
+            fix=fix,
+        )
     if target.exists():
-        raise PackageError("no file there yet", found="one", where=str(target), fix="another --out, or remove it")
+        raise PackageError(
+            "no file there yet", found="one", where=str(target), fix="another --out, or remove it"
+        )
     pem = read_bytes(key, fix=f"make a key: {MAKE}")
     with tempfile.TemporaryDirectory(prefix="assay-sign-") as scratch:
         root, made = Path(scratch, NAME), Path(scratch, "made.sig")
@@ -54,9 +69,15 @@ def run(package: Path, key: Path, out: Path | None) -> None:
         _make(root, key, made, password=_password(key) if b"ENCRYPTED" in pem else None)
         write_bytes(target, made.read_bytes())
         hint = json.loads(made.read_bytes())["verificationMaterial"]["publicKey"]["hint"]
-    say(f"{target}: {len(result.files)} files of {package}, sha256 {result.sha256}, signed with the key whose public half,")
+    say(
+        f"{target}: {len(result.files)} files of {package}, sha256 {result.sha256}, signed with the key whose"
+        " public half,"
+    )
     say(f"as PEM, has sha256 {hint}. Whoever has that from you by another way can check the package with")
-    say(f"./run assay verify {package} --signature {target} --public-key PUB.pem, or, once it is unpacked, with")
+    say(
+        f"./run assay verify {package} --signature {target} --public-key PUB.pem, or, once it is unpacked,"
+        " with"
+    )
     say(f"model_signing verify key {NAME} --signature {target} --public_key PUB.pem")
 
 
@@ -90,7 +111,9 @@ def _seen(root: Path, signature: Path, public_key: Path) -> Seen:
 
     told = f"{signature.name} with {public_key.name}"
     try:
-        verifier = verifying.Config().set_hashing_config(_hashing()).use_elliptic_key_verifier(public_key=public_key)
+        verifier = (
+            verifying.Config().set_hashing_config(_hashing()).use_elliptic_key_verifier(public_key=public_key)
+        )
         verifier.verify(root, signature)
     except InvalidSignature:
         return Seen("", [f"{told}: this key did not sign what it lists"])
@@ -118,14 +141,26 @@ def _make(root: Path, key: Path, made: Path, *, password: bytes | None) -> None:
 
     try:
         # The library says that a password is text and hands it to one that takes bytes only.
-        signer = signing.Config().set_hashing_config(_hashing()).use_elliptic_key_signer(private_key=key, password=password)
+        signer = (
+            signing.Config()
+            .set_hashing_config(_hashing())
+            .use_elliptic_key_signer(private_key=key, password=password)
+        )
     except (ValueError, TypeError, AttributeError, UnsupportedAlgorithm) as error:
-        expected, found = "an elliptic-curve private key in PEM", error_said(error).removeprefix("cannot be looked at: ")
+        expected, found = (
+            "an elliptic-curve private key in PEM",
+            error_said(error).removeprefix("cannot be looked at: "),
+        )
         raise PackageError(expected, found=found, where=str(key), fix=f"make one: {MAKE}") from None
     signer.sign(root, made)
 
 
 def _password(key: Path) -> bytes:
     if not sys.stdin.isatty():
-        raise PackageError("somebody to ask for the password", found="no terminal", where=str(key), fix="call it in a terminal")
+        raise PackageError(
+            "somebody to ask for the password",
+            found="no terminal",
+            where=str(key),
+            fix="call it in a terminal",
+        )
     return getpass(f"password of {key}: ").encode()

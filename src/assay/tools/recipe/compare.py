@@ -1,4 +1,5 @@
-"""`assay runs compare`: trainings of several seeds as one statement about the recipe, and recipes against each other."""
+"""`assay runs compare`: trainings of several seeds as one statement about the recipe, and recipes against
+each other."""
 
 from __future__ import annotations
 
@@ -31,11 +32,13 @@ from assay.tools.recipe.run_sources import CODE, WORKSPACE, experiments, read_ru
 
 
 def run(root: Path, names: Sequence[str], *, one_sided: bool, out: Path | None) -> None:
-    """Say what the runs show together; with `out` write compare.json, compare.csv, compare.md and two figures there.
+    """Say what the runs show together; with `out` write compare.json, compare.csv, compare.md and two figures
+    there.
 
     Args:
         root: The project.
-        names: Folders, experiments or revisions; without any, all experiments of the commit at hand and the workspace.
+        names: Folders, experiments or revisions; without any, all experiments of the commit at hand and the
+            workspace.
         one_sided: Ask only whether the recipe improves: 5 seeds are enough, and a loss is never shown.
         out: A folder, made if it is not there.
 
@@ -43,7 +46,9 @@ def run(root: Path, names: Sequence[str], *, one_sided: bool, out: Path | None) 
         AssayError: A run cannot be read, or they cannot be put together.
     """
     if out is not None and out.exists() and not out.is_dir():
-        raise RecordError("a folder to write in", found="a file", where=str(out), fix="--out with another name")
+        raise RecordError(
+            "a folder to write in", found="a file", where=str(out), fix="--out with another name"
+        )
     runs = read_all(root, names or [*experiments(root), WORKSPACE])
     notes: list[str] = []
     if not names:
@@ -57,7 +62,8 @@ def run(root: Path, names: Sequence[str], *, one_sided: bool, out: Path | None) 
 
 
 def read_all(root: Path, names: Sequence[str]) -> list[Run]:
-    """Return all runs; if one cannot be read none is compared, since those that fail are seldom a random choice.
+    """Return all runs; if one cannot be read none is compared, since those that fail are seldom a random
+    choice.
 
     Raises:
         EvidenceError: Some cannot be read; each is said.
@@ -77,7 +83,9 @@ def read_all(root: Path, names: Sequence[str]) -> list[Run]:
         for each in failed:
             complain(f"{each.where}: expected {each.expected}, found {each.found}")
         fix = "mend them, or name the others (and say what was left out, and why)"
-        raise EvidenceError("runs that can be read", found=f"{len(failed)} that cannot (above)", where=RUNS, fix=fix)
+        raise EvidenceError(
+            "runs that can be read", found=f"{len(failed)} that cannot (above)", where=RUNS, fix=fix
+        )
     return runs
 
 
@@ -98,15 +106,25 @@ def without_copies(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
 
 
 def with_known_code(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
-    """Return the runs, code left out of their settings if it is not known of all, and the note that says so."""
+    """Return the runs, code left out of their settings if it is not known of all, and the note that says
+    so."""
     unknown = [run.name for run in runs if not any(name.startswith(CODE) for name in run.settings)]
     if not unknown:
         return list(runs), []
     bare = [
-        Run(r.name, {k: v for k, v in r.settings.items() if not k.startswith(CODE)}, r.claim, r.trained, r.before, r.after)
+        Run(
+            r.name,
+            {k: v for k, v in r.settings.items() if not k.startswith(CODE)},
+            r.claim,
+            r.trained,
+            r.before,
+            r.after,
+        )
         for r in runs
     ]
-    return bare, [f"Whether the same code trained them is not known: no dvc.lock beside {', '.join(unknown)}."]
+    return bare, [
+        f"Whether the same code trained them is not known: no dvc.lock beside {', '.join(unknown)}."
+    ]
 
 
 def tell(found: RecipeComparison) -> None:

@@ -86,7 +86,8 @@ def read_seed(copy: Path) -> SeedRun:
     claim = read_record(copy / place_of("claim.json"), Claim, fix=_AGAIN)
     trained = read_record(copy / place_of("train.json"), TrainFacts, fix=_AGAIN)
     arms = [
-        read_records(copy / place_of(f"{arm}_eval_greedy.jsonl"), Episode, fix=_AGAIN) for arm in ("pre", "post")
+        read_records(copy / place_of(f"{arm}_eval_greedy.jsonl"), Episode, fix=_AGAIN)
+        for arm in ("pre", "post")
     ]
     before, after = (mean_of(episodes, "success_rate") for episodes in arms)
     return finished(copy.name, claim, trained, (before, after), _read_json(copy / place_of("metrics.json")))

@@ -1,7 +1,8 @@
 """Finished runs wherever they lie: a project, a folder of results, a DVC experiment, or any git revision.
 
-The files that a comparison needs are outs with `cache: false`, so an experiment's commit holds them as they are; git's
-objects are read, nothing is checked out. What dvc.lock knows of a run is checked: its settings, and the digests of the files.
+The files that a comparison needs are outs with `cache: false`, so an experiment's commit holds them as they
+are; git's objects are read, nothing is checked out. What dvc.lock knows of a run is checked: its settings,
+and the digests of the files.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from assay.stages.render_evidence.at_hand import changed_settings, claim_at_hand
 
 # Of a run, by their names in a folder of results.
 CLAIM, TRAINED, BEFORE, AFTER = FILES = tuple(
-    place_of(name).removeprefix(f"{RESULTS}/") for name in ("claim.json", "train.json", "pre_eval.jsonl", "post_eval.jsonl")
+    place_of(name).removeprefix(f"{RESULTS}/")
+    for name in ("claim.json", "train.json", "pre_eval.jsonl", "post_eval.jsonl")
 )
 MAX_BYTES = 1_000_000_000
 SETTINGS, LOCK, PIPELINE = "params.yaml", "dvc.lock", "dvc.yaml"
@@ -41,7 +43,8 @@ TAKE = "take the run's files again, or name another run"
 
 
 def experiments(root: Path) -> list[str]:
-    """Return the names of the DVC experiments that started from the commit at hand, sorted; none outside of git."""
+    """Return the names of the DVC experiments that started from the commit at hand, sorted; none outside of
+    git."""
     head = _git(root, "rev-parse", "--verify", "--quiet", "HEAD")
     if head is None:
         return []
@@ -61,7 +64,9 @@ def read_run(root: Path, name: str, scratch: Path) -> Run:
     """
     folder = root if name == WORKSPACE else Path(name)
     if name == WORKSPACE and (folder / RESULTS / CLAIM).is_file() and (folder / PIPELINE).is_file():
-        claim_at_hand(Project.open(folder))  # what stands there may be about other settings; an experiment brings its own
+        claim_at_hand(
+            Project.open(folder)
+        )  # what stands there may be about other settings; an experiment brings its own
     if name and os.path.lexists(folder):  # an empty name is not the folder one stands in
         return _read(*_places(folder), name)
     take_out(root, _commit(root, name), scratch, name)
@@ -76,14 +81,20 @@ def _places(folder: Path) -> tuple[Path, Path]:
     """Return where a folder has its results, and its settings."""
     fix = "name a project that was run, or a folder with its evidence/results and params.yaml"
     if not folder.is_dir():
-        raise RecordError("a folder", found="something else, or a link to nothing", where=str(folder), fix=fix)
+        raise RecordError(
+            "a folder", found="something else, or a link to nothing", where=str(folder), fix=fix
+        )
     for results, settings in (
-        (folder / RESULTS, folder), (folder, folder), (folder, Path(os.path.realpath(folder)).parent.parent),
-    ):  # fmt: skip
+        (folder / RESULTS, folder),
+        (folder, folder),
+        (folder, Path(os.path.realpath(folder)).parent.parent),
+    ):
         if (results / CLAIM).is_file() and (settings / SETTINGS).is_file():
             return results, settings
     missing = SETTINGS if any((place / CLAIM).is_file() for place in (folder, folder / RESULTS)) else CLAIM
-    raise RecordError(f"{', '.join(FILES)} and {SETTINGS} of a run", found=f"no {missing}", where=str(folder), fix=fix)
+    raise RecordError(
+        f"{', '.join(FILES)} and {SETTINGS} of a run", found=f"no {missing}", where=str(folder), fix=fix
+    )
 
 
 def _read(results: Path, settings: Path, name: str) -> Run:
@@ -115,11 +126,17 @@ def _episodes(path: Path, content: bytes) -> list[Episode]:
 def _of_one_run(name: str, claim: KnownClaim, trained: KnownTraining, params: Mapping[str, Any]) -> None:
     for what, one, other in (
         ("training seed", f"{trained.seed} in train.json", f"{params.get('seed')} in params.yaml"),
-        ("training seed", f"{trained.seed} in train.json", f"{', '.join(map(str, claim.training_seeds))} in claim.json"),
+        (
+            "training seed",
+            f"{trained.seed} in train.json",
+            f"{', '.join(map(str, claim.training_seeds))} in claim.json",
+        ),
         ("base", f"{trained.base_digest[:12]} in train.json", f"{claim.before_policy[:12]} in claim.json"),
     ):
         if one.split(" in ")[0] != other.split(" in ")[0]:
-            raise RecordError(f"files of one run, with one {what}", found=f"{one}, {other}", where=name, fix=TAKE)
+            raise RecordError(
+                f"files of one run, with one {what}", found=f"{one}, {other}", where=name, fix=TAKE
+            )
 
 
 def _as_recorded(name: str, lock: Mapping[str, Any], params: Mapping[str, Any], results: Path) -> None:
@@ -128,17 +145,27 @@ def _as_recorded(name: str, lock: Mapping[str, Any], params: Mapping[str, Any], 
     if not isinstance(stages, dict) or not all(isinstance(stages.get(stage), dict) for stage in MEASURED):
         raise RecordError("a dvc.lock of a whole run", found="stages missing", where=name, fix="./run repro")
     if changed := changed_settings(stages, params):
-        fix = "run it (./run repro), put the settings back, or name runs without it: ./run assay runs compare NAME NAME"
-        raise RecordError("the settings that were run", found=changed[0], where=f"{name}, {SETTINGS}", fix=fix)
+        fix = (
+            "run it (./run repro), put the settings back, or name runs without it: ./run assay runs compare"
+            " NAME NAME"
+        )
+        raise RecordError(
+            "the settings that were run", found=changed[0], where=f"{name}, {SETTINGS}", fix=fix
+        )
     for stage in stages.values():
         for out in stage.get("outs", []) if isinstance(stage, dict) else []:
             wrote = str(out.get("path", "")).removeprefix(f"{RESULTS}/")
-            if any(f"{file}/".startswith(f"{wrote}/") for file in FILES) and out.get("md5") != _md5(results / wrote):
-                raise RecordError("the files that the run wrote", found="others", where=f"{name}, {wrote}", fix=TAKE)
+            if any(f"{file}/".startswith(f"{wrote}/") for file in FILES) and out.get("md5") != _md5(
+                results / wrote
+            ):
+                raise RecordError(
+                    "the files that the run wrote", found="others", where=f"{name}, {wrote}", fix=TAKE
+                )
 
 
 def _md5(path: Path) -> str:
-    """Return the md5 by which dvc.lock names a file or a folder; what is no plain file counts as an empty one."""
+    """Return the md5 by which dvc.lock names a file or a folder; what is no plain file counts as an empty
+    one."""
     if not path.is_dir():
         return md5(read_capped(path, max_bytes=MAX_BYTES, fix=TAKE))
     files = {
@@ -149,7 +176,8 @@ def _md5(path: Path) -> str:
 
 
 def _code(lock: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the digests of the code and data that trained and measured; what stages hand on to each other is no part."""
+    """Return the digests of the code and data that trained and measured; what stages hand on to each other is
+    no part."""
     if lock is None:
         return {}
     deps = [dep for stage in MEASURED for dep in lock["stages"][stage].get("deps", [])]
@@ -165,7 +193,9 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for name, value in settings.items():
-        found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": str(value)}
+        found |= (
+            flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": str(value)}
+        )
     return found
 
 
@@ -187,18 +217,23 @@ def _commit(root: Path, name: str) -> str:
     chosen = [commit for base, commit in own if base == head] or [commit for _, commit in own]
     if len(set(chosen)) > 1:
         found = f"{len(chosen)} of that name, from different commits"
-        raise RecordError("one experiment", found=found, where=name, fix="name its commit (dvc exp show --sha -A)")
+        raise RecordError(
+            "one experiment", found=found, where=name, fix="name its commit (dvc exp show --sha -A)"
+        )
     if chosen:
         return chosen[0]
     commit = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     if commit is None:
         fix = "./run dvc exp ls   shows the names of experiments"
-        raise RecordError("a folder, an experiment or a revision of git", found="none of them", where=name, fix=fix)
+        raise RecordError(
+            "a folder, an experiment or a revision of git", found="none of them", where=name, fix=fix
+        )
     return commit.decode().strip()
 
 
 def take_out(root: Path, commit: str, scratch: Path, name: str) -> None:
-    """Write what a comparison needs, and what dvc.lock names together with it, as a commit has it, below an empty folder.
+    """Write what a comparison needs, and what dvc.lock names together with it, as a commit has it, below an
+    empty folder.
 
     Raises:
         RecordError: A file is not in the commit, or is a link, or too large.
@@ -206,12 +241,19 @@ def take_out(root: Path, commit: str, scratch: Path, name: str) -> None:
     folders = [f"{RESULTS}/{PurePosixPath(file).parent}" for file in FILES]
     listed = _git(root, "ls-tree", "-r", "--long", "-z", commit, "--", *folders, SETTINGS, LOCK) or b""
     known = {
-        file: told.split() for told, _, file in (line.partition("\t") for line in listed.decode("utf-8", "replace").split("\0"))
+        file: told.split()
+        for told, _, file in (line.partition("\t") for line in listed.decode("utf-8", "replace").split("\0"))
     }
     for file in dict.fromkeys([*(f"{RESULTS}/{file}" for file in FILES), SETTINGS, *filter(None, known)]):
         mode, _, blob, size = [*known.get(file, ()), "", "", "", ""][:4]
         if not mode.startswith("100") or int(size) > MAX_BYTES:
-            found = "no such file" if not mode else f"{size} bytes" if mode.startswith("100") else "a link or a folder"
+            found = (
+                "no such file"
+                if not mode
+                else f"{size} bytes"
+                if mode.startswith("100")
+                else "a link or a folder"
+            )
             raise RecordError("the files of a finished run", found=found, where=f"{name}:{file}", fix=TAKE)
         inside(scratch / file, [scratch], where=f"{name}:{file}", fix=TAKE)
         content = _git(root, "cat-file", "blob", blob)

@@ -38,7 +38,8 @@ _FIX = "call this in the project's folder"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A copy, its settings, the last stage to run; `source` has its inputs, and outputs of `handed` stages."""
+    """A copy, its settings, the last stage to run; `source` has its inputs, and outputs of `handed`
+    stages."""
 
     copy: Path
     source: Path

@@ -97,12 +97,7 @@ def run(
 
 
 def check_request(
-    root: Path,
-    settings: Selection,
-    seeds: Sequence[int],
-    bases: Sequence[int],
-    *,
-    one_sided: bool,
+    root: Path, settings: Selection, seeds: Sequence[int], bases: Sequence[int], *, one_sided: bool
 ) -> str:
     """Refuse now, and not in an hour, what cannot end in a record; return what the task's data are called."""
     tasks = presets(root, "task")

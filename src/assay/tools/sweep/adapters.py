@@ -1,4 +1,5 @@
-"""The checkpoints of a sweep as policies, one after another: checked, written into a folder of their own, loaded."""
+"""The checkpoints of a sweep as policies, one after another: checked, written into a folder of their own,
+loaded."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from assay.training.adapter import Tensors, adapter_config, adapter_tensors, att
 from assay.training.checkpoints.of_run import ADAPTER, adapter_files, checkpoint_of
 from assay.training.checkpoints.store import Checkpoint
 
-# How one and the same base may be called: by the folder of the pipeline, by what it was pinned from, or by its own folder.
+# How one and the same base may be called: by the folder of the pipeline, by what it was pinned from, or by
+# its own folder.
 BASE = "models/base"
 
 
@@ -29,8 +31,9 @@ class Adapters:
     Args:
         project: Whose base it is.
         source: Where they come from.
-        scratch: A folder for the adapter at work. Only what was read and found fit lies there, so nothing else of a
-            foreign folder (optimizer states are pickles) is ever opened, and nothing changes between check and load.
+        scratch: A folder for the adapter at work. Only what was read and found fit lies there, so nothing
+            else of a foreign folder (optimizer states are pickles) is ever opened, and nothing changes
+            between check and load.
     """
 
     def __init__(self, project: Project, source: Source, scratch: Path) -> None:
@@ -107,9 +110,13 @@ class Adapters:
         return open_policy(self._project, self._scratch)
 
     def _note_name(self, candidate: Candidate, name: str | None) -> None:
-        """Note once of which base an adapter claims to be, where that is not plainly ours: shapes alone do not tell."""
+        """Note once of which base an adapter claims to be, where that is not plainly ours: shapes alone do
+        not tell."""
         own = {BASE, getattr(self._project.params.base, "model", BASE)}
         if name is not None and name not in own and name not in self._named:
             self._named.add(name)
-            note = f"{candidate.name} names the base {name[:120]!r}; it is played on {BASE} of this project, whose layers fit."
+            note = (
+                f"{candidate.name} names the base {name[:120]!r}; it is played on {BASE} of this project,"
+                " whose layers fit."
+            )
             self._source.notes.append(note)

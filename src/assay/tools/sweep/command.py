@@ -1,4 +1,5 @@
-"""`assay runs sweep`: every checkpoint of a run on the validation suite, each beside step 0, as a table and a figure."""
+"""`assay runs sweep`: every checkpoint of a run on the validation suite, each beside step 0, as a table and a
+figure."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ NOT_HERE = ("evidence/results", "models", "data", "dist", "src", "configs")
 
 
 def run(root: Path, asked: Asked) -> None:
-    """Play every checkpoint, print the table, and write sweep.csv, sweep.md, sweep.json, sweep.png and sweep.svg.
+    """Play every checkpoint, print the table, and write sweep.csv, sweep.md, sweep.json, sweep.png and
+    sweep.svg.
 
     Args:
         root: The project one stands in.
@@ -74,18 +76,24 @@ def run(root: Path, asked: Asked) -> None:
 
 
 class Player:
-    """Plays the base and every checkpoint of a source on one suite; what was finished before is not played again."""
+    """Plays the base and every checkpoint of a source on one suite; what was finished before is not played
+    again."""
 
     def __init__(self, project: Project, source: Source, suite: Suite, asked: Asked) -> None:
         self._project, self._source, self._suite, self._asked = project, source, suite, asked
         self._task: Task = task_of(project)
         self._home = project.scratch / STAGE / "episodes"
-        self._how = digest([
-            {name: sha256_contents(Path(assay.__file__).parent / name) for name in PLAYING},
-            packages(), hardware(), machine_of(project),
-            project.params.model_dump(mode="json", include=set(DECIDING)),
-            fingerprint_of(project).model_dump(mode="json"), suite.digest,
-        ])  # fmt: skip
+        self._how = digest(
+            [
+                {name: sha256_contents(Path(assay.__file__).parent / name) for name in PLAYING},
+                packages(),
+                hardware(),
+                machine_of(project),
+                project.params.model_dump(mode="json", include=set(DECIDING)),
+                fingerprint_of(project).model_dump(mode="json"),
+                suite.digest,
+            ]
+        )
 
     def swept(self) -> Sweep:
         """Return the sweep of all candidates.
@@ -106,8 +114,9 @@ class Player:
                 complain(f"note: {note}")
             if self._asked.heldout:
                 complain(
-                    f"WARNING: this opens the held-out suite for {len(source.candidates) + 1} policies. A checkpoint that is "
-                    f"chosen by it can no longer be reported on it. Tables and figures are marked: {EXPLORATORY}"
+                    f"WARNING: this opens the held-out suite for {len(source.candidates) + 1} policies. A"
+                    " checkpoint that is chosen by it can no longer be reported on it. Tables and figures"
+                    f" are marked: {EXPLORATORY}"
                 )
             total = (len(source.candidates) + 1) * len(suite.items) * (suite.draws + 1)
             done = 0
@@ -121,7 +130,9 @@ class Player:
                 with progress(f"sweep: {self._asked.split} episodes", total) as advance:
                     self._open(base.digest)
                     before, row = self._played(base, 0, count)
-                    checkpoints = [Checkpoint(step=0, name="base", policy_digest=base.digest, row=row, against_base={})]
+                    checkpoints = [
+                        Checkpoint(step=0, name="base", policy_digest=base.digest, row=row, against_base={})
+                    ]
                     adapters.learn(base)
                     del base  # one model at a time
                     for candidate in source.candidates:
@@ -132,34 +143,58 @@ class Player:
                         name, policy_digest = candidate.name, policy.digest
                         del policy
                         checkpoints.append(
-                            Checkpoint(step=candidate.step, name=name, policy_digest=policy_digest, row=row, against_base=gaps)
+                            Checkpoint(
+                                step=candidate.step,
+                                name=name,
+                                policy_digest=policy_digest,
+                                row=row,
+                                against_base=gaps,
+                            )
                         )
             except KeyboardInterrupt:
-                raise Interrupted("SIGINT", where=f"after {done} of {counted(total, 'episodes')}", exit_code=130) from None
+                raise Interrupted(
+                    "SIGINT", where=f"after {done} of {counted(total, 'episodes')}", exit_code=130
+                ) from None
             finally:
                 shutil.rmtree(self._home.parent / "adapters", ignore_errors=True)
         chosen, chosen_by = _chosen(source, checkpoints, self._asked)
         return Sweep(
-            format="assay-sweep/1", run=source.name, task=project.params.dataset.name, split=self._asked.split,
-            suite_digest=suite.digest, n_items=len(suite.items),
+            format="assay-sweep/1",
+            run=source.name,
+            task=project.params.dataset.name,
+            split=self._asked.split,
+            suite_digest=suite.digest,
+            n_items=len(suite.items),
             n_clusters=len({item.cluster for item in suite.items}),
-            cluster_name=self._task.cluster_name, draws=suite.draws, temperature=decoding_of(project).temperature,
-            checkpoints=corrected(checkpoints), chosen_step=chosen,
-            chosen_by=chosen_by, left_out=tuple(source.damaged), notes=(OPTIMISTIC, *source.notes),
-        )  # fmt: skip
+            cluster_name=self._task.cluster_name,
+            draws=suite.draws,
+            temperature=decoding_of(project).temperature,
+            checkpoints=corrected(checkpoints),
+            chosen_step=chosen,
+            chosen_by=chosen_by,
+            left_out=tuple(source.damaged),
+            notes=(OPTIMISTIC, *source.notes),
+        )
 
     def _leave_out(self, unfit: Sequence[tuple[Candidate, AssayError]]) -> None:
         """Take out what cannot be played, where that was asked for; say what is left out and why."""
         source = self._source
         if unfit and len(unfit) == len(source.candidates):
             raise unfit[0][1]
-        source.candidates = [each for each in source.candidates if each not in [candidate for candidate, _ in unfit]]
-        source.damaged += [f"{each.name}: expected {error.expected}, found {error.found}" for each, error in unfit]
+        source.candidates = [
+            each for each in source.candidates if each not in [candidate for candidate, _ in unfit]
+        ]
+        source.damaged += [
+            f"{each.name}: expected {error.expected}, found {error.found}" for each, error in unfit
+        ]
         _refuse_damaged(source, self._asked)
         for said in source.damaged:
             complain(f"left out: {said}")
         if not source.candidates:
-            fix = "let the training go on, or name a run that has some; ./run assay runs watch shows how far one is"
+            fix = (
+                "let the training go on, or name a run that has some; ./run assay runs watch shows how far"
+                " one is"
+            )
             raise ConfigError("checkpoints after step 0", found="none", where=str(self._asked.path), fix=fix)
 
     def _open(self, policy_digest: str) -> None:
@@ -175,10 +210,15 @@ class Player:
             part = replace(suite, draws=1) if greedy else suite
             key = digest([self._how, policy.digest, part.digest, greedy])
             played[greedy] = measure(
-                policy, self._task, part, decoding_of(self._project, greedy=greedy), batch_size=params.generation.batch_size,
-                progress=lambda n: count(n, f"step {step}"), retries=params.health.retries,
+                policy,
+                self._task,
+                part,
+                decoding_of(self._project, greedy=greedy),
+                batch_size=params.generation.batch_size,
+                progress=lambda n: count(n, f"step {step}"),
+                retries=params.health.retries,
                 kept=KeptEpisodes(self._home / key[:16], key),
-            )  # fmt: skip
+            )
         steps = 1 if step == 0 else self._source.steps
         row = row_of_validation(played[False], played[True], suite.digest, step=step, steps=steps or 1)
         return played[False], row if steps is not None else row | {"fraction_done": None}
@@ -196,10 +236,17 @@ def _chosen(source: Source, checkpoints: list[Checkpoint], asked: Asked) -> tupl
 def _refuse_damaged(source: Source, asked: Asked) -> None:
     if not source.damaged:
         return
-    named = "; ".join(source.damaged[:3]) + (f" (and {len(source.damaged) - 3} more)" if len(source.damaged) > 3 else "")
+    named = "; ".join(source.damaged[:3]) + (
+        f" (and {len(source.damaged) - 3} more)" if len(source.damaged) > 3 else ""
+    )
     if not asked.skip_damaged:
         fix = "restore them, or --skip-damaged sweeps the others and says in the table what was left out"
-        raise RecordError("whole checkpoints", found=f"{len(source.damaged)} damaged: {named}", where=str(asked.path), fix=fix)
+        raise RecordError(
+            "whole checkpoints",
+            found=f"{len(source.damaged)} damaged: {named}",
+            where=str(asked.path),
+            fix=fix,
+        )
 
 
 def _out(project: Project, source: Source, asked: Asked) -> Path:
@@ -211,11 +258,18 @@ def _out(project: Project, source: Source, asked: Asked) -> Path:
     question = digest([str(real(source.folder)), source.name, asked.split, asked.draws, asked.items])
     out = asked.out or project.scratch / STAGE / f"{source.name}-{asked.split}-{question[:8]}"
     if out.exists() and not out.is_dir():
-        raise ConfigError("a folder to write in", found="a file", where=f"--out {out}", fix="--out with another name")
+        raise ConfigError(
+            "a folder to write in", found="a file", where=f"--out {out}", fix="--out with another name"
+        )
     for name in NOT_HERE:
         if real(out).is_relative_to(real(project.root / name)):
             expected = "a folder that is no part of the pipeline"
-            raise ConfigError(expected, found=f"one in {name}/", where=f"--out {out}", fix="leave --out out, or name another")
+            raise ConfigError(
+                expected,
+                found=f"one in {name}/",
+                where=f"--out {out}",
+                fix="leave --out out, or name another",
+            )
     return out
 
 

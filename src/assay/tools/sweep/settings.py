@@ -1,4 +1,5 @@
-"""Whether a run was measured as it would be now: what differs and forbids a comparison, and what only has to be said."""
+"""Whether a run was measured as it would be now: what differs and forbids a comparison, and what only has to
+be said."""
 
 from __future__ import annotations
 
@@ -58,7 +59,9 @@ def suite_of(project: Project, asked: Asked) -> Suite:
     n = asked.items or len(own.items)
     if n > len(items):
         expected = f"at most the {len(items)} items of {asked.split}"
-        raise ConfigError(expected, found=str(n), where="--items", fix=f"--items {len(items)}, or leave it out")
+        raise ConfigError(
+            expected, found=str(n), where="--items", fix=f"--items {len(items)}, or leave it out"
+        )
     return choose(items, n, split=own.split, draws=asked.draws or own.draws, seed=own.seed, rules=own.rules)
 
 
@@ -70,15 +73,29 @@ def settings_notes(project: Project, source: Source, asked: Asked) -> list[str]:
         PolicyError: There is no base.
     """
     if not (project.root / "models/base").is_dir():
-        raise PolicyError("the base of the project", found="nothing", where="models/base", fix="./run dvc repro base")
+        raise PolicyError(
+            "the base of the project", found="nothing", where="models/base", fix="./run dvc repro base"
+        )
     facts = source.facts
     if facts is None:
         return []
-    now = run_key(project, "train", (f"{project.params.dataset.root}/{project.params.validation.suite}.jsonl", "models/base"))
-    base, data = ("deps.models/base",), f"deps.{project.params.dataset.root}/{project.params.validation.suite}.jsonl"
+    now = run_key(
+        project,
+        "train",
+        (f"{project.params.dataset.root}/{project.params.validation.suite}.jsonl", "models/base"),
+    )
+    base, data = (
+        ("deps.models/base",),
+        f"deps.{project.params.dataset.root}/{project.params.validation.suite}.jsonl",
+    )
     must: tuple[str, ...] = ("params.task", "params.generation", *base)
     if not asked.heldout:
-        suite = ("suite", "seed", *(("items",) if asked.items is None else ()), *(("draws",) if asked.draws is None else ()))
+        suite = (
+            "suite",
+            "seed",
+            *(("items",) if asked.items is None else ()),
+            *(("draws",) if asked.draws is None else ()),
+        )
         must += (*(f"params.validation.{name}" for name in suite), data)
     odd = _differing(now.parts, facts, must)
     odd.sort(key=lambda said: not said.startswith("task.name:"))  # of two tasks nearly everything differs
@@ -88,14 +105,20 @@ def settings_notes(project: Project, source: Source, asked: Asked) -> list[str]:
             "the task, base and suite that this run was trained with",
             found="; ".join(odd[:3]) + more,
             where=str(asked.path),
-            fix="restore them (./run assay config use …, git checkout -- params.yaml), or sweep a run of these settings",
+            fix=(
+                "restore them (./run assay config use …, git checkout -- params.yaml), or sweep a run of"
+                " these settings"
+            ),
         )
     code = tuple(f"deps.src/assay/{name}" for name in PLAYING)
     moved = _differing(now.parts, facts, (*code, *_MACHINE))
     if not moved:
         return []
     more = f" (and {len(moved) - 3} more)" if len(moved) > 3 else ""
-    return [f"Since the training changed: {'; '.join(moved[:3])}{more}. Its own validations may differ from these rows."]
+    return [
+        f"Since the training changed: {'; '.join(moved[:3])}{more}. Its own validations may differ from these"
+        " rows."
+    ]
 
 
 def _differing(now: dict[str, str], facts: RunFacts, names: Sequence[str]) -> list[str]:
@@ -121,10 +144,17 @@ def check_published(project: Project, source: Source, suite: Suite, asked: Asked
         return
     if facts.base_digest != base_digest:
         found = f"{base_digest[:12]}…"
-        raise PolicyError(f"the base of this training ({facts.base_digest[:12]}…)", found=found, where="models/base", fix=again)
+        raise PolicyError(
+            f"the base of this training ({facts.base_digest[:12]}…)",
+            found=found,
+            where="models/base",
+            fix=again,
+        )
     if not asked.heldout and asked.own_suite and facts.validation_suite != suite.digest:
         expected = f"the validation suite of this training ({facts.validation_suite[:12]}…)"
-        raise DataError(expected, found=f"{suite.digest[:12]}…", where=f"{setting('validation')}, and its data", fix=again)
+        raise DataError(
+            expected, found=f"{suite.digest[:12]}…", where=f"{setting('validation')}, and its data", fix=again
+        )
     uses = any(each.name == ADAPTER for each in source.candidates)
     if uses and adapted_digest(base_digest, project.root / ADAPTER) != facts.policy_digest:
         expected = f"the adapter that train.json names ({facts.policy_digest[:12]}…)"

@@ -1,4 +1,5 @@
-"""What `assay runs sweep` was pointed at: a run folder, a project, or a folder of adapters; and what can be played of it."""
+"""What `assay runs sweep` was pointed at: a run folder, a project, or a folder of adapters; and what can be
+played of it."""
 
 from __future__ import annotations
 
@@ -79,7 +80,12 @@ def open_source(root: Path, path: Path) -> tuple[Project, Source]:
     if (path / KEY).is_file() or any(_steps(path)):
         return project, _of_run(project, path)
     if (path / MANIFEST).is_file():
-        raise ConfigError("a run folder", found="one checkpoint of it", where=str(path), fix=f"assay runs sweep {path.parent}")
+        raise ConfigError(
+            "a run folder",
+            found="one checkpoint of it",
+            where=str(path),
+            fix=f"assay runs sweep {path.parent}",
+        )
     return project, _of_adapters(path)
 
 
@@ -97,7 +103,9 @@ def _of_project(project: Project, path: Path) -> Source:
     adapter, proof = project.root / ADAPTER, project.results("train.json")
     published = adapter.is_dir() and proof.is_file()
     if runs:
-        newest = max(runs, key=lambda run: (max(folder.stat().st_mtime_ns for _, folder in _steps(run)), run.name))
+        newest = max(
+            runs, key=lambda run: (max(folder.stat().st_mtime_ns for _, folder in _steps(run)), run.name)
+        )
         source = _of_run(project, newest)
         if len(runs) > 1:
             source.notes.append(f"Of {len(runs)} run folders, {newest.name} is the newest.")
@@ -113,7 +121,9 @@ def _of_project(project: Project, path: Path) -> Source:
         return source
     chosen = source.trained.chosen_step
     if chosen > 0 and chosen not in {each.step for each in source.candidates}:
-        source.candidates.append(Candidate(chosen, ADAPTER, adapter, ours=False, root=Path("/")))  # DVC may link to its cache
+        source.candidates.append(
+            Candidate(chosen, ADAPTER, adapter, ours=False, root=Path("/"))
+        )  # DVC may link to its cache
         source.candidates.sort(key=lambda each: each.step)
     return source
 
@@ -143,7 +153,8 @@ def _of_run(project: Project, path: Path) -> Source:
 
 
 def _published(project: Project, folder: Path) -> TrainFacts | None:
-    """Return the facts of the training that this run folder has written last, None if they are of another one, or none."""
+    """Return the facts of the training that this run folder has written last, None if they are of another
+    one, or none."""
     proof = project.results("train.json")
     if not (folder / DONE).is_file() or not proof.is_file():
         return None
@@ -167,7 +178,9 @@ def _of_adapters(path: Path) -> Source:
         step = int(found.group(1))
         if step in seen:
             fix = "rename one of them, or move it away"
-            raise ConfigError("each step once", found=f"{seen[step]} and {folder.name}", where=str(path), fix=fix)
+            raise ConfigError(
+                "each step once", found=f"{seen[step]} and {folder.name}", where=str(path), fix=fix
+            )
         seen[step] = folder.name
         source.candidates.append(Candidate(step, folder.name, folder, ours=False, root=path))
     if not source.candidates:

@@ -1,4 +1,5 @@
-"""Whether a page of an evidence folder may be shown now: looked at again when a file that decides it has changed."""
+"""Whether a page of an evidence folder may be shown now: looked at again when a file that decides it has
+changed."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class ClaimShown:
         self._data_folder = self.root / "data"
 
     def bears_claim(self, path: Path) -> bool:
-        """Return whether a path is, or lies in, what shows a claim; on a file system that takes any case for any."""
+        """Return whether a path is, or lies in, what shows a claim; on a file system that takes any case for
+        any."""
         try:
             name = path.relative_to(self.root).as_posix().casefold()
         except ValueError:
@@ -41,7 +43,8 @@ class ClaimShown:
         return any(f"{name}/".startswith(f"{shown.casefold()}/") for shown in SHOWN)
 
     def differences(self) -> list[str]:
-        """Return in what the claim is about other settings or data than those at hand; nothing: it may be shown."""
+        """Return in what the claim is about other settings or data than those at hand; nothing: it may be
+        shown."""
         with self._lock:
             marks = dict(self._marked())
             if marks != self._marks:

@@ -1,4 +1,5 @@
-"""Intervals of validations while a training runs: it writes what every episode came to, and whoever looks computes them."""
+"""Intervals of validations while a training runs: it writes what every episode came to, and whoever looks
+computes them."""
 
 from __future__ import annotations
 
@@ -15,18 +16,23 @@ ENDS = ("_low", "_high")
 
 @dataclass(slots=True)
 class LiveIntervals:
-    """Adds the ends of 95 % intervals to the rows of checkpoint_evals.csv; each validation is computed once."""
+    """Adds the ends of 95 % intervals to the rows of checkpoint_evals.csv; each validation is computed
+    once."""
 
     # Suite and scores of a validation -> its row, or why there is none.
     _known: dict[tuple[str, str], dict[str, float | None] | str] = field(default_factory=dict)
 
-    def added(self, checkpoints: Columns, scores: Mapping[str, str], suite: str, faults: list[str]) -> Columns:
-        """Return the columns, and behind them `<column>_low` and `_high`: empty where a validation is not there as a whole.
+    def added(
+        self, checkpoints: Columns, scores: Mapping[str, str], suite: str, faults: list[str]
+    ) -> Columns:
+        """Return the columns, and behind them `<column>_low` and `_high`: empty where a validation is not
+        there as a whole.
 
         Args:
             checkpoints: Columns of checkpoint_evals.csv.
             scores: Of validation_scores.csv, the rows of each step as a table of its own.
-            suite: Digest of the validation suite, on which bootstrap draws depend; empty as long as nobody has said it.
+            suite: Digest of the validation suite, on which bootstrap draws depend; empty as long as nobody
+                has said it.
             faults: Told what could not be read.
         """
         rows = dict[float, dict[str, float | None]]()
@@ -57,7 +63,9 @@ def _row_of(table: str, suite: str) -> dict[str, float | None] | str:
         frame = pd.read_csv(io.StringIO(table), dtype=texts, keep_default_na=False, na_values=[""])
         numbers = frame.drop(columns=list(texts)).to_numpy(np.float64)
         labels = frame[[name for name in LABELS if name not in texts]]
-        if not (np.isnan(numbers) | (np.abs(numbers) < LARGEST)).all() or frame[list(LABELS)].isna().any(axis=None):
+        if not (np.isnan(numbers) | (np.abs(numbers) < LARGEST)).all() or frame[list(LABELS)].isna().any(
+            axis=None
+        ):
             return "numbers beyond all sense, or none"
         if not (labels["greedy"].isin((0, 1)) & labels["draw"].between(0, len(frame))).all():
             return "episodes of no suite"

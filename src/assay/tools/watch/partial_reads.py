@@ -41,7 +41,8 @@ def read_columns(content: bytes, faults: list[str]) -> dict[str, list[float | No
 
 
 def read_groups(content: bytes, faults: list[str]) -> dict[str, str]:
-    r"""Return the rows of a table by what their first cell says, each group as a table of its own; nothing is parsed.
+    r"""Return the rows of a table by what their first cell says, each group as a table of its own; nothing is
+    parsed.
 
     >>> read_groups(b"step,draw\n0,1\n0,2\n5,1\n5,", [])
     {'0': 'step,draw\n0,1\n0,2\n', '5': 'step,draw\n5,1\n'}

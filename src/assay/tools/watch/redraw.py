@@ -1,4 +1,5 @@
-"""Draws the curves of a training while it runs, in a process: `python -m assay.tools.watch.redraw ROOT SECONDS`.
+"""Draws the curves of a training while it runs, in a process: `python -m assay.tools.watch.redraw ROOT
+SECONDS`.
 
 The trainer holds the other end of standard input. It writes "end" there when it is done: then everything is
 drawn a last time. If the pipe closes without that word the trainer was killed, the page says so, and this
@@ -68,12 +69,7 @@ def wait_for_word(pipe: int, seconds: float) -> str | None:
 
 
 def draw(
-    root: Path,
-    snapshot: Snapshot,
-    seconds: float,
-    *,
-    lost: bool = False,
-    claim: ClaimShown | None = None,
+    root: Path, snapshot: Snapshot, seconds: float, *, lost: bool = False, claim: ClaimShown | None = None
 ) -> None:
     """Write the figures and the page of a training as it stands; each file is replaced whole.
 
@@ -114,7 +110,9 @@ def draw_figures(snapshot: Snapshot) -> dict[str, tuple[bytes, str]]:
     is_done = snapshot.state == "finished" and bool(snapshot.facts)
     facts = TrainFacts.model_validate_json(dumps(dict(snapshot.facts))) if is_done else None
     tables = (snapshot.log, snapshot.components, snapshot.checkpoints)
-    log, components, checkpoints = (pd.DataFrame(dict(columns or {"step": []}), dtype=float) for columns in tables)
+    log, components, checkpoints = (
+        pd.DataFrame(dict(columns or {"step": []}), dtype=float) for columns in tables
+    )
     gallery = of_training(
         log,
         components,

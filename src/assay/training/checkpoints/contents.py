@@ -1,8 +1,9 @@
-"""Whether the files of a checkpoint say something that a training can go on with; nothing in them is ever executed.
+"""Whether the files of a checkpoint say something that a training can go on with; nothing in them is ever
+executed.
 
-A manifest says that bytes are those that were written, and whoever can write the folder can write a manifest. So what stands in
-the files is looked at as well: two of torch's formats are pickles, of which torch's reader for weights alone takes plain values
-and tensors, and refuses whatever would call something.
+A manifest says that bytes are those that were written, and whoever can write the folder can write a manifest.
+So what stands in the files is looked at as well: two of torch's formats are pickles, of which torch's reader
+for weights alone takes plain values and tensors, and refuses whatever would call something.
 """
 
 from __future__ import annotations
@@ -19,17 +20,30 @@ LEDGER, STATE = "ledger.json", "trainer_state.json"
 # What is gone on with before the first step; the rest of a ledger is read by those whose state it is.
 _KINDS: dict[str, dict[str, type | tuple[type, ...]]] = {
     LEDGER: {
-        "probe": list, "rows": dict, "watch": dict, "monitor": dict, "chain": str, "seconds": (int, float), "skipped": dict,
+        "probe": list,
+        "rows": dict,
+        "watch": dict,
+        "monitor": dict,
+        "chain": str,
+        "seconds": (int, float),
+        "skipped": dict,
     },
     STATE: {
-        "global_step": int, "max_steps": int, "epoch": (int, float), "num_train_epochs": int, "log_history": list,
-        "train_batch_size": (int, type(None)), "stateful_callbacks": dict, "num_input_tokens_seen": int,
+        "global_step": int,
+        "max_steps": int,
+        "epoch": (int, float),
+        "num_train_epochs": int,
+        "log_history": list,
+        "train_batch_size": (int, type(None)),
+        "stateful_callbacks": dict,
+        "num_input_tokens_seen": int,
     },
-}  # fmt: skip
+}
 
 
 def unreadable(name: str, content: bytes) -> str | None:
-    """Return what is wrong with a file of a checkpoint, None if nothing is; a name of another kind is not looked at."""
+    """Return what is wrong with a file of a checkpoint, None if nothing is; a name of another kind is not
+    looked at."""
     if name.endswith((".pt", ".pth")):
         return _pickle(name, content)
     if name.endswith(".safetensors"):
@@ -78,14 +92,20 @@ def _mapping(name: str, content: bytes) -> str | None:
 
 
 def _is_text(text: Any) -> bool:
-    """Return whether a text of the probe is an opening, what came after it and which of that counts, all of them numbers."""
-    if not (isinstance(text, list) and len(text) == 3 and all(isinstance(part, list) and part for part in text)):
+    """Return whether a text of the probe is an opening, what came after it and which of that counts, all of
+    them numbers."""
+    if not (
+        isinstance(text, list) and len(text) == 3 and all(isinstance(part, list) and part for part in text)
+    ):
         return False
-    return len(text[1]) == len(text[2]) and all(type(token) is int and token >= 0 for part in text for token in part)
+    return len(text[1]) == len(text[2]) and all(
+        type(token) is int and token >= 0 for part in text for token in part
+    )
 
 
 def _rows(name: str, tables: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the tables of a ledger: lists of rows, those of one table with the same columns."""
+    """Return what is wrong with the tables of a ledger: lists of rows, those of one table with the same
+    columns."""
     for table, rows in tables.items():
         if not isinstance(rows, list):
             return f"{name} has no list of {table[:40]}"

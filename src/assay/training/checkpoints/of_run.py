@@ -1,4 +1,5 @@
-"""What a run folder holds, without going on with it: which training it is of, its checkpoints, and their adapters."""
+"""What a run folder holds, without going on with it: which training it is of, its checkpoints, and their
+adapters."""
 
 from __future__ import annotations
 
@@ -38,7 +39,11 @@ class RunFacts:
         if told is not None:
             return json.loads(told)
         start = f"params.{name}."
-        found = {key.removeprefix(start): json.loads(value) for key, value in self.parts.items() if key.startswith(start)}
+        found = {
+            key.removeprefix(start): json.loads(value)
+            for key, value in self.parts.items()
+            if key.startswith(start)
+        }
         if not found:
             fix = "train again with the present version"
             raise RecordError(f"the setting {name}", found="none", where="key.json of the run", fix=fix)
@@ -54,7 +59,9 @@ class RunFacts:
             return LoraSettings.model_validate(self.setting("train.lora"))
         except ValidationError as error:
             found = str(error.errors()[0]["msg"])
-            raise RecordError("train.lora", found=found, where="key.json of the run", fix="take another run") from None
+            raise RecordError(
+                "train.lora", found=found, where="key.json of the run", fix="take another run"
+            ) from None
 
 
 def run_facts(told: Any, where: str) -> RunFacts:
@@ -67,7 +74,9 @@ def run_facts(told: Any, where: str) -> RunFacts:
     whole = isinstance(parts, dict) and all(isinstance(value, str) for value in parts.values())
     if not isinstance(parts, dict) or not whole or digest(parts) != told.get("digest"):
         found = "another file, or a changed one"
-        raise RecordError("the key of a run as it was written", found=found, where=where, fix="take another run folder")
+        raise RecordError(
+            "the key of a run as it was written", found=found, where=where, fix="take another run folder"
+        )
     return RunFacts(told["digest"], parts)
 
 
@@ -80,12 +89,15 @@ def checkpoint_of(folder: Path, run: str) -> Checkpoint:
     checkpoint, _ = read_checkpoint(folder)
     if checkpoint.run != run:
         found = f"a checkpoint of another run ({checkpoint.run[:12]})"
-        raise RecordError("a whole checkpoint of this run", found=found, where=str(folder), fix="use another checkpoint")
+        raise RecordError(
+            "a whole checkpoint of this run", found=found, where=str(folder), fix="use another checkpoint"
+        )
     return checkpoint
 
 
 def adapter_files(checkpoint: Checkpoint, config: Mapping[str, Any], pattern: Tensors) -> dict[str, bytes]:
-    """Return the adapter of a checkpoint as the files that training publishes of the checkpoint it chooses, byte for byte.
+    """Return the adapter of a checkpoint as the files that training publishes of the checkpoint it chooses,
+    byte for byte.
 
     Args:
         checkpoint: One that verified.
@@ -120,5 +132,7 @@ def total_steps(facts: RunFacts) -> int:
     """
     steps = facts.setting("train.steps")
     if not isinstance(steps, int) or steps < 1:
-        raise ConfigError("train.steps", found=repr(steps), where="key.json of the run", fix="take another run folder")
+        raise ConfigError(
+            "train.steps", found=repr(steps), where="key.json of the run", fix="take another run folder"
+        )
     return steps

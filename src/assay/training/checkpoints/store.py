@@ -41,13 +41,14 @@ class Checkpoint:
 class Checkpoints:
     """The checkpoints of one run, in one folder.
 
-    Layout: step-000025/ with MANIFEST.json (sha256 and size of every file, and of itself) and validations/ with the
-    episodes of each validation, written once and named by every later checkpoint with their sha256.
+    Layout: step-000025/ with MANIFEST.json (sha256 and size of every file, and of itself) and validations/
+    with the episodes of each validation, written once and named by every later checkpoint with their sha256.
 
     Args:
         folder: Of the run.
         run: The run's key; a checkpoint of another run is never gone on from.
-        keep: Newest checkpoints that stay, damaged ones not counted. The newest healthy one stays beside them.
+        keep: Newest checkpoints that stay, damaged ones not counted. The newest healthy one stays beside
+            them.
         main: Whether this process is the one that writes.
     """
 
@@ -78,17 +79,21 @@ class Checkpoints:
             TrainingError: The disk does not take it; what was there before is as it was.
         """
         body: dict[str, Any] = {
-            "format": FORMAT, "step": step, "run": self._run, "healthy": healthy,
+            "format": FORMAT,
+            "step": step,
+            "run": self._run,
+            "healthy": healthy,
             "files": {name: _facts(content) for name, content in sorted(files.items())},
             "validations": dict(sorted(self._validations.items())),
-        }  # fmt: skip
+        }
         manifest = dumps(body | {"sha256": digest(body)}).encode()
         folder = self.folder / f"step-{step:06d}"
         self._written(lambda: write_folder(folder, {**files, MANIFEST: manifest}, check=lambda _: None))
         self._let_go(folder)
 
     def newest(self) -> Checkpoint | None:
-        """Return the newest checkpoint that verifies and is of this run; `damaged` says what was passed over, and why."""
+        """Return the newest checkpoint that verifies and is of this run; `damaged` says what was passed over,
+        and why."""
         for folder in self._folders():
             try:
                 checkpoint = self.verified(folder)
@@ -99,10 +104,12 @@ class Checkpoints:
         return None
 
     def verified(self, folder: Path) -> Checkpoint:
-        """Return a checkpoint after comparing every byte with its manifest, and looking at what the bytes say.
+        """Return a checkpoint after comparing every byte with its manifest, and looking at what the bytes
+        say.
 
         Raises:
-            RecordError: It is damaged, incomplete, of another run, or nothing that can be gone on with; says which file.
+            RecordError: It is damaged, incomplete, of another run, or nothing that can be gone on with; says
+                which file.
         """
         checkpoint, validations = read_checkpoint(folder)
         if checkpoint.run != self._run:
@@ -120,14 +127,19 @@ class Checkpoints:
         if len(folders) <= self._keep:
             return
         # What is damaged can be gone on from as little as what is not there: it takes nobody's place.
-        sound = {folder: checkpoint.healthy for folder in folders if (checkpoint := self._sound(folder)) is not None}
+        sound = {
+            folder: checkpoint.healthy
+            for folder in folders
+            if (checkpoint := self._sound(folder)) is not None
+        }
         if len(sound) < self._keep:
             return
         healthy = next((folder for folder, well in sound.items() if well), None)
         stay = {newest, healthy, *list(sound)[: self._keep]}
         for folder in folders:
             if folder not in stay:
-                # Under this name it is no checkpoint any more: a crash in between leaves nothing half-trusted.
+                # Under this name it is no checkpoint any more: a crash in between leaves nothing
+                # half-trusted.
                 gone = folder.with_name(f".{folder.name}.gone")
                 shutil.rmtree(gone, ignore_errors=True)
                 folder.rename(gone)
@@ -147,7 +159,11 @@ class Checkpoints:
         except (OSError, RecordError) as error:
             reason = error.found if isinstance(error, RecordError) else str(error.strerror or error)
             kept = next((folder.name for folder in self._folders() if self._sound(folder) is not None), None)
-            there = f"goes on from {kept}, which was read through and is intact" if kept else "begins anew: none is intact"
+            there = (
+                f"goes on from {kept}, which was read through and is intact"
+                if kept
+                else "begins anew: none is intact"
+            )
             raise TrainingError(
                 "room for a checkpoint",
                 found=reason,
@@ -157,7 +173,8 @@ class Checkpoints:
 
 
 def read_checkpoint(folder: Path) -> tuple[Checkpoint, dict[str, str]]:
-    """Return a checkpoint, and the sha256 of each validation it builds on, after comparing every byte with its manifest.
+    """Return a checkpoint, and the sha256 of each validation it builds on, after comparing every byte with
+    its manifest.
 
     Raises:
         RecordError: It is damaged or incomplete; says which file.
@@ -186,7 +203,8 @@ def read_checkpoint(folder: Path) -> tuple[Checkpoint, dict[str, str]]:
 
 
 def check_contents(checkpoint: Checkpoint) -> None:
-    """Refuse a checkpoint whose files, though they are those of its manifest, say nothing that can be gone on with.
+    """Refuse a checkpoint whose files, though they are those of its manifest, say nothing that can be gone on
+    with.
 
     Raises:
         RecordError: It is one; says which file, and why.
@@ -200,7 +218,8 @@ def check_contents(checkpoint: Checkpoint) -> None:
 def refuse_going_on(start: Checkpoint | None, begun: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Say what is wrong with a checkpoint, where taking up what it holds fails before a step has begun.
 
-    Its values may be of the right kind and still not fit: another model's optimizer, the generators of another library.
+    Its values may be of the right kind and still not fit: another model's optimizer, the generators of
+    another library.
 
     Raises:
         RecordError: It failed so; names the checkpoint.
@@ -212,20 +231,39 @@ def refuse_going_on(start: Checkpoint | None, begun: Callable[[], bool] = lambda
     except Exception as error:
         if start is None or begun():
             raise
-        fix = f"remove it, and the training goes on from the one before it: rm -r {shlex.quote(str(start.folder))}"
-        raise RecordError("a checkpoint to go on from", found=said(error), where=str(start.folder), fix=fix) from error
+        fix = (
+            "remove it, and the training goes on from the one before it: rm -r"
+            f" {shlex.quote(str(start.folder))}"
+        )
+        raise RecordError(
+            "a checkpoint to go on from", found=said(error), where=str(start.folder), fix=fix
+        ) from error
 
 
 def _is_manifest(raw: Mapping[str, Any]) -> bool:
-    """Return whether a manifest has the form we write: a file is named without a folder, a validation as we name it."""
-    kinds = {"format": int, "step": int, "run": str, "healthy": bool, "files": dict, "validations": dict, "sha256": str}
+    """Return whether a manifest has the form we write: a file is named without a folder, a validation as we
+    name it."""
+    kinds = {
+        "format": int,
+        "step": int,
+        "run": str,
+        "healthy": bool,
+        "files": dict,
+        "validations": dict,
+        "sha256": str,
+    }
     if raw.keys() != kinds.keys() or not all(isinstance(raw[name], kind) for name, kind in kinds.items()):
         return False
     files = all(
-        isinstance(facts, dict) and isinstance(facts.get("sha256"), str) and Path(name).name == name and "\0" not in name
+        isinstance(facts, dict)
+        and isinstance(facts.get("sha256"), str)
+        and Path(name).name == name
+        and "\0" not in name
         for name, facts in raw["files"].items()
     )
-    named = all(_VALIDATION.fullmatch(name) and isinstance(told, str) for name, told in raw["validations"].items())
+    named = all(
+        _VALIDATION.fullmatch(name) and isinstance(told, str) for name, told in raw["validations"].items()
+    )
     return files and named
 
 
@@ -243,7 +281,9 @@ def _compare(folder: Path, path: Path, expected: str) -> None:
 
 
 def _damage(folder: Path, found: str) -> RecordError:
-    return RecordError("a whole checkpoint of this run", found=found, where=str(folder), fix="use another checkpoint")
+    return RecordError(
+        "a whole checkpoint of this run", found=found, where=str(folder), fix="use another checkpoint"
+    )
 
 
 def _facts(content: bytes) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""The levels of an alarm: a reading climbs rungs and comes down again, and every change of level is one event."""
+"""The levels of an alarm: a reading climbs rungs and comes down again, and every change of level is one
+event."""
 
 from __future__ import annotations
 
@@ -17,15 +18,24 @@ TRY: Mapping[HealthRule, str] = {
     "reward_vs_validation": "choose an earlier checkpoint, lower train.learning_rate or add training items",
     "reward_vs_success": "read the failures that are paid best, since the reward pays for what is no success",
     "part_share": "read some episodes, and weigh the reward parts anew if this one is not what you are after",
-    "zero_variance": "take items of another difficulty or a larger train.group_size, since equal rewards teach nothing",
-    "entropy": "lower train.learning_rate or raise train.epsilon_high, since the policy is losing its variety",
+    "zero_variance": (
+        "take items of another difficulty or a larger train.group_size, since equal rewards teach nothing"
+    ),
+    "entropy": (
+        "lower train.learning_rate or raise train.epsilon_high, since the policy is losing its variety"
+    ),
     "kl": "lower train.learning_rate, or raise train.beta if the policy should stay near its base",
     "truncated": "raise task.max_new_tokens, or ask for less in one completion",
     "length": "look at what is written now and which reward part pays for it",
     "parsed": "read some failures, lower train.learning_rate or let the format earn more",
-    "distinct": "raise generation.temperature or train.epsilon_high, since a group of copies has nothing to compare",
+    "distinct": (
+        "raise generation.temperature or train.epsilon_high, since a group of copies has nothing to compare"
+    ),
     "top_share": "read that text, since one answer to many items is often a loophole of the reward",
-    "field_collapse": "read answers of these items, since a field that says the same everywhere may earn more than it should",
+    "field_collapse": (
+        "read answers of these items, since a field that says the same everywhere may earn more than it"
+        " should"
+    ),
     "clip": "lower train.learning_rate, since updates are larger than clipping allows for",
     "grad_norm": "lower train.learning_rate or train.max_grad_norm, and look at these items",
     "infrastructure": "look at the environment's errors, and raise health.retries if they pass by themselves",
@@ -34,7 +44,8 @@ TRY: Mapping[HealthRule, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One limit of a rule at one step: what was measured, whether it is beyond, how many steps on end it has to be."""
+    """One limit of a rule at one step: what was measured, whether it is beyond, how many steps on end it has
+    to be."""
 
     beyond: bool
     lasting: int
@@ -45,7 +56,8 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one rule found at one step, by rung: AMBER, RED, RED and stop. None: not measured, or no such rung."""
+    """What one rule found at one step, by rung: AMBER, RED, RED and stop. None: not measured, or no such
+    rung."""
 
     rule: HealthRule
     rungs: tuple[Rung | None, Rung | None, Rung | None]
@@ -90,7 +102,8 @@ def reached(what: str, value: float, threshold: float, lasting: int = 1) -> Rung
 
 @dataclass(slots=True)
 class _Place:
-    """Where a rule stands: for each rung the steps on end beyond it, since when, and whether that is long enough."""
+    """Where a rule stands: for each rung the steps on end beyond it, since when, and whether that is long
+    enough."""
 
     height: int = 0
     runs: list[int] = field(default_factory=lambda: [0, 0, 0])
@@ -98,7 +111,8 @@ class _Place:
     held: list[bool] = field(default_factory=lambda: [False, False, False])
 
     def climb(self, step: int, rungs: Sequence[Rung | None]) -> int:
-        """Take one reading in and return the height it leads to; a rung that was not measured stays as it was."""
+        """Take one reading in and return the height it leads to; a rung that was not measured stays as it
+        was."""
         for k, rung in enumerate(rungs):
             if rung is not None:
                 if not self.runs[k]:
@@ -151,7 +165,11 @@ def _event(step: int, reading: Reading, place: _Place) -> HealthEvent:
     rung = reading.rungs[max(0, height - 1)] or next(rung for rung in reading.rungs if rung is not None)
     first = place.since[height - 1] if height else step
     since = f" since step {first}" if first < step else ""
-    said = f"{rung.said[0].upper()}{rung.said[1:]}{since}; {TRY[reading.rule]}." if height else f"Over: {rung.said}."
+    said = (
+        f"{rung.said[0].upper()}{rung.said[1:]}{since}; {TRY[reading.rule]}."
+        if height
+        else f"Over: {rung.said}."
+    )
     return HealthEvent(
         rule=reading.rule,
         level=HEIGHTS[height],

@@ -18,7 +18,8 @@ Right = Mapping[str, Sequence[str]]  # item -> the texts that are right for it
 
 
 class Common(NamedTuple):
-    """One text over a window: the share of items that it answers and, if that is known, is right for; how many items."""
+    """One text over a window: the share of items that it answers and, if that is known, is right for; how
+    many items."""
 
     share: float
     right: float | None
@@ -26,7 +27,8 @@ class Common(NamedTuple):
 
     @property
     def honest(self) -> float:
-        """The share that an honest player may show: where the text is right, and two deviations of a guesser more.
+        """The share that an honest player may show: where the text is right, and two deviations of a guesser
+        more.
 
         Source: the standard error of a binomial share.
         """
@@ -42,14 +44,19 @@ class Common(NamedTuple):
     @property
     def answers_all(self) -> bool:
         """Whether the text answers every item, though it is wrong for some of them."""
-        return self.share >= ALL and self.right is not None and (1.0 - self.right) * self.items >= WRONG_ITEMS - ROUNDING
+        return (
+            self.share >= ALL
+            and self.right is not None
+            and (1.0 - self.right) * self.items >= WRONG_ITEMS - ROUNDING
+        )
 
 
 def most_common(window: Sequence[Texts], right: Right | None = None) -> tuple[Common, tuple[str, ...]]:
-    """Return the text that answers most items beyond those that it is right for, and the items that it answered.
+    """Return the text that answers most items beyond those that it is right for, and the items that it
+    answered.
 
-    An item counts by the share of its own episodes with that text, so that neither a group's size nor its copies matter;
-    a text that answered one item only has share 0.
+    An item counts by the share of its own episodes with that text, so that neither a group's size nor its
+    copies matter; a text that answered one item only has share 0.
 
     Args:
         window: The steps.
@@ -68,7 +75,11 @@ def most_common(window: Sequence[Texts], right: Right | None = None) -> tuple[Co
     for item, found in items.items():
         for text, times in found.items():
             holders[text][item] = times / found.total()
-    wanted = Counter(text for item in items for text in set(right.get(item, ()))) if right is not None else Counter[str]()
+    wanted = (
+        Counter(text for item in items for text in set(right.get(item, ())))
+        if right is not None
+        else Counter[str]()
+    )
     n = len(items)
     found_common = [
         (Common(math.fsum(held.values()) / n, None if right is None else wanted[text] / n, n), text)
@@ -81,25 +92,33 @@ def most_common(window: Sequence[Texts], right: Right | None = None) -> tuple[Co
     return common, tuple(sorted(holders[text]))
 
 
-def share_readings(common: Common, start: float | None, levels: Levels, what: str, *, field: bool) -> tuple[Rung, Rung | None]:
+def share_readings(
+    common: Common, start: float | None, levels: Levels, what: str, *, field: bool
+) -> tuple[Rung, Rung | None]:
     """Return the rungs AMBER and RED of a share, each threshold in the unit of the share.
 
-    A text answers more items than it is right for, by the level and by more than it did in the first steps, since a base may
-    lean to an answer that it has yet to unlearn. AMBER forgives that only of a text that is right somewhere, and where no right
-    answer is known, nothing is forgiven. A text that answers all items is AMBER wherever it is wrong for some, and RED by the
-    level alone.
+    A text answers more items than it is right for, by the level and by more than it did in the first steps,
+    since a base may lean to an answer that it has yet to unlearn. AMBER forgives that only of a text that is
+    right somewhere, and where no right answer is known, nothing is forgiven. A text that answers all items is
+    AMBER wherever it is wrong for some, and RED by the level alone.
 
     Args:
         common: The text.
         start: Its excess in the first steps; None: those are not over.
         levels: The limits.
         what: The share in words.
-        field: Whether the text is a field's: then AMBER forgives more, and needs the level even of a text that answers all.
+        field: Whether the text is a field's: then AMBER forgives more, and needs the level even of a text
+            that answers all.
     """
     known = common.right is not None
     said = f"{what} (right for {common.right:.3g} of them)" if known else what
     forgiven = max(0.0, start or 0.0) if known and not common.answers_all else 0.0
-    amber = above(said, common.share, common.honest + levels.amber + forgiven * bool(field or common.right), levels.amber_for)
+    amber = above(
+        said,
+        common.share,
+        common.honest + levels.amber + forgiven * bool(field or common.right),
+        levels.amber_for,
+    )
     if common.answers_all and not field:
         assert common.right is not None
         amber = above(said, common.share, common.right, levels.amber_for)
@@ -108,7 +127,14 @@ def share_readings(common: Common, start: float | None, levels: Levels, what: st
 
 
 def reading(
-    rule: Any, common: Common, start: float | None, levels: Levels, what: str, items: Sequence[str], *, field: bool = False
+    rule: Any,
+    common: Common,
+    start: float | None,
+    levels: Levels,
+    what: str,
+    items: Sequence[str],
+    *,
+    field: bool = False,
 ) -> Reading:
     """Return a share as one reading; its baseline is the share that an honest player shows."""
     amber, red = share_readings(common, start, levels, what, field=field)

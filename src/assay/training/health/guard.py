@@ -1,4 +1,5 @@
-"""The watch over NaN and Inf: what is poisoned is named in its step, and never reaches a weight or a checkpoint."""
+"""The watch over NaN and Inf: what is poisoned is named in its step, and never reaches a weight or a
+checkpoint."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ class Guard:
     def __init__(self, settings: HealthSettings, processes: Processes, skipped: Mapping[int, str]) -> None:
         self._settings, self._processes = settings, processes
         self.skipped = dict(skipped)
-        self.concerned: tuple[str, ...] = ()  # items of the step just settled, where what was not finite is theirs
+        self.concerned: tuple[
+            str, ...
+        ] = ()  # items of the step just settled, where what was not finite is theirs
         self._noted: Poison | None = None
 
     def note(self, what: str, values: Sequence[float], item_ids: Sequence[str]) -> bool:

@@ -1,4 +1,5 @@
-"""What an honest player of a task shows, who is always right: alarms ask how far a policy is from it, not from two tasks."""
+"""What an honest player of a task shows, who is always right: alarms ask how far a policy is from it, not
+from two tasks."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class Honest:
         return self._right[item_id]
 
     def answer(self, episode: Episode) -> str | None:
-        """Return what an episode answered as `right` writes it; None where no right answer is known, or it was unreadable."""
+        """Return what an episode answered as `right` writes it; None where no right answer is known, or it
+        was unreadable."""
         action = episode.turns[-1].action if episode.turns else None
         if self._key is None or action is None or self.right(episode.item_id) is None:
             return None

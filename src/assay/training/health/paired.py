@@ -46,7 +46,8 @@ def part_key(part: str) -> str:
 
 
 def item_means(episodes: Sequence[Episode], parts: Mapping[str, PartKind]) -> dict[str, dict[str, float]]:
-    """Return reward, success, each part, and the sum of all outcome parts if there are any, by item, averaged over its draws.
+    """Return reward, success, each part, and the sum of all outcome parts if there are any, by item, averaged
+    over its draws.
 
     A part that an episode never earned is 0.
     """
@@ -60,7 +61,10 @@ def item_means(episodes: Sequence[Episode], parts: Mapping[str, PartKind]) -> di
     def earned(names: Sequence[str]) -> Callable[[Episode], float]:
         return lambda episode: math.fsum(episode.parts.get(name, 0.0) for name in names)
 
-    found = {REWARD: means(lambda episode: episode.reward), SUCCESS: means(lambda episode: float(episode.success))}
+    found = {
+        REWARD: means(lambda episode: episode.reward),
+        SUCCESS: means(lambda episode: float(episode.success)),
+    }
     outcomes = [part for part, kind in parts.items() if kind == "outcome"]
     if outcomes:
         found[OUTCOME] = means(earned(outcomes))
@@ -68,10 +72,11 @@ def item_means(episodes: Sequence[Episode], parts: Mapping[str, PartKind]) -> di
 
 
 def change(before: PerItem, after: PerItem, clusters: Mapping[str, str], looks: int = 1) -> Change | None:
-    """Return the mean of after - before over the items that both have, with its 95 % interval; None under two clusters.
+    """Return the mean of after - before over the items that both have, with its 95 % interval; None under two
+    clusters.
 
-    The interval is Student's t on as many clusters as there are, around the cluster-robust standard error; for one of
-    several `looks` at such changes it is as much wider as Bonferroni asks for.
+    The interval is Student's t on as many clusters as there are, around the cluster-robust standard error;
+    for one of several `looks` at such changes it is as much wider as Bonferroni asks for.
     """
     items = sorted(set(before) & set(after))
     sums = cluster_sums([after[item] - before[item] for item in items], [clusters[item] for item in items])
@@ -84,8 +89,9 @@ def change(before: PerItem, after: PerItem, clusters: Mapping[str, str], looks: 
 def rank_correlation(first: PerItem, second: PerItem) -> float | None:
     """Return Spearman's correlation over items as a share of the highest that their ties allow.
 
-    Ties share the mean of their ranks. Most items of a weak policy tie at no success, and then even a perfect order would
-    correlate by a half or less; hence the share. None where it is undefined: under ten items, or one side alike in all.
+    Ties share the mean of their ranks. Most items of a weak policy tie at no success, and then even a perfect
+    order would correlate by a half or less; hence the share. None where it is undefined: under ten items, or
+    one side alike in all.
 
     >>> few = {str(k): float(k == 9) for k in range(10)}
     >>> round(rank_correlation({str(k): float(k) for k in range(10)}, few), 9)

@@ -1,4 +1,5 @@
-"""What one optimizer step shows of a training's health, and the rules that read it; what is not measured is not judged."""
+"""What one optimizer step shows of a training's health, and the rules that read it; what is not measured is
+not judged."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ from assay.tasks.protocol import FieldAnswer
 from assay.training.health.alarm_levels import ROUNDING, Reading, Rung, above, below, reached
 from assay.training.health.honest import Honest
 
-# A multiple of next to nothing is noise: no baseline counts as less than these. One per cent of the tokens clipped and
-# a gradient of 0.1 are what a sound GRPO step has; an entropy under 0.01 nat is that of a policy which has decided.
+# A multiple of next to nothing is noise: no baseline counts as less than these. One per cent of the tokens
+# clipped and a gradient of 0.1 are what a sound GRPO step has; an entropy under 0.01 nat is that of a policy
+# which has decided.
 CLIP_FLOOR, GRAD_NORM_FLOOR, ENTROPY_FLOOR = 0.01, 0.1, 0.01
 BETWEEN_TURNS = "\x1e"
 # A policy that is right in nine of ten episodes may well be sure of itself, and write as little as it takes.
@@ -38,21 +40,41 @@ class StepSignals:
     clip: float | None = None  # share of tokens
     grad_norm: float | None = None  # before clipping
     lost: float | None = None  # share of episodes that the environment lost
-    distinct: float | None = None  # how far the episodes of a group differ, 0 (copies of one) to 1 (each its own)
+    distinct: float | None = (
+        None  # how far the episodes of a group differ, 0 (copies of one) to 1 (each its own)
+    )
     success: float | None = None  # share of the episodes
-    texts: Mapping[str, Sequence[str]] | None = None  # by item, what its episodes answered: all of it, or what counts
-    right: Mapping[str, Sequence[str]] | None = None  # by item, the texts that are right; None where that is not known
-    fields: Mapping[str, Mapping[str, Sequence[FieldAnswer]]] = field(default_factory=dict)  # by field and item
+    texts: Mapping[str, Sequence[str]] | None = (
+        None  # by item, what its episodes answered: all of it, or what counts
+    )
+    right: Mapping[str, Sequence[str]] | None = (
+        None  # by item, the texts that are right; None where that is not known
+    )
+    fields: Mapping[str, Mapping[str, Sequence[FieldAnswer]]] = field(
+        default_factory=dict
+    )  # by field and item
     item_ids: tuple[str, ...] = ()
-    concerned: Mapping[HealthRule, Sequence[str]] = field(default_factory=dict)  # by rule, where it is not all items
+    concerned: Mapping[HealthRule, Sequence[str]] = field(
+        default_factory=dict
+    )  # by rule, where it is not all items
     skipped: str | None = None  # what was not finite, if the step moved no weight for it
 
     @classmethod
     def of(
-        cls, step: int, episodes: Sequence[Episode], *, entropy: float | None, kl: float | None, clip: float | None,
-        grad_norm: float | None, lost: float | None, skipped: str | None = None, honest: Honest | None = None,
-    ) -> Self:  # fmt: skip
-        """Return the signals of a step from its episodes, those the environment lost left out, and the trainer's numbers.
+        cls,
+        step: int,
+        episodes: Sequence[Episode],
+        *,
+        entropy: float | None,
+        kl: float | None,
+        clip: float | None,
+        grad_norm: float | None,
+        lost: float | None,
+        skipped: str | None = None,
+        honest: Honest | None = None,
+    ) -> Self:
+        """Return the signals of a step from its episodes, those the environment lost left out, and the
+        trainer's numbers.
 
         `honest` knows right answers; without it texts are compared with nothing.
         """
@@ -62,16 +84,21 @@ class StepSignals:
         rewards = {item: [episode.reward for episode in group] for item, group in groups.items()}
         solved = {item for item, group in groups.items() if all(episode.success for episode in group)}
         alike = [
-            item for item, each in rewards.items()
+            item
+            for item, each in rewards.items()
             if len(each) > 1 and max(each) - min(each) <= ROUNDING and item not in solved
-        ]  # fmt: skip
+        ]
         compared = sum(len(each) > 1 for each in rewards.values())
         turns = [turn for episode in episodes for turn in episode.turns]
-        cut = sorted({episode.item_id for episode in episodes if any(turn.truncated for turn in episode.turns)})
+        cut = sorted(
+            {episode.item_id for episode in episodes if any(turn.truncated for turn in episode.turns)}
+        )
         facts = None if honest is None else honest.facts
         answers = None if facts is None else facts.answers
         variety = {
-            item: 1.0 if item in solved else distinct(group, answers) for item, group in groups.items() if len(group) > 1
+            item: 1.0 if item in solved else distinct(group, answers)
+            for item, group in groups.items()
+            if len(group) > 1
         }
         texts, right = _texts(groups, honest if facts is not None else None)
         return cls(
@@ -93,7 +120,8 @@ class StepSignals:
             item_ids=tuple(sorted(groups)),
             distinct=_mean(list(variety.values())),
             concerned={
-                "zero_variance": sorted(alike), "truncated": cut,
+                "zero_variance": sorted(alike),
+                "truncated": cut,
                 "distinct": sorted(variety.keys() - solved, key=lambda item: (variety[item], item)),
             },
             skipped=skipped,
@@ -104,11 +132,22 @@ class StepSignals:
         return {name: known(getattr(self, name)) for name in NUMBERS}
 
 
-# What a rule reads, by name; texts and fields are too many to be logged, and their shares stand in their place.
+# What a rule reads, by name; texts and fields are too many to be logged, and their shares stand in their
+# place.
 NUMBERS = (
-    "reward", "zero_variance", "entropy", "kl", "truncated", "mean_length", "parsed", "clip", "grad_norm", "lost", "distinct",
+    "reward",
+    "zero_variance",
+    "entropy",
+    "kl",
+    "truncated",
+    "mean_length",
+    "parsed",
+    "clip",
+    "grad_norm",
+    "lost",
+    "distinct",
     "success",
-)  # fmt: skip
+)
 
 
 def episode_text(episode: Episode) -> str:
@@ -117,11 +156,12 @@ def episode_text(episode: Episode) -> str:
 
 
 def distinct(group: Sequence[Episode], answers: int | None = None) -> float:
-    """Return how far the episodes of a group, two or more, differ in what was written: 0 copies of one, 1 each its own.
+    """Return how far the episodes of a group, two or more, differ in what was written: 0 copies of one, 1
+    each its own.
 
-    The number of distinct texts beyond the first as a share of what it could be, so that groups of all sizes reach both
-    ends; where a task has but so many right `answers`, more than these need not differ. Groups that succeed throughout
-    count as 1 (`StepSignals.of`): to agree on what is right is no illness.
+    The number of distinct texts beyond the first as a share of what it could be, so that groups of all sizes
+    reach both ends; where a task has but so many right `answers`, more than these need not differ. Groups
+    that succeed throughout count as 1 (`StepSignals.of`): to agree on what is right is no illness.
     """
     most = len(group) if answers is None else min(len(group), max(2, answers))
     return min(1.0, (len({episode_text(episode) for episode in group}) - 1) / (most - 1))
@@ -130,7 +170,8 @@ def distinct(group: Sequence[Episode], answers: int | None = None) -> float:
 def _texts(
     groups: Mapping[str, Sequence[Episode]], honest: Honest | None
 ) -> tuple[dict[str, list[str]], dict[str, list[str]] | None]:
-    """Return what the episodes of each item answered, and what is right there: its right answer, and what succeeded."""
+    """Return what the episodes of each item answered, and what is right there: its right answer, and what
+    succeeded."""
     if honest is None:
         return {item: [episode_text(episode) for episode in group] for item, group in groups.items()}, None
     texts, right = dict[str, list[str]](), dict[str, list[str]]()
@@ -144,7 +185,9 @@ def _texts(
     return texts, right
 
 
-def _fields(groups: Mapping[str, Sequence[Episode]], honest: Honest) -> dict[str, dict[str, list[FieldAnswer]]]:
+def _fields(
+    groups: Mapping[str, Sequence[Episode]], honest: Honest
+) -> dict[str, dict[str, list[FieldAnswer]]]:
     found: defaultdict[str, defaultdict[str, list[FieldAnswer]]] = defaultdict(lambda: defaultdict(list))
     for item, group in groups.items():
         for episode in group:
@@ -154,7 +197,8 @@ def _fields(groups: Mapping[str, Sequence[Episode]], honest: Honest) -> dict[str
 
 
 def known(value: float | None) -> float | None:
-    """Return a number; None for what was not measured or is not finite, which is the business of a rule of its own."""
+    """Return a number; None for what was not measured or is not finite, which is the business of a rule of
+    its own."""
     return value if value is not None and math.isfinite(value) else None
 
 
@@ -162,8 +206,11 @@ def _mean(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-def step_readings(signals: StepSignals, settings: HealthSettings, baselines: Baselines, left: float = 1.0) -> list[Reading]:
-    """Return what the rules read from one step, and take its values into the baselines; texts are read by `commonest`.
+def step_readings(
+    signals: StepSignals, settings: HealthSettings, baselines: Baselines, left: float = 1.0
+) -> list[Reading]:
+    """Return what the rules read from one step, and take its values into the baselines; texts are read by
+    `commonest`.
 
     `left` is the share of the first steps' failures that the policy still makes (`failures_left`).
     """
@@ -195,10 +242,12 @@ def failures_left(first: float, recent: float) -> float:
 def _unless_earned(
     rule: HealthRule, value: float, base: float | None, rungs: Rungs, settings: HealthSettings, left: float
 ) -> Rungs:
-    """Return rungs of less variety or shorter completions that count only as far as success does not account for them.
+    """Return rungs of less variety or shorter completions that count only as far as success does not account
+    for them.
 
-    Who gets it right grows sure of it, and says it in fewer words. So a fall to a share of the baseline is no alarm unless
-    more than the rest of the first failures is left: half the entropy and half the failures are a fair price.
+    Who gets it right grows sure of it, and says it in fewer words. So a fall to a share of the baseline is no
+    alarm unless more than the rest of the first failures is left: half the entropy and half the failures are
+    a fair price.
     """
     if rule == "entropy":
         least = (settings.entropy.amber, settings.entropy.red)
@@ -215,7 +264,9 @@ def _unless(rung: Rung | None, left: float, limit: float) -> Rung | None:
         return rung
     if left > limit + ROUNDING:
         return replace(rung, said=f"{rung.said}, while {left:.0%} of the first steps' failures are left")
-    return replace(rung, beyond=False, said=f"{rung.said}, and {left:.0%} of the first steps' failures are left")
+    return replace(
+        rung, beyond=False, said=f"{rung.said}, and {left:.0%} of the first steps' failures are left"
+    )
 
 
 class Baselines:
@@ -238,7 +289,11 @@ class Baselines:
 
 
 def _zero_variance(value: float, base: float | None, settings: HealthSettings) -> Rungs:
-    return _stopping("the share of groups that fail somewhere and whose rewards are all equal", value, settings.zero_variance)
+    return _stopping(
+        "the share of groups that fail somewhere and whose rewards are all equal",
+        value,
+        settings.zero_variance,
+    )
 
 
 def _truncated(value: float, base: float | None, settings: HealthSettings) -> Rungs:
@@ -254,11 +309,19 @@ def _infrastructure(value: float, base: float | None, settings: HealthSettings) 
 
 
 def _clip(value: float, base: float | None, settings: HealthSettings) -> Rungs | None:
-    return None if base is None else _over("the clipped share of tokens", value, settings.clip, max(base, CLIP_FLOOR))
+    return (
+        None
+        if base is None
+        else _over("the clipped share of tokens", value, settings.clip, max(base, CLIP_FLOOR))
+    )
 
 
 def _grad_norm(value: float, base: float | None, settings: HealthSettings) -> Rungs | None:
-    return None if base is None else _over("the gradient norm", value, settings.grad_norm, max(base, GRAD_NORM_FLOOR))
+    return (
+        None
+        if base is None
+        else _over("the gradient norm", value, settings.grad_norm, max(base, GRAD_NORM_FLOOR))
+    )
 
 
 def _entropy(value: float, base: float | None, settings: HealthSettings) -> Rungs | None:
@@ -286,7 +349,11 @@ def _parsed(value: float, base: float | None, settings: HealthSettings) -> Rungs
 
 def _distinct(value: float, base: float | None, settings: HealthSettings) -> Rungs:
     what, levels = "how far the completions of a group differ (0 all alike, 1 none alike)", settings.distinct
-    return below(what, value, levels.amber, levels.amber_for), below(what, value, levels.red, levels.red_for), None
+    return (
+        below(what, value, levels.amber, levels.amber_for),
+        below(what, value, levels.red, levels.red_for),
+        None,
+    )
 
 
 def _over(what: str, value: float, levels: Levels, unit: float) -> Rungs:

@@ -1,4 +1,5 @@
-"""What validations show of a training's health: whether reward carries over, whether it means success, what it is made of."""
+"""What validations show of a training's health: whether reward carries over, whether it means success, what
+it is made of."""
 
 from __future__ import annotations
 
@@ -68,7 +69,9 @@ class ValidationRules:
         state: What `state` gave, to go on from there.
     """
 
-    def __init__(self, levels: ValidationLevels, parts: Mapping[str, PartKind], state: Mapping[str, Any]) -> None:
+    def __init__(
+        self, levels: ValidationLevels, parts: Mapping[str, PartKind], state: Mapping[str, Any]
+    ) -> None:
         self._levels, self._parts = levels, parts
         self._memory = Memory(**deepcopy(dict(state)))
 
@@ -112,26 +115,47 @@ class ValidationRules:
     def _carries_over(self, rewards: PerItem) -> Reading:
         """Read whether validation follows training.
 
-        Training reward is its mean between two validations; its noise is that of a step, by von Neumann's successive
-        differences, which a trend does not widen. AMBER: over the last validations training reward rose by the noise of a
-        step or more, and validation reward is flat against the lower end of that rise. RED: since the best of all
-        validations before, validation reward fell, by an interval that allows for the choice of the best, and training
-        reward was never higher.
-        Source: von Neumann, Kent, Bellinson, Hart (1941), Ann. Math. Statist. 12:153, "The mean square successive difference".
+        Training reward is its mean between two validations; its noise is that of a step, by von Neumann's
+        successive differences, which a trend does not widen. AMBER: over the last validations training reward
+        rose by the noise of a step or more, and validation reward is flat against the lower end of that rise.
+        RED: since the best of all validations before, validation reward fell, by an interval that allows for
+        the choice of the best, and training reward was never higher. Source: von Neumann, Kent, Bellinson,
+        Hart (1941), Ann. Math. Statist. 12:153, "The mean square successive difference".
         """
         memory, amber, red = self._memory, None, None
         blocks = [Trained(**block) for block in memory.trained]
-        here, earlier, differences = blocks[-1].mean, blocks[0].mean, sum(block.differences for block in blocks)
+        here, earlier, differences = (
+            blocks[-1].mean,
+            blocks[0].mean,
+            sum(block.differences for block in blocks),
+        )
         moved = change(memory.rewards[0], rewards, memory.clusters)
-        if len(blocks) == self._levels.evaluations and moved and differences and here is not None and earlier is not None:
-            rise, noise = here - earlier, math.sqrt(sum(block.squares for block in blocks) / (2 * differences))
+        if (
+            len(blocks) == self._levels.evaluations
+            and moved
+            and differences
+            and here is not None
+            and earlier is not None
+        ):
+            rise, noise = (
+                here - earlier,
+                math.sqrt(sum(block.squares for block in blocks) / (2 * differences)),
+            )
             surely = rise - 1.96 * noise * math.sqrt(1 / blocks[0].steps + 1 / blocks[-1].steps)
-            said = f"validation reward changed by {moved} while training reward changed by {rise:+.3g}, {noise:.3g} being noise"
-            amber = Rung(rise >= noise and rise > ROUNDING and moved.is_flat(surely), 1, moved.mean, rise, said)
+            said = (
+                f"validation reward changed by {moved} while training reward changed by {rise:+.3g},"
+                f" {noise:.3g} being noise"
+            )
+            amber = Rung(
+                rise >= noise and rise > ROUNDING and moved.is_flat(surely), 1, moved.mean, rise, said
+            )
         if memory.best is not None and memory.highest is not None and here is not None:
             fallen = change(memory.best, rewards, memory.clusters, looks=memory.seen)
             if fallen is not None:
-                said = f"validation reward changed by {fallen} since its best while training reward is {here:+.3g}"
+                said = (
+                    f"validation reward changed by {fallen} since its best while training reward is"
+                    f" {here:+.3g}"
+                )
                 beyond = fallen.high < -ROUNDING and here >= memory.highest
                 red = Rung(beyond, 1, fallen.high, 0.0, f"{said}, at best {max(here, memory.highest):+.3g}")
         if memory.best is None or _mean(rewards) > _mean(memory.best):
@@ -143,10 +167,10 @@ class ValidationRules:
     def _means_success(self, means: Means) -> Reading:
         """Read whether reward still means success.
 
-        AMBER: since the first validation, reward gained more than success did, both as shares of what they can be: a
-        reward's range is that between the least and the most any validation episode earned. The excess counts if its
-        interval, which allows for all the looks taken so far, lies above 0. RED: over items, the ranks of reward and success
-        do not agree; where that is undefined, nothing is said.
+        AMBER: since the first validation, reward gained more than success did, both as shares of what they
+        can be: a reward's range is that between the least and the most any validation episode earned. The
+        excess counts if its interval, which allows for all the looks taken so far, lies above 0. RED: over
+        items, the ranks of reward and success do not agree; where that is undefined, nothing is said.
         """
         memory, amber, red = self._memory, None, None
         least, most = memory.ranges[REWARD]
@@ -157,33 +181,44 @@ class ValidationRules:
             ]
             grown = change(gaps[0], gaps[1], memory.clusters, looks=memory.seen)
             if grown is not None:
-                said = f"since the first validation, reward (as a share of its range) gained {grown} more than success"
+                said = (
+                    f"since the first validation, reward (as a share of its range) gained {grown} more than"
+                    " success"
+                )
                 beyond = grown.mean > self._levels.gap + ROUNDING and grown.low > 0.0
                 amber = Rung(beyond, 1, grown.mean, self._levels.gap, said)
         agreement = rank_correlation(means[REWARD], means[SUCCESS])
         if agreement is not None:
             said = f"the rank correlation of reward and success over items is {agreement:.3g}"
-            red = Rung(agreement < self._levels.correlation - ROUNDING, 1, agreement, self._levels.correlation, said)
+            red = Rung(
+                agreement < self._levels.correlation - ROUNDING, 1, agreement, self._levels.correlation, said
+            )
         return Reading("reward_vs_success", (amber, red, None))
 
     def _made_of(self, means: Means) -> Reading:
         """Read which part made the gain in reward since the first validation.
 
-        A gain is material if its interval lies above 0 and it is more than `gap` of the reward's range. AMBER: one part made
-        more than `part_share` of a material gain of the whole, though the other parts had room for the rest. RED: a format
-        part with a material gain of its own has nothing more to give, and the outcome is flat against that gain.
+        A gain is material if its interval lies above 0 and it is more than `gap` of the reward's range.
+        AMBER: one part made more than `part_share` of a material gain of the whole, though the other parts
+        had room for the rest. RED: a format part with a material gain of its own has nothing more to give,
+        and the outcome is flat against that gain.
         """
         memory = self._memory
         if memory.first is None or len(self._parts) < 2:
             return Reading("part_share", (None, None, None))
         least, most = memory.ranges[REWARD]
-        gains = {part: change(memory.first[part_key(part)], means[part_key(part)], memory.clusters) for part in self._parts}
+        gains = {
+            part: change(memory.first[part_key(part)], means[part_key(part)], memory.clusters)
+            for part in self._parts
+        }
         gain = change(memory.first[REWARD], means[REWARD], memory.clusters)
         known = {part: each for part, each in gains.items() if each is not None}
         if gain is None or not known or most <= least:
             return Reading("part_share", (None, None, None))
         floor = self._levels.gap * (most - least)
-        return Reading("part_share", (self._largest(gain, known, floor), self._saturated(means, known, floor), None))
+        return Reading(
+            "part_share", (self._largest(gain, known, floor), self._saturated(means, known, floor), None)
+        )
 
     def _largest(self, gain: Change, gains: Mapping[str, Change], floor: float) -> Rung:
         limit = self._levels.part_share
@@ -196,7 +231,8 @@ class ValidationRules:
         return Rung(share > limit + ROUNDING and room >= (1 - limit) * gain.mean, 1, share, limit, said)
 
     def _room(self, part: str) -> float:
-        """Return what a part could have gained since the first validation: up to the most that it was ever seen to give."""
+        """Return what a part could have gained since the first validation: up to the most that it was ever
+        seen to give."""
         assert self._memory.first is not None
         return self._memory.ranges[part_key(part)][1] - _mean(self._memory.first[part_key(part)])
 
@@ -210,8 +246,13 @@ class ValidationRules:
             if outcome is None or most <= least:
                 continue
             level = (_mean(means[part_key(part)]) - least) / (most - least)
-            full = level >= SATURATED and _is_material(gains[part], floor) and outcome.is_flat(gains[part].mean)
-            said = f"{part} gained {gains[part]} and gives {level:.0%} of its most, while the outcome moved by {outcome}"
+            full = (
+                level >= SATURATED and _is_material(gains[part], floor) and outcome.is_flat(gains[part].mean)
+            )
+            said = (
+                f"{part} gained {gains[part]} and gives {level:.0%} of its most, while the outcome moved by"
+                f" {outcome}"
+            )
             if rung is None or full:
                 rung = Rung(full, 1, level, SATURATED, said)
         return rung

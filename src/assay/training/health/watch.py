@@ -19,7 +19,8 @@ class Raised(NamedTuple):
 
 
 class Watch:
-    """Every alarm of a training in order, which items were played, and how many characters the prompts of some lost."""
+    """Every alarm of a training in order, which items were played, and how many characters the prompts of
+    some lost."""
 
     def __init__(self, task: Task) -> None:
         """Watch for the alarms that the task names."""
@@ -35,7 +36,9 @@ class Watch:
 
     def go_back(self, state: Mapping[str, Any]) -> None:
         """Become what `state` says, in place."""
-        self.raised[:] = [Raised(step, source, Alarm.model_validate(alarm)) for step, source, alarm in state["raised"]]
+        self.raised[:] = [
+            Raised(step, source, Alarm.model_validate(alarm)) for step, source, alarm in state["raised"]
+        ]
         self.items, self.cuts = set(state["items"]), dict(state["cuts"])
 
     def look(self, step: int, source: AlarmSource, episodes: Sequence[Episode]) -> None:
@@ -54,7 +57,11 @@ class Watch:
             worst = max(group, key=lambda each: each.alarm.rate)
             found.append(
                 TrainAlarm(
-                    source=worst.source, first_step=group[0].step, times=len(group), worst_step=worst.step, worst=worst.alarm
+                    source=worst.source,
+                    first_step=group[0].step,
+                    times=len(group),
+                    worst_step=worst.step,
+                    worst=worst.alarm,
                 )
             )
         return tuple(found)

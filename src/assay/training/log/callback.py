@@ -1,4 +1,5 @@
-"""The callback that turns what a trainer does into rows, validations and alarms, and says when to save and stop."""
+"""The callback that turns what a trainer does into rows, validations and alarms, and says when to save and
+stop."""
 
 from __future__ import annotations
 
@@ -85,20 +86,36 @@ class Recorder(TrainerCallback):
     """
 
     def __init__(
-        self, ledger: Ledger, trainer: Trainer, task: Task, schedule: Schedule, interruption: Interruption,
-        *, processes: Processes, guard: Guard, phases: Phases, latest: Callable[[], Sequence[Rollout | Lost]],
-        kl: Callable[[], float], validate: Callable[[int], Validation | LostValidation], tell: Tell,
+        self,
+        ledger: Ledger,
+        trainer: Trainer,
+        task: Task,
+        schedule: Schedule,
+        interruption: Interruption,
+        *,
+        processes: Processes,
+        guard: Guard,
+        phases: Phases,
+        latest: Callable[[], Sequence[Rollout | Lost]],
+        kl: Callable[[], float],
+        validate: Callable[[int], Validation | LostValidation],
+        tell: Tell,
         on_step: Callable[[int], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._ledger, self._trainer, self._task, self._schedule, self._interruption = (
-            ledger, trainer, task, schedule, interruption
-        )  # fmt: skip
+            ledger,
+            trainer,
+            task,
+            schedule,
+            interruption,
+        )
         self._processes, self._guard, self._phases, self._latest = processes, guard, phases, latest
         self._kl, self._validate, self._tell, self._on_step = kl, validate, tell, on_step
         self._mark = time.monotonic()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Validate and save the untrained policy: the first point of the curve, and what a rollback can always go back to."""
+        """Validate and save the untrained policy: the first point of the curve, and what a rollback can
+        always go back to."""
         self._mark = time.monotonic()
         if not self._ledger.history.validations:
             self._run_validation(0)
@@ -114,7 +131,8 @@ class Recorder(TrainerCallback):
         self._moving.__exit__(None, None, None)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Look at the weights, validate and save every so many updates, and stop where somebody asked for it."""
+        """Look at the weights, validate and save every so many updates, and stop where somebody asked for
+        it."""
         step = int(state.global_step)
         with self._phases("logging"):
             self._trainer.look_at_weights()
@@ -126,7 +144,9 @@ class Recorder(TrainerCallback):
         control.should_save = stop or self._schedule.saves(step)
         control.should_training_stop = control.should_training_stop or stop
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any
+    ) -> None:
         """Write one row a step."""
         state.log_history.clear()  # the ledger is the log; here it would grow through every checkpoint
         if not logs or "loss" not in logs:
@@ -150,7 +170,9 @@ class Recorder(TrainerCallback):
         row["other_s"] = round(row["other_s"] + max(0.0, saving - taken), 6)
         row["wall_time_s"] = round(self._ledger.seconds, 3)
 
-    def _write_rows(self, step: int, epoch: float, logs: Mapping[str, Any], rollouts: Sequence[Rollout | Lost]) -> None:
+    def _write_rows(
+        self, step: int, epoch: float, logs: Mapping[str, Any], rollouts: Sequence[Rollout | Lost]
+    ) -> None:
         ledger, task, skipped = self._ledger, self._task, self._guard.skipped.get(step)
         episodes = [each.episode for each in rollouts if isinstance(each, Rollout)]
         with self._phases("kl_probe"), self._trainer.whole():
@@ -169,21 +191,43 @@ class Recorder(TrainerCallback):
         if episodes:
             ledger.watch.look(step, "batch", episodes)
         links = rollout_links(rollouts) | self._trainer.links
-        plain = {name: _number(value) for name, value in logs.items() if not _clocked(name) and name != "total_flos"}
+        plain = {
+            name: _number(value)
+            for name, value in logs.items()
+            if not _clocked(name) and name != "total_flos"
+        }
         if skipped is not None:  # nothing was learned from what TRL made of a poisoned step: missing, not 0
             plain |= {name: None for name in plain if name not in ("epoch", "learning_rate", "num_tokens")}
         item_ids = sorted({_item_of(each) for each in rollouts})
-        facts = {"step": step, "kl_probe": row["kl"], "item_ids": item_ids, "digests": links, "components": components}
+        facts = {
+            "step": step,
+            "kl_probe": row["kl"],
+            "item_ids": item_ids,
+            "digests": links,
+            "components": components,
+        }
         # On policy every ratio is 1, and nothing could ever be clipped: that is no measurement.
         clip = plain.get("clip_ratio/region_mean") if self._trainer.num_iterations > 1 else None
         signals = StepSignals.of(
-            step, episodes, entropy=plain.get("entropy"), kl=row["kl"], clip=clip,
-            grad_norm=row["grad_norm"], lost=1 - len(episodes) / len(rollouts), skipped=skipped,
+            step,
+            episodes,
+            entropy=plain.get("entropy"),
+            kl=row["kl"],
+            clip=clip,
+            grad_norm=row["grad_norm"],
+            lost=1 - len(episodes) / len(rollouts),
+            skipped=skipped,
             honest=ledger.monitor.honest,
-        )  # fmt: skip
-        if skipped is not None:  # an item whose episodes were all graded with NaN has none of them in the signals
+        )
+        if (
+            skipped is not None
+        ):  # an item whose episodes were all graded with NaN has none of them in the signals
             signals = replace(signals, concerned={"non_finite": self._guard.concerned or item_ids})
-        facts |= {"skipped": skipped, "lost": len(rollouts) - len(episodes), "retries": sum(r.retries for r in rollouts)}
+        facts |= {
+            "skipped": skipped,
+            "lost": len(rollouts) - len(episodes),
+            "retries": sum(r.retries for r in rollouts),
+        }
         events = ledger.monitor.step(signals)
         whole, parts = ledger.monitor.heard.logged()
         facts["signals"] = signals.numbers() | whole
@@ -196,7 +240,10 @@ class Recorder(TrainerCallback):
     def _raise(self, events: Sequence[HealthEvent]) -> None:
         self._ledger.history.health.extend(events)
         for event in events:
-            self._tell("alarm", {"step": event.step, "rule": event.rule, "level": event.level, "message": event.message})
+            self._tell(
+                "alarm",
+                {"step": event.step, "rule": event.rule, "level": event.level, "message": event.message},
+            )
             if event.stop and self._ledger.stopped is None:
                 self._ledger.stopped = event
 
@@ -206,7 +253,10 @@ class Recorder(TrainerCallback):
         ledger = self._ledger
         if isinstance(validation, LostValidation):
             _, n, lost, item_ids, reason = validation
-            self._tell("validation lost", {"step": step, "episodes": n, "lost": lost, "items": item_ids[:8], "why": reason})
+            self._tell(
+                "validation lost",
+                {"step": step, "episodes": n, "lost": lost, "items": item_ids[:8], "why": reason},
+            )
             self._raise(ledger.monitor.lost_validation(step, lost, n, item_ids))
             return
         ledger.history.validations.append(validation)
@@ -231,7 +281,9 @@ class Recorder(TrainerCallback):
                 "other_s": round(max(0.0, wall - sum(taken.values())), 6),
                 "tokens_per_second": round(tokens / playing, 3) if playing > 0 else None,
                 "peak_ram_mib": round(peak_ram_bytes() / 2**20, 1),
-                "peak_gpu_mib": round(torch.cuda.max_memory_allocated() / 2**20, 1) if torch.cuda.is_available() else None,
+                "peak_gpu_mib": (
+                    round(torch.cuda.max_memory_allocated() / 2**20, 1) if torch.cuda.is_available() else None
+                ),
             }
         )
 

@@ -1,4 +1,5 @@
-"""One digest for each link of an optimizer step: what was asked, written, earned, how it pulled, what it made."""
+"""One digest for each link of an optimizer step: what was asked, written, earned, how it pulled, what it
+made."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from assay.evaluation.rollout import Lost, Rollout
 
 
 def tensors_digest(tensors: Iterable[tuple[str, torch.Tensor | None]]) -> str:
-    """Return the sha256 over names, types, shapes and bits of tensors, in the order given; None is said to be missing."""
+    """Return the sha256 over names, types, shapes and bits of tensors, in the order given; None is said to be
+    missing."""
     digest = hashlib.sha256()
     for name, tensor in tensors:
         if tensor is None:
@@ -43,9 +45,15 @@ def rollout_links(rollouts: Sequence[Rollout | Lost]) -> dict[str, str]:
         prompts.update(_numbers(each.prompt_ids, np.int64))
         completions.update(_numbers(each.completion_ids, np.int64) + _numbers(each.mask, np.int64))
         completions.update(_numbers(each.logprobs, np.float64))
-        earned = [float("nan")] if isinstance(each, Lost) else [each.episode.reward, *each.episode.parts.values()]
+        earned = (
+            [float("nan")] if isinstance(each, Lost) else [each.episode.reward, *each.episode.parts.values()]
+        )
         rewards.update(_numbers(earned, np.float64))
-    return {"prompts": prompts.hexdigest(), "completions": completions.hexdigest(), "rewards": rewards.hexdigest()}
+    return {
+        "prompts": prompts.hexdigest(),
+        "completions": completions.hexdigest(),
+        "rewards": rewards.hexdigest(),
+    }
 
 
 def _numbers(values: Sequence[float], kind: type) -> bytes:

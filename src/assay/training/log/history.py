@@ -24,8 +24,12 @@ class Validation(NamedTuple):
     greedy: list[Episode]
 
     def lines(self) -> bytes:
-        """Return the episodes one a line: first the number of sampled ones, then those, then the greedy ones."""
-        rows = [as_written(len(self.sampled)), *(each.model_dump_json() for each in [*self.sampled, *self.greedy])]
+        """Return the episodes one a line: first the number of sampled ones, then those, then the greedy
+        ones."""
+        rows = [
+            as_written(len(self.sampled)),
+            *(each.model_dump_json() for each in [*self.sampled, *self.greedy]),
+        ]
         return "".join(row + "\n" for row in rows).encode()
 
     @classmethod
@@ -37,7 +41,8 @@ class Validation(NamedTuple):
 
 
 class LostValidation(NamedTuple):
-    """A validation that the environment left incomplete: it measures nothing, and so its checkpoint cannot be chosen by it."""
+    """A validation that the environment left incomplete: it measures nothing, and so its checkpoint cannot be
+    chosen by it."""
 
     step: int
     n: int  # episodes that were to be played
@@ -75,7 +80,8 @@ class History:
                 yield ValidationEpisode(step=step, greedy=is_greedy, episode=episode)
 
     def go_back(self, rows: Mapping[str, Any], validations: Sequence[Validation]) -> None:
-        """Become what `rows` and the validations say, in place: everybody who watches this history sees the change."""
+        """Become what `rows` and the validations say, in place: everybody who watches this history sees the
+        change."""
         for name in ROWS:
             getattr(self, name)[:] = rows[name]
         self.health[:] = [HealthEvent.model_validate_json(json.dumps(event)) for event in rows["health"]]
@@ -88,7 +94,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def component_row(step: int, episodes: Sequence[Episode], task: Task) -> dict[str, Any]:
-    """Return one row of reward_components.csv: means of reward parts and metrics and rates of flags over a batch.
+    """Return one row of reward_components.csv: means of reward parts and metrics and rates of flags over a
+    batch.
 
     A rate or metric leaves out episodes in which it is undefined; where it is in all of them, it is None.
     """

@@ -1,7 +1,8 @@
-"""What shows a training elsewhere while it runs: W&B, TensorBoard and trackio, by the callbacks transformers has for them.
+"""What shows a training elsewhere while it runs: W&B, TensorBoard and trackio, by the callbacks transformers
+has for them.
 
-Chosen by the environment and not by a parameter: a reporter changes no result. Whatever one of them does, its end included,
-the training goes on as if it had never been there.
+Chosen by the environment and not by a parameter: a reporter changes no result. Whatever one of them does, its
+end included, the training goes on as if it had never been there.
 """
 
 from __future__ import annotations
@@ -29,31 +30,37 @@ from assay.policy.base.pretrained import LOCAL, name_of
 from assay.training.log.history import History
 from assay.training.randomness import untouched
 
-# Who reports is named by a variable that says where to; trackio's is ours, since its callback is told by an argument.
+# Who reports is named by a variable that says where to; trackio's is ours, since its callback is told by an
+# argument.
 VARIABLES = {"wandb": "WANDB_PROJECT", "tensorboard": "TENSORBOARD_LOGGING_DIR", "trackio": "TRACKIO_PROJECT"}
 INSTALL = {
     "wandb": "./run python -m pip install -c constraints.txt --no-build-isolation -e '.[wandb]'",
     "tensorboard": "./run python -m pip install -c constraints.txt --no-build-isolation -e '.[tensorboard]'",
-    "trackio": "./run python -m pip install --no-build-isolation -e '.[trackio]'",  # wants an older pillow than is pinned
+    "trackio": (  # wants an older pillow than is pinned
+        "./run python -m pip install --no-build-isolation -e '.[trackio]'"
+    ),
 }
 NAME = "reported_as.txt"  # in the folder of the run: the name it goes by elsewhere
 FINISH_S = 60.0  # for W&B to send what it still has; without a network it would wait for ever
-# Rows of train_log.jsonl hold more than numbers of the step: these are said elsewhere, or say nothing on a curve.
+# Rows of train_log.jsonl hold more than numbers of the step: these are said elsewhere, or say nothing on a
+# curve.
 _LEFT_OUT = ("step", "epoch", "skipped", "lost", "retries")
 
 
 def asked_for() -> dict[str, str]:
-    """Return who is to report and where to: W&B's project, TensorBoard's folder, trackio's project, as the environment says."""
+    """Return who is to report and where to: W&B's project, TensorBoard's folder, trackio's project, as the
+    environment says."""
     found = {kind: os.environ.get(variable, "").strip() for kind, variable in VARIABLES.items()}
     return {kind: where for kind, where in found.items() if where}
 
 
 @contextmanager
 def reporting(params: Params, history: History, folder: Path, start: int, *, main: bool) -> Iterator[Reports]:
-    """Give the callback that reports a training; it is to stand behind the recorder, and is closed however the training ends.
+    """Give the callback that reports a training; it is to stand behind the recorder, and is closed however
+    the training ends.
 
-    A training that is gone on with keeps its name, so that its run elsewhere is continued: steps that are made again stand
-    twice in W&B and trackio, and once in TensorBoard.
+    A training that is gone on with keeps its name, so that its run elsewhere is continued: steps that are
+    made again stand twice in W&B and trackio, and once in TensorBoard.
 
     Args:
         params: Shown beside the curves where the reporter has a place for settings.
@@ -75,7 +82,8 @@ def reporting(params: Params, history: History, folder: Path, start: int, *, mai
 
 
 def run_name(folder: Path, start: int) -> str:
-    """Return what a training is called elsewhere: its stage, its key and, new where it begins anew, the time in UTC."""
+    """Return what a training is called elsewhere: its stage, its key and, new where it begins anew, the time
+    in UTC."""
     with suppress(RecordError):  # no such file: it was begun without reporters
         if start:
             return read_text(folder / NAME, fix="").strip()
@@ -86,7 +94,8 @@ def run_name(folder: Path, start: int) -> str:
 
 
 def numbers_of(history: History) -> dict[str, float]:
-    """Return what is shown of the newest step, by name: its row of train_log.jsonl, reward parts, clock and alarms.
+    """Return what is shown of the newest step, by name: its row of train_log.jsonl, reward parts, clock and
+    alarms.
 
     A value that was not measured is left out.
     """
@@ -98,11 +107,16 @@ def numbers_of(history: History) -> dict[str, float]:
     shown |= {f"clock/{name}": value for name, value in clock if name not in ("step", "checkpoint_s")}
     standing = list({event.rule: event.level for event in history.health}.values())
     shown |= {f"alarms/{level.lower()}": standing.count(level) for level in ("AMBER", "RED")}
-    return {name: float(value) for name, value in shown.items() if isinstance(value, (int, float)) and math.isfinite(value)}
+    return {
+        name: float(value)
+        for name, value in shown.items()
+        if isinstance(value, (int, float)) and math.isfinite(value)
+    }
 
 
 def validation_numbers(history: History, step: int) -> dict[str, float]:
-    """Return the means of a step's validation over its sampled draws, nothing if it had none; eval_ is transformers' word."""
+    """Return the means of a step's validation over its sampled draws, nothing if it had none; eval_ is
+    transformers' word."""
     newest = history.validations[-1] if history.validations else None
     if newest is None or newest.step != step:
         return {}
@@ -125,7 +139,9 @@ class Reports(TrainerCallback):
         for each in self._reporters:
             each.begin(args, state, control)
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any
+    ) -> None:
         """Let all show a step that ended; the sums at the end of a training are none."""
         for each in self._reporters if logs and "loss" in logs else ():
             each.step(state, control)
@@ -134,8 +150,8 @@ class Reports(TrainerCallback):
 class Reporter:
     """One callback of transformers, fed with our rows and kept from doing harm.
 
-    It sees neither the model nor the folder of checkpoints, since hooks on weights, uploads of them and paths of this machine
-    are no reporter's business. What it raises is said once and ends its reports.
+    It sees neither the model nor the folder of checkpoints, since hooks on weights, uploads of them and paths
+    of this machine are no reporter's business. What it raises is said once and ends its reports.
 
     Args:
         kind: wandb, tensorboard or trackio.
@@ -146,14 +162,18 @@ class Reporter:
         start: The step that was made last.
     """
 
-    def __init__(self, kind: str, where: str, name: str, params: Params, history: History, start: int) -> None:
+    def __init__(
+        self, kind: str, where: str, name: str, params: Params, history: History, start: int
+    ) -> None:
         self._kind, self._where, self._name, self._history = kind, where, name, history
         self._args: Any = None
         self._inner: Any = None
         self._gone = False
         if find_spec(kind) is None:
             what = f"{VARIABLES[kind]} is set and {kind} is not installed"
-            complain(f"train: {what}, so nothing is reported there; the training goes on. Fix: {INSTALL[kind]}")
+            complain(
+                f"train: {what}, so nothing is reported there; the training goes on. Fix: {INSTALL[kind]}"
+            )
             self._gone = True
             return
         self._guarded(lambda: self._set_up(params, start))
@@ -172,7 +192,11 @@ class Reporter:
 
     def step(self, state: Any, control: Any) -> None:
         """Show a step, once the recorder has written its row."""
-        self._show(state, control, numbers_of(self._history) | validation_numbers(self._history, int(state.global_step)))
+        self._show(
+            state,
+            control,
+            numbers_of(self._history) | validation_numbers(self._history, int(state.global_step)),
+        )
 
     def close(self, through: bool) -> None:
         """Let it finish, and say whether the training got to its end; nothing is shown after this."""
@@ -184,7 +208,9 @@ class Reporter:
 
     def _show(self, state: Any, control: Any, numbers: Mapping[str, float]) -> None:
         if numbers:
-            self._guarded(lambda: self._inner.on_log(self._args, state, copy.copy(control), logs=dict(numbers)))
+            self._guarded(
+                lambda: self._inner.on_log(self._args, state, copy.copy(control), logs=dict(numbers))
+            )
 
     def _set_up(self, params: Params, start: int) -> None:
         made = {"wandb": _wandb, "tensorboard": _tensorboard, "trackio": _trackio}[self._kind]
@@ -206,7 +232,8 @@ class Reporter:
 
 
 def _told(params: Params) -> dict[str, Any]:
-    """Return all settings, a local model and folders outside of the project by their names: no path of this machine."""
+    """Return all settings, a local model and folders outside of the project by their names: no path of this
+    machine."""
     told = params.model_dump(mode="json")
     for section, name in (("base", "model"), ("dataset", "root"), ("dataset", "cache")):
         path = os.path.expanduser(told[section].get(name) or ".")
@@ -217,21 +244,35 @@ def _told(params: Params) -> dict[str, Any]:
 
 
 def _place(folder: str) -> Path:
-    # Under DVC a relative one is meant from the repository it was called in: copies made for experiments are thrown away.
+    # Under DVC a relative one is meant from the repository it was called in: copies made for experiments are
+    # thrown away.
     return Path(os.environ.get("DVC_ROOT") or ".") / Path(folder).expanduser()
 
 
 def _wandb(project: str, name: str, params: Params, start: int) -> Any:
-    os.environ["WANDB_WATCH"] = os.environ["WANDB_LOG_MODEL"] = "false"  # an adapter goes there by assay publish wandb
-    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # its crashes, with their stacks, would go to its makers
+    os.environ["WANDB_WATCH"] = os.environ["WANDB_LOG_MODEL"] = (
+        "false"  # an adapter goes there by assay publish wandb
+    )
+    os.environ.setdefault(
+        "WANDB_ERROR_REPORTING", "false"
+    )  # its crashes, with their stacks, would go to its makers
     wandb = import_module("wandb")
     # Left to itself it would ask in the middle of a training whether to make an account.
     if wandb.setup().settings.mode == "online" and not wandb.login(prompt=False):
         raise LookupError("no key of W&B; ./run wandb login, or set WANDB_API_KEY")
     folder = _place(os.environ.get("WANDB_DIR") or ".scratch")
     folder.mkdir(parents=True, exist_ok=True)
-    settings = wandb.Settings(root_dir=str(folder), finish_timeout=FINISH_S, **WANDB_QUIET | {"x_disable_stats": False})
-    wandb.init(project=project, id=name, name=name, resume="allow", settings=settings, config={"assay": _told(params)})
+    settings = wandb.Settings(
+        root_dir=str(folder), finish_timeout=FINISH_S, **WANDB_QUIET | {"x_disable_stats": False}
+    )
+    wandb.init(
+        project=project,
+        id=name,
+        name=name,
+        resume="allow",
+        settings=settings,
+        config={"assay": _told(params)},
+    )
     return import_module("transformers.integrations").WandbCallback()
 
 

@@ -1,8 +1,9 @@
-"""Where two trainings part: the first step, and in it the first link of cause and effect, that is not the same.
+"""Where two trainings part: the first step, and in it the first link of cause and effect, that is not the
+same.
 
-Each row of train_log.jsonl carries the sha256 of what its step went through, in causal order, and a chain over all rows so
-far, their logged numbers included. So two runs with equal last chains were equal throughout, and the first unequal link is
-where the cause has to be.
+Each row of train_log.jsonl carries the sha256 of what its step went through, in causal order, and a chain
+over all rows so far, their logged numbers included. So two runs with equal last chains were equal throughout,
+and the first unequal link is where the cause has to be.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ START = "0" * 64
 _HEX = re.compile(r"[0-9a-f]{64}")
 _FIX = "compare logs as the training wrote them; one that was edited or cut says nothing about its run"
 _NO_NUMBERS = frozenset({"step", "digests", "chain", "item_ids", "components", "signals", "fields", "window"})
-# A call to an environment that had to be made again is an accident: it changes nothing that a step is made of.
+# A call to an environment that had to be made again is an accident: it changes nothing that a step is made
+# of.
 NOT_CHAINED = ("chain", "retries")
 
 Row = Mapping[str, Any]
 
 
 def chain_of(previous: str, row: Row) -> str:
-    """Return the chain of a step: one hexadecimal sha256 that depends on every value of this and every earlier row.
+    """Return the chain of a step: one hexadecimal sha256 that depends on every value of this and every
+    earlier row.
 
     Args:
         previous: The chain of the step before, START for the first.
@@ -44,7 +47,8 @@ def chain_of(previous: str, row: Row) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The first logged number that differs, None where a run did not log it, and how many others do at that step."""
+    """The first logged number that differs, None where a run did not log it, and how many others do at that
+    step."""
 
     step: int
     name: str
@@ -72,7 +76,9 @@ class Difference:
         return () if self.link is None else LINKS[: LINKS.index(self.link)]
 
 
-def first_difference(a: Sequence[Row], b: Sequence[Row], names: tuple[str, str] = ("A", "B")) -> Difference | None:
+def first_difference(
+    a: Sequence[Row], b: Sequence[Row], names: tuple[str, str] = ("A", "B")
+) -> Difference | None:
     """Return where two runs part, None if every link of every step is the same.
 
     Args:
@@ -81,7 +87,8 @@ def first_difference(a: Sequence[Row], b: Sequence[Row], names: tuple[str, str] 
         names: What to call the logs in messages.
 
     Raises:
-        RecordError: A log is not a whole one: a row lacks what it must have, or does not follow from the one before.
+        RecordError: A log is not a whole one: a row lacks what it must have, or does not follow from the one
+            before.
     """
     for rows, name in zip((a, b), names, strict=True):
         check_chain(rows, name)
@@ -90,7 +97,9 @@ def first_difference(a: Sequence[Row], b: Sequence[Row], names: tuple[str, str] 
         for link in LINKS:
             digests = (one["digests"][link], other["digests"][link])
             if digests[0] != digests[1]:
-                return Difference(one["step"], link, digests, n_steps, (_items(one), _items(other)), first_numbers(a, b))
+                return Difference(
+                    one["step"], link, digests, n_steps, (_items(one), _items(other)), first_numbers(a, b)
+                )
     if len(a) == len(b):
         return None
     shorter, row = min(n_steps), max(a, b, key=len)[min(n_steps)]
@@ -100,7 +109,8 @@ def first_difference(a: Sequence[Row], b: Sequence[Row], names: tuple[str, str] 
 
 
 def first_numbers(a: Sequence[Row], b: Sequence[Row]) -> Numbers | None:
-    """Return the first other logged number that is not the same in both, by step and name; None if there is none.
+    """Return the first other logged number that is not the same in both, by step and name; None if there is
+    none.
 
     >>> first_numbers([{"step": 1, "loss": 0.5}], [{"step": 1, "loss": 0.25}]).values
     (0.5, 0.25)
@@ -114,10 +124,12 @@ def first_numbers(a: Sequence[Row], b: Sequence[Row]) -> Numbers | None:
 
 
 def check_chain(rows: Sequence[Row], name: str) -> None:
-    """Refuse a log whose rows are not its steps 1, 2, 3, ... each with a chain that follows from the one before.
+    """Refuse a log whose rows are not its steps 1, 2, 3, ... each with a chain that follows from the one
+    before.
 
     Raises:
-        RecordError: A row has no digests, another step than its place says, or was changed after it was written.
+        RecordError: A row has no digests, another step than its place says, or was changed after it was
+            written.
     """
     previous = START
     for number, row in enumerate(rows, start=1):
@@ -129,9 +141,15 @@ def check_chain(rows: Sequence[Row], name: str) -> None:
         if digests is None or chain is None:
             fix = "train again: this log was written before steps had digests"
             raise RecordError("digests and a chain", found="none", where=where, fix=fix)
-        if not (isinstance(digests, Mapping) and set(digests) == set(LINKS) and all(map(_is_digest, digests.values()))):
+        if not (
+            isinstance(digests, Mapping)
+            and set(digests) == set(LINKS)
+            and all(map(_is_digest, digests.values()))
+        ):
             found = repr(digests)[:80]
-            raise RecordError(f"one sha256 each of {', '.join(LINKS)}", found=found, where=f"{where}, digests", fix=_FIX)
+            raise RecordError(
+                f"one sha256 each of {', '.join(LINKS)}", found=found, where=f"{where}, digests", fix=_FIX
+            )
         expected = chain_of(previous, row)
         if chain != expected:
             before = f"row {number - 1}" if number > 1 else "the start"

@@ -1,4 +1,5 @@
-"""V2: every stored completion is read and graded again, held-out and validation alike, equal to the last bit."""
+"""V2: every stored completion is read and graded again, held-out and validation alike, equal to the last
+bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""V1, the part that readers see: data, claim, pages, figures and the package's own documents, made again in a copy."""
+"""V1, the part that readers see: data, claim, pages, figures and the package's own documents, made again in a
+copy."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ PAGE, FIGURES, NUMBERS = place_of("report.html"), f"{place_of('figures')}/", (".
 def rendered_again(
     root: Path, names: frozenset[str], work: Path, *, nearly: bool = False, other_code: bool = False
 ) -> list[Check]:
-    """Run the stages that need no model on a copy of a package, and compare what they write with what is stored.
+    """Run the stages that need no model on a copy of a package, and compare what they write with what is
+    stored.
 
     Args:
         root: The unpacked package.
@@ -42,13 +44,18 @@ def rendered_again(
     return list(rendered_again_lazily(Unpacked(root, names), work, nearly=nearly, other_code=other_code))
 
 
-def rendered_again_lazily(package: Unpacked, work: Path, *, nearly: bool = False, other_code: bool = False) -> Iterator[Check]:
+def rendered_again_lazily(
+    package: Unpacked, work: Path, *, nearly: bool = False, other_code: bool = False
+) -> Iterator[Check]:
     """Yield the checks of `rendered_again` one at a time, for who may have seen enough."""
     root = package.root
 
     def judged(seen: Seen) -> Seen:
         if other_code and seen.wrong:
-            return Seen(f"worded otherwise by the code here, so nobody can tell by them: {seen.wrong[0]}", unchecked=True)
+            return Seen(
+                f"worded otherwise by the code here, so nobody can tell by them: {seen.wrong[0]}",
+                unchecked=True,
+            )
         return seen
 
     def data() -> Seen:
@@ -61,14 +68,22 @@ def rendered_again_lazily(package: Unpacked, work: Path, *, nearly: bool = False
         render_evidence.run(_copied(package, work, render_evidence.WRITES))
         stored = among(package.names, render_evidence.WRITES)  # a table more than follows is found too
         names = {name for name in _rendered_names(work) | stored if name.endswith(NUMBERS)}
-        return compare(root, work, names, nearly=nearly, said=f"{len(names)} files from episodes, reports and logs")
+        return compare(
+            root, work, names, nearly=nearly, said=f"{len(names)} files from episodes, reports and logs"
+        )
 
     def pages() -> Seen:
         names = _rendered_names(work)
         drawn = {name for name in names if name.startswith(FIGURES)} | {PAGE}
         other = nearly and bool(compare(root, work, drawn, said="").wrong)
         texts = {name for name in names - drawn if not name.endswith(NUMBERS)}
-        seen = compare(root, work, texts | {PAGE}, said="report, summary and trajectories rendered again", apart_from_svg=other)
+        seen = compare(
+            root,
+            work,
+            texts | {PAGE},
+            said="report, summary and trajectories rendered again",
+            apart_from_svg=other,
+        )
         if other and not seen.wrong:
             return Seen(f"{seen.said}, but for the drawings in report.html", unchecked=True)
         return judged(seen)
@@ -77,13 +92,20 @@ def rendered_again_lazily(package: Unpacked, work: Path, *, nearly: bool = False
         names = {name for name in listing(work) if name.startswith(FIGURES)}
         stored = {name for name in package.names if name.startswith(FIGURES)}
         if odd := sorted(names ^ stored):
-            return Seen("", [f"{name} is {'missing' if name in names else 'no figure of this evidence'}" for name in odd])
+            return Seen(
+                "",
+                [f"{name} is {'missing' if name in names else 'no figure of this evidence'}" for name in odd],
+            )
         seen = compare(root, work, names, said=f"{counted(len(names), 'figures')} drawn again")
         if not seen.wrong:
             return seen
-        # What a package says of its own stack excuses nothing: only who verifies may let drawings go unchecked.
+        # What a package says of its own stack excuses nothing: only who verifies may let drawings go
+        # unchecked.
         theirs = (pins_of(root) or {}).get("matplotlib")
-        said = f"{len(seen.wrong)} of {len(names)} are drawn otherwise here (matplotlib {mpl.__version__}, theirs {theirs})"
+        said = (
+            f"{len(seen.wrong)} of {len(names)} are drawn otherwise here (matplotlib {mpl.__version__},"
+            f" theirs {theirs})"
+        )
         return Seen(said, unchecked=True) if nearly else Seen("", [f"{said}: {seen.wrong[0]}"])
 
     def documents() -> Seen:
@@ -95,7 +117,10 @@ def rendered_again_lazily(package: Unpacked, work: Path, *, nearly: bool = False
         made = {name: content for name, content in members.items() if isinstance(content, bytes)}
         for name, content in made.items():
             write_bytes(work / name, content)
-        said = f"{', '.join(sorted(made))} written again; every other of the {len(expected)} files is one of the run's"
+        said = (
+            f"{', '.join(sorted(made))} written again; every other of the {len(expected)} files is one of the"
+            " run's"
+        )
         seen = compare(root, work, made, nearly=nearly, said=said)
         return Seen("", wrong) if wrong else judged(seen)
 
@@ -144,5 +169,7 @@ def _rendered_names(work: Path) -> set[str]:
     found = written_names(work, render_evidence.WRITES)
     if PAGE not in found or not any(name.startswith(FIGURES) for name in found):
         fix = "see the check of the claim"
-        raise RecordError("evidence that was rendered", found="none, see claim", where="evidence/results", fix=fix)
+        raise RecordError(
+            "evidence that was rendered", found="none, see claim", where="evidence/results", fix=fix
+        )
     return found

@@ -1,4 +1,5 @@
-"""V1, the part that reads raw files: episodes written again, and the tables of a training computed from its logs."""
+"""V1, the part that reads raw files: episodes written again, and the tables of a training computed from its
+logs."""
 
 from __future__ import annotations
 
@@ -18,13 +19,20 @@ from assay.verify.compared import compare
 from assay.verify.unpacked import Unpacked
 
 TRAINING_TABLES = (
-    "training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "validation_scores.csv", "fields.csv",
-    "train_log.jsonl", "validation.jsonl", "health.jsonl",
-)  # fmt: skip
+    "training_log.csv",
+    "reward_components.csv",
+    "checkpoint_evals.csv",
+    "validation_scores.csv",
+    "fields.csv",
+    "train_log.jsonl",
+    "validation.jsonl",
+    "health.jsonl",
+)
 
 
 def tables_again(package: Unpacked, work: Path, *, nearly: bool) -> Iterator[Check]:
-    """Write the episodes of every arm and compute the tables of a training again, and compare each with the stored one.
+    """Write the episodes of every arm and compute the tables of a training again, and compare each with the
+    stored one.
 
     Args:
         package: What is stored.
@@ -46,9 +54,14 @@ def tables_again(package: Unpacked, work: Path, *, nearly: bool) -> Iterator[Che
         Tables(again, history, package.validation, package.task).write()
         write_jsonl(again.results("validation.jsonl"), package.validation_lines)
         n = sum(len(each.sampled) + len(each.greedy) for each in history.validations)
-        said = f"tables of {counted(len(package.log), 'steps')} and {counted(len(history.validations), 'validations')} "
+        said = (
+            f"tables of {counted(len(package.log), 'steps')} and"
+            f" {counted(len(history.validations), 'validations')} "
+        )
         said += f"({counted(n, 'episodes')})"
-        return compare(package.root, work, [place_of(name) for name in TRAINING_TABLES], nearly=nearly, said=said)
+        return compare(
+            package.root, work, [place_of(name) for name in TRAINING_TABLES], nearly=nearly, said=said
+        )
 
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -65,7 +78,8 @@ def history_of(package: Unpacked) -> History:
     columns = list(component_row(0, [], package.task))
     return History(
         training_log=[
-            {name: row["kl_probe"] if name == "kl" else row.get(name) for name in TRAINING_LOG_COLUMNS} for row in package.log
+            {name: row["kl_probe"] if name == "kl" else row.get(name) for name in TRAINING_LOG_COLUMNS}
+            for row in package.log
         ],
         reward_components=[{name: row["components"][name] for name in columns} for row in package.log],
         train_log=list(package.log),

@@ -1,7 +1,9 @@
-"""V3, the tokens: every prompt and every completion of a package, read by the words of its base without a model.
+"""V3, the tokens: every prompt and every completion of a package, read by the words of its base without a
+model.
 
-A prompt's digest is that of all token ids before a completion. With the base's own words each follows from the task's opening,
-what was written and what was answered; so do the counts of tokens and whether a completion was cut.
+A prompt's digest is that of all token ids before a completion. With the base's own words each follows from
+the task's opening, what was written and what was answered; so do the counts of tokens and whether a
+completion was cut.
 """
 
 from __future__ import annotations
@@ -25,16 +27,25 @@ from assay.verify.unpacked import Unpacked
 def tokens_counted(package: Unpacked) -> Seen:
     """Read every episode by the base's words: prompts, numbers of tokens, and which completions were cut."""
     if not isinstance(package.project.params.base, ScratchBase):
-        said = f"prompts and numbers of tokens: the tokenizer of {package.base.get('model')} is not in the package"
+        said = (
+            f"prompts and numbers of tokens: the tokenizer of {package.base.get('model')} is not in the"
+            " package"
+        )
         return Seen(f"{said}; V4 with --base DIR counts what it plays again", unchecked=True)
     reader, n, turns, wrong = _Reader(package), 0, 0, list[str]()
     for name, suite, episodes in _told(package):
         for play, episode in zip(suite.plays(), episodes, strict=False):
             n, turns = n + 1, turns + len(episode.turns)
-            wrong += [f"{name}, item {episode.item_id}, draw {episode.draw}: {fault}" for fault in reader.faults(play, episode)]
+            wrong += [
+                f"{name}, item {episode.item_id}, draw {episode.draw}: {fault}"
+                for fault in reader.faults(play, episode)
+            ]
             if len(wrong) > SHOWN:
                 return Seen("", wrong)
-    said = f"{counted(turns, 'completions')} of {counted(n, 'episodes')} have the tokens that are stored of them, "
+    said = (
+        f"{counted(turns, 'completions')} of {counted(n, 'episodes')} have the tokens that are stored of"
+        " them, "
+    )
     return Seen(f"{said}and follow the prompts whose digests are stored", wrong)
 
 
@@ -48,7 +59,8 @@ def _told(package: Unpacked) -> Iterator[tuple[str, Suite, Sequence[Episode]]]:
 
 
 class _Reader:
-    """Reads episodes as the tokenizer of the package's base does; openings are kept, since all draws of an item share one."""
+    """Reads episodes as the tokenizer of the package's base does; openings are kept, since all draws of an
+    item share one."""
 
     def __init__(self, package: Unpacked) -> None:
         self._task, self._words = package.task, Words(package.task.vocabulary())
@@ -67,7 +79,9 @@ class _Reader:
             ends = [] if turn.truncated else [self._words.eos_id]
             written = turn.n_tokens - len(ends)
             follows = episode.turns[number].prompt_digest if number < len(episode.turns) else None
-            readings: Iterator[Sequence[int]] = self._words.readings(turn.completion, written) if written >= 0 else iter(())
+            readings: Iterator[Sequence[int]] = (
+                self._words.readings(turn.completion, written) if written >= 0 else iter(())
+            )
             if follows is None:
                 found = next(readings, None)
             else:
@@ -78,7 +92,9 @@ class _Reader:
             if found is None:
                 end = "cut at the limit" if turn.truncated else "and an end"
                 behind = "" if follows is None else ", and the next prompt behind them"
-                yield f"turn {number}: {turn.n_tokens} tokens, {end}{behind}, cannot be {turn.completion!r:.60}"
+                yield (
+                    f"turn {number}: {turn.n_tokens} tokens, {end}{behind}, cannot be {turn.completion!r:.60}"
+                )
                 return
             ids = list(found)
 

@@ -1,4 +1,5 @@
-"""V3, the training: the plan before it, the items it saw and when, an unbroken log, and the checkpoint its rule names."""
+"""V3, the training: the plan before it, the items it saw and when, an unbroken log, and the checkpoint its
+rule names."""
 
 from __future__ import annotations
 
@@ -25,12 +26,15 @@ TRAINER_DIGITS = 1e-4
 
 
 def plan_precedes(package: Unpacked) -> Seen:
-    """Compare the plan with the settings, with what the training noted before its first step, and with the claim."""
+    """Compare the plan with the settings, with what the training noted before its first step, and with the
+    claim."""
     written = sha256_bytes(read_bytes(package.results("claim_plan.json"), fix=FIX))
     plan, noted = package.plan, package.trained.claim_plan_sha256
     wrong = []
     if written != noted:
-        wrong.append(f"claim_plan.json: sha256 {written[:16]} now, {noted[:16]} when training began (train.json)")
+        wrong.append(
+            f"claim_plan.json: sha256 {written[:16]} now, {noted[:16]} when training began (train.json)"
+        )
     if plan != plan_asked(package.project, package.task.cluster_name):
         wrong.append("claim_plan.json is not what the settings ask for")
     told = package.claim.get("plan")
@@ -38,12 +42,16 @@ def plan_precedes(package: Unpacked) -> Seen:
         wrong.append("claim.json, plan: not that of claim_plan.json")
     if plan.alarms != alarms_digest(package.project.params.health):
         wrong.append("params.yaml, health: other alarms than the plan was hashed with")
-    said = f"plan {plan_digest(plan)[:16]} follows from the settings, and its file has the sha256 noted when training began"
+    said = (
+        f"plan {plan_digest(plan)[:16]} follows from the settings, and its file has the sha256 noted when"
+        " training began"
+    )
     return Seen(said, wrong)
 
 
 def log_whole(package: Unpacked) -> Seen:
-    """Check that the log is steps 1, 2, 3 ... of the settings, chained to the value in train.json, and agrees with itself."""
+    """Check that the log is steps 1, 2, 3 ... of the settings, chained to the value in train.json, and agrees
+    with itself."""
     rows, params, trained = package.log, package.project.params, package.trained
     wrong = []
     counts = {"train_log.jsonl": len(rows), "train.json": trained.steps, "params.yaml": params.train.steps}
@@ -53,7 +61,10 @@ def log_whole(package: Unpacked) -> Seen:
         wrong.append(f"train.json, seed: {trained.seed}, and {params.seed} in params.yaml")
     check_chain(rows, "train_log.jsonl")
     if rows and rows[-1]["chain"] != trained.chain:
-        wrong.append(f"train.json, chain: {trained.chain[:16]}, and {rows[-1]['chain'][:16]} at the end of train_log.jsonl")
+        wrong.append(
+            f"train.json, chain: {trained.chain[:16]}, and {rows[-1]['chain'][:16]} at the end of"
+            " train_log.jsonl"
+        )
     size = params.train.items_per_step * params.train.group_size
     wrong += [f"train_log.jsonl, step {row['step']}: {fault}" for row in rows for fault in _odd(row, size)]
     wrong += [*_off_schedule(package)]
@@ -64,7 +75,10 @@ def log_whole(package: Unpacked) -> Seen:
     said = f"{counted(len(rows), 'steps')}, each chained to the one before, up to the chain in train.json; "
     said += counted(len(steps), "validations")
     if lost:  # a package cannot show it: who left out validations that did not suit him would say the same
-        said = f"{said}; that those at {lost} are missing because their environment lost them is the maker's word"
+        said = (
+            f"{said}; that those at {lost} are missing because their environment lost them is the maker's"
+            " word"
+        )
     return Seen(said, wrong, unchecked=bool(lost))
 
 
@@ -73,11 +87,16 @@ def _odd(row: dict[str, Any], episodes: int) -> list[str]:
     signals, components = row["signals"], row["components"]
     kept = episodes - row["lost"]
     pairs = {
-        "step": (row["step"], components["step"]), "kl": (row["kl_probe"], signals["kl"]),
-        "entropy": (row.get("entropy"), signals["entropy"]), "grad_norm": (row.get("grad_norm"), signals["grad_norm"]),
-        "lost": (1 - kept / episodes, signals["lost"]), "n": (kept, components["n"]),
-    }  # fmt: skip
-    wrong = [f"{name}: {one!r} and {other!r} in one row" for name, (one, other) in pairs.items() if one != other]
+        "step": (row["step"], components["step"]),
+        "kl": (row["kl_probe"], signals["kl"]),
+        "entropy": (row.get("entropy"), signals["entropy"]),
+        "grad_norm": (row.get("grad_norm"), signals["grad_norm"]),
+        "lost": (1 - kept / episodes, signals["lost"]),
+        "n": (kept, components["n"]),
+    }
+    wrong = [
+        f"{name}: {one!r} and {other!r} in one row" for name, (one, other) in pairs.items() if one != other
+    ]
     mean = components["mean_cumulative"]
     for told in (signals["reward"], row.get("reward")):
         if told is not None and mean is not None and abs(told - mean) > TRAINER_DIGITS * max(1.0, abs(mean)):
@@ -90,9 +109,15 @@ def _off_schedule(package: Unpacked) -> Iterator[str]:
     alone = settings.num_iterations == processes == 1
     for row, rate in zip(package.log, learning_rates(settings), strict=False):
         if not math.isclose(row["learning_rate"], rate, rel_tol=NEAR, abs_tol=1e-15):
-            yield f"train_log.jsonl, step {row['step']}, learning_rate: {row['learning_rate']!r}; the settings give {rate!r}"
+            yield (
+                f"train_log.jsonl, step {row['step']}, learning_rate: {row['learning_rate']!r}; the settings"
+                f" give {rate!r}"
+            )
         if alone and not math.isclose(row["epoch"], row["step"] / settings.steps, rel_tol=NEAR):
-            yield f"train_log.jsonl, step {row['step']}, epoch: {row['epoch']!r} of {settings.steps} steps in one"
+            yield (
+                f"train_log.jsonl, step {row['step']}, epoch: {row['epoch']!r} of {settings.steps} steps"
+                " in one"
+            )
 
 
 def learning_rates(settings: TrainSettings) -> list[float]:
@@ -114,19 +139,28 @@ def learning_rates(settings: TrainSettings) -> list[float]:
 
 
 def items_in_order(package: Unpacked) -> Seen:
-    """Check that every item that was trained on is a train item, at its step of the order, and none that is judged by."""
+    """Check that every item that was trained on is a train item, at its step of the order, and none that is
+    judged by."""
     params, rows = package.project.params, package.log
     train = items_of(package.project, "train")
     wrong = []
     seen = {str(item) for row in rows for item in row["item_ids"]}
     for suite in (package.validation, package.heldout):
         if shared := seen & {item.id for item in suite.items}:
-            wrong.append(f"train_log.jsonl: {counted(len(shared), f'{suite.split} items')} trained on, first {min(shared)}")
+            wrong.append(
+                f"train_log.jsonl: {counted(len(shared), f'{suite.split} items')} trained on, first"
+                f" {min(shared)}"
+            )
     if foreign := seen - {item.id for item in train}:
-        said = f"{counted(len(foreign), 'items')} {'is' if len(foreign) == 1 else 'are'} none of the train data"
+        said = (
+            f"{counted(len(foreign), 'items')} {'is' if len(foreign) == 1 else 'are'} none of the train data"
+        )
         wrong.append(f"train_log.jsonl: {said}, first {min(foreign)}")
     size = params.train.items_per_step
-    said = f"{counted(len(seen), 'train items')} in {counted(len(rows), 'steps')}; none is a validation or held-out item"
+    said = (
+        f"{counted(len(seen), 'train items')} in {counted(len(rows), 'steps')}; none is a validation or"
+        " held-out item"
+    )
     if params.train.num_iterations > 1:
         return Seen(said, wrong)
     order = [item.id for item in item_order(train, len(rows) * size, params.seed)]
@@ -144,5 +178,8 @@ def checkpoint_follows(package: Unpacked) -> Seen:
     if chosen != trained.chosen_step:
         wrong.append(f"train.json, chosen_step: {trained.chosen_step}; by {rule} it is {chosen}")
     if trained.validation_suite != suite:
-        wrong.append(f"train.json, validation_suite: {trained.validation_suite[:16]}; settings and data make {suite[:16]}")
+        wrong.append(
+            f"train.json, validation_suite: {trained.validation_suite[:16]}; settings and data make"
+            f" {suite[:16]}"
+        )
     return Seen(f"step {chosen}, by {rule} over {counted(len(package.validations), 'validations')}", wrong)

@@ -24,11 +24,27 @@ from assay.verify.unpacked import FIX, Unpacked
 SUFFIX = ".safetensors"
 MAX_HEADER = 100_000_000
 _SIZES = {
-    "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1,
+    "F64": 8,
+    "F32": 4,
+    "F16": 2,
+    "BF16": 2,
+    "I64": 8,
+    "I32": 4,
+    "I16": 2,
+    "I8": 1,
+    "U64": 8,
+    "U32": 4,
+    "U16": 2,
+    "U8": 1,
     "BOOL": 1,
-}  # fmt: skip
+}
 # Bits that are all set in NaN and Inf and in no finite number.
-_EXPONENTS = {"F64": ("<u8", 0x7FF << 52), "F32": ("<u4", 0xFF << 23), "F16": ("<u2", 0x1F << 10), "BF16": ("<u2", 0xFF << 7)}
+_EXPONENTS = {
+    "F64": ("<u8", 0x7FF << 52),
+    "F32": ("<u4", 0xFF << 23),
+    "F16": ("<u2", 0x1F << 10),
+    "BF16": ("<u2", 0xFF << 7),
+}
 
 
 class Tensor(NamedTuple):
@@ -40,7 +56,8 @@ class Tensor(NamedTuple):
 
 
 def read_safetensors(path: Path, name: str) -> dict[str, Tensor]:
-    """Return the arrays of a file that is, to the last byte, a header and the arrays it lists one after the other.
+    """Return the arrays of a file that is, to the last byte, a header and the arrays it lists one after the
+    other.
 
     Raises:
         RecordError: It is anything else; says what.
@@ -70,7 +87,9 @@ def read_safetensors(path: Path, name: str) -> dict[str, Tensor]:
             if not known or any(type(n) is not int or n < 0 for n in shape):
                 raise refuse("a known type and a shape", f"{kind}, {shape} of {key}")
             if start != end or stop - start != math.prod(shape) * _SIZES[kind] or stop > len(body):
-                raise refuse("arrays one after the other, as long as their shapes say", f"{key} at {start} to {stop}")
+                raise refuse(
+                    "arrays one after the other, as long as their shapes say", f"{key} at {start} to {stop}"
+                )
             tensors[key], end = Tensor(kind, shape, body[start:stop]), stop
     except (AttributeError, KeyError, TypeError, ValueError):
         raise refuse("type, shape and place of each array", "something else") from None
@@ -80,7 +99,8 @@ def read_safetensors(path: Path, name: str) -> dict[str, Tensor]:
 
 
 def weights_sane(package: Unpacked) -> Seen:
-    """Check that all weights are finite, that base and adapter fit settings and each other, and that none is a pickle."""
+    """Check that all weights are finite, that base and adapter fit settings and each other, and that none is
+    a pickle."""
     wrong, n, arrays = list(_code_carriers(package)), 0, dict[str, dict[str, Tensor]]()
     for name in sorted(each for each in package.names if each.endswith(SUFFIX)):
         tensors = read_safetensors(package.root / name, name)
@@ -111,9 +131,14 @@ def digests_hold(package: Unpacked) -> Seen:
         wrong.append(f"{BASE}: digest {found[:16]}, and {str(pinned)[:16]} in base.json")
     found = adapted_digest(trained.base_digest, package.root / ADAPTER)
     if found != trained.policy_digest:
-        wrong.append(f"{ADAPTER} on its base: digest {found[:16]}, and {trained.policy_digest[:16]} in train.json")
+        wrong.append(
+            f"{ADAPTER} on its base: digest {found[:16]}, and {trained.policy_digest[:16]} in train.json"
+        )
     said = f"the adapter on its base has the digest that the training published, {found[:16]}"
-    return Seen(said if scratch else f"{said}; the pretrained base {package.base.get('model')} is not in the package", wrong)
+    return Seen(
+        said if scratch else f"{said}; the pretrained base {package.base.get('model')} is not in the package",
+        wrong,
+    )
 
 
 def _code_carriers(package: Unpacked) -> Iterator[str]:
@@ -135,10 +160,14 @@ def _is_finite(tensor: Tensor) -> bool:
 
 
 def base_shapes(base: ScratchBase, n_words: int) -> dict[str, tuple[int, ...]]:
-    """Return name and shape of every array of a base that was built here; its first one serves as its last as well."""
+    """Return name and shape of every array of a base that was built here; its first one serves as its last as
+    well."""
     shape = base.architecture
     wide, inner, head = shape.hidden_size, shape.intermediate_size, shape.hidden_size // shape.heads
-    found: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (n_words, wide), "model.norm.weight": (wide,)}
+    found: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (n_words, wide),
+        "model.norm.weight": (wide,),
+    }
     for layer in range(shape.layers):
         at = f"model.layers.{layer}"
         found |= {f"{at}.{name}_layernorm.weight": (wide,) for name in ("input", "post_attention")}
@@ -150,7 +179,8 @@ def base_shapes(base: ScratchBase, n_words: int) -> dict[str, tuple[int, ...]]:
 
 
 def _other_shapes(package: Unpacked, arrays: Mapping[str, Mapping[str, Tensor]]) -> Iterator[str]:
-    """Yield in what a base that was built here, and the modules its adapter stands on, are not those of the settings."""
+    """Yield in what a base that was built here, and the modules its adapter stands on, are not those of the
+    settings."""
     params = package.project.params
     if not isinstance(params.base, ScratchBase):
         return
@@ -159,13 +189,24 @@ def _other_shapes(package: Unpacked, arrays: Mapping[str, Mapping[str, Tensor]])
     for name in sorted({*found, *expected}):
         if found.get(name) != expected.get(name):
             yield f"{BASE}, {name}: {found.get(name)}, and the settings make {expected.get(name)}"
-    yield from (f"{BASE}, {name}: {tensor.kind}" for name, tensor in arrays.get(BASE, {}).items() if tensor.kind != "F32")
+    yield from (
+        f"{BASE}, {name}: {tensor.kind}"
+        for name, tensor in arrays.get(BASE, {}).items()
+        if tensor.kind != "F32"
+    )
     asked = params.train.lora.target_modules
     linear = {name.removesuffix(".weight") for name in expected if name.endswith("_proj.weight")}
-    due = linear if asked == "all-linear" else {name for name in linear if name.endswith(tuple(f".{each}" for each in asked))}
+    due = (
+        linear
+        if asked == "all-linear"
+        else {name for name in linear if name.endswith(tuple(f".{each}" for each in asked))}
+    )
     stand = {_module(name) for name in arrays.get(ADAPTER, {})}
     for module in sorted(stand ^ due):
-        yield f"{ADAPTER}, {module}: {'adapted, and no setting asks for it' if module in stand else 'not adapted'}"
+        yield (
+            f"{ADAPTER}, {module}:"
+            f" {'adapted, and no setting asks for it' if module in stand else 'not adapted'}"
+        )
 
 
 def _module(name: str) -> str:
@@ -177,7 +218,12 @@ def _misfits(package: Unpacked, arrays: Mapping[str, Mapping[str, Tensor]]) -> I
     where = f"{ADAPTER}/adapter_config.json"
     config: Any = loads(read_text(package.root / where, fix=FIX), where=where, fix=FIX)
     lora = package.project.params.train.lora
-    for key, expected in (("base_model_name_or_path", BASE), ("r", lora.r), ("lora_alpha", lora.alpha), ("peft_type", "LORA")):
+    for key, expected in (
+        ("base_model_name_or_path", BASE),
+        ("r", lora.r),
+        ("lora_alpha", lora.alpha),
+        ("peft_type", "LORA"),
+    ):
         if config.get(key) != expected:
             yield f"{where}, {key}: {json.dumps(config.get(key))[:80]}, expected {json.dumps(expected)}"
     base = {key.removesuffix(".weight"): tensor.shape for key, tensor in arrays.get(BASE, {}).items()}
@@ -189,5 +235,7 @@ def _misfits(package: Unpacked, arrays: Mapping[str, Mapping[str, Tensor]]) -> I
         a, b = (adapter.get(f"base_model.model.{module}.lora_{side}.weight") for side in "AB")
         if a is None or b is None:
             yield f"{ADAPTER}, {module}: not an A and a B"
-        elif base and (module not in base or (b.shape[:1] + a.shape[1:]) != base[module] or a.shape[:1] != b.shape[1:]):
+        elif base and (
+            module not in base or (b.shape[:1] + a.shape[1:]) != base[module] or a.shape[:1] != b.shape[1:]
+        ):
             yield f"{ADAPTER}, {module}: {b.shape} times {a.shape} does not fit the base"

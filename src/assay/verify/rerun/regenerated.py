@@ -1,10 +1,11 @@
 """V4: units of the held-out suite, drawn by what nobody can choose beforehand, are played again and compared.
 
-Forged completions that are graded rightly and counted rightly pass everything before. They do not follow from base,
-adapter and seeds, so playing their unit (`evaluation.suite.units`) again shows them. On
-the processor and with the packages of the run, a unit played again gives the same episodes to the last character.
-Elsewhere last bits may differ, and once in a while a token that hangs on them; an episode that is not the same passes if
-each of its stored tokens is one that rounding alone could have chosen (`explained`), which no stack has to be believed for.
+Forged completions that are graded rightly and counted rightly pass everything before. They do not follow from
+base, adapter and seeds, so playing their unit (`evaluation.suite.units`) again shows them. On the processor
+and with the packages of the run, a unit played again gives the same episodes to the last character. Elsewhere
+last bits may differ, and once in a while a token that hangs on them; an episode that is not the same passes
+if each of its stored tokens is one that rounding alone could have chosen (`explained`), which no stack has to
+be believed for.
 """
 
 from __future__ import annotations
@@ -34,14 +35,18 @@ ARMS = (("pre_eval", "base"), ("post_eval", "trained"))
 FIX = "take the package again"
 
 
-def regenerated(project: Project, *, batches: int, key: str | None = None, base: Path | None = None) -> list[Check]:
-    """Play whole units again and return what was found: one check for the weights, then one a file of episodes.
+def regenerated(
+    project: Project, *, batches: int, key: str | None = None, base: Path | None = None
+) -> list[Check]:
+    """Play whole units again and return what was found: one check for the weights, then one a file of
+    episodes.
 
     Args:
         project: The unpacked package.
         batches: So many of each file; all, where it has fewer.
-        key: What the units are drawn by. None: the digest of SHA256SUMS, which follows from all that is packed. A maker
-            could still pack again and again until the draw is convenient; a word of the verifier's own cannot be foreseen.
+        key: What the units are drawn by. None: the digest of SHA256SUMS, which follows from all that is
+            packed. A maker could still pack again and again until the draw is convenient; a word of the
+            verifier's own cannot be foreseen.
         base: Folder of a pretrained base, which a package does not hold.
     """
     checks: list[Check] = []
@@ -81,7 +86,10 @@ def base_of(project: Project, given: Path | None, level: str) -> tuple[Path | No
     if not (folder / "config.json").is_file():
         if given is None:
             model = pinned.get("model") if isinstance(pinned, dict) else None
-            return None, told("not checked", f"the pretrained base {model} is not in the package; --base DIR names its folder")
+            return None, told(
+                "not checked",
+                f"the pretrained base {model} is not in the package; --base DIR names its folder",
+            )
         folder = given
     found = digest_folder(folder) if folder.is_dir() else "nothing"
     if found != expected:
@@ -90,7 +98,8 @@ def base_of(project: Project, given: Path | None, level: str) -> tuple[Path | No
 
 
 def without_device(project: Project, level: Literal["V4", "V5"]) -> Check | None:
-    """Return that nothing can be played here for want of the device, which says nothing of the package; None if it is there."""
+    """Return that nothing can be played here for want of the device, which says nothing of the package; None
+    if it is there."""
     from assay.policy.model import require_device
 
     try:
@@ -107,7 +116,9 @@ def _arm(project: Project, base: Path, name: str, who: str, batches: int, key: s
 
     params = project.params
     if who == "trained":
-        read_adapter(project.root / "models/adapter", project.root)  # a stranger's: nothing but a plain LoRA is opened
+        read_adapter(
+            project.root / "models/adapter", project.root
+        )  # a stranger's: nothing but a plain LoRA is opened
     require_device(params.device)
     pin(params.threads, deterministic=params.deterministic, device=params.device)
     policy = load(
@@ -122,7 +133,9 @@ def _arm(project: Project, base: Path, name: str, who: str, batches: int, key: s
         yield _played(project, policy, label, who, greedy, batches, key)
 
 
-def _played(project: Project, policy: Policy, label: str, who: str, greedy: bool, batches: int, key: str) -> Check:
+def _played(
+    project: Project, policy: Policy, label: str, who: str, greedy: bool, batches: int, key: str
+) -> Check:
     def told(outcome: Outcome, found: str) -> Check:
         return Check(level="V4", name=f"play {label} again", outcome=outcome, found=found)
 
@@ -131,11 +144,15 @@ def _played(project: Project, policy: Policy, label: str, who: str, greedy: bool
     except RecordError as error:
         return told("failed", error_said(error))
     if others := {str(episode.policy)[:16] for episode in stored if episode.policy != policy.digest}:
-        return told("failed", f"{label}.jsonl is of policy {min(others)}, the {who} one is {policy.digest[:16]}")
+        return told(
+            "failed", f"{label}.jsonl is of policy {min(others)}, the {who} one is {policy.digest[:16]}"
+        )
     suite = heldout_suite(project, draws=1) if greedy else heldout_suite(project)
     plays, size = suite.plays(), project.params.generation.batch_size
     if [(e.item_id, e.draw, e.seed) for e in stored] != [(p.item.id, p.draw, p.seed) for p in plays]:
-        return told("failed", f"{label}.jsonl does not hold the {len(plays)} plays of the suite in their order")
+        return told(
+            "failed", f"{label}.jsonl does not hold the {len(plays)} plays of the suite in their order"
+        )
     parts, written = units(plays, size), iter(stored)
     pairs = [(part, list(islice(written, len(part)))) for part in parts]
     drawn = sorted(int(i) for i in rng("regenerate", key, label).permutation(len(parts))[:batches])
@@ -154,7 +171,9 @@ class _Found:
         self.parted: list[str] = []
         self.nearest = 0.0
 
-    def add(self, project: Project, policy: Policy, plays: Sequence[Play], stored: Sequence[Episode], greedy: bool) -> None:
+    def add(
+        self, project: Project, policy: Policy, plays: Sequence[Play], stored: Sequence[Episode], greedy: bool
+    ) -> None:
         """Play one unit as the stage did and compare."""
         from assay.evaluation.rollout import play
         from assay.verify.rerun.explained import slack
@@ -173,19 +192,24 @@ class _Found:
                 self.explained += 1
                 self.nearest = max(self.nearest, found.share)
             else:
-                self.parted.append(f"item {old.item_id}, draw {old.draw}, {parting.said}; in turn {found.turn} {found.why}")
+                self.parted.append(
+                    f"item {old.item_id}, draw {old.draw}, {parting.said}; in turn {found.turn} {found.why}"
+                )
 
     def told(self, which: str, where: str, root: Path) -> tuple[Outcome, str]:
         """Return the outcome and what was seen."""
         seen = f"{self.same} of {self.n} episodes of {which} are the same to the last character"
         if self.explained:
             seen += (
-                f"; {self.explained} differ where rounding decides ({self.nearest:.2g} of what is allowed at most): "
-                f"{stack_said(root)}"
+                f"; {self.explained} differ where rounding decides ({self.nearest:.2g} of what is allowed at"
+                f" most): {stack_said(root)}"
             )
         if not self.parted:
             return "passed", seen
-        first = f"{len(self.parted)} were not written by this policy with these seeds. First: {where}, {self.parted[0]}"
+        first = (
+            f"{len(self.parted)} were not written by this policy with these seeds. First: {where},"
+            f" {self.parted[0]}"
+        )
         return "failed", f"{seen}; {first}. {stack_said(root)}"
 
 
@@ -201,7 +225,9 @@ class Parting:
     @property
     def said(self) -> str:
         """This in words."""
-        return f"turn {self.turn}, {self.field}: {self.stored[:80]!r} is stored, {self.played[:80]!r} was played"
+        return (
+            f"turn {self.turn}, {self.field}: {self.stored[:80]!r} is stored, {self.played[:80]!r} was played"
+        )
 
 
 def first_parting(stored: Episode, played: Episode) -> Parting | None:

@@ -1,8 +1,9 @@
 """V5: the training is done again on a copy of the unpacked package, and everything it leaves is compared.
 
-A log that was made up, or belongs to another seed or other data, can hold together in itself. It is not what the training
-of these settings gives. Equality is expected on the same processor with the same packages; a package does not say on which
-processor it was made, so a difference says as much about this machine as about the package until it is the same one.
+A log that was made up, or belongs to another seed or other data, can hold together in itself. It is not what
+the training of these settings gives. Equality is expected on the same processor with the same packages; a
+package does not say on which processor it was made, so a difference says as much about this machine as about
+the package until it is the same one.
 """
 
 from __future__ import annotations
@@ -30,9 +31,14 @@ from assay.verify.stack import stack_said
 ADAPTER, LOG = "models/adapter", "train_log.jsonl"
 # Of what a training writes, these are a function of data, settings and code to the last byte.
 COMPARED = (
-    "training_log.csv", "reward_components.csv", "checkpoint_evals.csv", "validation_scores.csv", "fields.csv",
-    "validation.jsonl", "health.jsonl",
-)  # fmt: skip
+    "training_log.csv",
+    "reward_components.csv",
+    "checkpoint_evals.csv",
+    "validation_scores.csv",
+    "fields.csv",
+    "validation.jsonl",
+    "health.jsonl",
+)
 CONTROL = ("control.json", "control_eval.jsonl")
 FIX = "take the package again"
 # What a training under DVC or torchrun is told by its parent, and what would draw curves beside it.
@@ -40,7 +46,8 @@ _NOT_OURS = ("DVC_ROOT", "DVC_STAGE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCH
 
 
 def retrained(project: Project, *, base: Path | None = None, scratch: Path | None = None) -> list[Check]:
-    """Train again, the control too, and return what was found: a check each for base, steps, adapter and every table.
+    """Train again, the control too, and return what was found: a check each for base, steps, adapter and
+    every table.
 
     Args:
         project: The unpacked package; it is not written to.
@@ -71,7 +78,10 @@ def retrained(project: Project, *, base: Path | None = None, scratch: Path | Non
 
 def compared(stored: Project, again: Project) -> list[Check]:
     """Return what differs between a stored training and one that was done again, one check a thing."""
-    tables = (*COMPARED, *(name for name in CONTROL if stored.results(name).exists() or again.results(name).exists()))
+    tables = (
+        *COMPARED,
+        *(name for name in CONTROL if stored.results(name).exists() or again.results(name).exists()),
+    )
     return [_steps(stored, again), _adapter(stored, again), *(_table(stored, again, name) for name in tables)]
 
 
@@ -112,7 +122,8 @@ def _environment() -> Iterator[None]:
 
 
 def _steps(stored: Project, again: Project) -> Check:
-    """Compare the steps: prompts, completions, rewards, gradients and weights, and every number logged of them."""
+    """Compare the steps: prompts, completions, rewards, gradients and weights, and every number logged of
+    them."""
     name = "train again: steps"
     try:
         logs = [list(read_jsonl(each.results(LOG), fix=FIX)) for each in (stored, again)]
@@ -126,21 +137,35 @@ def _steps(stored: Project, again: Project) -> Check:
     numbers = first_numbers(*logs)
     if numbers is not None:
         one, other = numbers.values
-        return _check(name, "failed", f"step {numbers.step}, {numbers.name}: {one!r} is stored, {other!r} was logged again")
+        return _check(
+            name,
+            "failed",
+            f"step {numbers.step}, {numbers.name}: {one!r} is stored, {other!r} was logged again",
+        )
     for field in TrainFacts.model_fields:
         one, other = (getattr(each, field) for each in facts)
         if one != other:
-            return _check(name, "failed", f"train.json, {field}: {str(one)[:80]} is stored, {str(other)[:80]} was found again")
+            return _check(
+                name,
+                "failed",
+                f"train.json, {field}: {str(one)[:80]} is stored, {str(other)[:80]} was found again",
+            )
     same = "the one step is the same" if len(logs[0]) == 1 else f"all {len(logs[0])} steps are the same"
     return _check(name, "passed", f"{same}, chain {facts[0].chain[:16]}")
 
 
 def _said(found: Difference) -> str:
     if found.link is None:
-        return f"{counted(found.n_steps[0], 'steps')} stored, {found.n_steps[1]} trained again; those of both are the same"
+        return (
+            f"{counted(found.n_steps[0], 'steps')} stored, {found.n_steps[1]} trained again; those of both"
+            " are the same"
+        )
     before = f" ({', '.join(found.still_equal)} are still the same)" if found.still_equal else ""
     one, other = (str(digest)[:16] for digest in found.digests)
-    return f"first difference at step {found.step}, {found.link}{before}: {one} is stored, {other} was found again"
+    return (
+        f"first difference at step {found.step}, {found.link}{before}: {one} is stored, {other} was found"
+        " again"
+    )
 
 
 def _adapter(stored: Project, again: Project) -> Check:
@@ -160,4 +185,6 @@ def _table(stored: Project, again: Project, name: str) -> Check:
         return _check(label, "passed", f"{counted(len(one) - 1, 'lines')}, the same to the last byte")
     pairs = enumerate(zip(one, other, strict=False), start=1)
     line = next((number for number, (a, b) in pairs if a != b), min(len(one), len(other)) + 1)
-    return _check(label, "failed", f"line {line} differs first, of {len(one) - 1} stored and {len(other) - 1} new ones")
+    return _check(
+        label, "failed", f"line {line} differs first, of {len(one) - 1} stored and {len(other) - 1} new ones"
+    )

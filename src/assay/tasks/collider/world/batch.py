@@ -1,4 +1,5 @@
-"""The adaptive player on many scenarios at once, in arrays: the same numbers as one by one, many times faster."""
+"""The adaptive player on many scenarios at once, in arrays: the same numbers as one by one, many times
+faster."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ class _Table:
         """Take data in one channel for some of the episodes, and scan it again."""
         expected = take_expectation(self.worlds, rows, place, np.full(len(rows), blocks), visit)
         index = NAMES.index(self.worlds.names[place])
-        self.counts[place, rows] += noise.poisson(self.seeds[rows], index, np.full(len(rows), visit), expected)
+        self.counts[place, rows] += noise.poisson(
+            self.seeds[rows], index, np.full(len(rows), visit), expected
+        )
         self.blocks[place, rows] += blocks
         self.visits[place, rows] += 1
         in_hand = int(self.blocks[place, rows[0]])
@@ -53,13 +56,16 @@ class _Table:
         widths = self.worlds.widths[rows, place]
         for width in np.unique(widths):
             chosen = rows[widths == width]
-            profile = physics.scan(self.counts[place, chosen], known, physics.UNCALIBRATED_BACKGROUND, int(width))
+            profile = physics.scan(
+                self.counts[place, chosen], known, physics.UNCALIBRATED_BACKGROUND, int(width)
+            )
             best = profile.argmax(axis=-1)
             self.peak[place, chosen] = best
             self.z[place, chosen] = profile[np.arange(len(chosen)), best]
 
     def trusted(self) -> Floats:
-        """Return the best local significance per channel and episode, 0 where that peak is a known particle."""
+        """Return the best local significance per channel and episode, 0 where that peak is a known
+        particle."""
         trusted = self.z.copy()
         for place, name in enumerate(self.worlds.names):
             known = physics.KNOWN_PEAKS_GEV.get(name)
@@ -80,7 +86,9 @@ def play_adaptive(scenarios: Sequence[Scenario], world_seeds: Sequence[int], max
     first = scenarios[0].briefing
     rules = {(s.briefing.channels, s.briefing.budget_blocks, s.briefing.max_turns) for s in scenarios}
     if len(rules) > 1:
-        raise TaskError("scenarios of one suite", found="different rules", where="play_adaptive", fix="split the batch")
+        raise TaskError(
+            "scenarios of one suite", found="different rules", where="play_adaptive", fix="split the batch"
+        )
     n, n_channels, budget = len(scenarios), len(first.channels), first.budget_blocks
     limit = min(max_turns, first.max_turns)
     m0_gev = np.array([s.briefing.m0_gev for s in scenarios])

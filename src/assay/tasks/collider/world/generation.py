@@ -1,4 +1,5 @@
-"""Scenarios drawn from labels: one distribution for play, and the fixed suites that probe it and its borders."""
+"""Scenarios drawn from labels: one distribution for play, and the fixed suites that probe it and its
+borders."""
 
 from __future__ import annotations
 
@@ -13,11 +14,24 @@ from assay.core.errors import TaskError
 from assay.core.seeds import Label, derive_seed
 from assay.core.seeds import rng as labelled_rng
 from assay.tasks.collider.world import physics
-from assay.tasks.collider.world.scenario import TIERS, Briefing, ChannelName, Decoy, DecoyKind, Tier, Truth, to_row
+from assay.tasks.collider.world.scenario import (
+    TIERS,
+    Briefing,
+    ChannelName,
+    Decoy,
+    DecoyKind,
+    Tier,
+    Truth,
+    to_row,
+)
 from assay.tasks.collider.world.spin import allowed
 
 HOME_CHANNELS: tuple[ChannelName, ...] = ("diphoton", "dielectron", "dimuon", "four_lepton")
-STRENGTH_Z: Mapping[Tier, tuple[float, float]] = {"easy": (9.0, 12.0), "medium": (7.0, 9.5), "hard": (5.0, 7.5)}
+STRENGTH_Z: Mapping[Tier, tuple[float, float]] = {
+    "easy": (9.0, 12.0),
+    "medium": (7.0, 9.5),
+    "hard": (5.0, 7.5),
+}
 REQUIRED_Z: Mapping[Tier, float] = {"easy": 5.0, "medium": 4.0, "hard": 3.0}
 NULL_SHARE = 0.3
 DECOY_SHARE = 0.25
@@ -26,7 +40,8 @@ SuiteName = Literal["train", "validation", "heldout", "heldout_ood", "traps"]
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a suite draws from: the axis start in GeV, extra channels to choose from, and how often a decoy appears."""
+    """What a suite draws from: the axis start in GeV, extra channels to choose from, and how often a decoy
+    appears."""
 
     m0_gev: tuple[float, float]
     extra_channels: tuple[ChannelName, ...]
@@ -93,7 +108,8 @@ def draw(rng: np.random.Generator, tier: Tier, suite: SuiteName, max_turns: int)
         max_turns=max_turns,
         required_z=REQUIRED_Z[tier],
     )
-    # Shifts are drawn before the particle, so that a null world and a signal world differ by the particle alone.
+    # Shifts are drawn before the particle, so that a null world and a signal world differ by the particle
+    # alone.
     signs = rng.choice((-1.0, 1.0), len(channels))
     scale = tuple(round(float(x), 6) for x in signs * (0.005 + 0.015 * rng.uniform(size=len(channels)) ** 2))
     norms = np.clip(rng.normal(0.0, 0.02, len(channels)), -0.05, 0.05)
@@ -123,7 +139,8 @@ def draw(rng: np.random.Generator, tier: Tier, suite: SuiteName, max_turns: int)
 
 
 def generate(suite: SuiteName, n: int, *, max_turns: int, labels: tuple[Label, ...]) -> list[dict[str, Any]]:
-    """Return n distinct rows of a suite, tiers in turn, sorted by id; each suite draws from labels of its own.
+    """Return n distinct rows of a suite, tiers in turn, sorted by id; each suite draws from labels of its
+    own.
 
     Raises:
         TaskError: the suite does not exist; the caller's fault.
@@ -134,7 +151,10 @@ def generate(suite: SuiteName, n: int, *, max_turns: int, labels: tuple[Label, .
     """
     if suite not in RECIPES:
         raise TaskError(
-            f"one of {', '.join(RECIPES)}", found=ascii(suite), where="collider suite", fix="name a known suite"
+            f"one of {', '.join(RECIPES)}",
+            found=ascii(suite),
+            where="collider suite",
+            fix="name a known suite",
         )
     root = derive_seed("collider", suite, *labels)
     rows = [draw(labelled_rng(root, index), TIERS[index % 3], suite, max_turns) for index in range(n)]
@@ -143,5 +163,9 @@ def generate(suite: SuiteName, n: int, *, max_turns: int, labels: tuple[Label, .
 
 # How many scenarios each committed suite holds.
 SUITES: Mapping[SuiteName, int] = {
-    "train": 2048, "validation": 256, "heldout": 512, "heldout_ood": 256, "traps": 256,
-}  # fmt: skip
+    "train": 2048,
+    "validation": 256,
+    "heldout": 512,
+    "heldout_ood": 256,
+    "traps": 256,
+}

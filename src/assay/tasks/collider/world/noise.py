@@ -1,4 +1,5 @@
-"""Noise that is looked up rather than drawn in sequence: equal keys give equal numbers, whatever else was played."""
+"""Noise that is looked up rather than drawn in sequence: equal keys give equal numbers, whatever else was
+played."""
 
 from __future__ import annotations
 
@@ -19,12 +20,16 @@ SERIES_MEAN = 10.0
 # The sum stops here at the latest: for a mean of 10, less than 1e-17 of the distribution lies beyond.
 _LAST_COUNT = 60
 _BELOW_ONE = 1.0 - 2.0**-53
-# Up to this many entries are summed one by one: cheaper than arrays of entries still open, and the same numbers.
+# Up to this many entries are summed one by one: cheaper than arrays of entries still open, and the same
+# numbers.
 _FEW = 128
 
 
-def uniforms(world_seeds: ArrayLike, kind: NoiseKind, channel: ArrayLike, visits: ArrayLike, n: int) -> Floats:
-    """Return n uniforms in (0, 1) for each (world seed, channel, visit): [worlds, n]; a channel is a place in CHANNELS.
+def uniforms(
+    world_seeds: ArrayLike, kind: NoiseKind, channel: ArrayLike, visits: ArrayLike, n: int
+) -> Floats:
+    """Return n uniforms in (0, 1) for each (world seed, channel, visit): [worlds, n]; a channel is a place in
+    CHANNELS.
 
     >>> uniforms([1, 2], "angles", 0, 0, 3)[1].tolist() == uniforms([2], "angles", 0, 0, 3)[0].tolist()
     True
@@ -46,7 +51,8 @@ def normals(world_seeds: ArrayLike, kind: NoiseKind, channel: int, visits: Array
 
 
 def poisson_counts(uniform: Floats, mean: Floats) -> Floats:
-    """Return the Poisson counts whose cumulative probability first exceeds each uniform; exact inversion, any shape.
+    """Return the Poisson counts whose cumulative probability first exceeds each uniform; exact inversion, any
+    shape.
 
     >>> poisson_counts(np.array([0.1, 0.5, 0.5, 0.999]), np.array([0.01, 3.0, 100.0, 100.0])).tolist()
     [0.0, 3.0, 100.0, 132.0]
@@ -101,8 +107,8 @@ def _one_by_one(uniform: Floats, mean: Floats) -> Floats:
 def _by_series(uniform: Floats, mean: Floats) -> Floats:
     """Invert by an asymptotic series; where its error could change the floor, ask the exact distribution.
 
-    Source: Giles (2016), "Algorithm 955: approximation of the inverse Poisson cumulative distribution function",
-    ACM TOMS 42(1):7, eqs. for Q_N2 and its error bound.
+    Source: Giles (2016), "Algorithm 955: approximation of the inverse Poisson cumulative distribution
+    function", ACM TOMS 42(1):7, eqs. for Q_N2 and its error bound.
     """
     w = ndtri(uniform)
     root, square = np.sqrt(mean), w * w

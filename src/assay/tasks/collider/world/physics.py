@@ -1,4 +1,5 @@
-"""Physics of the bump hunt as array functions: axis, resolutions, backgrounds, significances, scan, spin moments."""
+"""Physics of the bump hunt as array functions: axis, resolutions, backgrounds, significances, scan, spin
+moments."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ WINDOW_SIGMAS = 2.8
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """One final state: relative mass resolution, background events at full budget, and the slope of their spectrum."""
+    """One final state: relative mass resolution, background events at full budget, and the slope of their
+    spectrum."""
 
     name: str
     letter: str
@@ -35,7 +37,8 @@ class Channel:
     slope: float
 
 
-# Source: resolutions of the order ATLAS (arXiv:1606.03833, diphoton) and CMS (arXiv:2103.02708, dilepton) publish.
+# Source: resolutions of the order ATLAS (arXiv:1606.03833, diphoton) and CMS (arXiv:2103.02708, dilepton)
+# publish.
 CHANNELS = (
     Channel("diphoton", "g", 0.013, 4000.0, 5.0),
     Channel("dielectron", "e", 0.011, 1500.0, 4.0),
@@ -114,7 +117,8 @@ def resolution_at(channel: int, mass_gev: float) -> float:
 
 @cache
 def background(channel: int) -> Floats:
-    """Return the nominal background of each bin at full budget, read-only; m^-slope looks equal in every octave.
+    """Return the nominal background of each bin at full budget, read-only; m^-slope looks equal in every
+    octave.
 
     >>> round(float(background(0).sum()), 6)
     4000.0
@@ -141,7 +145,8 @@ def peak_shape(m0_gev: ArrayLike, mass_gev: ArrayLike, sigma: ArrayLike) -> Floa
 
 
 def asimov_z(signal: ArrayLike, expected: ArrayLike) -> Floats:
-    """Return the median significance, in sigma, of `signal` events over a known background of `expected` events.
+    """Return the median significance, in sigma, of `signal` events over a known background of `expected`
+    events.
 
     Source: Cowan, Cranmer, Gross, Vitells, arXiv:1007.1727, eq. 97.
 
@@ -153,7 +158,8 @@ def asimov_z(signal: ArrayLike, expected: ArrayLike) -> Floats:
 
 
 def signal_for_z(target_z: ArrayLike, expected: ArrayLike) -> Floats:
-    """Return the signal events whose Asimov significance over `expected` events is `target_z` (Newton on eq. 97).
+    """Return the signal events whose Asimov significance over `expected` events is `target_z` (Newton on eq.
+    97).
 
     >>> round(float(asimov_z(signal_for_z(5.0, 3.0), 3.0)), 9)
     5.0
@@ -166,10 +172,12 @@ def signal_for_z(target_z: ArrayLike, expected: ArrayLike) -> Floats:
 
 
 def local_z(observed: ArrayLike, expected: ArrayLike, relative: ArrayLike) -> Floats:
-    """Return the local significance, in sigma, of counts over a background known to a relative uncertainty; 0 below it.
+    """Return the local significance, in sigma, of counts over a background known to a relative uncertainty; 0
+    below it.
 
-    Source: Cowan, "Discovery sensitivity for a counting experiment with background uncertainty" (2012), eq. 20,
-    with the observed count in place of s + b: the profile likelihood ratio with an auxiliary measurement of b.
+    Source: Cowan, "Discovery sensitivity for a counting experiment with background uncertainty" (2012), eq.
+    20, with the observed count in place of s + b: the profile likelihood ratio with an auxiliary measurement
+    of b.
 
     >>> round(float(local_z(110.0, 100.0, 1e-4)), 4), round(float(local_z(110.0, 100.0, 0.1)), 4)
     (0.984, 0.6902)
@@ -189,7 +197,9 @@ def window_width(channel: ArrayLike, m0_gev: ArrayLike) -> NDArray[np.int64]:
     [3, 3, 5, 3, 13, 25]
     """
     sigma = resolution(np.asarray(channel), np.asarray(m0_gev, np.float64) * math.sqrt(2.0))
-    return np.maximum(3, 2 * np.rint((WINDOW_SIGMAS * sigma / BIN_LOG_WIDTH - 1.0) / 2.0).astype(np.int64) + 1)
+    return np.maximum(
+        3, 2 * np.rint((WINDOW_SIGMAS * sigma / BIN_LOG_WIDTH - 1.0) / 2.0).astype(np.int64) + 1
+    )
 
 
 @lru_cache(maxsize=256)
@@ -221,16 +231,18 @@ def background_sums(channel: int, blocks: int, width: int) -> Floats:
 def scan(counts: Floats, expected: Floats, relative: ArrayLike, width: int) -> Floats:
     """Return the local significance of the window centred on each bin: [..., bins].
 
-    Counts and expected events are [..., bins]; `relative` is the background uncertainty of each row, [..., 1].
+    Counts and expected events are [..., bins]; `relative` is the background uncertainty of each row, [...,
+    1].
     """
     return local_z(window_sums(counts, width), window_sums(expected, width), relative)
 
 
 def global_z(local: ArrayLike, n_channels: ArrayLike) -> Floats:
-    """Return the global significance of the best of all windows in `n_channels` channels, in sigma, at least 0.
+    """Return the global significance of the best of all windows in `n_channels` channels, in sigma, at least
+    0.
 
-    The trials factor counts every window as if it were independent (Sidak); overlap only makes that conservative.
-    Source: Sidak (1967), JASA 62:626; the effect: Gross, Vitells, arXiv:1005.1891.
+    The trials factor counts every window as if it were independent (Sidak); overlap only makes that
+    conservative. Source: Sidak (1967), JASA 62:626; the effect: Gross, Vitells, arXiv:1005.1891.
 
     >>> round(float(global_z(5.0, 1)), 2), float(global_z(1.0, 4))
     (4.13, 0.0)

@@ -1,4 +1,5 @@
-"""Scenarios of the collider: the public briefing, the hidden truth, and the rows of data files they are kept in."""
+"""Scenarios of the collider: the public briefing, the hidden truth, and the rows of data files they are kept
+in."""
 
 from __future__ import annotations
 
@@ -61,7 +62,9 @@ class Truth(_Strict):
     natural_width: float = Field(ge=0.0, le=0.1, description="relative width (sigma) of the particle itself")
     signal_events: float = Field(ge=0.0, description="signal events at full budget in the right channel")
     scale_shifts: tuple[float, ...] = Field(description="relative energy-scale shift of each briefed channel")
-    background_shifts: tuple[float, ...] = Field(description="relative background shift of each briefed channel")
+    background_shifts: tuple[float, ...] = Field(
+        description="relative background shift of each briefed channel"
+    )
     decoy: Decoy | None
 
 
@@ -103,7 +106,9 @@ def to_row(tier: Tier, kind: Kind, briefing: Briefing, truth: Truth) -> dict[str
 
 
 def _broken(field: str, expected: str, found: str) -> TaskError:
-    return TaskError(expected, found=found, where=f"collider row, field {field}", fix="regenerate the data file")
+    return TaskError(
+        expected, found=found, where=f"collider row, field {field}", fix="regenerate the data file"
+    )
 
 
 def from_row(row: Mapping[str, Any]) -> Scenario:
@@ -117,7 +122,9 @@ def from_row(row: Mapping[str, Any]) -> Scenario:
         parsed = _Row.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
-        raise _broken(".".join(map(str, first["loc"])) or "(row)", first["msg"], ascii(first["input"])[:80]) from error
+        raise _broken(
+            ".".join(map(str, first["loc"])) or "(row)", first["msg"], ascii(first["input"])[:80]
+        ) from error
     except (TypeError, ValueError) as error:
         raise _broken("(row)", "strict JSON values", str(error)[:80]) from error
     _check(parsed)
@@ -157,4 +164,6 @@ def _check(row: _Row) -> None:
         if decoy.channel not in briefing.channels:
             raise _broken("truth.decoy.channel", "a briefed channel", decoy.channel)
         if (decoy.mass_gev is None) != (decoy.kind == "miscalibrated"):
-            raise _broken("truth.decoy.mass_gev", "a mass exactly where the decoy has one", str(decoy.mass_gev))
+            raise _broken(
+                "truth.decoy.mass_gev", "a mass exactly where the decoy has one", str(decoy.mass_gev)
+            )

@@ -23,9 +23,9 @@ _ROW = np.zeros(1, np.int64)
 class ChannelData:
     """What is in hand in one channel.
 
-    `counts` holds 64 little-endian floats, so that states compare and never alias, and so does `profile`, the local
-    significance of the window centred on each bin. `window_bin` is the middle of the best window as recorded;
-    `peak_mass_gev` and `peak_bin` are its mass and bin free of a measured energy scale.
+    `counts` holds 64 little-endian floats, so that states compare and never alias, and so does `profile`, the
+    local significance of the window centred on each bin. `window_bin` is the middle of the best window as
+    recorded; `peak_mass_gev` and `peak_bin` are its mass and bin free of a measured energy scale.
     """
 
     blocks: int = 0
@@ -59,7 +59,9 @@ class Notice:
     reason: str | None = None
 
 
-Told = tuple[Notice, ChannelData | None]  # what a turn brought to light, and the channel's new data if there are any
+Told = tuple[
+    Notice, ChannelData | None
+]  # what a turn brought to light, and the channel's new data if there are any
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,8 @@ class State:
 
 @lru_cache(maxsize=4096)
 def overall_z(local_z: float, n_channels: int) -> float:
-    """Return what `physics.global_z` does for one window; it is asked again at each turn for channels that rest."""
+    """Return what `physics.global_z` does for one window; it is asked again at each turn for channels that
+    rest."""
     return float(physics.global_z(local_z, n_channels))
 
 
@@ -133,7 +136,13 @@ def expected_in_hand(worlds: Worlds, place: int, blocks: int, norm: float | None
 
 
 def _rescanned(
-    state: State, place: int, blocks: int, visits: int, counts: Floats, scale: float | None, norm: float | None
+    state: State,
+    place: int,
+    blocks: int,
+    visits: int,
+    counts: Floats,
+    scale: float | None,
+    norm: float | None,
 ) -> ChannelData:
     """Return a channel's new data with the best window found anew."""
     held = counts.astype("<f8", copy=False).tobytes()
@@ -141,7 +150,10 @@ def _rescanned(
         return ChannelData(blocks, visits, held, scale, norm)
     width, m0_gev = int(state.worlds.widths[0, place]), state.briefing.m0_gev
     if norm is None:
-        known, relative = physics.background_sums(_index(state, place), blocks, width), physics.UNCALIBRATED_BACKGROUND
+        known, relative = (
+            physics.background_sums(_index(state, place), blocks, width),
+            physics.UNCALIBRATED_BACKGROUND,
+        )
     else:
         known = physics.window_sums(expected_in_hand(state.worlds, place, blocks, norm), width)
         relative = physics.CALIBRATED_BACKGROUND
@@ -167,8 +179,12 @@ def _take(state: State, place: int, blocks: int) -> Told:
     key = state.world_seed, place, data, blocks
     if key not in known:
         expected = take_expectation(state.worlds, 0, place, blocks, data.visits)
-        counts = data.histogram() + noise.one_take(state.world_seed, _index(state, place), data.visits, expected)
-        known[key] = _rescanned(state, place, data.blocks + blocks, data.visits + 1, counts, data.scale, data.norm)
+        counts = data.histogram() + noise.one_take(
+            state.world_seed, _index(state, place), data.visits, expected
+        )
+        known[key] = _rescanned(
+            state, place, data.blocks + blocks, data.visits + 1, counts, data.scale, data.norm
+        )
     return Notice("data", place), known[key]
 
 
@@ -195,7 +211,8 @@ def _scan(state: State) -> Told:
 
 
 def _fit(state: State, place: int) -> Told:
-    """Fit mass and yield around the best window: the mass that maximises the likelihood of a Gaussian peak."""
+    """Fit mass and yield around the best window: the mass that maximises the likelihood of a Gaussian
+    peak."""
     data, m0_gev = state.data[place], state.briefing.m0_gev
     if not data.blocks:
         return _refused("the channel has no data")
@@ -260,6 +277,15 @@ def apply(state: State, action: Action | None, failure: str | None) -> State:
             left -= action.blocks or 1  # only a take says how many; a calibration costs one
     # Not dataclasses.replace, which takes as long as the rest of a turn.
     return State(
-        state.briefing, state.max_turns, state.scenario, state.worlds, state.world_seed,
-        turn, left, data, notice, ending, verdict,
-    )  # fmt: skip
+        state.briefing,
+        state.max_turns,
+        state.scenario,
+        state.worlds,
+        state.world_seed,
+        turn,
+        left,
+        data,
+        notice,
+        ending,
+        verdict,
+    )

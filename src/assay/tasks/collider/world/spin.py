@@ -1,4 +1,5 @@
-"""Spin from decay angles: the mean of cos^2(theta*) that each spin predicts, and what a measured mean favours."""
+"""Spin from decay angles: the mean of cos^2(theta*) that each spin predicts, and what a measured mean
+favours."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ def moment(channel: str, spin: int) -> float:
     return moment_of(6.0, 1.0) if channel in VECTOR_PAIRS else moment_of(0.0, -1.0)
 
 
-_TABLE = np.array([[moment(name, spin) if spin in allowed(name) else np.inf for spin in SPINS] for name in NAMES])
+_TABLE = np.array(
+    [[moment(name, spin) if spin in allowed(name) else np.inf for spin in SPINS] for name in NAMES]
+)
 
 
 def moment_table() -> Floats:
@@ -65,7 +68,8 @@ def moment_table() -> Floats:
 
 
 def measured(mean: ArrayLike, observed: ArrayLike, expected: ArrayLike) -> tuple[Floats, Floats]:
-    """Return the signal's moment and its error after subtracting a flat background from the mean of all events.
+    """Return the signal's moment and its error after subtracting a flat background from the mean of all
+    events.
 
     `mean` is the mean of cos^2 over `observed` events, of which `expected` are background.
 

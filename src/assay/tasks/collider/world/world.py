@@ -86,11 +86,16 @@ def build(scenarios: Sequence[Scenario]) -> Worlds:
     for row, place in np.argwhere(flare_z > 0.0):
         window = physics.window_sums(nominal[place], int(widths[row, place]))
         flare_background[row, place] = window[int(flare[row, place].argmax())]
-    return Worlds(names, nominal, expected + peak, peak, peak_moment, flare, flare_z, flare_background, widths)
+    return Worlds(
+        names, nominal, expected + peak, peak, peak_moment, flare, flare_z, flare_background, widths
+    )
 
 
 def _add_peaks(
-    rows: list[tuple[bool, int, int, float, float, float, float]], indices: list[int], peak: Floats, flare: Floats
+    rows: list[tuple[bool, int, int, float, float, float, float]],
+    indices: list[int],
+    peak: Floats,
+    flare: Floats,
 ) -> None:
     m0, mass, natural, events = (np.array([entry[k] for entry in rows]) for k in (3, 4, 5, 6))
     sigma = physics.resolution(np.array([indices[entry[2]] for entry in rows]), mass)
@@ -99,7 +104,9 @@ def _add_peaks(
         (flare if is_flare else peak)[row, place] += shape
 
 
-def take_expectation(worlds: Worlds, rows: Places | int, place: int, blocks: Places | int, visit: int) -> Floats:
+def take_expectation(
+    worlds: Worlds, rows: Places | int, place: int, blocks: Places | int, visit: int
+) -> Floats:
     """Return the expected counts of one take in some scenarios [rows, bins], or in one [bins].
 
     A fluctuation lives in the first take of its channel alone.
@@ -108,7 +115,8 @@ def take_expectation(worlds: Worlds, rows: Places | int, place: int, blocks: Pla
     result: Floats = worlds.expected[rows, place] * share[..., None]
     z = worlds.flare_z[rows, place]
     if visit == 0 and z.any():
-        # Inverts the Asimov formula to second order, s = z sqrt(b) + z^2 / 6: close enough for a planted accident.
+        # Inverts the Asimov formula to second order, s = z sqrt(b) + z^2 / 6: close enough for a planted
+        # accident.
         events = z * np.sqrt(worlds.flare_background[rows, place] * share) + z * z / 6.0
         result += worlds.flare[rows, place] * events[..., None]
     return result
@@ -124,7 +132,8 @@ def spin_measurement(
     expected: Floats,
     peak_bins: Places,
 ) -> tuple[Floats, Floats]:
-    """Return the measured moment of the best window's excess and its error [rows]; asking again shows the same numbers.
+    """Return the measured moment of the best window's excess and its error [rows]; asking again shows the
+    same numbers.
 
     `counts` and `expected` (the player's background) are [rows, bins].
     """
@@ -132,7 +141,9 @@ def spin_measurement(
     bins = np.arange(N_BINS)
     window = np.abs(bins - peak_bins[:, None]) <= half[:, None]
     observed = (counts * window).sum(axis=-1)
-    share = (worlds.peak[rows, place] * window).sum(axis=-1) / (worlds.expected[rows, place] * window).sum(axis=-1)
+    share = (worlds.peak[rows, place] * window).sum(axis=-1) / (worlds.expected[rows, place] * window).sum(
+        axis=-1
+    )
     draw = noise.normals(world_seeds, "angles", physics.NAMES.index(worlds.names[place]), visits, 1)[:, 0]
     mean = FLAT_MOMENT + share * (worlds.peak_moment[rows, place] - FLAT_MOMENT)
     mean = mean + MOMENT_SPREAD * draw / np.sqrt(np.maximum(1.0, observed))

@@ -1,4 +1,5 @@
-"""The validator of Draft 2020-12 with a bound on its work: schemas and answers of strangers can ask for years of it."""
+"""The validator of Draft 2020-12 with a bound on its work: schemas and answers of strangers can ask for years
+of it."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ class TooMuchWork(Exception):
 
 
 class Effort:
-    """References followed while one value is checked: what multiplies when schemas refer to each other twice a level."""
+    """References followed while one value is checked: what multiplies when schemas refer to each other twice
+    a level."""
 
     spent = 0
 
@@ -77,7 +79,11 @@ def _pattern_properties(validator: Any, properties: Any, value: Any, schema: Any
 
 
 def _unique_items(validator: Any, unique: bool, value: Any, schema: Any) -> Iterator[Any]:
-    if unique and validator.is_type(value, "array") and len({key(part, SCHEMA) for part in value}) < len(value):
+    if (
+        unique
+        and validator.is_type(value, "array")
+        and len({key(part, SCHEMA) for part in value}) < len(value)
+    ):
         yield ValidationError("has elements that are equal")
 
 
@@ -102,10 +108,14 @@ def _counted(keyword: str) -> Any:
 BoundedValidator: Any = extend(
     Draft202012Validator,
     {
-        "pattern": _pattern, "patternProperties": _pattern_properties, "uniqueItems": _unique_items,
-        "multipleOf": _multiple_of, "$ref": _counted("$ref"), "$dynamicRef": _counted("$dynamicRef"),
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+        "uniqueItems": _unique_items,
+        "multipleOf": _multiple_of,
+        "$ref": _counted("$ref"),
+        "$dynamicRef": _counted("$dynamicRef"),
     },
-)  # fmt: skip
+)
 FORMATS: Any = FormatChecker()
 FORMATS.checkers = dict(Draft202012Validator.FORMAT_CHECKER.checkers)
 FORMATS.checks("regex", raises=(re.error, OverflowError, RecursionError))(_is_regex)

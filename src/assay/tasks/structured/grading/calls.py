@@ -1,10 +1,12 @@
-"""Golds of function calls, {function: {argument: [accepted values, "" = may be left out]}}, and answers against them.
+"""Golds of function calls, {function: {argument: [accepted values, "" = may be left out]}}, and answers
+against them.
 
-An accepted value may be nested: an object whose every value is a list that is not empty holds options for each of its keys in
-the same way, {"city": ["Paris", "paris"], "country": ["FR", ""]}, and so do such objects inside of lists. Where a list could as
-well be the value itself, the schema of the function's parameters decides: options are tried first, and a list is taken for the
-value where its first option would break the schema there. So `tags: ["a", "b"]` are two options for a text and one value for an
-array; where the schema says nothing, they are options.
+An accepted value may be nested: an object whose every value is a list that is not empty holds options for
+each of its keys in the same way, {"city": ["Paris", "paris"], "country": ["FR", ""]}, and so do such objects
+inside of lists. Where a list could as well be the value itself, the schema of the function's parameters
+decides: options are tried first, and a list is taken for the value where its first option would break the
+schema there. So `tags: ["a", "b"]` are two options for a text and one value for an array; where the schema
+says nothing, they are options.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ Faults = Callable[[str, Any], Sequence[Path]]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """An object that is accepted in several forms: the values of each part, and the parts that may be left out."""
+    """An object that is accepted in several forms: the values of each part, and the parts that may be left
+    out."""
 
     parts: Mapping[str, tuple[Any, ...]]
     optional: frozenset[str]
@@ -80,7 +83,10 @@ def _read(value: Any, faults: Callable[[Any], Sequence[Path]]) -> Any:
     places: list[Path] = []
     plain = reading = _reading(value, literal, (), places)
     while places and (wrong := faults(plainest(reading))):
-        inside = (max((place for place in places if path[: len(place)] == place), key=len, default=None) for path in wrong)
+        inside = (
+            max((place for place in places if path[: len(place)] == place), key=len, default=None)
+            for path in wrong
+        )
         turned = {place for place in inside if place is not None}
         if not turned:
             return plain if faults(value) else value
@@ -91,11 +97,16 @@ def _read(value: Any, faults: Callable[[Any], Sequence[Path]]) -> Any:
 
 
 def _reading(value: Any, literal: set[Path], path: Path, places: list[Path]) -> Any:
-    """Return a value with its options; `places` gathers the lists that were taken for options and could be values."""
+    """Return a value with its options; `places` gathers the lists that were taken for options and could be
+    values."""
     if isinstance(value, list):
         elements = tuple(_reading(part, literal, (*path, index), places) for index, part in enumerate(value))
         return Elements(elements) if any(isinstance(part, Options | Elements) for part in elements) else value
-    if not isinstance(value, dict) or not value or not all(isinstance(part, list) and part for part in value.values()):
+    if (
+        not isinstance(value, dict)
+        or not value
+        or not all(isinstance(part, list) and part for part in value.values())
+    ):
         return value
     parts: dict[str, tuple[Any, ...]] = {}
     optional = set()
@@ -118,7 +129,11 @@ def plainest(accepted: Any, *, full: bool = True) -> Any:
     [{'city': 'Rome', 'land': 'IT'}, {'city': 'Rome'}]
     """
     if isinstance(accepted, Options):
-        given = {name: values for name, values in accepted.parts.items() if values and (full or name not in accepted.optional)}
+        given = {
+            name: values
+            for name, values in accepted.parts.items()
+            if values and (full or name not in accepted.optional)
+        }
         return {name: plainest(values[0], full=full) for name, values in given.items()}
     if isinstance(accepted, Elements):
         return [plainest(part, full=full) for part in accepted.parts]
@@ -129,10 +144,13 @@ def every(accepted: Any) -> Iterator[Any]:
     """Yield every value that is accepted; there may be a great many."""
     if isinstance(accepted, Options):
         choices = [
-            [(name, found) for value in values for found in every(value)] + [None] * (name in accepted.optional)
+            [(name, found) for value in values for found in every(value)]
+            + [None] * (name in accepted.optional)
             for name, values in accepted.parts.items()
         ]
-        yield from (dict(pair for pair in chosen if pair is not None) for chosen in itertools.product(*choices))
+        yield from (
+            dict(pair for pair in chosen if pair is not None) for chosen in itertools.product(*choices)
+        )
     elif isinstance(accepted, Elements):
         yield from map(list, itertools.product(*(list(every(part)) for part in accepted.parts)))
     else:
@@ -161,7 +179,9 @@ def accepted_score(found: Any, accepted: Any, rules: Rules) -> tuple[float, bool
     if isinstance(accepted, Elements):
         if not isinstance(found, list):
             return 0.0, False
-        graded = [accepted_score(one, other, rules) for one, other in zip(found, accepted.parts, strict=False)]
+        graded = [
+            accepted_score(one, other, rules) for one, other in zip(found, accepted.parts, strict=False)
+        ]
         score = 2.0 * sum(part for part, _ in graded) / (len(found) + len(accepted.parts))
         return score, len(found) == len(accepted.parts) and all(right for _, right in graded)
     return (1.0, True) if equal(found, accepted, rules) else (field_score(found, accepted, rules), False)
@@ -190,7 +210,10 @@ def accepted_key(accepted: Any, rules: Rules) -> Hashable:
         return ("list", tuple(accepted_key(part, rules) for part in accepted.parts))
     if not isinstance(accepted, Options):
         return key(accepted, rules)
-    choices = {name: frozenset(accepted_key(value, rules) for value in values) for name, values in accepted.parts.items()}
+    choices = {
+        name: frozenset(accepted_key(value, rules) for value in values)
+        for name, values in accepted.parts.items()
+    }
     if not accepted.optional and all(len(values) == 1 for values in choices.values()):
         return ("object", frozenset((name, next(iter(values))) for name, values in choices.items()))
     # What may only be left out is asked for by nobody.
@@ -226,7 +249,9 @@ def call_score(answer: Any, functions: Mapping[str, Options], rules: Rules) -> t
     if not isinstance(answer, dict):
         return 0.0, False
     calls, strays = calls_in(answer)
-    graded = [_options_score(calls[name], accepted, rules) for name, accepted in functions.items() if name in calls]
+    graded = [
+        _options_score(calls[name], accepted, rules) for name, accepted in functions.items() if name in calls
+    ]
     score = 2.0 * sum(part for part, _ in graded) / (len(calls) + strays + len(functions))
     exact = len(graded) == len(functions) == len(calls) and not strays and all(right for _, right in graded)
     return score, exact

@@ -1,8 +1,10 @@
-"""When two JSON values are the same: one rule for whoever grades an answer, compares golds or looks for repetition.
+"""When two JSON values are the same: one rule for whoever grades an answer, compares golds or looks for
+repetition.
 
-Numbers are compared by the value that was written, as decimals: 1, 1.0 and 1e0 are one number, -0.0 is 0, 1e30 is 10 to the
-30th although no double is, and 2**53 + 1 is not 2**53. True and false are no numbers, and a number in quotes is a text. Texts
-are compared in Unicode's composed form, and with white space folded where the rules say so; names of fields as they are.
+Numbers are compared by the value that was written, as decimals: 1, 1.0 and 1e0 are one number, -0.0 is 0,
+1e30 is 10 to the 30th although no double is, and 2**53 + 1 is not 2**53. True and false are no numbers, and a
+number in quotes is a text. Texts are compared in Unicode's composed form, and with white space folded where
+the rules say so; names of fields as they are.
 """
 
 from __future__ import annotations
@@ -23,9 +25,9 @@ from assay.tasks.settings.structured import StructuredTask
 class Rules:
     """How values are compared.
 
-    Two numbers are the same if they differ by no more than `absolute`, or by no more than `relative` times the larger of
-    their magnitudes, in exact arithmetic; both are 0 for numbers of equal value alone. `composed` is False where even texts
-    that look the same are different, as JSON Schema has it.
+    Two numbers are the same if they differ by no more than `absolute`, or by no more than `relative` times
+    the larger of their magnitudes, in exact arithmetic; both are 0 for numbers of equal value alone.
+    `composed` is False where even texts that look the same are different, as JSON Schema has it.
     """
 
     whitespace: Literal["fold", "keep"]
@@ -51,7 +53,8 @@ def rules_of(settings: StructuredTask) -> Rules:
 
 
 def folded(text: str) -> str:
-    r"""Return a text in Unicode's composed form, with every run of white space one space and none at the ends.
+    r"""Return a text in Unicode's composed form, with every run of white space one space and none at the
+    ends.
 
     >>> folded(" Ana\t Li\n")
     'Ana Li'
@@ -76,14 +79,16 @@ def is_number(value: Any) -> bool:
 
 
 def number(value: float) -> int | Decimal:
-    """Return a number's value as it was written: equal values are equal and hash alike, whole ones are int where that is short.
+    """Return a number's value as it was written: equal values are equal and hash alike, whole ones are int
+    where that is short.
 
     >>> number(-0.0), number(2.50), number(1e30) == 10**30, number(2**53 + 1) == number(float(2**53))
     (0, Decimal('2.5'), True, False)
     """
     if isinstance(value, int):
         return value
-    # Up to here a double writes all digits of a whole number; beyond, its shortest form stands for what was written.
+    # Up to here a double writes all digits of a whole number; beyond, its shortest form stands for what was
+    # written.
     if value.is_integer() and abs(value) < 1e15:
         return int(value)
     return Decimal(repr(value))
@@ -116,9 +121,13 @@ def equal(one: Any, other: Any, rules: Rules) -> bool:
     if isinstance(one, str) and isinstance(other, str):
         return one == other or text_as(one, rules) == text_as(other, rules)
     if isinstance(one, dict) and isinstance(other, dict):
-        return len(one) == len(other) and all(name in other and equal(part, other[name], rules) for name, part in one.items())
+        return len(one) == len(other) and all(
+            name in other and equal(part, other[name], rules) for name, part in one.items()
+        )
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(equal(part, there, rules) for part, there in zip(one, other, strict=True))
+        return len(one) == len(other) and all(
+            equal(part, there, rules) for part, there in zip(one, other, strict=True)
+        )
     if is_number(one) and is_number(other):
         return close(one, other, rules)
     # What is left are true, false and null, or values of different types; Python would take True for 1.
@@ -126,7 +135,8 @@ def equal(one: Any, other: Any, rules: Rules) -> bool:
 
 
 def key(value: Any, rules: Rules) -> Hashable:
-    """Return a hashable stand-in: equal ones if and only if the values are the same, but for a tolerance, which it leaves out.
+    """Return a hashable stand-in: equal ones if and only if the values are the same, but for a tolerance,
+    which it leaves out.
 
     >>> key(1, FOLDED) == key(1.0, FOLDED), key(True, FOLDED) == key(1, FOLDED), key([1, 2], FOLDED) == key([2, 1], FOLDED)
     (True, False, False)
@@ -145,7 +155,10 @@ def _key(value: Any, rules: Rules, *, ordered: bool) -> Hashable:
     if isinstance(value, bool):
         return ("bool", value)
     if isinstance(value, dict):
-        return ("object", frozenset((name, _key(part, rules, ordered=ordered)) for name, part in value.items()))
+        return (
+            "object",
+            frozenset((name, _key(part, rules, ordered=ordered)) for name, part in value.items()),
+        )
     if isinstance(value, list):
         parts = [_key(part, rules, ordered=ordered) for part in value]
         return ("list", tuple(parts) if ordered else frozenset(Counter(parts).items()))

@@ -1,4 +1,5 @@
-"""The fields of golds and answers: which of them count, what an answer says in each, and which golds say the same in all."""
+"""The fields of golds and answers: which of them count, what an answer says in each, and which golds say the
+same in all."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ def written(value: Any) -> str:
 
 
 def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the fields of an object by dotted name, those of objects in it in their place; a list is one field, and so is a
-    value that is no object.
+    """Yield the fields of an object by dotted name, those of objects in it in their place; a list is one
+    field, and so is a value that is no object.
 
     >>> list(leaves({"a": 1, "b": {"c": [1, 2], "d": {}}})), list(leaves(3))
     ([('a', 1), ('b.c', [1, 2]), ('b.d', {})], [('(answer)', 3)])
@@ -60,7 +61,8 @@ def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def field_answers(action: str, reference: Reference, rules: Rules) -> dict[str, FieldAnswer]:
-    """Return what an answer says in each graded field of the nearest gold; an argument only where its function is called."""
+    """Return what an answer says in each graded field of the nearest gold; an argument only where its
+    function is called."""
     if not reference.has_gold:
         return {}
     answer = graded_part(json.loads(action), reference.graded, is_call=reference.is_call)
@@ -92,7 +94,11 @@ def _calls(gold: Call | Calls) -> tuple[Call, ...]:
 
 def _argument(said: Any, name: str, options: Options, rules: Rules) -> FieldAnswer:
     values = options.parts[name]
-    right = name in options.optional if said is _MISSING else any(accepted_score(said, value, rules)[1] for value in values)
+    right = (
+        name in options.optional
+        if said is _MISSING
+        else any(accepted_score(said, value, rules)[1] for value in values)
+    )
     return _compared(said, plainest(values[0]) if values else None, right=right)
 
 
@@ -116,7 +122,8 @@ def answer_text(action: str, reference: Reference) -> str:
 
 
 def right_text(reference: Reference) -> str | None:
-    """Return the graded part of a right answer as text, None where nothing that counts is known to be right."""
+    """Return the graded part of a right answer as text, None where nothing that counts is known to be
+    right."""
     return _as_text(right_answer(reference), reference) if reference.has_gold else None
 
 
@@ -124,11 +131,14 @@ def _as_text(answer: Any, reference: Reference) -> str:
     part = graded_part(answer, reference.graded, is_call=reference.is_call)
     if not reference.is_call:
         return dumps(part)
-    return dumps([dict(calls_in(each)[0]) for each in part] if isinstance(part, list) else dict(calls_in(part)[0]))
+    return dumps(
+        [dict(calls_in(each)[0]) for each in part] if isinstance(part, list) else dict(calls_in(part)[0])
+    )
 
 
 def survey(items: Sequence[Item], graded: Sequence[str] | None) -> list[Oddity]:
-    """Return which gold fields say the same, or nothing, in all or most records: whoever writes that is right in them.
+    """Return which gold fields say the same, or nothing, in all or most records: whoever writes that is right
+    in them.
 
     Args:
         items: All records of a dataset.
@@ -176,12 +186,20 @@ def _require_known(graded: Sequence[str], references: Sequence[Reference]) -> No
             parts = gold.written if isinstance(gold.written, list) else [gold.written]
             known |= {name for part in parts if isinstance(part, dict) for name in part}
         else:
-            known |= {name for call in _calls(gold) for options in call.functions.values() for name in options.parts}
+            known |= {
+                name for call in _calls(gold) for options in call.functions.values() for name in options.parts
+            }
     for name in graded:
         if name not in known:
             near = difflib.get_close_matches(name, sorted(known), n=1)
-            fix = f"did you mean {near[0]!r}?" if near else f"fields of the golds: {', '.join(sorted(known)[:12])}"
+            fix = (
+                f"did you mean {near[0]!r}?"
+                if near
+                else f"fields of the golds: {', '.join(sorted(known)[:12])}"
+            )
             raise ConfigError(
-                "names of gold fields (for calls, of arguments)", found=f"{name!r}, which no gold has",
-                where="task.grade in the preset of configs/task/", fix=f"{fix}   (null grades all of them)",
-            )  # fmt: skip
+                "names of gold fields (for calls, of arguments)",
+                found=f"{name!r}, which no gold has",
+                where="task.grade in the preset of configs/task/",
+                fix=f"{fix}   (null grades all of them)",
+            )

@@ -1,4 +1,5 @@
-"""What of golds and answers counts where `task.grade` names fields: those, and arguments of calls by those names."""
+"""What of golds and answers counts where `task.grade` names fields: those, and arguments of calls by those
+names."""
 
 from __future__ import annotations
 
@@ -28,14 +29,18 @@ def graded_gold(gold: Gold, graded: Collection[str] | None) -> Gold | None:
 
 def _call(call: Call, graded: Collection[str]) -> Call:
     functions = {
-        name: Options({arg: values for arg, values in options.parts.items() if arg in graded}, options.optional & set(graded))
+        name: Options(
+            {arg: values for arg, values in options.parts.items() if arg in graded},
+            options.optional & set(graded),
+        )
         for name, options in call.functions.items()
     }
     return Call(graded_part(call.written, graded, is_call=True), functions)
 
 
 def graded_part(value: Any, graded: Collection[str] | None, *, is_call: bool) -> Any:
-    """Return what of a value counts: its named fields, those of the objects in a list, or the named arguments of its calls.
+    """Return what of a value counts: its named fields, those of the objects in a list, or the named arguments
+    of its calls.
 
     >>> graded_part([{"a": 1, "b": 2}], ["a"], is_call=False), graded_part({"f": {"a": 1, "b": 2}}, ["a"], is_call=True)
     ([{'a': 1}], {'f': {'a': 1}})
@@ -50,7 +55,9 @@ def graded_part(value: Any, graded: Collection[str] | None, *, is_call: bool) ->
         return _named(value, graded)
     if isinstance(value.get("name"), str) and isinstance(value.get("arguments"), dict):
         return value | {"arguments": _named(value["arguments"], graded)}
-    return {name: _named(given, graded) if isinstance(given, dict) else given for name, given in value.items()}
+    return {
+        name: _named(given, graded) if isinstance(given, dict) else given for name, given in value.items()
+    }
 
 
 def _named(value: Mapping[str, Any], graded: Collection[str]) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from assay.tasks.structured.grading.equality import Rules, close, equal, is_numb
 def field_score(found: Any, gold: Any, rules: Rules) -> float:
     """Return in [0, 1] how much of the gold was found: F1 over keys and list elements at every level.
 
-    It is 1 for equal values and, where no tolerance is set, for nothing else but the same with lists in other orders. What is
-    too much costs like what is missing.
+    It is 1 for equal values and, where no tolerance is set, for nothing else but the same with lists in other
+    orders. What is too much costs like what is missing.
 
     >>> plain = Rules("fold")
     >>> field_score({"a": 1, "b": 2}, {"a": 1, "b": 3}, plain), field_score({"a": 1, "b": 2, "c": 3}, {"a": 1}, plain)
@@ -34,7 +34,8 @@ def field_score(found: Any, gold: Any, rules: Rules) -> float:
 
 
 def _list_score(found: Sequence[Any], gold: Sequence[Any], rules: Rules) -> float:
-    """Return the F1 of two lists as multisets; containers without an equal are matched in order for partial credit."""
+    """Return the F1 of two lists as multisets; containers without an equal are matched in order for partial
+    credit."""
     if not found and not gold:
         return 1.0
     most, right = len(found) + len(gold), 0.0
@@ -66,8 +67,8 @@ def _unmatched(values: Sequence[Any], keys: Sequence[Hashable], shared: Mapping[
 def _close_pairs(found: Sequence[Any], gold: Sequence[Any], rules: Rules) -> int:
     """Return how many numbers of two lists can be paired within the tolerance, each used once.
 
-    In the order of size the first that fits is never worse than a later one, since what is close to a number is an interval
-    whose ends grow with it.
+    In the order of size the first that fits is never worse than a later one, since what is close to a number
+    is an interval whose ends grow with it.
     """
     ours, theirs = (sorted((part for part in side if is_number(part)), key=number) for side in (found, gold))
     pairs = at = there = 0

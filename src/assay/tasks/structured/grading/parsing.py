@@ -1,4 +1,5 @@
-"""From a completion to a value: the whole text is one, or one can be dug out, or there is none. Nothing is ever mended."""
+"""From a completion to a value: the whole text is one, or one can be dug out, or there is none. Nothing is
+ever mended."""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ def parse(completion: str, wanted: frozenset[str] = OBJECT) -> Parsed:
 
 
 def _value(text: str, wanted: frozenset[str]) -> tuple[Any] | None:
-    """Return the value that is all of a text, as a tuple of one since it may be null; None if there is none."""
+    """Return the value that is all of a text, as a tuple of one since it may be null; None if there is
+    none."""
     try:
         value = parse_strict(text, max_chars=MAX_CHARS, max_depth=MAX_DEPTH)
     except ValueError:
@@ -92,7 +94,8 @@ def _fenced(text: str, wanted: frozenset[str]) -> tuple[Any] | None:
 
 
 def _first_balanced(text: str, wanted: frozenset[str]) -> tuple[Any] | None:
-    """Return the first object or list that stands anywhere in a text; one that is whole but not strict is passed over whole."""
+    """Return the first object or list that stands anywhere in a text; one that is whole but not strict is
+    passed over whole."""
     position = 0
     opens = [sign for kind, sign in _OPENS.items() if kind in wanted]
     for _ in range(MAX_STARTS):

@@ -1,16 +1,26 @@
-"""Where schemas stand inside a schema, so that names and values are never taken for one; types as people spell them."""
+"""Where schemas stand inside a schema, so that names and values are never taken for one; types as people
+spell them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-# Keyword -> whether its schemas judge the same value as the schema they stand in (and not a part of that value).
+# Keyword -> whether its schemas judge the same value as the schema they stand in (and not a part of that
+# value).
 _ONE: Mapping[str, bool] = {
-    "not": True, "if": True, "then": True, "else": True, "additionalProperties": False, "contains": False,
-    "contentSchema": False, "items": False, "propertyNames": False, "unevaluatedItems": False,
+    "not": True,
+    "if": True,
+    "then": True,
+    "else": True,
+    "additionalProperties": False,
+    "contains": False,
+    "contentSchema": False,
+    "items": False,
+    "propertyNames": False,
+    "unevaluatedItems": False,
     "unevaluatedProperties": False,
-}  # fmt: skip
+}
 _LIST: Mapping[str, bool] = {"allOf": True, "anyOf": True, "oneOf": True, "prefixItems": False}
 _BY_NAME: Mapping[str, bool] = {"dependentSchemas": True, "patternProperties": False, "properties": False}
 # Kept for reference only: they judge nothing where they stand.
@@ -45,7 +55,8 @@ def subschemas(schema: Mapping[str, Any]) -> Iterator[tuple[Any, bool]]:
 
 
 def rewritten(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """Return a copy of a schema in which every schema, innermost first, was put through `change`; the rest is as it was."""
+    """Return a copy of a schema in which every schema, innermost first, was put through `change`; the rest is
+    as it was."""
     if not isinstance(schema, dict):
         return schema
     result: dict[str, Any] = {}

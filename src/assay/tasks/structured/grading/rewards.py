@@ -15,9 +15,15 @@ from assay.tasks.structured.reading.records import Grade, Reference
 from assay.tasks.structured.schema import compile_schema
 
 FLAGS: tuple[str, ...] = (
-    "parsed_strict", "parsed_extracted", "schema_valid", "exact", "function_correct", "empty_fields", "blocked",
+    "parsed_strict",
+    "parsed_extracted",
+    "schema_valid",
+    "exact",
+    "function_correct",
+    "empty_fields",
+    "blocked",
     "full_reward_but_wrong",
-)  # fmt: skip
+)
 METRICS: tuple[str, ...] = ("field_f1", "completion_chars")
 ALARMS: Mapping[str, float] = {"empty_fields": 0.05, "full_reward_but_wrong": 0.0}
 _ROUNDING = 1e-9
@@ -26,9 +32,10 @@ _ROUNDING = 1e-9
 def grade(completion: str, reference: Reference, settings: StructuredTask, blocklist: Blocklist) -> Grade:
     """Return what a completion amounts to; never raises, whatever the text.
 
-    A value dug out of other text earns `extracted_share` of what the same value alone would, and is never reported as
-    valid: the flag schema_valid says that the whole completion satisfies the schema. Of several golds the nearest counts.
-    Where there is no gold, validity alone decides success, and the flag exact and the metric field_f1 are None.
+    A value dug out of other text earns `extracted_share` of what the same value alone would, and is never
+    reported as valid: the flag schema_valid says that the whole completion satisfies the schema. Of several
+    golds the nearest counts. Where there is no gold, validity alone decides success, and the flag exact and
+    the metric field_f1 are None.
     """
     parsed, weights = parse(completion, reference.wanted), settings.weights
     strict, read, answer = parsed.outcome == "ok", parsed.outcome != "failed", parsed.value
@@ -76,26 +83,32 @@ def _compared(part: Any, reference: Reference, rules: Rules) -> tuple[float, boo
 
 
 def _functions_correct(answer: Any, reference: Reference, *, read: bool) -> bool | None:
-    """Return whether exactly the right functions are called, whatever their arguments; None where no call is asked for."""
+    """Return whether exactly the right functions are called, whatever their arguments; None where no call is
+    asked for."""
     if not reference.is_call:
         return None
     return read and any(gold.named(answer) is True for gold in reference.golds)
 
 
 def leaves_all_empty(answer: Any, reference: Reference) -> bool:
-    """Return whether an answer says nothing in any leaf, although the gold, or each of several, says something."""
+    """Return whether an answer says nothing in any leaf, although the gold, or each of several, says
+    something."""
     if isinstance(answer, bool | int | float):
         return False  # a value by itself: 0 and false are answers like others
     if not reference.has_gold:
         return _all_empty(answer)
     return all(
-        _all_empty(gold.said(answer)) and not _all_empty(gold.said(next(gold.answers()))) for gold in reference.counting
+        _all_empty(gold.said(answer)) and not _all_empty(gold.said(next(gold.answers())))
+        for gold in reference.counting
     )
 
 
 def _all_empty(value: Any) -> bool:
-    """Return whether nothing is said: no letter or digit in any text, and besides texts only null, false, 0, [] and {}."""
-    return not any(any(map(str.isalnum, leaf)) if isinstance(leaf, str) else bool(leaf) for leaf in _leaves(value))
+    """Return whether nothing is said: no letter or digit in any text, and besides texts only null, false, 0,
+    [] and {}."""
+    return not any(
+        any(map(str.isalnum, leaf)) if isinstance(leaf, str) else bool(leaf) for leaf in _leaves(value)
+    )
 
 
 def _leaves(value: Any) -> Iterator[Any]:

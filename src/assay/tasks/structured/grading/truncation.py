@@ -1,4 +1,5 @@
-"""Prompts that are too long: the middle of the context may go, at grapheme borders and with a mark; nothing else may."""
+"""Prompts that are too long: the middle of the context may go, at grapheme borders and with a mark; nothing
+else may."""
 
 from __future__ import annotations
 
@@ -20,10 +21,12 @@ def opening_chars(request: Request) -> int:
 
 
 def shortened(request: Request, chars: int) -> Request | None:
-    r"""Return the request with at least so many characters less in its opening; None if the context has not so many.
+    r"""Return the request with at least so many characters less in its opening; None if the context has not
+    so many.
 
-    A context that was cut before is cut further around its mark. In a conversation without a context it is the longest of the
-    earlier messages that is cut; a system's message and the last one, which asks, never are.
+    A context that was cut before is cut further around its mark. In a conversation without a context it is
+    the longest of the earlier messages that is cut; a system's message and the last one, which asks, never
+    are.
 
     >>> cut = shortened(Request("Who?", "abcdefghijkl", "{}", 0), 4)
     >>> cut.context, cut.chars_cut
@@ -62,7 +65,8 @@ def _shortened_before(request: Request, chars: int) -> Request | None:
 
 
 def fitting(request: Request, max_chars: int) -> Request | None:
-    """Return the request cut to so many characters of opening; as it is if it fits, None if it cannot be made to."""
+    """Return the request cut to so many characters of opening; as it is if it fits, None if it cannot be made
+    to."""
     return shortened(request, opening_chars(request) - max_chars)
 
 

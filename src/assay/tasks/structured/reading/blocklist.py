@@ -1,4 +1,5 @@
-"""Blocked terms, found however they are spelt: full-width, decomposed, in capitals, or with invisible characters inside."""
+"""Blocked terms, found however they are spelt: full-width, decomposed, in capitals, or with invisible
+characters inside."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def normalised(text: str) -> str:
 
 
 def parse_blocklist(text: str, where: str) -> tuple[str, ...]:
-    r"""Return the terms of a file: one a line; from a # at the start of a line or behind a space on it is a comment.
+    r"""Return the terms of a file: one a line; from a # at the start of a line or behind a space on it is a
+    comment.
 
     >>> parse_blocklist("# bad words\nBad Word  # why\nc#\n\n", "terms.txt")
     ('bad word', 'c#')
@@ -54,7 +56,9 @@ def parse_blocklist(text: str, where: str) -> tuple[str, ...]:
 def _term(term: str, where: str) -> str:
     found = normalised(term)
     if not found:
-        raise TaskError("a term to block", found="only invisible characters", where=where, fix="remove the line")
+        raise TaskError(
+            "a term to block", found="only invisible characters", where=where, fix="remove the line"
+        )
     return found
 
 
@@ -77,7 +81,8 @@ class Blocklist:
         return next((term for term in self.terms if _stands_in(term, shown)), None)
 
     def hit_in_json(self, completion: str) -> str | None:
-        """Return the first term in a text that may hold JSON, or None: escapes are resolved, whether it parses or not.
+        """Return the first term in a text that may hold JSON, or None: escapes are resolved, whether it
+        parses or not.
 
         >>> Blocklist(["bad", "its"]).hit_in_json(r'{"a":"\\u0062ad"}'), Blocklist(["tits"]).hit_in_json(r'{"a":":\\tits"}')
         ('bad', None)
@@ -88,7 +93,9 @@ class Blocklist:
 def _resolved(text: str) -> str:
     if "\\" not in text:
         return text
-    plain = _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else _SHORT.get(found[2], found[2]), text)
+    plain = _ESCAPE.sub(
+        lambda found: chr(int(found[1], 16)) if found[1] else _SHORT.get(found[2], found[2]), text
+    )
     # What stands beyond the basic plane is escaped in two halves.
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -105,7 +112,8 @@ def _stands_in(term: str, text: str) -> bool:
 
 def _joins(left: str, right: str) -> bool:
     """Return whether two neighbouring characters belong to one word; the end of the text joins nothing."""
-    # A mark (a vowel sign of Hindi, say) belongs to the letter before it, so a term never ends in the middle of one.
+    # A mark (a vowel sign of Hindi, say) belongs to the letter before it, so a term never ends in the middle
+    # of one.
     if right and _MARK.match(right):
         return True
     return left.isalnum() and right.isalnum() and not (_UNSPACED.match(left) or _UNSPACED.match(right))

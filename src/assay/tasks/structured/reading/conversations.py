@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 ROLES = ("system", "user", "assistant")
-RULE = "messages {role, content}: a system's first if at all, then user and assistant in turn, the user's last"
+RULE = (
+    "messages {role, content}: a system's first if at all, then user and assistant in turn, the user's last"
+)
 
 
 class NoConversation(ValueError):
@@ -33,7 +35,9 @@ def read_conversation(messages: Any) -> tuple[tuple[tuple[str, str], ...], str]:
         if role != expected:
             raise NoConversation(f"message {number} is the {role}'s where the {expected}'s is due")
     if not turns or turns[-1][0] != "user":
-        raise NoConversation("the last message is not the user's (what the assistant should say belongs into gold)")
+        raise NoConversation(
+            "the last message is not the user's (what the assistant should say belongs into gold)"
+        )
     return tuple(said[:-1]), said[-1][1]
 
 
@@ -43,9 +47,13 @@ def _message(message: Any, number: int) -> tuple[str, str]:
     given = {name: value for name, value in message.items() if value is not None}
     role, content = given.pop("role", None), given.pop("content", None)
     if role not in ROLES:
-        raise NoConversation(f"message {number} has the role {ascii(role)[:40]}; there are {', '.join(ROLES)}")
+        raise NoConversation(
+            f"message {number} has the role {ascii(role)[:40]}; there are {', '.join(ROLES)}"
+        )
     if not isinstance(content, str) or not content.strip():
-        raise NoConversation(f"message {number} has {'no text' if content is None else ascii(content)[:40]} as content")
+        raise NoConversation(
+            f"message {number} has {'no text' if content is None else ascii(content)[:40]} as content"
+        )
     if given:
         raise NoConversation(f"message {number} has {ascii(sorted(given)[0])[:40]}, which would not be shown")
     return role, content

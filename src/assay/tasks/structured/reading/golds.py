@@ -24,7 +24,8 @@ from assay.tasks.structured.grading.equality import Rules
 
 # Two golds with options are compared answer by answer as long as neither accepts more than so many.
 _MOST_COMPARED = 256
-# Kinds of gold of one question that are compared pair by pair. Of more, these stand for all: if no two of them agree, none do.
+# Kinds of gold of one question that are compared pair by pair. Of more, these stand for all: if no two of
+# them agree, none do.
 _MOST_KINDS = 64
 # What says where the value of an argument of a function breaks its schema.
 Faults = Callable[[str, str, Any], Sequence[tuple[str | int, ...]]]
@@ -127,7 +128,8 @@ class Calls:
         return n
 
     def score(self, answer: Any, rules: Rules) -> tuple[float, bool]:
-        """Return the F1 over calls, and whether all are right; right ones are paired first, the others in order."""
+        """Return the F1 over calls, and whether all are right; right ones are paired first, the others in
+        order."""
         if not isinstance(answer, list):
             return 0.0, False
         # What stands far behind the last call that could be meant is too much, whatever it is.
@@ -138,7 +140,9 @@ class Calls:
         right = set(pairs.values())
         wrong = [index for index in range(len(looked)) if index not in right]
         partial = sum(graded[one][other][0] for one, other in zip(wrong, free, strict=False))
-        return 2.0 * (len(pairs) + partial) / (len(answer) + len(self.calls)), not free and len(answer) == len(self.calls)
+        return 2.0 * (len(pairs) + partial) / (len(answer) + len(self.calls)), not free and len(
+            answer
+        ) == len(self.calls)
 
     def key(self, rules: Rules) -> Hashable:
         """Return a hashable stand-in; golds with equal ones accept the same answers."""
@@ -196,7 +200,9 @@ def agree(one: Sequence[Gold], other: Sequence[Gold], rules: Rules) -> bool:
 
 
 def _within(one: Sequence[Gold], other: Sequence[Gold], rules: Rules) -> bool:
-    return all(any(there.score(answer, rules)[1] for there in other) for gold in one for answer in gold.every())
+    return all(
+        any(there.score(answer, rules)[1] for there in other) for gold in one for answer in gold.every()
+    )
 
 
 def _keys(golds: Sequence[Gold], rules: Rules) -> frozenset[Hashable]:
@@ -206,21 +212,25 @@ def _keys(golds: Sequence[Gold], rules: Rules) -> frozenset[Hashable]:
 def contradictory(records: Sequence[Sequence[Gold]], rules: Rules) -> list[int]:
     """Return the places of those records, all of one question, that another one contradicts.
 
-    With a tolerance sameness is not transitive: of 1.0, 1.1 and 1.2 within 0.1 the first and the last are told, the one
-    between them is not. Golds with equal stand-ins are looked at once; of the others each is compared until one contradicts.
+    With a tolerance sameness is not transitive: of 1.0, 1.1 and 1.2 within 0.1 the first and the last are
+    told, the one between them is not. Golds with equal stand-ins are looked at once; of the others each is
+    compared until one contradicts.
     """
     places: dict[Hashable, list[int]] = {}
     for place, golds in enumerate(records):
         places.setdefault(_keys(golds, rules), []).append(place)
     kinds = [records[found[0]] for found in places.values()]
     told = (not all(agree(one, other, rules) for other in kinds) for one in kinds)
-    return sorted(place for found, wrong in zip(places.values(), told, strict=True) if wrong for place in found)
+    return sorted(
+        place for found, wrong in zip(places.values(), told, strict=True) if wrong for place in found
+    )
 
 
 def most_right(records: Sequence[Sequence[Gold]], rules: Rules) -> int:
     """Return an upper bound on how many of some records, all of one question, one answer is right for.
 
-    Records that one answer satisfies agree with each other, so they are all among those that agree with any one of them.
+    Records that one answer satisfies agree with each other, so they are all among those that agree with any
+    one of them.
 
     >>> most_right([[Plain(1)], [Plain(1.0)], [Plain(2)]], Rules("fold"))
     2
@@ -243,7 +253,8 @@ def _may_agree(one: Sequence[Gold], other: Sequence[Gold], rules: Rules) -> bool
     fewer, more = sorted((one, other), key=lambda golds: sum(gold.n_accepted() for gold in golds))
     if sum(gold.n_accepted() for gold in fewer) > _MOST_COMPARED:
         return True
-    # An answer that lies between two numbers may be right for both, so they may be up to twice the tolerance apart.
+    # An answer that lies between two numbers may be right for both, so they may be up to twice the tolerance
+    # apart.
     share = min(rules.relative, 0.5)
     wide = replace(rules, absolute=2 * rules.absolute, relative=2 * share / (1 - share))
     return any(there.score(answer, wide)[1] for gold in fewer for answer in gold.every() for there in more)

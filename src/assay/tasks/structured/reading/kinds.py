@@ -21,7 +21,13 @@ def kind_of(value: Any) -> str:
     >>> [kind_of(value) for value in ({}, [], "", 1, 1.0, True, None)]
     ['object', 'array', 'string', 'number', 'number', 'boolean', 'null']
     """
-    for kind, types in (("object", dict), ("array", list), ("string", str), ("boolean", bool), ("null", type(None))):
+    for kind, types in (
+        ("object", dict),
+        ("array", list),
+        ("string", str),
+        ("boolean", bool),
+        ("null", type(None)),
+    ):
         if isinstance(value, types):
             return kind
     return "number"
@@ -30,8 +36,8 @@ def kind_of(value: Any) -> str:
 def wanted_kinds(schema: Schema, golds: Iterable[Any]) -> frozenset[str]:
     """Return the kinds that an answer may have.
 
-    They are those the schema states, through references and alternatives; where it states none, those of the golds, and
-    an object where there is no gold either.
+    They are those the schema states, through references and alternatives; where it states none, those of the
+    golds, and an object where there is no gold either.
 
     >>> from assay.tasks.structured.schema import compile_schema, schema_key
     >>> def wanted(schema, *golds): return sorted(wanted_kinds(compile_schema(schema_key(schema, {}, None)), golds))

@@ -1,4 +1,5 @@
-"""What is odd about a record that can be read; the dataset room counts it and decides. Kinds are fields of AuditSettings."""
+"""What is odd about a record that can be read; the dataset room counts it and decides. Kinds are fields of
+AuditSettings."""
 
 from __future__ import annotations
 
@@ -37,13 +38,21 @@ def oddities(reading: Reading, blocklist: Blocklist, max_prompt_chars: int) -> l
         more = f", and {len(unstated) - 1} more" if len(unstated) > 1 else ""
         found.append(Oddity("unstated_value", f"{unstated[0]}{more}"))
     if opening_chars(request) > max_prompt_chars:
-        found.append(Oddity("long_prompt", f"{opening_chars(request)} characters, more than {max_prompt_chars}"))
+        found.append(
+            Oddity("long_prompt", f"{opening_chars(request)} characters, more than {max_prompt_chars}")
+        )
     if reading.n_spellings:
-        found.append(Oddity("type_spelling", f"{reading.n_spellings} types not spelt as JSON Schema spells them"))
+        found.append(
+            Oddity("type_spelling", f"{reading.n_spellings} types not spelt as JSON Schema spells them")
+        )
     told = reading.whole.told
-    if names := control_tokens("\n".join([told, reading.whole.schema_text, *(dumps(g.written) for g in reference.golds)])):
+    if names := control_tokens(
+        "\n".join([told, reading.whole.schema_text, *(dumps(g.written) for g in reference.golds)])
+    ):
         named = ", ".join(map(ascii, names))[:_SHOWN]
-        found.append(Oddity("control_token", f"{named}: a base that knows it reads the token there, not the text"))
+        found.append(
+            Oddity("control_token", f"{named}: a base that knows it reads the token there, not the text")
+        )
     term = blocklist.hit(told)
     if term is not None:
         found.append(Oddity("blocked_prompt", ascii(term)[:_SHOWN]))
@@ -51,14 +60,18 @@ def oddities(reading: Reading, blocklist: Blocklist, max_prompt_chars: int) -> l
 
 
 def right_answer(reference: Reference) -> Any:
-    """Return an answer that is exactly right, in a form that satisfies the schema if one does; None without a gold."""
+    """Return an answer that is exactly right, in a form that satisfies the schema if one does; None without a
+    gold."""
     answers = [answer for gold in reference.golds for answer in gold.answers()]
     schema = compile_schema(reference.schema)
-    return next((answer for answer in answers if schema.problem(answer) is None), answers[0] if answers else None)
+    return next(
+        (answer for answer in answers if schema.problem(answer) is None), answers[0] if answers else None
+    )
 
 
 def gold_problem(reference: Reference) -> str | None:
-    """Return what is wrong with a gold by its own schema; None if nothing is with any, or if there is no gold."""
+    """Return what is wrong with a gold by its own schema; None if nothing is with any, or if there is no
+    gold."""
     schema = compile_schema(reference.schema)
     for number, gold in enumerate(reference.golds):
         problems = [schema.problem(answer) for answer in gold.answers()]
@@ -68,7 +81,8 @@ def gold_problem(reference: Reference) -> str | None:
 
 
 def _unstated(reading: Reading) -> list[str]:
-    """Return the places in a gold that hold a value found neither in what the model is told nor among the schema's choices.
+    """Return the places in a gold that hold a value found neither in what the model is told nor among the
+    schema's choices.
 
     Of several golds one that is wholly stated is enough; if none is, it is the first that is told.
     """
@@ -101,7 +115,8 @@ def _unstated_in(right: Gold, reading: Reading, place: str) -> Iterator[str]:
             return all(any(stated(each) for each in values) for values in asked)
         return abs(float(value)) in numbers
 
-    # Each text of a gold is looked for in all that is told: beyond this much of both, the search would take minutes.
+    # Each text of a gold is looked for in all that is told: beyond this much of both, the search would take
+    # minutes.
     if len(told) * sum(1 for _ in _leaves(right.written, "")) > _MAX_SEARCH:
         return
     calls = right.calls if isinstance(right, Calls) else (right,) if isinstance(right, Call) else ()
@@ -116,8 +131,14 @@ def _unstated_in(right: Gold, reading: Reading, place: str) -> Iterator[str]:
 
 
 def _readings(token: str) -> Iterator[float]:
-    """Yield the numbers a token may mean: 1,234.5 has thousands, 3,5 may be a decimal comma, 3.5. ends a sentence."""
-    for text in {token, token.replace(",", ""), token.replace(".", "").replace(",", "."), token.replace(",", ".")}:
+    """Yield the numbers a token may mean: 1,234.5 has thousands, 3,5 may be a decimal comma, 3.5. ends a
+    sentence."""
+    for text in {
+        token,
+        token.replace(",", ""),
+        token.replace(".", "").replace(",", "."),
+        token.replace(",", "."),
+    }:
         try:
             yield float(text)
         except ValueError:

@@ -1,4 +1,5 @@
-"""From a row of a tasks file to an item; a row that is broken is refused with its id and field, and by no other error."""
+"""From a row of a tasks file to an item; a row that is broken is refused with its id and field, and by no
+other error."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ _FIX = "correct the record, or let the audit drop it (dataset.audit.unreadable: 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A row as it was read: the whole request, the one the model is shown, and how many types were respelt."""
+    """A row as it was read: the whole request, the one the model is shown, and how many types were
+    respelt."""
 
     id: str
     cluster: str
@@ -60,7 +62,9 @@ def read(row: Mapping[str, Any], settings: StructuredTask) -> Reading:
         where = f"{label}, {error.where}"
         raise TaskError(error.expected, found=error.found, where=where, fix=error.fix) from None
     except RecursionError:
-        raise TaskError("a record of sane depth", found="one nested too deep", where=label, fix=_FIX) from None
+        raise TaskError(
+            "a record of sane depth", found="one nested too deep", where=label, fix=_FIX
+        ) from None
 
 
 def _broken(field: str, expected: str, found: Any) -> TaskError:
@@ -71,8 +75,8 @@ def _broken(field: str, expected: str, found: Any) -> TaskError:
 def _plain(row: Any) -> dict[str, Any]:
     """Return the row as strict JSON has it.
 
-    A schema that stands in the row is shown to the model with its keys sorted, since the fingerprint of a record does not
-    know their order; one from a file keeps the file's, whose bytes are fingerprinted.
+    A schema that stands in the row is shown to the model with its keys sorted, since the fingerprint of a
+    record does not know their order; one from a file keeps the file's, whose bytes are fingerprinted.
     """
     try:
         text = json.dumps(dict(row), ensure_ascii=False, allow_nan=False)
@@ -86,21 +90,29 @@ def _plain(row: Any) -> dict[str, Any]:
 
 
 def _read(given: dict[str, Any], settings: StructuredTask) -> Reading:
-    row = {name: value for name, value in given.items() if value is not None}  # null is how exports write "absent"
+    row = {
+        name: value for name, value in given.items() if value is not None
+    }  # null is how exports write "absent"
     before, prompt = _asked(row)
     context = row.get("context")
     if context is not None and not isinstance(context, str):
         raise _broken("context", "a text", context)
     written = _written_golds(row)
     # Several calls at once are a list of them.
-    schema, resources, uri, n_spellings = _schema(row, several=any(isinstance(gold, list) for gold in written))
+    schema, resources, uri, n_spellings = _schema(
+        row, several=any(isinstance(gold, list) for gold in written)
+    )
     key = schema_key(schema, resources, uri)
     compiled = compile_schema(key)
     golds = _golds(row, written)
     wanted = wanted_kinds(compiled, [gold.written for gold in golds])
     for gold in golds:
         if kind_of(gold.written) not in wanted:
-            raise _broken("gold", f"a gold of the kind that the schema wants ({', '.join(sorted(wanted))})", gold.written)
+            raise _broken(
+                "gold",
+                f"a gold of the kind that the schema wants ({', '.join(sorted(wanted))})",
+                gold.written,
+            )
     graded = None if settings.grade is None else tuple(settings.grade)
     # A gold that has none of the graded fields says nothing that counts: it is no gold.
     counting = tuple(gold for gold in (graded_gold(each, graded) for each in golds) if gold is not None)
@@ -121,7 +133,8 @@ def _read(given: dict[str, Any], settings: StructuredTask) -> Reading:
 
 
 def _asked(row: Mapping[str, Any]) -> tuple[tuple[tuple[str, str], ...], str]:
-    """Return what was said before, and the instruction: `prompt`, a text or a conversation, or `messages`, a conversation."""
+    """Return what was said before, and the instruction: `prompt`, a text or a conversation, or `messages`, a
+    conversation."""
     if "messages" in row and "prompt" in row:
         raise _broken("prompt", "prompt or messages", "both")
     name = "messages" if "messages" in row else "prompt"
@@ -157,7 +170,12 @@ def _golds(row: Mapping[str, Any], written: Sequence[Any]) -> tuple[Gold, ...]:
     golds = tuple(gold_of(each, calls="functions" in row, faults=faults) for each in written)
     for gold in golds:
         calls = gold.calls if isinstance(gold, Calls) else (gold,) if isinstance(gold, Call) else ()
-        if not all(accepted for call in calls for arguments in call.written.values() for accepted in arguments.values()):
+        if not all(
+            accepted
+            for call in calls
+            for arguments in call.written.values()
+            for accepted in arguments.values()
+        ):
             raise _broken("gold", "at least one accepted value for each argument", gold.written)
         if len(calls) > _MAX_CALLS:
             raise _broken("gold", f"at most {_MAX_CALLS} calls", f"{len(calls)} of them")
@@ -168,7 +186,9 @@ def _id(row: Mapping[str, Any]) -> str:
     name = row.get("id")
     if name is None:
         # Where the schema lay is no content; what it says is.
-        content = {key: value for key, value in row.items() if key not in ("id", "schema_uri", "schema_resources")}
+        content = {
+            key: value for key, value in row.items() if key not in ("id", "schema_uri", "schema_resources")
+        }
         further = [document for _, document in sorted((row.get("schema_resources") or {}).items())]
         return f"r-{digest([content, further])[:16]}"
     if isinstance(name, int) and not isinstance(name, bool):
@@ -183,9 +203,12 @@ def _label(value: str | int) -> str:
 
 
 def _schema(row: Mapping[str, Any], *, several: bool) -> tuple[Any, dict[str, Any], str | None, int]:
-    """Return the root document, the documents by URI, where the schema stands, and how many types were respelt."""
+    """Return the root document, the documents by URI, where the schema stands, and how many types were
+    respelt."""
     if "schema_path" in row:
-        raise _broken("schema_path", "the schema itself in its place, for a task opens no file", row["schema_path"])
+        raise _broken(
+            "schema_path", "the schema itself in its place, for a task opens no file", row["schema_path"]
+        )
     if "schema" not in row:
         if "functions" not in row:
             raise _broken("schema", "schema, schema_path or functions", None)
@@ -228,7 +251,8 @@ def _schema_text(schema: Any, resources: Mapping[str, Any], uri: str | None) -> 
         further.setdefault(home, schema)
         schema = {"$ref": uri}
     return _compact(schema) + "".join(
-        f"\n{place.removeprefix('file:///')}: {_compact(document)}" for place, document in sorted(further.items())
+        f"\n{place.removeprefix('file:///')}: {_compact(document)}"
+        for place, document in sorted(further.items())
     )
 
 

@@ -1,4 +1,5 @@
-"""One record of a tasks file, and one answer to it: what the model may read, what is right, and what an answer amounts to."""
+"""One record of a tasks file, and one answer to it: what the model may read, what is right, and what an
+answer amounts to."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from assay.tasks.structured.reading.golds import Call, Calls, Gold
 class Request:
     """The public part: instruction, what it is about, and the schema as the model is shown it.
 
-    `before` is what was said before the instruction in a conversation, as (role, text); `answer` is what the model is
-    asked for: an object, or a value of another kind where the schema wants one.
+    `before` is what was said before the instruction in a conversation, as (role, text); `answer` is what the
+    model is asked for: an object, or a value of another kind where the schema wants one.
     """
 
     prompt: str
@@ -35,9 +36,9 @@ class Request:
 class Reference:
     """The hidden part.
 
-    `schema` is canonical JSON of (schema, resources, uri), so that equal schemas compile once; any of `golds` is right, and
-    an answer may have any of the kinds in `wanted`. `counting` is what of the golds is graded: the fields, or arguments of
-    calls, that `graded` names, or all.
+    `schema` is canonical JSON of (schema, resources, uri), so that equal schemas compile once; any of `golds`
+    is right, and an answer may have any of the kinds in `wanted`. `counting` is what of the golds is graded:
+    the fields, or arguments of calls, that `graded` names, or all.
     """
 
     schema: str

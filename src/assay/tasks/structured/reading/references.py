@@ -1,4 +1,5 @@
-"""References of a schema, followed once before anything is graded: each must lead to a schema, and none may run in a ring."""
+"""References of a schema, followed once before anything is graded: each must lead to a schema, and none may
+run in a ring."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ class Unfounded(ValueError):
 def registry_of(documents: Mapping[str, Any]) -> Registry[Any]:
     """Return the documents by URI, and JSON Schema's own; nothing that is not here is ever fetched."""
     known: Registry[Any] = REGISTRY
-    return known.with_resources((uri, DRAFT202012.create_resource(doc)) for uri, doc in documents.items()).crawl()
+    return known.with_resources(
+        (uri, DRAFT202012.create_resource(doc)) for uri, doc in documents.items()
+    ).crawl()
 
 
 def enter(schema: Any, resolver: Resolver[Any]) -> Resolver[Any]:
@@ -46,7 +49,9 @@ def follow(schema: Mapping[str, Any], resolver: Resolver[Any]) -> Iterator[tuple
                 found = resolver.lookup(schema[keyword])
             except (Unresolvable, ValueError, LookupError, TypeError, AttributeError):
                 # The library stumbles in its own ways over a pointer through a text or a number.
-                raise Unfounded(f"{keyword} {ascii(schema[keyword])[:120]} leads to nothing that was given") from None
+                raise Unfounded(
+                    f"{keyword} {ascii(schema[keyword])[:120]} leads to nothing that was given"
+                ) from None
             yield found.contents, found.resolver
 
 

@@ -1,4 +1,5 @@
-"""Values in the shape that a schema asks for, filled by whoever wants one; made for scripted players, not guaranteed valid."""
+"""Values in the shape that a schema asks for, filled by whoever wants one; made for scripted players, not
+guaranteed valid."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 _MAX_LAYERS = 200
 _MAX_VALUES = 300
-# Below this depth only what is required is written, and some levels deeper nothing: schemas may contain themselves.
+# Below this depth only what is required is written, and some levels deeper nothing: schemas may contain
+# themselves.
 _DEEP, _TOO_DEEP = 4, 12
 _MAX_ITEMS = 5
 
@@ -24,7 +26,8 @@ _MAX_ITEMS = 5
 class Filler:
     """What to put where a schema leaves a choice.
 
-    `pick` returns one of so many options, `items` is a length, and `all_fields` says whether to write what may be left out.
+    `pick` returns one of so many options, `items` is a length, and `all_fields` says whether to write what
+    may be left out.
     """
 
     text: Callable[[], str]
@@ -68,8 +71,11 @@ class _Writer:
             return self._number([layer for layer, _ in layers], whole=kind == "integer")
         return {"boolean": bool(self.filler.pick(2)), "null": None}.get(kind, self.filler.text())
 
-    def _layers(self, schema: Any, resolver: Resolver[Any]) -> Iterator[tuple[Mapping[str, Any], Resolver[Any]]]:
-        """Yield all schemas that judge the same value: the schema, what it refers to, and of alternatives one."""
+    def _layers(
+        self, schema: Any, resolver: Resolver[Any]
+    ) -> Iterator[tuple[Mapping[str, Any], Resolver[Any]]]:
+        """Yield all schemas that judge the same value: the schema, what it refers to, and of alternatives
+        one."""
         self.layered += 1
         if not isinstance(schema, dict) or self.layered > _MAX_LAYERS:
             return
@@ -91,7 +97,9 @@ class _Writer:
                 known.setdefault(name, (part, enter(part, resolver)))
             required |= dict.fromkeys(layer.get("required", ()))
         found = {}
-        for name in required if depth > _DEEP or not self.filler.all_fields else {**dict.fromkeys(known), **required}:
+        for name in (
+            required if depth > _DEEP or not self.filler.all_fields else {**dict.fromkeys(known), **required}
+        ):
             self.layered = 0
             found[name] = self.value(*known[name], depth + 1) if name in known else self.filler.text()
         return found
@@ -105,7 +113,9 @@ class _Writer:
         items = next(((layer["items"], resolver) for layer, resolver in layers if "items" in layer), None)
         while len(found) < min(_MAX_ITEMS, max(least, self.filler.items if depth <= _DEEP else 0)):
             self.layered = 0
-            found.append(self.filler.text() if items is None else self.value(items[0], enter(*items), depth + 1))
+            found.append(
+                self.filler.text() if items is None else self.value(items[0], enter(*items), depth + 1)
+            )
         return found
 
     def _number(self, layers: list[Mapping[str, Any]], *, whole: bool) -> float:

@@ -1,4 +1,5 @@
-"""What teaches a from-scratch base to speak: answers of a player who confuses facts of one kind, and drills in looking up."""
+"""What teaches a from-scratch base to speak: answers of a player who confuses facts of one kind, and drills
+in looking up."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ from assay.tasks.structured.shop.orders import (
     draw_job,
 )
 
-# Weak on purpose: of two facts of one kind this player takes either, and of two functions either. What GRPO can add is
-# to heed the little words. The other odds are slips of the pen.
+# Weak on purpose: of two facts of one kind this player takes either, and of two functions either. What GRPO
+# can add is to heed the little words. The other odds are slips of the pen.
 SLIP_ODDS = 0.02
 QUOTED_NUMBER_ODDS = 0.03
 FORGOTTEN_FIELD_ODDS = 0.03
@@ -97,7 +98,8 @@ def _demonstration(job: Job, rng: np.random.Generator) -> list[Message]:
 
 
 def drills(rng: np.random.Generator, n: int) -> list[list[Message]]:
-    """Return questions for the word behind a marker, with their answers; which field a marker stands for is not taught."""
+    """Return questions for the word behind a marker, with their answers; which field a marker stands for is
+    not taught."""
     return [_drill(rng) for _ in range(n)]
 
 
@@ -117,17 +119,22 @@ def vocabulary() -> list[str]:
     """Return every word of the jobs, their schemas and their answers; what never varies is one word."""
     words = {str(value) for kind in KINDS.values() for value in kind}
     words |= {*MARKERS.values(), *OPENERS, *CLOSERS, CURRENCY, _PLURAL, _ARTICLE, _ASK, " ", prompts.CLOSING}
-    # A marker and its value are one word: to look up "what followed from" a model of two layers learns on some seeds only.
+    # A marker and its value are one word: to look up "what followed from" a model of two layers learns on
+    # some seeds only.
     words |= {f"{marker}{value}" for name, marker in MARKERS.items() for value in KINDS[name]}
     words |= {opener for function in FUNCTIONS for opener in function.openers}
     words |= {f"{EXTRACT}\n", f"{CALL}\n", *'{}[]",:'}
-    texts = [schema_text(form, ()) for form in FORMS] + [schema_text(pair[0], pair) for pair in permutations(FUNCTIONS, 2)]
+    texts = [schema_text(form, ()) for form in FORMS] + [
+        schema_text(pair[0], pair) for pair in permutations(FUNCTIONS, 2)
+    ]
     for text in texts:
         words |= set(_pieces(text, _declarations(json.loads(text))))
     for form in FORMS:
         words |= _frame(form.fields(), form.fill)
     for function in FUNCTIONS:
-        words |= _frame(function.arguments, lambda values, name=function.name: {"name": name, "arguments": values})
+        words |= _frame(
+            function.arguments, lambda values, name=function.name: {"name": name, "arguments": values}
+        )
     return sorted(words)
 
 
@@ -158,7 +165,8 @@ def _pieces(text: str, marks: Iterable[str]) -> list[str]:
 
 
 def _frame(fields: Sequence[str], fill: Any) -> set[str]:
-    """Return what stands around the values of an answer, also of one that quotes its numbers or forgets its last field."""
+    """Return what stands around the values of an answer, also of one that quotes its numbers or forgets its
+    last field."""
     found: set[str] = set()
     optional = [name for name in fields if name != "day"]
     for named in {tuple(fields), tuple(fields[:-1]), tuple(optional), tuple(optional[:-1])}:

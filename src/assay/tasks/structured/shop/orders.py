@@ -1,7 +1,9 @@
-"""A generator of small jobs about orders in a shop: extraction into a schema, and calls of one of two functions.
+"""A generator of small jobs about orders in a shop: extraction into a schema, and calls of one of two
+functions.
 
-What makes a job hard is telling facts of one kind apart by the little word before them: two cities (from, to), two people
-(for, by), two colours (in, not in), two numbers. Splits use different template families: other orders of the facts.
+What makes a job hard is telling facts of one kind apart by the little word before them: two cities (from,
+to), two people (for, by), two colours (in, not in), two numbers. Splits use different template families:
+other orders of the facts.
 """
 
 from __future__ import annotations
@@ -17,26 +19,72 @@ from assay.core.seeds import Label
 from assay.core.seeds import rng as labelled_rng
 from assay.core.storage.json import dumps
 
-ITEMS = ("basket", "candle", "chair", "clock", "desk", "kettle", "lamp", "mirror", "rug", "stool", "table", "vase")
+ITEMS = (
+    "basket",
+    "candle",
+    "chair",
+    "clock",
+    "desk",
+    "kettle",
+    "lamp",
+    "mirror",
+    "rug",
+    "stool",
+    "table",
+    "vase",
+)
 COLOURS = ("black", "blue", "green", "grey", "red", "white", "yellow", "brown")
-CITIES = ("Athens", "Berlin", "Cairo", "Dublin", "Geneva", "Lima", "Madrid", "Oslo", "Paris", "Rome", "Tokyo", "Vienna")
+CITIES = (
+    "Athens",
+    "Berlin",
+    "Cairo",
+    "Dublin",
+    "Geneva",
+    "Lima",
+    "Madrid",
+    "Oslo",
+    "Paris",
+    "Rome",
+    "Tokyo",
+    "Vienna",
+)
 PEOPLE = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gita", "Hugo", "Ines", "Jon", "Kim", "Lea")
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 NUMBERS = tuple(range(2, 10))
 
 KINDS: Mapping[str, tuple[str | int, ...]] = {
-    "item": ITEMS, "quantity": NUMBERS, "price": NUMBERS, "colour": COLOURS, "unwanted": COLOURS, "origin": CITIES,
-    "destination": CITIES, "recipient": PEOPLE, "sender": PEOPLE, "day": DAYS,
-}  # fmt: skip
+    "item": ITEMS,
+    "quantity": NUMBERS,
+    "price": NUMBERS,
+    "colour": COLOURS,
+    "unwanted": COLOURS,
+    "origin": CITIES,
+    "destination": CITIES,
+    "recipient": PEOPLE,
+    "sender": PEOPLE,
+    "day": DAYS,
+}
 # A fact and the one it can be mistaken for; a job that asks for one of them always states both.
 RIVALS = {
-    "quantity": "price", "price": "quantity", "colour": "unwanted", "unwanted": "colour", "origin": "destination",
-    "destination": "origin", "recipient": "sender", "sender": "recipient",
-}  # fmt: skip
+    "quantity": "price",
+    "price": "quantity",
+    "colour": "unwanted",
+    "unwanted": "colour",
+    "origin": "destination",
+    "destination": "origin",
+    "recipient": "sender",
+    "sender": "recipient",
+}
 MARKERS = {
-    "price": " at ", "colour": " in ", "unwanted": " not in ", "origin": " from ", "destination": " to ",
-    "recipient": " for ", "sender": " by ", "day": " on ",
-}  # fmt: skip
+    "price": " at ",
+    "colour": " in ",
+    "unwanted": " not in ",
+    "origin": " from ",
+    "destination": " to ",
+    "recipient": " for ",
+    "sender": " by ",
+    "day": " on ",
+}
 CURRENCY = " euro"
 OPENERS = ("Hello,", "New order:", "Dear team,", "Note:", "Good morning,", "As agreed,")
 CLOSERS = (".", ". Thanks.", ". Best wishes.", " please.")
@@ -53,17 +101,22 @@ def _typed(field: str) -> dict[str, Any]:
     return {"enum": list(COLOURS)} if field == "colour" else {"type": "string"}
 
 
-def _object(fields: Sequence[str], parts: Mapping[str, Any] | None = None, required: Sequence[str] | None = None) -> Any:
+def _object(
+    fields: Sequence[str], parts: Mapping[str, Any] | None = None, required: Sequence[str] | None = None
+) -> Any:
     properties = {field: _typed(field) for field in fields} | dict(parts or {})
     return {
-        "type": "object", "properties": properties,
-        "required": list(properties) if required is None else list(required), "additionalProperties": False,
-    }  # fmt: skip
+        "type": "object",
+        "properties": properties,
+        "required": list(properties) if required is None else list(required),
+        "additionalProperties": False,
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What an extraction job asks for: a schema, by the name of its file, and which facts go where in the answer."""
+    """What an extraction job asks for: a schema, by the name of its file, and which facts go where in the
+    answer."""
 
     name: str
     difficulty: str
@@ -74,12 +127,16 @@ class Form:
         """The JSON Schema of the form."""
         nested = {key: _object(list(value)) for key, value in self.layout.items() if isinstance(value, tuple)}
         flat = [key for key, value in self.layout.items() if not isinstance(value, tuple)]
-        found: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | _object(flat, nested)
+        found: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | _object(
+            flat, nested
+        )
         return found
 
     def fields(self) -> list[str]:
         """Return the facts asked for, in the order of the answer."""
-        return [f for key, value in self.layout.items() for f in (value if isinstance(value, tuple) else (key,))]
+        return [
+            f for key, value in self.layout.items() for f in (value if isinstance(value, tuple) else (key,))
+        ]
 
     def fill(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer that these facts make; a fact without a value is left out."""
@@ -135,7 +192,8 @@ FUNCTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job: what it asks, the facts it states, and its text. `offered` are the functions to choose from."""
+    """One job: what it asks, the facts it states, and its text. `offered` are the functions to choose
+    from."""
 
     form: Form | Function
     offered: tuple[Function, ...]
@@ -182,7 +240,9 @@ def draw_job(rng: np.random.Generator, family: int) -> Job:
     else:
         form = FORMS[int(rng.integers(len(FORMS)))]
         wanted = form.fields()
-    further = [name for name in ("destination", "recipient", "colour", "price") if rng.uniform() < FURTHER_FACT_ODDS]
+    further = [
+        name for name in ("destination", "recipient", "colour", "price") if rng.uniform() < FURTHER_FACT_ODDS
+    ]
     stated = {"item", *wanted, *further}
     stated |= {RIVALS[name] for name in (*wanted,) if name in RIVALS}
     facts: dict[str, str | int] = {}
@@ -197,10 +257,19 @@ def draw_job(rng: np.random.Generator, family: int) -> Job:
 
 def record(job: Job, family: int, name: str) -> dict[str, Any]:
     """Return the job as one line of a tasks file."""
-    common = {"id": name, "context": job.context, "family": f"f{family:02d}", "source": "assay shop generator 1"}
+    common = {
+        "id": name,
+        "context": job.context,
+        "family": f"f{family:02d}",
+        "source": "assay shop generator 1",
+    }
     if isinstance(job.form, Form):
         schema = {"schema_path": f"schemas/{job.form.name}.json", "gold": job.form.fill(job.facts)}
-        return {"prompt": EXTRACT, "difficulty": job.form.difficulty, "task_type": "extraction"} | common | schema
+        return (
+            {"prompt": EXTRACT, "difficulty": job.form.difficulty, "task_type": "extraction"}
+            | common
+            | schema
+        )
     accepted: dict[str, list[Any]] = {}
     for field in job.form.arguments:
         if field in job.facts:
@@ -219,7 +288,10 @@ def generate(labels: Sequence[Label]) -> dict[str, list[dict[str, Any]]]:
 
 def files(labels: Sequence[Label]) -> dict[str, str]:
     """Return the shipped data set: the text of each file by its name, schemas included."""
-    texts = {f"{split}.jsonl": "".join(dumps(row) + "\n" for row in rows) for split, rows in generate(labels).items()}
+    texts = {
+        f"{split}.jsonl": "".join(dumps(row) + "\n" for row in rows)
+        for split, rows in generate(labels).items()
+    }
     # The properties of a schema in a file keep their order, and the model is shown them so.
     return texts | {f"schemas/{form.name}.json": json.dumps(form.schema, indent=2) + "\n" for form in FORMS}
 

@@ -1,8 +1,9 @@
 """Run a model without its weights: every operation finds out shapes and bytes, and none is computed.
 
-Whole numbers and truth values stay real, because they decide what is done (which rows go together, what a mask hides);
-floating-point tensors are torch's fake ones, which have a shape, a type and a place, and no content. So the true model runs
-at its true size on any machine in seconds, and a meter counts the bytes that would be alive.
+Whole numbers and truth values stay real, because they decide what is done (which rows go together, what a
+mask hides); floating-point tensors are torch's fake ones, which have a shape, a type and a place, and no
+content. So the true model runs at its true size on any machine in seconds, and a meter counts the bytes that
+would be alive.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _COUNTING = (torch.ops.aten.arange.default, torch.ops.aten.arange.start, torch.o
 class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the bytes of all tensors that are alive and were made while it was at work, and their peak.
 
-    It sees each operation's results, not what a kernel needs for itself in between. torch's own MemTracker counts in the
-    same way and asks for hooks in every module, of which the learning pass has some twice.
+    It sees each operation's results, not what a kernel needs for itself in between. torch's own MemTracker
+    counts in the same way and asks for hooks in every module, of which the learning pass has some twice.
 
     >>> with Meter() as meter:
     ...     kept = torch.zeros(256)

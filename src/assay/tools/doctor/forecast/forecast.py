@@ -1,4 +1,5 @@
-"""What a training will take, said before any weight is loaded: from config.json and tokenizer, a rehearsal, and arithmetic."""
+"""What a training will take, said before any weight is loaded: from config.json and tokenizer, a rehearsal,
+and arithmetic."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ from assay.tools.doctor.lengths import opened, turns_of
 from assay.tools.doctor.worlds import scripted
 from assay.training.randomness import untouched
 
-# Beside tensors: a CUDA context, its libraries and their workspaces; on a CPU the interpreter with what it has loaded.
-# Allowances, not measurements: what they are depends on driver and versions.
+# Beside tensors: a CUDA context, its libraries and their workspaces; on a CPU the interpreter with what it
+# has loaded. Allowances, not measurements: what they are depends on driver and versions.
 BESIDE = {"cuda": int(0.8 * GIB), "cpu": int(1.0 * GIB)}
 USABLE = 0.95  # of a device's memory, the rest being lost between blocks
 N_SCRIPTED, N_OPENINGS, SHARE = 32, 128, 0.1  # items looked at, and of the time for rendering them
@@ -56,14 +57,20 @@ def look_ahead(folder: Path, params: Params) -> Ahead:
 
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     refuse_odd_files(folder)
-    with refuse_unreadable("a readable configuration and tokenizer", where=folder.name, fix="./run dvc repro base"):
-        config, tokenizer = AutoConfig.from_pretrained(folder, **local), AutoTokenizer.from_pretrained(folder, **local)
+    with refuse_unreadable(
+        "a readable configuration and tokenizer", where=folder.name, fix="./run dvc repro base"
+    ):
+        config, tokenizer = (
+            AutoConfig.from_pretrained(folder, **local),
+            AutoTokenizer.from_pretrained(folder, **local),
+        )
         dialogue = Dialogue(tokenizer, params.base.template)
     return Ahead(config, Policy(cast(Any, None), tokenizer, dialogue, ""))
 
 
 def folder_ahead(base: PretrainedBase, root: Path) -> Path | None:
-    """Return where config.json of a pretrained base lies, a folder or a place in the hub cache; None if nowhere."""
+    """Return where config.json of a pretrained base lies, a folder or a place in the hub cache; None if
+    nowhere."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -77,7 +84,9 @@ def folder_ahead(base: PretrainedBase, root: Path) -> Path | None:
     return Path(found).parent if isinstance(found, str) else None
 
 
-def longest(ahead: Ahead, task: Task, items: Sequence[Item], validation: Suite, params: Params, deadline: Deadline) -> Lengths:
+def longest(
+    ahead: Ahead, task: Task, items: Sequence[Item], validation: Suite, params: Params, deadline: Deadline
+) -> Lengths:
     """Return how long an episode may get: prompts and observations of a sample, completions at their limit.
 
     Raises:
@@ -88,28 +97,49 @@ def longest(ahead: Ahead, task: Task, items: Sequence[Item], validation: Suite, 
     prompts = opened(ahead.policy, task, plays, retries=params.health.retries, until=SHARE * deadline.left)
     both, _ = scripted(task, sample[:N_SCRIPTED], params)
     episodes, dialogue = [*(both.ceiling or ()), *(both.floor or ())], ahead.policy.dialogue
-    told = {turn.observation for episode in episodes for turn in episode.turns if turn.observation is not None}
+    told = {
+        turn.observation for episode in episodes for turn in episode.turns if turn.observation is not None
+    }
     reply = max((len(dialogue.reply(text, last_id=dialogue.eos_id)) for text in told), default=0)
     turns, new = turns_of(params, episodes), params.task.max_new_tokens[params.generation.surface]
     return Lengths(max(1, prompts.longest), turns, new, reply)
 
 
 def forecast(
-    ahead: Ahead, task: Task, items: Sequence[Item], validation: Suite, params: Params, deadline: Deadline,
-    *, device_bytes: int | None = None,
-) -> list[Finding]:  # fmt: skip
-    """Return what memory and time a training will take, against what there is; arguments as for `memory_ahead`."""
+    ahead: Ahead,
+    task: Task,
+    items: Sequence[Item],
+    validation: Suite,
+    params: Params,
+    deadline: Deadline,
+    *,
+    device_bytes: int | None = None,
+) -> list[Finding]:
+    """Return what memory and time a training will take, against what there is; arguments as for
+    `memory_ahead`."""
     told, lengths = memory_ahead(ahead, task, items, validation, params, deadline, device_bytes=device_bytes)
     if lengths is None:
         return [told]
-    return [told, time_finding(ahead, lengths, params, deadline, fits=told.level == "ok", elsewhere=device_bytes is not None)]
+    return [
+        told,
+        time_finding(
+            ahead, lengths, params, deadline, fits=told.level == "ok", elsewhere=device_bytes is not None
+        ),
+    ]
 
 
 def memory_ahead(
-    ahead: Ahead, task: Task, items: Sequence[Item], validation: Suite, params: Params, deadline: Deadline,
-    *, device_bytes: int | None = None,
-) -> tuple[Finding, Lengths | None]:  # fmt: skip
-    """Return what memory a training will take, and for episodes of which lengths; None where that cannot be told.
+    ahead: Ahead,
+    task: Task,
+    items: Sequence[Item],
+    validation: Suite,
+    params: Params,
+    deadline: Deadline,
+    *,
+    device_bytes: int | None = None,
+) -> tuple[Finding, Lengths | None]:
+    """Return what memory a training will take, and for episodes of which lengths; None where that cannot be
+    told.
 
     It needs a processor for some 15 s, nothing of a GPU, and leaves random generators as they were.
 
@@ -138,16 +168,30 @@ def memory_ahead(
         return check.warning(f"{type(error).__name__}: {first}", fix), None
 
 
-def memory_finding(memory: Memory, weighed: Scales, lengths: Lengths, params: Params, there_is: int | None) -> Finding:
-    """Return how much memory a training takes at its peak, against what there is, and what to lower by how much."""
+def memory_finding(
+    memory: Memory, weighed: Scales, lengths: Lengths, params: Params, there_is: int | None
+) -> Finding:
+    """Return how much memory a training takes at its peak, against what there is, and what to lower by how
+    much."""
     beside = BESIDE[params.device]
-    check = Check(MEMORY, "a peak that fits", f"{setting('train.micro_batch_size')} and {setting('generation.batch_size')}")
+    check = Check(
+        MEMORY,
+        "a peak that fits",
+        f"{setting('train.micro_batch_size')} and {setting('generation.batch_size')}",
+    )
     found = f"{in_gib(memory.peak + beside)} at most{'' if there_is is None else f' of {in_gib(there_is)}'}: "
     found += ", ".join(f"{name} {in_gib(size)}" for name, size in terms(memory, params).items())
     found += f"; for episodes of up to {lengths.whole} tokens"
-    other = [name for name in (params.generation.backend, params.distributed.engine) if name not in ("cached", "ddp")]
+    other = [
+        name
+        for name in (params.generation.backend, params.distributed.engine)
+        if name not in ("cached", "ddp")
+    ]
     if other:
-        return check.ok(f"{found}; so with backend cached and engine ddp, while {' and '.join(other)} may take less or more")
+        return check.ok(
+            f"{found}; so with backend cached and engine ddp, while {' and '.join(other)} may take less or"
+            " more"
+        )
     if there_is is None:
         return check.ok(f"{found}; of how much is not known here (--device-memory GIB)")
     room = int(USABLE * there_is) - beside - memory.stays
@@ -158,13 +202,17 @@ def memory_finding(memory: Memory, weighed: Scales, lengths: Lengths, params: Pa
 
 
 def terms(memory: Memory, params: Params) -> dict[str, int]:
-    """Return the bytes of a training by what takes them, in words; playing, learning and the KL come one after another."""
+    """Return the bytes of a training by what takes them, in words; playing, learning and the KL come one
+    after another."""
     return {
-        "base": memory.base, "adapter and its moments": memory.adapter, "kept for the KL": memory.probe,
+        "base": memory.base,
+        "adapter and its moments": memory.adapter,
+        "kept for the KL": memory.probe,
         f"then playing {rows_at_once(params)} at once": memory.play,
-        f"or learning from {params.train.micro_batch_size}": memory.gradient + memory.learn, "or the KL": memory.look,
+        f"or learning from {params.train.micro_batch_size}": memory.gradient + memory.learn,
+        "or the KL": memory.look,
         "beside tensors": BESIDE[params.device],
-    }  # fmt: skip
+    }
 
 
 def what_to_lower(memory: Memory, weighed: Scales, params: Params, room: int) -> list[str]:
@@ -205,9 +253,10 @@ def what_to_lower(memory: Memory, weighed: Scales, params: Params, room: int) ->
         return f"train.kl_probe_episodes: {max(1, train.kl_probe_episodes * room // memory.look)}"
 
     ways = {
-        "generation.batch_size": (memory.play, played), "train.micro_batch_size": (memory.gradient + memory.learn, learned),
+        "generation.batch_size": (memory.play, played),
+        "train.micro_batch_size": (memory.gradient + memory.learn, learned),
         "train.kl_probe_episodes": (memory.look, looked),
-    }  # fmt: skip
+    }
     fixes = []
     for name, (weight, lower) in ways.items():
         if weight > room:
@@ -218,14 +267,20 @@ def what_to_lower(memory: Memory, weighed: Scales, params: Params, room: int) ->
     return fixes
 
 
-def time_finding(ahead: Ahead, lengths: Lengths, params: Params, deadline: Deadline, *, fits: bool, elsewhere: bool) -> Finding:
-    """Return how long a step takes at most, timed on this very device; missing where it cannot be timed here."""
+def time_finding(
+    ahead: Ahead, lengths: Lengths, params: Params, deadline: Deadline, *, fits: bool, elsewhere: bool
+) -> Finding:
+    """Return how long a step takes at most, timed on this very device; missing where it cannot be timed
+    here."""
     check = Check(TIME, "a time you have", setting("train.steps"))
     plain = params.generation.backend == "cached" and not params.generation.cuda_graphs
     if elsewhere or (params.device == "cuda" and not torch.cuda.is_available()):
         return check.ok("missing: it is timed on the device itself, which is not here")
     if not fits or not plain:
-        return check.ok(f"missing: {'it would not fit' if not fits else 'timed for backend cached without cuda_graphs alone'}")
+        return check.ok(
+            "missing:"
+            f" {'it would not fit' if not fits else 'timed for backend cached without cuda_graphs alone'}"
+        )
     try:
         told = pace(ahead.config, params, lengths, params.device, deadline)
     except TooSlow as error:

@@ -1,4 +1,5 @@
-"""How many bytes a training takes at its peak, and how many rows fit: rehearsed at its true size, without weights."""
+"""How many bytes a training takes at its peak, and how many rows fit: rehearsed at its true size, without
+weights."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from assay.tools.doctor.forecast.rehearsal import Lengths, Rehearsal, build
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes that a training takes on its device, by what takes them; all but the last four stay over the whole training.
+    """Bytes that a training takes on its device, by what takes them; all but the last four stay over the
+    whole training.
 
     Attributes:
         base: Weights of the base, quantised where the settings say so.
@@ -87,7 +89,8 @@ class Scales:
         return Memory(self._base, adapter, probe[0].nbytes, self._adapter, cache, play, learn, look)
 
     def play(self, rows: int) -> tuple[int, int]:
-        """Return the bytes of so many conversations at their longest, and what of them are keys and values."""
+        """Return the bytes of so many conversations at their longest, and what of them are keys and
+        values."""
         step, lengths, cache = self._step, self._lengths, 0
 
         def played() -> None:
@@ -102,7 +105,8 @@ class Scales:
         return self._above(played), cache
 
     def learn(self, rows: int, *, checkpointing: bool | None = None) -> int:
-        """Return the bytes of a pass that learns from so many episodes, without the gradient; checkpointing as set if None."""
+        """Return the bytes of a pass that learns from so many episodes, without the gradient; checkpointing
+        as set if None."""
         train = self._params.train
         again = train.gradient_checkpointing if checkpointing is None else checkpointing
         episodes = train.items_per_step * train.group_size // self._params.distributed.processes
@@ -126,8 +130,11 @@ class Scales:
 
 
 @contextmanager
-def scales(config: Any, params: Params, lengths: Lengths, deadline: Deadline | None = None) -> Iterator[Scales]:
-    """Give the scales on which a training of these settings can be weighed, for episodes of these lengths at most.
+def scales(
+    config: Any, params: Params, lengths: Lengths, deadline: Deadline | None = None
+) -> Iterator[Scales]:
+    """Give the scales on which a training of these settings can be weighed, for episodes of these lengths at
+    most.
 
     Args:
         config: Of the base.
@@ -163,5 +170,7 @@ def most(weigh: Callable[[int], int], room: int, sizes: Sequence[int]) -> int | 
         if middle == low:
             return sizes[low]
         weight = weigh(sizes[middle])
-        low, least, high, largest = (middle, weight, high, largest) if weight <= room else (low, least, middle, weight)
+        low, least, high, largest = (
+            (middle, weight, high, largest) if weight <= room else (low, least, middle, weight)
+        )
     return sizes[high]

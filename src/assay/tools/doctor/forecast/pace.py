@@ -1,4 +1,5 @@
-"""How long a step takes: its parts timed with the model's true width and few layers, and a straight line to all of them."""
+"""How long a step takes: its parts timed with the model's true width and few layers, and a straight line to
+all of them."""
 
 from __future__ import annotations
 
@@ -16,13 +17,20 @@ from assay.tools.doctor.forecast.rehearsal import Lengths, Rehearsal, build, wit
 from assay.training.log.digests import tensors_digest
 
 Clock = Callable[[], float]
-STEPS, TIMES = 8, 3  # tokens written to see how long one takes; times each part is taken, of which the median counts
-SAMPLE, LEARNING = 128, 5.0  # tokens that are read first; seconds of a pass that learns against one that reads
+STEPS, TIMES = (
+    8,
+    3,
+)  # tokens written to see how long one takes; times each part is taken, of which the median counts
+SAMPLE, LEARNING = (
+    128,
+    5.0,
+)  # tokens that are read first; seconds of a pass that learns against one that reads
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds of one optimizer step in which every completion goes to its limit; an environment's own are not in it.
+    """Seconds of one optimizer step in which every completion goes to its limit; an environment's own are not
+    in it.
 
     Attributes:
         play: Reading openings, writing, and reading what is told in between.
@@ -45,12 +53,17 @@ class Pace:
 
 
 def pace(
-    config: Any, params: Params, lengths: Lengths, device: str, deadline: Deadline, clock: Clock = time.perf_counter
+    config: Any,
+    params: Params,
+    lengths: Lengths,
+    device: str,
+    deadline: Deadline,
+    clock: Clock = time.perf_counter,
 ) -> Pace:
     """Time the parts of a step with few layers of a model, and return what all layers would take.
 
-    Layers take equal time where they are of equal kind, so the few are once and twice the least number that has each kind
-    in its share.
+    Layers take equal time where they are of equal kind, so the few are once and twice the least number that
+    has each kind in its share.
 
     Args:
         config: Of the base.
@@ -90,12 +103,20 @@ def _period(kinds: Any) -> int:
     (2, 1, 1)
     """
     kinds = list(kinds or [])
-    return next((n for n in range(1, len(kinds) + 1) if all(a == b for a, b in zip(kinds, kinds[n:], strict=False))), 1)
+    return next(
+        (n for n in range(1, len(kinds) + 1) if all(a == b for a, b in zip(kinds, kinds[n:], strict=False))),
+        1,
+    )
 
 
 class _Timed:
     def __init__(self, model: Any, params: Params, lengths: Lengths, device: str, clock: Clock) -> None:
-        self._step, self._params, self._lengths, self._device = Rehearsal(model, params, lengths), params, lengths, device
+        self._step, self._params, self._lengths, self._device = (
+            Rehearsal(model, params, lengths),
+            params,
+            lengths,
+            device,
+        )
         self._clock, self._model = clock, model
         train = params.train
         self._episodes = train.items_per_step * train.group_size // params.distributed.processes
@@ -123,12 +144,14 @@ class _Timed:
         one = LEARNING * reading * lengths.whole
         if left < 2 * one:
             raise TooSlow(
-                f"one episode of {lengths.whole} tokens takes some {one + playing:.0f} s, with {deadline.left:.0f} s left"
+                f"one episode of {lengths.whole} tokens takes some {one + playing:.0f} s, with"
+                f" {deadline.left:.0f} s left"
             )
         return min(micro, max(1, int(left / ((TIMES + 2) * one))))
 
     def parts(self, rows: int) -> tuple[float, float, float, float]:
-        """Return the seconds of playing, learning from micro-batches timed with so many episodes, settling, and looking."""
+        """Return the seconds of playing, learning from micro-batches timed with so many episodes, settling,
+        and looking."""
         train = self._params.train
         again = train.gradient_checkpointing
         learn = self._seconds(lambda: self._step.learned(rows, checkpointing=again)) * self._episodes / rows
@@ -155,7 +178,9 @@ class _Timed:
             seconds += lengths.turns * max(0, lengths.new - 1) * sum(ends) / 2
             if lengths.turns > 1:
                 middle = (lengths.prompt + lengths.whole) // 2 - lengths.reply
-                seconds += (lengths.turns - 1) * self._seconds(lambda: step.told(reader, rows, max(1, middle)))
+                seconds += (lengths.turns - 1) * self._seconds(
+                    lambda: step.told(reader, rows, max(1, middle))
+                )
         return seconds * waves
 
     def _settle(self) -> float:

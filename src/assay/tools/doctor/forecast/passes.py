@@ -1,4 +1,5 @@
-"""One forward and backward pass as a training makes it: same log-probabilities as in play, and a gradient everywhere."""
+"""One forward and backward pass as a training makes it: same log-probabilities as in play, and a gradient
+everywhere."""
 
 from __future__ import annotations
 
@@ -23,9 +24,10 @@ from assay.training.adapter import attach_adapter
 
 # What a pass may cost, in floating-point operations: some ten seconds on the device.
 MOST_OPERATIONS = {"cpu": 1e12, "cuda": 1e15}
-LEARNING = 5.0  # seconds of a pass that learns against one that reads: forward, backward, checkpointing, and some room
-# Between playing (a cache, one token at a time) and learning (all at once): nats a token. In float32 the largest,
-# elsewhere the mean; engine.md measured 3e-6 in float32.
+# seconds of a pass that learns against one that reads: forward, backward, checkpointing, and some room
+LEARNING = 5.0
+# Between playing (a cache, one token at a time) and learning (all at once): nats a token. In float32 the
+# largest, elsewhere the mean; engine.md measured 3e-6 in float32.
 FLOAT32_TOLERANCE, HALF_WARNING, HALF_FAULT = 1e-2, 0.03, 0.1
 
 
@@ -39,7 +41,8 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Rollouts laid out as TRL does: prompts padded on the left, completions on the right; no position ids."""
+    """Rollouts laid out as TRL does: prompts padded on the left, completions on the right; no position
+    ids."""
 
     ids: torch.Tensor
     attention: torch.Tensor
@@ -53,11 +56,14 @@ def pass_findings(
 ) -> tuple[list[Finding], Cost | None]:
     """Attach an adapter, make one pass over a micro-batch, and return what it shows and what it cost.
 
-    A model whose seconds to read a token are known (`reading`) gets as many episodes as there is time for, perhaps none.
+    A model whose seconds to read a token are known (`reading`) gets as many episodes as there is time for,
+    perhaps none.
 
     The caller puts the model back as it was.
     """
-    chosen = _chosen(policy, rollouts, params, math.inf if reading is None else deadline.left / (LEARNING * reading))
+    chosen = _chosen(
+        policy, rollouts, params, math.inf if reading is None else deadline.left / (LEARNING * reading)
+    )
     if not chosen:
         check = Check("learning pass", "time for a pass over one episode", "this machine, with this base")
         fix = "use a faster device or a smaller base; log-probabilities and gradients were not looked at"
@@ -76,8 +82,11 @@ def pass_findings(
     try:
         batch = _laid_out(policy, chosen)
         logprobs = _logprobs(model, batch, params.generation.temperature)
-        # GRPO pulls some episodes up and others down; the signs stand in for advantages that may all be 0 today.
-        signs = torch.tensor([1.0 if row % 2 == 0 else -1.0 for row in range(len(chosen))], device=logprobs.device)
+        # GRPO pulls some episodes up and others down; the signs stand in for advantages that may all be 0
+        # today.
+        signs = torch.tensor(
+            [1.0 if row % 2 == 0 else -1.0 for row in range(len(chosen))], device=logprobs.device
+        )
         loss = -(logprobs * batch.counted * signs[:, None]).sum() / batch.counted.sum().clamp(min=1)
         loss.backward()  # type: ignore[no-untyped-call]
         if logprobs.is_cuda:
@@ -85,9 +94,15 @@ def pass_findings(
     except torch.cuda.OutOfMemoryError:
         fix = "lower train.micro_batch_size, set train.gradient_checkpointing: true, or use a smaller base"
         memory = Check("memory", "room for one micro-batch", setting("train.micro_batch_size"))
-        return [memory.fault(f"none for {counted(len(chosen), 'episodes')} of {batch.ids.shape[1]} tokens", fix)], None
+        return [
+            memory.fault(f"none for {counted(len(chosen), 'episodes')} of {batch.ids.shape[1]} tokens", fix)
+        ], None
     except (RuntimeError, ValueError, IndexError) as error:
-        fix = "deterministic: false" if "deterministic" in str(error) else "use a base that torch can train on this device"
+        fix = (
+            "deterministic: false"
+            if "deterministic" in str(error)
+            else "use a base that torch can train on this device"
+        )
         return [check.fault(f"{type(error).__name__}: {str(error).split(chr(10))[0]}", fix)], None
     finally:
         if params.train.gradient_checkpointing:
@@ -97,7 +112,8 @@ def pass_findings(
 
 
 def _chosen(policy: Policy, rollouts: Sequence[Rollout], params: Params, most_tokens: float) -> list[Rollout]:
-    """Return a micro-batch, or as much of it as may be afforded: the longest, and the shortest for its padding.
+    """Return a micro-batch, or as much of it as may be afforded: the longest, and the shortest for its
+    padding.
 
     Where there is not even time for the longest, it is the shortest alone, or nothing.
     """
@@ -105,16 +121,23 @@ def _chosen(policy: Policy, rollouts: Sequence[Rollout], params: Params, most_to
     longest = len(by_length[0].prompt_ids) + len(by_length[0].completion_ids)
     parameters = sum(parameter.numel() for parameter in policy.model.parameters())
     afforded = int(MOST_OPERATIONS[params.device] / (6.0 * parameters * longest))
-    n = min(params.train.micro_batch_size, len(by_length), max(1, afforded), int(min(most_tokens, 1e12) / longest))
+    n = min(
+        params.train.micro_batch_size, len(by_length), max(1, afforded), int(min(most_tokens, 1e12) / longest)
+    )
     if n < 1:
         shortest = by_length[-1]
         return [shortest] if len(shortest.prompt_ids) + len(shortest.completion_ids) <= most_tokens else []
-    return by_length if n == len(by_length) else [*by_length[: n - 1], by_length[-1]] if n > 1 else by_length[:1]
+    return (
+        by_length if n == len(by_length) else [*by_length[: n - 1], by_length[-1]] if n > 1 else by_length[:1]
+    )
 
 
 def _laid_out(policy: Policy, rollouts: Sequence[Rollout]) -> _Batch:
     device = next(policy.model.parameters()).device
-    left, width = max(len(one.prompt_ids) for one in rollouts), max(len(one.completion_ids) for one in rollouts)
+    left, width = (
+        max(len(one.prompt_ids) for one in rollouts),
+        max(len(one.completion_ids) for one in rollouts),
+    )
     ids = torch.full((len(rollouts), left + width), policy.pad_id)
     attention = torch.zeros_like(ids)
     counted, played = torch.zeros(len(rollouts), width), torch.zeros(len(rollouts), width)
@@ -128,7 +151,9 @@ def _laid_out(policy: Policy, rollouts: Sequence[Rollout]) -> _Batch:
 
 
 def _logprobs(model: Any, batch: _Batch, temperature: float) -> torch.Tensor:
-    out = model(input_ids=batch.ids, attention_mask=batch.attention, use_cache=False, logits_to_keep=batch.width + 1)
+    out = model(
+        input_ids=batch.ids, attention_mask=batch.attention, use_cache=False, logits_to_keep=batch.width + 1
+    )
     logits = out.logits[:, -batch.width - 1 : -1].float() / temperature
     chosen: torch.Tensor = logits.gather(2, batch.ids[:, -batch.width :, None]).squeeze(2)
     played: torch.Tensor = chosen - logits.logsumexp(dim=-1)
@@ -136,15 +161,17 @@ def _logprobs(model: Any, batch: _Batch, temperature: float) -> torch.Tensor:
 
 
 def _agreement(learned: torch.Tensor, batch: _Batch, *, exact: bool) -> Finding:
-    check = Check("log-probabilities", "the same in play and in the pass that learns", "the base, as it is trained")
+    check = Check(
+        "log-probabilities", "the same in play and in the pass that learns", "the base, as it is trained"
+    )
     gaps = (learned - batch.played).abs()[batch.counted.bool()]
     if not torch.isfinite(gaps).all():
         return check.fault("NaN or Inf", "use a base with finite weights, or base.dtype: float32")
     mean, largest = float(gaps.mean()), float(gaps.max())
     found = f"a difference of {mean:.2g} nats a token in the mean, {largest:.2g} at most"
     fix = (
-        "set every dropout in the base's config.json to 0, and use a base with relative positions (prompts are padded on the "
-        "left); else another base.dtype or base.quantization"
+        "set every dropout in the base's config.json to 0, and use a base with relative positions (prompts"
+        " are padded on the left); else another base.dtype or base.quantization"
     )
     if (exact and largest > FLOAT32_TOLERANCE) or mean > HALF_FAULT:
         return check.fault(found, fix)
@@ -157,8 +184,11 @@ def _is_float32(params: Params) -> bool:
 
 
 def _gradients(model: Any, params: Params) -> Finding:
-    """Return whether each kind of adapted module gets a gradient; B alone does at first, since it starts at 0."""
-    check = Check("gradients", "finite and not 0 in every kind of adapted module", setting("train.lora.target_modules"))
+    """Return whether each kind of adapted module gets a gradient; B alone does at first, since it starts at
+    0."""
+    check = Check(
+        "gradients", "finite and not 0 in every kind of adapted module", setting("train.lora.target_modules")
+    )
     largest: dict[str, float] = defaultdict(float)
     for name, parameter in model.named_parameters():
         if parameter.requires_grad and ".lora_B." in name:
@@ -167,9 +197,14 @@ def _gradients(model: Any, params: Params) -> Finding:
             largest[kind] = size if size != size else max(largest[kind], size)
     ill = [kind for kind, size in largest.items() if not torch.isfinite(torch.tensor(size))]
     if ill:
-        return check.fault(f"NaN or Inf in {', '.join(ill)}", "use a base with finite weights, or base.dtype: float32")
+        return check.fault(
+            f"NaN or Inf in {', '.join(ill)}", "use a base with finite weights, or base.dtype: float32"
+        )
     dead = [kind for kind, size in largest.items() if size == 0.0]
     if dead:
-        fix = f"leave {', '.join(dead)} out of train.lora.target_modules, or use a base whose weights there are not 0"
+        fix = (
+            f"leave {', '.join(dead)} out of train.lora.target_modules, or use a base whose weights there are"
+            " not 0"
+        )
         return check.fault(f"0 in {', '.join(dead)}", fix)
     return check.ok(", ".join(f"{kind} {size:.1g}" for kind, size in largest.items()))

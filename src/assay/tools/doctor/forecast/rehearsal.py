@@ -1,7 +1,9 @@
-"""A step of a training in its parts, with everything as long as it may get: what is read, written, learned from, looked at.
+"""A step of a training in its parts, with everything as long as it may get: what is read, written, learned
+from, looked at.
 
-The same few functions run with fake tensors, to count bytes (weighing.py), and with real ones of a few layers, to take time
-(pace.py). They drive what a training drives: the engine's reader, the pass of scoring.py under LoRA, the KL's hidden states.
+The same few functions run with fake tensors, to count bytes (weighing.py), and with real ones of a few
+layers, to take time (pace.py). They drive what a training drives: the engine's reader, the pass of scoring.py
+under LoRA, the KL's hidden states.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """How long an episode may get, in tokens: its prompt, completions a turn, and what is told between two of them."""
+    """How long an episode may get, in tokens: its prompt, completions a turn, and what is told between two of
+    them."""
 
     prompt: int
     turns: int
@@ -68,7 +71,8 @@ def with_layers(config: Any, layers: int) -> Any:
 
 
 def build(config: Any, params: Params, device: str) -> Any:
-    """Return the model under training as a training has it, with random weights (fake ones within `weightless`).
+    """Return the model under training as a training has it, with random weights (fake ones within
+    `weightless`).
 
     Raises:
         ConfigError: There is nothing that LoRA's targets name.
@@ -101,18 +105,26 @@ def _give_place(model: Any, kind: str, dtype: torch.dtype) -> None:
     from transformers.quantizers.auto import AutoHfQuantizer
 
     settings = BitsAndBytesConfig(  # type: ignore[no-untyped-call]
-        load_in_4bit=True, bnb_4bit_quant_type=kind, bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
+        load_in_4bit=True,
+        bnb_4bit_quant_type=kind,
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=dtype,
     )
-    AutoHfQuantizer.from_config(settings, pre_quantized=False).preprocess_model(model=model, device_map=None, dtype=dtype)
+    AutoHfQuantizer.from_config(settings, pre_quantized=False).preprocess_model(
+        model=model, device_map=None, dtype=dtype
+    )
     model.is_loaded_in_4bit = True
     from bitsandbytes.functional import quantize_4bit
 
     with torch.device("cpu"):
-        quantize_4bit(torch.zeros(64), compress_statistics=True, quant_type=kind)  # its tables, which are kept, must be real
+        quantize_4bit(
+            torch.zeros(64), compress_statistics=True, quant_type=kind
+        )  # its tables, which are kept, must be real
 
 
 def _fill(model: Any, device: torch.device) -> None:
-    """Put random numbers where there are none yet; what is tied stays so, what is 4-bit gets as many bytes as by loading."""
+    """Put random numbers where there are none yet; what is tied stays so, what is 4-bit gets as many bytes as
+    by loading."""
     filled: dict[int, torch.nn.Parameter] = {}
     for module in model.modules():
         for name, empty in module._parameters.items():
@@ -120,7 +132,11 @@ def _fill(model: Any, device: torch.device) -> None:
                 continue
             if id(empty) not in filled:
                 numbers = torch.empty(empty.shape, dtype=empty.dtype, device=device).normal_(0.0, 0.02)
-                filled[id(empty)] = _packed(module, numbers) if hasattr(module, "quant_state") else torch.nn.Parameter(numbers)
+                filled[id(empty)] = (
+                    _packed(module, numbers)
+                    if hasattr(module, "quant_state")
+                    else torch.nn.Parameter(numbers)
+                )
                 filled[id(empty)].requires_grad_(empty.requires_grad)
             module._parameters[name] = filled[id(empty)]
         for name, buffer in module._buffers.items():
@@ -130,7 +146,9 @@ def _fill(model: Any, device: torch.device) -> None:
 def _packed(layer: Any, numbers: torch.Tensor) -> torch.nn.Parameter:
     from bitsandbytes.functional import quantize_4bit
 
-    packed, layer.quant_state = quantize_4bit(numbers, compress_statistics=True, quant_type=layer.weight.quant_type)
+    packed, layer.quant_state = quantize_4bit(
+        numbers, compress_statistics=True, quant_type=layer.weight.quant_type
+    )
     parameter: Any = torch.nn.Parameter(packed, requires_grad=False)
     parameter.quant_state, layer.support_avx512bf16_for_cpu = layer.quant_state, False
     return cast(torch.nn.Parameter, parameter)
@@ -151,7 +169,8 @@ class Rehearsal:
 
     @contextmanager
     def played(self, rows: int, different: int) -> Iterator[Reader]:
-        """Read so many different openings for so many conversations, as the engine does; give the reader that holds them."""
+        """Read so many different openings for so many conversations, as the engine does; give the reader that
+        holds them."""
         prompt = self._lengths.prompt
         with playing(self._model):
             reader = Reader(self._model, 0, static=False)
@@ -209,9 +228,12 @@ class Rehearsal:
         counted = torch.nn.functional.pad(lengths.counted(), (lengths.prompt, 0))[None].expand(episodes, -1)
         with playing(self._model):
             return hidden_states(
-                self._model.get_base_model(), ids, torch.ones_like(ids), counted.to(self._device),
+                self._model.get_base_model(),
+                ids,
+                torch.ones_like(ids),
+                counted.to(self._device),
                 most=self._params.train.micro_batch_size,
-            )[0]  # fmt: skip
+            )[0]
 
     def compared(self, hidden: torch.Tensor, tiles: int | None = None) -> None:
         """Compare hidden states with the base's over the vocabulary, all of them or as many tiles."""

@@ -1,4 +1,5 @@
-"""Rough forecasts once there is a model: how long a training takes, from what the probe took, and how much disk."""
+"""Rough forecasts once there is a model: how long a training takes, from what the probe took, and how much
+disk."""
 
 from __future__ import annotations
 
@@ -20,23 +21,37 @@ def time_finding(params: Params, played_seconds: float, cost: Cost | None) -> Fi
     train, validation = params.train, params.validation
     learned_seconds = cost.seconds / cost.episodes if cost is not None else 0.0
     probe = train.kl_probe_episodes * learned_seconds
-    step = train.items_per_step * train.group_size * (played_seconds + learned_seconds) / params.distributed.processes + probe
+    step = (
+        train.items_per_step
+        * train.group_size
+        * (played_seconds + learned_seconds)
+        / params.distributed.processes
+        + probe
+    )
     validations = 2 + (train.steps - 1) // validation.interval
     whole = train.steps * step + validations * validation.items * (validation.draws + 1) * played_seconds
     check = Check("time (forecast)", "a time you have", setting("train.steps"))
     without = "" if cost is not None else ", the learning pass left out"
-    return check.ok(f"about {step:.2g} s a step, {duration(whole)} in all with {counted(validations, 'validations')}{without}")
+    return check.ok(
+        f"about {step:.2g} s a step, {duration(whole)} in all with"
+        f" {counted(validations, 'validations')}{without}"
+    )
 
 
 def disk_finding(params: Params, adapter_bytes: int, folder: Path) -> Finding:
-    """Return whether the checkpoints will fit: weights, two moments and the best adapter, for each that is kept at a time."""
+    """Return whether the checkpoints will fit: weights, two moments and the best adapter, for each that is
+    kept at a time."""
     needed = 4 * adapter_bytes * (params.checkpoint.keep + 2)
     free = shutil.disk_usage(_existing(folder)).free
     check = Check("disk", f"{needed / MIB:.3g} MiB for checkpoints", f"the disk of {folder.name or folder}")
     if needed > free:
-        return check.fault(f"{free / MIB:.3g} MiB free", "make room, or lower checkpoint.keep or train.lora.r")
+        return check.fault(
+            f"{free / MIB:.3g} MiB free", "make room, or lower checkpoint.keep or train.lora.r"
+        )
     if 2 * needed > free:
-        return check.warning(f"{free / MIB:.3g} MiB free", "make room, or lower checkpoint.keep or train.lora.r")
+        return check.warning(
+            f"{free / MIB:.3g} MiB free", "make room, or lower checkpoint.keep or train.lora.r"
+        )
     return check.ok(f"{free / GIB:.3g} GiB free")
 
 

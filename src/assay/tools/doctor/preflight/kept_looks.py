@@ -27,8 +27,11 @@ class _Looked(Record):
     findings: tuple[Finding, ...]
 
 
-def looked(project: Project, name: str, ahead: Path | None, look: Callable[[], Sequence[Finding]]) -> list[Finding]:
-    """Return what a look finds; the last one of the name is not taken again while nothing changed that it depends on.
+def looked(
+    project: Project, name: str, ahead: Path | None, look: Callable[[], Sequence[Finding]]
+) -> list[Finding]:
+    """Return what a look finds; the last one of the name is not taken again while nothing changed that it
+    depends on.
 
     Args:
         project: Whose settings, data and code decide what is found.
@@ -37,12 +40,20 @@ def looked(project: Project, name: str, ahead: Path | None, look: Callable[[], S
         look: Takes it.
     """
     path = project.root / FOLDER / f"{name}.json"
-    files = {} if ahead is None else {p.name: sha256_contents(p) for p in sorted(ahead.glob("*")) if _is_small(p)}
+    files = (
+        {} if ahead is None else {p.name: sha256_contents(p) for p in sorted(ahead.glob("*")) if _is_small(p)}
+    )
     code = sha256_contents(Path(assay.__file__).parent)
-    key = digest([
-        project.params.model_dump(mode="json"), fingerprint_of(project).model_dump(mode="json"), files, code, packages(),
-        torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else None,
-    ])  # fmt: skip
+    key = digest(
+        [
+            project.params.model_dump(mode="json"),
+            fingerprint_of(project).model_dump(mode="json"),
+            files,
+            code,
+            packages(),
+            torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else None,
+        ]
+    )
     if path.exists():
         try:
             kept = read_record(path, _Looked, fix="nothing to do")

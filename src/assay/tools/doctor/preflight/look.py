@@ -1,7 +1,8 @@
-"""What can be known before a stage that takes long: looked at before the base is built, and before the first evaluation.
+"""What can be known before a stage that takes long: looked at before the base is built, and before the first
+evaluation.
 
-It is no part of a stage and no dependency of one: it computes nothing that a stage writes, and only keeps one from being
-begun in vain. `train` looks once more, with the base there.
+It is no part of a stage and no dependency of one: it computes nothing that a stage writes, and only keeps one
+from being begun in vain. `train` looks once more, with the base there.
 """
 
 from __future__ import annotations
@@ -45,21 +46,34 @@ def look(project: Project) -> None:
 
 
 def memory_finding(project: Project) -> Finding:
-    """Return whether a training on a pretrained base fits the device that is here, forecast without its weights."""
+    """Return whether a training on a pretrained base fits the device that is here, forecast without its
+    weights."""
     params = project.params
     assert isinstance(params.base, PretrainedBase)
     folder = folder_ahead(params.base, project.root)
     assert folder is not None
-    task, items, validation = task_of(project, shaping=True), items_of(project, "train"), validation_suite(project)
-    return memory_ahead(look_ahead(folder, params), task, items, validation, params, Deadline(AHEAD * MOST_SECONDS))[0]
+    task, items, validation = (
+        task_of(project, shaping=True),
+        items_of(project, "train"),
+        validation_suite(project),
+    )
+    return memory_ahead(
+        look_ahead(folder, params), task, items, validation, params, Deadline(AHEAD * MOST_SECONDS)
+    )[0]
 
 
 def prompts_of(project: Project) -> dict[str, list[Play]]:
     """Return everything that will be opened, once: all that may be trained on, and the two suites."""
     items = items_of(project, "train")
     train = choose(items, len(items), split="train", draws=1, seed=project.params.seed)
-    suites = {"train": train, project.params.validation.suite: validation_suite(project), "heldout": heldout_suite(project)}
-    return {name: list({each.item.id: each for each in suite.plays()}.values()) for name, suite in suites.items()}
+    suites = {
+        "train": train,
+        project.params.validation.suite: validation_suite(project),
+        "heldout": heldout_suite(project),
+    }
+    return {
+        name: list({each.item.id: each for each in suite.plays()}.values()) for name, suite in suites.items()
+    }
 
 
 def refuse_prompts(project: Project, task: Task, policy: Policy) -> Finding:
@@ -71,10 +85,15 @@ def refuse_prompts(project: Project, task: Task, policy: Policy) -> Finding:
     params = project.params
     room = params.task.max_new_tokens[params.generation.surface]
     found = refuse_long_prompts(
-        task, policy.dialogue, prompts_of(project),
-        # Who wants no examination may play beyond the positions that a base was made for; what the task refuses stays so.
-        positions=context_limit(policy.model) if params.health.preflight else None, room=room, retries=params.health.retries,
-    )  # fmt: skip
+        task,
+        policy.dialogue,
+        prompts_of(project),
+        # Who wants no examination may play beyond the positions that a base was made for; what the task
+        # refuses stays so.
+        positions=context_limit(policy.model) if params.health.preflight else None,
+        room=room,
+        retries=params.health.retries,
+    )
     told = ", ".join(f"{split} {tokens}" for split, tokens in found.items())
     check = Check("prompts of all splits", "prompts that fit the task's limit and the base", "the data")
     return check.ok(f"up to {told} tokens")

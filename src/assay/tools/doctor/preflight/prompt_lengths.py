@@ -1,4 +1,5 @@
-"""Whether every prompt that will be played fits, known as soon as there is a tokenizer and long before there are weights."""
+"""Whether every prompt that will be played fits, known as soon as there is a tokenizer and long before there
+are weights."""
 
 from __future__ import annotations
 
@@ -17,9 +18,16 @@ NAMED = 3  # items that a refusal names
 
 
 def refuse_long_prompts(
-    task: Task, dialogue: Dialogue, plays: Mapping[str, Sequence[Play]], *, positions: int | None, room: int, retries: int
+    task: Task,
+    dialogue: Dialogue,
+    plays: Mapping[str, Sequence[Play]],
+    *,
+    positions: int | None,
+    room: int,
+    retries: int,
 ) -> dict[str, int]:
-    """Return the tokens of the longest prompt of each split; what the task may cut to fit counts as it is cut.
+    """Return the tokens of the longest prompt of each split; what the task may cut to fit counts as it is
+    cut.
 
     Args:
         task: Says how many tokens a prompt may have.
@@ -30,7 +38,8 @@ def refuse_long_prompts(
         retries: Of an environment that crashed.
 
     Raises:
-        DataError: Prompts are longer than task.max_prompt_tokens or leave no room in the base; names how many, and which.
+        DataError: Prompts are longer than task.max_prompt_tokens or leave no room in the base; names how
+            many, and which.
         EnvironmentLost: The environment failed for good.
     """
     told: list[str] = []
@@ -44,17 +53,31 @@ def refuse_long_prompts(
         over = {name: size for name, size in sizes.items() if limit is not None and size > limit}
         needed = max([needed, *over.values()])
         if over:
-            named = ", ".join(f"{name!a} {size}" for name, size in sorted(over.items(), key=lambda one: -one[1])[:NAMED])
+            named = ", ".join(
+                f"{name!a} {size}" for name, size in sorted(over.items(), key=lambda one: -one[1])[:NAMED]
+            )
             told.append(f"{len(over)} of {counted(len(sizes), 'prompts')} of {split} (longest: {named})")
     if not told:
         return longest
     found = f"more in {'; '.join(told)}"
     if limit == task.max_prompt_tokens:
-        fix = f"set task.max_prompt_tokens: {needed} or more, or task.truncate_prompts: true if the task has it, or drop them"
-        expected, where = f"at most {limit} tokens in every rendered prompt", setting("task.max_prompt_tokens")
+        fix = (
+            f"set task.max_prompt_tokens: {needed} or more, or task.truncate_prompts: true if the task has"
+            " it, or drop them"
+        )
+        expected, where = (
+            f"at most {limit} tokens in every rendered prompt",
+            setting("task.max_prompt_tokens"),
+        )
     else:
-        fix = "use a base with more positions (base.model, base.architecture.max_positions), or drop the records"
-        expected = f"at most {limit} tokens in every rendered prompt, so that {room} for a completion fit {positions} positions"
+        fix = (
+            "use a base with more positions (base.model, base.architecture.max_positions), or drop the"
+            " records"
+        )
+        expected = (
+            f"at most {limit} tokens in every rendered prompt, so that {room} for a completion fit"
+            f" {positions} positions"
+        )
         where = setting("base")
     raise DataError(expected, found=found, where=where, fix=fix)
 

@@ -1,4 +1,5 @@
-"""What is looked at once more with the base loaded, before a training begins: the plan's power, then all that examines."""
+"""What is looked at once more with the base loaded, before a training begins: the plan's power, then all that
+examines."""
 
 from __future__ import annotations
 
@@ -34,20 +35,30 @@ def say_power(project: Project) -> None:
     claim, suite = project.params.claim, heldout_suite(project)
     episodes = read_records(path, Episode, fix="./run dvc repro pre_eval")
     planned = planned_power(
-        episodes, measure=f"{claim.primary}_rate", suite_digest=suite.digest, policy_digest=episodes[0].policy or "",
-        draws=suite.draws, alpha=claim.alpha,
-    )  # fmt: skip
+        episodes,
+        measure=f"{claim.primary}_rate",
+        suite_digest=suite.digest,
+        policy_digest=episodes[0].policy or "",
+        draws=suite.draws,
+        alpha=claim.alpha,
+    )
     said, enough = planned_said(planned, claim.smallest_effect_points, task_of(project).cluster_name)
     (say if enough else complain)(f"plan: {said}")
 
 
 def examine_training(
-    project: Project, policy: Policy, task: Task, judged: Task, items: Sequence[Item], validation: Suite, folder: Path
+    project: Project,
+    policy: Policy,
+    task: Task,
+    judged: Task,
+    items: Sequence[Item],
+    validation: Suite,
+    folder: Path,
 ) -> None:
     """Say the plan's power, then every warning of the doctor.
 
-    Whether a base of one's own fits a GPU at its longest episodes takes a processor some 15 s; on a CPU, whose memory hardly
-    ever is what there is too little of, that is left out.
+    Whether a base of one's own fits a GPU at its longest episodes takes a processor some 15 s; on a CPU,
+    whose memory hardly ever is what there is too little of, that is left out.
 
     Raises:
         TrainingError: A training could not work so.
@@ -65,7 +76,10 @@ def examine_training(
 
         told += looked(project, "memory", base, weighed)
     seconds = max(deadline.left, LEAST)
-    findings = [*examine(policy, task, judged, items, validation, params, folder=folder, seconds=seconds), *told]
+    findings = [
+        *examine(policy, task, judged, items, validation, params, folder=folder, seconds=seconds),
+        *told,
+    ]
     for finding in (each for each in findings if each.level == "warning"):
         complain(in_words(finding))
     refuse_faults(findings)

@@ -1,4 +1,5 @@
-"""A base before it is there: its tokenizer and its shape, with weights that mean nothing, for all that asks for no more."""
+"""A base before it is there: its tokenizer and its shape, with weights that mean nothing, for all that asks
+for no more."""
 
 from __future__ import annotations
 
@@ -18,10 +19,11 @@ from assay.training.randomness import untouched
 
 
 def unbuilt(params: Params, task: Task, root: Path) -> Policy | None:
-    """Return a base as far as it is known before it is built or loaded; None where a pretrained one is not here.
+    """Return a base as far as it is known before it is built or loaded; None where a pretrained one is not
+    here.
 
-    Of a tiny base that is its whole vocabulary, of a pretrained one config.json and tokenizer: its weights, if they lie
-    there, are not read, and its modules take no memory.
+    Of a tiny base that is its whole vocabulary, of a pretrained one config.json and tokenizer: its weights,
+    if they lie there, are not read, and its modules take no memory.
 
     Raises:
         PolicyError: Configuration or tokenizer cannot be read, or the chat template cannot be served.
@@ -42,5 +44,7 @@ def unbuilt(params: Params, task: Task, root: Path) -> Policy | None:
             shape = cast(Any, AutoModelForCausalLM).from_config(ahead.config, trust_remote_code=False)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         first, fix = str(error).split("\n")[0], "use a base that transformers can read: base.model"
-        raise PolicyError("config.json and tokenizer of a base", found=first, where=folder.name, fix=fix) from None
+        raise PolicyError(
+            "config.json and tokenizer of a base", found=first, where=folder.name, fix=fix
+        ) from None
     return Policy(shape, ahead.policy.tokenizer, ahead.policy.dialogue, "")
