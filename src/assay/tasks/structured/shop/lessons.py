@@ -17,17 +17,21 @@ from assay.tasks.structured import prompts
 from assay.tasks.structured.reading.records import Request
 from assay.tasks.structured.schema import schema_from_functions
 from assay.tasks.structured.shop.orders import (
+    AND,
     CALL,
     CLOSERS,
+    CONFUSED,
     CURRENCY,
     EXTRACT,
+    FAMILIES,
     FORMS,
     FUNCTIONS,
     KINDS,
+    LIST,
     MARKERS,
-    N_FAMILIES,
+    NEXT_NOTE,
+    NEXT_SENTENCE,
     OPENERS,
-    RIVALS,
     Form,
     Function,
     Job,
@@ -59,12 +63,12 @@ def schema_text(form: Form | Function, offered: Sequence[Function]) -> str:
 
 def opening(job: Job) -> list[Message]:
     """Return the message that opens a job, as in play."""
-    instruction = EXTRACT if isinstance(job.form, Form) else CALL
+    instruction = job.form.instruction if isinstance(job.form, Form) else CALL
     return prompts.opening(Request(instruction, job.context, schema_text(job.form, job.offered), 0))
 
 
 def _guess(field: str, job: Job, rng: np.random.Generator) -> Any:
-    stated = [job.facts[name] for name in (field, RIVALS.get(field, "")) if name in job.facts]
+    stated = [job.facts[name] for name in (field, CONFUSED.get(field, "")) if name in job.facts]
     if not stated or rng.uniform() < SLIP_ODDS:
         stated = list(KINDS[field])
     value = stated[int(rng.integers(len(stated)))]
@@ -79,6 +83,9 @@ def weak_answer(job: Job, rng: np.random.Generator) -> str:
         wanted = wanted[:-1]
     values = {field: _guess(field, job, rng) for field in wanted}
     if isinstance(form, Form):
+        # It does not know either when to say nothing.
+        values |= dict.fromkeys((field for field in form.nullable if rng.uniform() < 0.5), None)
+    if isinstance(form, Form):
         return _compact(form.fill(values))
     return _compact({"name": form.name, "arguments": values})
 
@@ -89,7 +96,7 @@ def _arguments(function: Function, job: Job) -> list[str]:
 
 def demonstrations(rng: np.random.Generator, n: int) -> list[list[Message]]:
     """Return dialogues of the weak player on jobs of the training families made on the fly."""
-    families = list(N_FAMILIES["train"])
+    families = list(FAMILIES["train"])
     return [_demonstration(draw_job(rng, families[int(rng.integers(len(families)))]), rng) for _ in range(n)]
 
 
@@ -118,12 +125,25 @@ def _drill(rng: np.random.Generator) -> list[Message]:
 def vocabulary() -> list[str]:
     """Return every word of the jobs, their schemas and their answers; what never varies is one word."""
     words = {str(value) for kind in KINDS.values() for value in kind}
-    words |= {*MARKERS.values(), *OPENERS, *CLOSERS, CURRENCY, _PLURAL, _ARTICLE, _ASK, " ", prompts.CLOSING}
+    words |= {
+        *MARKERS.values(),
+        *OPENERS,
+        *CLOSERS,
+        CURRENCY,
+        _PLURAL,
+        _ARTICLE,
+        _ASK,
+        " ",
+        AND,
+        NEXT_SENTENCE,
+        NEXT_NOTE,
+        prompts.CLOSING,
+    }
     # A marker and its value are one word: to look up "what followed from" a model of two layers learns on
     # some seeds only.
     words |= {f"{marker}{value}" for name, marker in MARKERS.items() for value in KINDS[name]}
     words |= {opener for function in FUNCTIONS for opener in function.openers}
-    words |= {f"{EXTRACT}\n", f"{CALL}\n", *'{}[]",:'}
+    words |= {f"{EXTRACT}\n", f"{LIST}\n", f"{CALL}\n", *'{}[]",:'}
     texts = [schema_text(form, ()) for form in FORMS] + [
         schema_text(pair[0], pair) for pair in permutations(FUNCTIONS, 2)
     ]
@@ -142,10 +162,11 @@ def _declarations(schema: Any) -> Iterator[str]:
     """Yield the declarations of single properties in a schema, as they stand in its text."""
     if isinstance(schema, Mapping):
         for name, declared in schema.get("properties", {}).items():
-            if isinstance(declared, Mapping) and "properties" not in declared:
+            if isinstance(declared, Mapping) and not {"properties", "items"} & set(declared):
                 yield _compact({name: declared})[1:-1]
             else:
                 yield from _declarations(declared)
+        yield from _declarations(schema.get("items"))
         for key in ("anyOf", "oneOf"):
             for part in schema.get(key, ()):
                 yield from _declarations(part)

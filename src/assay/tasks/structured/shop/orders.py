@@ -2,8 +2,8 @@
 functions.
 
 What makes a job hard is telling facts of one kind apart by the little word before them: two cities (from,
-to), two people (for, by), two colours (in, not in), two numbers. Splits use different template families:
-other orders of the facts.
+to), two people (for, by), two colours (in, not in), two numbers, two goods; and saying null where nothing is
+stated. Splits use different template families: other orders of the facts, in one sentence, in two or as notes.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ KINDS: Mapping[str, tuple[str | int, ...]] = {
     "recipient": PEOPLE,
     "sender": PEOPLE,
     "day": DAYS,
+    "other_item": ITEMS,
+    "other_quantity": NUMBERS,
 }
 # A fact and the one it can be mistaken for; a job that asks for one of them always states both.
 RIVALS = {
@@ -75,6 +77,7 @@ RIVALS = {
     "recipient": "sender",
     "sender": "recipient",
 }
+CONFUSED = {**RIVALS, "item": "other_item", "other_item": "item", "other_quantity": "quantity"}
 MARKERS = {
     "price": " at ",
     "colour": " in ",
@@ -88,9 +91,10 @@ MARKERS = {
 CURRENCY = " euro"
 OPENERS = ("Hello,", "New order:", "Dear team,", "Note:", "Good morning,", "As agreed,")
 CLOSERS = (".", ". Thanks.", ". Best wishes.", " please.")
-EXTRACT, CALL = "Extract the order.", "Call the right function."
+AND, NEXT_SENTENCE, NEXT_NOTE = " and", ". That is", "\n-"
+EXTRACT, LIST, CALL = "Extract the order.", "List the goods.", "Call the right function."
 
-N_FAMILIES = {"train": range(20), "validation": range(20, 26), "heldout": range(26, 36)}
+FAMILIES = {"train": range(80), "validation": range(80, 96), "heldout": range(96, 160)}
 SIZES = {"heldout": 512, "validation": 256, "train": 2048}
 CALL_ODDS, OPTIONAL_DAY_ODDS, FURTHER_FACT_ODDS = 0.25, 0.5, 0.25
 
@@ -121,38 +125,60 @@ class Form:
     name: str
     difficulty: str
     layout: Mapping[str, Any]
+    nullable: frozenset[str] = frozenset()
+
+    @property
+    def instruction(self) -> str:
+        """What the record's prompt says."""
+        return LIST if self.name == GOODS else EXTRACT
 
     @property
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the form."""
-        nested = {key: _object(list(value)) for key, value in self.layout.items() if isinstance(value, tuple)}
-        flat = [key for key, value in self.layout.items() if not isinstance(value, tuple)]
-        found: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | _object(
-            flat, nested
-        )
-        return found
+        parts = {key: _part(value) for key, value in self.layout.items() if value}
+        flat = [key for key, value in self.layout.items() if not value]
+        whole = _object(flat, parts)
+        for field in self.nullable:
+            whole["properties"][field]["type"] = ["string", "null"]
+        return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | whole
 
     def fields(self) -> list[str]:
         """Return the facts asked for, in the order of the answer."""
-        return [
-            f for key, value in self.layout.items() for f in (value if isinstance(value, tuple) else (key,))
-        ]
+        found: list[str] = []
+        for key, value in self.layout.items():
+            rows = value if isinstance(value, list) else [value or (key,)]
+            found += [field for row in rows for field in row]
+        return found
 
     def fill(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer that these facts make; a fact without a value is left out."""
+        """Return the answer that these facts make; a fact without a value is null where it may be, else left
+        out."""
         answer: dict[str, Any] = {}
         for key, value in self.layout.items():
-            if isinstance(value, tuple):
-                answer[key] = {field: values[field] for field in value if field in values}
-            elif key in values:
-                answer[key] = values[key]
+            if isinstance(value, list):
+                answer[key] = [_filled(row, values) for row in value]
+            elif value:
+                answer[key] = _filled(value, values)
+            elif key in values or key in self.nullable:
+                answer[key] = values.get(key)
         return answer
 
 
+def _filled(fields: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {field.removeprefix("other_"): values[field] for field in fields if field in values}
+
+
+def _part(value: Any) -> Any:
+    if isinstance(value, list):
+        return {"type": "array", "items": _object(value[0])}
+    return _object(list(value))
+
+
 def _flat(name: str, difficulty: str, *fields: str) -> Form:
-    return Form(name, difficulty, dict.fromkeys(fields, ""))
+    return Form(name, difficulty, dict.fromkeys(fields, ()))
 
 
+GOODS = "goods"
 FORMS = (
     _flat("delivery", "easy", "item", "destination"),
     _flat("paint", "easy", "item", "colour"),
@@ -163,6 +189,8 @@ FORMS = (
     _flat("handover", "medium", "sender", "recipient", "item", "day"),
     Form("order", "hard", {"goods": ("item", "colour"), "route": ("origin", "destination")}),
     Form("invoice", "hard", {"people": ("recipient", "sender"), "goods": ("quantity", "item")}),
+    Form(GOODS, "hard", {"lines": [("quantity", "item"), ("other_quantity", "other_item")]}),
+    Form("visit", "medium", dict.fromkeys(("item", "destination", "day"), ()), frozenset({"day"})),
 )
 
 
@@ -202,29 +230,40 @@ class Job:
 
     def fields(self) -> list[str]:
         """Return the facts that a right answer states."""
-        if isinstance(self.form, Form):
-            return self.form.fields()
-        return [field for field in self.form.arguments if field in self.facts]
+        asked = self.form.fields() if isinstance(self.form, Form) else self.form.arguments
+        return [field for field in asked if field in self.facts]
 
 
-def family_order(family: int) -> tuple[list[str], str, str]:
-    """Return a template family: the order of the facts, an opener and a closer."""
+def template(family: int) -> tuple[list[str], str, str, str]:
+    """Return a template family: the order of the facts, an opener, a closer, and what stands between its
+    halves or its facts."""
     rng = labelled_rng("shop", "family", family)
     facts = ["goods", *MARKERS]
     order = [facts[i] for i in rng.permutation(len(facts))]
-    return order, OPENERS[int(rng.integers(len(OPENERS)))], CLOSERS[int(rng.integers(len(CLOSERS)))]
+    opener, closer = OPENERS[int(rng.integers(len(OPENERS)))], CLOSERS[int(rng.integers(len(CLOSERS)))]
+    return order, opener, closer, ("", NEXT_SENTENCE, NEXT_NOTE)[family % 3]
 
 
-def _text(facts: Mapping[str, str | int], family: int, opener: str | None) -> str:
-    order, usual, closer = family_order(family)
-    words = [usual if opener is None else opener]
-    for name in order:
-        if name == "goods":
-            count = f" {facts['quantity']}" if "quantity" in facts else " the"
-            words.append(f"{count} {facts['item']}{'s' if 'quantity' in facts else ''}")
-        elif name in facts:
-            words.append(f"{MARKERS[name]}{facts[name]}{CURRENCY if name == 'price' else ''}")
-    return "".join(words) + closer
+def _goods(facts: Mapping[str, str | int], form: Form | Function) -> str:
+    first = f" {facts['quantity']} {facts['item']}s" if "quantity" in facts else f" the {facts['item']}"
+    listed = isinstance(form, Form) and form.name == GOODS
+    return f"{first}{AND} {facts['other_quantity']} {facts['other_item']}s" if listed else first
+
+
+def _text(facts: Mapping[str, str | int], family: int, opener: str | None, form: Form | Function) -> str:
+    order, usual, closer, between = template(family)
+    said = {name: f"{marker}{facts[name]}" for name, marker in MARKERS.items() if name in facts}
+    said |= {"goods": _goods(facts, form)}
+    if "price" in said:
+        said["price"] += CURRENCY
+    parts = [said[name] for name in order if name in said]
+    text = usual if opener is None else opener
+    if between == NEXT_NOTE:
+        return text + "".join(NEXT_NOTE + part for part in parts) + closer
+    # Of two sentences the first one names the goods.
+    half = max(len(parts) // 2, parts.index(said["goods"]) + 1) if between else len(parts)
+    second = "".join(parts[half:])
+    return text + "".join(parts[:half]) + (f"{NEXT_SENTENCE}{second}" if second else "") + closer
 
 
 def draw_job(rng: np.random.Generator, family: int) -> Job:
@@ -239,7 +278,9 @@ def draw_job(rng: np.random.Generator, family: int) -> Job:
             wanted.remove("day")
     else:
         form = FORMS[int(rng.integers(len(FORMS)))]
-        wanted = form.fields()
+        wanted = [
+            name for name in form.fields() if name not in form.nullable or rng.uniform() < OPTIONAL_DAY_ODDS
+        ]
     further = [
         name for name in ("destination", "recipient", "colour", "price") if rng.uniform() < FURTHER_FACT_ODDS
     ]
@@ -248,11 +289,11 @@ def draw_job(rng: np.random.Generator, family: int) -> Job:
     facts: dict[str, str | int] = {}
     for name, kind in KINDS.items():
         if name in stated:
-            taken = facts.get(RIVALS.get(name, ""))
+            taken = facts.get(CONFUSED.get(name, ""))
             open_values = [value for value in kind if value != taken]
             facts[name] = open_values[int(rng.integers(len(open_values)))]
     opener = None if isinstance(form, Form) else form.openers[int(rng.integers(len(form.openers)))]
-    return Job(form, offered, facts, _text(facts, family, opener))
+    return Job(form, offered, facts, _text(facts, family, opener, form))
 
 
 def record(job: Job, family: int, name: str) -> dict[str, Any]:
@@ -260,13 +301,13 @@ def record(job: Job, family: int, name: str) -> dict[str, Any]:
     common = {
         "id": name,
         "context": job.context,
-        "family": f"f{family:02d}",
-        "source": "assay shop generator 1",
+        "family": f"f{family:03d}",
+        "source": "assay shop generator 2",
     }
     if isinstance(job.form, Form):
         schema = {"schema_path": f"schemas/{job.form.name}.json", "gold": job.form.fill(job.facts)}
         return (
-            {"prompt": EXTRACT, "difficulty": job.form.difficulty, "task_type": "extraction"}
+            {"prompt": job.form.instruction, "difficulty": job.form.difficulty, "task_type": "extraction"}
             | common
             | schema
         )
@@ -297,7 +338,7 @@ def files(labels: Sequence[Label]) -> dict[str, str]:
 
 
 def _split(split: str, size: int, labels: Sequence[Label], seen: set[str]) -> Iterator[dict[str, Any]]:
-    rng, families = labelled_rng("shop", *labels, split), list(N_FAMILIES[split])
+    rng, families = labelled_rng("shop", *labels, split), list(FAMILIES[split])
     made = 0
     while made < size:
         family = families[int(rng.integers(len(families)))]
