@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from assay.core.records import Episode, Turn
 from assay.core.seeds import rng
 from assay.dataset.suite import Play
@@ -16,21 +18,34 @@ def play_baseline(
 ) -> list[Episode]:
     """Let a scripted player play; its episodes have the same form as a policy's, with no tokens.
 
+    A task is pure and all draws of an item meet the same world: a player that drew no random number in its
+    first draw of an item plays the others alike.
+
     Raises:
         EnvironmentLost: The environment failed for good; names the item.
     """
-    episodes = []
+    episodes: list[Episode] = []
+    settled: dict[tuple[str, int], Episode] = {}
     for each in plays:
+        world = (each.item.id, each.world_seed)
+        if world in settled:
+            episodes.append(settled[world].model_copy(update={"draw": each.draw, "seed": each.seed}))
+            continue
+        generator = rng("baseline", name, each.seed)
+        untouched = generator.bit_generator.state
         try:
-            episodes.append(_play_scripted(task, player, each, name, retries))
+            episodes.append(_play_scripted(task, player, each, generator, retries))
         except GivenUp as gone:
             raise gone.of(each) from gone
+        if generator.bit_generator.state == untouched:
+            settled[world] = episodes[-1]
     return episodes
 
 
-def _play_scripted(task: Task, player: Baseline, each: Play, name: str, retries: int) -> Episode:
+def _play_scripted(
+    task: Task, player: Baseline, each: Play, generator: np.random.Generator, retries: int
+) -> Episode:
     (_, state), _ = tried(retries, task.start, each.item, each.world_seed)
-    generator = rng("baseline", name, each.seed)
     turns: list[Turn] = []
     ending: str | None = None
     while ending is None:
