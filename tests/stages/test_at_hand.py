@@ -33,8 +33,8 @@ from assay.tools import readme
 from assay.tools.publish import push
 from assay.tools.recipe.run_sources import WORKSPACE, read_run
 from assay.tools.watch import redraw, serve
-from assay.tools.watch.claim_shown import ClaimShown
 from assay.tools.watch.command import format_lines
+from assay.tools.watch.serve import ClaimShown
 from assay.tools.watch.snapshot import SnapshotReader, find_place
 from tests.house import ROOT
 from tests.training.whole_project import environment
