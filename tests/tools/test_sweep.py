@@ -17,9 +17,8 @@ from assay.core.errors import AssayError, Interrupted
 from assay.core.records import TrainFacts
 from assay.core.storage.json import read_record
 from assay.evaluation import measure as measuring
-from assay.pipeline.heldout_ledger import openings
+from assay.pipeline.heldout_ledger import HeldoutOpening, openings, policies_that_saw
 from assay.pipeline.inputs import heldout_suite
-from assay.pipeline.openings import Opening, policies_that_saw
 from assay.pipeline.project import Project
 from assay.stages import fingerprint, pre_eval, train
 from assay.stages.render_evidence.arms import checkpoint_frame
@@ -102,7 +101,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     yield counts
 
 
-def noted_in(project: Project) -> tuple[Opening, ...]:
+def noted_in(project: Project) -> tuple[HeldoutOpening, ...]:
     ledger = openings(project)
     return () if ledger is None else ledger.openings
 

@@ -18,7 +18,7 @@ from assay.core.records import HealthSummary, TrainFacts
 from assay.core.storage.files import read_bytes, sha256_bytes, sweep
 from assay.core.storage.json import write_json, write_jsonl
 from assay.dataset.suite import Suite
-from assay.evaluation.truncation import cuts_in_words
+from assay.evaluation.alarms import cuts_in_words
 from assay.pipeline.inputs import fingerprint_of, items_of, task_of, validation_suite
 from assay.pipeline.live_log import Live
 from assay.pipeline.policies import ADAPTER, open_policy
@@ -28,10 +28,9 @@ from assay.policy.digests import adapted_digest
 from assay.policy.model import Policy
 from assay.policy.processes import Processes
 from assay.tasks.protocol import Item, Task
-from assay.training.adapter import Trained, save_adapter
+from assay.training.adapter import TrainedAdapter, save_adapter
 from assay.training.grpo import train
-from assay.training.health.watch import Watch
-from assay.training.log.history import History
+from assay.training.log.history import History, Watch
 
 READS = (
     place_of("fingerprint.json"),
@@ -147,7 +146,7 @@ def _examined(examine: Callable[[], None], processes: Processes) -> None:
 
 def _publish(
     project: Project,
-    trained: Trained,
+    trained: TrainedAdapter,
     history: History,
     watch: Watch,
     claim_digest: str,

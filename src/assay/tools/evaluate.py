@@ -22,12 +22,11 @@ from assay.core.storage.untrusted import read_capped
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import load
 from assay.dataset.suite import Suite, choose, rules_of
-from assay.evaluation.alarms import alarm_said, alarms
-from assay.evaluation.latency import Latency, Stopwatch, latency
+from assay.evaluation.alarms import alarm_said, alarms, cuts_said
 from assay.evaluation.measure import measure
 from assay.evaluation.measures import is_rate
-from assay.evaluation.prompts import open_item
-from assay.evaluation.truncation import cuts_said
+from assay.evaluation.phases import Latency, Stopwatch, latency
+from assay.evaluation.trajectory import open_item
 from assay.evidence.formatting import interval_text
 from assay.pipeline import inputs
 from assay.pipeline.heldout_ledger import note_opening

@@ -10,8 +10,7 @@ from assay.core.storage.files import read_text, real
 from assay.core.storage.json import loads
 from assay.pipeline.project import Project
 from assay.policy.base import pretrained
-from assay.policy.determinism import pin
-from assay.policy.model import Policy, load, require_device
+from assay.policy.model import Policy, load, pin, require_device
 
 ADAPTER = "adapter_config.json"
 

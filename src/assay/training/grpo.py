@@ -7,20 +7,18 @@ from collections.abc import Callable, Sequence
 from assay.core.config.settings import Params
 from assay.core.errors import TrainingStopped
 from assay.dataset.suite import Play, Suite
-from assay.evaluation.prompts import open_item
-from assay.evaluation.trajectory import GivenUp, tried
+from assay.evaluation.trajectory import GivenUp, open_item, tried
 from assay.policy.model import Policy
 from assay.policy.processes import Processes
 from assay.tasks.protocol import Item, Task
-from assay.training.adapter import Trained, attach_adapter
+from assay.training.adapter import TrainedAdapter, attach_adapter
 from assay.training.checkpoints.store import Checkpoint, Checkpoints
+from assay.training.grpo import Attempt
 from assay.training.health.guard import Poisoned
-from assay.training.health.watch import Watch
 from assay.training.log.callback import Tell
-from assay.training.log.history import History
+from assay.training.log.history import History, Watch
 from assay.training.recipe import item_order
 from assay.training.rollouts import Credit
-from assay.training.run import Attempt
 
 
 def train(
@@ -38,7 +36,7 @@ def train(
     on_step: Callable[[int], None],
     tell: Tell = lambda event, facts: None,
     credit: Credit | None = None,
-) -> Trained:
+) -> TrainedAdapter:
     """Train an adapter with GRPO, or go on with it, and return the checkpoint that the rule chooses.
 
     Args:

@@ -24,21 +24,17 @@ from assay.evaluation.rollout import Lost
 from assay.policy.model import Policy
 from assay.policy.processes import Processes
 from assay.tasks.protocol import Item, Task
-from assay.training.adapter import Tensors, Trained, adapter_config, adapter_tensors
+from assay.training.adapter import Tensors, TrainedAdapter, adapter_config, adapter_tensors, trainable
 from assay.training.checkpoints.store import Checkpoint, Checkpoints, refuse_going_on
+from assay.training.health.commonest import Honest
 from assay.training.health.guard import Guard, Poisoned
-from assay.training.health.honest import Honest
 from assay.training.health.rules import Monitor
-from assay.training.health.watch import Watch
-from assay.training.interruption import Interruption
 from assay.training.kl import Divergence, Text
-from assay.training.log.callback import Ledger, Recorder, Schedule, Tell
-from assay.training.log.digests import trainable
-from assay.training.log.history import History, LostValidation, Validation
+from assay.training.log.callback import Interruption, Recorder, Schedule, Tell, TrainingLedger
+from assay.training.log.history import History, LostValidation, Validation, Watch
 from assay.training.log.reporters import reporting
-from assay.training.player import Player, whole
 from assay.training.recipe import chosen_step, grpo_config
-from assay.training.rollouts import Credit, GroupRollouts
+from assay.training.rollouts import Credit, GroupRollouts, SideRollouts, whole
 
 REFERENCE = "ref"  # TRL's name for its copy of the adapter, kept where beta is not 0
 LEDGER, BEST = "ledger.json", "best.safetensors"
@@ -95,8 +91,8 @@ class Attempt:
         generation = params.generation
         limit = params.task.max_new_tokens[generation.surface]
         self._decoding = Decoding(generation.temperature, limit, generation.backend, generation.cuda_graphs)
-        self._player = Player(policy, params, self._decoding, processes)
-        self._ledger = Ledger(history, watch, Monitor(params.health, task, Honest(task, items)))
+        self._player = SideRollouts(policy, params, self._decoding, processes)
+        self._ledger = TrainingLedger(history, watch, Monitor(params.health, task, Honest(task, items)))
         self._best: Tensors = {}
         self._probe: list[Text] = []
         self._guard = Guard(params.health, processes, {})
@@ -112,7 +108,7 @@ class Attempt:
         """The alarms as they stand."""
         return self._ledger.monitor
 
-    def run(self, start: Checkpoint | None, skipped: Mapping[int, str]) -> Trained:
+    def run(self, start: Checkpoint | None, skipped: Mapping[int, str]) -> TrainedAdapter:
         """Train from a checkpoint, or from the beginning, to the end.
 
         Raises:
@@ -231,7 +227,7 @@ class Attempt:
                 name, where=f"after step {step} of {settings.steps}", exit_code=interruption.exit_code
             )
         chosen = chosen_step(ledger.history.validations, params.claim.checkpoint_rule, step)
-        return Trained(
+        return TrainedAdapter(
             chosen, self._best, adapter_config(self._policy), ledger.monitor.unmeasured, ledger.monitor.facts
         )
 

@@ -15,9 +15,8 @@ from assay.core.records import TRAINING_LOG_COLUMNS, Episode, HealthEvent, Inter
 from assay.core.seeds import derive_seed, rng
 from assay.core.storage.files import write_bytes, write_text
 from assay.core.storage.json import read_record, read_records, write_json
-from assay.evaluation.alarms import alarm_said, alarms, training_alarm_said
+from assay.evaluation.alarms import alarm_said, alarms, cuts_said, training_alarm_said
 from assay.evaluation.replay import graded_again
-from assay.evaluation.truncation import cuts_said
 from assay.evidence.claim.claim import Claim, compare, differences_of
 from assay.evidence.claim.differences import deltas
 from assay.evidence.claim.plan import ClaimPlan

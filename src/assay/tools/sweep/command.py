@@ -20,7 +20,7 @@ from assay.core.storage.json import digest, write_json
 from assay.core.storage.tables import write_csv
 from assay.dataset.suite import Suite
 from assay.evaluation.measure import measure
-from assay.evaluation.validation_tables import Row
+from assay.evaluation.measures import Row
 from assay.evidence.figures.drawing import render
 from assay.evidence.figures.sweep_figure import sweep_figure
 from assay.evidence.tables.sweep_table import (
