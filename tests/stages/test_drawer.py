@@ -13,7 +13,7 @@ from assay.core.errors import ConfigError
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import write_text
 from assay.dataset.suite import Suite
-from assay.pipeline import plot_process as drawer
+from assay.pipeline import live_log as drawer
 from assay.pipeline.live_log import Drawer, Live, seconds_between
 from assay.pipeline.project import Project
 from assay.pipeline.resume import RunKey
