@@ -23,7 +23,6 @@ from assay.core.config.settings import PretrainedBase
 from assay.core.console import quietly
 from assay.core.records import ControlFacts, Episode, HealthSummary, TrainFacts
 from assay.core.seeds import derive_seed, rng
-from assay.core.storage.archive import write_tar
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import read_record, write_json, write_jsonl
 from assay.core.storage.yaml import read_yaml
@@ -31,8 +30,8 @@ from assay.dataset.suite import Play, Suite
 from assay.evaluation.alarms import flat
 from assay.evaluation.replay import play_baseline
 from assay.evaluation.trajectory import open_item
-from assay.package.manifest import sealed
-from assay.package.names import NAME
+from assay.package.archive import sealed, write_tar
+from assay.package.layout import NAME
 from assay.package.parity import Parity
 from assay.pipeline.dvc_lock import folder_md5, md5
 from assay.pipeline.inputs import heldout_suite, items_of, task_of, validation_suite

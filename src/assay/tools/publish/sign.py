@@ -2,7 +2,7 @@
 own; no network.
 
 It is over the unpacked files, so that who has the archive, a folder, or a copy from a hub checks it alike,
-with plain `model_signing verify key` as well; the tar follows from its files to the byte. A member of the
+with plain `model_signing verify key` as well. A member of the
 package it cannot be: that would change what is signed.
 """
 
@@ -18,8 +18,8 @@ from typing import Any
 from assay.core.console import say
 from assay.core.errors import PackageError
 from assay.core.storage.files import read_bytes, write_bytes
-from assay.package import verify as plain
-from assay.package.names import NAME
+from assay.package.archive import unpack
+from assay.package.layout import NAME
 from assay.verify.checks import Check, Seen, error_said, looked
 
 INSTALL = "./run python -m pip install -c constraints.txt --no-build-isolation -e '.[sign]'"
@@ -55,8 +55,8 @@ def run(package: Path, key: Path, out: Path | None) -> None:
     with tempfile.TemporaryDirectory(prefix="assay-sign-") as scratch:
         root, made = Path(scratch, NAME), Path(scratch, "made.sig")
         try:
-            result = plain.unpack(package, root)
-        except plain.Refused as error:
+            result = unpack(package, root)
+        except PackageError as error:
             fix = f"./run assay verify {package}   (says all of it)"
             raise PackageError("a package", found=error.found, where=str(package), fix=fix) from None
         _make(root, key, made, password=_password(key) if b"ENCRYPTED" in pem else None)
