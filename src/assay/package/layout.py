@@ -60,7 +60,7 @@ _FLAT, _PART = r"[A-Za-z0-9][A-Za-z0-9_.-]*", r"[^/.][^/]*"
 _DATA = re.compile(
     rf"({_PART}/)*({_PART}\.(jsonl|json|md|txt|csv|tsv|yaml|yml|rst)|SHA256SUMS|LICENSE|NOTICE|CITATION\.cff)"
 )
-_SOURCE = re.compile(r"([a-z0-9_]+/)*[a-z0-9_]+\.py")
+_SOURCE = re.compile(r"([a-z0-9_]+/)*([a-z0-9_]+\.py|templates/[a-z0-9_]+\.(html|css|js|md))")
 _RUNS = re.compile(r"\.(py|pyc|pyo|pyd|so|dll|dylib|sh|exe|js|jar|whl|egg|zip|tar|gz)\Z", re.IGNORECASE)
 # Loading one of these can run what it holds.
 CODE_CARRIERS = (

@@ -30,7 +30,7 @@ from assay.evidence.claim.warnings import (
 from assay.evidence.figures.drawing import column, render
 from assay.evidence.figures.gallery import Drawn, of_comparison, of_training
 from assay.evidence.figures.validity import validity_frame
-from assay.evidence.page.elements import Shown
+from assay.evidence.page.shell import Shown
 from assay.evidence.tables.claim_tables import (
     before_after_metrics,
     ladder_frame,

@@ -153,8 +153,7 @@ def make_page(
         has_report: Whether a report stands that may be shown.
     """
     from assay.core.provenance import now
-    from assay.evidence.page.elements import paragraph, rows_table
-    from assay.evidence.page.shell import escaped, shell
+    from assay.evidence.page.shell import escaped, paragraph, rows_table, shell
     from assay.tools.watch.command import ALARM_COLUMNS, describe, list_alarms
 
     is_running = snapshot.state in ("running", "silent")
