@@ -18,7 +18,7 @@ from benchmarks.resealing import pretty, rederived, relocked, resealed, tar_of, 
 from benchmarks.tamperings import Files, episode_in, path, put_rows, rows_of
 
 from assay.core.storage.json import dumps
-from assay.evaluation.scripted import play_baseline
+from assay.evaluation.replay import play_baseline
 from assay.pipeline.inputs import heldout_suite, task_of
 from assay.pipeline.project import Project
 from assay.training.log.step_chain import START, chain_of

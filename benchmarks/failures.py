@@ -98,8 +98,7 @@ from assay.policy.model import Policy
 from assay.tasks.protocol import Item, Message, Step, Task, Verdict
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
-from assay.training.health.watch import Watch
-from assay.training.log.history import History
+from assay.training.log.history import History, Watch
 
 STEPS, EVERY = 80, 20
 CLEAN_SEEDS, ARM_SEEDS = range(8), range(100, 102)

@@ -40,13 +40,13 @@ from tests.training.toy_task import WORDS
 from transformers import AutoConfig
 
 from assay.policy.base import tiny
-from assay.policy.determinism import pin
+from assay.policy.model import pin
 from assay.tools.doctor.deadline import Deadline
 from assay.tools.doctor.forecast.forecast import BESIDE
 from assay.tools.doctor.forecast.memory import scales
 from assay.tools.doctor.forecast.pace import pace
 from assay.tools.doctor.forecast.rehearsal import Lengths, with_layers
-from assay.training.log.digests import tensors_digest
+from assay.training.adapter import tensors_digest
 
 RESULTS = Path(__file__).parent / "results"
 NO_DEVICE, FAILED = 2, 1

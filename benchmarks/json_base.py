@@ -25,7 +25,7 @@ from assay.dataset.suite import choose
 from assay.evaluation.measure import measure
 from assay.pipeline.inputs import items_of, task_of
 from assay.pipeline.project import Project
-from assay.policy.base import tiny, warmstart
+from assay.policy.base import tiny
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
 from assay.tasks.protocol import Message, Task
@@ -34,8 +34,8 @@ PIECES = re.compile(r" ?[A-Za-z_]+|[0-9]|[^A-Za-z_0-9\s]+ ?")
 EVERYTHING_ELSE = ["\n", *map(chr, range(32, 127))]
 POSITIONS = 4096  # a prompt, eight completions of 256 tokens and what is told between them
 DIALOGUES = 2000
-ACTIONS = warmstart.Phase(steps=300, batch_size=64, learning_rate=5e-3)
-TALKS = warmstart.Phase(steps=500, batch_size=8, learning_rate=6e-3)  # each second batch is actions
+ACTIONS = tiny.Phase(steps=300, batch_size=64, learning_rate=5e-3)
+TALKS = tiny.Phase(steps=500, batch_size=8, learning_rate=6e-3)  # each second batch is actions
 PARSED, TRIED = 0.9, 64
 FACTS = "json_base.json"
 
@@ -102,10 +102,10 @@ def warm_started(base: ScratchBase, task: Task) -> Policy:
     short = [
         policy.dialogue.whole([asked, said]) for talk in shown for said in talk if said["role"] == "assistant"
     ]
-    actions = warmstart.batches(short, ACTIONS.batch_size, order)
-    talks = warmstart.batches([policy.dialogue.whole(talk) for talk in shown], TALKS.batch_size, order)
-    for phase, material in ((ACTIONS, actions), (TALKS, warmstart.alternating(talks, actions, 2))):
-        warmstart.imitate(
+    actions = tiny.batches(short, ACTIONS.batch_size, order)
+    talks = tiny.batches([policy.dialogue.whole(talk) for talk in shown], TALKS.batch_size, order)
+    for phase, material in ((ACTIONS, actions), (TALKS, tiny.alternating(talks, actions, 2))):
+        tiny.imitate(
             policy, material, phase, every=phase.steps, stop=lambda _: False, progress=lambda step, loss: None
         )
     return policy

@@ -25,17 +25,15 @@ from transformers.utils.logging import disable_progress_bar
 
 from assay.core.config.settings import Params
 from assay.pipeline.inputs import items_of, task_of, validation_suite
-from assay.pipeline.live_log import Live
-from assay.pipeline.plot_process import DEFAULT_S, VARIABLE
+from assay.pipeline.live_log import DEFAULT_S, VARIABLE, Live
 from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
 from assay.pipeline.resume import RunKey
 from assay.pipeline.run_folder import RunFolder
-from assay.training.adapter import Trained
+from assay.training.adapter import TrainedAdapter
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
-from assay.training.health.watch import Watch
-from assay.training.log.history import History
+from assay.training.log.history import History, Watch
 
 PAIRS, STEPS, WARM_UP, ROWS = 6, 40, 4, 200
 RESULT = Path(__file__).parent / "results" / "live_cost.json"
@@ -80,7 +78,7 @@ def peak_mib(process: int) -> float | None:
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), None)
 
 
-def run(project: Project, *, drawn: bool) -> tuple[Trained, dict[str, float]]:
+def run(project: Project, *, drawn: bool) -> tuple[TrainedAdapter, dict[str, float]]:
     """Train and return what came out, with seconds a step by clock, and what the process beside it took."""
     os.environ[VARIABLE] = str(DEFAULT_S if drawn else 0)
     params, policy = project.params, open_policy(project, None)

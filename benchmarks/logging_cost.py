@@ -34,14 +34,12 @@ from assay.pipeline.project import Project
 from assay.pipeline.resume import RunKey
 from assay.pipeline.run_folder import RunFolder
 from assay.training import trainer
-from assay.training.adapter import Trained
+from assay.training.adapter import TrainedAdapter
 from assay.training.checkpoints.store import Checkpoints
-from assay.training.grpo import train
-from assay.training.health.watch import Watch
+from assay.training.grpo import Attempt, train
 from assay.training.log import callback as recorder
 from assay.training.log.callback import Recorder
-from assay.training.log.history import History
-from assay.training.run import Attempt
+from assay.training.log.history import History, Watch
 
 PAIRS, STEPS, WARM_UP, ROWS = 6, 14, 3, 200
 RESULT = Path(__file__).parent / "results" / "logging_cost.json"
@@ -116,7 +114,7 @@ def fill(history: History) -> None:
         rows += [rows[-1]] * (ROWS - len(rows))
 
 
-def run(project: Project, *, logged: bool) -> tuple[Trained, dict[str, float], dict[str, float]]:
+def run(project: Project, *, logged: bool) -> tuple[TrainedAdapter, dict[str, float], dict[str, float]]:
     """Train and return what came out, seconds a step by clock, and seconds a step by part of the logging."""
     params, policy = project.params, open_policy(project, None)
     judged, history, parts = task_of(project), History(), Phases()

@@ -29,7 +29,7 @@ from assay.core.evidence_files import place_of
 from assay.core.records import ControlFacts, HealthEvent, HealthSummary, TrainFacts
 from assay.core.storage.files import read_bytes, sha256_bytes, write_text
 from assay.core.storage.json import read_record, read_records, write_json, write_jsonl
-from assay.evaluation.scripted import play_baseline
+from assay.evaluation.replay import play_baseline
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.pipeline.inputs import heldout_suite, task_of
 from assay.pipeline.project import Project

@@ -12,11 +12,10 @@ from typing import Any
 from benchmarks.tamperings import LISTS, Files
 
 from assay.core.console import quietly
-from assay.core.storage.archive import write_tar
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.yaml import read_yaml
-from assay.package.manifest import sealed
-from assay.package.names import NAME
+from assay.package.archive import sealed, write_tar
+from assay.package.layout import NAME
 from assay.pipeline.dvc_lock import folder_md5, lock_text, md5
 from assay.pipeline.project import Project
 from assay.stages import render_evidence
@@ -45,7 +44,7 @@ def write(files: Files, folder: Path) -> None:
 
 
 def resealed(files: Files) -> Files:
-    """Return the files with manifest.json and SHA256SUMS over them."""
+    """Return the files with SHA256SUMS over them."""
     members = sealed({name: content for name, content in files.items() if name not in LISTS})
     return {name: content for name, content in members.items() if isinstance(content, bytes)}
 

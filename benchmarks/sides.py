@@ -59,7 +59,7 @@ MAKERS = (
     "configs",
     "data/{task}/SHA256SUMS",
     "src/assay/policy/base/tiny.py",
-    "src/assay/policy/base/warmstart.py",
+    "src/assay/policy/base/tiny.py",
     "src/assay/tasks",
 )
 MIB = 2**20
@@ -182,8 +182,7 @@ class Ours(Side):
         """
         from assay.training.checkpoints.store import Checkpoints
         from assay.training.grpo import train
-        from assay.training.health.watch import Watch
-        from assay.training.log.history import History
+        from assay.training.log.history import History, Watch
         from assay.training.rollouts import GroupRollouts
 
         params = short(self.params, warm_up + steps, seed)
@@ -265,7 +264,7 @@ class Ours(Side):
         weights."""
         from benchmarks import logging_cost
 
-        from assay.training.log.digests import tensors_digest
+        from assay.training.adapter import tensors_digest
 
         project = Project(self.project.root, logging_cost.settings(self.params))
         trained, seconds, _ = logging_cost.run(project, logged=logged)

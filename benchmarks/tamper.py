@@ -5,7 +5,7 @@
 Each tampering is made at random from a seed, at one of three depths:
 
 * as is: the files are changed, and nothing else;
-* re-sealed: manifest.json and SHA256SUMS are made anew, so that V0 has nothing to find;
+* re-sealed: SHA256SUMS is made anew, so that V0 has nothing to find;
 * re-locked: dvc.lock, the checksums of the data, the model card and provenance are made anew as well, so that only
   what follows from other files is left to find it.
 
@@ -49,10 +49,10 @@ from benchmarks.resealing import files_in, relocked, resealed, tar_of, write
 from benchmarks.tamperings import KINDS, Files, byte_of, flipped
 
 from assay.core.console import quietly
-from assay.core.storage.archive import write_gz
 from assay.core.storage.files import sha256_bytes
 from assay.package import verify as plain
-from assay.package.names import NAME
+from assay.package.archive import unpack, write_gz
+from assay.package.layout import NAME
 from assay.tools import verify as tool
 from assay.verify.checks import Check
 from assay.verify.content.regraded import regraded
@@ -70,7 +70,7 @@ SMALL_RUNS = [(task, seed) for seed in range(5) for task in ("collider", "struct
 FORMS = ("tar", "gzip", "folder", "folder in another order", "built again")
 # What readers see, and the lists: nothing is graded or counted from it.
 FOR_READERS = re.compile(
-    r"(manifest|provenance)\.json|SHA256SUMS|dvc\.lock|(evidence/)?README\.md" r"|evidence/results/report/.*"
+    r"provenance\.json|SHA256SUMS|dvc\.lock|(evidence/)?README\.md" r"|evidence/results/report/.*"
 )
 CLEAN: Files = {}
 """The files of the package; every process has its own."""
@@ -194,7 +194,7 @@ def in_form(tar: Path, form: str, folder: Path) -> Path:
         write_gz(folder / f"{NAME}.tar.gz", tar)
         assert gzip.decompress((folder / f"{NAME}.tar.gz").read_bytes()) == tar.read_bytes()
         return folder / f"{NAME}.tar.gz"
-    plain.unpack(str(tar), str(folder / "unpacked"))
+    unpack(tar, folder / "unpacked")
     if form == "folder":
         return folder / "unpacked"
     files = files_in(folder / "unpacked")
@@ -259,7 +259,7 @@ def main() -> None:
         return
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="assay-tamper-") as folder:
-        plain.unpack(str(chosen.package), f"{folder}/clean")
+        unpack(chosen.package, folder / "clean")
         CLEAN.update(files_in(Path(folder, "clean")))
         if found := first_failure(chosen.package):
             raise SystemExit(f"the package itself fails: {found.level} {found.name}: {found.found}")
@@ -274,7 +274,7 @@ def main() -> None:
             forms = [(tar, form) for form in FORMS for tar in made][: chosen.clean]
             clean = list(told(pool.map(honest, forms), "honest packages"))
             seconds["honest packages"] = round(time.monotonic() - begun, 1)
-            plain.unpack(made[1], f"{folder}/small")
+            unpack(Path(made[1]), Path(folder, "small"))
             small = files_in(Path(folder, "small"))
             tries = list(
                 told(pool.map(beyond.attempt, [(name, small) for name in beyond.ATTEMPTS]), "beyond")
@@ -307,7 +307,7 @@ def designed(package: Path, processes: int) -> dict[str, Any]:
     """Return what became of every design on a package, and the table of them by kind and level."""
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="assay-designs-") as folder:
-        plain.unpack(str(package), f"{folder}/clean")
+        unpack(Path(package), Path(folder, "clean"))
         clean = files_in(Path(folder, "clean"))
         if found := first_failure(package):
             raise SystemExit(f"the package itself fails: {found.level} {found.name}: {found.found}")

@@ -62,7 +62,7 @@ TOUCHED = {
     "statistics/intervals.py": {"render_evidence"},
     "tools/doctor/examination.py": set(),
     "verify/levels.py": set(),
-    "package/manifest.py": set(),
+    "package/archive.py": set(),
     "cli/stages.py": set(),
     "audit/audit.py": {"fingerprint"},
     "training/trainer.py": {"train", "control"},

@@ -16,7 +16,7 @@ from assay.core.config.composition import check, use
 from assay.core.config.reading import parse_params
 from assay.core.errors import ConfigError, RecordError
 from assay.core.storage.yaml import read_yaml
-from assay.package import verify as plain
+from assay.package.archive import unpack
 from assay.pipeline.project import Project
 from assay.pipeline.resume import run_key
 from assay.pipeline.run_folder import NOT_IN_KEY
@@ -65,7 +65,7 @@ class Way:
             patch.setattr(making, "ROOT", self.root)
             self.run = making.made_run(folder / "run")
             self.package = folder / "package"
-            plain.unpack(str(making.packaged(self.run, folder / "dist")), str(self.package))
+            unpack(making.packaged(self.run, folder / "dist"), self.package)
 
     def record(self, name: str) -> dict[str, Any]:
         """Return a record of the run."""
@@ -153,10 +153,9 @@ def on_the_card(way: Way) -> None:
     assert "learning rate 0.002 " in (way.package / "README.md").read_text(encoding="utf-8")
 
 
-def in_the_statement(way: Way) -> None:
+def in_the_provenance(way: Way) -> None:
     told = json.loads((way.package / "provenance.json").read_text(encoding="utf-8"))
-    definition = told["predicate"]["buildDefinition"]
-    assert definition["externalParameters"]["params"]["train"]["learning_rate"] == RATE
+    assert told["params"]["train"]["learning_rate"] == RATE
 
 
 def in_the_check(way: Way) -> None:
@@ -184,7 +183,7 @@ WAY: dict[str, Callable[[Way], None]] = {
     "train.json": in_the_facts,
     "claim.json": in_the_claim,
     "README.md of the package": on_the_card,
-    "provenance.json of the package": in_the_statement,
+    "provenance.json of the package": in_the_provenance,
     "assay verify": in_the_check,
 }
 

@@ -22,7 +22,7 @@ from assay.core.storage.json import dumps
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import load
 from assay.pipeline.inputs import task_with
-from assay.tools.own_data.grouping import files_of, grouped, split_of_groups
+from assay.tools.own_data.splits import files_of, grouped, split_of_groups
 from tests import own_data
 from tests.own_data import jsonl, row
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.evaluation.latency import Stopwatch, latency
+from assay.evaluation.phases import Stopwatch, latency
 from tests.evaluation.test_report import suite
 from tests.evaluation.test_statistics import play
 

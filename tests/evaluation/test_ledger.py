@@ -12,11 +12,11 @@ from pydantic import ValidationError
 
 from assay.core.storage.json import dumps
 from assay.dataset.suite import Suite
-from assay.pipeline.openings import (
+from assay.pipeline.heldout_ledger import (
     FORMAT,
     NOTHING,
-    Ledger,
-    Opening,
+    HeldoutLedger,
+    HeldoutOpening,
     key_of,
     merged,
     noted,
@@ -42,21 +42,25 @@ ONES = st.builds(
 LEDGERS = st.lists(ONES, max_size=6).map(lambda ones: reduce(noted, ones, NOTHING))
 
 
-def one(policy: str, records: str, *, stage: str = "post_eval", copy_id: str = "here") -> Ledger:
+def one(policy: str, records: str, *, stage: str = "post_eval", copy_id: str = "here") -> HeldoutLedger:
     return opened(
         stage, policy, f"suite of {records}", records, data="mine", split="heldout", copy_id=copy_id
     )
 
 
 @given(LEDGERS, LEDGERS, LEDGERS)
-def test_merging_is_the_same_in_any_order_and_as_often_as_one_likes(a: Ledger, b: Ledger, c: Ledger) -> None:
+def test_merging_is_the_same_in_any_order_and_as_often_as_one_likes(
+    a: HeldoutLedger, b: HeldoutLedger, c: HeldoutLedger
+) -> None:
     assert merged(a, b) == merged(b, a)
     assert merged(a, merged(b, c)) == merged(merged(a, b), c)
     assert merged(a, a) == merged(a, NOTHING) == a
 
 
 @given(st.lists(ONES, min_size=1, max_size=8), RECORDS)
-def test_who_saw_what_is_what_the_openings_say_one_by_one(ones: list[Ledger], asked: frozenset[str]) -> None:
+def test_who_saw_what_is_what_the_openings_say_one_by_one(
+    ones: list[HeldoutLedger], asked: frozenset[str]
+) -> None:
     ledger = reduce(noted, ones, NOTHING)
     expected: dict[str, set[str]] = {}
     for each in ones:
@@ -76,10 +80,10 @@ def test_who_saw_what_is_what_the_openings_say_one_by_one(ones: list[Ledger], as
 
 
 @given(LEDGERS)
-def test_each_set_of_records_stands_in_it_once_and_none_that_nothing_names(ledger: Ledger) -> None:
+def test_each_set_of_records_stands_in_it_once_and_none_that_nothing_names(ledger: HeldoutLedger) -> None:
     assert {opening.records for opening in ledger.openings} == ledger.record_sets.keys()
     assert len({*ledger.record_sets.values()}) == len(ledger.record_sets)
-    assert Ledger.model_validate_json(dumps(ledger)) == ledger
+    assert HeldoutLedger.model_validate_json(dumps(ledger)) == ledger
 
 
 def test_a_suite_of_another_size_shares_records_and_counts() -> None:
@@ -100,7 +104,7 @@ def test_the_records_of_a_set_cannot_be_changed_or_lost_unseen() -> None:
     (key,) = whole["record_sets"]
     for sets in ({key: ["u"]}, {key: ["u", "w"]}, {}, {key_of("uw"): ["u", "w"]}):
         with pytest.raises(ValidationError, match="record_sets"):
-            Ledger.model_validate_json(dumps(whole | {"record_sets": sets}))
+            HeldoutLedger.model_validate_json(dumps(whole | {"record_sets": sets}))
 
 
 def test_an_opening_of_the_first_format_gets_the_records_of_the_suite_it_named_and_no_others() -> None:
@@ -113,10 +117,10 @@ def test_an_opening_of_the_first_format_gets_the_records_of_the_suite_it_named_a
     )
     nothing = {"data": None, "split": None, "records": None, "copy_id": None}
     old = [
-        Opening(stage="post_eval", policy_digest="p", suite_digest=digest, times=3, **nothing)
+        HeldoutOpening(stage="post_eval", policy_digest="p", suite_digest=digest, times=3, **nothing)
         for digest in (suite.first_digest, "of another suite")
     ]
-    ledger = merged(NOTHING, Ledger(format=FORMAT, record_sets={}, openings=tuple(old)))
+    ledger = merged(NOTHING, HeldoutLedger(format=FORMAT, record_sets={}, openings=tuple(old)))
     assert without_records(ledger) == 2 and not policies_that_saw(ledger, suite.records)
     now = resolved(ledger, suite, "mine")
     seen = policies_that_saw(now, suite.records)["p"]

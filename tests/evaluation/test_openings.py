@@ -12,10 +12,10 @@ from assay.core.decoding import Decoding
 from assay.core.errors import TaskError
 from assay.core.records import Episode
 from assay.dataset.suite import Suite
-from assay.evaluation.prompts import open_item
+from assay.evaluation.alarms import cuts_said
 from assay.evaluation.replay import graded_again
 from assay.evaluation.rollout import play
-from assay.evaluation.truncation import cuts_said
+from assay.evaluation.trajectory import open_item
 from assay.policy.base import tiny
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue

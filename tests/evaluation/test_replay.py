@@ -28,6 +28,14 @@ def test_untouched_episodes_hold_together() -> None:
     assert complaints(EPISODES[::-1]) == []
 
 
+def test_a_player_without_luck_plays_all_draws_of_an_item_as_if_each_were_played() -> None:
+    player, plays = TASK.baselines()["adaptive"], SUITE.plays()
+    one_by_one = [each for play in plays for each in play_baseline(TASK, player, [play], "adaptive")]
+    assert one_by_one == EPISODES
+    lucky = play_baseline(TASK, TASK.baselines()["random"], plays, "random")
+    assert any(a.turns != b.turns for a, b in zip(lucky[::2], lucky[1::2], strict=True))
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -14,8 +14,8 @@ from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.differences import deltas
 from assay.evidence.figures.comparison_figures import before_after_summary, reward_distribution
 from assay.evidence.figures.drawing import render
-from assay.evidence.page.elements import Shown
 from assay.evidence.page.report import report_html
+from assay.evidence.page.shell import Shown
 from assay.evidence.tables.trajectories import KINDS, Pair
 from conftest import make_claim, make_report
 from synthetic_episodes import arm, episode

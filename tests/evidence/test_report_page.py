@@ -10,11 +10,8 @@ import pandas as pd
 from assay.core.records import Episode
 from assay.core.seeds import rng
 from assay.evidence.claim.claim import Claim
-from assay.evidence.page.compared import item_by_item
-from assay.evidence.page.elements import few_rows
-from assay.evidence.page.episodes import pairs_that_fit
-from assay.evidence.page.report import report_html
-from assay.evidence.page.script import SCRIPT
+from assay.evidence.page.report import item_by_item, pairs_that_fit, report_html
+from assay.evidence.page.shell import SCRIPT, few_rows
 from assay.evidence.tables.trajectories import KINDS, Pair, choose_pairs
 from conftest import make_claim, make_plan
 from made_pages import FACTS, Tags, figures, hostile_pair, made_page, plain_claim

@@ -125,9 +125,8 @@ def _base_facts(root: Path) -> None:
 
 
 def _package(root: Path) -> None:
-    from assay.core.storage.archive import write_tar
-    from assay.package.manifest import sealed
-    from assay.package.names import NAME
+    from assay.package.archive import sealed, write_tar
+    from assay.package.layout import NAME
     from assay.policy.digests import adapted_digest, digest_folder
     from assay.stages.package import members_of
 

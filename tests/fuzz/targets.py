@@ -16,11 +16,10 @@ import typer
 
 from assay.cli import app
 from assay.core.evidence_files import place_of
-from assay.core.storage.archive import write_tar
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import digest, dumps
-from assay.package.manifest import sealed
-from assay.package.names import NAME
+from assay.package.archive import sealed, write_tar
+from assay.package.layout import NAME
 from tests.fuzz.mutations import VALUES, YAML, displaced_folder, other_bytes, other_file, rewrite
 from tests.fuzz.project import TAR
 from tests.own_data import write_sums
@@ -269,9 +268,7 @@ def packages(rng: Random, root: Path) -> Prepared:
             for path in sorted(folder.rglob("*"))
             if path.is_file() and not path.is_symlink() and os.access(path, os.R_OK)
         }
-        members = {
-            name: content for name, content in members.items() if name not in ("SHA256SUMS", "manifest.json")
-        }
+        members = {name: content for name, content in members.items() if name != "SHA256SUMS"}
         whole = sealed(members)
         shutil.rmtree(folder)
         tar.unlink()

@@ -13,7 +13,7 @@ import pytest
 
 from assay.core import evidence_files
 from assay.core.errors import PackageError
-from assay.core.storage.archive import write_tar
+from assay.package.archive import write_tar
 from assay.package.parity import Measured, Parity
 from assay.package.secrets.known import KnownSecret, known_secrets
 from assay.package.secrets.machine import Machine, this_machine

@@ -14,7 +14,7 @@ from assay.core.config.package import ParitySettings
 from assay.core.decoding import Decoding
 from assay.core.errors import PackageError
 from assay.package.parity import Measured, Side, refusal, rounded_up
-from assay.policy.base.merged import Weights, merge
+from assay.policy.base.adapter_files import Weights, merge
 from assay.policy.model import Policy
 from tests.policy.adapted import OPENINGS, adapted_base
 

@@ -11,20 +11,21 @@ import random
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from assay.core.storage import archive
-from assay.package import manifest, verify
-from assay.package.names import NAME
+from assay.core.errors import PackageError
+from assay.package import archive, layout, provenance, verify
+from assay.package.layout import NAME
 from tests import house
 
 VERIFIER = Path(verify.__file__)
 FILES: dict[str, bytes | Path] = {
     "verify.py": VERIFIER,
-    "src/assay/package/verify.py": VERIFIER,
+    "provenance.json": b'{"format":"assay-package/4"}\n',
     "data/a/é.jsonl": b'{"a": 1}\n',
     "claim.json": b"{}\n",
     "empty": b"",
@@ -35,8 +36,7 @@ Edit = Callable[[dict[str, bytes]], object]
 @pytest.fixture
 def tar(tmp_path: Path) -> Path:
     path = tmp_path / "assay-package.tar"
-    digest = archive.write_tar(path, manifest.sealed(FILES), root=NAME)
-    (tmp_path / "assay-package.tar.sha256").write_text(f"{digest}  assay-package.tar\n")
+    archive.write_tar(path, archive.sealed(FILES))
     archive.write_gz(tmp_path / "assay-package.tar.gz", path)
     return path
 
@@ -51,14 +51,17 @@ def text_of(result: verify.Result, name: str) -> str:
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_a_package_passes_every_check(tar: Path, suffix: str) -> None:
-    result = verify.check(f"{tar}{suffix}")
+    sums = archive.sealed(FILES)["SHA256SUMS"]
+    assert isinstance(sums, bytes)
+    identity = hashlib.sha256(sums).hexdigest()
+    result = verify.check(f"{tar}{suffix}", sha256=identity.upper())
     assert result.ok and set(outcomes(result).values()) == {True}
-    assert result.sha256 == hashlib.sha256(tar.read_bytes()).hexdigest()
-    assert set(result.files) == {*FILES, "manifest.json", "SHA256SUMS"}
+    assert result.sha256 == identity
+    assert set(result.files) == {*FILES, "SHA256SUMS"}
 
 
-def test_an_unpacked_package_passes_and_has_the_digest_of_its_tar(tar: Path, tmp_path: Path) -> None:
-    packed = verify.unpack(tar, tmp_path / "unpacked")
+def test_an_unpacked_package_passes_and_has_the_identity_of_its_tar(tar: Path, tmp_path: Path) -> None:
+    packed = archive.unpack(tar, tmp_path / "unpacked")
     found = verify.check(tmp_path / "unpacked", sha256=packed.sha256)
     assert found.ok and set(outcomes(found).values()) == {True}
     assert (found.sha256, found.files) == (packed.sha256, packed.files)
@@ -70,46 +73,19 @@ def test_an_unpacked_package_passes_and_has_the_digest_of_its_tar(tar: Path, tmp
 def test_real_results_pass_too(tmp_path: Path) -> None:
     folder = house.ROOT / "evidence/results"
     real: dict[str, bytes | Path] = {path.name: path for path in folder.rglob("*.json")}
-    digest = archive.write_tar(tmp_path / "a.tar", manifest.sealed({**FILES, **real}), root=NAME)
+    digest = archive.write_tar(tmp_path / "a.tar", archive.sealed({**real, **FILES}))
     assert len(real) > 5 and verify.check(tmp_path / "a.tar", sha256=digest).ok
 
 
-def test_a_digest_nobody_told_is_said_to_be_unchecked(tar: Path) -> None:
-    tar.with_name("assay-package.tar.sha256").unlink()
+def test_a_digest_counts_if_it_was_given(tar: Path) -> None:
     result = verify.check(tar)
-    assert (
-        result.ok and outcomes(result)["digest"] is None and str(result.sha256) in text_of(result, "digest")
-    )
-
-
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-@pytest.mark.parametrize(
-    "beside",
-    ["0" * 64 + "  assay-package.tar\n", "{}  other.tar\n", "", "{}", "{}  assay-package.tar\n{}  b\n"],
-)
-def test_a_digest_file_that_says_something_else_fails(tar: Path, suffix: str, beside: str) -> None:
-    digest = hashlib.sha256(tar.read_bytes()).hexdigest()
-    tar.with_name("assay-package.tar.sha256").write_text(beside.replace("{}", digest))
-    assert outcomes(verify.check(f"{tar}{suffix}")) == {
-        "form": True,
-        "digest": False,
-        "SHA256SUMS": True,
-        "manifest.json": True,
-        "verify.py": True,
-    }
-
-
-def test_a_digest_that_was_given_counts_beside_the_one_that_lies_there(tar: Path) -> None:
-    right = hashlib.sha256(tar.read_bytes()).hexdigest()
-    assert outcomes(verify.check(tar, sha256=right.upper()))["digest"] is True
+    assert result.ok and outcomes(result)["digest"] is None
+    assert str(result.sha256) in text_of(result, "digest")
     assert outcomes(verify.check(tar, sha256="0" * 64))["digest"] is False
-    tar.with_name("assay-package.tar.sha256").unlink()
-    os.mkfifo(tar.with_name("assay-package.tar.sha256"))
-    assert outcomes(verify.check(tar, sha256=right))["digest"] is False
 
 
 def edited(change: Edit) -> dict[str, bytes | Path]:
-    sealed = manifest.sealed(FILES)
+    sealed = archive.sealed(FILES)
     plain = {
         name: content if isinstance(content, bytes) else content.read_bytes()
         for name, content in sealed.items()
@@ -126,32 +102,33 @@ def swap(name: str, old: bytes, new: bytes) -> Edit:
     return change
 
 
+OLD = b'{"files":{},"format":"assay-package/3"}\n'
 EDITS: dict[str, tuple[Edit, str, str]] = {
     "a changed file": (lambda f: f.update({"claim.json": b"{ }\n"}), "SHA256SUMS", "changed: claim.json"),
-    "a file changed in length": (
-        lambda f: f.update({"claim.json": b""}),
-        "manifest.json",
-        "changed: claim.json .*3 b.*0 b",
-    ),
     "a missing file": (lambda f: f.pop("empty"), "SHA256SUMS", "listed and not there: empty"),
-    "one file more": (lambda f: f.update({"more": b""}), "manifest.json", "there and not listed: more"),
+    "one file more": (lambda f: f.update({"more": b""}), "SHA256SUMS", "there and not listed: more"),
     "a renamed file": (
         lambda f: f.update({"full": f.pop("empty")}),
         "SHA256SUMS",
         "there: empty; there and not listed: full",
     ),
     "no sums": (lambda f: f.pop("SHA256SUMS"), "SHA256SUMS", "there is no SHA256SUMS"),
-    "no manifest": (lambda f: f.pop("manifest.json"), "manifest.json", "there is no manifest"),
-    "no checker": (lambda f: f.pop("verify.py"), "verify.py", "there is no verify.py"),
-    "another checker": (
-        lambda f: f.update({"verify.py": b"print('ok')"}),
-        "verify.py",
-        "not the same as src/",
+    "no provenance": (lambda f: f.pop("provenance.json"), "format", "says none"),
+    "another format": (
+        swap("provenance.json", b"package/4", b"package/5"),
+        "format",
+        "says assay-package/5, and this reads assay-package/4",
     ),
+    "the format before this one": (
+        lambda f: f.update({"manifest.json": OLD, "provenance.json": b"{}"}),
+        "format",
+        "says assay-package/3, and this reads assay-package/4. Check it with the version that wrote it",
+    ),
+    "two formats": (lambda f: f.update({"manifest.json": OLD}), "format", "package/3 and assay-package/4"),
     "a line twice": (
-        lambda f: f.update({"SHA256SUMS": f["SHA256SUMS"] + f["SHA256SUMS"][-77:]}),
+        lambda f: f.update({"SHA256SUMS": f["SHA256SUMS"] + f["SHA256SUMS"][-76:]}),
         "SHA256SUMS",
-        "listed twice",
+        "twice",
     ),
     "lines in another order": (
         lambda f: f.update({"SHA256SUMS": b"\n".join(f["SHA256SUMS"].splitlines()[::-1]) + b"\n"}),
@@ -166,38 +143,16 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
     "sums that list themselves": (
         lambda f: f.update({"SHA256SUMS": b"0" * 64 + b"  SHA256SUMS\n" + f["SHA256SUMS"]}),
         "SHA256SUMS",
-        "has no place",
-    ),
-    "a key twice": (
-        swap("manifest.json", b'"files":{', b'"files":{},"files":{'),
-        "manifest.json",
-        "something more",
-    ),
-    "a file twice": (
-        swap("manifest.json", b'"files":{', b'"files":{"empty":{"sha256":"' + b"0" * 64 + b'","size":0},'),
-        "manifest.json",
-        "twice",
-    ),
-    "spaces": (swap("manifest.json", b'"files":{', b'"files": {'), "manifest.json", "spaces"),
-    "another format": (
-        swap("manifest.json", b"package/3", b"package/1"),
-        "manifest.json",
-        "says assay-package/1, and this reads assay-package/3",
-    ),
-    "a size": (swap("manifest.json", b'"size":3', b'"size":4'), "manifest.json", "changed: claim.json"),
-    "no JSON": (
-        lambda f: f.update({"manifest.json": b"[" * 100_000}),
-        "manifest.json",
-        "there and not listed",
+        "not there: SHA256SUMS",
     ),
     "bytes that are no text": (
-        lambda f: f.update({"manifest.json": b"\xff\0" * 99}),
-        "manifest.json",
+        lambda f: f.update({"SHA256SUMS": b"\xff\0" * 99}),
+        "SHA256SUMS",
         "there and not listed",
     ),
     "a list longer than any": (
-        lambda f: f.update({"manifest.json": b" " * 16_000_001}),
-        "manifest.json",
+        lambda f: f.update({"SHA256SUMS": b" " * 16_000_001}),
+        "SHA256SUMS",
         "longer than any",
     ),
 }
@@ -210,9 +165,9 @@ def test_what_was_changed_without_its_lists_is_named(tmp_path: Path, case: str) 
     result = verify.check(tmp_path / "a.tar")
     failed = [finding for finding in result.findings if finding.ok is False]
     assert outcomes(result)["form"] and where in [finding.name for finding in failed]
-    with pytest.raises(verify.Refused, match=words):
-        verify.unpack(tmp_path / "a.tar", tmp_path / "unpacked")
-    assert not (tmp_path / "unpacked").exists()
+    with pytest.raises(PackageError, match=words):
+        archive.unpack(tmp_path / "a.tar", tmp_path / "unpacked")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tar"]
 
 
 def test_many_faults_are_counted_not_all_listed(tmp_path: Path) -> None:
@@ -223,7 +178,6 @@ def test_many_faults_are_counted_not_all_listed(tmp_path: Path) -> None:
 
 def test_any_changed_byte_is_refused(tar: Path, tmp_path: Path) -> None:
     content, pick = tar.read_bytes(), random.Random(1)
-    tar.with_name("assay-package.tar.sha256").unlink()
     for place in pick.sample(range(len(content)), 300):
         (tmp_path / "b.tar").write_bytes(
             content[:place] + bytes([content[place] ^ 1 << pick.randrange(8)]) + content[place + 1 :]
@@ -262,21 +216,21 @@ def spoil(folder: Path, what: str) -> None:
     ("what", "where", "words"),
     [
         ("a file more", "SHA256SUMS", "not listed: data/more"),
-        ("a symbolic link", "form", "claim.json (a symbolic link)"),
-        ("a linked folder", "form", "data (a symbolic link)"),
-        ("a named pipe", "form", "claim.json (a named pipe)"),
-        ("an empty folder", "form", "nothing/ (empty)"),
+        ("a symbolic link", "form", "claim.json (a link, a pipe"),
+        ("a linked folder", "form", "data (a link, a pipe"),
+        ("a named pipe", "form", "claim.json (a link, a pipe"),
+        ("an empty folder", "form", "nothing (an empty folder)"),
         ("a name with a bell", "form", r"\x1b[2Jx\n\u202e"),
         ("a hub's file", "form", "--allow NAME"),
-        ("another case", "form", "claim.json (a name that differs"),
-        ("a deep folder", "form", "too deep"),
+        ("another case", "form", "but for case"),
+        ("a deep folder", "form", "(an empty folder)"),
         ("bytes that are no text", "form", "invisible"),
     ],
 )
 def test_a_folder_with_anything_else_in_it_fails(
     tar: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str, where: str, words: str
 ) -> None:
-    verify.unpack(tar, tmp_path / "unpacked")
+    archive.unpack(tar, tmp_path / "unpacked")
     spoil(tmp_path / "unpacked", what)
     result = verify.check(tmp_path / "unpacked")
     assert outcomes(result)[where] is False and words in text_of(result, where)
@@ -285,7 +239,7 @@ def test_a_folder_with_anything_else_in_it_fails(
 
 
 def test_what_a_hub_put_there_can_be_left_out_by_name_and_is_said(tar: Path, tmp_path: Path) -> None:
-    verify.unpack(tar, tmp_path / "unpacked")
+    archive.unpack(tar, tmp_path / "unpacked")
     (tmp_path / "unpacked/.gitattributes").write_bytes(b"")
     (tmp_path / "unpacked/.cache").symlink_to("/")
     result = verify.check(tmp_path / "unpacked", allow=[".gitattributes", ".cache"])
@@ -307,58 +261,69 @@ def test_nothing_is_unpacked_into_a_place_that_is_taken(tar: Path, tmp_path: Pat
     else:
         target.symlink_to(other if there == "a link to a folder" else "missing")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(verify.Refused, match="new or empty folder"):
-        verify.unpack(tar, target)
+    with pytest.raises(PackageError, match="new or empty folder"):
+        archive.unpack(tar, target)
     assert sorted(tmp_path.rglob("*")) == before and not list(other.iterdir())
 
 
 def test_a_folder_that_was_empty_is_empty_again_after_a_refusal(tar: Path, tmp_path: Path) -> None:
     tar.write_bytes(tar.read_bytes()[:-1])
     (tmp_path / "target").mkdir()
-    with pytest.raises(verify.Refused):
-        verify.unpack(tar, tmp_path / "target")
+    with pytest.raises(PackageError):
+        archive.unpack(tar, tmp_path / "target")
     assert list((tmp_path / "target").iterdir()) == []
 
 
 def test_a_disk_that_fills_up_leaves_nothing(
     tar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, opened = os.open, []
+    real = tarfile.TarFile.makefile
 
-    def full(path: str, flags: int, mode: int = 0o777, **more: int) -> int:
-        if flags & os.O_CREAT:
-            opened.append(path)
-            if len(opened) == 4:
-                raise OSError(28, "No space left on device", path)
-        return real(path, flags, mode, **more)
+    def full(self: tarfile.TarFile, entry: tarfile.TarInfo, path: str) -> None:
+        if entry.name.endswith("empty"):
+            raise OSError(28, "No space left on device", path)
+        real(self, entry, path)
 
-    monkeypatch.setattr(os, "open", full)
+    monkeypatch.setattr(tarfile.TarFile, "makefile", full)
+    before = sorted(tmp_path.iterdir())
     with pytest.raises(OSError, match="No space"):
-        verify.unpack(tar, tmp_path / "target")
-    assert len(opened) == 4 and not (tmp_path / "target").exists()
+        archive.unpack(tar, tmp_path / "target")
+    assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_checker_inside_that_is_another_one_is_said_and_not_to_be_run(tmp_path: Path) -> None:
-    other = {**FILES, "verify.py": b"print('fine')\n", "src/assay/package/verify.py": b"print('fine')\n"}
-    archive.write_tar(tmp_path / "a.tar", manifest.sealed(other), root=NAME)
-    result = verify.check(tmp_path / "a.tar")
-    assert outcomes(result)["verify.py"] is None and "do not run the one inside" in text_of(
-        result, "verify.py"
-    )
+def test_an_archive_that_is_exchanged_after_it_was_checked_leaves_nothing(
+    tar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = archive.check, []
+
+    def exchanged(path: Path, *, sha256: str | None = None) -> verify.Result:
+        result = real(path, sha256=sha256)
+        if not calls:
+            archive.write_tar(tar, archive.sealed({**FILES, "claim.json": b"another\n"}))
+        calls.append(path)
+        return result
+
+    monkeypatch.setattr(archive, "check", exchanged)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(PackageError, match="digest"):
+        archive.unpack(tar, tmp_path / "target")
+    assert len(calls) == 2 and sorted(tmp_path.iterdir()) == before
 
 
 def test_a_file_in_a_folder_that_grows_while_it_is_read_is_refused(
     tar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    verify.unpack(tar, tmp_path / "unpacked")
-    real = verify.header
+    archive.unpack(tar, tmp_path / "unpacked")
+    real, looks = os.fstat, []
 
-    def header(name: str, size: int) -> bytes:
-        if size and name.endswith("claim.json"):
+    def fstat(handle: int) -> os.stat_result:
+        found = real(handle)
+        looks.append(found.st_size)
+        if looks.count(len(b"{}\n")) == 2:  # the second is that for its size
             (tmp_path / "unpacked/claim.json").write_bytes(b"{}\n ")
-        return real(name, size)
+        return found
 
-    monkeypatch.setattr(verify, "header", header)
+    monkeypatch.setattr(os, "fstat", fstat)
     (finding,) = verify.check(tmp_path / "unpacked").findings
     assert finding.ok is False and "one that grows" in finding.text
 
@@ -375,14 +340,14 @@ def run(
 def test_it_works_alone_in_a_folder_without_any_package_installed(tar: Path, tmp_path: Path) -> None:
     shutil.copy(VERIFIER, tmp_path / "verify.py")
     done = run("verify.py", tar.name, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "") and done.stdout.count("ok   ") == 5
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.count("ok   ") == 3
     assert run("verify.py", f"{tar.name}.gz", "--sha256", "0" * 64, cwd=tmp_path).returncode == 1
     for wrong in (["missing.tar"], ["--sha256", "12", tar.name], ["--what"]):
         assert run("verify.py", *wrong, cwd=tmp_path).returncode == 2
 
 
 def test_a_terminal_that_knows_ascii_alone_is_told_too(tar: Path, tmp_path: Path) -> None:
-    verify.unpack(tar, tmp_path / "unpacked")
+    archive.unpack(tar, tmp_path / "unpacked")
     (tmp_path / "unpacked/data/a/é.jsonl").write_bytes(b"")
     environment = {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run(
@@ -392,9 +357,9 @@ def test_a_terminal_that_knows_ascii_alone_is_told_too(tar: Path, tmp_path: Path
 
 
 def test_inside_an_unpacked_package_it_checks_that_package(tar: Path, tmp_path: Path) -> None:
-    verify.unpack(tar, tmp_path / "unpacked")
+    archive.unpack(tar, tmp_path / "unpacked")
     done = run("verify.py", cwd=tmp_path / "unpacked", options=())
-    assert done.returncode == 0 and "7 regular files" in done.stdout
+    assert done.returncode == 0 and f"{len(FILES) + 1} regular files" in done.stdout
     assert run("unpacked/verify.py", cwd=tmp_path, options=()).stdout == done.stdout
     (tmp_path / "unpacked/claim.json").write_bytes(b"")
     assert run("verify.py", cwd=tmp_path / "unpacked", options=()).returncode == 1
@@ -403,7 +368,7 @@ def test_inside_an_unpacked_package_it_checks_that_package(tar: Path, tmp_path: 
 def test_a_module_that_came_with_a_package_is_not_run_in_place_of_the_librarys(
     tar: Path, tmp_path: Path
 ) -> None:
-    verify.unpack(tar, tmp_path / "unpacked")
+    archive.unpack(tar, tmp_path / "unpacked")
     for name in ("hashlib", "json", "argparse", "os", "zlib", "__future__", "typing", "contextlib"):
         (tmp_path / f"unpacked/{name}.py").write_text("raise SystemExit(0)\n")
     done = run("verify.py", cwd=tmp_path / "unpacked", options=())
@@ -415,16 +380,9 @@ def test_it_imports_the_standard_library_alone_and_is_python_3_9() -> None:
     ast.parse(VERIFIER.read_text(encoding="utf-8"), feature_version=(3, 9))
 
 
-def test_writer_and_checker_have_the_same_rules_to_the_letter() -> None:
-    def rules(module: object) -> str:
-        text = Path(str(vars(module)["__file__"])).read_text(encoding="utf-8")
-        begin, end = (
-            text.index("# From here to the end mark"),
-            text.index("# The end of what is the same in both."),
-        )
-        return text[begin:end]
-
-    assert rules(verify) == rules(archive) and "class Names" in rules(verify)
+def test_the_checker_that_imports_nothing_knows_the_same_names() -> None:
+    assert verify.FORMAT == provenance.FORMAT
+    assert (verify.ROOT, verify.SUMS, verify.PROVENANCE) == (layout.NAME, layout.SUMS, layout.PROVENANCE)
 
 
 @pytest.mark.skipif(not shutil.which("sha256sum"), reason="no sha256sum here")
@@ -432,9 +390,9 @@ def test_plain_sha256sum_accepts_it_and_refuses_a_changed_one(tar: Path, tmp_pat
     subprocess.run(["tar", "xf", tar.name], cwd=tmp_path, check=True)
     command = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"]
     assert subprocess.run(command, cwd=tmp_path / NAME, check=False).returncode == 0
-    assert (
-        subprocess.run(["sha256sum", "-c", f"{tar.name}.sha256"], cwd=tmp_path, check=False).returncode == 0
-    )
+    identity = f"{verify.check(tar).sha256}  {NAME}/SHA256SUMS\n"
+    whole = ["sha256sum", "-c", "-"]
+    assert subprocess.run(whole, cwd=tmp_path, check=False, input=identity, text=True).returncode == 0
     (tmp_path / NAME / "claim.json").write_bytes(b"")
     assert subprocess.run(command, cwd=tmp_path / NAME, capture_output=True, check=False).returncode == 1
 
@@ -442,4 +400,4 @@ def test_plain_sha256sum_accepts_it_and_refuses_a_changed_one(tar: Path, tmp_pat
 def test_a_gzip_somebody_else_made_of_the_tar_is_the_same_package(tar: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.tar.gz"
     again.write_bytes(gzip.compress(tar.read_bytes(), compresslevel=1, mtime=7))
-    assert verify.check(again, sha256=hashlib.sha256(tar.read_bytes()).hexdigest()).ok
+    assert verify.check(again, sha256=verify.check(tar).sha256).ok

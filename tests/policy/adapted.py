@@ -9,7 +9,7 @@ from peft import LoraConfig, get_peft_model
 
 from assay.core.config.settings import TinyArchitecture
 from assay.policy.base import tiny
-from assay.policy.base.merged import Weights
+from assay.policy.base.adapter_files import Weights
 
 SHAPE = TinyArchitecture(
     hidden_size=32, intermediate_size=64, layers=2, heads=2, max_positions=128, initializer_range=0.1

@@ -17,17 +17,15 @@ import torch
 from assay.core.decoding import Decoding
 from assay.core.errors import ConfigError, PolicyError
 from assay.core.seeds import derive_seed
-from assay.policy.backends import by_server, handover, vllm_server
+from assay.policy.backends import by_server, by_vllm
 from assay.policy.backends.select import converse
 from assay.policy.base import tiny
-from assay.policy.base.merged import Weights
-from assay.policy.eval_mode import playing
-from assay.policy.model import Policy, load
-from assay.training.adapter import Trained
+from assay.policy.base.adapter_files import Weights
+from assay.policy.model import Policy, load, playing
+from assay.training.adapter import TrainedAdapter
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
-from assay.training.health.watch import Watch
-from assay.training.log.history import History
+from assay.training.log.history import History, Watch
 from tests.policy.adapted import OPENINGS, SHAPE, adapted_base
 from tests.policy.vllm_stand_in import StandIn, serving
 from tests.training import test_training as toy
@@ -49,7 +47,7 @@ def weights(tmp_path: Path) -> Weights:
 def server(weights: Weights, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     stand_in = StandIn(weights.base)
     with serving(stand_in) as url:
-        monkeypatch.setenv(vllm_server.ADDRESS, url)
+        monkeypatch.setenv(by_server.ADDRESS, url)
         # Nobody listens there: a request that took it would fail.
         for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, "http://127.0.0.1:9")
@@ -126,7 +124,7 @@ def test_an_adapter_is_loaded_once_whoever_asks_and_the_one_before_it_goes(
 
 
 def test_folders_of_adapters_do_not_pile_up(weights: Weights) -> None:
-    policy, writer = weights.policy(), handover.Handover()
+    policy, writer = weights.policy(), by_vllm.Handover()
     changed = next(p for name, p in policy.model.named_parameters() if "lora_B" in name)
     written = []
     for _ in range(4):
@@ -135,20 +133,20 @@ def test_folders_of_adapters_do_not_pile_up(weights: Weights) -> None:
         written.append(writer.folder(policy.model, str(writer.name(policy.model))))
     assert [folder.is_dir() for folder in written] == [False, False, True, True]
     adapted = load(weights.base, adapter=written[-1], device="cpu", dtype="float32", quantization=None)
-    assert handover.Handover().name(adapted.model) == written[-1].name
+    assert by_vllm.Handover().name(adapted.model) == written[-1].name
 
 
 def test_two_processes_that_come_at_once_share_what_one_of_them_loaded(
     server: StandIn, weights: Weights
 ) -> None:
     # Both have seen that it is missing before one of them loads it.
-    url = os.environ[vllm_server.ADDRESS]
+    url = os.environ[by_server.ADDRESS]
     policy, meet = weights.policy(), threading.Barrier(2)
-    name = vllm_server.Handover().name(policy.model)
+    name = by_server.Handover().name(policy.model)
     faults: list[Exception] = []
 
     def load_it() -> None:
-        each = vllm_server.Server(url)
+        each = by_server.VllmServer(url)
         meet.wait()
         try:
             each.load(str(name), policy.model)
@@ -185,10 +183,10 @@ def test_what_is_missing_is_said_with_the_command_that_starts_it(
     assert "greater than max_lora_rank 1" in (said := refused(policy)) and "--max-lora-rank 8" in said
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        monkeypatch.setenv(vllm_server.ADDRESS, f"http://127.0.0.1:{nobody.getsockname()[1]}")
+        monkeypatch.setenv(by_server.ADDRESS, f"http://127.0.0.1:{nobody.getsockname()[1]}")
         assert command in (said := refused(policy)) and "refused" in said
     for url in ("localhost:8000", "http://localhost:99999", "http://[::1", "http://me:hush@localhost:8000"):
-        monkeypatch.setenv(vllm_server.ADDRESS, url)
+        monkeypatch.setenv(by_server.ADDRESS, url)
         with pytest.raises(ConfigError, match="ASSAY_VLLM_URL") as caught:
             converse(policy, OPENINGS, SEEDS, SERVED)
         assert "hush" not in str(caught.value)
@@ -257,7 +255,7 @@ def test_an_answer_that_is_not_what_was_asked_ends_in_one_message(
 def test_a_server_that_says_nothing_is_waited_for_only_so_long(
     server: StandIn, weights: Weights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vllm_server, "ANSWER_S", 0.2)
+    monkeypatch.setattr(by_server, "ANSWER_S", 0.2)
     go_on = threading.Event()
     server.spoil = lambda path, status, content: (go_on.wait(5.0), (status, content))[1]
     try:
@@ -266,7 +264,7 @@ def test_a_server_that_says_nothing_is_waited_for_only_so_long(
         go_on.set()
 
 
-def trained(base: Path, backend: str) -> tuple[Trained, History]:
+def trained(base: Path, backend: str) -> tuple[TrainedAdapter, History]:
     """Train for two steps, with validations, by a backend."""
     # No dropout: its noise is torch's, which the stand-in stirs as it loads a model in this very process.
     lora = toy.params().train.lora.model_dump() | {"dropout": 0.0}
@@ -302,9 +300,9 @@ def test_a_training_by_the_server_is_the_one_by_our_engine_where_the_seeds_are_t
     tokenizer.save_pretrained(base)
     stand_in = StandIn(base, max_lora_rank=16)
     monkeypatch.setattr(by_server, "_SERVERS", {})
-    monkeypatch.setattr(handover, "derive_seed", lambda _, seed, length: seed)
+    monkeypatch.setattr(by_vllm, "derive_seed", lambda _, seed, length: seed)
     with serving(stand_in) as url:
-        monkeypatch.setenv(vllm_server.ADDRESS, url)
+        monkeypatch.setenv(by_server.ADDRESS, url)
         served, by_it = trained(base, "vllm_server")
     alone, by_us = trained(base, "cached")
     rewards = [[row["reward"] for row in one.training_log] for one in (by_it, by_us)]

@@ -17,7 +17,7 @@ from assay.core.decoding import Decoding
 from assay.core.errors import ConfigError
 from assay.policy.backends import by_vllm
 from assay.policy.backends.select import converse
-from assay.policy.base.merged import Weights
+from assay.policy.base.adapter_files import Weights
 from tests.policy.adapted import adapted_base
 
 # transformers 5.23 renames gradient_checkpointing; peft 0.21 still asks for the old name.

@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from assay.core.config.settings import TinyArchitecture
 from assay.core.errors import PolicyError
 from assay.policy.base import tiny
-from assay.policy.border import refuse_unreadable
-from assay.policy.engine.architecture import windows_of
+from assay.policy.base.model_files import refuse_unreadable
+from assay.policy.engine.engine import windows_of
 from assay.policy.model import load, open_tokenizer
 
 Harm = Callable[[Path], Any]

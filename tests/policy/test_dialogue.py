@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.core.errors import PolicyError
-from assay.policy.base.merged import Weights, merge
+from assay.policy.base.adapter_files import Weights, merge
 from assay.policy.base.tiny import CHAT_TEMPLATE, END
 from assay.policy.model import load
 from assay.policy.renderer import SHORT

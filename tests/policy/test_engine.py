@@ -9,8 +9,7 @@ from assay.core.config.settings import TinyArchitecture
 from assay.core.decoding import Decoding
 from assay.policy.base import tiny
 from assay.policy.engine.engine import Session
-from assay.policy.eval_mode import evaluating
-from assay.policy.model import Policy
+from assay.policy.model import Policy, evaluating
 from assay.policy.renderer import Dialogue
 
 WORDS = ["a", "b", "c", "d", "e", "f", " "]

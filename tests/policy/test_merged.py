@@ -12,8 +12,8 @@ import torch
 from assay.core.decoding import Decoding
 from assay.core.errors import PolicyError
 from assay.package.parity import Side
-from assay.policy.base import merged
-from assay.policy.base.merged import KeptLogits, Weights, greedy, logits_of, merge, write_model
+from assay.policy.base import adapter_files
+from assay.policy.base.adapter_files import KeptLogits, Weights, greedy, logits_of, merge, write_model
 from assay.policy.digests import digest_folder
 from assay.policy.model import load
 from tests.policy.adapted import OPENINGS, adapted_base
@@ -73,7 +73,7 @@ def test_greedy_completions_do_not_depend_on_the_batch(tmp_path: Path) -> None:
 def test_kept_logits_come_back_bit_by_bit_from_memory_and_from_disk(
     in_memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merged, "IN_MEMORY_BYTES", in_memory)
+    monkeypatch.setattr(adapter_files, "IN_MEMORY_BYTES", in_memory)
     given = [torch.randn(3, 7), torch.randn(5, 7).bfloat16(), torch.tensor([[float("nan"), -0.0]])]
     kept = KeptLogits()
     for tensor in given:

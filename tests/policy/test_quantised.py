@@ -13,8 +13,7 @@ from assay.core.config.settings import TinyArchitecture
 from assay.core.decoding import Decoding
 from assay.policy.base import tiny
 from assay.policy.engine.engine import Session
-from assay.policy.eval_mode import evaluating, playing
-from assay.policy.model import load
+from assay.policy.model import evaluating, load, playing
 from tests.policy.architectures import logprobs_of
 
 

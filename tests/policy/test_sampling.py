@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from assay.policy.engine.sampling import BLOCK, _inverse, _inverse_by_blocks, choose
+from assay.policy.engine.engine import BLOCK, _inverse, _inverse_by_blocks, choose
 
 SIZE = 3 * BLOCK + 17
 

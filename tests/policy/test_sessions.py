@@ -15,12 +15,11 @@ from transformers import AutoModelForCausalLM, GPTNeoConfig, RwkvConfig
 
 from assay.core.decoding import Completion, Decoding
 from assay.core.errors import PolicyError
-from assay.policy.backends.by_transformers import Session as Stock
-from assay.policy.engine.architecture import windows_of
+from assay.policy.backends.select import StockConversations as Stock
 from assay.policy.engine.cuda_graphs import arena_of
-from assay.policy.engine.engine import Session
+from assay.policy.engine.engine import Session, windows_of
 from assay.policy.engine.kv_cache import reserved_for
-from assay.policy.eval_mode import evaluating, playing
+from assay.policy.model import evaluating, playing
 from tests.policy.architectures import END, NAMES, PAD, build, logprobs_of
 
 # transformers 5.23 renames gradient_checkpointing; peft 0.21 still asks for the old name.

@@ -25,9 +25,8 @@ from assay.core.config.settings import Params
 from assay.core.errors import PolicyError
 from assay.pipeline.inputs import task_with
 from assay.pipeline.project import Project
-from assay.policy.chat_template import ChatTemplate, Message
 from assay.policy.model import Policy
-from assay.policy.renderer import Dialogue, control_names
+from assay.policy.renderer import ChatTemplate, Dialogue, Message, control_names
 from assay.tasks.structured.reading.control_tokens import control_tokens
 from assay.tools.doctor.texts import text_findings
 from tests.house import ROOT

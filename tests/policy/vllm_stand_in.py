@@ -17,8 +17,7 @@ from typing import Any
 
 from assay.core.decoding import Decoding
 from assay.policy.engine import engine
-from assay.policy.eval_mode import playing
-from assay.policy.model import Policy, load
+from assay.policy.model import Policy, load, playing
 
 # Every field, and whether its value will do; one that is missing or unknown is refused, unlike by vLLM.
 COMPLETION: dict[str, Any] = {

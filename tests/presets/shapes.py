@@ -28,8 +28,7 @@ from assay.tasks.protocol import Item
 from assay.training.adapter import save_adapter
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
-from assay.training.health.watch import Watch
-from assay.training.log.history import History
+from assay.training.log.history import History, Watch
 from tests.house import ROOT
 
 CONFIGS = Path(__file__).parent / "configs"

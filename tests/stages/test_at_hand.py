@@ -23,7 +23,7 @@ from assay.core.config.settings import DatasetSettings
 from assay.core.errors import NO_VERDICT, NoVerdictYet, RecordError
 from assay.core.evidence_files import folder_of, place_of
 from assay.evidence.claim.claim import UNREAD
-from assay.package.verify import unpack
+from assay.package.archive import unpack
 from assay.pipeline.inputs import heldout_suite
 from assay.pipeline.project import Project
 from assay.stages import fingerprint, package, render_evidence
@@ -33,8 +33,8 @@ from assay.tools import readme
 from assay.tools.publish import push
 from assay.tools.recipe.run_sources import WORKSPACE, read_run
 from assay.tools.watch import redraw, serve
-from assay.tools.watch.claim_shown import ClaimShown
 from assay.tools.watch.command import format_lines
+from assay.tools.watch.serve import ClaimShown
 from assay.tools.watch.snapshot import SnapshotReader, find_place
 from tests.house import ROOT
 from tests.training.whole_project import environment
@@ -370,7 +370,7 @@ def test_the_own_package_is_pushed_only_with_the_claim_at_hand_and_any_other_spe
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tar = packaged(project, project.root / "dist")
-    unpack(str(tar), str(tmp_path / "unpacked"))
+    unpack(tar, tmp_path / "unpacked")
     monkeypatch.chdir(project.root)
     push.check_at_hand(tar, tmp_path / "unpacked")
     changed(project, seed=4)
@@ -423,7 +423,7 @@ def test_a_task_is_called_by_its_data_wherever_a_person_reads_it(tmp_path: Path)
         and "t3_tools (a structured task)" in report
     )
     assert (project.root / "evidence/README.md").read_text().startswith("# Evidence: t3\\_tools\n")
-    unpack(str(packaged(project, tmp_path / "dist")), str(tmp_path / "unpacked"))
+    unpack(packaged(project, tmp_path / "dist"), tmp_path / "unpacked")
     card = (tmp_path / "unpacked/README.md").read_text().replace("\\_", "_")
     assert (
         "# GRPO adapter for the task t3_tools" in card

@@ -15,8 +15,8 @@ from assay.core.storage.json import read_record, read_records
 from assay.pipeline import heldout
 from assay.pipeline.project import Project
 from assay.stages import base, control, fingerprint
-from assay.tools.watch.control_run import ControlRun, find_control_run
-from assay.training.random_rewards import coin
+from assay.tools.watch.snapshot import ControlRun, find_control_run
+from assay.training.recipe import coin
 from tests import own_data
 from tests.house import ROOT
 from tests.stages.test_own_base import small

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from assay.core.errors import DataError
-from assay.pipeline import control_tokens
-from assay.pipeline.control_tokens import tell_control_tokens
+from assay.pipeline import policies
+from assay.pipeline.policies import tell_control_tokens
 from assay.pipeline.project import Project
 from assay.policy.base.tiny import END, USER, build_tokenizer
 from assay.stages import fingerprint
@@ -31,7 +31,7 @@ def test_a_token_that_only_this_base_knows_is_said_or_refused(
     tmp_path: Path, action: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr(control_tokens, "complain", said.append)
+    monkeypatch.setattr(policies, "complain", said.append)
     project, tokenizer = made(tmp_path, control_token=action), build_tokenizer(["a"])
     tell_control_tokens(project, tokenizer, "train")
     assert said == []

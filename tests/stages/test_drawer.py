@@ -13,14 +13,12 @@ from assay.core.errors import ConfigError
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import write_text
 from assay.dataset.suite import Suite
-from assay.pipeline import plot_process as drawer
-from assay.pipeline.live_log import Live
-from assay.pipeline.plot_process import Drawer, seconds_between
+from assay.pipeline import live_log as drawer
+from assay.pipeline.live_log import Drawer, Live, seconds_between
 from assay.pipeline.project import Project
 from assay.pipeline.resume import RunKey
 from assay.pipeline.run_folder import RunFolder
-from assay.training.health.watch import Watch
-from assay.training.log.history import History
+from assay.training.log.history import History, Watch
 from tests.house import ROOT
 from tests.training.toy_task import Letters
 

@@ -12,9 +12,15 @@ import pytest
 from assay.core.errors import RecordError
 from assay.core.storage.json import read_record
 from assay.evidence.claim.claim import Claim
-from assay.pipeline.heldout_ledger import LEDGER, copy_id, note_opening, openings
+from assay.pipeline.heldout_ledger import (
+    LEDGER,
+    copy_id,
+    note_opening,
+    openings,
+    policies_that_saw,
+    without_records,
+)
 from assay.pipeline.inputs import heldout_suite, items_of, task_of
-from assay.pipeline.openings import policies_that_saw, without_records
 from assay.pipeline.project import Project
 from assay.stages import fingerprint
 from assay.stages.render_evidence.claim_inputs import opened_said

@@ -17,7 +17,7 @@ from assay.core.errors import PolicyError, TrainingError
 from assay.core.seeds import derive_seed
 from assay.core.storage.json import read_record
 from assay.evidence.claim.claim import Claim
-from assay.package import verify as plain
+from assay.package.archive import unpack
 from assay.pipeline.project import Project
 from assay.policy.base import tiny
 from assay.policy.base.pretrained import locate
@@ -92,7 +92,7 @@ def test_an_untrained_base_goes_through_every_stage_and_is_no_evidence(tmp_path:
     pinned = json.loads(project.results("base.json").read_text())
     assert (pinned["kind"], pinned["model"], len(pinned["digest"])) == ("pretrained", "mine", 64)
     assert (root / "dist/assay-package.tar").stat().st_size > 0  # though the base lies in the project
-    plain.unpack(str(root / "dist/assay-package.tar"), str(tmp_path / "unpacked"))
+    unpack(root / "dist/assay-package.tar", tmp_path / "unpacked")
     assert facts_within_bounds(Unpacked(tmp_path / "unpacked")).wrong == []
     (tmp_path / "unpacked/evidence/results/base/base.json").write_text(
         json.dumps(pinned | {"model": "another"})

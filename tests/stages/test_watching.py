@@ -21,8 +21,7 @@ from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
 from assay.stages import fingerprint
 from assay.stages.render_evidence import render
-from assay.training.health.watch import Watch
-from assay.training.log.history import History, Validation
+from assay.training.log.history import History, Validation, Watch
 from tests.evaluation.test_statistics import play
 from tests.house import ROOT
 from tests.training.toy_task import Letters

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -75,9 +77,7 @@ def test_a_lock_is_let_go_of_when_its_block_raises(tmp_path: Path) -> None:
 def test_a_lock_that_its_last_holder_removes_meanwhile_is_taken_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from assay.core.storage import locks
-
-    path, original, removed = tmp_path / "run.lock", locks.fcntl.flock, list[int]()
+    path, original, removed = tmp_path / "run.lock", fcntl.flock, list[int]()
 
     def late(handle: int, how: int) -> None:
         if not removed:
@@ -85,7 +85,7 @@ def test_a_lock_that_its_last_holder_removes_meanwhile_is_taken_anew(
             path.unlink()  # between opening and locking
         original(handle, how)
 
-    monkeypatch.setattr(locks.fcntl, "flock", late)
+    monkeypatch.setattr(fcntl, "flock", late)
     with hold(path):
         assert removed and path.exists()
         with pytest.raises(RunningAlready), hold(path):
@@ -95,4 +95,13 @@ def test_a_lock_that_its_last_holder_removes_meanwhile_is_taken_anew(
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RecordError, match="a folder to write in"), hold(tmp_path / "file/run.lock"):
+        pass
+
+
+def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(handle: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    with pytest.raises(RecordError, match="a file that can be locked"), hold(tmp_path / "run.lock"):
         pass

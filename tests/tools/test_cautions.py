@@ -14,7 +14,7 @@ from assay.policy.base import tiny
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
 from assay.stages import fingerprint
-from assay.tools.cautions import cautions
+from assay.tools.evaluate import find_cautions
 from tests import own_data
 
 
@@ -35,7 +35,9 @@ def speaking(words: list[str]) -> Policy:
 
 
 def said(project: Project, split: str, name: str, policy: Policy) -> list[str]:
-    return cautions(project, task_of(project), policy, Suite(split, tuple(items_of(project, name)), 1, 0))  # type: ignore[arg-type]
+    return find_cautions(
+        project, task_of(project), policy, Suite(split, tuple(items_of(project, name)), 1, 0)
+    )  # type: ignore[arg-type]
 
 
 def test_a_fluent_policy_on_the_validation_suite_gives_no_cause_for_doubt(project: Project) -> None:

@@ -14,7 +14,7 @@ from assay.core.errors import AssayError, PackageError
 from assay.core.storage.json import read_record
 from assay.package.parity import Parity
 from assay.pipeline.project import Project
-from assay.policy.base import merged
+from assay.policy.base import adapter_files
 from assay.policy.digests import digest_folder
 from assay.policy.model import load
 from assay.stages.package.merged import parity_of
@@ -78,14 +78,14 @@ def test_a_folder_with_other_content_stays_as_it_is(
 def test_a_merge_that_came_out_wrong_is_not_written(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = merged.write_model
+    real = adapter_files.write_model
 
     def wrong(policy, folder, *, base):  # type: ignore[no-untyped-def]
         with torch.no_grad():
             policy.model.model.layers[0].mlp.down_proj.weight[0, 0] += 1.0
         real(policy, folder, base=base)
 
-    monkeypatch.setattr(merged, "write_model", wrong)
+    monkeypatch.setattr(adapter_files, "write_model", wrong)
     with pytest.raises(PackageError, match="logits up to") as refused:
         tool.run(project.root, out=tmp_path / "out", run=None)
     assert "within 0.001" in refused.value.expected and "max_logit_difference" in refused.value.fix

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from assay.core.errors import PackageError
-from assay.core.storage.archive import write_gz, write_tar
 from assay.package import verify as plain
-from assay.package.manifest import sealed
+from assay.package.archive import sealed, write_gz, write_tar
 from assay.tools.publish import push
 from assay.verify import levels as levels_room
 from assay.verify.checks import Check
@@ -27,7 +26,7 @@ REPO = "somebody/model"
 FILES = {
     "README.md": b"---\nlicense: apache-2.0\n---\n# a model card\n",
     "verify.py": (ROOT / "src/assay/package/verify.py").read_bytes(),
-    "src/assay/package/verify.py": (ROOT / "src/assay/package/verify.py").read_bytes(),
+    "provenance.json": b'{"format":"assay-package/4"}\n',
     "params.yaml": (ROOT / "params.yaml").read_bytes(),
     "models/adapter/adapter_model.safetensors": bytes(range(256)) * 40,
     "evidence/results/empty.jsonl": b"",
@@ -89,7 +88,7 @@ def test_every_file_arrives_byte_for_byte_and_plain_python_can_check_it_there(
     sent = dict(hub.files)
     assert sent.pop(".gitattributes")
     assert {name: sent[name] for name in FILES} == FILES
-    assert set(sent) == set(FILES) | {"manifest.json", "SHA256SUMS"}
+    assert set(sent) == set(FILES) | {"SHA256SUMS"}
     assert hub.of_large == {"models/adapter/adapter_model.safetensors"}
     assert sum("/commit/" in asked for asked in hub.asked) == 1 and hub.private is True
     assert hub.tokens == {f"Bearer {TOKEN}", None}  # none where a large file goes: its address says enough
@@ -116,7 +115,7 @@ def test_a_dry_run_lists_files_and_sizes_and_asks_no_network(
     for name, content in FILES.items():
         assert f"{len(content):>12,}  {name}" in said
     assert (
-        f"{len(FILES) + 2} files" in text
+        f"{len(FILES) + 1} files" in text
         and REPO in text
         and "nothing was sent" in text
         and "private" in text

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from assay.core.errors import PackageError
-from assay.core.storage.archive import write_tar
 from assay.package import verify as plain
-from assay.package.manifest import sealed
+from assay.package.archive import sealed, write_tar
 from assay.tools.publish import push_wandb
 from assay.verify import levels as levels_room
 from assay.verify.checks import Check
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::U
 SECRET = "abcdef0123" * 4
 FILES: dict[str, bytes | Path] = {
     "verify.py": (ROOT / "src/assay/package/verify.py").read_bytes(),
-    "src/assay/package/verify.py": (ROOT / "src/assay/package/verify.py").read_bytes(),
+    "provenance.json": b'{"format":"assay-package/4"}\n',
     "params.yaml": (ROOT / "params.yaml").read_bytes(),
     "evidence/results/report/claim.json": (ROOT / "evidence/results/report/claim.json").read_bytes(),
 }
@@ -157,8 +156,8 @@ def test_tar_and_sha256_go_with_verdict_digest_and_gain(
     push_wandb.run(package)
     (artifact,) = run.logged
     identity = plain.check(package).sha256
-    assert identity is not None and identity in artifact.files["assay-package.tar.sha256"]
-    assert set(artifact.files) == {"assay-package.tar", "assay-package.tar.sha256"}
+    assert identity is not None and identity in artifact.files["assay-package.sha256"]
+    assert set(artifact.files) == {"assay-package.tar", "assay-package.sha256"}
     assert artifact.type == "assay-package" and artifact.aliases == ["latest", identity[:16]]
     assert artifact.metadata["sha256"] == identity and artifact.metadata["verdict"] == "IMPROVED"
     assert (
@@ -200,6 +199,6 @@ def test_offline_the_real_library_keeps_the_files_and_learns_nothing_of_this_mac
     assert sorted(map(len, staged)) == [84, package.stat().st_size] and package.read_bytes() in staged
     (log,) = (tmp_path / ".scratch").rglob("run-*.wandb")
     kept = log.read_bytes()
-    assert b'"verdict":"IMPROVED"' in kept and b"assay-package.tar.sha256" in kept
+    assert b'"verdict":"IMPROVED"' in kept and b"assay-package.sha256" in kept
     for fact in (SECRET, os.uname().nodename, sys.executable, str(ROOT), os.uname().release):
         assert fact.encode() not in kept

@@ -23,13 +23,12 @@ from assay.core.evidence_files import folder_of, place_of
 from assay.core.storage.files import write_text
 from assay.core.storage.json import read_record, write_json, write_jsonl
 from assay.core.storage.locks import hold
-from assay.evidence.recipe.seed_records import BaseBuilt, SeedRun, SeedsTogether, failed
-from assay.evidence.recipe.seed_tables import seeds_block
-from assay.evidence.recipe.tables import compare_runs
+from assay.evidence.recipe.records import BaseBuilt, SeedRun, SeedsTogether, failed
+from assay.evidence.recipe.tables import compare_runs, seeds_block
 from assay.tools import readme
 from assay.tools.recipe import recipe_file, seed_copies, seeds
 from assay.tools.recipe.compare import read_all
-from assay.tools.recipe.seed_copies import Job
+from assay.tools.recipe.seed_copies import SeedJob
 from tests.evidence.conftest import make_claim
 from tests.evidence.synthetic_episodes import arm
 from tests.house import ROOT, STAGES, reads_and_writes
@@ -464,10 +463,10 @@ def test_a_copy_loses_what_the_project_no_longer_has_and_keeps_its_outputs(tmp_p
     (root / "data").mkdir()
     (root / "src/gone.py").write_text("")
     copy = root / ".scratch/seeds/copy"
-    seed_copies.prepare_copy(Job(copy, root, Selection("tiny_smoke", "structured", 3), (), "base"))
+    seed_copies.prepare_copy(SeedJob(copy, root, Selection("tiny_smoke", "structured", 3), (), "base"))
     (copy / "models").mkdir()
     (root / "src/gone.py").unlink()
-    seed_copies.prepare_copy(Job(copy, root, Selection("tiny_smoke", "structured", 4), (), "base", 9))
+    seed_copies.prepare_copy(SeedJob(copy, root, Selection("tiny_smoke", "structured", 4), (), "base", 9))
     assert [path.name for path in (copy / "src").iterdir()] == ["stage.py"]
     params = YAML(typ="safe").load((copy / "params.yaml").read_text())
     assert (params["seed"], params["task"]["name"], params["base"]["seed"]) == (4, "structured", 9)
@@ -487,7 +486,7 @@ def test_a_base_and_data_named_relative_to_the_project_are_there_in_a_copy(tmp_p
     text = (root / "configs/task/structured.yaml").read_text()
     task.write_text(re.sub(r"(  root: ).*", r"\1own", text))
     for _ in range(2):
-        seed_copies.prepare_copy(Job(copy, root, Selection("mine", "mine", 0), (), "base"))
+        seed_copies.prepare_copy(SeedJob(copy, root, Selection("mine", "mine", 0), (), "base"))
     assert (copy / "own/jobs.jsonl").read_text() == "{}\n" and (copy / "kept/model").is_dir()
 
 

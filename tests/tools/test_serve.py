@@ -90,101 +90,30 @@ def ask(
     return int(first.split(" ")[1]), dict(line.split(": ", 1) for line in rest), body
 
 
-TRICKS = [
-    b"/../secret.txt",
-    b"/../../secret.txt",
-    b"/results/../../secret.txt",
-    b"/results/../README.md",
-    b"/./README.md",
-    b"/%2e%2e/secret.txt",
-    b"/%2E%2E/secret.txt",
-    b"/.%2e/secret.txt",
-    b"/%2e./secret.txt",
-    b"/results/%2e%2e/%2e%2e/secret.txt",
-    b"/..%2fsecret.txt",
-    b"/..%2Fsecret.txt",
-    b"/%2e%2e%2fsecret.txt",
-    b"/results%2freport.html",
-    b"/%2fetc/passwd",
-    b"/%252e%252e/secret.txt",
-    b"/%25%32%65%25%32%65/secret.txt",
-    b"/..%252fsecret.txt",
-    b"/%c0%ae%c0%ae/secret.txt",
-    b"/%c0%2e%c0%2e/secret.txt",
-    b"/%e0%80%ae%e0%80%ae/secret.txt",
-    b"/..%c0%afsecret.txt",
-    b"/%uff0e%uff0e/secret.txt",
+TRICKS = b"""
+/../secret.txt /../../secret.txt /results/../../secret.txt /results/../README.md /./README.md
+/%2e%2e/secret.txt /%2E%2E/secret.txt /.%2e/secret.txt /%2e./secret.txt /results/%2e%2e/%2e%2e/secret.txt
+/..%2fsecret.txt /..%2Fsecret.txt /%2e%2e%2fsecret.txt /results%2freport.html /%2fetc/passwd
+/%252e%252e/secret.txt /%25%32%65%25%32%65/secret.txt /..%252fsecret.txt /%c0%ae%c0%ae/secret.txt
+/%c0%2e%c0%2e/secret.txt /%e0%80%ae%e0%80%ae/secret.txt /..%c0%afsecret.txt /%uff0e%uff0e/secret.txt
+/%ef%bc%8e%ef%bc%8e/secret.txt /..\\secret.txt /..%5csecret.txt /results\\..\\..\\secret.txt
+/%5c%5chost/share \\..\\secret.txt /C:/windows/win.ini /c:secret.txt /C%3a/windows /README.md::$DATA
+//etc/passwd ///etc/passwd //evidence-2/secret.txt /results//report.html /etc/passwd etc/passwd
+../secret.txt .. file:///etc/passwd http://evil.example/README.md * /README.md%00.txt /%00
+/..%00/secret.txt /README.md\x00 /\x00 /.git/config /.git/ /%2egit/config /results/.hidden /. /.. /...
+/....//secret.txt /..;/secret.txt /;/../secret.txt /link.txt /out/secret.txt /out/ /out /inside.txt /loop
+/pipe.txt /README.md/ /README.md/x /../evidence-2/secret.txt /%2e%2e/evidence-2/secret.txt /~root/
+/~/secret.txt /$HOME/secret.txt /`id` /proc/self/environ /dev/stdin /CON /nul /README.md#/../secret.txt
+/\xff\xfe /%ff /README.md%0d%0aX-Evil:%201 /%0a /\x1b[2J /%E2%80%AEtxt /README.md%20 /README.MD
+/readme.md%2f..%2f..
+""".split()
+TRICKS += [
     "/\uff0e\uff0e/secret.txt".encode(),
-    b"/%ef%bc%8e%ef%bc%8e/secret.txt",
-    b"/..\\secret.txt",
-    b"/..%5csecret.txt",
-    b"/results\\..\\..\\secret.txt",
-    b"/%5c%5chost/share",
-    b"\\..\\secret.txt",
-    b"/C:/windows/win.ini",
-    b"/c:secret.txt",
-    b"/C%3a/windows",
-    b"/README.md::$DATA",
-    b"//etc/passwd",
-    b"///etc/passwd",
-    b"//evidence-2/secret.txt",
-    b"/results//report.html",
-    b"/etc/passwd",
-    b"etc/passwd",
-    b"../secret.txt",
-    b"..",
-    b"file:///etc/passwd",
-    b"http://evil.example/README.md",
-    b"*",
-    b"/README.md%00.txt",
-    b"/%00",
-    b"/..%00/secret.txt",
-    b"/README.md\x00",
-    b"/\x00",
-    b"/.git/config",
-    b"/.git/",
-    b"/%2egit/config",
-    b"/results/.hidden",
-    b"/.",
-    b"/..",
-    b"/...",
-    b"/....//secret.txt",
-    b"/..;/secret.txt",
-    b"/;/../secret.txt",
-    b"/link.txt",
-    b"/out/secret.txt",
-    b"/out/",
-    b"/out",
-    b"/inside.txt",
-    b"/loop",
-    b"/pipe.txt",
-    b"/README.md/",
-    b"/README.md/x",
-    b"/../evidence-2/secret.txt",
-    b"/%2e%2e/evidence-2/secret.txt",
-    b"/~root/",
-    b"/~/secret.txt",
-    b"/$HOME/secret.txt",
-    b"/`id`",
-    b"/proc/self/environ",
-    b"/dev/stdin",
-    b"/CON",
-    b"/nul",
     b"/a" * 600,
     b"/" + b"a" * 300,
     b"/" + b"../" * 300,
     b"/" + b"%2e%2e/" * 100 + b"etc/passwd",
-    b"/README.md#/../secret.txt",
-    b"/\xff\xfe",
-    b"/%ff",
-    b"/README.md%0d%0aX-Evil:%201",
-    b"/%0a",
-    b"/\x1b[2J",
     "/\u202etxt".encode(),
-    b"/%E2%80%AEtxt",
-    b"/README.md%20",
-    b"/README.MD",
-    b"/readme.md%2f..%2f..",
 ]
 
 
@@ -193,12 +122,7 @@ def test_no_path_trick_gets_a_file(port: int, trick: bytes) -> None:
     answer = raw(port, b"GET " + trick + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
     status = int(answer.split(b" ")[1])
     assert status in (400, 404)
-    assert (
-        SECRET not in answer
-        and b"root:" not in answer
-        and b"X-Evil" not in answer
-        and b"# read me" not in answer
-    )
+    assert not any(text in answer for text in (SECRET, b"root:", b"X-Evil", b"# read me"))
     assert b"\r\n\r\n" in answer and len(answer.partition(b"\r\n\r\n")[2]) < 100, "a refusal quotes nothing"
 
 
@@ -206,20 +130,20 @@ def test_a_query_is_no_part_of_a_path(port: int) -> None:
     assert ask(port, b"/README.md?file=../../secret.txt")[2] == b"# read me"
 
 
+PLAIN = "text/plain; charset=utf-8"
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
         ("results/report/report.html", "text/html; charset=utf-8"),
-        ("results/post_eval.jsonl", "text/plain; charset=utf-8"),
         ("results/a.svg", "image/svg+xml"),
         ("results/a.png", "image/png"),
         ("results/a.csv", "text/csv; charset=utf-8"),
         ("results/a.json", "application/json"),
-        ("results/empty.txt", "text/plain; charset=utf-8"),
         ("results/odd.bin", "application/octet-stream"),
-        ("README.md", "text/plain; charset=utf-8"),
-        ("results/with%20space%20&%20%3Cb%3E.txt", "text/plain; charset=utf-8"),
-        ("results/100%25.txt", "text/plain; charset=utf-8"),
+        *((f"results/{name}", PLAIN) for name in ("post_eval.jsonl", "empty.txt", "100%25.txt")),
+        *((name, PLAIN) for name in ("README.md", "results/with%20space%20&%20%3Cb%3E.txt")),
     ],
 )
 def test_a_file_comes_whole_with_its_type_and_rules(port: int, folder: Path, name: str, kind: str) -> None:
@@ -259,21 +183,9 @@ def test_this_machine_may_ask_by_its_own_names(port: int, host: bytes) -> None:
 @pytest.mark.parametrize(
     "host",
     [
-        b"evil.example",
-        b"evil.example:8765",
-        b"localhost.evil.example",
-        b"localhost@evil.example",
-        b"",
-        b"0.0.0.0",
-        b"127.0.0.2",
-        b"[::1].evil",
-        b"localhost:x",
-        b"localhost:80:80",
-        b"::1",
-        b"localhost\r\nHost: evil.example",
-        b"evil.example\r\nHost: localhost",
-        b"2130706433",
-        b"127.1",
+        *b"evil.example evil.example:8765 localhost.evil.example localhost@evil.example 0.0.0.0".split(),
+        *b"127.0.0.2 [::1].evil localhost:x localhost:80:80 ::1 2130706433 127.1".split(),
+        *(b"", b"localhost\r\nHost: evil.example", b"evil.example\r\nHost: localhost"),
     ],
 )
 def test_a_page_that_calls_this_machine_by_another_name_gets_nothing(port: int, host: bytes) -> None:
@@ -392,11 +304,8 @@ def test_fifty_readers_see_no_torn_file_in_2000_reads_while_files_are_replaced(t
             answer = raw(port, b"GET /" + name.encode() + b" HTTP/1.0\r\nHost: localhost\r\n\r\n")
             head, _, body = answer.partition(b"\r\n\r\n")
             content, digest = body[:-65], body[-65:-1]
-            whole = (
-                head.startswith(b"HTTP/1.0 200") and hashlib.sha256(content).hexdigest().encode() == digest
-            )
             seen.add(digest)
-            if not whole:
+            if head[:12] != b"HTTP/1.0 200" or hashlib.sha256(content).hexdigest().encode() != digest:
                 torn.append(answer[:200])
 
     for port in serving(tmp_path):
@@ -405,9 +314,8 @@ def test_fifty_readers_see_no_torn_file_in_2000_reads_while_files_are_replaced(t
             reader.start()
         while any(reader.is_alive() for reader in readers):
             written += 1
-            write_bytes(
-                tmp_path / chance.choice(names), signed(written, chance.choice((10, 1000, 40_000, 300_000)))
-            )
+            size = chance.choice((10, 1000, 40_000, 300_000))
+            write_bytes(tmp_path / chance.choice(names), signed(written, size))
         for reader in readers:
             reader.join()
     assert torn == [] and todo.empty()

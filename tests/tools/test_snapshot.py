@@ -24,8 +24,9 @@ from assay.core.errors import RecordError
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import write_text
 from assay.tools.watch import command as watch
+from assay.tools.watch import snapshot as snapshot_room
+from assay.tools.watch.command import describe, list_alarms
 from assay.tools.watch.snapshot import Snapshot, SnapshotReader, find_place
-from assay.tools.watch.status import describe, list_alarms
 from tests.house import ROOT
 
 LOG, EVALS, SCORES, HEALTH = map(
@@ -37,26 +38,20 @@ HOSTILE = "\x1b[2J\x07\u202eevil\u200b\r\n\x9b31m"
 def training(root: Path, *, steps: int = 10, done: int = 4, **manifest: Any) -> Path:
     """Write what a training of so many steps leaves after some of them."""
     observed = root / "evidence/observed"
-    rows = "".join(f"{k},{k / steps},0.1,{k / 10 - 0.5},0.2,0.0,1.0,0.001\n" for k in range(1, done + 1))
+    steps_done = range(1, done + 1)
+    rows = "".join(f"{k},{k / steps},0.1,{k / 10 - 0.5},0.2,0.0,1.0,0.001\n" for k in steps_done)
     write_text(root / LOG, "step,epoch,loss,reward,reward_std,kl,grad_norm,learning_rate\n" + rows)
-    write_text(
-        observed / "training_clock.csv",
-        "step,wall_time_s,tokens_per_second\n"
-        + "".join(f"{k},{2.0 * k},{1000.0 + k}\n" for k in range(1, done + 1)),
+    rows = "".join(f"{k},{2.0 * k},{1000.0 + k}\n" for k in steps_done)
+    write_text(observed / "training_clock.csv", "step,wall_time_s,tokens_per_second\n" + rows)
+    head = "step,fraction_done,episodes,mean_reward,success_rate,parsed_rate\n"
+    write_text(root / EVALS, head + "0,0.0,16,0.1,0.25,1.0\n")
+    rows = "".join(
+        f'0,{greedy},"item, {k}",cluster{k},0,0.1,{float(k < 4)},1.0\n'
+        for greedy in (0, 1)
+        for k in range(16)
     )
-    write_text(
-        root / EVALS,
-        "step,fraction_done,episodes,mean_reward,success_rate,parsed_rate\n0,0.0,16,0.1,0.25,1.0\n",
-    )
-    write_text(
-        root / SCORES,
-        "step,greedy,item_id,cluster,draw,mean_reward,success_rate,parsed_rate\n"
-        + "".join(
-            f'0,{greedy},"item, {k}",cluster{k},0,0.1,{float(k < 4)},1.0\n'
-            for greedy in (0, 1)
-            for k in range(16)
-        ),
-    )
+    head = "step,greedy,item_id,cluster,draw,mean_reward,success_rate,parsed_rate\n"
+    write_text(root / SCORES, head + rows)
     known = {"run": "a" * 64, "finished": None, "params": {"train": {"steps": steps}}} | manifest
     write_text(observed / "manifest.json", json.dumps(known))
     write_text(observed / "run_log.jsonl", '{"event":"started","step":0,"time":"2026-01-01T00:00:00Z"}\n')
@@ -65,18 +60,9 @@ def training(root: Path, *, steps: int = 10, done: int = 4, **manifest: Any) -> 
 
 
 def alarm(rule: str, level: str, step: int, **more: Any) -> dict[str, Any]:
-    return {
-        "rule": rule,
-        "level": level,
-        "stop": False,
-        "value": 0.2,
-        "threshold": 0.1,
-        "baseline": None,
-        "step": step,
-        "first_step": step,
-        "item_ids": [],
-        "message": "too far from the base",
-    } | more
+    known = {"rule": rule, "level": level, "stop": False, "value": 0.2, "threshold": 0.1, "baseline": None}
+    since = {"step": step, "first_step": step, "item_ids": [], "message": "too far from the base"}
+    return known | since | more
 
 
 def look(root: Path) -> Snapshot:
@@ -111,15 +97,10 @@ def test_a_validation_that_is_not_there_as_a_whole_has_no_interval_and_a_damaged
     for kept in (0, 1, 15, 16, 17, 31):
         write_text(root / SCORES, head + "".join(rows[:kept]))
         snapshot = look(root)
-        assert (
-            "interval missing, n = 16" in dict(describe(snapshot, width=0))["validation"]
-            and snapshot.faults == []
-        ), kept
-    for damaged in (
-        rows[9].replace("0.1", "what"),
-        rows[9].replace("0.1", "inf"),
-        rows[9].replace(",0,0.1", ",7e9,0.1"),
-    ):
+        assert "interval missing, n = 16" in dict(describe(snapshot, width=0))["validation"], kept
+        assert snapshot.faults == []
+    for old, new in (("0.1", "what"), ("0.1", "inf"), (",0,0.1", ",7e9,0.1")):
+        damaged = rows[9].replace(old, new)
         write_text(root / SCORES, "".join([head, *rows[:9], damaged, *rows[10:]]))
         snapshot = look(root)
         assert "interval missing" in dict(describe(snapshot, width=0))["validation"]
@@ -128,12 +109,8 @@ def test_a_validation_that_is_not_there_as_a_whole_has_no_interval_and_a_damaged
 
 def test_an_alarm_that_is_over_is_not_told_as_standing(tmp_path: Path) -> None:
     root = training(tmp_path)
-    lines = [
-        alarm("kl", "AMBER", 2),
-        alarm("entropy", "AMBER", 3),
-        alarm("kl", "GREEN", 4),
-        alarm("entropy", "RED", 4),
-    ]
+    told = (("kl", "AMBER", 2), ("entropy", "AMBER", 3), ("kl", "GREEN", 4), ("entropy", "RED", 4))
+    lines = [alarm(*each) for each in told]
     write_text(root / HEALTH, "".join(json.dumps(line) + "\n" for line in lines))
     assert [(event.rule, event.level) for event in look(root).raised] == [("entropy", "RED")]
 
@@ -143,12 +120,8 @@ def test_before_the_first_step_everything_is_missing_and_nothing_is_zero(tmp_pat
     snapshot = look(tmp_path)
     assert snapshot.state == "none yet"
     facts = dict(describe(snapshot, width=20))
-    assert (
-        facts["step"] == "missing of missing"
-        and facts["reward"] == "missing"
-        and facts["tokens/s"] == "missing"
-    )
-    assert facts["validation"] == "success missing" and facts["alarms"] == "missing"
+    assert facts["step"] == "missing of missing" and facts["validation"] == "success missing"
+    assert [facts[name] for name in ("reward", "tokens/s", "alarms")] == ["missing"] * 3
 
 
 def test_states_follow_what_was_written(tmp_path: Path) -> None:
@@ -158,10 +131,8 @@ def test_states_follow_what_was_written(tmp_path: Path) -> None:
         os.utime(name, (time.time() - 300, time.time() - 300))
     assert look(root).state == "silent"
     write_text(log, log.read_text() + '{"event":"ended early","why":"stopped by SIGTERM"}\n')
-    assert (
-        look(root).state == "ended early"
-        and "stopped by SIGTERM" in dict(describe(look(root), width=9))["state"]
-    )
+    assert look(root).state == "ended early"
+    assert "stopped by SIGTERM" in dict(describe(look(root), width=9))["state"]
     write_text(log, log.read_text() + '{"event":"resumed","step":4}\n')
     assert look(root).state == "running"
     training(root, finished="2026-01-01T00:10:00Z")
@@ -172,9 +143,8 @@ def control(root: Path, *, process: int, steps: int = 10, events: str = "") -> P
     """Write what a control stage of so many steps has in its run folder while it is at work."""
     run = root / ".scratch/control" / ("c" * 16)
     write_text(run.with_suffix(".lock"), f"{process}\n")
-    write_text(
-        run / "key.json", json.dumps({"parts": {"cmd": "assay control", "params.train.steps": str(steps)}})
-    )
+    key = {"parts": {"cmd": "assay control", "params.train.steps": str(steps)}}
+    write_text(run / "key.json", json.dumps(key))
     write_text(run / "run_log.jsonl", events)
     return run
 
@@ -188,38 +158,26 @@ def test_a_finished_training_is_not_all_while_the_control_stage_is_at_work(tmp_p
     assert state() == "finished"
     run = control(root, process=os.getpid())
     assert state() == state(root / "evidence") == "finished; the control stage trains for random rewards"
-    control(
-        root,
-        process=os.getpid(),
-        events='{"event":"checkpoint","step":5}\n{"event":"checkpoint","step":7}\n{"event":',
-    )
+    events = '{"event":"checkpoint","step":5}\n{"event":"checkpoint","step":7}\n{"event":'
+    control(root, process=os.getpid(), events=events)
     assert "trains for random rewards, past step 7 of 10" in state()
     control(root, process=os.getpid(), events='{"event":"trained","step":10}\n')
     assert state() == "finished; the control stage plays the held-out suite"
-    training(root)
-    assert (
-        state().startswith("running, last written") and "control" not in state()
-    )  # an earlier one's: this one trains
+    training(root)  # that one was of an earlier training: this one trains
+    assert state().startswith("running, last written") and "control" not in state()
     training(root, finished="2026-01-01T00:10:00Z")
     control(root, process=os.getpid(), steps=99)
     assert state() == "finished"  # that one is of other settings
-    gone = subprocess.run(
-        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
-    )
-    control(root, process=int(gone.stdout))
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        gone.wait()
+    control(root, process=gone.pid)
     assert state() == "finished"  # killed: its lock names nobody
     for content in ("", "0", "-1", "9" * 30, "\x00", "\u0663"):
         write_text(run.with_suffix(".lock"), content)
         assert state() == "finished"
     control(root, process=os.getpid())
-    for content in (
-        "",
-        "[]",
-        '{"parts": 3}',
-        '{"parts": {"params.train.steps.x": "10"}}',
-        '{"parts": {"cmd": "x"}}',
-        "\x00",
-    ):
+    deeper = '{"parts": {"params.train.steps.x": "10"}}'
+    for content in ("", "[]", '{"parts": 3}', deeper, '{"parts": {"cmd": "x"}}', "\x00"):
         write_text(run / "key.json", content)
         assert state() == "finished"
 
@@ -299,9 +257,8 @@ def test_a_folder_or_a_pipe_or_a_huge_file_in_place_of_a_table_is_said(tmp_path:
 
 def test_nothing_that_is_told_can_steer_a_terminal(tmp_path: Path) -> None:
     root = training(tmp_path / HOSTILE.replace("\r\n", ""))
-    write_text(
-        root / "evidence/observed/run_log.jsonl", json.dumps({"event": HOSTILE, HOSTILE: HOSTILE}) + "\n"
-    )
+    event = json.dumps({"event": HOSTILE, HOSTILE: HOSTILE})
+    write_text(root / "evidence/observed/run_log.jsonl", f"{event}\n")
     loud = json.dumps(alarm("kl", "RED", 1, message=HOSTILE + "x" * 9999))
     write_text(root / HEALTH, f"{loud}\n")
     snapshot = look(root)
@@ -339,13 +296,14 @@ def test_a_project_its_evidence_and_its_run_folder_are_places_and_others_are_ref
 def test_a_file_that_did_not_change_is_not_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from assay.tools.watch import snapshot
-
     read: list[str] = []
-    plain = snapshot.read_bytes
-    monkeypatch.setattr(
-        snapshot, "read_bytes", lambda path, fix: (read.append(path.name), plain(path, fix=fix))[1]
-    )
+    plain = snapshot_room.read_bytes
+
+    def noted(path: Path, fix: str) -> bytes:
+        read.append(path.name)
+        return plain(path, fix=fix)
+
+    monkeypatch.setattr(snapshot_room, "read_bytes", noted)
     reader = SnapshotReader(find_place(training(tmp_path)))
     reader.read()
     first = len(read)

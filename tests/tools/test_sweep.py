@@ -17,14 +17,13 @@ from assay.core.errors import AssayError, Interrupted
 from assay.core.records import TrainFacts
 from assay.core.storage.json import read_record
 from assay.evaluation import measure as measuring
-from assay.pipeline.heldout_ledger import openings
+from assay.pipeline.heldout_ledger import HeldoutOpening, openings, policies_that_saw
 from assay.pipeline.inputs import heldout_suite
-from assay.pipeline.openings import Opening, policies_that_saw
 from assay.pipeline.project import Project
 from assay.stages import fingerprint, pre_eval, train
 from assay.stages.render_evidence.arms import checkpoint_frame
 from assay.tools.sweep import command as tool
-from assay.tools.sweep.settings import Asked, settings_notes
+from assay.tools.sweep.settings import SweepRequest, settings_notes
 from assay.tools.sweep.sources import open_source
 from assay.training import trainer
 from assay.training.checkpoints import of_run as run_checkpoints
@@ -102,7 +101,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     yield counts
 
 
-def noted_in(project: Project) -> tuple[Opening, ...]:
+def noted_in(project: Project) -> tuple[HeldoutOpening, ...]:
     ledger = openings(project)
     return () if ledger is None else ledger.openings
 
@@ -117,7 +116,7 @@ def swept(
     """Sweep and return the rows of the table, the record, and where they lie."""
     out = root / "out"
     shutil.rmtree(out, ignore_errors=True)
-    tool.run(root, Asked(path=root if path is None else path, out=out, **more))
+    tool.run(root, SweepRequest(path=root if path is None else path, out=out, **more))
     with (out / "sweep.csv").open() as stream:
         return list(csv.DictReader(stream)), json.loads((out / "sweep.json").read_text()), out
 
@@ -179,7 +178,7 @@ def test_nothing_of_the_project_changes_but_scratch(root: Path) -> None:
         return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
 
     before = state()
-    tool.run(root, Asked(path=root))
+    tool.run(root, SweepRequest(path=root))
     assert state() == before
     (out,) = (root / ".scratch/sweep").glob("*-validation-*")
     assert {path.name for path in out.iterdir()} == {
@@ -334,11 +333,11 @@ def test_a_setting_that_decides_no_episode_is_no_matter(root: Path) -> None:
 
 def test_what_may_move_last_digits_is_said(root: Path) -> None:
     project, source = open_source(root, root)
-    assert source.facts is not None and settings_notes(project, source, Asked(path=root)) == []
+    assert source.facts is not None and settings_notes(project, source, SweepRequest(path=root)) == []
     source.facts = RunFacts(
         source.facts.digest, dict(source.facts.parts) | {"packages.torch": "0.1", "packages.dvc": "0.1"}
     )
-    (note,) = settings_notes(project, source, Asked(path=root))
+    (note,) = settings_notes(project, source, SweepRequest(path=root))
     assert "torch: " in note and "0.1 there" in note and "may differ" in note
 
 
@@ -390,7 +389,7 @@ def test_a_project_that_was_never_trained_and_a_single_checkpoint_are_refused(ro
 @pytest.mark.parametrize("place", ["evidence/results/sweep", "models", "data/collider"])
 def test_nothing_is_written_where_a_stage_reads_or_writes(root: Path, place: str) -> None:
     with pytest.raises(AssayError, match="no part of the pipeline"):
-        tool.run(root, Asked(path=root, out=root / place))
+        tool.run(root, SweepRequest(path=root, out=root / place))
 
 
 def test_the_name_of_a_checkpoints_adapter_is_the_trainers() -> None:

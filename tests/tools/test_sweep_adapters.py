@@ -24,7 +24,7 @@ from assay.pipeline.project import Project
 from assay.policy.base import tiny
 from assay.stages import fingerprint
 from assay.tools.sweep import command as tool
-from assay.tools.sweep.settings import Asked
+from assay.tools.sweep.settings import SweepRequest
 from tests.house import ROOT
 from tests.training.healthy_setup import composed
 
@@ -90,7 +90,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def swept(place: Path, **more: Any) -> dict[str, Any]:
     out = place / "out"
-    tool.run(place / "project", Asked(path=place / "run", out=out, **more))
+    tool.run(place / "project", SweepRequest(path=place / "run", out=out, **more))
     found: dict[str, Any] = json.loads((out / "sweep.json").read_text())
     return found
 
@@ -135,7 +135,7 @@ def test_two_folders_of_one_step_are_refused(place: Path) -> None:
 
 def test_an_adapter_alone_is_sent_to_evaluate(place: Path) -> None:
     with pytest.raises(AssayError, match="assay evaluate"):
-        tool.run(place / "project", Asked(path=place / "run/checkpoint-20"))
+        tool.run(place / "project", SweepRequest(path=place / "run/checkpoint-20"))
 
 
 def test_another_name_of_the_base_is_played_and_said(place: Path, said: list[str]) -> None:

@@ -14,8 +14,8 @@ from assay.evidence.figures.sweep_figure import sweep_figure
 from assay.evidence.tables.sweep_table import (
     EXPLORATORY,
     OPTIMISTIC,
-    Checkpoint,
     Sweep,
+    SweptCheckpoint,
     against_base,
     corrected,
     sweep_markdown,
@@ -49,7 +49,9 @@ def sweep_of(n: int, solved: Sequence[int], split: str = "validation", **more: o
         row = checkpoint_row(report.measures, report.n_episodes, step=10 * k, fraction_done=k / 10)
         gaps = against_base(base, found, MEASURES, "s") if k else {}
         checkpoints.append(
-            Checkpoint(step=10 * k, name=f"step-{10 * k}", policy_digest=f"p{k}", row=row, against_base=gaps)
+            SweptCheckpoint(
+                step=10 * k, name=f"step-{10 * k}", policy_digest=f"p{k}", row=row, against_base=gaps
+            )
         )
     return Sweep.model_validate(
         {

@@ -25,7 +25,7 @@ from assay.dataset.suite import Play
 from assay.evaluation.trajectory import episode_of, turn_of
 from assay.tasks.catalogue import build
 from assay.tasks.protocol import Item
-from assay.training.health.honest import Honest
+from assay.training.health.commonest import Honest
 from assay.training.health.rules import Monitor
 from assay.training.health.signals import StepSignals
 from tests.training.healthy_setup import composed

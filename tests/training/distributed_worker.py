@@ -30,11 +30,10 @@ from assay.evaluation.rollout import Lost, Rollout
 from assay.policy.processes import Processes
 from assay.training import rollouts as rollouts_room
 from assay.training import trainer as trainer_room
+from assay.training.adapter import tensors_digest
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
-from assay.training.health.watch import Watch
-from assay.training.log.digests import tensors_digest
-from assay.training.log.history import History
+from assay.training.log.history import History, Watch
 from assay.training.recipe import item_order
 from tests.evaluation.failing_environment import Failing
 from tests.training import test_training as toy

@@ -27,11 +27,10 @@ from assay.tools.doctor.deadline import Deadline
 from assay.tools.doctor.forecast.fake_tensors import Meter
 from assay.tools.doctor.forecast.pace import Pace, pace
 from assay.tools.doctor.forecast.rehearsal import Lengths
-from assay.training.adapter import Trained
+from assay.training.adapter import TrainedAdapter
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
-from assay.training.health.watch import Watch
-from assay.training.log.history import History
+from assay.training.log.history import History, Watch
 from tests.house import ROOT
 from tests.training.toy_task import WORDS, Letters
 
@@ -145,7 +144,7 @@ def trained(
     on_step: Callable[[int], None],
     log: Path | None = None,
     on_load: Callable[[], Any] = lambda: None,
-) -> Trained:
+) -> TrainedAdapter:
     """Train the model of a folder on a task of such lengths; `log` is a folder for train_log.jsonl."""
     task, history = Talk(lengths), History()
     long, n = lengths.prompt - 3, max(8, params.train.items_per_step, params.train.kl_probe_episodes)

@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor
 from assay.core.config.settings import Params
 from assay.policy.model import Policy
 from assay.policy.processes import Processes
-from assay.training import packing, player
+from assay.training import logprobs, rollouts
 from assay.training import trainer as trainer_room
 from tests.training import distributed_worker as worker
 from tests.training import test_training as toy
@@ -55,7 +55,7 @@ fresh_policy, architecture = toy.fresh_policy, toy.TinyArchitecture
 def seen(folder: Path) -> Report:
     """Train, and note how much of the base this process holds while it learns, and while it plays."""
     report: Report = {"learning": set(), "playing": set(), "own": set()}
-    step, played = trainer_room.Trainer.compute_loss, player.Player.played
+    step, played = trainer_room.Trainer.compute_loss, rollouts.SideRollouts.played
 
     def base_of(model: Any) -> int:
         return sum(p.numel() for p in model.parameters() if not p.requires_grad)
@@ -72,7 +72,7 @@ def seen(folder: Path) -> Report:
 
     with (
         mock.patch.object(trainer_room.Trainer, "compute_loss", compute_loss),
-        mock.patch.object(player.Player, "played", play),
+        mock.patch.object(rollouts.SideRollouts, "played", play),
     ):
         whole = training(folder, settings("fsdp", dropout=0.0))
     return whole | {name: sorted(values) for name, values in report.items()}
@@ -121,7 +121,10 @@ def main() -> None:
     processes = Processes.joined(worker_settings().distributed)
     # Passes cost nothing: so rows of unlike length go apart, and one process has more passes to make than the
     # other.
-    with mock.patch.dict(packing.PASS_COST, {"cpu": 1.0}), mock.patch.object(toy, "fresh_policy", two_layers):
+    with (
+        mock.patch.dict(logprobs.PASS_COST, {"cpu": 1.0}),
+        mock.patch.object(toy, "fresh_policy", two_layers),
+    ):
         for scene in SCENES:
             report = play(scene, folder, processes)
             (folder / f"{scene}.rank{processes.rank}.json").write_text(json.dumps(report), encoding="utf-8")

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay.training.health.commonest import Common, most_common
-from assay.training.health.honest import Honest
+from assay.training.health.commonest import Common, Honest, most_common
 from assay.training.health.signals import StepSignals, failures_left
 from assay.verify.content.alarms import FIELDS, Relistened
 from tests.training.alarm_shapes import Shape, Training, even, ill, labels, learner, settings, sound, worst

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from assay.core.errors import ConfigError
-from assay.policy import determinism
-from assay.policy.determinism import pin
+from assay.policy import model
+from assay.policy.model import pin
+from assay.training.grpo import Attempt
 from assay.training.log.step_chain import LINKS, START, chain_of, first_difference
-from assay.training.run import Attempt
 from tests.house import ROOT, SRC
 from tests.training.test_training import params, run, with_last_checkpoint
 
@@ -26,7 +26,7 @@ ONE_RUN = """
 import logging, warnings
 warnings.simplefilter("ignore")
 logging.disable(logging.CRITICAL)
-from assay.policy.determinism import pin
+from assay.policy.model import pin
 from tests.training.test_training import params, run
 pin(1, deterministic=True, device="cpu")
 print(run(params())[1].train_log[-1]["chain"])
@@ -104,6 +104,6 @@ def test_a_switch_that_does_not_hold_is_refused_by_name(monkeypatch: pytest.Monk
 
 
 def test_a_product_that_does_not_repeat_itself_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(determinism, "_repeats", lambda _: False)
+    monkeypatch.setattr(model, "_repeats", lambda _: False)
     with pytest.raises(ConfigError, match="matrix product"):
         pin(1, deterministic=True, device="cpu")

@@ -23,8 +23,8 @@ from assay.tools.doctor.findings import Check
 from assay.tools.doctor.forecast import passes
 from assay.tools.doctor.lengths import opened
 from assay.tools.doctor.observed import MOST_STEPS
+from assay.training.adapter import tensors_digest
 from assay.training.health.signals import StepSignals
-from assay.training.log.digests import tensors_digest
 from tests.training.fault_library import FAULTS, Fault, sliding_window, with_policy
 from tests.training.faulty_tasks import NeverEnds, State
 from tests.training.healthy_setup import (

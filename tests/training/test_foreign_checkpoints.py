@@ -15,8 +15,7 @@ import pytest
 import torch
 
 from assay.core.errors import RecordError
-from assay.training.checkpoints.contents import unreadable
-from assay.training.checkpoints.store import Checkpoints, read_checkpoint, refuse_going_on
+from assay.training.checkpoints.store import Checkpoints, read_checkpoint, refuse_going_on, unreadable
 from tests.fuzz.targets import sign_again
 from tests.training.crash_harness import differences
 from tests.training.test_checkpoints import BEFORE, NEWEST, Made, go_on, made, run

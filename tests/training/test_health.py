@@ -13,9 +13,9 @@ from assay.core.config.health import HealthSettings
 from assay.core.records import HEALTH_RULES, Episode, HealthEvent, HealthSummary, TrainFacts, Turn
 from assay.core.seeds import rng
 from assay.training.health.commonest import most_common
-from assay.training.health.paired import rank_correlation
 from assay.training.health.rules import Monitor
 from assay.training.health.signals import StepSignals
+from assay.training.health.validation_rules import rank_correlation
 from tests.house import ROOT
 
 SETTINGS = HealthSettings.model_validate(

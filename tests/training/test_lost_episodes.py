@@ -22,11 +22,9 @@ from assay.dataset.suite import choose
 from assay.evaluation import trajectory as rows_of_play
 from assay.evaluation.rollout import Lost
 from assay.evaluation.trajectory import GivenUp, tried
-from assay.training.adapter import attach_adapter
-from assay.training.log.digests import tensors_digest, trainable
-from assay.training.player import Player
+from assay.training.adapter import attach_adapter, tensors_digest, trainable
 from assay.training.recipe import item_order
-from assay.training.rollouts import GroupRollouts
+from assay.training.rollouts import GroupRollouts, SideRollouts
 from assay.training.trainer import NO_REWARD, TRL_LOGGER, Trainer
 from tests.evaluation.failing_environment import Call, Failing, Timeout
 from tests.training.crash_harness import ITEMS, Left, differences, policy, settings, training
@@ -276,9 +274,9 @@ def test_a_first_validation_with_a_lost_episode_ends_the_training_before_it_has_
 
 def lost_in(params: Params, validations: Sequence[int], monkeypatch: pytest.MonkeyPatch, root: Path) -> Left:
     """Train with one episode of some validations lost, as if nothing else had failed."""
-    played, made = Player.played, [0]
+    played, made = SideRollouts.played, [0]
 
-    def losing_one(player: Player, task: Any, suite: Any, temperature: float) -> Any:
+    def losing_one(player: SideRollouts, task: Any, suite: Any, temperature: float) -> Any:
         found = played(player, task, suite, temperature)
         made[0] += 1
         if (made[0] - 1) // 2 in validations and made[0] % 2:
@@ -287,7 +285,7 @@ def lost_in(params: Params, validations: Sequence[int], monkeypatch: pytest.Monk
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(Player, "played", losing_one)
+        patched.setattr(SideRollouts, "played", losing_one)
         return training(root, params, Letters())
 
 

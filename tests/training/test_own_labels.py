@@ -17,14 +17,13 @@ from assay.core.config.settings import TinyArchitecture
 from assay.core.errors import TrainingStopped
 from assay.core.storage.json import read_jsonl
 from assay.dataset.suite import choose
-from assay.policy.base import tiny, warmstart
+from assay.policy.base import tiny
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
 from assay.tasks.catalogue import build
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
-from assay.training.health.watch import Watch
-from assay.training.log.history import History
+from assay.training.log.history import History, Watch
 from tests.training.healthy_setup import composed
 
 LABELS = ("sad", "glad", "calm")
@@ -72,10 +71,10 @@ def policy_of(task: Any, rows: list[Any], chance: np.random.Generator, right: fl
             label = row["gold"]["mood"] if chance.random() < right else LABELS[int(chance.integers(3))]
             dialogue = [{"role": "user", "content": text}, {"role": "assistant", "content": SAID[label]}]
             shown.append(policy.dialogue.whole(dialogue))
-    phase = warmstart.Phase(500, 32, 5e-3)
-    warmstart.imitate(
+    phase = tiny.Phase(500, 32, 5e-3)
+    tiny.imitate(
         policy,
-        warmstart.batches(shown, 32, chance),
+        tiny.batches(shown, 32, chance),
         phase,
         every=1000,
         stop=lambda _: False,

@@ -18,9 +18,8 @@ from transformers import TrainerCallback
 from assay.core.config.settings import Params, PretrainedBase
 from assay.training.checkpoints.store import Checkpoint, Checkpoints
 from assay.training.grpo import train
-from assay.training.health.watch import Watch
 from assay.training.log import reporters
-from assay.training.log.history import History
+from assay.training.log.history import History, Watch
 from assay.training.log.reporters import INSTALL, NAME, VARIABLES, asked_for, numbers_of, reporting, run_name
 from tests.training.test_training import ITEMS, TASK, fresh_policy, params, validation, with_last_checkpoint
 

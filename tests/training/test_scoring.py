@@ -23,12 +23,20 @@ from transformers import (
 from trl.trainer import utils as trl_utils
 from trl.trainer.utils import add_fused_lm_head
 
+from assay.training import logprobs
 from assay.training import logprobs as scoring
-from assay.training import packing
+from assay.training.grpo import Attempt
 from assay.training.kl import Divergence, Text
-from assay.training.logprobs import install, logits_of, shares_prompts
-from assay.training.packing import Unit, Work, passes, regrouped, rows_alone
-from assay.training.run import Attempt
+from assay.training.logprobs import (
+    Unit,
+    Work,
+    install,
+    logits_of,
+    passes,
+    regrouped,
+    rows_alone,
+    shares_prompts,
+)
 from assay.training.trainer import Trainer
 from tests.training.test_training import params, run
 
@@ -71,7 +79,7 @@ def gpt2() -> Any:  # learned positions
 @pytest.fixture(autouse=True)
 def passes_cost_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let models this small take several passes and share prompts, as large ones do."""
-    monkeypatch.setitem(packing.PASS_COST, "cpu", 1e4)
+    monkeypatch.setitem(logprobs.PASS_COST, "cpu", 1e4)
 
 
 def with_lora(build: Any) -> Any:

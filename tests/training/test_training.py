@@ -21,12 +21,11 @@ from assay.policy.base import tiny
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
 from assay.tasks.collider import Collider, ColliderSettings, generate
-from assay.training import player
-from assay.training.adapter import Trained, save_adapter
+from assay.training import rollouts
+from assay.training.adapter import TrainedAdapter, save_adapter
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
-from assay.training.health.watch import Watch
-from assay.training.log.history import History, Validation, component_row
+from assay.training.log.history import History, Validation, Watch, component_row
 from assay.training.recipe import chosen_step, item_order
 from tests.house import ROOT
 from tests.training.toy_task import Letters, items
@@ -68,7 +67,7 @@ def validation() -> Suite:
     return choose(ITEMS, 2, split="validation", draws=1, seed=0)
 
 
-def run(settings: Params, task: Letters = TASK, watch: Watch | None = None) -> tuple[Trained, History]:
+def run(settings: Params, task: Letters = TASK, watch: Watch | None = None) -> tuple[TrainedAdapter, History]:
     history = History()
     with tempfile.TemporaryDirectory() as folder:
         trained = train(
@@ -93,7 +92,7 @@ def with_last_checkpoint(settings: Params) -> Params:
     )
 
 
-def equal(one: Trained, other: Trained) -> bool:
+def equal(one: TrainedAdapter, other: TrainedAdapter) -> bool:
     return all(torch.equal(one.adapter[name], other.adapter[name]) for name in one.adapter)
 
 
@@ -131,7 +130,7 @@ def test_the_greedy_pass_does_not_change_training(monkeypatch: pytest.MonkeyPatc
             torch.rand(7)
         return play(policy, task, plays, decoding, **rest)
 
-    monkeypatch.setattr(player, "attempt", tampered)
+    monkeypatch.setattr(rollouts, "attempt", tampered)
     changed, second = run(settings)
     assert passes == [2, 2, 2]
     assert equal(whole, changed)
@@ -206,7 +205,7 @@ def test_an_adapter_names_no_path_of_this_machine(tmp_path: Path) -> None:
 
 
 def test_an_adapter_with_a_nan_is_never_written(tmp_path: Path) -> None:
-    poisoned = Trained(1, {"w": torch.tensor([1.0, float("nan")])}, {})
+    poisoned = TrainedAdapter(1, {"w": torch.tensor([1.0, float("nan")])}, {})
     with pytest.raises(TrainingError, match="finite"):
         save_adapter(tmp_path / "adapter", poisoned)
     assert not (tmp_path / "adapter").exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.package import verify as plain
+from assay.package.archive import unpack
 from tests.verification.made_run import made_run, packaged
 
 
@@ -21,7 +21,7 @@ def tar(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pristine(tar: Path) -> Path:
     """The unpacked package; nobody writes in it."""
     folder = tar.parent / "unpacked"
-    plain.unpack(str(tar), str(folder))
+    unpack(tar, folder)
     return folder
 
 

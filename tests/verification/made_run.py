@@ -23,16 +23,15 @@ from assay.core.config.settings import PretrainedBase
 from assay.core.console import quietly
 from assay.core.records import ControlFacts, Episode, HealthSummary, TrainFacts
 from assay.core.seeds import derive_seed, rng
-from assay.core.storage.archive import write_tar
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import read_record, write_json, write_jsonl
 from assay.core.storage.yaml import read_yaml
 from assay.dataset.suite import Play, Suite
-from assay.evaluation.fields import flat
-from assay.evaluation.prompts import open_item
-from assay.evaluation.scripted import play_baseline
-from assay.package.manifest import sealed
-from assay.package.names import NAME
+from assay.evaluation.alarms import flat
+from assay.evaluation.replay import play_baseline
+from assay.evaluation.trajectory import open_item
+from assay.package.archive import sealed, write_tar
+from assay.package.layout import NAME
 from assay.package.parity import Parity
 from assay.pipeline.dvc_lock import folder_md5, md5
 from assay.pipeline.inputs import heldout_suite, items_of, task_of, validation_suite
@@ -44,11 +43,10 @@ from assay.stages import fingerprint, render_evidence
 from assay.stages.package import members_of
 from assay.stages.render_evidence.arms import CONTROL
 from assay.tasks.protocol import Task
-from assay.training.health.honest import Honest
+from assay.training.health.commonest import Honest
 from assay.training.health.rules import Monitor
 from assay.training.health.signals import StepSignals
-from assay.training.health.watch import Watch
-from assay.training.log.history import History, Validation, component_row
+from assay.training.log.history import History, Validation, Watch, component_row
 from assay.training.log.step_chain import LINKS, START, chain_of
 from assay.training.recipe import chosen_step, item_order
 from assay.verify.content.learned import weights_digest

@@ -15,7 +15,7 @@ def verify(
         Path, typer.Argument(metavar="PACKAGE", help="A .tar, a .tar.gz or an unpacked folder.")
     ],
     sha256: Annotated[
-        str | None, typer.Option(metavar="HEX", help="The sha256 of the tar, as its maker published it.")
+        str | None, typer.Option(metavar="HEX", help="The sha256 of the package, as its maker published it.")
     ] = None,
     other_code: Annotated[
         bool,

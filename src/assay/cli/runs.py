@@ -170,7 +170,7 @@ def evaluate(
 
     tool.run(
         Path.cwd(),
-        tool.Asked(
+        tool.EvaluationRequest(
             tasks=tasks,
             policy=policy,
             task=task,
@@ -217,11 +217,13 @@ def sweep(
 ) -> None:
     """Measure every checkpoint of a run on the validation suite, each beside step 0: a table and a figure."""
     from assay.tools.sweep import command as tool
-    from assay.tools.sweep.settings import Asked
+    from assay.tools.sweep.settings import SweepRequest
 
     if (path / "params.yaml").is_file():
         name_settings_of(path)
     tool.run(
         Path.cwd(),
-        Asked(path=path, out=out, heldout=held_out, draws=draws, items=items, skip_damaged=skip_damaged),
+        SweepRequest(
+            path=path, out=out, heldout=held_out, draws=draws, items=items, skip_damaged=skip_damaged
+        ),
     )

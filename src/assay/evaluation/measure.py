@@ -17,7 +17,7 @@ from assay.tasks.protocol import Task
 T = TypeVar("T")
 
 
-class Kept(Protocol):
+class KeptUnits(Protocol):
     """Where finished units outlast an interruption."""
 
     def get(self, index: int) -> list[Episode] | None:
@@ -61,7 +61,7 @@ def measure(
     progress: Progress | None = None,
     phases: Phases | None = None,
     retries: int = 0,
-    kept: Kept | None = None,
+    kept: KeptUnits | None = None,
     processes: Together | None = None,
 ) -> list[Episode]:
     """Play a suite with a policy and return the episodes, in the order of the suite's plays.

@@ -1,11 +1,13 @@
-"""What an episode is measured by: the value it contributes to each measure, and the mean over a suite. No
-interval."""
+"""What an episode is measured by: the value it contributes to each measure, means over a suite, the best of k,
+and validations as rows of tables. No interval."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
 
 from assay.core.errors import EvidenceError
 from assay.core.records import Episode
@@ -135,3 +137,92 @@ def mean_of(episodes: Sequence[Episode], measure: str) -> float | None:
         [value_of(episode, measure) for episode in ordered], [episode.cluster for episode in ordered]
     )
     return None if sums is None else round(sums.mean, 10)
+
+
+def best_of(values: Sequence[float], k: int) -> float:
+    """Return the expected maximum of k of these values, drawn without replacement.
+
+    The i-th smallest of n is the maximum of C(i - 1, k - 1) of the C(n, k) choices. For values of 0 and 1
+    this is pass@k, 1 - C(n - c, k) / C(n, k) with c ones. Source: Chen et al. (2021), "Evaluating Large
+    Language Models Trained on Code", arXiv 2107.03374, eq. 1.
+
+    >>> best_of([1, 0, 0, 0], 2), best_of([3.0, 1.0, 2.0], 1), best_of([3.0, 1.0, 2.0], 3)
+    (0.5, 2.0, 3.0)
+
+    Raises:
+        EvidenceError: k is under 1 or over the number of values.
+    """
+    n = len(values)
+    if not 1 <= k <= n:
+        raise EvidenceError(
+            f"k from 1 to {n}, the draws of an item", found=str(k), where="best_of", fix="play more draws"
+        )
+    choices = math.comb(n, k)
+    return math.fsum(
+        math.comb(i, k - 1) / choices * value for i, value in enumerate(sorted(values)) if i >= k - 1
+    )
+
+
+Row = dict[str, float | int | None]
+
+
+def row_measures(names: Sequence[str]) -> list[str]:
+    """Return which measures a row has, in the order of its columns: reward, success, flags, the median, what
+    is fixed."""
+    kept = [name for name in names if "." not in name and name != "median_reward"]
+    kept.insert(kept.index("parsed_rate"), "median_reward")
+    return kept
+
+
+def score_rows(step: int, sampled: Sequence[Episode], greedy: Sequence[Episode]) -> list[dict[str, object]]:
+    """Return what every episode of a validation came to: from these rows alone its means and their intervals
+    follow.
+
+    Keys: step, greedy (0 or 1), item_id, cluster, draw, then each measure of `row_measures` but the median.
+    """
+    names = [name for name in row_measures(measure_names(sampled)) if name != "median_reward"]
+    return [
+        {
+            "step": step,
+            "greedy": int(way),
+            "item_id": each.item_id,
+            "cluster": each.cluster,
+            "draw": each.draw,
+        }
+        | {name: value_of(each, name) for name in names}
+        for way, episodes in ((False, sampled), (True, greedy))
+        for each in episodes
+    ]
+
+
+def validation_row(
+    sampled: Sequence[Episode], greedy: Sequence[Episode], *, step: int, fraction_done: float, k: int
+) -> Row:
+    """Return the values of one validation, keys in column order; undefined values are None.
+
+    Values of the sampled draws: step, fraction_done, episodes, then `row_measures` under their column names.
+    Behind them best_of (k), best_of_k_mean_reward, best_of_k_success_rate, greedy_mean_reward and
+    greedy_success_rate.
+
+    Raises:
+        EvidenceError: An item has fewer than k sampled draws.
+    """
+    row: Row = {"step": step, "fraction_done": fraction_done, "episodes": len(sampled)}
+    for name in row_measures(measure_names(sampled)):
+        median = name == "median_reward"
+        row[column_name(name)] = (
+            round(float(np.median([e.reward for e in sampled])), 10) if median else mean_of(sampled, name)
+        )
+    row |= {
+        "best_of": k,
+        "best_of_k_mean_reward": _best(sampled, k, lambda episode: episode.reward),
+        "best_of_k_success_rate": _best(sampled, k, lambda episode: float(episode.success)),
+    }
+    return row | {f"greedy_{name}": mean_of(greedy, name) for name in ("mean_reward", "success_rate")}
+
+
+def _best(episodes: Sequence[Episode], k: int, value: Callable[[Episode], float]) -> float:
+    drawn: dict[str, list[float]] = defaultdict(list)
+    for episode in episodes:
+        drawn[episode.item_id].append(value(episode))
+    return round(float(np.mean([best_of(drawn[item], k) for item in sorted(drawn)])), 10)

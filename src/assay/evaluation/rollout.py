@@ -8,12 +8,10 @@ from collections.abc import Callable, Sequence
 from assay.core.decoding import Completion, Decoding
 from assay.dataset.suite import Play
 from assay.evaluation.phases import Phases, Timed, untimed
-from assay.evaluation.prompts import Opening, open_item
-from assay.evaluation.scripted import play_baseline
-from assay.evaluation.trajectory import GivenUp, Lost, Rollout, Row, tried, turn_of
+from assay.evaluation.replay import play_baseline
+from assay.evaluation.trajectory import GivenUp, Lost, Prompt, Rollout, Row, open_item, tried, turn_of
 from assay.policy.backends.select import Conversations, converse
-from assay.policy.eval_mode import playing
-from assay.policy.model import Policy
+from assay.policy.model import Policy, playing
 from assay.tasks.protocol import Step, Task
 
 __all__ = ["Lost", "Progress", "Rollout", "attempt", "play", "play_baseline"]
@@ -157,7 +155,7 @@ class _Players:
         task, dialogue, timed = self._task, self._policy.dialogue, self._timed
         # Copies of a group share an opening, and its failure; only the first of them counts what was tried
         # again.
-        openings: dict[tuple[str, int], Opening | GivenUp] = {}
+        openings: dict[tuple[str, int], Prompt | GivenUp] = {}
         for each in plays:
             key, again = (each.item.id, each.world_seed), 0
             if key not in openings:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
-_KEPT = "\n\t"
+_NOT_PLAIN = re.compile(r"[^\n\t -~]")  # all ASCII that is printed is plain
 
 
 def visible(text: str) -> str:
@@ -21,16 +21,13 @@ def visible(text: str) -> str:
     >>> visible("a\u202eb\x1b[31m")
     'a\\u202eb\\x1b[31m'
     """
-    return "".join(_escaped(c) if c not in _KEPT and _is_invisible(c) else c for c in text)
-
-
-def _is_invisible(char: str) -> bool:
-    category = unicodedata.category(char)
-    return category[0] == "C" or category in ("Zl", "Zp") or (category == "Zs" and char != " ")
+    return _NOT_PLAIN.sub(lambda found: _escaped(found[0]), text)
 
 
 def _escaped(char: str) -> str:
-    code = ord(char)
+    category, code = unicodedata.category(char), ord(char)
+    if category[0] != "C" and category not in ("Zs", "Zl", "Zp"):
+        return char
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 

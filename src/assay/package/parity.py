@@ -17,7 +17,7 @@ from assay.core.records import Record
 
 if TYPE_CHECKING:
     # Whoever reads a record of this module needs no torch.
-    from assay.policy.base.merged import KeptLogits
+    from assay.policy.base.adapter_files import KeptLogits
     from assay.policy.model import Policy
 
 WHERE = "models/adapter merged into models/base"
@@ -92,7 +92,7 @@ class Side:
     def __init__(
         self, policy: Policy, openings: Sequence[Sequence[int]], decoding: Decoding, *, batch_size: int
     ) -> None:
-        from assay.policy.base.merged import KeptLogits, greedy, logits_of
+        from assay.policy.base.adapter_files import KeptLogits, greedy, logits_of
 
         self._decoding, self._batch_size = decoding, batch_size
         self._openings, self._digest = [list(ids) for ids in openings], policy.digest
@@ -114,7 +114,7 @@ class Side:
         writing."""
         import torch
 
-        from assay.policy.base.merged import greedy, logits_of
+        from assay.policy.base.adapter_files import greedy, logits_of
 
         positions = n_tokens = n_agreed = 0
         difference = 0.0

@@ -36,14 +36,14 @@ class Installed:
     tags: frozenset[str]
 
 
-def sbom(constraints: str, installed: Mapping[str, Installed], tar: str, identity: str) -> dict[str, Any]:
+def sbom(constraints: str, installed: Mapping[str, Installed], package: str, identity: str) -> dict[str, Any]:
     """Return the bill of materials of a package; equal for equal inputs, without a clock.
 
     Args:
         constraints: Text of constraints.txt: what a set-up may install, and the sha256 of each file.
         installed: What is installed of it here, by name as `same` spells it.
-        tar: Name of the archive.
-        identity: Its sha256.
+        package: What stands for the package: its list of files.
+        identity: The sha256 of that.
     """
     files = _files(constraints)
     components = [_component(installed[name], files[name]) for name in sorted(files) if name in installed]
@@ -54,7 +54,7 @@ def sbom(constraints: str, installed: Mapping[str, Installed], tar: str, identit
         "version": platform.python_version(),
         "purl": f"pkg:generic/python@{platform.python_version()}",
     }
-    about = {"type": "data", "bom-ref": "package", "name": tar, "hashes": _hash(identity)}
+    about = {"type": "data", "bom-ref": "package", "name": package, "hashes": _hash(identity)}
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",

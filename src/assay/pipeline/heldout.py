@@ -12,13 +12,10 @@ from assay.core.provenance import hardware
 from assay.core.storage.files import remove
 from assay.core.storage.json import digest, write_json, write_jsonl
 from assay.dataset.suite import Suite
-from assay.evaluation.alarms import alarm_said, alarms
-from assay.evaluation.fields import collapsed_said, field_shares
-from assay.evaluation.latency import latency
+from assay.evaluation.alarms import alarm_said, alarms, collapsed_said, cuts_said, field_shares
 from assay.evaluation.measure import measure
 from assay.evaluation.measures import mean_of
-from assay.evaluation.phases import Phases
-from assay.evaluation.truncation import cuts_said
+from assay.evaluation.phases import Phases, latency
 from assay.pipeline.heldout_ledger import note_opening
 from assay.pipeline.inputs import decoding_of, heldout_suite, task_of
 from assay.pipeline.project import Project

@@ -83,7 +83,7 @@ def machine_of(project: Project) -> dict[str, str]:
     It is no part of the key: on another machine it is the same run, and has to be told, not to be begun again
     unnoticed.
     """
-    from assay.policy.determinism import gpu_name
+    from assay.policy.model import gpu_name
 
     found = arithmetic()
     gpu = gpu_name(project.params.device)

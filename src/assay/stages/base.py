@@ -19,13 +19,12 @@ from assay.core.storage.json import write_json
 from assay.dataset.suite import choose
 from assay.evaluation.measure import measure
 from assay.evaluation.measures import mean_of
-from assay.pipeline.control_tokens import tell_control_tokens
 from assay.pipeline.inputs import decoding_of, items_of, task_of
+from assay.pipeline.policies import tell_control_tokens
 from assay.pipeline.project import Project
-from assay.policy.base import pretrained, tiny, warmstart
-from assay.policy.determinism import pin
+from assay.policy.base import pretrained, tiny
 from assay.policy.digests import digest_folder
-from assay.policy.model import Policy, load, open_tokenizer, require_device
+from assay.policy.model import Policy, load, open_tokenizer, pin, require_device
 from assay.policy.renderer import Dialogue
 from assay.tasks.protocol import Item, Task
 
@@ -109,34 +108,32 @@ def warm_started(settings: ScratchBase, task: Task) -> Policy:
     policy = Policy(model, tokenizer, Dialogue(tokenizer), "unsaved")
 
     def pool(
-        name: str, make: Callable[[np.random.Generator, int], warmstart.Dialogues], n: int
-    ) -> list[warmstart.Masked]:
+        name: str, make: Callable[[np.random.Generator, int], tiny.Dialogues], n: int
+    ) -> list[tiny.Masked]:
         return [policy.dialogue.whole(d) for d in make(rng("base", name, settings.seed), n)]
 
     drills = pool("drills", task.drills, plan.drill_pool)
     shown = pool("demonstrations", task.demonstrations, plan.demonstration_pool)
     probe = task.drills(rng("base", "probe", settings.seed), plan.probe_items)
-    drill_batches = warmstart.batches(
-        drills, plan.drills.batch_size, rng("base", "drill order", settings.seed)
-    )
-    shown_batches = warmstart.batches(
+    drill_batches = tiny.batches(drills, plan.drills.batch_size, rng("base", "drill order", settings.seed))
+    shown_batches = tiny.batches(
         shown, plan.demonstrations.batch_size, rng("base", "show order", settings.seed)
     )
     with progress("base: drills", plan.drills.steps) as advance:
-        warmstart.imitate(
+        tiny.imitate(
             policy,
             drill_batches,
-            warmstart.phase(plan.drills),
+            tiny.phase(plan.drills),
             every=plan.probe_every,
-            stop=lambda _: warmstart.copy_accuracy(policy, probe) >= settings.gates.copy_accuracy,
+            stop=lambda _: tiny.copy_accuracy(policy, probe) >= settings.gates.copy_accuracy,
             progress=lambda _, loss: advance(1, f"loss {loss:.3f}"),
         )
-    mixed = warmstart.alternating(shown_batches, drill_batches, plan.drill_every)
+    mixed = tiny.alternating(shown_batches, drill_batches, plan.drill_every)
     with progress("base: demonstrations", plan.demonstrations.steps) as advance:
-        warmstart.imitate(
+        tiny.imitate(
             policy,
             mixed,
-            warmstart.phase(plan.demonstrations),
+            tiny.phase(plan.demonstrations),
             every=plan.demonstrations.steps,
             stop=lambda _: False,
             progress=lambda _, loss: advance(1, f"loss {loss:.3f}"),
@@ -155,7 +152,7 @@ def check(project: Project, settings: ScratchBase, task: Task, items: Sequence[I
         project.root / "models/base", adapter=None, device=params.device, dtype="float32", quantization=None
     )
     probe = task.drills(rng("base", "final probe", settings.seed), settings.warm_start.probe_items)
-    copied = warmstart.copy_accuracy(policy, probe)
+    copied = tiny.copy_accuracy(policy, probe)
     suite = choose(items, min(gates.episodes, len(items)), split="train", draws=1, seed=0)
     episodes = measure(policy, task, suite, decoding_of(project), batch_size=params.generation.batch_size)
     facts = {"copy_accuracy": copied}

@@ -64,9 +64,8 @@ def _train_and_measure(project: Project) -> None:
     from assay.policy.processes import Processes
     from assay.training.adapter import save_adapter
     from assay.training.grpo import train
-    from assay.training.health.watch import Watch
-    from assay.training.log.history import History
-    from assay.training.random_rewards import coin
+    from assay.training.log.history import History, Watch
+    from assay.training.recipe import coin
 
     params = project.params
     processes = Processes.joined(params.distributed)

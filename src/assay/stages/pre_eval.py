@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from assay.core.evidence_files import folder_of, place_of
-from assay.pipeline.control_tokens import tell_control_tokens
 from assay.pipeline.heldout import evaluate
-from assay.pipeline.policies import open_policy
+from assay.pipeline.policies import open_policy, tell_control_tokens
 from assay.pipeline.project import Project
 from assay.policy.processes import Processes
 

@@ -18,7 +18,7 @@ from assay.core.records import HealthSummary, TrainFacts
 from assay.core.storage.files import read_bytes, sha256_bytes, sweep
 from assay.core.storage.json import write_json, write_jsonl
 from assay.dataset.suite import Suite
-from assay.evaluation.truncation import cuts_in_words
+from assay.evaluation.alarms import cuts_in_words
 from assay.pipeline.inputs import fingerprint_of, items_of, task_of, validation_suite
 from assay.pipeline.live_log import Live
 from assay.pipeline.policies import ADAPTER, open_policy
@@ -28,10 +28,9 @@ from assay.policy.digests import adapted_digest
 from assay.policy.model import Policy
 from assay.policy.processes import Processes
 from assay.tasks.protocol import Item, Task
-from assay.training.adapter import Trained, save_adapter
+from assay.training.adapter import TrainedAdapter, save_adapter
 from assay.training.grpo import train
-from assay.training.health.watch import Watch
-from assay.training.log.history import History
+from assay.training.log.history import History, Watch
 
 READS = (
     place_of("fingerprint.json"),
@@ -53,8 +52,8 @@ def run(project: Project, resume_from: Path | None = None, examine: Examine | No
         project: What to train.
         resume_from: A checkpoint or run folder to go on from; None: the newest checkpoint of this very run,
             if any.
-        examine: Called once in the main process before a training begins anew, where health.preflight asks
-            for it.
+        examine: Called once in the main process before a training begins anew; with health.preflight false
+            it says the plan's power and looks at nothing.
     """
     params = project.params
     processes = Processes.joined(params.distributed)
@@ -73,9 +72,8 @@ def run(project: Project, resume_from: Path | None = None, examine: Examine | No
         base_digest, validation = policy.digest, validation_suite(project)
         task, judged, items = task_of(project, shaping=True), task_of(project), items_of(project, "train")
         if start is None and examine is not None:
-            _examined(
-                partial(examine, project, policy, task, judged, items, validation, folder.path), processes
-            )
+            look = partial(examine, project, policy, task, judged, items, validation, folder.path)
+            _examined(look, processes, wait=params.health.preflight)
         history, watch = History(), Watch(judged)
         live = Live(project, history, watch, validation, folder, main=processes.main)
         live.tell("started" if start is None else "resumed", {"step": 0 if start is None else start.step})
@@ -122,9 +120,9 @@ def run(project: Project, resume_from: Path | None = None, examine: Examine | No
     processes.leave()
 
 
-def _examined(examine: Callable[[], None], processes: Processes) -> None:
+def _examined(examine: Callable[[], None], processes: Processes, *, wait: bool) -> None:
     """Let the main process look at what is to be trained, while the others wait; a fault ends all of them
-    alike.
+    alike. `wait` says that it takes a while.
 
     Raises:
         TrainingError: A training could not work so; in the main process, which tells it.
@@ -132,7 +130,7 @@ def _examined(examine: Callable[[], None], processes: Processes) -> None:
     """
     fault: TrainingError | None = None
     if processes.main:
-        if processes.world_size > 1:
+        if wait and processes.world_size > 1:
             say("train: looking at what is to be trained; the other processes wait")
         try:
             examine()
@@ -147,7 +145,7 @@ def _examined(examine: Callable[[], None], processes: Processes) -> None:
 
 def _publish(
     project: Project,
-    trained: Trained,
+    trained: TrainedAdapter,
     history: History,
     watch: Watch,
     claim_digest: str,

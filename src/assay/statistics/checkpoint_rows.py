@@ -8,8 +8,7 @@ import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
 from assay.core.records import Episode, Interval
 from assay.core.seeds import rng
-from assay.evaluation.measures import column_name
-from assay.evaluation.validation_tables import Row, row_measures, score_rows
+from assay.evaluation.measures import Row, column_name, row_measures, score_rows
 from assay.statistics.pass_at_k import BestOf, best_of_values
 from assay.statistics.report import measure_columns
 

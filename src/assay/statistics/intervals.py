@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats  # type: ignore[import-untyped,unused-ignore]
+from scipy.special import ndtri, stdtrit  # type: ignore[import-untyped,unused-ignore]
 
 from assay.core.records import Interval
 from assay.evaluation.clusters import Array, ClusterSums, cluster_sums
+
+_NORMAL = float(ndtri(0.975))
 
 
 def interval(value: float | None, low: float, high: float, n: int) -> Interval:
@@ -40,19 +41,8 @@ def missing() -> Interval:
     return Interval(value=None, low=None, high=None, n=0)
 
 
-# scipy takes as long for a quantile as all else of an interval.
-@cache
-def _normal_quantile() -> float:
-    return float(stats.norm.ppf(0.975))
-
-
-@cache
-def _t_quantile(freedom: int) -> float:
-    return float(stats.t.ppf(0.975, freedom))
-
-
 def _wilson(p: float, n: float) -> tuple[float, float]:
-    z = _normal_quantile()
+    z = _NORMAL
     centre, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     return max(0.0, (centre - half) / (1 + z * z / n)), min(1.0, (centre + half) / (1 + z * z / n))
 
@@ -79,7 +69,7 @@ def _effective_n(sums: ClusterSums) -> float:
     size = float(sums.sizes.sum())
     spread = p * (1 - p)
     n = min(size, spread / variance) if sums.has_spread and 0 < p < 1 else float(n_clusters)
-    return float(n * (_normal_quantile() / _t_quantile(n_clusters - 1)) ** 2)
+    return float(n * (_NORMAL / stdtrit(n_clusters - 1, 0.975)) ** 2)
 
 
 def rate_interval(sums: ClusterSums | None) -> Interval:

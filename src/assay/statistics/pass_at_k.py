@@ -10,7 +10,7 @@ from pydantic import Field
 from assay.core.records import Episode, Interval, Record
 from assay.core.seeds import rng
 from assay.evaluation.clusters import cluster_sums
-from assay.evaluation.pass_at_k import best_of
+from assay.evaluation.measures import best_of
 from assay.statistics.intervals import mean_interval, rate_interval
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from pydantic import Field
-from scipy import stats  # type: ignore[import-untyped,unused-ignore]
+from scipy.special import ndtri, stdtrit  # type: ignore[import-untyped,unused-ignore]
 
 from assay.core.counting import counted
 from assay.core.records import Episode, Record
@@ -86,6 +86,7 @@ def planned_power(
         gain = smallest_gain(rates, sizes, draws, spread=spread / 100, alpha=alpha)
         return None if gain is None else round(100 * gain, 4)
 
+    reached = {spread: reach(spread) for spread in {*SPREADS_POINTS, ASSUMED_SPREAD_POINTS}}
     noise = float(_noise(rates, draws)) if len(rates) else 0.0
     return PlannedPower(
         measure=measure,
@@ -99,8 +100,8 @@ def planned_power(
         alpha=alpha,
         power=POWER,
         assumed_spread_points=ASSUMED_SPREAD_POINTS,
-        smallest_detectable_points=reach(ASSUMED_SPREAD_POINTS),
-        by_spread={f"{spread:g}": reach(spread) for spread in SPREADS_POINTS},
+        smallest_detectable_points=reached[ASSUMED_SPREAD_POINTS],
+        by_spread={f"{spread:g}": reached[spread] for spread in SPREADS_POINTS},
     )
 
 
@@ -138,7 +139,7 @@ def smallest_gain(
         return np.asarray(np.sqrt((spread * sizes) ** 2 + sizes * (base + after) / draws), np.float64)
 
     luck = labelled_rng("planned power", n).normal(size=(EXPERIMENTS, n))
-    multiple = float(stats.t.ppf(1 - alpha / 2, n - 1) + stats.t.ppf(power, n - 1))
+    multiple = float(stdtrit(n - 1, 1 - alpha / 2) + stdtrit(n - 1, power))
     gain = 0.0
     for _ in range(GUESSES):
         gain = multiple * float(np.linalg.norm(spreads(gain))) / items
@@ -146,7 +147,7 @@ def smallest_gain(
         totals = sizes * gain + spreads(gain) * luck
         found = float(np.mean(sign_flip_tests(totals, labelled_rng("planned flips", n), FLIPS) <= alpha))
         # On the scale of the normal quantile, power is nearly straight in the gain.
-        missing = stats.norm.ppf(power) - stats.norm.ppf(min(0.999, max(0.001, found)))
+        missing = ndtri(power) - ndtri(min(0.999, max(0.001, found)))
         gain *= 1 + float(missing) / multiple
     # Totals are multiples of 1/K, so flipped sums lie 2/K apart, and a tie counts against us: half a step
     # more.

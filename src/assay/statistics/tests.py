@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats  # type: ignore[import-untyped,unused-ignore]
+from scipy.special import stdtrit  # type: ignore[import-untyped,unused-ignore]
 
 from assay.core.records import Interval
 from assay.evaluation.clusters import Array, ClusterSums
@@ -154,5 +154,5 @@ def smallest_detectable_effect(
     """
     if n_clusters < 2:
         return None
-    reach = stats.t.ppf(1 - alpha / 2, n_clusters - 1) + stats.t.ppf(power, n_clusters - 1)
+    reach = stdtrit(n_clusters - 1, 1 - alpha / 2) + stdtrit(n_clusters - 1, power)
     return float(reach * cluster_sd / math.sqrt(n_clusters))

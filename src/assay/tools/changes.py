@@ -1,5 +1,4 @@
-"""`assay runs report`: what changed in settings, numbers and figures since a commit, as Markdown for a pull
-request."""
+"""`assay runs report`: what changed in settings, numbers and figures since a commit, as Markdown."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ from assay.core.storage.yaml import read_yaml
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.at_hand import claim_at_hand
 
-FIGURES_AT = (  # from where a browser gets the files of a commit: https://host/owner/name/raw
-    "ASSAY_FIGURES_AT"
+FIGURES_AT = (
+    "ASSAY_FIGURES_AT"  # from where a browser gets the files of a commit: https://host/owner/name/raw
 )
 METRICS = place_of("metrics.json")
 
@@ -57,10 +56,9 @@ def _resolve(root: Path, revision: str) -> str:
     try:
         return _git(root, "rev-parse", "--quiet", "--verify", "--end-of-options", f"{revision}^{{commit}}")
     except (subprocess.CalledProcessError, ValueError):
+        expected, where = "a commit of this repository", "assay runs report"
         fix = "git log --oneline shows the commits of this repository"
-        raise ConfigError(
-            "a commit of this repository", found=repr(revision), where="assay runs report", fix=fix
-        ) from None
+        raise ConfigError(expected, found=repr(revision), where=where, fix=fix) from None
 
 
 def _of_commit(root: Path, commit: str, name: str) -> str:
@@ -110,12 +108,11 @@ def _figures(root: Path, commit: str, names: list[str]) -> str:
     at = os.environ.get(FIGURES_AT)
     if not at:
         return "\n".join(f"* {name}" for name in names)
-    now = _git(root, "rev-parse", "HEAD")
-    return "\n\n".join(
-        f"**{PurePosixPath(name).stem}**\n\n| before | now |\n|---|---|\n| ![]({at}/{commit}/{name}) |"
-        f" ![]({at}/{now}/{name}) |"
-        for name in names
-    )
+    now, blocks = _git(root, "rev-parse", "HEAD"), []
+    for name in names:
+        pictures = f"| ![]({at}/{commit}/{name}) | ![]({at}/{now}/{name}) |"
+        blocks.append(f"**{PurePosixPath(name).stem}**\n\n| before | now |\n|---|---|\n{pictures}")
+    return "\n\n".join(blocks)
 
 
 def _show(title: str, told: str, otherwise: str) -> None:

@@ -14,7 +14,7 @@ from assay.audit.refusal import refuse_unusable
 from assay.core.console import complain, progress, say
 from assay.core.counting import counted
 from assay.core.decoding import Decoding
-from assay.core.errors import ConfigError, DataError
+from assay.core.errors import AssayError, ConfigError, DataError
 from assay.core.records import Interval, Record, Split
 from assay.core.storage.files import real, sha256_bytes
 from assay.core.storage.json import digest, write_json, write_jsonl
@@ -22,28 +22,30 @@ from assay.core.storage.untrusted import read_capped
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import load
 from assay.dataset.suite import Suite, choose, rules_of
-from assay.evaluation.alarms import alarm_said, alarms
-from assay.evaluation.latency import Latency, Stopwatch, latency
+from assay.evaluation.alarms import alarm_said, alarms, cuts_said
 from assay.evaluation.measure import measure
 from assay.evaluation.measures import is_rate
-from assay.evaluation.truncation import cuts_said
+from assay.evaluation.phases import Latency, Stopwatch, latency
+from assay.evaluation.trajectory import open_item
 from assay.evidence.formatting import interval_text
+from assay.pipeline import inputs
 from assay.pipeline.heldout_ledger import note_opening
 from assay.pipeline.inputs import MAX_BLOCKLIST_BYTES, blocklist_of, task_with
 from assay.pipeline.project import Project
+from assay.policy.model import Policy
 from assay.statistics.pass_at_k import BestOf, best_of_items
 from assay.statistics.report import Report, report_on
 from assay.tasks.catalogue import task_of_own_records
 from assay.tasks.protocol import Item, Task
-from assay.tools.cautions import cautions
 from assay.tools.own_data.audit import project_for
 from assay.tools.policy_folder import open_folder
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "heldout")
+UNKNOWN_SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EvaluationRequest:
     """What the command line says; None leaves a matter to the settings."""
 
     tasks: Path
@@ -74,7 +76,7 @@ class Evaluation(Record):
     best_of: BestOf
 
 
-def run(root: Path, asked: Asked) -> None:
+def run(root: Path, asked: EvaluationRequest) -> None:
     """Play, print a table, and write episodes.jsonl, report.json and, apart from them, how long it took."""
     project = settings(root, asked)
     draws, k = draws_of(project, asked)
@@ -87,7 +89,7 @@ def run(root: Path, asked: Asked) -> None:
     )
     suite = suite_of(project, items, asked, draws, rules)
     policy = open_folder(project, asked.policy)
-    for caution in cautions(project, task, policy, suite):
+    for caution in find_cautions(project, task, policy, suite):
         complain(caution)
     note_heldout(project, suite, policy.digest)
     with progress("evaluate: episodes", len(suite.items) * draws) as advance:
@@ -106,9 +108,8 @@ def run(root: Path, asked: Asked) -> None:
     )
     took = latency(episodes, stopwatch.seconds)
     out = asked.out or root / ".scratch/evaluate" / _name(asked, task, evaluation)
-    write_jsonl(
-        out / "episodes.jsonl", [each.model_copy(update={"policy": policy.digest}) for each in episodes]
-    )
+    named = [each.model_copy(update={"policy": policy.digest}) for each in episodes]
+    write_jsonl(out / "episodes.jsonl", named)
     write_json(out / "report.json", evaluation)
     write_json(out / "clock.json", took)
     for line in table(evaluation, task, took):
@@ -120,19 +121,50 @@ def run(root: Path, asked: Asked) -> None:
     say(f"wrote episodes.jsonl, report.json and clock.json to {out}")
 
 
+def find_cautions(project: Project, task: Task, policy: Policy, suite: Suite) -> list[str]:
+    """Return what a reader should know before trusting that a policy plays a suite, a sentence each."""
+    found = []
+    if suite.split == "heldout":
+        once = "this opens the held-out suite once more"
+        found.append(f"{once}: nothing that is chosen by it may be claimed on it")
+    if suite.split == "tasks" and (seen := _count_trained_on(project, suite)):
+        have = "has a prompt" if seen == 1 else "have prompts"
+        items = counted(len(suite.items), "items")
+        found.append(f"{seen} of {items} {have} of {project.params.dataset.root}/train.jsonl")
+    share = unknown_share(task, policy, suite)
+    if share > UNKNOWN_SHARE:
+        unknown = f"{share:.0%} of the prompts' tokens are unknown to this policy's tokenizer"
+        found.append(f"{unknown}: it was made for other texts")
+    return found
+
+
+def _count_trained_on(project: Project, suite: Suite) -> int:
+    try:
+        trained = {item.cluster for item in inputs.items_of(project, "train")}
+    except AssayError:
+        return 0  # nothing of this task was fingerprinted here, so nothing was trained on
+    return sum(item.cluster in trained for item in suite.items)
+
+
+def unknown_share(task: Task, policy: Policy, suite: Suite) -> float:
+    """Return the share of the tokenizer's unknown token among the prompts' tokens; 0 where it has none."""
+    unknown = policy.tokenizer.unk_token_id
+    if unknown is None:
+        return 0.0
+    tokens = [i for item in suite.items for i in open_item(task, policy.dialogue, item, 0).prompt_ids]
+    return tokens.count(unknown) / max(1, len(tokens))
+
+
 def note_heldout(project: Project, suite: Suite, policy_digest: str) -> None:
-    """Write down an opening of whatever held-out records of the project a suite asks, from whichever file
-    they came."""
+    """Write down an opening of whatever held-out records of the project a suite asks, from any file."""
     path = project.data("heldout.jsonl")
     if not path.is_file():
         return
     schemas = SchemaFiles(project.data(""), project.root)
     held = {entry.digest for entry in load(path, schemas, where=str(path), fix="restore the data").entries}
     if asked := held & set(suite.records):
-        complain(
-            f"{counted(len(asked), 'held-out records')} of {project.params.dataset.root} are opened; it is"
-            " noted as such"
-        )
+        records = f"{counted(len(asked), 'held-out records')} of {project.params.dataset.root}"
+        complain(f"{records} are opened; it is noted as such")
         note_opening(project, "evaluate", suite, policy_digest, records=asked, split="heldout")
 
 
@@ -140,7 +172,7 @@ def _terms(path: Path) -> bytes:
     return read_capped(path, max_bytes=MAX_BLOCKLIST_BYTES, fix="--blocklist FILE")
 
 
-def settings(root: Path, asked: Asked) -> Project:
+def settings(root: Path, asked: EvaluationRequest) -> Project:
     """Return the project with the settings of the task that was asked for; of params.yaml if none was.
 
     Raises:
@@ -151,12 +183,8 @@ def settings(root: Path, asked: Asked) -> Project:
     if asked.surface is not None:
         if asked.surface not in params.task.max_new_tokens:
             expected = " or ".join(params.task.max_new_tokens)
-            raise ConfigError(
-                expected,
-                found=repr(asked.surface),
-                where="--surface",
-                fix="choose one that the policy speaks",
-            )
+            fix = "choose one that the policy speaks"
+            raise ConfigError(expected, found=repr(asked.surface), where="--surface", fix=fix)
         changes["generation"] = params.generation.model_copy(update={"surface": asked.surface})
     if asked.blocklist is not None:
         if "blocklist" not in type(params.task).model_fields:
@@ -166,16 +194,15 @@ def settings(root: Path, asked: Asked) -> Project:
     return Project(root, params.model_copy(update=changes))
 
 
-def draws_of(project: Project, asked: Asked) -> tuple[int, int]:
+def draws_of(project: Project, asked: EvaluationRequest) -> tuple[int, int]:
     """Return draws an item and k of best-of-k.
 
     Raises:
         ConfigError: Greedy draws would all be the same, or there are fewer draws than k.
     """
     if asked.greedy and asked.draws not in (None, 1):
-        raise ConfigError(
-            "one draw with --greedy", found=str(asked.draws), where="--draws", fix="leave one of the two out"
-        )
+        found, fix = str(asked.draws), "leave one of the two out"
+        raise ConfigError("one draw with --greedy", found=found, where="--draws", fix=fix)
     draws = 1 if asked.greedy else asked.draws or project.params.evaluation.draws
     k = asked.best_of or draws
     if k > draws:
@@ -184,7 +211,7 @@ def draws_of(project: Project, asked: Asked) -> tuple[int, int]:
     return draws, k
 
 
-def decoding_of(project: Project, asked: Asked) -> Decoding:
+def decoding_of(project: Project, asked: EvaluationRequest) -> Decoding:
     """Return how tokens are chosen.
 
     Raises:
@@ -193,59 +220,53 @@ def decoding_of(project: Project, asked: Asked) -> Decoding:
     generation = project.params.generation
     if asked.temperature is not None and (asked.greedy or not 0 < asked.temperature < float("inf")):
         expected = "no temperature beside --greedy" if asked.greedy else "a temperature above 0"
-        raise ConfigError(
-            expected, found=str(asked.temperature), where="--temperature", fix="--greedy alone decodes at 0"
-        )
+        found, fix = str(asked.temperature), "--greedy alone decodes at 0"
+        raise ConfigError(expected, found=found, where="--temperature", fix=fix)
     temperature = 0.0 if asked.greedy else asked.temperature or generation.temperature
     limit = asked.max_new_tokens or project.params.task.max_new_tokens[generation.surface]
     return Decoding(temperature, limit, generation.backend, generation.cuda_graphs)
 
 
 def items_of(project: Project, task: Task, path: Path) -> tuple[list[Item], str]:
-    """Return the items of a tasks file, with odd records treated as the task's settings say, and the file's
-    sha256.
+    """Return the items of a tasks file, odd records treated as the settings say, and the file's sha256.
 
     Raises:
         DataError: The file cannot be read, or holds what dataset.audit refuses, or nothing.
     """
-    schemas = SchemaFiles(path.parent, project.root)
-    source = load(path, schemas, where=str(path), fix="--tasks FILE: a JSONL file, one record a line")
+    where, lines = str(path), "--tasks FILE: a JSONL file, one record a line"
+    source = load(path, SchemaFiles(path.parent, project.root), where=where, fix=lines)
     audited = audit(task, {"tasks": source}, project.params.dataset.audit)
     unreadable, n = audited.report.kinds["unreadable"], audited.report.n_records
     if n and unreadable.count == n:
-        found = (
-            f"none in {counted(n, 'lines')} (first: line {unreadable.first[0].line}:"
-            f" {unreadable.first[0].detail})"
-        )
+        first = unreadable.first[0]
+        found = f"none in {counted(n, 'lines')} (first: line {first.line}: {first.detail})"
         fix = "--task NAME, the preset of configs/task/ that reads this file"
-        raise DataError(f"records of task {task.name}", found=found, where=str(path), fix=fix)
-    refuse_unusable(audited.report, str(path))
+        raise DataError(f"records of task {task.name}", found=found, where=where, fix=fix)
+    refuse_unusable(audited.report, where)
     if dropped := len(audited.dropped["tasks"]):
-        complain(
-            f"{path}: {counted(dropped, 'records')} left out (dataset.audit); ./run assay audit {path}"
-            " says why"
-        )
+        why = f"(dataset.audit); ./run assay audit {path} says why"
+        complain(f"{path}: {counted(dropped, 'records')} left out {why}")
     kept = audited.kept["tasks"]
     if not kept:
-        raise DataError(
-            "records", found="none", where=str(path), fix="--tasks FILE: a JSONL file, one record a line"
-        )
+        raise DataError("records", found="none", where=where, fix=lines)
     return [each.item for each in kept], source.reading.file_sha256
 
 
-def suite_of(project: Project, items: Sequence[Item], asked: Asked, draws: int, rules: str = "") -> Suite:
-    """Return what is played. A split of the project keeps its name, so that its plays are those of the
-    stages.
+def suite_of(
+    project: Project, items: Sequence[Item], asked: EvaluationRequest, draws: int, rules: str = ""
+) -> Suite:
+    """Return what is played. A split of the project keeps its name, so its plays are those of the stages.
 
     Raises:
         ConfigError: More items are asked for than there are.
     """
     n, seed = asked.items or len(items), project.params.evaluation.seed if asked.seed is None else asked.seed
     if n > len(items):
-        fix = f"--items {len(items)}, or leave it out"
-        raise ConfigError(
-            f"at most the {len(items)} items of {asked.tasks}", found=str(n), where="--items", fix=fix
+        expected, fix = (
+            f"at most the {len(items)} items of {asked.tasks}",
+            f"--items {len(items)}, or leave it out",
         )
+        raise ConfigError(expected, found=str(n), where="--items", fix=fix)
     own = {real(project.data(f"{split}.jsonl")): split for split in SPLITS}
     return choose(items, n, split=own.get(real(asked.tasks), "tasks"), draws=draws, seed=seed, rules=rules)
 
@@ -257,14 +278,8 @@ def table(evaluation: Evaluation, task: Task, took: Latency) -> list[str]:
     how = "greedy" if report.decoding == "greedy" else sampled
     rows: list[tuple[str, Interval, bool]] = []
     own = [f"{flag}_rate" for flag in task.flags] + [f"metric.{name}" for name in task.metrics]
-    for name in (
-        "success_rate",
-        "mean_reward",
-        "parsed_rate",
-        *own,
-        "truncated_rate",
-        "mean_tokens_per_completion",
-    ):
+    first = ("success_rate", "mean_reward", "parsed_rate")
+    for name in (*first, *own, "truncated_rate", "mean_tokens_per_completion"):
         if name in report.measures:
             rows.append((name, report.measures[name], is_rate(name)))
         if name == "mean_reward" and best.k > 1:
@@ -281,11 +296,10 @@ def table(evaluation: Evaluation, task: Task, took: Latency) -> list[str]:
     return [*lines, f"measured: {took.seconds_per_episode:.4f} s an episode{speed}"]
 
 
-def _name(asked: Asked, task: Task, evaluation: Evaluation) -> str:
+def _name(asked: EvaluationRequest, task: Task, evaluation: Evaluation) -> str:
     """Return a folder name that says what was measured and is another for every other question."""
     report = evaluation.report
     how = "greedy" if report.decoding == "greedy" else f"k{report.draws}"
-    question = digest(
-        [report.suite_digest, report.policy_digest, evaluation.tasks_sha256, repr(replace(asked, out=None))]
-    )
+    known = [report.suite_digest, report.policy_digest, evaluation.tasks_sha256]
+    question = digest([*known, repr(replace(asked, out=None))])
     return f"{task.name}-{asked.tasks.stem}-{real(asked.policy).name}-{how}-{question[:8]}"

@@ -1,5 +1,4 @@
-"""Any folder a policy may lie in: a model, models/base with its pointer, or an adapter that names its
-base."""
+"""Any folder a policy may lie in: a model, models/base with its pointer, or an adapter with its base."""
 
 from __future__ import annotations
 
@@ -11,14 +10,13 @@ from assay.core.storage.files import read_text, real
 from assay.core.storage.json import loads
 from assay.pipeline.project import Project
 from assay.policy.base import pretrained
-from assay.policy.determinism import pin
-from assay.policy.model import Policy, load, require_device
+from assay.policy.model import Policy, load, pin, require_device
 
 ADAPTER = "adapter_config.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PolicyPlace:
     """Where a policy's weights lie."""
 
     base: Path
@@ -47,7 +45,7 @@ def open_folder(project: Project, folder: Path) -> Policy:
     )
 
 
-def find(root: Path, folder: Path) -> Place:
+def find(root: Path, folder: Path) -> PolicyPlace:
     """Return where the weights of a policy folder lie.
 
     Raises:
@@ -55,24 +53,19 @@ def find(root: Path, folder: Path) -> Place:
     """
     if not folder.is_dir():
         found = "a file" if folder.exists() else "nothing there"
-        raise PolicyError(
-            "a folder with a model or an adapter", found=found, where=str(folder), fix="--policy FOLDER"
-        )
+        expected = "a folder with a model or an adapter"
+        raise PolicyError(expected, found=found, where=str(folder), fix="--policy FOLDER")
     if (folder / ADAPTER).is_file():
-        return Place(_base_of(root, folder), folder)
+        return PolicyPlace(_base_of(root, folder), folder)
     if (folder / pretrained.POINTER).is_file() or (folder / "config.json").is_file():
-        return Place(pretrained.locate(folder), None)
-    raise PolicyError(
-        f"a model (config.json), a pinned base ({pretrained.POINTER}) or an adapter ({ADAPTER})",
-        found="none of these files",
-        where=str(folder),
-        fix="name the folder that holds them, such as models/base or models/adapter",
-    )
+        return PolicyPlace(pretrained.locate(folder), None)
+    expected = f"a model (config.json), a pinned base ({pretrained.POINTER}) or an adapter ({ADAPTER})"
+    fix = "name the folder that holds them, such as models/base or models/adapter"
+    raise PolicyError(expected, found="none of these files", where=str(folder), fix=fix)
 
 
 def _base_of(root: Path, folder: Path) -> Path:
-    """Return the base that an adapter names: of the project the adapter lies in, else of this one, else a hub
-    model."""
+    """Return the base that an adapter names: in the project it lies in, else in this one, else of the hub."""
     where = f"{folder / ADAPTER}, base_model_name_or_path"
     fix = "put the base there, or correct the name"
     config = loads(read_text(folder / ADAPTER, fix=fix), where=str(folder / ADAPTER), fix="train again")
@@ -86,7 +79,8 @@ def _base_of(root: Path, folder: Path) -> Path:
     try:
         return pretrained.find(name, revision if isinstance(revision, str) else None).folder
     except PolicyError as error:
-        found = f"{name!r}, which is neither a folder here nor in the hub cache"
-        raise PolicyError(
-            "a base that is there", found=found, where=where, fix=f"{fix}; or {error.fix}"
-        ) from None
+        found, fix = (
+            f"{name!r}, which is neither a folder here nor in the hub cache",
+            f"{fix}; or {error.fix}",
+        )
+        raise PolicyError("a base that is there", found=found, where=where, fix=fix) from None

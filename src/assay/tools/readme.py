@@ -1,5 +1,4 @@
-"""`assay readme`: the generated blocks of README.md and docs/results.md, each a function of committed
-files."""
+"""`assay readme`: generated blocks of README.md and docs/results.md, each a function of committed files."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from assay.core.console import say
 from assay.core.errors import RecordError
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import read_text, write_text
-from assay.evidence.recipe.seed_tables import seeds_block
+from assay.evidence.recipe.tables import seeds_block
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.at_hand import claim_at_hand
 from assay.tools.recipe.recipe_file import digest_last_code, read_recipes
@@ -41,8 +40,7 @@ def blocks(root: Path) -> dict[str, str]:
 
 
 def wrapped(text: str) -> str:
-    """Return Markdown with its long lines broken, except rows of tables; no line begins with what would be a
-    mark.
+    """Return Markdown with long lines broken, except rows of tables; none begins with what would be a mark.
 
     >>> print(wrapped("- " + "word " * 25 + "> 1\\n"), end="")
     - word word word word word word word word word word word word word word word word word word word word word
@@ -54,11 +52,9 @@ def wrapped(text: str) -> str:
             lines.append(line)
             continue
         kept = re.sub(r"(?<= [=<>]) | (?=([^\w\s]{1,6}|\d+[.)])( |$))", "\0", line)
-        hanging = "  " if line.startswith("- ") else ""
-        broken = textwrap.wrap(
-            kept, WIDTH, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False
-        )
-        lines += [each.replace("\0", " ") for each in broken]
+        wrapper = textwrap.TextWrapper(WIDTH, break_long_words=False, break_on_hyphens=False)
+        wrapper.subsequent_indent = "  " if line.startswith("- ") else ""
+        lines += [each.replace("\0", " ") for each in wrapper.wrap(kept)]
     return "\n".join(lines)
 
 
@@ -68,8 +64,7 @@ def marks(name: str) -> tuple[str, str]:
 
 
 def run(root: Path, reference: str) -> None:
-    """Write docs/cli.md, and the generated blocks of README.md and docs/results.md; the rest stays to the
-    byte.
+    """Write docs/cli.md, and the generated blocks of README.md and docs/results.md; the rest stays.
 
     Args:
         root: The project's folder.
@@ -86,9 +81,8 @@ def run(root: Path, reference: str) -> None:
         for name in names:
             start, end = marks(name)
             if text.count(start) != 1 or text.count(end) != 1 or text.index(start) > text.index(end):
-                raise RecordError(
-                    f"one pair of marks {start.strip()} … {end}", found="none", where=page, fix="restore it"
-                )
+                expected = f"one pair of marks {start.strip()} … {end}"
+                raise RecordError(expected, found="none", where=page, fix="restore it")
             head, _, rest = text.partition(start)
             text = head + start + found[name] + end + rest.partition(end)[2]
         texts[page] = text

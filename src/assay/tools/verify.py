@@ -18,6 +18,7 @@ from assay.core.provenance import packages
 from assay.core.storage.files import read_bytes
 from assay.core.storage.json import write_json
 from assay.package import verify as plain
+from assay.package.archive import check_names, unpack
 from assay.tools.publish.sign import available, signature_check
 from assay.verify.checks import Check, Level, Outcome, Verification, error_said, unlooked
 
@@ -109,7 +110,7 @@ def _files(package: Path, asked: Asked) -> plain.Result:
     try:
         return plain.check(package, sha256=asked.sha256, allow=asked.allow)
     except OSError as error:
-        return plain.Result([plain.Finding("form", False, error_said(error))], None, {})
+        return plain.Result([plain.FileCheck("form", False, error_said(error))], None, {})
 
 
 def verified(package: Path, result: plain.Result, asked: Asked) -> Iterator[Check]:
@@ -153,15 +154,16 @@ def _unpacked(package: Path, result: plain.Result, root: Path) -> str:
     nothing."""
     try:
         if not package.is_dir():
-            plain.unpack(package, root, sha256=result.sha256)
+            unpack(package, root, sha256=result.sha256)
             return ""
+        check_names(result.files)
         for name in result.files:
             target = root / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(package / name, target, follow_symlinks=False)
         again = plain.check(root)
         return "" if again.sha256 == result.sha256 else "the folder changed while it was read"
-    except (OSError, plain.Refused) as error:
+    except (OSError, PackageError) as error:
         return str(error)
 
 

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from assay.policy.eval_mode import evaluating, playing
-from assay.policy.model import Policy
+from assay.policy.model import Policy, evaluating, playing
 from assay.training.logprobs import hidden_states, logits_of
 
 TILE = 2**23  # logits held at once; 32 MiB in float32

@@ -1,5 +1,5 @@
 """What a training will do, as a function of its settings: which items when, TRL's settings, which checkpoint
-counts."""
+counts, and the pay of the random-reward arm."""
 
 from __future__ import annotations
 
@@ -82,3 +82,12 @@ def grpo_config(params: Params, scratch: str) -> Any:
         ddp_find_unused_parameters=False,
         remove_unused_columns=False,
     )
+
+
+def coin(seed: int, step: int, item_id: str, member: int) -> float:
+    """Return 0.0 or 1.0, a function of training seed, step, item and place in the group, and of nothing that
+    was played.
+
+    Source: the random reward of Shao et al. (2025), arXiv 2506.10947, section 2, with probability one half.
+    """
+    return float(derive_seed("random reward", seed, step, item_id, member) & 1)

@@ -46,11 +46,9 @@ class Check(Record):
 class Verification(Record):
     """verify.json: every check of one package, and what they come to."""
 
-    format: Literal["assay-verification/1"] = "assay-verification/1"
+    format: Literal["assay-verification/2"] = "assay-verification/2"
     package: str = Field(description="name of the file or folder that was checked")
-    sha256: str | None = Field(
-        description="of the tar, its identity; of a folder: of the tar it would make; null: unreadable"
-    )
+    sha256: str | None = Field(description="its identity, that of its SHA256SUMS; null: unreadable")
     verdict: Literal["passed", "failed"] = Field(
         description="passed: nothing failed; what was not checked says so itself"
     )

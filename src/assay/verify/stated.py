@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from assay.core.config.settings import PretrainedBase, ScratchBase
 from assay.core.records import HEALTH_RULES
 from assay.core.storage.json import read_record
-from assay.package.names import PARITY
+from assay.package.layout import PARITY
 from assay.package.parity import Parity
 from assay.policy.base.pretrained import name_of
 from assay.verify.checks import Seen

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from scipy import stats  # type: ignore[import-untyped,unused-ignore]
+from scipy.special import stdtrit  # type: ignore[import-untyped,unused-ignore]
 
 from assay.core.errors import EvidenceError
 from assay.core.records import Episode, Interval, Record
@@ -191,7 +191,7 @@ def gain_split(before: Sequence[Episode], after: Sequence[Episode]) -> GainSplit
     if n >= FEWEST_CLUSTERS:
         left_out = _kitagawa(sums[0] - tables[0], sums[1] - tables[1])
         errors = np.sqrt((n - 1) / n * ((left_out - left_out.mean(axis=0)) ** 2).sum(axis=0))
-        ends = [float(stats.t.ppf(0.975, n - 1) * e) if e > 1e-12 else math.nan for e in errors]
+        ends = [float(stdtrit(n - 1, 0.975) * e) if e > 1e-12 else math.nan for e in errors]
     halves = ends or [math.nan, math.nan]
     n_items = len({e.item_id for e in before})
     parsed = [float(s[1].sum() / s.sum()) for s in sums]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import io
-import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec
@@ -36,14 +35,9 @@ WIDTH = 10.0  # inches: 1100 pixels, so that the fonts stay readable on a page 1
 MOST_POINTS = 600  # of one line: about as many as such a page has pixels for
 P = ParamSpec("P")
 Values = np.ndarray[tuple[int], np.dtype[np.float64]]
-_TAG, _SVG_PATH = re.compile(rb"<[^>]*>"), re.compile(rb' d="[^"]*"')
-_LONG, _JOINT = re.compile(rb"-?\d+\.\d{2,}"), re.compile(rb"\s*([MLCQHVz])\s*")
-_TURN, _FONTS = (
-    re.compile(rb' transform="rotate\(-?0 [^"]*"'),
-    re.compile(rb"'DejaVu Sans', 'Bitstream Vera Sans'[^;\"]*"),
-)
 STYLE: dict[Any, Any] = {
     "font.family": ["DejaVu Sans", "sans-serif"],
+    "font.sans-serif": ["DejaVu Sans"],
     "font.size": 9.5,
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
@@ -101,10 +95,11 @@ def render(figure: Figure) -> dict[str, bytes]:
     """
     with mpl.rc_context(STYLE):
         png, svg = io.BytesIO(), io.BytesIO()
-        if figure.get_layout_engine() is not None:
+        layout = figure.get_layout_engine()
+        if layout is not None:
             FigureCanvasAgg(figure)
             for _ in range(2):  # the second time with the legends where the first put them
-                figure.draw_without_rendering()  # type: ignore[no-untyped-call,unused-ignore]
+                layout.execute(figure)
             figure.set_layout_engine("none")
             _snap(figure)
         # Figure.savefig would draw each once more, only to let a layout settle. An SVG leaves the figure at
@@ -112,7 +107,7 @@ def render(figure: Figure) -> dict[str, bytes]:
         figure.set_dpi(DPI)
         FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})  # type: ignore[no-untyped-call,unused-ignore]
         FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call,unused-ignore]
-    return {"png": png.getvalue(), "svg": _smaller(visible(svg.getvalue().decode()).encode())}
+    return {"png": png.getvalue(), "svg": visible(svg.getvalue().decode()).encode()}
 
 
 def _snap(figure: Figure) -> None:
@@ -123,23 +118,6 @@ def _snap(figure: Figure) -> None:
     for axes in figure.axes:
         edges = np.round(np.asarray(axes.get_position().extents, np.float64) * size + 0.123) / size
         axes.set_position((edges[0], edges[1], edges[2] - edges[0], edges[3] - edges[1]))
-
-
-def _smaller(svg: bytes) -> bytes:
-    """Return the same drawing in about half the bytes, because the page that shows all of them has a size
-    limit."""
-    svg = _TAG.sub(
-        lambda tag: _TURN.sub(b"", _FONTS.sub(b"'DejaVu Sans', sans-serif", _rounded(tag[0]))), svg
-    )
-    svg = _SVG_PATH.sub(lambda path: _JOINT.sub(rb"\1", path[0]), svg)
-    return re.sub(rb">\s*\n\s*<", b">\n<", re.sub(rb'<g id="[^"]*">', b"<g>", svg))
-
-
-def _rounded(text: bytes) -> bytes:
-    # A tenth of a point is what a screen or printer resolves; a marker is small and round, and keeps
-    # hundredths.
-    places = 1 if text.startswith(b"<path") and b"C " not in text else 2
-    return _LONG.sub(lambda number: b"%g" % round(float(number[0]), places), text)
 
 
 def look(k: int) -> dict[str, Any]:

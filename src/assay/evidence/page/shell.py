@@ -1,17 +1,98 @@
-"""The frame of every page of ours: one file, nothing from elsewhere, and a policy that lets nothing but our
-own script run."""
+"""The frame of every page of ours, its templates and their parts. Every text is escaped here.
+
+A page is one file with nothing from elsewhere, and a policy that lets nothing but our own script run.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import html
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from assay.core.counting import counted
 from assay.core.errors import EvidenceError
 from assay.evidence.escape import visible
-from assay.evidence.page.style import STYLE
+from assay.evidence.formatting import MISSING
 
-MISSING_SCRIPT = "script-src 'none'"
+TEMPLATES = Path(__file__).parent / "templates"
+STYLE, SCRIPT = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
+MOST_CELLS = 420  # of the table behind a figure; the files have all of them
+FEWEST_ROWS, MOST_ROWS = 12, 60
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A figure as bytes of SVG, its caption, the numbers that were drawn, and the file of evidence/results
+    that holds all."""
+
+    name: str
+    svg: bytes
+    caption: str
+    table: pd.DataFrame
+    source: str
+
+
+def cell_text(value: object) -> str:
+    """Return what stands in a cell: numbers in four digits, whole ones whole, nothing as missing.
+
+    >>> [cell_text(v) for v in (0.123456, 12345.0, None, float("nan"), "a", True)]
+    ['0.1235', '12345', 'missing', 'missing', 'a', 'yes']
+    """
+    if value is None or value is pd.NA or value != value:
+        return MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        whole = math.isfinite(value) and value == int(value) and abs(value) < 1e9
+        return f"{value:.0f}" if whole else f"{value:.4g}"
+    return str(value)
+
+
+def few_rows(frame: pd.DataFrame, source: str) -> tuple[pd.DataFrame, str]:
+    """Return a frame short enough for a page, and what was left out in words; the last row always stays.
+
+    >>> frame, said = few_rows(pd.DataFrame({"step": range(200)}), "log.csv")
+    >>> len(frame), said
+    (51, 'Every 4th of 200 rows, and the last; all of them: log.csv.')
+    """
+    n = len(frame)
+    most = max(FEWEST_ROWS, min(MOST_ROWS, MOST_CELLS // max(1, len(frame.columns))))
+    if n <= most:
+        return frame, f"{counted(n, 'rows')}; source: {source}."
+    every = math.ceil(n / most)
+    kept = sorted({*range(0, n, every), n - 1})
+    end = "th" if every % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(every % 10, "th")
+    return frame.iloc[kept], f"Every {every}{end} of {n} rows, and the last; all of them: {source}."
+
+
+def _make_visible(value: object) -> object:
+    """Return markup of the templates as it is, and any other value as text that hides nothing."""
+    return value if hasattr(value, "__html__") else visible(str(value))
+
+
+ENVIRONMENT = Environment(
+    loader=FileSystemLoader(TEMPLATES),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=_make_visible,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+ENVIRONMENT.globals |= {"counted": counted, "few_rows": few_rows}
+ENVIRONMENT.filters |= {"cell_text": cell_text, "base64": lambda data: base64.b64encode(data).decode()}
+
+
+def fill(template: str, **values: Any) -> str:
+    """Return a template of this folder with the values in it, each as escaped text."""
+    return ENVIRONMENT.get_template(template).render(values)
 
 
 def escaped(value: object) -> str:
@@ -26,19 +107,33 @@ def escaped(value: object) -> str:
     return html.escape(visible(str(value)), quote=True)
 
 
-def _digest(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+def paragraph(text: str) -> str:
+    """Return a text as a paragraph."""
+    return f"<p>{escaped(text)}</p>"
 
 
-def _closed(text: str, tag: str) -> str:
-    # The parser of a browser ends script and style at their closing tag wherever it stands, and "<!--"
-    # changes how it reads on.
-    low = text.lower()
-    if f"</{tag}" in low or "<!--" in low:
+def rows_table(head: Sequence[object], rows: Iterable[Sequence[object]], caption: str) -> str:
+    """Return rows as an HTML table that scrolls by itself; missing cells say so, the first column heads its
+    row.
+
+    >>> "&lt;b&gt;" in rows_table(["a"], [["<b>"]], "c")
+    True
+    """
+    parts: Any = ENVIRONMENT.get_template("parts.html").module
+    return str(parts.table(head, list(rows), caption))
+
+
+def _digest(text: str, tag: str) -> str:
+    """Return what a policy calls a script or style by; refuses text that would end its element.
+
+    The parser of a browser ends either at its closing tag wherever it stands, and "<!--" changes how it reads
+    on.
+    """
+    if f"</{tag}" in text.lower() or "<!--" in text:
         raise EvidenceError(
             f"a {tag} of ours", found="text that would end it", where="page.shell", fix="keep data out of it"
         )
-    return text
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def shell(
@@ -50,8 +145,7 @@ def shell(
     refresh_seconds: int | None = None,
     served: bool = False,
 ) -> str:
-    """Return a whole page around `body`, which is markup already (use `escaped` for every text in it); ends
-    with a newline.
+    """Return a whole page around `body`, which is markup already; ends with a newline.
 
     The policy names our style and our script by their digests: no attribute `style`, no other script, nothing
     from the network. `served` lets the page also load images and data from the server it came from.
@@ -60,25 +154,15 @@ def shell(
     Raises:
         EvidenceError: `script` or `style` holds text that would end its element (the caller's fault).
     """
-    rules = _closed(STYLE + style, "style")
-    own = " 'self'" if served else ""
+    rules = STYLE + style
     policy = [
         "default-src 'none'",
-        f"style-src {_digest(rules)}",
-        f"script-src {_digest(_closed(script, 'script'))}" if script else MISSING_SCRIPT,
-        f"img-src data:{own}",
+        f"style-src {_digest(rules, 'style')}",
+        f"script-src {_digest(script, 'script')}" if script else "script-src 'none'",
+        "img-src data: 'self'" if served else "img-src data:",
         *(["connect-src 'self'"] if served else []),
         "base-uri 'none'",
         "form-action 'none'",
     ]
-    refresh = (
-        "" if refresh_seconds is None else f'<meta http-equiv="refresh" content="{int(refresh_seconds)}">'
-    )
-    code = f"<script>{script}</script>" if script else ""
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta'
-        f' http-equiv="Content-Security-Policy" content="{"; ".join(policy)}"><meta name="viewport"'
-        ' content="width=device-width,initial-scale=1"><meta name="referrer"'
-        f' content="no-referrer">{refresh}<title>{escaped(title)}</title><style>{rules}</style></head><body><a'
-        f' class="skip" href="#main">Skip to the content</a>\n{body}\n{code}</body></html>\n'
-    )
+    values = {"title": title, "body": body, "script": script, "refresh_seconds": refresh_seconds}
+    return fill("page.html", **values, style=rules, policy="; ".join(policy)) + "\n"

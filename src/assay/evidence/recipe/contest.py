@@ -28,6 +28,8 @@ from assay.statistics.seeds_and_items import (
 )
 from assay.statistics.tests import holm
 
+MEASURED = ("difference", "p", "probability_a_beats_b")
+
 
 class Contest(Record):
     """One recipe against another; always two-sided. Differences are A less B, in shares; null: not
@@ -61,7 +63,7 @@ def contests(recipes: Mapping[str, Sequence[Run]]) -> tuple[Contest, ...]:
     least = _fewest_seeds([len(draft["seeds"]) for draft in drafts if draft["p"] is not None], alpha)
     for draft in drafts:
         if len(draft["seeds"]) < least:
-            draft |= {"difference": None, "p": None, "probability_a_beats_b": None}
+            draft |= dict.fromkeys(MEASURED)
     adjusted = holm({str(k): draft["p"] for k, draft in enumerate(drafts) if draft["p"] is not None})
     return tuple(
         _judged(draft, adjusted.get(str(k)), recipes, len(drafts), len(adjusted))
@@ -73,8 +75,8 @@ def _fewest_seeds(seeds: Sequence[int], alpha: float) -> int:
     """Return from how many seeds in common on a pair is tested: each that is tested can reach the level after
     Holm's rule.
 
-    >>> _fewest_seeds([6], 0.05), _fewest_seeds([6, 6, 6], 0.05), _fewest_seeds([8, 8, 8], 0.05), _fewest_seeds([7, 7, 6], 0.05)
-    (6, 7, 8, 7)
+    >>> [_fewest_seeds(seeds, 0.05) for seeds in ([6], [6, 6, 6], [8, 8, 8], [7, 7, 6])]
+    [6, 7, 8, 7]
     """
     fits = (
         n for n in sorted(set(seeds)) if n >= fewest_runs(alpha / sum(m >= n for m in seeds), one_sided=False)
@@ -85,14 +87,7 @@ def _fewest_seeds(seeds: Sequence[int], alpha: float) -> int:
 def _draft(a: str, b: str, runs_a: Sequence[Run], runs_b: Sequence[Run]) -> dict[str, Any]:
     plan = runs_a[0].claim.plan
     seeds = sorted({run.trained.seed for run in runs_a} & {run.trained.seed for run in runs_b})
-    draft: dict[str, Any] = {
-        "a": a,
-        "b": b,
-        "seeds": tuple(seeds),
-        "difference": None,
-        "p": None,
-        "probability_a_beats_b": None,
-    }
+    draft: dict[str, Any] = {"a": a, "b": b, "seeds": tuple(seeds)} | dict.fromkeys(MEASURED)
     both = scores([*runs_a, *runs_b], measure_of_primary(plan.primary))
     if both is None or len(seeds) < fewest_runs(plan.alpha, one_sided=False) or len(set(both.clusters)) < 2:
         return draft
@@ -140,17 +135,12 @@ def _judged(
             why = f"fewer than 2 {plan.cluster_name} where {plan.primary} is defined in every run"
         text = f"{said} is not evaluable: {why}."
         return Contest(**draft, p_holm=None, verdict="NOT EVALUABLE", sentence=text)
-    numbers = (
-        f"{signed(found.value, 100)} points ({interval_words(found)};"
-        f" {'Holm ' if n_tested > 1 else ''}{p_text(p_holm)}; "
-    )
-    numbers += f"{counted(len(draft['seeds']), 'seeds')} in common)"
-    if p_holm > plan.alpha:
-        text = f"{said}: no evidence of a difference: {numbers}."
-        return Contest(**draft, p_holm=p_holm, verdict="NO EVIDENCE", sentence=text)
+    numbers = f"{signed(found.value, 100)} points ({interval_words(found)};"
+    numbers += f" {'Holm ' if n_tested > 1 else ''}{p_text(p_holm)};"
+    numbers += f" {counted(len(draft['seeds']), 'seeds')} in common)"
     ahead = (found.value or 0.0) * (1 if plan.direction == "higher" else -1) > 0
-    winner = draft["a"] if ahead else draft["b"]
-    verdict: Literal["A IS BETTER", "B IS BETTER"] = "A IS BETTER" if ahead else "B IS BETTER"
-    return Contest(
-        **draft, p_holm=p_holm, verdict=verdict, sentence=f"{said}: {winner} is better: {numbers}."
-    )
+    verdict: Literal["A IS BETTER", "B IS BETTER", "NO EVIDENCE"] = "A IS BETTER" if ahead else "B IS BETTER"
+    text = f"{said}: {draft['a'] if ahead else draft['b']} is better: {numbers}."
+    if p_holm > plan.alpha:
+        verdict, text = "NO EVIDENCE", f"{said}: no evidence of a difference: {numbers}."
+    return Contest(**draft, p_holm=p_holm, verdict=verdict, sentence=text)

@@ -30,10 +30,8 @@ def too_few_said(n_runs: int, alpha: float, *, one_sided: bool) -> str:
     """
     fewest = [fewest_runs(alpha, one_sided=sided) for sided in (True, False)]
     asked = "one-sided" if one_sided else "two-sided"
-    return (
-        f"{counted(n_runs, 'seeds')}, at least {fewest[0]} one-sided / {fewest[1]} two-sided ({asked} was"
-        " asked)"
-    )
+    least = f"at least {fewest[0]} one-sided / {fewest[1]} two-sided"
+    return f"{counted(n_runs, 'seeds')}, {least} ({asked} was asked)"
 
 
 def interval_words(found: Interval) -> str:
@@ -69,11 +67,8 @@ def recipe_sentence(
     elif detail == "equivalent":
         opening = f"No evidence that the recipe changes {what} by as much as matters (equivalent)"
     else:
-        reach = (
-            ""
-            if detectable_points is None
-            else f"; smallest detectable effect {detectable_points:.1f} points"
-        )
+        known = detectable_points is not None
+        reach = f"; smallest detectable effect {detectable_points:.1f} points" if known else ""
         aim = "improves" if one_sided else "changes"
         opening = f"No evidence that the recipe {aim} {what} (inconclusive{reach})"
     sided = "one-sided " if one_sided else ""

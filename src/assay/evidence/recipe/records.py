@@ -1,12 +1,16 @@
-"""What is recorded of a recipe over training seeds."""
+"""What is recorded of a recipe over training seeds: by `assay runs compare`, and in recipe.json, which has
+what every seed showed."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field
 
-from assay.core.records import Interval, Record
+from assay.core.records import Interval, Record, TrainFacts
+from assay.evidence.claim.claim import Claim
+from assay.evidence.claim.random_reward import RandomRewardControl
 from assay.evidence.claim.verdict import Detail, Guardrail, Verdict
 
 Sided = Literal["one-sided", "two-sided"]
@@ -81,3 +85,121 @@ class RecipeClaim(Record):
     guardrails: tuple[Guardrail, ...]
     profile: tuple[ProfilePoint, ...]
     runs: tuple[SeedRow, ...]
+
+
+class SeedRun(Record):
+    """One training seed: what it showed, or why it shows nothing. Differences are shares; null: not
+    measured."""
+
+    name: str
+    seed: int = Field(ge=0)
+    state: Literal["finished", "failed"]
+    verdict: str | None = Field(
+        description="of this checkpoint against this base; null: the run did not finish"
+    )
+    reason: str = Field(description="of the verdict; for a failed run what failed")
+    warnings: tuple[str, ...]
+    chosen_step: int | None
+    health: str | None = Field(description="worst alarm of the training")
+    base_digest: str | None
+    policy_digest: str | None
+    chain: str | None = Field(description="digest of every step of the training")
+    before: Interval | None
+    after: Interval | None
+    gain: Interval | None = Field(description="the run's own; its interval is over items alone")
+    p: float | None
+    greedy_before: float | None
+    greedy_after: float | None
+    normalised_score: float | None
+    aa_passed: bool | None = Field(description="base against base; null: not run")
+    random_reward: RandomRewardControl | None = Field(description="the control arm; null: not run")
+
+
+class BaseBuilt(Record):
+    """One base built from scratch with another base seed: what its gates measured, or why it was refused."""
+
+    base_seed: int = Field(ge=0)
+    passed: bool
+    reason: str
+    copy_accuracy: float | None
+    parsed_rate: float | None
+    success_rate: float | None
+
+
+class SeedsTogether(Record):
+    """One recipe over its training seeds; its verdict is that of `assay runs compare`."""
+
+    task: str
+    preset: str
+    verdict: str = Field(description="NOT EVALUABLE where one seed is: leaving it out would flatter the rest")
+    reason: str
+    sentence: str
+    code_digest: str = Field(
+        description="of the code that built, trained and measured, as dvc.lock of these runs has it"
+    )
+    data_digest: str = Field(description="of the data they read, likewise")
+    settings_digest: str = Field(description="of all settings but the training seed")
+    lock_sha256: dict[str, str] = Field(
+        description="dvc.lock of each run that has one, by the name of the run"
+    )
+    seeds: tuple[int, ...]
+    runs: tuple[SeedRun, ...]
+    bases: tuple[BaseBuilt, ...]
+    recipe: RecipeClaim | None = Field(
+        description="all numbers over seeds; null where the runs cannot be put together"
+    )
+    notes: tuple[str, ...]
+
+
+class Recipes(Record):
+    """What recipe.json holds: one recipe a task."""
+
+    recipes: dict[str, SeedsTogether]
+
+
+def finished(
+    name: str,
+    claim: Claim,
+    trained: TrainFacts,
+    greedy: tuple[float | None, float | None],
+    metrics: Mapping[str, Any],
+) -> SeedRun:
+    """Return the record of a run that reached its verdict, NOT EVALUABLE included.
+
+    Args:
+        name: Of the run.
+        claim: Its claim.json.
+        trained: Its train.json.
+        greedy: Success rate before and after with greedy decoding.
+        metrics: Its metrics.json; a run that is not evaluable has no score there.
+    """
+    score = metrics.get("score")
+    return SeedRun(
+        name=name,
+        seed=trained.seed,
+        state="finished",
+        verdict=claim.verdict,
+        reason=claim.reason,
+        warnings=claim.warnings,
+        chosen_step=trained.chosen_step,
+        health=trained.health.worst,
+        base_digest=trained.base_digest,
+        policy_digest=trained.policy_digest,
+        chain=trained.chain,
+        before=claim.before,
+        after=claim.after,
+        gain=claim.difference,
+        p=claim.p,
+        greedy_before=greedy[0],
+        greedy_after=greedy[1],
+        normalised_score=None if score is None else float(score),
+        aa_passed=None if claim.control is None else claim.control.passed,
+        random_reward=claim.random_reward,
+    )
+
+
+def failed(name: str, seed: int, reason: str) -> SeedRun:
+    """Return the record of a run that did not reach a verdict, with the reason and no number at all."""
+    nothing: dict[str, Any] = dict.fromkeys(SeedRun.model_fields)
+    given = {"name": name, "seed": seed, "state": "failed", "reason": reason, "warnings": ()}
+    return SeedRun.model_validate(nothing | given)

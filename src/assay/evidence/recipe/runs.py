@@ -100,7 +100,7 @@ class Scores:
         return self.after - self.before
 
 
-def _refuse(expected: str, found: str, fix: str) -> EvidenceError:
+def _refusal(expected: str, found: str, fix: str) -> EvidenceError:
     return EvidenceError(expected, found=found, where=RUNS, fix=fix)
 
 
@@ -113,15 +113,12 @@ def check_together(runs: Sequence[Run]) -> None:
     for run in runs:
         if run.claim.verdict == "NOT EVALUABLE":
             found = f"{run.name} is NOT EVALUABLE: {run.claim.reason}"
-            raise _refuse(
-                "runs that can be evaluated",
-                found,
-                "mend that run; leaving out what failed would flatter the rest",
-            )
+            fix = "mend that run; leaving out what failed would flatter the rest"
+            raise _refusal("runs that can be evaluated", found, fix)
         for arm, episodes in (("before", run.before), ("after", run.after)):
             check_complete(episodes, run.claim.plan.draws, f"{run.name}, {arm}")
     first = runs[0]
-    homes = {episode.item_id: (episode.cluster, episode.strata) for episode in first.before}
+    homes = _homes(first.before)
     for run in runs:
         for what, one, other in (
             ("suite", first.claim.plan.suite_digest, run.claim.plan.suite_digest),
@@ -130,14 +127,16 @@ def check_together(runs: Sequence[Run]) -> None:
         ):
             if one != other:
                 found = f"{one[:12]} in {first.name}, {other[:12]} in {run.name}"
-                raise _refuse(f"runs with one {what}", found, "name runs that differ in seed or recipe alone")
-        for episodes in (run.before, run.after):
-            if {episode.item_id: (episode.cluster, episode.strata) for episode in episodes} != homes:
-                raise _refuse(
-                    "the same items in every run",
-                    f"others in {run.name} than in {first.name}",
-                    "evaluate again",
+                raise _refusal(
+                    f"runs with one {what}", found, "name runs that differ in seed or recipe alone"
                 )
+        if _homes(run.before) != homes or _homes(run.after) != homes:
+            found = f"others in {run.name} than in {first.name}"
+            raise _refusal("the same items in every run", found, "evaluate again")
+
+
+def _homes(episodes: Sequence[Episode]) -> dict[str, tuple[str, Mapping[str, str]]]:
+    return {episode.item_id: (episode.cluster, episode.strata) for episode in episodes}
 
 
 def by_recipe(runs: Sequence[Run]) -> dict[str, list[Run]]:
@@ -151,31 +150,24 @@ def by_recipe(runs: Sequence[Run]) -> dict[str, list[Run]]:
     for run in sorted(runs, key=lambda run: (run.trained.seed, run.name)):
         own = groups[tuple(run.settings.get(name, ABSENT) for name in apart)]
         for other in own:
+            both, policy = f"{other.name} and {run.name}", run.claim.after_policy
             if other.trained.seed == run.trained.seed:
-                text = f"seed {run.trained.seed} in {other.name} and in {run.name}, all settings equal"
-                raise _refuse(
-                    "each seed once in a recipe",
-                    text,
-                    "name one of the two, chosen before looking at the results",
-                )
-            policy = run.claim.after_policy
+                found = f"seed {run.trained.seed} in {other.name} and in {run.name}, all settings equal"
+                fix = "name one of the two, chosen before looking at the results"
+                raise _refusal("each seed once in a recipe", found, fix)
+            same = "digests of every step" if run.trained.chain == other.trained.chain else ""
             if policy == other.claim.after_policy != run.claim.before_policy:
-                text = f"{other.name} and {run.name} with the same trained policy"
-                raise _refuse(
-                    "trainings of their own", text, "name one of the two; a copy is no further seed"
-                )
-            if run.trained.chain == other.trained.chain:
-                text = f"{other.name} and {run.name} with the same digests of every step"
-                raise _refuse(
-                    "trainings of their own", text, "name one of the two; a copy is no further seed"
-                )
+                same = "trained policy"
+            if same:
+                fix = "name one of the two; a copy is no further seed"
+                raise _refusal("trainings of their own", f"{both} with the same {same}", fix)
         own.append(run)
-    found: dict[str, list[Run]] = {}
+    named: dict[str, list[Run]] = {}
     for values, own in sorted(groups.items()):
         title = _title(apart, values)
-        same = sum(known.split(" #")[0] == title for known in found)
-        found[f"{title} #{same + 1}" if same else title] = own
-    return found
+        before = sum(known.split(" #")[0] == title for known in named)
+        named[f"{title} #{before + 1}" if before else title] = own
+    return named
 
 
 def settings_apart(runs: Sequence[Run]) -> list[str]:

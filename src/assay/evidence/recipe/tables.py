@@ -1,4 +1,4 @@
-"""The comparison of recipes as records, rows and Markdown."""
+"""Recipes as records, rows and Markdown: their comparison, and the block of docs/results.md on seeds."""
 
 from __future__ import annotations
 
@@ -11,28 +11,18 @@ from pydantic import Field
 from assay.core.counting import counted
 from assay.core.errors import EvidenceError
 from assay.core.records import Record
-from assay.evidence.escape import markdown_table, visible
+from assay.evidence.claim.random_reward import RandomRewardControl
+from assay.evidence.escape import markdown_table, one_line, visible
 from assay.evidence.formatting import MISSING, difference_text, interval_text, p_number, percent
 from assay.evidence.recipe.contest import Contest, contests
 from assay.evidence.recipe.formatting import MEANING
-from assay.evidence.recipe.records import RecipeClaim
+from assay.evidence.recipe.records import BaseBuilt, RecipeClaim, SeedRun, SeedsTogether
 from assay.evidence.recipe.runs import RUNS, Run, by_recipe, check_together, settings_apart
 from assay.evidence.recipe.verdict import recipe_claim
 
-CSV_COLUMNS = (
-    "recipe",
-    "run",
-    "seed",
-    "chosen_step",
-    "verdict",
-    "health",
-    "before",
-    "after",
-    "gain",
-    "gain_low",
-    "gain_high",
-    "iqm",
-)
+NOT_EVALUABLE = "NOT EVALUABLE"
+OF_A_RUN = ("seed", "chosen_step", "verdict", "health", "before", "after")
+CSV_COLUMNS = ("recipe", "run", *OF_A_RUN, "gain", "gain_low", "gain_high", "iqm")
 
 
 class RecipeComparison(Record):
@@ -54,20 +44,18 @@ def compare_runs(runs: Sequence[Run], *, one_sided: bool, notes: Sequence[str] =
         EvidenceError: there are none, or they cannot be put together (see `check_together` and `by_recipe`).
     """
     if not runs:
-        raise EvidenceError(
-            "at least one finished run", found="none", where=RUNS, fix="name run folders or experiments"
-        )
+        fix = "name run folders or experiments"
+        raise EvidenceError("at least one finished run", found="none", where=RUNS, fix=fix)
     check_together(runs)
     recipes, apart = by_recipe(runs), settings_apart(runs)
     claim = runs[0].claim
+    claims = [recipe_claim(name, own, apart=apart, one_sided=one_sided) for name, own in recipes.items()]
     return RecipeComparison(
         suite_digest=claim.plan.suite_digest,
         plan_digest=claim.plan_digest,
         base_policy=claim.before_policy,
         n_runs=len(runs),
-        recipes=tuple(
-            recipe_claim(name, own, apart=apart, one_sided=one_sided) for name, own in recipes.items()
-        ),
+        recipes=tuple(claims),
         contests=contests(recipes),
         notes=tuple(notes),
     )
@@ -75,88 +63,52 @@ def compare_runs(runs: Sequence[Run], *, one_sided: bool, notes: Sequence[str] =
 
 def csv_rows(found: RecipeComparison) -> list[dict[str, Any]]:
     """Return one row a run under CSV_COLUMNS; rates and gains are shares."""
-    return [
-        {
-            "recipe": recipe.recipe,
-            "run": run.name,
-            "seed": run.seed,
-            "chosen_step": run.chosen_step,
-            "verdict": run.verdict,
-            "health": run.health,
-            "before": run.before,
-            "after": run.after,
-            "gain": run.gain.value,
-            "gain_low": run.gain.low,
-            "gain_high": run.gain.high,
-            "iqm": run.iqm,
-        }
-        for recipe in found.recipes
-        for run in recipe.runs
-    ]
+    rows = []
+    for recipe in found.recipes:
+        for run in recipe.runs:
+            gain = {"gain": run.gain.value, "gain_low": run.gain.low, "gain_high": run.gain.high}
+            own = {name: getattr(run, name) for name in OF_A_RUN}
+            rows.append({"recipe": recipe.recipe, "run": run.name} | own | gain | {"iqm": run.iqm})
+    return rows
 
 
-def runs_frame(found: RecipeComparison) -> pd.DataFrame:
+def comparison_frame(found: RecipeComparison) -> pd.DataFrame:
     """Return one row of text a run; its interval is that of its own claim, over items alone."""
-    rows = [
-        (
-            *([recipe.recipe] if len(found.recipes) > 1 else []),
-            run.seed,
-            run.name,
-            run.chosen_step,
-            percent(run.before),
-            percent(run.after),
-            difference_text(run.gain, rate=True),
-            run.verdict,
-            run.health,
-        )
-        for recipe in found.recipes
-        for run in recipe.runs
-    ]
+    rows = []
+    for recipe in found.recipes:
+        for run in recipe.runs:
+            row: list[Any] = [recipe.recipe, run.seed, run.name, run.chosen_step, percent(run.before)]
+            gain = difference_text(run.gain, rate=True)
+            rows.append([*row, percent(run.after), gain, run.verdict, run.health])
     head = ["seed", "run", "step", "before, %", "after, %", "gain, points", "verdict", "alarms"]
-    return pd.DataFrame(rows, columns=[*(["recipe"] if len(found.recipes) > 1 else []), *head])
+    frame = pd.DataFrame(rows, columns=["recipe", *head])
+    return frame if len(found.recipes) > 1 else frame[head]
 
 
 def recipes_frame(found: RecipeComparison) -> pd.DataFrame:
     """Return one row of text a recipe; intervals are for other seeds and other items."""
-    rows = [
-        (
-            each.recipe,
-            len(each.seeds),
-            difference_text(each.difference, rate=True),
-            difference_text(each.iqm, rate=True),
-            interval_text(each.probability_of_improvement, rate=True),
-            _errors(each),
-            p_number(each.p),
-            each.verdict,
-        )
-        for each in found.recipes
-    ]
-    numbers = ["mean gain, points", "IQM of gains", "P(beats base), %", "error from seeds / items"]
-    return pd.DataFrame(rows, columns=["recipe", "seeds", *numbers, "p", "verdict"])
+    rows = []
+    for each in found.recipes:
+        errors = MISSING
+        if each.error_of_seeds_points is not None and each.error_of_items_points is not None:
+            errors = f"{each.error_of_seeds_points:.1f} / {each.error_of_items_points:.1f}"
+        gains = [difference_text(gain, rate=True) for gain in (each.difference, each.iqm)]
+        chance = interval_text(each.probability_of_improvement, rate=True)
+        numbers = [len(each.seeds), *gains, chance, errors, p_number(each.p)]
+        rows.append([each.recipe, *numbers, each.verdict])
+    names = ["mean gain, points", "IQM of gains", "P(beats base), %", "error from seeds / items"]
+    return pd.DataFrame(rows, columns=["recipe", "seeds", *names, "p", "verdict"])
 
 
 def contests_frame(found: RecipeComparison) -> pd.DataFrame:
     """Return one row of text for each pair of recipes."""
-    rows = [
-        (
-            each.a,
-            each.b,
-            len(each.seeds),
-            difference_text(each.difference, rate=True),
-            interval_text(each.probability_a_beats_b, rate=True),
-            p_number(each.p_holm),
-            each.verdict,
-        )
-        for each in found.contests
-    ]
+    rows = []
+    for each in found.contests:
+        gap = difference_text(each.difference, rate=True)
+        chance = interval_text(each.probability_a_beats_b, rate=True)
+        rows.append([each.a, each.b, len(each.seeds), gap, chance, p_number(each.p_holm), each.verdict])
     numbers = ["A \u2212 B, points", "P(A beats B), %", "p (Holm)"]
     return pd.DataFrame(rows, columns=["A", "B", "seeds in common", *numbers, "verdict"])
-
-
-def _errors(claim: RecipeClaim) -> str:
-    if claim.error_of_seeds_points is None or claim.error_of_items_points is None:
-        return MISSING
-    return f"{claim.error_of_seeds_points:.1f} / {claim.error_of_items_points:.1f}"
 
 
 def comparison_markdown(found: RecipeComparison) -> str:
@@ -166,24 +118,84 @@ def comparison_markdown(found: RecipeComparison) -> str:
         title = "" if len(found.recipes) == 1 else f" {recipe.recipe}:"
         blocks.append(f"**{recipe.verdict}.**{visible(title)} {visible(recipe.sentence)}")
     blocks += [f"**{each.verdict}.** {visible(each.sentence)}" for each in found.contests]
-    warned = [visible(text) for recipe in found.recipes for text in recipe.warnings] + [
-        visible(note) for note in found.notes
-    ]
+    warned = [text for recipe in found.recipes for text in recipe.warnings] + list(found.notes)
     if warned:
-        blocks.append("\n".join(f"- {text}" for text in dict.fromkeys(warned)))
+        blocks.append("\n".join(f"- {text}" for text in dict.fromkeys(map(visible, warned))))
     blocks += ["## Recipes", markdown_table(recipes_frame(found))]
     if found.contests:
         blocks += ["## Against each other", markdown_table(contests_frame(found))]
     one = found.recipes[0]
-    blocks += [
-        "## Runs",
-        (
-            f"Each row is one training: its checkpoint against the base, {counted(one.n_items, 'items')}, K ="
-            f" {one.draws}; the interval in a row is over items alone."
-        ),
-        markdown_table(runs_frame(found)),
-        "## What the intervals are for",
-        MEANING,
-        f"Suite {found.suite_digest[:16]}, plan {found.plan_digest[:16]}, base {found.base_policy[:16]}.",
-    ]
+    rows = f"Each row is one training: its checkpoint against the base, {counted(one.n_items, 'items')},"
+    rows += f" K = {one.draws}; the interval in a row is over items alone."
+    blocks += ["## Runs", rows, markdown_table(comparison_frame(found))]
+    digests = (
+        f"Suite {found.suite_digest[:16]}, plan {found.plan_digest[:16]}, base {found.base_policy[:16]}."
+    )
+    return "\n\n".join([*blocks, "## What the intervals are for", MEANING, digests]) + "\n"
+
+
+def runs_frame(runs: Sequence[SeedRun]) -> pd.DataFrame:
+    """Return one row of text a seed, with the reason where a run failed or is not evaluable."""
+    rows = []
+    for run in runs:
+        verdict = run.verdict or f"FAILED: {run.reason}"
+        if run.verdict == NOT_EVALUABLE:
+            verdict += f": {run.reason}"
+        cells = {
+            "training seed": run.seed,
+            "step": MISSING if run.chosen_step is None else run.chosen_step,
+            "before, %": interval_text(run.before, rate=True),
+            "after, %": interval_text(run.after, rate=True),
+            "gain, points": difference_text(run.gain, rate=True),
+            "p": p_number(run.p),
+            "greedy, %": f"{percent(run.greedy_before)} \u2192 {percent(run.greedy_after)}",
+            "score": MISSING if run.normalised_score is None else f"{run.normalised_score:.3f}",
+            "alarms": run.health or MISSING,
+            "verdict": verdict,
+            "random rewards, points": _describe_control(run.random_reward),
+        }
+        rows.append(cells)
+    return pd.DataFrame(rows)
+
+
+def _describe_control(control: RandomRewardControl | None) -> str:
+    if control is None:
+        return "not run"
+    if control.verdict == NOT_EVALUABLE:
+        return f"{control.verdict}: {control.reason}"
+    ahead = "" if control.trained_is_ahead else "; the training is not shown to be ahead"
+    return f"{difference_text(control.difference, rate=True)}: {control.verdict}{ahead}"
+
+
+def bases_frame(bases: Sequence[BaseBuilt]) -> pd.DataFrame:
+    """Return one row of text a base seed; a refused base is a row like any other."""
+    rows = []
+    for base in bases:
+        rates = [percent(rate) for rate in (base.copy_accuracy, base.parsed_rate, base.success_rate)]
+        rows.append([base.base_seed, "yes" if base.passed else f"no: {base.reason}", *rates])
+    return pd.DataFrame(rows, columns=["base seed", "passed", "reads off, %", "parses, %", "success, %"])
+
+
+def seeds_block(found: SeedsTogether | None, task: str, code_now: str | None) -> str:
+    """Return the block of docs/results.md on one task: the verdict over seeds, every seed, the bases.
+
+    Args:
+        found: What recipe.json holds of the task; None if nothing.
+        task: Its name.
+        code_now: Digest of the code that dvc.lock tells of; another than the runs' is said.
+    """
+    if found is None:
+        return f"Not measured: `./run assay seeds 0..5 --task {task}` does it.\n"
+    seeds, made = counted(len(found.runs), "training seeds"), f"Made by code {found.code_digest[:12]}"
+    blocks = [f"**{found.verdict}**, {seeds}, preset `{found.preset}`. {one_line(found.sentence)}"]
+    if code_now is None:
+        blocks.append(f"{made}; what code the last run was made by is not known.")
+    elif found.code_digest != code_now:
+        other = f"{made}, not by the code of the last run ({code_now[:12]}): this table"
+        blocks.append(f"{other} is older or newer than the evidence beside it.")
+    blocks.append(markdown_table(runs_frame(found.runs)))
+    if said := [*(found.recipe.warnings if found.recipe is not None else ()), *found.notes]:
+        blocks.append("\n".join(f"- {one_line(text)}" for text in said))
+    if found.bases:
+        blocks.append(markdown_table(bases_frame(found.bases)))
     return "\n\n".join(blocks) + "\n"

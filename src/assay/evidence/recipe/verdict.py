@@ -31,26 +31,6 @@ from assay.statistics.seeds_and_items import (
     sign_flip_runs,
 )
 
-_NOTHING: dict[str, Any] = dict.fromkeys(
-    (
-        "before",
-        "after",
-        "difference",
-        "p",
-        "p_seeds",
-        "p_seeds_items",
-        "error_of_seeds_points",
-        "error_of_items_points",
-        "smallest_detectable_points",
-        "iqm",
-        "iqm_before",
-        "iqm_after",
-        "probability_of_improvement",
-        "optimality_gap_before",
-        "optimality_gap_after",
-    )
-) | {"guardrails": (), "profile": ()}
-
 
 def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_sided: bool) -> RecipeClaim:
     """Return what the runs of one recipe support; runs are those of `by_recipe`, checked by `check_together`.
@@ -76,20 +56,16 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
     }
     enough = fewest_runs(plan.alpha, one_sided=one_sided)
     if found is None or len(runs) < enough or head["n_clusters"] < FEWEST_CLUSTERS:
+        reason = too_few_said(len(runs), plan.alpha, one_sided=one_sided)
         if found is not None and len(runs) >= enough:
-            reason = (
-                f"{counted(head['n_clusters'], plan.cluster_name)}, at least {FEWEST_CLUSTERS} are needed"
-            )
-        else:
-            reason = too_few_said(len(runs), plan.alpha, one_sided=one_sided)
-        blank: dict[str, Any] = {"verdict": "NOT EVALUABLE", "detail": None, "reason": reason}
-        return RecipeClaim(**head, **_NOTHING, **blank, sentence=f"{reason}.")
+            clusters = counted(head["n_clusters"], plan.cluster_name)
+            reason = f"{clusters}, at least {FEWEST_CLUSTERS} are needed"
+        blank: dict[str, Any] = dict.fromkeys(RecipeClaim.model_fields) | {"guardrails": (), "profile": ()}
+        said = {"verdict": "NOT EVALUABLE", "reason": reason, "sentence": f"{reason}."}
+        return RecipeClaim(**blank | head | said)
     mean = crossed_mean(found.gains, found.clusters)
-    p_seeds = sign_flip_runs(
-        sign * found.gains.mean(axis=1),
-        labelled_rng("recipe flips", plan.suite_digest, len(runs)),
-        one_sided=one_sided,
-    )
+    flips = labelled_rng("recipe flips", plan.suite_digest, len(runs))
+    p_seeds = sign_flip_runs(sign * found.gains.mean(axis=1), flips, one_sided=one_sided)
     p_both = crossed_mean(sign * found.gains, found.clusters).p(one_sided=one_sided)
     guardrails = tuple(_guardrail(runs, name, margin) for name, margin in sorted(plan.guardrails.items()))
     moved = len({cluster for cluster, own in zip(found.clusters, found.gains.T, strict=True) if own.any()})
@@ -103,11 +79,8 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
         few = f"Only {moved} of {counted(head['n_clusters'], plan.cluster_name)} changed in any run"
         head["warnings"] = (*head["warnings"], f"{few}: the interval is too short.")
         if detail == "equivalent":
-            verdict, detail, reason = (
-                "NO EVIDENCE",
-                "inconclusive",
-                f"{counted(moved, plan.cluster_name)} changed in any run",
-            )
+            verdict, detail = "NO EVIDENCE", "inconclusive"
+            reason = f"{counted(moved, plan.cluster_name)} changed in any run"
     numbers = _numbers(found, mean, plan)
     sentence = recipe_sentence(
         mean.interval,
@@ -142,9 +115,8 @@ def _numbers(found: Scores, mean: CrossedMean, plan: KnownPlan) -> dict[str, Any
     n_runs, n_items = found.gains.shape
     seed = labelled_rng("recipe bootstrap", plan.suite_digest, n_runs)
     draws = list(resampled(n_runs, found.clusters, found.strata, seed))
-    better = (
-        wins(found.after, found.before) if plan.direction == "higher" else wins(found.before, found.after)
-    )
+    arms = (found.after, found.before)
+    better = wins(*(arms if plan.direction == "higher" else arms[::-1]))
     thresholds = np.arange(plan.draws) / plan.draws
 
     def bounds(value: float, values: Array) -> Interval:
@@ -154,10 +126,8 @@ def _numbers(found: Scores, mean: CrossedMean, plan: KnownPlan) -> dict[str, Any
     bands = []
     for arm in (found.before, found.after):
         profiles = bootstrap(partial(profile, arm, thresholds), draws)
-        low, high = expanded_percentiles(profiles, mean.df)
-        bands.append(
-            [interval(*row, n_items) for row in zip(profile(arm, thresholds)[0], low, high, strict=True)]
-        )
+        rows = zip(profile(arm, thresholds)[0], *expanded_percentiles(profiles, mean.df), strict=True)
+        bands.append([interval(*row, n_items) for row in rows])
     return {
         "before": round(float(found.before.mean()), 10),
         "after": round(float(found.after.mean()), 10),
@@ -189,11 +159,8 @@ def _decide(
 ) -> tuple[Verdict, Detail | None, str]:
     matters = plan.smallest_effect_points / 100
     if found.low is not None and found.high is not None and -matters < found.low and found.high < matters:
-        return (
-            "NO EVIDENCE",
-            "equivalent",
-            f"any change is smaller than {plan.smallest_effect_points:g} points",
-        )
+        reason = f"any change is smaller than {plan.smallest_effect_points:g} points"
+        return "NO EVIDENCE", "equivalent", reason
     if p > plan.alpha:
         reach = "unknown" if detectable is None else f"{detectable:.1f} points"
         return "NO EVIDENCE", "inconclusive", f"p > {plan.alpha:g}; smallest detectable effect {reach}"
@@ -223,23 +190,24 @@ def _guardrail(runs: Sequence[Run], measure: str, margin: float) -> Guardrail:
 
 
 def _rows(runs: Sequence[Run], found: Scores | None) -> tuple[SeedRow, ...]:
-    if found is None:
-        return ()
-    return tuple(
-        SeedRow(
-            name=run.name,
-            seed=run.trained.seed,
-            chosen_step=run.trained.chosen_step,
-            verdict=run.claim.verdict,
-            health=run.trained.health.worst,
-            before=round(float(found.before[k].mean()), 10),
-            after=round(float(found.after[k].mean()), 10),
-            iqm=round(float(iqm(found.gains[k][None, :])[0]), 10),
-            gain=run.claim.difference
-            or interval(float(found.gains[k].mean()), np.nan, np.nan, len(found.items)),
+    rows = []
+    for k, run in enumerate(runs if found is not None else ()):
+        assert found is not None
+        gains, claim, trained = found.gains[k], run.claim, run.trained
+        rows.append(
+            SeedRow(
+                name=run.name,
+                seed=trained.seed,
+                chosen_step=trained.chosen_step,
+                verdict=claim.verdict,
+                health=trained.health.worst,
+                before=round(float(found.before[k].mean()), 10),
+                after=round(float(found.after[k].mean()), 10),
+                iqm=round(float(iqm(gains[None, :])[0]), 10),
+                gain=claim.difference or interval(float(gains.mean()), np.nan, np.nan, len(found.items)),
+            )
         )
-        for k, run in enumerate(runs)
-    )
+    return tuple(rows)
 
 
 def _warnings(runs: Sequence[Run], sign: float) -> tuple[str, ...]:
@@ -247,11 +215,8 @@ def _warnings(runs: Sequence[Run], sign: float) -> tuple[str, ...]:
     red = [run.name for run in runs if run.trained.health.worst == "RED"]
     if red:
         found.append(f"RED alarms while training: {', '.join(red)}.")
-    worse = [
-        r.name
-        for r in runs
-        if r.claim.difference is not None and sign * (r.claim.difference.value or 0.0) < 0
-    ]
+    gains = {run.name: run.claim.difference for run in runs}
+    worse = [name for name, gain in gains.items() if gain is not None and sign * (gain.value or 0.0) < 0]
     if worse:
         found.append(f"{counted(len(worse), 'seeds')} of {len(runs)} got worse: {', '.join(worse)}.")
     same = [run.name for run in runs if run.claim.after_policy == run.claim.before_policy]

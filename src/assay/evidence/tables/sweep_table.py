@@ -28,19 +28,14 @@ OPTIMISTIC = (
     "The best of many checkpoints on the suite they are compared on looks better than it is: choose on"
     " validation, report on held-out."
 )
+MEASURES = (("mean_reward", False), ("success_rate", True))  # and whether it is a rate
 NAMES = (
-    "step",
-    "mean reward",
-    "success",
-    "reward against step 0",
-    "success against step 0",
-    "p",
-    "p (Holm)",
-    "checkpoint",
+    *("step", "mean reward", "success", "reward against step 0", "success against step 0"),
+    *("p", "p (Holm)", "checkpoint"),
 )
 
 
-class Checkpoint(Record):
+class SweptCheckpoint(Record):
     """One policy on the suite. `row` is the row of checkpoint_evals.csv; `against_base` is empty at step
     0."""
 
@@ -64,7 +59,7 @@ class Sweep(Record):
     cluster_name: str
     draws: int = Field(ge=1)
     temperature: float
-    checkpoints: tuple[Checkpoint, ...] = Field(min_length=1)
+    checkpoints: tuple[SweptCheckpoint, ...] = Field(min_length=1)
     chosen_step: int | None = Field(
         description="null: not known, or chosen on another suite than one may look at"
     )
@@ -92,7 +87,7 @@ def against_base(
     }
 
 
-def corrected(checkpoints: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
+def corrected(checkpoints: Sequence[SweptCheckpoint]) -> tuple[SweptCheckpoint, ...]:
     """Return the checkpoints with the p of each measure corrected for how many of them were looked at."""
     measures = list(dict.fromkeys(name for each in checkpoints for name in each.against_base))
     columns = {
@@ -110,7 +105,7 @@ def corrected(checkpoints: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
 def sweep_rows(sweep: Sweep) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the rows of sweep.csv and their columns: those of checkpoint_evals.csv, then differences, then
     what is what."""
-    flat = [_flat(each, sweep) for each in sweep.checkpoints]
+    flat = [_flatten(each, sweep) for each in sweep.checkpoints]
     # A difference has no cell at step 0, and a flag that one checkpoint alone raised has none elsewhere:
     # missing, not 0.
     longest = max(flat, key=len)
@@ -120,44 +115,31 @@ def sweep_rows(sweep: Sweep) -> tuple[list[dict[str, Any]], list[str]]:
     return [{name: row.get(name) for name in columns} for row in flat], columns
 
 
-def _flat(each: Checkpoint, sweep: Sweep) -> dict[str, Any]:
+def _flatten(each: SweptCheckpoint, sweep: Sweep) -> dict[str, Any]:
     row: dict[str, Any] = dict(each.row)
     for name, found in each.against_base.items():
-        gap = found.difference
-        row |= {
-            f"{name}_difference": gap.value,
-            f"{name}_difference_low": gap.low,
-            f"{name}_difference_high": gap.high,
-        }
-        row |= {f"{name}_difference_p": found.p, f"{name}_difference_p_holm": found.p_holm}
+        gap, start = found.difference, f"{name}_difference"
+        row |= {start: gap.value, f"{start}_low": gap.low, f"{start}_high": gap.high}
+        row |= {f"{start}_p": found.p, f"{start}_p_holm": found.p_holm}
     chosen = None if sweep.chosen_step is None else int(each.step == sweep.chosen_step)
-    return row | {
-        "chosen": chosen,
-        "suite": sweep.label,
-        "checkpoint": each.name,
-        "policy_digest": each.policy_digest,
-    }
+    named = {"checkpoint": each.name, "policy_digest": each.policy_digest}
+    return row | {"chosen": chosen, "suite": sweep.label} | named
 
 
 def sweep_frame(sweep: Sweep) -> pd.DataFrame:
     """Return the table for people: values with intervals, rates in per cent, differences in points."""
     rows = []
     for each in sweep.checkpoints:
-        mark = " (chosen)" if each.step == sweep.chosen_step else ""
+        cells = [f"{each.step}{' (chosen)' if each.step == sweep.chosen_step else ''}"]
+        cells += [interval_text(_interval(each.row, name), rate=rate) for name, rate in MEASURES]
         gaps = each.against_base
-        success = gaps.get("success_rate")
-        rows.append(
-            (
-                f"{each.step}{mark}",
-                interval_text(_interval(each.row, "mean_reward"), rate=False),
-                interval_text(_interval(each.row, "success_rate"), rate=True),
-                difference_text(gaps["mean_reward"].difference, rate=False) if gaps else "",
-                difference_text(success.difference, rate=True) if success else "",
-                p_number(success.p) if success else "",
-                p_number(success.p_holm) if success else "",
-                each.name,
-            )
+        cells += [
+            difference_text(gaps[name].difference, rate=rate) for name, rate in MEASURES if name in gaps
+        ]
+        cells += (
+            [p_number(gaps["success_rate"].p), p_number(gaps["success_rate"].p_holm)] if gaps else [""] * 4
         )
+        rows.append([*cells, each.name])
     return pd.DataFrame(rows, columns=list(NAMES))
 
 
@@ -171,39 +153,28 @@ def caption(sweep: Sweep, *, table: bool = True) -> str:
     the p is of."""
     n = sweep.n_items * sweep.draws
     suite = f"{counted(sweep.n_items, 'items')} in {counted(sweep.n_clusters, sweep.cluster_name)}"
-    played = (
-        f"{counted(sweep.draws, 'draws')} at temperature {sweep.temperature:g}, n = {n} episodes a checkpoint"
-    )
-    many = sum(bool(each.against_base) for each in sweep.checkpoints)
-    chosen = MISSING if sweep.chosen_step is None else f"step {sweep.chosen_step}, {sweep.chosen_by}"
-    p = (
-        f" p is of success; p (Holm) is corrected for {counted(many, 'checkpoints')}, those that stand here."
-        if table
-        else ""
-    )
-    if table and sweep.chosen_step is not None:
-        p += " That one of them was chosen for doing well is in neither."
+    played = f"{counted(sweep.draws, 'draws')} at temperature {sweep.temperature:g}"
+    chosen, p = MISSING, ""
+    if table:
+        many = counted(sum(bool(each.against_base) for each in sweep.checkpoints), "checkpoints")
+        p = f" p is of success; p (Holm) is corrected for {many}, those that stand here."
+    if sweep.chosen_step is not None:
+        chosen = f"step {sweep.chosen_step}, {sweep.chosen_by}"
+        p += " That one of them was chosen for doing well is in neither." if table else ""
     return (
-        f"Suite: {split_word(sweep.split)}, {suite}, {played}. {'Brackets' if table else 'Bars'}: 95 %"
-        f" intervals, {sweep.cluster_name} as the unit. Differences to step 0 (the base) are paired by item,"
-        f" with intervals by sign flips, not corrected for their number.{p} Chosen: {chosen}."
+        f"Suite: {split_word(sweep.split)}, {suite}, {played}, n = {n} episodes a checkpoint."
+        f" {'Brackets' if table else 'Bars'}: 95 % intervals, {sweep.cluster_name} as the unit. Differences"
+        " to step 0 (the base) are paired by item, with intervals by sign flips, not corrected for their"
+        f" number.{p} Chosen: {chosen}."
     )
 
 
 def sweep_markdown(sweep: Sweep) -> str:
     """Return the sweep as Markdown; what names it was read under means nothing in it."""
     frame = sweep_frame(sweep)
-    blocks = [
-        f"# Checkpoints of {one_line(sweep.run)}: {sweep.label}",
-        markdown_table(frame),
-        one_line(caption(sweep)),
-    ]
-    if (
-        frame.astype(str)
-        .apply(lambda cells: cells.str.contains("interval missing", regex=False))
-        .to_numpy()
-        .any()
-    ):
+    head = f"# Checkpoints of {one_line(sweep.run)}: {sweep.label}"
+    blocks = [head, markdown_table(frame), one_line(caption(sweep))]
+    if any("interval missing" in str(cell) for cell in frame.to_numpy().flat):
         blocks.append(missing_interval_said(sweep.cluster_name))
     blocks += [one_line(note) for note in sweep.notes]
     if sweep.left_out:

@@ -100,9 +100,14 @@ def shortened(text: str, limit: int = LONGEST) -> str:
     return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
 
 
+def parts_text(turn: Turn) -> str:
+    """Return what a turn earned, by reward part; nothing where it earned none."""
+    return ", ".join(f"{name} {value:+.3g}" for name, value in sorted(turn.parts.items()) if value)
+
+
 def _turn(turn: Turn, number: int, total: int, deciding: bool) -> str:
     head = f"Turn {number} of {total}" + (", **deciding**" if deciding else "")
-    parts = ", ".join(f"{name} {value:+.3g}" for name, value in sorted(turn.parts.items()) if value)
+    parts = parts_text(turn)
     facts = [counted(turn.n_tokens, "tokens"), turn.outcome, *(["truncated"] if turn.truncated else [])]
     facts += [f"failure {inline(turn.failure)}"] if turn.failure is not None else []
     facts += [f"reward {inline(parts)}"] if parts else []

@@ -20,7 +20,7 @@ from assay.evidence.page.data import splits_frame
 from assay.evidence.tables.claim_tables import BeforeAfter
 from assay.package.card.metadata import hub_base, metadata
 from assay.package.card.numbers import before_after_frame
-from assay.package.names import MANIFEST, NAME, PARITY, PROVENANCE, SUMS, VERIFIER
+from assay.package.layout import NAME, PARITY, PROVENANCE, SUMS, VERIFIER
 from assay.statistics.report import Report
 
 LEVELS: tuple[tuple[str, str], ...] = (
@@ -53,9 +53,9 @@ FILES: tuple[tuple[str, str], ...] = (
     ("models/adapter", "the adapter, safetensors"),
     (place_of("report.html"), "the whole report as one page, without a network"),
     ("evidence/results", "raw episodes, logs, claim, figures"),
-    (PROVENANCE, "what was made of what (in-toto statement, SLSA v1)"),
+    (PROVENANCE, "what was made of what"),
     (PARITY, "adapter against merged model"),
-    (MANIFEST, "sha256 and size of every file"),
+    (SUMS, "sha256 of every file"),
 )
 
 

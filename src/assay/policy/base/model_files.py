@@ -1,13 +1,15 @@
-"""What a folder needs so that a model can be loaded from it, looked at before anything is: names, sizes, no
-weights."""
+"""What a folder needs so that a model can be loaded from it, looked at before anything is (names, sizes, no
+weights), and what a library says of a folder that it cannot read."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import PolicyError
+from assay.core.errors import AssayError, PolicyError
 
 CONFIG, TOKENIZER_CONFIG, GENERATION_CONFIG = "config.json", "tokenizer_config.json", "generation_config.json"
 # One of these is the tokenizer itself.
@@ -132,3 +134,41 @@ def _whole(path: Path) -> bool:
             return True
     except (SafetensorError, OSError):
         return False
+
+
+_SHOWN = 160  # characters of what a library says
+
+
+@contextmanager
+def refuse_unreadable(expected: str, *, where: str, fix: str) -> Iterator[None]:
+    """Turn whatever a library raises in the block into a PolicyError; our own errors and signals go through
+    as they are.
+
+    Loaders of model folders raise what they trip over: a field of another type ends as TypeError, KeyError,
+    AttributeError, RecursionError, errors of dataclasses and tensors of their own, or as a panic of Rust,
+    which is no Exception. No list of them stays complete, so here, where all that runs is another's code on
+    another's files, everything is caught.
+
+    Raises:
+        PolicyError: The block failed; says what the library said.
+    """
+    try:
+        yield
+    except AssayError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise PolicyError(expected, found=said(error), where=where, fix=fix) from error
+
+
+def said(error: BaseException) -> str:
+    """Return what a library says, in one line; its kind of error too where the text alone would say little.
+
+    >>> said(KeyError("layers")), said(ValueError("no such file"))
+    ("KeyError: 'layers'", 'no such file')
+    """
+    first = next((line.strip() for line in str(error).split("\n") if line.strip()), "")[:_SHOWN]
+    if isinstance(error, OSError | ValueError) and first:
+        return first
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__

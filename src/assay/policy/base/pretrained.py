@@ -26,7 +26,7 @@ SECOND_COPY = ("meta-llama",)  # whose repositories hold the weights a second ti
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundBase:
     """Where a pretrained model lies, and what whoever pins it should know."""
 
     folder: Path
@@ -36,7 +36,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PinnedSource:
     """Where a pretrained model lies and what it is."""
 
     folder: Path
@@ -56,7 +56,7 @@ def name_of(model: str, revision: str | None) -> str:
     return PurePosixPath(model).name or model if revision == LOCAL else model
 
 
-def find(model: str, revision: str | None, root: Path | None = None) -> Found:
+def find(model: str, revision: str | None, root: Path | None = None) -> FoundBase:
     """Find a model: a local folder, or a snapshot in the hub cache; the network is not asked, and no weight
     is read.
 
@@ -72,7 +72,7 @@ def find(model: str, revision: str | None, root: Path | None = None) -> Found:
     folder = ((root or Path()) / Path(model).expanduser()).absolute()
     if folder.is_dir():
         _refuse_unfit(folder, model, f"copy the whole model to {model}, or name a model of the hub")
-        return Found(folder, name_of(model, LOCAL), LOCAL)
+        return FoundBase(folder, name_of(model, LOCAL), LOCAL)
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
     from huggingface_hub.file_download import repo_folder_name
@@ -124,13 +124,13 @@ def find(model: str, revision: str | None, root: Path | None = None) -> Found:
             f"a download of {model} was broken off, though nothing that is needed is missing. To make sure:"
             f" {again}"
         )
-    return Found(found, model, found.name, tuple(notes))
+    return FoundBase(found, model, found.name, tuple(notes))
 
 
-def resolve(model: str, revision: str | None, root: Path | None = None) -> Source:
+def resolve(model: str, revision: str | None, root: Path | None = None) -> PinnedSource:
     """Find a model as `find` does and say what it is: all of its bytes are read for their digest."""
     found = find(model, revision, root)
-    return Source(found.folder, found.name, found.revision, digest_folder(found.folder), found.notes)
+    return PinnedSource(found.folder, found.name, found.revision, digest_folder(found.folder), found.notes)
 
 
 def how_to_download(model: str, revision: str | None) -> str:
@@ -170,7 +170,7 @@ def _refuse_unfit(folder: Path, model: str, fix: str) -> None:
         )
 
 
-def write_pointer(folder: Path, source: Source) -> None:
+def write_pointer(folder: Path, source: PinnedSource) -> None:
     """Write models/base for a pretrained model: where it lies, not its gigabytes."""
     folder.mkdir(parents=True)
     pointer = {

@@ -3,17 +3,199 @@ turn."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from assay.core.decoding import Completion, Decoding
+from assay.core.errors import PolicyError
 from assay.core.seeds import keyed_uniform
-from assay.policy.engine.architecture import Reader
-from assay.policy.engine.kv_cache import Slots
-from assay.policy.engine.sampling import choose
+from assay.policy.engine.cuda_graphs import arena_of, static_steps
+from assay.policy.engine.kv_cache import KeyValues, Slots, bias
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
+class Reader:
+    """One model with one cache: blocks of tokens go in, the logits of what comes next come out.
+
+    Args:
+        model: A causal language model, with or without peft's adapters.
+        pad_id: Any valid token id.
+        static: Whether steps of one token have fixed shapes (`static.py`).
+
+    Raises:
+        PolicyError: The model has layers of another kind than full and sliding attention.
+    """
+
+    def __init__(self, model: Any, pad_id: int, *, static: bool) -> None:
+        # What peft puts around a model adds nothing to adapters that sit inside of it but the time of a call.
+        self._model = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self._pad = pad_id
+        self._arena = arena_of(self._model) if static else None
+        self._turn = self._arena.holder if self._arena else 0
+        self.cache = self._arena.cache if self._arena else KeyValues()
+        weights = self._model.get_input_embeddings().weight
+        self.device, self._dtype = weights.device, weights.dtype
+        self._windows = windows_of(
+            self._model.config, recurrent=bool(getattr(self._model, "_is_stateful", False))
+        )
+
+    def read(
+        self, first: int, blocks: Sequence[Sequence[int]], lengths: np.ndarray[Any, Any]
+    ) -> torch.Tensor:
+        """Append a block of ids to each of neighbouring rows and return the next-token logits, float32 [rows,
+        vocabulary].
+
+        Blocks are padded on the left, so that all end together. The padding is put behind the row's new
+        tokens, where nothing of the row looks and what comes next is written over it.
+
+        Args:
+            first: Slot of the first row.
+            blocks: Token ids, none empty.
+            lengths: Tokens of each row so far.
+        """
+        sizes = np.asarray([len(block) for block in blocks])
+        width, longest = int(sizes.max()), int((lengths + sizes.max()).max())
+        column = (
+            np.arange(width) - (width - sizes)[:, None]
+        )  # of each place in its own block; padding is negative
+        ids = np.full((len(blocks), width), self._pad, np.int64)
+        ids[column >= 0] = np.concatenate([np.asarray(block, np.int64) for block in blocks])
+        places = lengths[:, None] + np.where(column >= 0, column, column + width)
+        positions = np.where(column >= 0, places, 0)
+        self.cache.reserve(first + len(blocks), longest)
+        sent = torch.as_tensor(np.stack([ids, places, positions]), device=self.device)
+        return self._forward(first, sent[0], sent[1], sent[2], longest)
+
+    def steps(self, rows: int, lengths: np.ndarray[Any, Any]) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Return what takes one chosen token for each of the first rows and gives the logits behind it, again
+        and again."""
+        if self._arena is not None:
+            return static_steps(self._arena, self._step, rows, lengths, self.device)
+        longest = int(lengths[:rows].max())
+        places = torch.as_tensor(lengths[:rows, None] - 1, device=self.device)
+
+        def step(chosen: torch.Tensor) -> torch.Tensor:
+            nonlocal longest, places
+            longest, places = longest + 1, places + 1
+            self.cache.reserve(rows, longest)
+            return self._step(chosen[:, None], places, longest)
+
+        return step
+
+    def _step(self, ids: torch.Tensor, places: torch.Tensor, used: int) -> torch.Tensor:
+        return self._forward(0, ids, places, places, used)
+
+    def _forward(
+        self, first: int, ids: torch.Tensor, places: torch.Tensor, positions: torch.Tensor, used: int
+    ) -> torch.Tensor:
+        assert self._arena is None or self._arena.holder == self._turn, (
+            "other conversations have taken over this memory"
+        )
+        self.cache.aim(first, places, used)
+        masks = {kind: bias(places, used, self._dtype, window) for kind, window in self._windows.items()}
+        out = self._model(
+            input_ids=ids,
+            attention_mask=masks if len(masks) > 1 else next(iter(masks.values())),
+            position_ids=positions,
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        logits: torch.Tensor = out.logits[:, -1].float()
+        return logits
+
+
+def windows_of(config: Any, *, recurrent: bool = False) -> dict[str, int | None]:
+    """Return the kinds of attention layers of a model, with how far those of a sliding window look back.
+
+    Args:
+        config: Of the model; GPT-Neo's own list of kinds, whose windows count from the longest row, is read
+            and refused.
+        recurrent: Whether transformers says that the model has a state.
+
+    Raises:
+        PolicyError: There are layers of a kind whose state is more than keys and values by place.
+    """
+    config = config.get_text_config(decoder=True)
+    window = getattr(config, "sliding_window", None)
+    named = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None)
+    kinds = set(named or [FULL if window is None else SLIDING]) | ({"recurrent"} if recurrent else set())
+    if kinds - {FULL, SLIDING}:
+        raise PolicyError(
+            "a model of layers with full attention or a sliding window",
+            found=", ".join(sorted(kinds - {FULL, SLIDING})),
+            where=f"{config.model_type}, kinds of layers",
+            fix="set generation.backend: transformers",
+        )
+    if SLIDING in kinds and (type(window) is not int or window < 1):
+        raise PolicyError(
+            "a window of at least one token",
+            found=repr(window)[:80],
+            where=f"{config.model_type}, sliding_window",
+            fix="put the model's own config.json back",
+        )
+    return {kind: window if kind == SLIDING else None for kind in sorted(kinds)}
+
+
+# Of a vocabulary, in one block of the two-level search; a smaller vocabulary is one block.
+BLOCK = 1024
+
+
+def choose(
+    logits: torch.Tensor, temperature: float, noise: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Pick one token a row and return ids [rows] and their log-probabilities [rows] under the sampling
+    distribution.
+
+    Args:
+        logits: [rows, vocabulary], float32.
+        temperature: 0 takes the likeliest; its log-probability is that at temperature 1.
+        noise: A uniform number in [0, 1) a row, float64 [rows]; the token is where the distribution function
+            passes it.
+    """
+    if temperature == 0 or noise is None:
+        logprobs = torch.log_softmax(logits, dim=-1)
+        ids = logits.argmax(dim=-1)
+    else:
+        logprobs = torch.log_softmax(logits if temperature == 1 else logits / temperature, dim=-1)
+        ids = _inverse(logprobs, noise) if logits.shape[1] <= BLOCK else _inverse_by_blocks(logprobs, noise)
+    return ids, logprobs.gather(1, ids[:, None]).squeeze(1)
+
+
+def _inverse(logprobs: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    # Sums in float64 of float32 terms: what is added up in which order does not decide a token.
+    cdf = logprobs.exp().cumsum(dim=-1, dtype=torch.float64)
+    return _passed(cdf, noise[:, None] * cdf[:, -1:])
+
+
+def _passed(cdf: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Return the first place [rows] at which each row of a distribution function is greater than its target
+    [rows, 1]."""
+    return torch.searchsorted(cdf, target, right=True).squeeze(1).clamp_(max=cdf.shape[1] - 1)
+
+
+def _inverse_by_blocks(logprobs: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    """Find the block in which the noise falls, then the place in it: no running sum over a whole
+    vocabulary."""
+    rows, size = logprobs.shape
+    padded = torch.nn.functional.pad(logprobs, (0, -size % BLOCK), value=float("-inf"))
+    blocks = padded.view(rows, -1, BLOCK)
+    ends = blocks.exp().sum(dim=-1, dtype=torch.float64).cumsum(dim=-1)
+    target = noise[:, None] * ends[:, -1:]
+    block = _passed(ends, target)
+    inside = blocks[torch.arange(rows, device=logprobs.device), block].exp().double()
+    before = torch.nn.functional.pad(ends, (1, 0)).gather(1, block[:, None])
+    # At a border the two sums may differ in their last bits: the last place with any probability is the last
+    # that counts.
+    last = (inside > 0).int().cumsum(dim=-1).argmax(dim=-1)
+    return (block * BLOCK + torch.minimum(_passed(inside.cumsum(dim=-1), target - before), last)).clamp_(
+        max=size - 1
+    )
+
 
 # Tokens in one forward pass that reads openings: bounds the memory of its activations and masks.
 READ_AT_ONCE = 16_384

@@ -13,14 +13,12 @@ from assay.core.console import complain, say
 from assay.core.errors import PackageError
 from assay.core.evidence_files import FILES
 from assay.core.provenance import now
-from assay.core.storage.archive import write_gz, write_tar
 from assay.core.storage.files import read_text, write_text
 from assay.core.storage.json import dumps, write_json
 from assay.core.storage.locks import hold
 from assay.core.storage.yaml import read_yaml
-from assay.package.layout import strangers
-from assay.package.manifest import sealed
-from assay.package.names import LOCK, NAME, PARITY, PROVENANCE, VERIFIER, files_of
+from assay.package.archive import sealed, write_gz, write_tar
+from assay.package.layout import LOCK, NAME, PARITY, PROVENANCE, SUMS, VERIFIER, files_of, strangers
 from assay.package.parity import Parity
 from assay.package.sbom import SBOM, installed_here, sbom
 from assay.package.secrets.known import known_secrets
@@ -30,7 +28,7 @@ from assay.package.verify import check
 from assay.pipeline.dvc_lock import lock_text, refuse_others
 from assay.pipeline.project import Project
 from assay.stages.package.merged import parity_of
-from assay.stages.package.pages import documents, outer_provenance
+from assay.stages.package.pages import documents, observed_provenance
 from assay.stages.render_evidence.at_hand import claim_at_hand
 
 READS = (
@@ -82,18 +80,18 @@ def _package(project: Project) -> None:
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
     try:
-        identity = write_tar(fresh / f"{NAME}.tar", members, root=NAME)
+        identity = write_tar(fresh / f"{NAME}.tar", members)
         write_gz(fresh / f"{NAME}.tar.gz", fresh / f"{NAME}.tar")
-        write_text(fresh / f"{NAME}.tar.sha256", f"{identity}  {NAME}.tar\n")
+        write_text(fresh / f"{NAME}.sha256", f"{identity}  {NAME}/{SUMS}\n")
         constraints = read_text(project.root / "constraints.txt", fix="git checkout -- constraints.txt")
-        write_json(fresh / SBOM, sbom(constraints, installed_here(), f"{NAME}.tar", identity))
+        write_json(fresh / SBOM, sbom(constraints, installed_here(), f"{NAME}/{SUMS}", identity))
         _look_back(fresh / f"{NAME}.tar", identity)
         size = (fresh / f"{NAME}.tar").stat().st_size
         _replace(project.root / "dist", fresh)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    statement = outer_provenance(project, {f"{NAME}.tar": identity}, members, began=began, ended=now())
-    write_json(project.observed(PROVENANCE), statement)
+    provenance = observed_provenance(project, identity, members, began=began, ended=now())
+    write_json(project.observed(PROVENANCE), provenance)
     archive = project.root / f"dist/{NAME}.tar"
     shown = archive.relative_to(Path.cwd()) if archive.is_relative_to(Path.cwd()) else archive
     say(f"{shown}: {len(members)} files, {size / 1e6:.1f} MB, sha256 {identity}")
@@ -101,7 +99,7 @@ def _package(project: Project) -> None:
 
 
 def members_of(project: Project, parity: Parity) -> Mapping[str, bytes | Path]:
-    """Return every member of the package by name, but for the two lists of them.
+    """Return every member of the package by name, but for the list of them.
 
     Raises:
         PackageError: A file of the run is missing, or a link.

@@ -17,7 +17,7 @@ from assay.pipeline.inputs import decoding_of, items_of, task_of
 from assay.pipeline.project import Project
 
 if TYPE_CHECKING:
-    from assay.policy.base.merged import Weights
+    from assay.policy.base.adapter_files import Weights
     from assay.policy.model import Policy
 
 ADAPTER = "models/adapter"
@@ -35,7 +35,7 @@ def parity_of(project: Project) -> tuple[Parity, Measured]:
             were trained.
         PolicyError: Base or adapter cannot be read.
     """
-    from assay.policy.base.merged import merge
+    from assay.policy.base.adapter_files import merge
 
     weights = weights_of(project)
     return _compared(project, weights, lambda: merge(weights))
@@ -56,7 +56,7 @@ def merge_into(project: Project, folder: Path) -> tuple[Parity, Measured]:
         PolicyError: Base or adapter cannot be read.
         RecordError: The folder above cannot be written.
     """
-    from assay.policy.base.merged import merge, write_model
+    from assay.policy.base.adapter_files import merge, write_model
 
     weights = weights_of(project)
     found: list[tuple[Parity, Measured]] = []
@@ -74,10 +74,9 @@ def merge_into(project: Project, folder: Path) -> tuple[Parity, Measured]:
 
 def weights_of(project: Project) -> Weights:
     """Return where base and adapter of a project lie, and fix what makes a computation repeat itself."""
-    from assay.policy.base.merged import Weights
+    from assay.policy.base.adapter_files import Weights
     from assay.policy.base.pretrained import locate
-    from assay.policy.determinism import pin
-    from assay.policy.model import require_device
+    from assay.policy.model import pin, require_device
 
     params, base = project.params, project.params.base
     require_device(params.device)
@@ -100,7 +99,7 @@ def _compared(project: Project, weights: Weights, merged: Callable[[], Policy]) 
 
 
 def _side(project: Project, weights: Weights) -> Side:
-    from assay.evaluation.prompts import open_item
+    from assay.evaluation.trajectory import open_item
 
     params, policy = project.params, weights.policy()
     facts = read_record(project.results("train.json"), TrainFacts, fix="./run dvc repro train")

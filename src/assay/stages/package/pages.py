@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from assay.core.evidence_files import place_of
 from assay.core.provenance import git_state, remotes
 from assay.core.records import TrainFacts
 from assay.core.storage.files import read_bytes
-from assay.core.storage.json import loads, read_record
+from assay.core.storage.json import dumps, loads, read_record
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.evidence.tables.claim_tables import BeforeAfter
+from assay.package.archive import sha256_of
 from assay.package.card.datasheet import DATASHEET, stated_licence
 from assay.package.card.model_card import Measured, model_card
-from assay.package.manifest import entry_of
-from assay.package.names import CARD, PROVENANCE
-from assay.package.statement import Dependencies, Packaged, inner_statement, outer_statement, statement_text
+from assay.package.layout import CARD, NAME, PROVENANCE, SUMS
+from assay.package.provenance import (
+    GitState,
+    MadeFrom,
+    Packaged,
+    Provenance,
+    Trained,
+    Witnessed,
+    trained_of,
+    tree_digest,
+)
 from assay.pipeline.inputs import fingerprint_of, task_of
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.reader_pages import limits
@@ -44,28 +52,22 @@ def documents(project: Project, members: Mapping[str, bytes | Path]) -> dict[str
     """
     page = members.get(f"{project.params.dataset.root}/{DATASHEET}", b"")
     text = page if isinstance(page, bytes) else read_bytes(page, fix=AGAIN)
-    subjects = {name: entry_of(members[name]).sha256 for name in SUBJECTS}
-    statement = inner_statement(subjects, *_built_from(project, members))
+    subjects = {name: sha256_of(members[name]) for name in SUBJECTS}
     return {
         CARD: _card(project, text.decode("utf-8", "replace")).encode(),
-        PROVENANCE: statement_text(statement).encode(),
+        PROVENANCE: (dumps(_made(project, members, subjects)) + "\n").encode(),
     }
 
 
-def outer_provenance(
-    project: Project,
-    archives: Mapping[str, str],
-    members: Mapping[str, bytes | Path],
-    *,
-    began: str,
-    ended: str,
-) -> dict[str, Any]:
-    """Return the statement beside a package: who trained and packaged it when, on what, at which commit.
+def observed_provenance(
+    project: Project, identity: str, members: Mapping[str, bytes | Path], *, began: str, ended: str
+) -> Witnessed:
+    """Return the provenance beside a package: who trained and packaged it when, on what, at which commit.
 
     Args:
         project: The run.
-        archives: File name → sha256 of the archive and its gzip.
-        members: What the archive holds.
+        identity: Of the package: the sha256 of its SHA256SUMS.
+        members: What the package holds.
         began: When packaging began, UTC.
         ended: When it was done, UTC.
     """
@@ -73,14 +75,14 @@ def outer_provenance(
     packaged = Packaged(
         started=began,
         finished=ended,
-        commit=state["commit"],
-        modified=state["modified"],
+        git=GitState(commit=state["commit"], modified=state["modified"]),
         remotes=None if hosts is None else tuple(hosts),
     )
-    return outer_statement(archives, *_built_from(project, members), _trained(project), packaged)
+    made = _made(project, members, {f"{NAME}/{SUMS}": identity})
+    return Witnessed(**dict(made), trained=_trained(project), packaged=packaged)
 
 
-def _trained(project: Project) -> dict[str, Any] | None:
+def _trained(project: Project) -> Trained | None:
     """Return who trained when on what; None where that is unknown.
 
     DVC may have taken the training out of its run cache: then the clocks that lie about are those of another
@@ -91,26 +93,28 @@ def _trained(project: Project) -> dict[str, Any] | None:
         return None
     found = loads(read_bytes(known, fix=AGAIN).decode(), where=known.name, fix=AGAIN)
     trained = read_record(project.results("train.json"), TrainFacts, fix=AGAIN)
-    return found if isinstance(found, dict) and found.get("chain") == trained.chain else None
+    return trained_of(found) if isinstance(found, dict) and found.get("chain") == trained.chain else None
 
 
-def _built_from(
-    project: Project, members: Mapping[str, bytes | Path]
-) -> tuple[dict[str, Any], str, int, Dependencies]:
-    """Return settings, what the data are called, seed and what the run was made from."""
+def _made(project: Project, members: Mapping[str, bytes | Path], subjects: dict[str, str]) -> Provenance:
     params, base = project.params, read_record(project.results("base.json"), BaseFacts, fix=AGAIN)
-    known = {"kind": base.kind, "digest": base.digest, "model": base.model, "revision": base.revision}
-    dependencies = Dependencies(
-        data={
-            name: entry_of(members[name]).sha256
-            for name in members
-            if name.startswith(f"{params.dataset.root}/")
-        },
-        base=known,
-        source={name: entry_of(members[name]).sha256 for name in members if name.startswith("src/")},
-        constraints=entry_of(members["constraints.txt"]).sha256,
+
+    def digests(folder: str) -> dict[str, str]:
+        return {name: sha256_of(members[name]) for name in members if name.startswith(f"{folder}/")}
+
+    made_from = MadeFrom(
+        data=digests(params.dataset.root),
+        base={"kind": base.kind, "digest": base.digest, "model": base.model, "revision": base.revision},
+        source=tree_digest(digests("src")),
+        constraints=sha256_of(members["constraints.txt"]),
     )
-    return params.model_dump(mode="json"), params.dataset.name, params.seed, dependencies
+    return Provenance(
+        subjects=subjects,
+        params=params.model_dump(mode="json"),
+        task=params.dataset.name,
+        seed=params.seed,
+        made_from=made_from,
+    )
 
 
 def _card(project: Project, datasheet: str) -> str:

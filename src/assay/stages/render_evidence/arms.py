@@ -10,7 +10,7 @@ from assay.core.errors import RecordError
 from assay.core.records import Episode, TrainFacts
 from assay.core.storage.json import read_records
 from assay.dataset.suite import Suite
-from assay.evaluation.scripted import play_baseline
+from assay.evaluation.replay import play_baseline
 from assay.pipeline.inputs import heldout_suite
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.log_tables import log_table

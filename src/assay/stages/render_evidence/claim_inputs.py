@@ -17,9 +17,14 @@ from assay.evidence.claim.plan import ClaimPlan, plan_of
 from assay.evidence.claim.waivers import answer_for
 from assay.evidence.claim.warnings import openings_said
 from assay.evidence.claim.what_was_run import BaseFacts
-from assay.pipeline.heldout_ledger import known_copy_id, ledger_stands, openings
+from assay.pipeline.heldout_ledger import (
+    known_copy_id,
+    ledger_stands,
+    openings,
+    policies_that_saw,
+    without_records,
+)
 from assay.pipeline.inputs import fingerprint_of, heldout_suite, splits_of, validation_suite
-from assay.pipeline.openings import policies_that_saw, without_records
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.arms import CONTROL, Arm, read_arm
 from assay.statistics.power import PlannedPower, planned_power

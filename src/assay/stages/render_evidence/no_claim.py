@@ -9,7 +9,6 @@ say so in the place of the last one's.
 
 from __future__ import annotations
 
-import html
 import shutil
 from collections.abc import Mapping, Sequence
 
@@ -22,21 +21,13 @@ from assay.core.storage.json import read_record, write_json
 from assay.evidence.claim.claim import UNREAD, Claim, not_evaluable
 from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.escape import visible
+from assay.evidence.page.shell import fill, shell
 from assay.pipeline.project import Project
 from assay.stages.render_evidence import README, WRITES
 from assay.stages.render_evidence.at_hand import claim_stands, others_settings
 
 SHOWN = WRITES
 KIND = "a file of the evidence is missing, damaged or not what it should be"
-_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'">
-<meta name="viewport" content="width=device-width,initial-scale=1"><title>assay: {title}</title>
-<style>:root{{color-scheme:light dark}}body{{font:16px/1.5 system-ui,sans-serif;margin:2rem auto}}
-body{{max-width:50rem;padding:0 1rem}}p,li{{overflow-wrap:anywhere}}</style></head><body><main>
-<h1>{title}</h1>{said}<p>Fix: {fix}</p>
-</main></body></html>
-"""
 
 
 def withdraw_if_other(project: Project) -> None:
@@ -67,9 +58,8 @@ def withdraw_if_other(project: Project) -> None:
 
 def withdrawn_page(data: str, found: Sequence[str]) -> str:
     """Return a page without a claim that says why there is none."""
-    listed = "".join(f"<li>{html.escape(visible(each))}</li>" for each in found)
-    title = html.escape(visible(f"{data}: {NO_VERDICT}"))
-    return _PAGE.format(title=title, said=f"<ul>{listed}</ul>", fix="./run repro")
+    title = f"{data}: {NO_VERDICT}"
+    return _page(title, "./run repro", reasons=found)
 
 
 def refuse(project: Project, error: AssayError) -> Claim | None:
@@ -104,13 +94,18 @@ def refuse(project: Project, error: AssayError) -> Claim | None:
     write_json(project.results("claim.json"), claim)
     summary = f"**{claim.verdict}.** {claim.sentence}\n"
     reason = f"Reason: {claim.reason}."
-    said = "".join(f"<p>{html.escape(visible(text))}</p>" for text in (claim.sentence, reason))
-    page = _PAGE.format(title=claim.verdict, said=said, fix=html.escape(visible(error.fix)))
+    page = _page(claim.verdict, error.fix, said=[claim.sentence, reason])
     where = place_of("claim.json")
     readme = f"{summary}\nThe reason stands in `{where.removeprefix('evidence/')}`.\n"
     _write(project, {"verdict": claim.verdict, "p": None}, summary, readme, page)
     complain(f"{claim.verdict}: {claim.reason}; {where} says so")
     return claim
+
+
+def _page(title: str, fix: str, *, said: Sequence[str] = (), reasons: Sequence[str] = ()) -> str:
+    return shell(
+        title=f"assay: {title}", body=fill("no_claim.html", title=title, said=said, reasons=reasons, fix=fix)
+    )
 
 
 def _remove_shown(project: Project) -> None:

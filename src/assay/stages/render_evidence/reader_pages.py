@@ -16,8 +16,8 @@ from assay.dataset.audit_records import BLOCKING, SAID, Audit, Contamination
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.what_was_run import BaseFacts, run_frame
 from assay.evidence.page.data import contamination_frame, findings_frame, splits_frame
-from assay.evidence.page.elements import Shown
 from assay.evidence.page.report import report_html
+from assay.evidence.page.shell import Shown
 from assay.evidence.tables.evidence_readme import VERIFY, landing_page
 from assay.evidence.tables.trajectories import choose_pairs, sample_trajectories
 from assay.pipeline.inputs import decoding_of, fingerprint_of, heldout_suite

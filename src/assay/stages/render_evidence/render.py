@@ -15,9 +15,8 @@ from assay.core.records import TRAINING_LOG_COLUMNS, Episode, HealthEvent, Inter
 from assay.core.seeds import derive_seed, rng
 from assay.core.storage.files import write_bytes, write_text
 from assay.core.storage.json import read_record, read_records, write_json
-from assay.evaluation.alarms import alarm_said, alarms, training_alarm_said
+from assay.evaluation.alarms import alarm_said, alarms, cuts_said, training_alarm_said
 from assay.evaluation.replay import graded_again
-from assay.evaluation.truncation import cuts_said
 from assay.evidence.claim.claim import Claim, compare, differences_of
 from assay.evidence.claim.differences import deltas
 from assay.evidence.claim.plan import ClaimPlan
@@ -31,7 +30,7 @@ from assay.evidence.claim.warnings import (
 from assay.evidence.figures.drawing import column, render
 from assay.evidence.figures.gallery import Drawn, of_comparison, of_training
 from assay.evidence.figures.validity import validity_frame
-from assay.evidence.page.elements import Shown
+from assay.evidence.page.shell import Shown
 from assay.evidence.tables.claim_tables import (
     before_after_metrics,
     ladder_frame,

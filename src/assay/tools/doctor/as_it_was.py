@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from assay.training.randomness import untouched
+from assay.training.rollouts import untouched
 
 
 @contextmanager

@@ -154,7 +154,7 @@ def _forecast(
         return [], []
     import torch
 
-    from assay.policy.determinism import pin
+    from assay.policy.model import pin
     from assay.tools.doctor.forecast.forecast import folder_ahead, forecast, look_ahead
 
     folder = folder_ahead(base, project.root)

@@ -15,8 +15,7 @@ from assay.core.counting import counted
 from assay.core.errors import TaskError
 from assay.core.records import Episode
 from assay.dataset.suite import Play
-from assay.evaluation.prompts import open_item
-from assay.evaluation.trajectory import GivenUp, tried
+from assay.evaluation.trajectory import GivenUp, open_item, tried
 from assay.policy.model import Policy
 from assay.tasks.protocol import Task
 from assay.tools.doctor.findings import Check, Finding

@@ -14,11 +14,10 @@ from assay.core.decoding import Decoding
 from assay.core.records import Episode
 from assay.core.seeds import derive_seed
 from assay.dataset.suite import Play
-from assay.evaluation.prompts import open_item
 from assay.evaluation.rollout import Lost, Rollout, attempt
+from assay.evaluation.trajectory import open_item
 from assay.policy.backends.select import converse
-from assay.policy.eval_mode import evaluating
-from assay.policy.model import Policy
+from assay.policy.model import Policy, evaluating
 from assay.tasks.protocol import Item, Task
 from assay.tools.doctor.deadline import Deadline, TooSlow
 from assay.tools.doctor.observed import BROKEN, UNDER_WAY, Observed

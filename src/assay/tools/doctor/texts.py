@@ -9,8 +9,8 @@ from typing import Any
 from assay.core.config.places import setting
 from assay.core.config.settings import Params
 from assay.core.errors import PolicyError
-from assay.policy.chat_template import Message, unthought
 from assay.policy.model import Policy
+from assay.policy.renderer import Message, unthought
 from assay.tools.doctor.findings import Check, Finding
 
 TEMPLATE, TOKENIZER = "chat_template.jinja of the base", "tokenizer_config.json of the base"

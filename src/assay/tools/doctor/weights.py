@@ -13,8 +13,7 @@ from assay.core.counting import counted
 from assay.policy.model import Policy
 from assay.tools.doctor.findings import Check, Finding, error_finding
 from assay.tools.doctor.lengths import Openings
-from assay.training.adapter import adapted_modules, refused_targets
-from assay.training.log.digests import finite
+from assay.training.adapter import adapted_modules, finite, refused_targets
 
 
 def weight_findings(

@@ -23,7 +23,7 @@ from assay.evaluation.clusters import cluster_sums
 from assay.evaluation.measures import column_name, is_rate, measure_names, value_of
 from assay.evidence.escape import markdown_table, one_line, visible
 from assay.evidence.formatting import MISSING, NO_INTERVAL, missing_interval_said
-from assay.evidence.page.elements import cell_text
+from assay.evidence.page.shell import cell_text
 from assay.statistics.intervals import mean_interval, median_interval, missing, rate_interval
 from assay.statistics.timing import block_interval
 from assay.tools.logs.log_reader import Log, read_log

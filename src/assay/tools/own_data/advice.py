@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ SMALL = 8  # conversations at once, and episodes in a pass, on a processor
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineSize:
     """What a training can have here: bytes of the GPU, None without one; bytes of main memory; cores."""
 
     gpu: int | None
@@ -38,18 +38,17 @@ class Machine:
         return f"{gpu}, {self.ram / GIB:.0f} GiB of memory, {self.cores} cores"
 
 
-def this_machine() -> Machine:
+def this_machine() -> MachineSize:
     """Return what is here."""
     import torch
 
     gpu = int(torch.cuda.mem_get_info()[1]) if torch.cuda.is_available() else None
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Machine(gpu, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), cores)
+    return MachineSize(gpu, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), cores)
 
 
-def fitting(root: Path, machine: Machine) -> tuple[list[str], list[str]]:
-    """Return the presets of a project that run on a machine with data of one's own, and a line on each
-    preset."""
+def fitting(root: Path, machine: MachineSize) -> tuple[list[str], list[str]]:
+    """Return the presets that run on a machine with data of one's own, and a line on each preset."""
     forecasts = _forecasts(root)
     found, lines = list[str](), [f"presets for data of your own on this machine ({machine}):"]
     for preset in presets(root, "grpo"):
@@ -65,7 +64,7 @@ def fitting(root: Path, machine: Machine) -> tuple[list[str], list[str]]:
     return sorted(found, key=lambda name: name != START), lines
 
 
-def preset_for(root: Path, machine: Machine, sizes: Mapping[str, int]) -> tuple[str, str, list[str]]:
+def preset_for(root: Path, machine: MachineSize, sizes: Mapping[str, int]) -> tuple[str, str, list[str]]:
     """Return a preset for a dataset on a machine: which one it is made of, its text, and what is other in it.
 
     Args:
@@ -81,12 +80,8 @@ def preset_for(root: Path, machine: Machine, sizes: Mapping[str, int]) -> tuple[
     path = root / f"configs/grpo/{source}.yaml"
     values = read_yaml(path, fix=RESTORE)
     changes = {} if found else on_processor(values, machine)
-    bounds = {
-        "evaluation.items": "heldout",
-        "validation.items": "validation",
-        "train.kl_probe_episodes": "train",
-    }
-    for setting, split in bounds.items():
+    bounds = (("evaluation.items", "heldout"), ("validation.items", "validation"))
+    for setting, split in (*bounds, ("train.kl_probe_episodes", "train")):
         section, name = setting.split(".")
         if values[section][name] > sizes[split]:
             changes[setting] = str(sizes[split])
@@ -103,7 +98,7 @@ def base_of(text: Mapping[str, Any]) -> str:
     return how_to_download(str(text["base"]["model"]), text["base"]["revision"])
 
 
-def on_processor(values: Mapping[str, Any], machine: Machine) -> dict[str, str]:
+def on_processor(values: Mapping[str, Any], machine: MachineSize) -> dict[str, str]:
     """Return what to change in a preset for a GPU so that it runs without one, by setting."""
     episodes = values["train"]["items_per_step"] * values["train"]["group_size"]
     return {
@@ -117,9 +112,10 @@ def on_processor(values: Mapping[str, Any], machine: Machine) -> dict[str, str]:
     }
 
 
-def _why_not(values: Mapping[str, Any], forecast: Mapping[str, Any] | None, machine: Machine) -> str | None:
-    """Return why a preset does not run on a machine with data of one's own, None if it does as far as is
-    known."""
+def _why_not(
+    values: Mapping[str, Any], forecast: Mapping[str, Any] | None, machine: MachineSize
+) -> str | None:
+    """Return why a preset does not run here with data of one's own, None if it does as far as is known."""
     base = values.get("base")
     if not isinstance(base, dict) or base.get("kind") != "pretrained":
         return "no: its base is built from the lessons of the shipped tasks and cannot speak other data"
@@ -133,10 +129,8 @@ def _why_not(values: Mapping[str, Any], forecast: Mapping[str, Any] | None, mach
 def _needs(forecast: Mapping[str, Any] | None) -> str:
     if forecast is None:
         return ""
-    return (
-        f" (made for {forecast['device_gib']} GiB; {forecast['peak_gib']:.1f} GiB forecast for the shipped"
-        " data)"
-    )
+    peak = f"{forecast['peak_gib']:.1f} GiB forecast for the shipped data"
+    return f" (made for {forecast['device_gib']} GiB; {peak})"
 
 
 def _forecasts(root: Path) -> dict[str, Mapping[str, Any]]:
@@ -145,12 +139,9 @@ def _forecasts(root: Path) -> dict[str, Mapping[str, Any]]:
     if not path.is_file():
         return {}
     fix = "git checkout -- benchmarks"
-    found = loads(
-        read_capped(path, max_bytes=MAX_FORECASTS, fix=fix).decode("utf-8"), where=FORECASTS, fix=fix
-    )
+    text = read_capped(path, max_bytes=MAX_FORECASTS, fix=fix).decode("utf-8")
+    found = loads(text, where=FORECASTS, fix=fix)
     listed = found.get("presets") if isinstance(found, dict) else None
-    names: Sequence[str] = list(listed) if isinstance(listed, dict) else []
+    known = listed.items() if isinstance(listed, dict) else ()
     task = task_of_own_records()
-    return (
-        {name.split(",")[0]: listed[name] for name in names if name.endswith(f", {task}")} if listed else {}
-    )
+    return {name.split(",")[0]: told for name, told in known if name.endswith(f", {task}")}

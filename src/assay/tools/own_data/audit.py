@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -95,24 +96,14 @@ def count_tokens(project: Project, tasks: Path, audited: Audited, base: str) -> 
     items = [member.item for member in audited.kept[tasks.stem]]
     plays = choose(items, len(items), split="train", draws=1, seed=0).plays()
     positions, room = context_limit(policy.model), params.task.max_new_tokens["json"]
-    longest = refuse_long_prompts(
-        task,
-        policy.dialogue,
-        {tasks.stem: plays},
-        positions=positions,
-        room=room,
-        retries=params.health.retries,
-    )
+    bounds: dict[str, Any] = {"positions": positions, "room": room, "retries": params.health.retries}
+    longest = refuse_long_prompts(task, policy.dialogue, {tasks.stem: plays}, **bounds)[tasks.stem]
     limit = f"task.max_prompt_tokens: {task.max_prompt_tokens}" if task.max_prompt_tokens else "no limit"
-    say(
-        f"prompts of up to {counted(longest[tasks.stem], 'tokens')} of {base} ({limit}; {positions}"
-        " positions)"
-    )
+    say(f"prompts of up to {counted(longest, 'tokens')} of {base} ({limit}; {positions} positions)")
 
 
 def advise(project: Project, tasks: Path) -> None:
-    """Say which presets run on this machine with data of one's own, and what makes one that does; of shipped
-    data nothing."""
+    """Say which presets run here with data of one's own, and what makes one; of shipped data nothing."""
     shipped = tasks.resolve().is_relative_to(project.data("").resolve())
     if shipped or not project.params.task.reads_own_records:
         return
@@ -122,10 +113,8 @@ def advise(project: Project, tasks: Path) -> None:
     which = (
         "for this machine" if found else "for the processor of this machine, since none runs here as it is"
     )
-    say(
-        f"next: ./run assay audit {shlex.quote(str(tasks))} --fix-splits   (writes the splits, and a preset"
-        f" {which})"
-    )
+    command = f"./run assay audit {shlex.quote(str(tasks))} --fix-splits"
+    say(f"next: {command}   (writes the splits, and a preset {which})")
 
 
 def _show(checked: Audit, tasks: Path, schemas: SchemaFiles) -> None:
@@ -133,39 +122,27 @@ def _show(checked: Audit, tasks: Path, schemas: SchemaFiles) -> None:
     if rows:
         say_table(("kind", "count", "action", "records", "line", "id", "detail"), rows)
     for folder, places in schemas.missing.items():
-        looked = " and ".join(
-            os.path.relpath(place) if place.is_relative_to(Path.cwd()) else str(place) for place in places
-        )
-        say(
-            f"schema files: no folder {folder}; looked for it at {looked}. Fix: copy it to one of these"
-            " places"
-        )
+        near = (os.path.relpath(p) if p.is_relative_to(Path.cwd()) else str(p) for p in places)
+        looked = f"no folder {folder}; looked for it at {' and '.join(near)}"
+        say(f"schema files: {looked}. Fix: copy it to one of these places")
     for split, ceiling in checked.ceilings.items():
         say(ceiling_said(ceiling, split))
-    usable, dropped, refused = (
-        found[tasks.stem] for found in (checked.usable, checked.dropped, checked.refused)
-    )
-    counts = {"refused": refused, "left out": dropped}
-    told = [f"{usable} usable", *(f"{n} {what}" for what, n in counts.items() if n)]
-    say(
-        f"{tasks}: {counted(checked.n_records, 'records')}:"
-        f" {', '.join(told)}{'' if rows else '; nothing odd'}"
-    )
+    counts = {"refused": checked.refused[tasks.stem], "left out": checked.dropped[tasks.stem]}
+    told = [f"{checked.usable[tasks.stem]} usable", *(f"{n} {what}" for what, n in counts.items() if n)]
+    odd = "" if rows else "; nothing odd"
+    say(f"{tasks}: {counted(checked.n_records, 'records')}: {', '.join(told)}{odd}")
 
 
 def _rows(name: str, kind: Kind) -> list[tuple[str, ...]]:
-    """Return the rows of a kind: what many records have alike is told once, with how many they are and the
-    first of them."""
+    """Return the rows of a kind: what many records have alike is told once, with their number and first."""
     alike: dict[str, list[Finding]] = {}
     for finding in kind.first:
         alike.setdefault(finding.detail, []).append(finding)
     rows: list[tuple[str, ...]] = []
     for detail, found in list(alike.items())[:SHOWN]:
         head = ("", "", "") if rows else (name, str(kind.count), kind.action)
-        first = found[0]
-        rows.append(
-            (*head, str(len(found)), "" if first.line is None else str(first.line), first.id or "", detail)
-        )
+        line = "" if found[0].line is None else str(found[0].line)
+        rows.append((*head, str(len(found)), line, found[0].id or "", detail))
     if len(alike) > SHOWN:
         rest = kind.count - sum(len(found) for found in list(alike.values())[:SHOWN])
         rows.append(("", "", "", str(rest), "", "", f"… more of them: all in {RECORD}"))

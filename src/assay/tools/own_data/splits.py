@@ -1,9 +1,14 @@
-"""Make a dataset of a tasks file: splits by prompt group, schema files beside them, checksums, and a task
-preset."""
+"""Make a dataset of a tasks file: splits, schema files beside them, checksums, and a task preset.
+
+Splits are by prompt group, never by row, so that a repeated prompt cannot leak.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,16 +16,19 @@ from assay.audit.audit import Audited
 from assay.core.console import say
 from assay.core.counting import counted
 from assay.core.errors import ConfigError, DataError
+from assay.core.seeds import derive_seed
 from assay.core.storage.files import read_text, real, remove, sha256_bytes, write_bytes, write_text
+from assay.core.storage.json import as_written
 from assay.core.storage.untrusted import inside, listing
 from assay.core.storage.yaml import read_yaml
 from assay.dataset.checksums import SUMS, UNLISTED, parse_sums, sums_text
+from assay.dataset.source import Kept
 from assay.pipeline.inputs import blocklist_of
 from assay.pipeline.project import Project
 from assay.tools.own_data.advice import base_of, fitting, preset_for, this_machine
-from assay.tools.own_data.grouping import files_of, grouped
 
 NAME = re.compile(r"[a-z0-9_]+")
+SPLITS = ("train", "validation", "heldout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +53,12 @@ def plan(project: Project, tasks: Path, data: Path | None, fractions: str, seed:
     folder = inside(chosen, [project.root], where="the data folder", fix="choose --data in the project")
     if not NAME.fullmatch(folder.name):
         near = re.sub(r"[^a-z0-9]+", "_", folder.name.lower()).strip("_") or "my_tasks"
-        raise ConfigError(
-            "a name of a-z, 0-9 and _",
-            found=repr(folder.name),
-            where="the data folder",
-            fix=f"--data data/{near}",
-        )
+        found, fix = repr(folder.name), f"--data data/{near}"
+        raise ConfigError("a name of a-z, 0-9 and _", found=found, where="the data folder", fix=fix)
     if real(tasks).is_relative_to(real(folder)):
+        expected = "a tasks file outside the folder to write"
         fix = "move the tasks file elsewhere, or choose --data"
-        raise DataError(
-            "a tasks file outside the folder to write", found=str(tasks), where=str(folder), fix=fix
-        )
+        raise DataError(expected, found=str(tasks), where=str(folder), fix=fix)
     held = [name for name in listing(folder) if name not in UNLISTED] if folder.is_dir() else []
     if held and not force:
         fix = "choose another --data, or add --force"
@@ -67,12 +70,9 @@ def plan(project: Project, tasks: Path, data: Path | None, fractions: str, seed:
         there = read_yaml(target, fix=f"rm {target}").get("dataset")
         named = there.get("root") if isinstance(there, dict) else None
         if named != root:
-            raise DataError(
-                f"a preset with dataset.root: {root}, or none",
-                found=f"dataset.root: {named}",
-                where=f"configs/task/{folder.name}.yaml",
-                fix="choose --data with another last part, or remove the preset",
-            )
+            expected, found = f"a preset with dataset.root: {root}, or none", f"dataset.root: {named}"
+            fix = "choose --data with another last part, or remove the preset"
+            raise DataError(expected, found=found, where=f"configs/task/{folder.name}.yaml", fix=fix)
     return Plan(folder.name, folder, root, _fractions(fractions), seed)
 
 
@@ -91,28 +91,23 @@ def write(project: Project, preset: str, audited: Audited, made: Plan) -> None:
     members = [member for kept in audited.kept.values() for member in kept]
     splits = grouped(members, made.fractions, made.seed, made.root)
     files = files_of(splits)
-    blocklist = blocklist_of(project)
-    if blocklist is not None:
+    if (blocklist := blocklist_of(project)) is not None:
         files[getattr(project.params.task, "blocklist", "")] = blocklist
     text = _preset_text(project.root, preset, made)
     _clear(made.folder, keep=set(files))
     for name, content in files.items():
         write_bytes(made.folder / name, content)
     # Last, so that half a dataset is not taken for a whole one.
-    write_text(
-        made.folder / SUMS, sums_text({name: sha256_bytes(content) for name, content in files.items()})
-    )
+    sums = {name: sha256_bytes(content) for name, content in files.items()}
+    write_text(made.folder / SUMS, sums_text(sums))
     told = ", ".join(f"{name} {len(chosen)}" for name, chosen in splits.items())
     say(f"wrote {made.root}: {told} records, by prompt group")
-    target = project.root / f"configs/task/{made.name}.yaml"
-    if target.exists():
-        say(f"configs/task/{made.name}.yaml is there already and was left as it is")
+    place = f"configs/task/{made.name}.yaml"
+    if (project.root / place).exists():
+        say(f"{place} is there already and was left as it is")
     else:
-        write_text(target, text)
-        say(
-            f"wrote configs/task/{made.name}.yaml, like {preset}.yaml with dataset.root: {made.root} and no"
-            " lessons"
-        )
+        write_text(project.root / place, text)
+        say(f"wrote {place}, like {preset}.yaml with dataset.root: {made.root} and no lessons")
     for line in _preset_for_here(project.root, made, {name: len(chosen) for name, chosen in splits.items()}):
         say(line)
 
@@ -144,15 +139,13 @@ def _preset_text(root: Path, preset: str, made: Plan) -> str:
     for pattern, value, least in ((r"^(  root: ).*$", made.root, 1), (r"^(  lessons: ).*$", "null", 0)):
         text, count = re.subn(pattern, rf"\g<1>{value}", text, flags=re.MULTILINE)
         if not least <= count <= 1:
-            raise ConfigError(
-                "one line `  root: …`, indented by two", found=str(count), where=source, fix="write it so"
-            )
+            expected = "one line `  root: …`, indented by two"
+            raise ConfigError(expected, found=str(count), where=source, fix="write it so")
     return text
 
 
 def _preset_for_here(root: Path, made: Plan, sizes: dict[str, int]) -> list[str]:
-    """Write a preset that runs on this machine with these data, unless there is one, and return how to go
-    on."""
+    """Write a preset that runs here with these data, unless there is one, and return how to go on."""
     machine = this_machine()
     found, lines = fitting(root, machine)
     place = f"configs/grpo/{made.name}.yaml"
@@ -162,9 +155,8 @@ def _preset_for_here(root: Path, made: Plan, sizes: dict[str, int]) -> list[str]
         source, text, changes = preset_for(root, machine, sizes)
         write_text(root / place, text)
         if not found:
-            lines.append(
-                f"none runs here as it is; {source} does on the processor, slowly, with a small model"
-            )
+            slow = "does on the processor, slowly, with a small model"
+            lines.append(f"none runs here as it is; {source} {slow}")
         lines.append(f"wrote {place}, like {source}.yaml{' with ' + ', '.join(changes) if changes else ''}")
     base = base_of(read_yaml(root / place, fix=f"rm {place}"))
     return [
@@ -174,3 +166,63 @@ def _preset_for_here(root: Path, made: Plan, sizes: dict[str, int]) -> list[str]
         f"  ./run assay config use task={made.name} grpo={made.name}",
         "  ./run repro",
     ]
+
+
+def split_of_groups(sizes: Mapping[str, int], fractions: Sequence[float], seed: int) -> dict[str, str]:
+    """Return the split of each prompt group: in an order by group and seed alone, cut at the shares.
+
+    Args:
+        sizes: Records by group.
+        fractions: Shares of the records for train, validation and heldout; their sum is 1.
+        seed: Another seed is another order.
+
+    >>> split_of_groups({"a": 8, "b": 1, "c": 1}, (0.8, 0.1, 0.1), 0)["a"]
+    'train'
+    """
+    total, before = sum(sizes.values()), 0
+    borders = [sum(fractions[: n + 1]) for n in range(len(SPLITS) - 1)]
+    found = {}
+    for group in sorted(sizes, key=lambda name: (derive_seed("split", seed, name), name)):
+        middle = (before + sizes[group] / 2) / total
+        found[group] = SPLITS[sum(middle >= border for border in borders)]
+        before += sizes[group]
+    return found
+
+
+def grouped(
+    members: Sequence[Kept], fractions: Sequence[float], seed: int, where: str
+) -> dict[str, list[Kept]]:
+    """Return the records by split, in the order they came.
+
+    Raises:
+        DataError: A split would be empty.
+    """
+    splits: dict[str, list[Kept]] = {name: [] for name in SPLITS}
+    homes = split_of_groups(Counter(member.item.cluster for member in members), fractions, seed)
+    for member in members:
+        splits[homes[member.item.cluster]].append(member)
+    for name, chosen in splits.items():
+        if not chosen:
+            groups = len({member.item.cluster for member in members})
+            fix = "add records with other prompts, or choose other --fractions or another --seed"
+            raise DataError(f"records for {name}", found=f"none, of {groups} prompts", where=where, fix=fix)
+    return splits
+
+
+def files_of(splits: Mapping[str, Sequence[Kept]]) -> dict[str, bytes]:
+    """Return the files of a dataset: one JSONL a split, and schema files in schemas/ with their layout."""
+    closures = [member.entry.closure for members in splits.values() for member in members]
+    schemas = {file.path: file.content for closure in closures if closure for file in closure.files}
+    # One common folder of all, so that files of one name stay apart and $refs between them still hold.
+    common = Path(os.path.commonpath([path.parent for path in schemas])) if schemas else Path()
+    files = {f"schemas/{path.relative_to(common).as_posix()}": content for path, content in schemas.items()}
+    for name, members in splits.items():
+        lines = []
+        for member in members:
+            row = dict(member.entry.record)
+            if member.entry.closure is not None:
+                start = member.entry.closure.files[0].path
+                row["schema_path"] = f"schemas/{start.relative_to(common).as_posix()}"
+            lines.append(as_written(row) + "\n")
+        files[f"{name}.jsonl"] = "".join(lines).encode()
+    return files

@@ -56,18 +56,13 @@ def run(root: Path, *, out: Path | None, run: Path | None) -> None:
 def describe_merge(folder: Path, parity: Parity, measured: Measured) -> list[str]:
     """Return the lines to print."""
     megabytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
-    lines = [
-        f"{folder}: base and adapter as one model ({parity.policy_digest[:16]}…), {megabytes:.1f} MB",
-        (
-            f"logits at most {measured.difference:.3g} apart at {measured.positions} places of"
-            f" {measured.prompts} held-out prompts and completions (bound {parity.max_logit_difference:g})"
-        ),
-        (
-            f"greedy tokens: {measured.n_agreed} of {measured.n_tokens} the same ({measured.agreement:.2%},"
-            f" bound {parity.min_greedy_agreement:.1%}); each writing on by itself:"
-            f" {measured.free_agreement:.2%}"
-        ),
-    ]
+    lines = [f"{folder}: base and adapter as one model ({parity.policy_digest[:16]}…), {megabytes:.1f} MB"]
+    places = f"{measured.positions} places of {measured.prompts} held-out prompts and completions"
+    bound = f"bound {parity.max_logit_difference:g}"
+    lines.append(f"logits at most {measured.difference:.3g} apart at {places} ({bound})")
+    same = f"{measured.n_agreed} of {measured.n_tokens} the same ({measured.agreement:.2%}, bound"
+    alone = f"each writing on by itself: {measured.free_agreement:.2%}"
+    lines.append(f"greedy tokens: {same} {parity.min_greedy_agreement:.1%}); {alone}")
     if parity.base_was_4bit:
         lines.append("the base was 4-bit; the merged model is in the dtype that the 4-bit layers compute in")
     return lines

@@ -18,6 +18,7 @@ from assay.core.errors import PackageError
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import read_bytes
 from assay.package import verify as plain
+from assay.package.archive import unpack
 from assay.package.secrets.known import known_secrets
 from assay.package.secrets.machine import this_machine
 from assay.package.secrets.search import cleared
@@ -118,8 +119,8 @@ def open_checked(package: Path) -> Iterator[Checked]:
     with tempfile.TemporaryDirectory(prefix="assay-publish-") as scratch:
         root = Path(scratch, "package")
         try:  # the very bytes that were checked: another archive in its place is refused by its digest
-            names = plain.unpack(package, root, sha256=result.sha256).files
-        except plain.Refused as error:
+            names = unpack(package, root, sha256=result.sha256).files
+        except PackageError as error:
             fix = "leave the archive alone meanwhile, and call again"
             expected = "the archive that was checked"
             raise PackageError(expected, found=error.found, where=str(package), fix=fix) from None

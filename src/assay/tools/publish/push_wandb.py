@@ -16,7 +16,7 @@ from assay.core.storage.files import write_text
 from assay.core.storage.json import read_record
 from assay.evidence.claim.claim import Claim
 from assay.package import verify as plain
-from assay.package.names import NAME
+from assay.package.layout import NAME, SUMS
 from assay.tools.publish.push import CLAIM, open_checked
 
 INSTALL = "./run python -m pip install -c constraints.txt --no-build-isolation -e '.[wandb]'"
@@ -50,8 +50,8 @@ def run(package: Path) -> None:
         if plain.check(tar).sha256 != checked.identity:
             fix = "leave the archive alone meanwhile, and call again"
             raise PackageError("the archive that was checked", found="another", where=str(package), fix=fix)
-        digest = tar.with_name(f"{NAME}.tar.sha256")
-        write_text(digest, f"{checked.identity}  {NAME}.tar\n")
+        digest = tar.with_name(f"{NAME}.sha256")
+        write_text(digest, f"{checked.identity}  {NAME}/{SUMS}\n")
         claim = read_record(checked.root / CLAIM, Claim, fix=f"./run assay verify {package}")
         with progress("publish wandb: sending", 1) as advance:
             told = log_artifact(wandb, project, [tar, digest], describe_claim(claim, checked.identity))
@@ -60,7 +60,7 @@ def run(package: Path) -> None:
 
 
 def describe_claim(claim: Claim, identity: str) -> dict[str, Any]:
-    """Return what the artifact says of itself: verdict, the tar's sha256, and the gain as a share."""
+    """Return what the artifact says of itself: verdict, the package's sha256, and the gain as a share."""
     gain = None if claim.difference is None else claim.difference.model_dump()
     told = {"verdict": claim.verdict, "sentence": claim.sentence, "p": claim.p}
     return told | {"sha256": identity, "gain": gain}
@@ -117,7 +117,9 @@ def log_artifact(wandb: Any, project: str, files: list[Path], metadata: dict[str
     if listed != sent:
         expected = "the two files as they are here"
         raise PackageError(expected, found=f"{sorted(listed)}", where=where, fix=AGAIN)
-    return f"{where} is at W&B with the digests its files have here; sha256 of the tar {metadata['sha256']}"
+    return (
+        f"{where} is at W&B with the digests its files have here; sha256 of the package {metadata['sha256']}"
+    )
 
 
 def hide_keys(text: str) -> str:

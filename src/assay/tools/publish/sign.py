@@ -2,7 +2,7 @@
 own; no network.
 
 It is over the unpacked files, so that who has the archive, a folder, or a copy from a hub checks it alike,
-with plain `model_signing verify key` as well; the tar follows from its files to the byte. A member of the
+with plain `model_signing verify key` as well. A member of the
 package it cannot be: that would change what is signed.
 """
 
@@ -18,15 +18,13 @@ from typing import Any
 from assay.core.console import say
 from assay.core.errors import PackageError
 from assay.core.storage.files import read_bytes, write_bytes
-from assay.package import verify as plain
-from assay.package.names import NAME
+from assay.package.archive import unpack
+from assay.package.layout import NAME
 from assay.verify.checks import Check, Seen, error_said, looked
 
 INSTALL = "./run python -m pip install -c constraints.txt --no-build-isolation -e '.[sign]'"
-MAKE = (
-    "openssl ecparam -name prime256v1 -genkey -noout -out KEY.pem; openssl ec -in KEY.pem -pubout -out"
-    " PUB.pem"
-)
+MAKE = "openssl ecparam -name prime256v1 -genkey -noout -out KEY.pem;"
+MAKE += " openssl ec -in KEY.pem -pubout -out PUB.pem"
 
 
 def run(package: Path, key: Path, out: Path | None) -> None:
@@ -48,45 +46,33 @@ def run(package: Path, key: Path, out: Path | None) -> None:
     target = Path(f"{package.name}.sig") if out is None else out
     if not package.is_file():
         fix = "./run assay publish sign dist/assay-package.tar --key KEY.pem"
-        raise PackageError(
-            "an archive",
-            found="a folder" if package.is_dir() else "no such file",
-            where=str(package),
-            fix=fix,
-        )
+        found = "a folder" if package.is_dir() else "no such file"
+        raise PackageError("an archive", found=found, where=str(package), fix=fix)
     if target.exists():
-        raise PackageError(
-            "no file there yet", found="one", where=str(target), fix="another --out, or remove it"
-        )
+        fix = "another --out, or remove it"
+        raise PackageError("no file there yet", found="one", where=str(target), fix=fix)
     pem = read_bytes(key, fix=f"make a key: {MAKE}")
     with tempfile.TemporaryDirectory(prefix="assay-sign-") as scratch:
         root, made = Path(scratch, NAME), Path(scratch, "made.sig")
         try:
-            result = plain.unpack(package, root)
-        except plain.Refused as error:
+            result = unpack(package, root)
+        except PackageError as error:
             fix = f"./run assay verify {package}   (says all of it)"
             raise PackageError("a package", found=error.found, where=str(package), fix=fix) from None
         _make(root, key, made, password=_password(key) if b"ENCRYPTED" in pem else None)
         write_bytes(target, made.read_bytes())
         hint = json.loads(made.read_bytes())["verificationMaterial"]["publicKey"]["hint"]
-    say(
-        f"{target}: {len(result.files)} files of {package}, sha256 {result.sha256}, signed with the key whose"
-        " public half,"
-    )
+    files = f"{len(result.files)} files of {package}, sha256 {result.sha256}"
+    say(f"{target}: {files}, signed with the key whose public half,")
     say(f"as PEM, has sha256 {hint}. Whoever has that from you by another way can check the package with")
     say(
-        f"./run assay verify {package} --signature {target} --public-key PUB.pem, or, once it is unpacked,"
-        " with"
+        f"./run assay verify {package} --signature {target} --public-key PUB.pem, or, once it is unpacked, with"
     )
     say(f"model_signing verify key {NAME} --signature {target} --public_key PUB.pem")
 
 
 def available() -> None:
-    """Refuse to go on without the library.
-
-    Raises:
-        PackageError: It is not installed, or what it forgets to ask for is not.
-    """
+    """Refuse to go on without the library, or without what it forgets to ask for, with a PackageError."""
     try:
         import model_signing  # noqa: F401
     except ImportError as error:
@@ -102,19 +88,17 @@ def signature_check(root: Path, signature: Path, public_key: Path) -> Check:
         signature: The detached signature.
         public_key: The public key in PEM, had from the signer by another way than the package.
     """
-    return looked("V0", "signature", lambda: _seen(root, signature, public_key))
+    return looked("V0", "signature", lambda: _look(root, signature, public_key))
 
 
-def _seen(root: Path, signature: Path, public_key: Path) -> Seen:
+def _look(root: Path, signature: Path, public_key: Path) -> Seen:
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from model_signing import verifying
 
     told = f"{signature.name} with {public_key.name}"
     try:
-        verifier = (
-            verifying.Config().set_hashing_config(_hashing()).use_elliptic_key_verifier(public_key=public_key)
-        )
-        verifier.verify(root, signature)
+        config = verifying.Config().set_hashing_config(_make_hashing())
+        config.use_elliptic_key_verifier(public_key=public_key).verify(root, signature)
     except InvalidSignature:
         return Seen("", [f"{told}: this key did not sign what it lists"])
     except (KeyError, IndexError, TypeError, AttributeError) as error:
@@ -125,7 +109,7 @@ def _seen(root: Path, signature: Path, public_key: Path) -> Seen:
     return Seen(f"{signature.name}, by the key in {public_key.name}, is over all {n} files and no others")
 
 
-def _hashing() -> Any:
+def _make_hashing() -> Any:
     """Return how files are hashed: sha256 of each, none passed over."""
     from model_signing import hashing
 
@@ -140,27 +124,18 @@ def _make(root: Path, key: Path, made: Path, *, password: bytes | None) -> None:
     from model_signing import signing
 
     try:
+        config = signing.Config().set_hashing_config(_make_hashing())
         # The library says that a password is text and hands it to one that takes bytes only.
-        signer = (
-            signing.Config()
-            .set_hashing_config(_hashing())
-            .use_elliptic_key_signer(private_key=key, password=password)
-        )
+        signer = config.use_elliptic_key_signer(private_key=key, password=password)
     except (ValueError, TypeError, AttributeError, UnsupportedAlgorithm) as error:
-        expected, found = (
-            "an elliptic-curve private key in PEM",
-            error_said(error).removeprefix("cannot be looked at: "),
-        )
-        raise PackageError(expected, found=found, where=str(key), fix=f"make one: {MAKE}") from None
+        found = error_said(error).removeprefix("cannot be looked at: ")
+        expected, fix = "an elliptic-curve private key in PEM", f"make one: {MAKE}"
+        raise PackageError(expected, found=found, where=str(key), fix=fix) from None
     signer.sign(root, made)
 
 
 def _password(key: Path) -> bytes:
     if not sys.stdin.isatty():
-        raise PackageError(
-            "somebody to ask for the password",
-            found="no terminal",
-            where=str(key),
-            fix="call it in a terminal",
-        )
+        expected, fix = "somebody to ask for the password", "call it in a terminal"
+        raise PackageError(expected, found="no terminal", where=str(key), fix=fix)
     return getpass(f"password of {key}: ").encode()

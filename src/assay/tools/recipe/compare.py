@@ -1,13 +1,11 @@
-"""`assay runs compare`: trainings of several seeds as one statement about the recipe, and recipes against
-each other."""
+"""`assay runs compare`: trainings of several seeds as one statement about the recipe; recipes in pairs."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-
-import pandas as pd
 
 from assay.core.console import complain, say, say_table
 from assay.core.errors import AssayError, EvidenceError, RecordError
@@ -22,11 +20,11 @@ from assay.evidence.recipe.tables import (
     CSV_COLUMNS,
     RecipeComparison,
     compare_runs,
+    comparison_frame,
     comparison_markdown,
     contests_frame,
     csv_rows,
     recipes_frame,
-    runs_frame,
 )
 from assay.tools.recipe.run_sources import CODE, WORKSPACE, experiments, read_run
 
@@ -46,9 +44,8 @@ def run(root: Path, names: Sequence[str], *, one_sided: bool, out: Path | None) 
         AssayError: A run cannot be read, or they cannot be put together.
     """
     if out is not None and out.exists() and not out.is_dir():
-        raise RecordError(
-            "a folder to write in", found="a file", where=str(out), fix="--out with another name"
-        )
+        fix = "--out with another name"
+        raise RecordError("a folder to write in", found="a file", where=str(out), fix=fix)
     runs = read_all(root, names or [*experiments(root), WORKSPACE])
     notes: list[str] = []
     if not names:
@@ -82,10 +79,9 @@ def read_all(root: Path, names: Sequence[str]) -> list[Run]:
     if failed:
         for each in failed:
             complain(f"{each.where}: expected {each.expected}, found {each.found}")
-        fix = "mend them, or name the others (and say what was left out, and why)"
-        raise EvidenceError(
-            "runs that can be read", found=f"{len(failed)} that cannot (above)", where=RUNS, fix=fix
-        )
+        found, fix = f"{len(failed)} that cannot (above)", "mend them, or name the others"
+        fix += " (and say what was left out, and why)"
+        raise EvidenceError("runs that can be read", found=found, where=RUNS, fix=fix)
     return runs
 
 
@@ -106,25 +102,16 @@ def without_copies(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
 
 
 def with_known_code(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
-    """Return the runs, code left out of their settings if it is not known of all, and the note that says
-    so."""
+    """Return the runs, without code in their settings if it is not known of all; then a note says so."""
     unknown = [run.name for run in runs if not any(name.startswith(CODE) for name in run.settings)]
     if not unknown:
         return list(runs), []
     bare = [
-        Run(
-            r.name,
-            {k: v for k, v in r.settings.items() if not k.startswith(CODE)},
-            r.claim,
-            r.trained,
-            r.before,
-            r.after,
-        )
-        for r in runs
+        replace(run, settings={k: v for k, v in run.settings.items() if not k.startswith(CODE)})
+        for run in runs
     ]
-    return bare, [
-        f"Whether the same code trained them is not known: no dvc.lock beside {', '.join(unknown)}."
-    ]
+    named = ", ".join(unknown)
+    return bare, [f"Whether the same code trained them is not known: no dvc.lock beside {named}."]
 
 
 def tell(found: RecipeComparison) -> None:
@@ -138,16 +125,13 @@ def tell(found: RecipeComparison) -> None:
         say(f"{contest.verdict}: {contest.sentence}")
     for note in found.notes:
         say(f"note: {note}")
-    frames = [runs_frame(found), recipes_frame(found), *([contests_frame(found)] if found.contests else [])]
+    frames = [comparison_frame(found), recipes_frame(found)]
+    frames += [contests_frame(found)] if found.contests else []
     for frame in frames:
         say("")
-        _table(frame)
+        say_table(list(frame.columns), [[str(cell) for cell in row] for row in frame.itertuples(index=False)])
     say("")
     say(MEANING)
-
-
-def _table(frame: pd.DataFrame) -> None:
-    say_table(list(frame.columns), [[str(cell) for cell in row] for row in frame.itertuples(index=False)])
 
 
 def write(out: Path, found: RecipeComparison, smallest_effect_points: float, primary: str) -> None:

@@ -15,8 +15,7 @@ from assay.core.storage.json import digest, loads, read_record, read_records, wr
 from assay.core.storage.yaml import read_yaml
 from assay.evaluation.measures import mean_of
 from assay.evidence.claim.claim import Claim
-from assay.evidence.recipe.records import RecipeClaim
-from assay.evidence.recipe.seed_records import BaseBuilt, Recipes, SeedRun, SeedsTogether, finished
+from assay.evidence.recipe.records import BaseBuilt, RecipeClaim, Recipes, SeedRun, SeedsTogether, finished
 from assay.evidence.recipe.tables import compare_runs
 from assay.tools.recipe.compare import with_known_code
 from assay.tools.recipe.run_sources import APART, LOCK, SETTINGS, flat, read_run
@@ -85,11 +84,10 @@ def read_seed(copy: Path) -> SeedRun:
     """Return what a finished run showed; one that is NOT EVALUABLE has its reason and may lack numbers."""
     claim = read_record(copy / place_of("claim.json"), Claim, fix=_AGAIN)
     trained = read_record(copy / place_of("train.json"), TrainFacts, fix=_AGAIN)
-    arms = [
-        read_records(copy / place_of(f"{arm}_eval_greedy.jsonl"), Episode, fix=_AGAIN)
-        for arm in ("pre", "post")
-    ]
-    before, after = (mean_of(episodes, "success_rate") for episodes in arms)
+    files = [place_of(f"{arm}_eval_greedy.jsonl") for arm in ("pre", "post")]
+    before, after = (
+        mean_of(read_records(copy / file, Episode, fix=_AGAIN), "success_rate") for file in files
+    )
     return finished(copy.name, claim, trained, (before, after), _read_json(copy / place_of("metrics.json")))
 
 

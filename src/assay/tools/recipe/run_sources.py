@@ -43,12 +43,9 @@ TAKE = "take the run's files again, or name another run"
 
 
 def experiments(root: Path) -> list[str]:
-    """Return the names of the DVC experiments that started from the commit at hand, sorted; none outside of
-    git."""
-    head = _git(root, "rev-parse", "--verify", "--quiet", "HEAD")
-    if head is None:
-        return []
-    return sorted(name for name, (base, _) in _experiments(root) if base == head.decode().strip())
+    """Return the DVC experiments that started from the commit at hand, by name; none outside of git."""
+    head = _find_commit(root, "HEAD")
+    return sorted(name for name, base, _ in _experiments(root) if base == head)
 
 
 def read_run(root: Path, name: str, scratch: Path) -> Run:
@@ -64,9 +61,7 @@ def read_run(root: Path, name: str, scratch: Path) -> Run:
     """
     folder = root if name == WORKSPACE else Path(name)
     if name == WORKSPACE and (folder / RESULTS / CLAIM).is_file() and (folder / PIPELINE).is_file():
-        claim_at_hand(
-            Project.open(folder)
-        )  # what stands there may be about other settings; an experiment brings its own
+        claim_at_hand(Project.open(folder))  # it may be of other settings; an experiment brings its own
     if name and os.path.lexists(folder):  # an empty name is not the folder one stands in
         return _read(*_places(folder), name)
     take_out(root, _commit(root, name), scratch, name)
@@ -81,20 +76,15 @@ def _places(folder: Path) -> tuple[Path, Path]:
     """Return where a folder has its results, and its settings."""
     fix = "name a project that was run, or a folder with its evidence/results and params.yaml"
     if not folder.is_dir():
-        raise RecordError(
-            "a folder", found="something else, or a link to nothing", where=str(folder), fix=fix
-        )
-    for results, settings in (
-        (folder / RESULTS, folder),
-        (folder, folder),
-        (folder, Path(os.path.realpath(folder)).parent.parent),
-    ):
+        found = "something else, or a link to nothing"
+        raise RecordError("a folder", found=found, where=str(folder), fix=fix)
+    above = Path(os.path.realpath(folder)).parent.parent
+    for results, settings in ((folder / RESULTS, folder), (folder, folder), (folder, above)):
         if (results / CLAIM).is_file() and (settings / SETTINGS).is_file():
             return results, settings
     missing = SETTINGS if any((place / CLAIM).is_file() for place in (folder, folder / RESULTS)) else CLAIM
-    raise RecordError(
-        f"{', '.join(FILES)} and {SETTINGS} of a run", found=f"no {missing}", where=str(folder), fix=fix
-    )
+    expected = f"{', '.join(FILES)} and {SETTINGS} of a run"
+    raise RecordError(expected, found=f"no {missing}", where=str(folder), fix=fix)
 
 
 def _read(results: Path, settings: Path, name: str) -> Run:
@@ -107,9 +97,9 @@ def _read(results: Path, settings: Path, name: str) -> Run:
     trained = read_record(results / TRAINED, KnownTraining, fix=TAKE)
     params = read_yaml(settings / SETTINGS, fix=TAKE)
     lock = read_yaml(settings / LOCK, fix=TAKE) if (settings / LOCK).is_file() else None
-    _of_one_run(name, claim, trained, params)
+    _check_one_run(name, claim, trained, params)
     if lock is not None:
-        _as_recorded(name, lock, params, results)
+        _check_recorded(name, lock, params, results)
     arms = [_episodes(results / arm, contents[arm]) for arm in (BEFORE, AFTER)]
     kept = {key: value for key, value in flat(params).items() if key.split(".")[0] not in APART}
     return Run(name, kept | _code(lock), claim, trained, arms[0], arms[1])
@@ -123,49 +113,38 @@ def _episodes(path: Path, content: bytes) -> list[Episode]:
     return _PARSED[key]
 
 
-def _of_one_run(name: str, claim: KnownClaim, trained: KnownTraining, params: Mapping[str, Any]) -> None:
-    for what, one, other in (
-        ("training seed", f"{trained.seed} in train.json", f"{params.get('seed')} in params.yaml"),
-        (
-            "training seed",
-            f"{trained.seed} in train.json",
-            f"{', '.join(map(str, claim.training_seeds))} in claim.json",
-        ),
-        ("base", f"{trained.base_digest[:12]} in train.json", f"{claim.before_policy[:12]} in claim.json"),
+def _check_one_run(name: str, claim: KnownClaim, trained: KnownTraining, params: Mapping[str, Any]) -> None:
+    seed, base, file = str(trained.seed), trained.base_digest[:12], "train.json"
+    seeds = ", ".join(map(str, claim.training_seeds))
+    for what, one, other, where in (
+        ("training seed", seed, str(params.get("seed")), SETTINGS),
+        ("training seed", seed, seeds, "claim.json"),
+        ("base", base, claim.before_policy[:12], "claim.json"),
     ):
-        if one.split(" in ")[0] != other.split(" in ")[0]:
-            raise RecordError(
-                f"files of one run, with one {what}", found=f"{one}, {other}", where=name, fix=TAKE
-            )
+        if one != other:
+            found = f"{one} in {file}, {other} in {where}"
+            raise RecordError(f"files of one run, with one {what}", found=found, where=name, fix=TAKE)
 
 
-def _as_recorded(name: str, lock: Mapping[str, Any], params: Mapping[str, Any], results: Path) -> None:
+def _check_recorded(name: str, lock: Mapping[str, Any], params: Mapping[str, Any], results: Path) -> None:
     """Refuse settings and files that are not those of the run that dvc.lock tells of."""
     stages = lock.get("stages")
     if not isinstance(stages, dict) or not all(isinstance(stages.get(stage), dict) for stage in MEASURED):
         raise RecordError("a dvc.lock of a whole run", found="stages missing", where=name, fix="./run repro")
     if changed := changed_settings(stages, params):
-        fix = (
-            "run it (./run repro), put the settings back, or name runs without it: ./run assay runs compare"
-            " NAME NAME"
-        )
-        raise RecordError(
-            "the settings that were run", found=changed[0], where=f"{name}, {SETTINGS}", fix=fix
-        )
-    for stage in stages.values():
-        for out in stage.get("outs", []) if isinstance(stage, dict) else []:
-            wrote = str(out.get("path", "")).removeprefix(f"{RESULTS}/")
-            if any(f"{file}/".startswith(f"{wrote}/") for file in FILES) and out.get("md5") != _md5(
-                results / wrote
-            ):
-                raise RecordError(
-                    "the files that the run wrote", found="others", where=f"{name}, {wrote}", fix=TAKE
-                )
+        fix = "run it (./run repro), put the settings back, or name runs without it:"
+        fix, where = f"{fix} ./run assay runs compare NAME NAME", f"{name}, {SETTINGS}"
+        raise RecordError("the settings that were run", found=changed[0], where=where, fix=fix)
+    for out in [out for stage in stages.values() if isinstance(stage, dict) for out in stage.get("outs", [])]:
+        wrote = str(out.get("path", "")).removeprefix(f"{RESULTS}/")
+        is_read = any(f"{file}/".startswith(f"{wrote}/") for file in FILES)
+        if is_read and out.get("md5") != _md5(results / wrote):
+            where = f"{name}, {wrote}"
+            raise RecordError("the files that the run wrote", found="others", where=where, fix=TAKE)
 
 
 def _md5(path: Path) -> str:
-    """Return the md5 by which dvc.lock names a file or a folder; what is no plain file counts as an empty
-    one."""
+    """Return the md5 that dvc.lock has of a file or folder; what is no plain file counts as an empty one."""
     if not path.is_dir():
         return md5(read_capped(path, max_bytes=MAX_BYTES, fix=TAKE))
     files = {
@@ -176,8 +155,7 @@ def _md5(path: Path) -> str:
 
 
 def _code(lock: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the digests of the code and data that trained and measured; what stages hand on to each other is
-    no part."""
+    """Return the digests of the code and data that trained and measured, not of what stages hand on."""
     if lock is None:
         return {}
     deps = [dep for stage in MEASURED for dep in lock["stages"][stage].get("deps", [])]
@@ -193,13 +171,13 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for name, value in settings.items():
-        found |= (
-            flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": str(value)}
-        )
+        inner = isinstance(value, dict)
+        found |= flat(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": str(value)}
     return found
 
 
-def _experiments(root: Path) -> list[tuple[str, tuple[str, str]]]:
+def _experiments(root: Path) -> list[tuple[str, str, str]]:
+    """Return of each experiment its name, the commit it started from, and its own."""
     listed = _git(root, "for-each-ref", "--format=%(refname) %(objectname)", "refs/exps/") or b""
     found = []
     for line in listed.decode("utf-8", "replace").split("\n"):
@@ -207,33 +185,33 @@ def _experiments(root: Path) -> list[tuple[str, tuple[str, str]]]:
         steps = ref.split("/", 4)
         # refs/exps/<two digits>/<the other 38>/<name>; what DVC keeps beside (exec, stash) has no such shape
         if len(steps) == 5 and len(steps[2]) == 2 and len(steps[3]) == 38:
-            found.append((steps[4], (steps[2] + steps[3], commit)))
+            found.append((steps[4], steps[2] + steps[3], commit))
     return found
 
 
+def _find_commit(root: Path, name: str) -> str | None:
+    found = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    return None if found is None else found.decode().strip()
+
+
 def _commit(root: Path, name: str) -> str:
-    own = [(base, commit) for known, (base, commit) in _experiments(root) if known == name]
-    head = (_git(root, "rev-parse", "--verify", "--quiet", "HEAD") or b"").decode().strip()
+    own = [(base, commit) for known, base, commit in _experiments(root) if known == name]
+    head = _find_commit(root, "HEAD")
     chosen = [commit for base, commit in own if base == head] or [commit for _, commit in own]
     if len(set(chosen)) > 1:
         found = f"{len(chosen)} of that name, from different commits"
-        raise RecordError(
-            "one experiment", found=found, where=name, fix="name its commit (dvc exp show --sha -A)"
-        )
-    if chosen:
-        return chosen[0]
-    commit = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        fix = "name its commit (dvc exp show --sha -A)"
+        raise RecordError("one experiment", found=found, where=name, fix=fix)
+    commit = chosen[0] if chosen else _find_commit(root, name)
     if commit is None:
+        expected = "a folder, an experiment or a revision of git"
         fix = "./run dvc exp ls   shows the names of experiments"
-        raise RecordError(
-            "a folder, an experiment or a revision of git", found="none of them", where=name, fix=fix
-        )
-    return commit.decode().strip()
+        raise RecordError(expected, found="none of them", where=name, fix=fix)
+    return commit
 
 
 def take_out(root: Path, commit: str, scratch: Path, name: str) -> None:
-    """Write what a comparison needs, and what dvc.lock names together with it, as a commit has it, below an
-    empty folder.
+    """Write what a comparison needs, and what dvc.lock names with it, from a commit below an empty folder.
 
     Raises:
         RecordError: A file is not in the commit, or is a link, or too large.
@@ -246,20 +224,14 @@ def take_out(root: Path, commit: str, scratch: Path, name: str) -> None:
     }
     for file in dict.fromkeys([*(f"{RESULTS}/{file}" for file in FILES), SETTINGS, *filter(None, known)]):
         mode, _, blob, size = [*known.get(file, ()), "", "", "", ""][:4]
-        if not mode.startswith("100") or int(size) > MAX_BYTES:
-            found = (
-                "no such file"
-                if not mode
-                else f"{size} bytes"
-                if mode.startswith("100")
-                else "a link or a folder"
-            )
-            raise RecordError("the files of a finished run", found=found, where=f"{name}:{file}", fix=TAKE)
-        inside(scratch / file, [scratch], where=f"{name}:{file}", fix=TAKE)
-        content = _git(root, "cat-file", "blob", blob)
-        if content is None:
+        where, is_file, content, fix = f"{name}:{file}", mode.startswith("100"), None, TAKE
+        found = f"{size} bytes" if is_file else "a link or a folder" if mode else "no such file"
+        if is_file and int(size) <= MAX_BYTES:
+            inside(scratch / file, [scratch], where=where, fix=TAKE)
+            content = _git(root, "cat-file", "blob", blob)
             found, fix = "an object that git does not have", "git fetch, or dvc exp pull"
-            raise RecordError("the files of a finished run", found=found, where=f"{name}:{file}", fix=fix)
+        if content is None:
+            raise RecordError("the files of a finished run", found=found, where=where, fix=fix)
         write_bytes(scratch / file, content)
 
 

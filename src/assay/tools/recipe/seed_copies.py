@@ -37,7 +37,7 @@ _FIX = "call this in the project's folder"
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SeedJob:
     """A copy, its settings, the last stage to run; `source` has its inputs, and outputs of `handed`
     stages."""
 
@@ -54,7 +54,7 @@ class Job:
         return self.copy.with_name(f"{self.copy.name}.log")
 
 
-def run_jobs(jobs: Sequence[Job], at_once: int, label: str) -> Iterator[tuple[Job, str | None]]:
+def run_jobs(jobs: Sequence[SeedJob], at_once: int, label: str) -> Iterator[tuple[SeedJob, str | None]]:
     """Run `dvc repro` in copies, so many at once; yield each as it ends, with what failed or None.
 
     Raises:
@@ -64,7 +64,7 @@ def run_jobs(jobs: Sequence[Job], at_once: int, label: str) -> Iterator[tuple[Jo
     if dvc is None:
         fix = "./run assay seeds, which knows where it is"
         raise ConfigError("the command dvc", found="none on the PATH", where="assay seeds", fix=fix)
-    waiting, going = list(jobs), dict[Job, subprocess.Popen[bytes]]()
+    waiting, going = list(jobs), dict[SeedJob, subprocess.Popen[bytes]]()
     try:
         with progress(label, len(jobs)) as advance:
             while waiting or going:
@@ -89,12 +89,11 @@ def run_jobs(jobs: Sequence[Job], at_once: int, label: str) -> Iterator[tuple[Jo
             process.wait()
 
 
-def start_dvc(dvc: str, job: Job) -> subprocess.Popen[bytes]:
+def start_dvc(dvc: str, job: SeedJob) -> subprocess.Popen[bytes]:
     """Start `dvc repro` in a copy; it ends with this process."""
-    # The code that DVC hashes in the copy is the code that runs, whatever happens to the project meanwhile.
-    path = os.pathsep.join(filter(None, [str(job.copy.resolve() / "src"), os.environ.get("PYTHONPATH")]))
     env = {name: value for name, value in os.environ.items() if not name.startswith("DVC_EXP")}
-    env["PYTHONPATH"] = path
+    # The code that DVC hashes in the copy is the code that runs, whatever happens to the project meanwhile.
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [f"{job.copy.resolve()}/src", env.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "assay.core.parent", dvc, "repro", job.stage]
     with job.log.open("wb") as log:
         quiet = subprocess.DEVNULL
@@ -110,7 +109,7 @@ def read_failure(log: Path, code: int) -> str:
     return f"DVC ended with {code}" if code > 0 else f"DVC was ended by signal {-code}"
 
 
-def prepare_copy(job: Job) -> None:
+def prepare_copy(job: SeedJob) -> None:
     """Make a copy hold its source's inputs as they are now, and what is handed to it; other outputs stay."""
     source, copy = job.source, job.copy
     wait_for_stages(copy)
@@ -165,11 +164,7 @@ def hand_over(source: Path, copy: Path, handed: Sequence[str]) -> None:
 
 
 def wait_for_stages(copy: Path, seconds: float = 120.0) -> None:
-    """Wait until no stage of an earlier call that was killed is at work in a copy: each saves its step first.
-
-    Raises:
-        RunningAlready: One is still there after so long.
-    """
+    """Wait until no stage of a killed call is at work in a copy: each saves its step. At last RunningAlready."""
     until, locks = time.monotonic() + seconds, sorted((copy / ".scratch").glob("*/*.lock"))
     while locks:
         try:

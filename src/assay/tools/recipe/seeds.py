@@ -17,13 +17,13 @@ from assay.core.storage.json import digest
 from assay.core.storage.locks import hold
 from assay.evidence.formatting import difference_text
 from assay.evidence.recipe.formatting import too_few_said
-from assay.evidence.recipe.seed_records import SeedRun, SeedsTogether, failed
-from assay.evidence.recipe.seed_tables import bases_frame, runs_frame
+from assay.evidence.recipe.records import SeedRun, SeedsTogether, failed
+from assay.evidence.recipe.tables import bases_frame, runs_frame
 from assay.pipeline.project import Project
 from assay.statistics.seeds_and_items import fewest_runs
 from assay.tools.recipe import recipe_file
 from assay.tools.recipe.recipe_file import FILE, LAST, NOT_EVALUABLE, describe, read_stages
-from assay.tools.recipe.seed_copies import HOME, Job, has_stages, run_jobs
+from assay.tools.recipe.seed_copies import HOME, SeedJob, has_stages, run_jobs
 
 SHARED = ("fingerprint", "base", "pre_eval")  # what all seeds have in common
 MOST = 100
@@ -72,17 +72,21 @@ def run(
     with hold(home / f"{recipe}.lock"):
         shared = home / f"{recipe}-shared"
         # A new one begins with what the project has: after a run of the same settings DVC has nothing to do.
-        measuring = Job(shared, root, settings, () if has_stages(shared) else SHARED, SHARED[-1])
+        measuring = SeedJob(shared, root, settings, () if has_stages(shared) else SHARED, SHARED[-1])
         for _, failure in run_jobs([measuring], 1, f"{recipe}: base and baseline"):
             if failure is not None:
                 where = str(measuring.log.relative_to(root))
                 raise RecordError("a base and its measurement", found=failure, where=where, fix="read it")
         copies = [home / f"{recipe}-seed{seed}" for seed in seeds]
         pairs = zip(copies, seeds, strict=True)
-        trainings = [Job(copy, shared, replace(settings, seed=seed), SHARED, LAST) for copy, seed in pairs]
+        trainings = [
+            SeedJob(copy, shared, replace(settings, seed=seed), SHARED, LAST) for copy, seed in pairs
+        ]
         runs = train_seeds(trainings, jobs, f"{recipe}: training seeds")
         places = {home / f"{recipe}-base{seed}": seed for seed in bases}
-        buildings = [Job(copy, shared, settings, SHARED[:1], "base", seed) for copy, seed in places.items()]
+        buildings = [
+            SeedJob(copy, shared, settings, SHARED[:1], "base", seed) for copy, seed in places.items()
+        ]
         built = [
             recipe_file.read_base(job.copy, job.base_seed, failure)
             for job, failure in (run_jobs(buildings, jobs, f"{recipe}: bases") if bases else ())
@@ -124,7 +128,7 @@ def check_request(
     return data
 
 
-def train_seeds(jobs: Sequence[Job], at_once: int, label: str) -> list[SeedRun]:
+def train_seeds(jobs: Sequence[SeedJob], at_once: int, label: str) -> list[SeedRun]:
     """Return what each seed showed, or why it shows nothing; one that is finished is only read."""
     found: dict[int, SeedRun] = {}
     for job, failure in run_jobs(jobs, at_once, label):

@@ -15,14 +15,12 @@ from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
 from assay.policy.base.adapter_files import check_fits, checked_tensors, read_adapter
 from assay.policy.model import Policy
-from assay.tools.sweep.sources import Candidate, Source
+from assay.tools.sweep.sources import Candidate, SweepSource
 from assay.training.adapter import Tensors, adapter_config, adapter_tensors, attach_adapter
 from assay.training.checkpoints.of_run import ADAPTER, adapter_files, checkpoint_of
 from assay.training.checkpoints.store import Checkpoint
 
-# How one and the same base may be called: by the folder of the pipeline, by what it was pinned from, or by
-# its own folder.
-BASE = "models/base"
+BASE = "models/base"  # how an adapter of the pipeline calls its base
 
 
 class Adapters:
@@ -36,52 +34,44 @@ class Adapters:
             between check and load.
     """
 
-    def __init__(self, project: Project, source: Source, scratch: Path) -> None:
+    def __init__(self, project: Project, source: SweepSource, scratch: Path) -> None:
         self._project, self._source, self._scratch = project, source, scratch
         self._config: dict[str, Any] = {}
         self._pattern: Tensors = {}
-        self._named: set[str] = set()
+        # Names of the base that need no note: the pipeline's, what it was pinned from, and those noted.
+        self._named = {BASE, getattr(project.params.base, "model", BASE), None}
 
-    def unfit(self, model: Any) -> list[tuple[Candidate, AssayError]]:
-        """Return the candidates that cannot be played on a base, each with the reason. Nothing is changed.
-
-        Args:
-            model: The base.
-        """
+    def find_unfit(self, model: Any) -> list[tuple[Candidate, AssayError]]:
+        """Return the candidates that cannot be played on a base, each with the reason. Nothing is changed."""
         found: list[tuple[Candidate, AssayError]] = []
         for candidate in self._source.candidates:
             where = str(candidate.folder)
             try:
                 if candidate.ours:  # the run's key says that the base is the same, and `open` compares shapes
                     checked_tensors(self._checkpoint(candidate.folder).read(ADAPTER), where)
-                else:
-                    files = read_adapter(candidate.folder, candidate.root)
-                    check_fits(model, files, where)
-                    self._note_name(candidate, files.base_name)
+                    continue
+                files = read_adapter(candidate.folder, candidate.root)
+                check_fits(model, files, where)
             except (PolicyError, DataError, RecordError) as error:
                 found.append((candidate, error))
+                continue
+            if files.base_name not in self._named:  # shapes alone do not tell whose base it is
+                self._named.add(files.base_name)
+                named = f"{candidate.name} names the base {str(files.base_name)[:120]!r}"
+                note = f"{named}; it is played on {BASE} of this project, whose layers fit."
+                self._source.notes.append(note)
         return found
 
-    def learn(self, base: Policy) -> None:
-        """Take the shape of a run's adapters from its base, which is not to be played again: it gets one.
-
-        Raises:
-            PolicyError: The run's step 0 is not its base.
-        """
-        facts = self._source.facts
-        if facts is None:
-            return
-        params = self._project.params
-        settings = params.train.model_copy(update={"lora": facts.lora()})
-        attached = attach_adapter(base, params.model_copy(update={"train": settings}))
-        self._config, self._pattern = adapter_config(attached), adapter_tensors(attached)
+    def learn_shape(self, base: Policy) -> None:
+        """Take the shape of a run's adapters from its base, which is not to be played again: it gets one."""
+        facts, params = self._source.facts, self._project.params
+        if facts is not None:
+            settings = params.train.model_copy(update={"lora": facts.lora()})
+            attached = attach_adapter(base, params.model_copy(update={"train": settings}))
+            self._config, self._pattern = adapter_config(attached), adapter_tensors(attached)
 
     def check_beginning(self) -> None:
-        """Refuse a run whose step 0 is kept and is not the base itself.
-
-        Raises:
-            PolicyError: Its adapter changes the base.
-        """
+        """Refuse a run whose step 0 is kept and is not the base itself, with a PolicyError."""
         if self._source.beginning is None:
             return
         begun = self._checkpoint(self._source.beginning)
@@ -108,15 +98,3 @@ class Adapters:
         for name, content in files.items():
             write_bytes(self._scratch / name, content)
         return open_policy(self._project, self._scratch)
-
-    def _note_name(self, candidate: Candidate, name: str | None) -> None:
-        """Note once of which base an adapter claims to be, where that is not plainly ours: shapes alone do
-        not tell."""
-        own = {BASE, getattr(self._project.params.base, "model", BASE)}
-        if name is not None and name not in own and name not in self._named:
-            self._named.add(name)
-            note = (
-                f"{candidate.name} names the base {name[:120]!r}; it is played on {BASE} of this project,"
-                " whose layers fit."
-            )
-            self._source.notes.append(note)

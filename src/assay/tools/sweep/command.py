@@ -20,14 +20,14 @@ from assay.core.storage.json import digest, write_json
 from assay.core.storage.tables import write_csv
 from assay.dataset.suite import Suite
 from assay.evaluation.measure import measure
-from assay.evaluation.validation_tables import Row
+from assay.evaluation.measures import Row
 from assay.evidence.figures.drawing import render
 from assay.evidence.figures.sweep_figure import sweep_figure
 from assay.evidence.tables.sweep_table import (
     EXPLORATORY,
     OPTIMISTIC,
-    Checkpoint,
     Sweep,
+    SweptCheckpoint,
     against_base,
     caption,
     corrected,
@@ -42,10 +42,9 @@ from assay.pipeline.project import Project
 from assay.pipeline.resume import KeptEpisodes, locked, machine_of
 from assay.policy.model import Policy
 from assay.statistics.checkpoint_rows import row_of_validation
-from assay.tasks.protocol import Task
 from assay.tools.sweep.adapters import Adapters
-from assay.tools.sweep.settings import PLAYING, Asked, check_published, settings_notes, suite_of
-from assay.tools.sweep.sources import Candidate, Source, open_source
+from assay.tools.sweep.settings import PLAYING, SweepRequest, check_published, settings_notes, suite_of
+from assay.tools.sweep.sources import Candidate, SweepSource, open_source
 
 STAGE = "sweep"  # its name in the log of openings
 MEASURES = ("mean_reward", "success_rate")
@@ -53,7 +52,7 @@ DECIDING = ("task", "generation", "device", "threads", "deterministic", "base")
 NOT_HERE = ("evidence/results", "models", "data", "dist", "src", "configs")
 
 
-def run(root: Path, asked: Asked) -> None:
+def run(root: Path, asked: SweepRequest) -> None:
     """Play every checkpoint, print the table, and write sweep.csv, sweep.md, sweep.json, sweep.png and
     sweep.svg.
 
@@ -65,99 +64,112 @@ def run(root: Path, asked: Asked) -> None:
         AssayError: What was named cannot be swept, or only in part; Interrupted where a signal came.
     """
     project, source = open_source(root, asked.path)
-    out = _out(project, source, asked)
+    out = _find_out(project, source, asked)
     source.notes += settings_notes(project, source, asked)
     suite = suite_of(project, asked)
     _refuse_damaged(source, asked)
-    found = Player(project, source, suite, asked).swept()
-    write(out, found)
-    tell(found)
+    found = SuitePlayer(project, source, suite, asked).sweep()
+    rows, columns = sweep_rows(found)
+    write_json(out / "sweep.json", found)
+    write_csv(out / "sweep.csv", rows, columns)
+    write_text(out / "sweep.md", sweep_markdown(found))
+    for kind, content in render(sweep_figure(found)).items():
+        write_bytes(out / f"sweep.{kind}", content)
+    say(f"{found.run}: {found.label}")
+    frame = sweep_frame(found)
+    say_table(list(frame.columns), [[str(cell) for cell in row] for row in frame.itertuples(index=False)])
+    say(caption(found))
+    say(f"note: {OPTIMISTIC}")
+    if found.left_out:
+        say(f"left out, damaged: {len(found.left_out)}")
     say(f"wrote sweep.csv, sweep.md, sweep.json and figures to {out}")
 
 
-class Player:
+class SuitePlayer:
     """Plays the base and every checkpoint of a source on one suite; what was finished before is not played
     again."""
 
-    def __init__(self, project: Project, source: Source, suite: Suite, asked: Asked) -> None:
+    def __init__(self, project: Project, source: SweepSource, suite: Suite, asked: SweepRequest) -> None:
         self._project, self._source, self._suite, self._asked = project, source, suite, asked
-        self._task: Task = task_of(project)
+        self._task = task_of(project)
         self._home = project.scratch / STAGE / "episodes"
-        self._how = digest(
-            [
-                {name: sha256_contents(Path(assay.__file__).parent / name) for name in PLAYING},
-                packages(),
-                hardware(),
-                machine_of(project),
-                project.params.model_dump(mode="json", include=set(DECIDING)),
-                fingerprint_of(project).model_dump(mode="json"),
-                suite.digest,
-            ]
-        )
+        how = [
+            {name: sha256_contents(Path(assay.__file__).parent / name) for name in PLAYING},
+            packages(),
+            hardware(),
+            machine_of(project),
+            project.params.model_dump(mode="json", include=set(DECIDING)),
+            fingerprint_of(project).model_dump(mode="json"),
+            suite.digest,
+        ]
+        self._how = digest(how)
 
-    def swept(self) -> Sweep:
+    def sweep(self) -> Sweep:
         """Return the sweep of all candidates.
 
         Raises:
             Interrupted: Somebody asked to stop; batches that had ended are kept.
             RunningAlready: Another process sweeps.
         """
-        project, source, suite = self._project, self._source, self._suite
+        scratch = self._home.parent / "adapters"
         with locked(self._home):
-            shutil.rmtree(self._home.parent / "adapters", ignore_errors=True)  # of a call that was killed
-            base = open_policy(project, None)
-            check_published(project, source, suite, self._asked, base.digest)
-            adapters = Adapters(project, source, self._home.parent / "adapters")
-            self._leave_out(adapters.unfit(base.model))
+            shutil.rmtree(scratch, ignore_errors=True)  # of a call that was killed
+            base = open_policy(self._project, None)
+            check_published(self._project, self._source, self._suite, self._asked, base.digest)
+            adapters = Adapters(self._project, self._source, scratch)
+            self._leave_out(adapters.find_unfit(base.model))
             adapters.check_beginning()
-            for note in source.notes:
+            for note in self._source.notes:
                 complain(f"note: {note}")
             if self._asked.heldout:
                 complain(
-                    f"WARNING: this opens the held-out suite for {len(source.candidates) + 1} policies. A"
-                    " checkpoint that is chosen by it can no longer be reported on it. Tables and figures"
+                    f"WARNING: this opens the held-out suite for {len(self._source.candidates) + 1} policies."
+                    " A checkpoint that is chosen by it can no longer be reported on it. Tables and figures"
                     f" are marked: {EXPLORATORY}"
                 )
-            total = (len(source.candidates) + 1) * len(suite.items) * (suite.draws + 1)
-            done = 0
-
-            def count(n: int, note: str) -> None:
-                nonlocal done
-                done += n
-                advance(n, note)
-
             try:
-                with progress(f"sweep: {self._asked.split} episodes", total) as advance:
-                    self._open(base.digest)
-                    before, row = self._played(base, 0, count)
-                    checkpoints = [
-                        Checkpoint(step=0, name="base", policy_digest=base.digest, row=row, against_base={})
-                    ]
-                    adapters.learn(base)
-                    del base  # one model at a time
-                    for candidate in source.candidates:
-                        policy = adapters.open(candidate)
-                        self._open(policy.digest)
-                        after, row = self._played(policy, candidate.step, count)
-                        gaps = against_base(before, after, MEASURES, suite.digest)
-                        name, policy_digest = candidate.name, policy.digest
-                        del policy
-                        checkpoints.append(
-                            Checkpoint(
-                                step=candidate.step,
-                                name=name,
-                                policy_digest=policy_digest,
-                                row=row,
-                                against_base=gaps,
-                            )
-                        )
-            except KeyboardInterrupt:
-                raise Interrupted(
-                    "SIGINT", where=f"after {done} of {counted(total, 'episodes')}", exit_code=130
-                ) from None
+                checkpoints = self._play_all(base, adapters)
             finally:
-                shutil.rmtree(self._home.parent / "adapters", ignore_errors=True)
-        chosen, chosen_by = _chosen(source, checkpoints, self._asked)
+                shutil.rmtree(scratch, ignore_errors=True)
+        return self._sum_up(checkpoints)
+
+    def _play_all(self, base: Policy, adapters: Adapters) -> list[SweptCheckpoint]:
+        suite, candidates = self._suite, self._source.candidates
+        total = (len(candidates) + 1) * len(suite.items) * (suite.draws + 1)
+        done = 0
+
+        def count(n: int, note: str) -> None:
+            nonlocal done
+            done += n
+            advance(n, note)
+
+        checkpoints: list[SweptCheckpoint] = []
+
+        def add(policy: Policy, step: int, name: str, before: list[Episode] | None) -> list[Episode]:
+            if self._asked.heldout:  # written down before it happens, record by record
+                note_opening(self._project, STAGE, suite, policy.digest)
+            after, row = self._play(policy, step, count)
+            gaps = {} if before is None else against_base(before, after, MEASURES, suite.digest)
+            checkpoints.append(
+                SweptCheckpoint(step=step, name=name, policy_digest=policy.digest, row=row, against_base=gaps)
+            )
+            return after
+
+        try:
+            with progress(f"sweep: {self._asked.split} episodes", total) as advance:
+                before = add(base, 0, "base", None)
+                adapters.learn_shape(base)
+                del base
+                for candidate in candidates:
+                    add(adapters.open(candidate), candidate.step, candidate.name, before)
+        except KeyboardInterrupt:
+            where = f"after {done} of {counted(total, 'episodes')}"
+            raise Interrupted("SIGINT", where=where, exit_code=130) from None
+        return checkpoints
+
+    def _sum_up(self, checkpoints: list[SweptCheckpoint]) -> Sweep:
+        project, source, suite = self._project, self._source, self._suite
+        chosen, chosen_by = _find_chosen(source, checkpoints, self._asked)
         return Sweep(
             format="assay-sweep/1",
             run=source.name,
@@ -178,31 +190,21 @@ class Player:
 
     def _leave_out(self, unfit: Sequence[tuple[Candidate, AssayError]]) -> None:
         """Take out what cannot be played, where that was asked for; say what is left out and why."""
-        source = self._source
+        source, odd = self._source, [candidate for candidate, _ in unfit]
         if unfit and len(unfit) == len(source.candidates):
             raise unfit[0][1]
-        source.candidates = [
-            each for each in source.candidates if each not in [candidate for candidate, _ in unfit]
-        ]
-        source.damaged += [
-            f"{each.name}: expected {error.expected}, found {error.found}" for each, error in unfit
-        ]
+        source.candidates = [each for each in source.candidates if each not in odd]
+        source.damaged += [f"{c.name}: expected {error.expected}, found {error.found}" for c, error in unfit]
         _refuse_damaged(source, self._asked)
         for said in source.damaged:
             complain(f"left out: {said}")
         if not source.candidates:
-            fix = (
-                "let the training go on, or name a run that has some; ./run assay runs watch shows how far"
-                " one is"
-            )
-            raise ConfigError("checkpoints after step 0", found="none", where=str(self._asked.path), fix=fix)
+            fix = "let the training go on, or name a run that has some;"
+            fix += " ./run assay runs watch shows how far one is"
+            where = str(self._asked.path)
+            raise ConfigError("checkpoints after step 0", found="none", where=where, fix=fix)
 
-    def _open(self, policy_digest: str) -> None:
-        """Write down, before it happens, that a policy is let loose on held-out work, record by record."""
-        if self._asked.heldout:
-            note_opening(self._project, STAGE, self._suite, policy_digest)
-
-    def _played(self, policy: Policy, step: int, count: Advance) -> tuple[list[Episode], Row]:
+    def _play(self, policy: Policy, step: int, count: Advance) -> tuple[list[Episode], Row]:
         """Play the suite as a validation does, sampled and once greedily, and return the row it gives."""
         params, suite = self._project.params, self._suite
         played: dict[bool, list[Episode]] = {}
@@ -224,71 +226,36 @@ class Player:
         return played[False], row if steps is not None else row | {"fraction_done": None}
 
 
-def _chosen(source: Source, checkpoints: list[Checkpoint], asked: Asked) -> tuple[int | None, str | None]:
+def _find_chosen(
+    source: SweepSource, checkpoints: list[SweptCheckpoint], asked: SweepRequest
+) -> tuple[int | None, str | None]:
     if source.trained is not None:
         return source.trained.chosen_step, "chosen by the training"
     if asked.heldout:  # the best on held-out work must not even be pointed at
         return None, None
-    rewards = [float(each.row["mean_reward"] or 0.0) for each in checkpoints]
-    return checkpoints[rewards.index(max(rewards))].step, "the highest mean reward of this table"
+    best = max(checkpoints, key=lambda each: float(each.row["mean_reward"] or 0.0))
+    return best.step, "the highest mean reward of this table"
 
 
-def _refuse_damaged(source: Source, asked: Asked) -> None:
-    if not source.damaged:
+def _refuse_damaged(source: SweepSource, asked: SweepRequest) -> None:
+    if not source.damaged or asked.skip_damaged:
         return
-    named = "; ".join(source.damaged[:3]) + (
-        f" (and {len(source.damaged) - 3} more)" if len(source.damaged) > 3 else ""
-    )
-    if not asked.skip_damaged:
-        fix = "restore them, or --skip-damaged sweeps the others and says in the table what was left out"
-        raise RecordError(
-            "whole checkpoints",
-            found=f"{len(source.damaged)} damaged: {named}",
-            where=str(asked.path),
-            fix=fix,
-        )
+    n, more = len(source.damaged), len(source.damaged) - 3
+    found = f"{n} damaged: {'; '.join(source.damaged[:3])}" + (f" (and {more} more)" if more > 0 else "")
+    fix = "restore them, or --skip-damaged sweeps the others and says in the table what was left out"
+    raise RecordError("whole checkpoints", found=found, where=str(asked.path), fix=fix)
 
 
-def _out(project: Project, source: Source, asked: Asked) -> Path:
-    """Return where to write: nothing that a stage reads or writes, and nothing of a claim.
-
-    Raises:
-        ConfigError: --out is such a place, or a file.
-    """
+def _find_out(project: Project, source: SweepSource, asked: SweepRequest) -> Path:
+    """Return where to write; ConfigError for a file, and for a place of the pipeline."""
     question = digest([str(real(source.folder)), source.name, asked.split, asked.draws, asked.items])
     out = asked.out or project.scratch / STAGE / f"{source.name}-{asked.split}-{question[:8]}"
+    where = f"--out {out}"
     if out.exists() and not out.is_dir():
-        raise ConfigError(
-            "a folder to write in", found="a file", where=f"--out {out}", fix="--out with another name"
-        )
+        fix = "--out with another name"
+        raise ConfigError("a folder to write in", found="a file", where=where, fix=fix)
     for name in NOT_HERE:
         if real(out).is_relative_to(real(project.root / name)):
-            expected = "a folder that is no part of the pipeline"
-            raise ConfigError(
-                expected,
-                found=f"one in {name}/",
-                where=f"--out {out}",
-                fix="leave --out out, or name another",
-            )
+            expected, fix = "a folder that is no part of the pipeline", "leave --out out, or name another"
+            raise ConfigError(expected, found=f"one in {name}/", where=where, fix=fix)
     return out
-
-
-def write(out: Path, found: Sweep) -> None:
-    """Write a sweep as record, tables and figure; equal sweeps give equal bytes."""
-    rows, columns = sweep_rows(found)
-    write_json(out / "sweep.json", found)
-    write_csv(out / "sweep.csv", rows, columns)
-    write_text(out / "sweep.md", sweep_markdown(found))
-    for kind, content in render(sweep_figure(found)).items():
-        write_bytes(out / f"sweep.{kind}", content)
-
-
-def tell(found: Sweep) -> None:
-    """Print the table, what its numbers are, and what may not be concluded from them."""
-    say(f"{found.run}: {found.label}")
-    frame = sweep_frame(found)
-    say_table(list(frame.columns), [[str(cell) for cell in row] for row in frame.itertuples(index=False)])
-    say(caption(found))
-    say(f"note: {OPTIMISTIC}")
-    if found.left_out:
-        say(f"left out, damaged: {len(found.left_out)}")

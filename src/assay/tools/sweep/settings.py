@@ -1,5 +1,5 @@
-"""Whether a run was measured as it would be now: what differs and forbids a comparison, and what only has to
-be said."""
+"""What is asked of a sweep, and whether the run was measured as it would be now: what differs and forbids a
+comparison, and what only has to be said."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from assay.pipeline.policies import ADAPTER
 from assay.pipeline.project import Project
 from assay.pipeline.resume import difference, run_key
 from assay.policy.digests import adapted_digest
-from assay.tools.sweep.sources import Source
-from assay.training.checkpoints.of_run import RunFacts
+from assay.tools.sweep.sources import SweepSource
 
 PLAYING = ("tasks", "evaluation", "policy", "seeds.py")  # the code that decides an episode
 _MACHINE = ("params.device", "params.threads", "params.deterministic", "packages.")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SweepRequest:
     """What the command line says; None leaves a matter to the settings."""
 
     path: Path
@@ -45,7 +44,7 @@ class Asked:
         return self.draws is None and self.items is None
 
 
-def suite_of(project: Project, asked: Asked) -> Suite:
+def suite_of(project: Project, asked: SweepRequest) -> Suite:
     """Return what is played: the suite of the settings, or fewer or more of its items and draws.
 
     Raises:
@@ -58,14 +57,12 @@ def suite_of(project: Project, asked: Asked) -> Suite:
     items = items_of(project, "heldout" if asked.heldout else project.params.validation.suite)
     n = asked.items or len(own.items)
     if n > len(items):
-        expected = f"at most the {len(items)} items of {asked.split}"
-        raise ConfigError(
-            expected, found=str(n), where="--items", fix=f"--items {len(items)}, or leave it out"
-        )
+        expected, fix = f"at most the {len(items)} items of {asked.split}", f"--items {len(items)}"
+        raise ConfigError(expected, found=str(n), where="--items", fix=f"{fix}, or leave it out")
     return choose(items, n, split=own.split, draws=asked.draws or own.draws, seed=own.seed, rules=own.rules)
 
 
-def settings_notes(project: Project, source: Source, asked: Asked) -> list[str]:
+def settings_notes(project: Project, source: SweepSource, asked: SweepRequest) -> list[str]:
     """Return what else than the weights differs from the training and may move last digits.
 
     Raises:
@@ -73,66 +70,48 @@ def settings_notes(project: Project, source: Source, asked: Asked) -> list[str]:
         PolicyError: There is no base.
     """
     if not (project.root / "models/base").is_dir():
-        raise PolicyError(
-            "the base of the project", found="nothing", where="models/base", fix="./run dvc repro base"
-        )
-    facts = source.facts
-    if facts is None:
+        fix = "./run dvc repro base"
+        raise PolicyError("the base of the project", found="nothing", where="models/base", fix=fix)
+    if source.facts is None:
         return []
-    now = run_key(
-        project,
-        "train",
-        (f"{project.params.dataset.root}/{project.params.validation.suite}.jsonl", "models/base"),
-    )
-    base, data = (
-        ("deps.models/base",),
-        f"deps.{project.params.dataset.root}/{project.params.validation.suite}.jsonl",
-    )
-    must: tuple[str, ...] = ("params.task", "params.generation", *base)
+    params = project.params
+    data = f"{params.dataset.root}/{params.validation.suite}.jsonl"
+    now, then = run_key(project, "train", (data, "models/base")).parts, dict(source.facts.parts)
+
+    def find_differing(sections: Sequence[str]) -> list[str]:
+        kept = [{name: parts[name] for name in parts if _is_of(name, sections)} for parts in (now, then)]
+        return difference(*kept)
+
+    must = ["params.task", "params.generation", "deps.models/base"]
     if not asked.heldout:
-        suite = (
-            "suite",
-            "seed",
-            *(("items",) if asked.items is None else ()),
-            *(("draws",) if asked.draws is None else ()),
-        )
-        must += (*(f"params.validation.{name}" for name in suite), data)
-    odd = _differing(now.parts, facts, must)
+        names = [name for name in ("items", "draws") if getattr(asked, name) is None]
+        must += [f"params.validation.{name}" for name in ("suite", "seed", *names)] + [f"deps.{data}"]
+    odd = find_differing(must)
     odd.sort(key=lambda said: not said.startswith("task.name:"))  # of two tasks nearly everything differs
     if odd:
-        more = f" (and {len(odd) - 3} more)" if len(odd) > 3 else ""
         raise ConfigError(
             "the task, base and suite that this run was trained with",
-            found="; ".join(odd[:3]) + more,
+            found=_name_three(odd),
             where=str(asked.path),
-            fix=(
-                "restore them (./run assay config use …, git checkout -- params.yaml), or sweep a run of"
-                " these settings"
-            ),
+            fix="restore them (./run assay config use …, git checkout -- params.yaml), or sweep a run of"
+            " these settings",
         )
-    code = tuple(f"deps.src/assay/{name}" for name in PLAYING)
-    moved = _differing(now.parts, facts, (*code, *_MACHINE))
-    if not moved:
-        return []
-    more = f" (and {len(moved) - 3} more)" if len(moved) > 3 else ""
-    return [
-        f"Since the training changed: {'; '.join(moved[:3])}{more}. Its own validations may differ from these"
-        " rows."
-    ]
+    moved = find_differing([*(f"deps.src/assay/{name}" for name in PLAYING), *_MACHINE])
+    may = "Its own validations may differ from these rows."
+    return [f"Since the training changed: {_name_three(moved)}. {may}"] if moved else []
 
 
-def _differing(now: dict[str, str], facts: RunFacts, names: Sequence[str]) -> list[str]:
-    def kept(parts: dict[str, str]) -> dict[str, str]:
-        return {name: value for name, value in parts.items() if _is_of(name, names)}
-
-    return difference(kept(now), kept(dict(facts.parts)))
+def _name_three(said: Sequence[str]) -> str:
+    return "; ".join(said[:3]) + (f" (and {len(said) - 3} more)" if len(said) > 3 else "")
 
 
 def _is_of(name: str, sections: Sequence[str]) -> bool:
     return any(name == each or name.startswith((f"{each.rstrip('.')}.", f"{each}/")) for each in sections)
 
 
-def check_published(project: Project, source: Source, suite: Suite, asked: Asked, base_digest: str) -> None:
+def check_published(
+    project: Project, source: SweepSource, suite: Suite, asked: SweepRequest, base_digest: str
+) -> None:
     """Refuse where what the training published is no longer what lies here.
 
     Raises:
@@ -143,18 +122,12 @@ def check_published(project: Project, source: Source, suite: Suite, asked: Asked
     if facts is None:
         return
     if facts.base_digest != base_digest:
-        found = f"{base_digest[:12]}…"
-        raise PolicyError(
-            f"the base of this training ({facts.base_digest[:12]}…)",
-            found=found,
-            where="models/base",
-            fix=again,
-        )
+        expected, found = f"the base of this training ({facts.base_digest[:12]}…)", f"{base_digest[:12]}…"
+        raise PolicyError(expected, found=found, where="models/base", fix=again)
     if not asked.heldout and asked.own_suite and facts.validation_suite != suite.digest:
         expected = f"the validation suite of this training ({facts.validation_suite[:12]}…)"
-        raise DataError(
-            expected, found=f"{suite.digest[:12]}…", where=f"{setting('validation')}, and its data", fix=again
-        )
+        found, where = f"{suite.digest[:12]}…", f"{setting('validation')}, and its data"
+        raise DataError(expected, found=found, where=where, fix=again)
     uses = any(each.name == ADAPTER for each in source.candidates)
     if uses and adapted_digest(base_digest, project.root / ADAPTER) != facts.policy_digest:
         expected = f"the adapter that train.json names ({facts.policy_digest[:12]}…)"

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from assay.core.errors import AssayError, ConfigError, RecordError
 from assay.core.records import TrainFacts
@@ -37,7 +38,7 @@ class Candidate:
 
 
 @dataclass(slots=True)
-class Source:
+class SweepSource:
     """Everything that was found, steps ascending, without step 0: that is the base itself.
 
     `facts` says which training of ours it is, `trained` what that published, where it did and can be seen.
@@ -45,7 +46,7 @@ class Source:
 
     name: str
     folder: Path
-    candidates: list[Candidate]
+    candidates: list[Candidate] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     facts: RunFacts | None = None
@@ -60,7 +61,7 @@ class Source:
         return None if self.trained is None else self.trained.steps
 
 
-def open_source(root: Path, path: Path) -> tuple[Project, Source]:
+def open_source(root: Path, path: Path) -> tuple[Project, SweepSource]:
     """Return the project whose settings count, and what there is to sweep.
 
     Args:
@@ -77,19 +78,15 @@ def open_source(root: Path, path: Path) -> tuple[Project, Source]:
         project = Project.open(path)
         return project, _of_project(project, path)
     project = Project.open(root)
-    if (path / KEY).is_file() or any(_steps(path)):
+    if (path / KEY).is_file() or any(_find_steps(path)):
         return project, _of_run(project, path)
     if (path / MANIFEST).is_file():
-        raise ConfigError(
-            "a run folder",
-            found="one checkpoint of it",
-            where=str(path),
-            fix=f"assay runs sweep {path.parent}",
-        )
+        found, fix = "one checkpoint of it", f"assay runs sweep {path.parent}"
+        raise ConfigError("a run folder", found=found, where=str(path), fix=fix)
     return project, _of_adapters(path)
 
 
-def _steps(folder: Path) -> Iterator[tuple[int, Path]]:
+def _find_steps(folder: Path) -> Iterator[tuple[int, Path]]:
     for path in sorted(folder.iterdir()):
         found = _STEP.fullmatch(path.name)
         # peft folders of another trainer may have such a name as well
@@ -97,48 +94,50 @@ def _steps(folder: Path) -> Iterator[tuple[int, Path]]:
             yield int(found.group(1)), path
 
 
-def _of_project(project: Project, path: Path) -> Source:
+def _of_project(project: Project, path: Path) -> SweepSource:
     """Return the newest run folder of a project, and what it published."""
-    runs = [each.parent for each in (project.scratch / "train").glob(f"*/{KEY}") if any(_steps(each.parent))]
+
+    def newest_step(run: Path) -> int:
+        return max((folder.stat().st_mtime_ns for _, folder in _find_steps(run)), default=0)
+
+    runs = [key.parent for key in (project.scratch / "train").glob(f"*/{KEY}") if newest_step(key.parent)]
     adapter, proof = project.root / ADAPTER, project.results("train.json")
     published = adapter.is_dir() and proof.is_file()
     if runs:
-        newest = max(
-            runs, key=lambda run: (max(folder.stat().st_mtime_ns for _, folder in _steps(run)), run.name)
-        )
+        newest = max(runs, key=lambda run: (newest_step(run), run.name))
         source = _of_run(project, newest)
         if len(runs) > 1:
             source.notes.append(f"Of {len(runs)} run folders, {newest.name} is the newest.")
     elif published:
-        source = Source(real(path).name, path, [], trained=_facts(proof))
+        source = SweepSource(real(path).name, path, trained=_read_facts(proof))
     else:
         where = f"{path}: .scratch/train/ and {ADAPTER}"
         raise ConfigError("checkpoints", found="none", where=where, fix="train first: ./run dvc repro train")
-    if not published:
-        return source
-    if source.trained is None:
+    if published and source.trained is None:
         source.notes.append(f"{ADAPTER} is of another training than {source.name} and is left out.")
-        return source
-    chosen = source.trained.chosen_step
-    if chosen > 0 and chosen not in {each.step for each in source.candidates}:
-        source.candidates.append(
-            Candidate(chosen, ADAPTER, adapter, ours=False, root=Path("/"))
-        )  # DVC may link to its cache
-        source.candidates.sort(key=lambda each: each.step)
+    elif published and source.trained is not None:
+        chosen = source.trained.chosen_step
+        if chosen > 0 and chosen not in {each.step for each in source.candidates}:
+            # DVC may link to its cache, wherever that is.
+            source.candidates.append(Candidate(chosen, ADAPTER, adapter, ours=False, root=Path("/")))
+            source.candidates.sort(key=lambda each: each.step)
     return source
 
 
-def _facts(proof: Path) -> TrainFacts:
+def _read_facts(proof: Path) -> TrainFacts:
     return read_record(proof, TrainFacts, fix="./run dvc repro train")
 
 
-def _of_run(project: Project, path: Path) -> Source:
+def _read_json(path: Path, fix: str) -> Any:
+    return loads(read_bytes(path, fix=fix).decode("utf-8", "replace"), where=str(path), fix=fix)
+
+
+def _of_run(project: Project, path: Path) -> SweepSource:
     """Return the checkpoints of a run folder; those that are damaged are named and not among them."""
     fix = "take another run folder; without its key nobody knows what shape its adapters have"
-    told = loads(read_bytes(path / KEY, fix=fix).decode("utf-8", "replace"), where=str(path / KEY), fix=fix)
-    facts = run_facts(told, str(path / KEY))
-    source = Source(real(path).name, path, [], facts=facts, trained=_published(project, path))
-    for step, folder in _steps(path):
+    facts = run_facts(_read_json(path / KEY, fix), str(path / KEY))
+    source = SweepSource(real(path).name, path, facts=facts, trained=_find_published(project, path))
+    for step, folder in _find_steps(path):
         try:
             checkpoint_of(folder, facts.digest)
         except AssayError as error:
@@ -152,22 +151,22 @@ def _of_run(project: Project, path: Path) -> Source:
     return source
 
 
-def _published(project: Project, folder: Path) -> TrainFacts | None:
-    """Return the facts of the training that this run folder has written last, None if they are of another
-    one, or none."""
+def _find_published(project: Project, folder: Path) -> TrainFacts | None:
+    """Return the facts of the training that a run folder has written last, None where they are of another."""
     proof = project.results("train.json")
     if not (folder / DONE).is_file() or not proof.is_file():
         return None
     try:
-        told = loads(read_bytes(folder / DONE, fix="").decode("utf-8", "replace"), where=DONE, fix="")
+        told = _read_json(folder / DONE, "")
     except RecordError:
         return None
-    return _facts(proof) if isinstance(told, dict) and told.get("md5") == md5_at(proof.parent) else None
+    same = isinstance(told, dict) and told.get("md5") == md5_at(proof.parent)
+    return _read_facts(proof) if same else None
 
 
-def _of_adapters(path: Path) -> Source:
+def _of_adapters(path: Path) -> SweepSource:
     """Return the adapters of a folder, each step once; the number a folder's name ends with is its step."""
-    source = Source(real(path).name, path, [])
+    source = SweepSource(real(path).name, path)
     seen: dict[int, str] = {}
     for folder in sorted(each for each in path.iterdir() if (each / CONFIG).is_file()):
         found = _NUMBER.fullmatch(folder.name)
@@ -177,19 +176,18 @@ def _of_adapters(path: Path) -> Source:
             continue
         step = int(found.group(1))
         if step in seen:
-            fix = "rename one of them, or move it away"
-            raise ConfigError(
-                "each step once", found=f"{seen[step]} and {folder.name}", where=str(path), fix=fix
-            )
+            both, fix = f"{seen[step]} and {folder.name}", "rename one of them, or move it away"
+            raise ConfigError("each step once", found=both, where=str(path), fix=fix)
         seen[step] = folder.name
         source.candidates.append(Candidate(step, folder.name, folder, ours=False, root=path))
+    alone = (path / CONFIG).is_file()
+    if not source.candidates and alone:
+        fix = f"assay evaluate --tasks FILE --policy {path}, or name the folder above it"
+        raise ConfigError("a folder of adapter folders", found="one adapter", where=str(path), fix=fix)
     if not source.candidates:
-        if (path / CONFIG).is_file():
-            fix = f"assay evaluate --tasks FILE --policy {path}, or name the folder above it"
-            raise ConfigError("a folder of adapter folders", found="one adapter", where=str(path), fix=fix)
         named = f" ({source.notes[0]})" if source.notes else ""
         raise ConfigError("checkpoints", found=f"none{named}", where=str(path), fix=FIX)
-    if (path / CONFIG).is_file():
+    if alone:
         source.notes.append(f"The adapter in {source.name} itself has no step and is left out.")
     source.candidates.sort(key=lambda each: each.step)
     return source

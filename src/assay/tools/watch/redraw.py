@@ -26,7 +26,7 @@ from assay.core.storage.files import read_bytes, remove, write_bytes
 from assay.core.storage.json import dumps
 
 if TYPE_CHECKING:  # what is slow to import waits until this process has stepped back behind all others
-    from assay.tools.watch.claim_shown import ClaimShown
+    from assay.tools.watch.serve import ClaimShown
     from assay.tools.watch.snapshot import Snapshot
 
 FOLDER = "live"  # in evidence/observed/, in no stage's outputs and not in git
@@ -40,7 +40,7 @@ STYLE = (
 
 def follow(root: Path, seconds: float, pipe: int) -> None:
     """Draw whenever something changed, at most every so many seconds, until the pipe ends."""
-    from assay.tools.watch.claim_shown import ClaimShown
+    from assay.tools.watch.serve import ClaimShown
     from assay.tools.watch.snapshot import SnapshotReader, find_place
 
     reader, wait = SnapshotReader(find_place(root)), 0.0
@@ -153,9 +153,8 @@ def make_page(
         has_report: Whether a report stands that may be shown.
     """
     from assay.core.provenance import now
-    from assay.evidence.page.elements import paragraph, rows_table
-    from assay.evidence.page.shell import escaped, shell
-    from assay.tools.watch.status import ALARM_COLUMNS, describe, list_alarms
+    from assay.evidence.page.shell import escaped, paragraph, rows_table, shell
+    from assay.tools.watch.command import ALARM_COLUMNS, describe, list_alarms
 
     is_running = snapshot.state in ("running", "silent")
     facts = describe(snapshot, width=0, ages=False)

@@ -1,10 +1,14 @@
-"""`assay serve`: the evidence folder on this machine's own address, to read and nothing else."""
+"""`assay serve`: the evidence folder on this machine's own address, to read and nothing else.
+
+A page that shows a claim about other settings or data than those at hand is not given out.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import re
+import threading
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -14,11 +18,13 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from assay.core.console import say
-from assay.core.errors import NO_VERDICT, ConfigError, RecordError
+from assay.core.errors import NO_VERDICT, AssayError, ConfigError, RecordError
+from assay.core.evidence_files import FILES
 from assay.core.storage.files import real
 from assay.evidence.page.shell import escaped, shell
-from assay.stages.render_evidence.no_claim import withdrawn_page
-from assay.tools.watch.claim_shown import ClaimShown, project_of
+from assay.pipeline.project import Project
+from assay.stages.render_evidence.at_hand import LOCK, PARAMS, differences
+from assay.stages.render_evidence.no_claim import SHOWN, withdrawn_page
 
 ADDRESS = "127.0.0.1"
 NAME = re.compile(r"[^./\\][^/\\]*")  # neither hidden nor a way to elsewhere
@@ -35,6 +41,50 @@ HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Re
 HEADERS |= {"Cross-Origin-Resource-Policy": "same-origin"}
 
 
+class ClaimShown:
+    """Says whether a project's pages may be shown; looks again when a file that decides it changed."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self.data, self._data_folder = self.root.name, self.root / "data"
+        self._lock = threading.Lock()
+        self._marks: dict[Path, tuple[int, int]] | None = None
+        self._found: list[str] = []
+
+    def bears_claim(self, path: Path) -> bool:
+        """Return whether a path is, or lies in, what shows a claim; on a file system of any case, too."""
+        if not path.is_relative_to(self.root):
+            return False
+        name = path.relative_to(self.root).as_posix().casefold()
+        return any(f"{name}/".startswith(f"{shown.casefold()}/") for shown in SHOWN)
+
+    def differences(self) -> list[str]:
+        """Return in what the claim is about others than the settings and data at hand; nothing: show it."""
+        with self._lock:
+            marks = self._read_marks()
+            if marks != self._marks:
+                try:
+                    project = Project.open(self.root)
+                    self.data, self._data_folder = project.params.dataset.name, project.data("")
+                    self._found = differences(project)
+                except AssayError as error:
+                    self._found = [f"{error.where}: expected {error.expected}, found {error.found}"]
+                self._marks = marks
+            return self._found
+
+    def _read_marks(self) -> dict[Path, tuple[int, int]]:
+        """Return what changes with each file that decides whether a claim is about this project."""
+        files = [self.root / PARAMS, self.root / LOCK]
+        for folder in (*(self.root / name for name in FILES), self._data_folder):
+            files += folder.rglob("*")
+        marks = {}
+        for path in files:
+            with suppress(OSError):
+                found = path.stat()
+                marks[path] = (found.st_mtime_ns, found.st_size)
+        return marks
+
+
 def run(folder: Path, port: int) -> None:
     """Serve a folder until Ctrl-C; errors as of `open_server`."""
     with open_server(folder, port) as server, suppress(KeyboardInterrupt):
@@ -43,25 +93,27 @@ def run(folder: Path, port: int) -> None:
         server.serve_forever()
 
 
-def open_server(folder: Path, port: int) -> Server:
+def open_server(folder: Path, port: int) -> EvidenceServer:
     """Return a server that has its port, for 0 any free one; an AssayError says what hinders."""
     if not folder.is_dir():
         raise RecordError("a folder", found="none", where=str(folder), fix="name one with --folder")
     try:
-        return Server(real(folder), port)
+        return EvidenceServer(real(folder), port)
     except OSError as error:
         found = "that another program uses it" if error.errno == errno.EADDRINUSE else str(error.strerror)
         where, fix = f"{ADDRESS}:{port}", f"--port {port + 1}"
         raise ConfigError("a free port", found=found, where=where, fix=fix) from None
 
 
-class Server(ThreadingTCPServer):  # the one of HTTP asks a name server what this machine is called
+class EvidenceServer(ThreadingTCPServer):  # the one of HTTP asks a name server what this machine is called
     """Serves one folder, a thread a connection."""
 
     allow_reuse_address, daemon_threads, block_on_close, request_queue_size = True, True, False, 128
 
     def __init__(self, folder: Path, port: int) -> None:
-        self.folder, root = folder, project_of(folder)
+        self.folder = folder
+        around = (up for up in (folder, *list(folder.parents)[:2]) if (up / PARAMS).is_file())
+        root = next(around, None)
         self.claim = None if root is None else ClaimShown(root)
         super().__init__((ADDRESS, port), Handler)
 
@@ -72,7 +124,7 @@ class Server(ThreadingTCPServer):  # the one of HTTP asks a name server what thi
 class Handler(BaseHTTPRequestHandler):
     """Answers one request, and closes the connection."""
 
-    server: Server
+    server: EvidenceServer
     timeout = 10.0  # seconds without a byte
     server_version, sys_version = "assay", ""
 
@@ -104,7 +156,6 @@ class Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def _is_withheld(self, path: Path) -> bool:
-        """Return whether a file shows a claim about other settings than those at hand."""
         claim = self.server.claim
         return claim is not None and claim.bears_claim(path) and bool(claim.differences())
 
@@ -115,8 +166,8 @@ class Handler(BaseHTTPRequestHandler):
         names = [path.relative_to(root).as_posix() + "/" * path.is_dir() for path in [*first, *shown]]
         links = [f'<a href="/{quote(name)}">{escaped(name)}</a>' for name in names if name.isprintable()]
         items = "".join(f"<li>{link}</li>" for link in links)
-        differences = claim.differences() if claim else []
-        note = f"<p>{escaped(NO_VERDICT)}: {escaped(differences[0])}</p>" if differences else ""
+        odd = claim.differences() if claim else []
+        note = f"<p>{escaped(NO_VERDICT)}: {escaped(odd[0])}</p>" if odd else ""
         title = folder.relative_to(root.parent).as_posix()
         body = f'<main id="main"><h1>{escaped(title)}</h1>{note}<ul>{items}</ul></main>'
         return shell(title=title, body=body)

@@ -55,7 +55,7 @@ class Rung:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RuleReading:
     """What one rule found at one step, by rung: AMBER, RED, RED and stop. None: not measured, or no such
     rung."""
 
@@ -128,7 +128,7 @@ class Ladder:
     def __init__(self) -> None:
         self._places: dict[HealthRule, _Place] = {}
 
-    def climb(self, step: int, readings: Sequence[Reading]) -> list[HealthEvent]:
+    def climb(self, step: int, readings: Sequence[RuleReading]) -> list[HealthEvent]:
         """Return the events of one step: the rules whose level these readings change."""
         events = []
         for reading in readings:
@@ -160,7 +160,7 @@ class Ladder:
         return ladder
 
 
-def _event(step: int, reading: Reading, place: _Place) -> HealthEvent:
+def _event(step: int, reading: RuleReading, place: _Place) -> HealthEvent:
     height = place.height
     rung = reading.rungs[max(0, height - 1)] or next(rung for rung in reading.rungs if rung is not None)
     first = place.since[height - 1] if height else step

@@ -13,11 +13,10 @@ from typing import Any, Self
 
 from assay.core.config.health import HealthSettings
 from assay.core.records import Episode, HealthEvent, HealthRule, HonestFacts
-from assay.evaluation.fields import MAX_FIELDS, Shares
+from assay.evaluation.alarms import MAX_FIELDS, Shares
 from assay.tasks.protocol import FieldAnswer, Task
-from assay.training.health.alarm_levels import DECIMALS, Ladder, Reading, Rung
-from assay.training.health.commonest import Common, most_common, reading
-from assay.training.health.honest import Honest
+from assay.training.health.alarm_levels import DECIMALS, Ladder, RuleReading, Rung
+from assay.training.health.commonest import Common, Honest, most_common, reading
 from assay.training.health.signals import Baselines, StepSignals, failures_left, known, step_readings
 from assay.training.health.validation_rules import ValidationRules
 
@@ -124,7 +123,7 @@ class Monitor:
         if signals.skipped is not None:
             ids = signals.concerned.get("non_finite") or signals.item_ids
             return self.non_finite(signals.skipped, signals.step, ids, stop=False)
-        healthy = Reading(
+        healthy = RuleReading(
             "non_finite", (None, Rung(False, 1, None, None, "all values are finite again"), None)
         )
         self.heard = self._hear(signals)
@@ -153,14 +152,14 @@ class Monitor:
         )
         share, red = lost / n, self._settings.infrastructure.red
         rungs = (Rung(True, 1, share, 0.0, what), Rung(share > red, 1, share, red, what), None)
-        return self._ladder.climb(step, [Reading("infrastructure", rungs, item_ids=item_ids)])
+        return self._ladder.climb(step, [RuleReading("infrastructure", rungs, item_ids=item_ids)])
 
     def non_finite(self, what: str, step: int, item_ids: Sequence[str], *, stop: bool) -> list[HealthEvent]:
         """Take in that something (a loss, a gradient, ...) is not finite; `stop` says that the training ends
         by it."""
         rung = Rung(True, 1, None, None, f"{what} is not finite at step {step}")
         return self._ladder.climb(
-            step, [Reading("non_finite", (None, rung, rung if stop else None), item_ids=item_ids)]
+            step, [RuleReading("non_finite", (None, rung, rung if stop else None), item_ids=item_ids)]
         )
 
     def _failures_left(self, signals: StepSignals) -> float:
@@ -196,10 +195,10 @@ class Monitor:
         fields = {place: heard[place][0] for place in sorted(kept)}
         return Heard(top, fields, {None: items} | {place: heard[place][1] for place in kept})
 
-    def _commonest(self, heard: Heard) -> list[Reading]:
+    def _commonest(self, heard: Heard) -> list[RuleReading]:
         """Read how much of the last steps one and the same answer answers; a window that is not full says
         nothing."""
-        settings, found = self._settings, list[Reading]()
+        settings, found = self._settings, list[RuleReading]()
         if heard.top is None:
             return found
         self._steps_heard += 1
@@ -229,7 +228,7 @@ class Monitor:
         return self._baselines.take(name, max(0.0, common.excess), self._settings.baseline_steps)
 
 
-def _severity(found: Reading) -> tuple[int, float]:
+def _severity(found: RuleReading) -> tuple[int, float]:
     """Return how bad a reading is: rungs that it is beyond, then how far."""
     amber = found.rungs[0]
     assert amber is not None and amber.value is not None and amber.threshold is not None

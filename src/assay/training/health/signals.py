@@ -12,8 +12,8 @@ from typing import Self
 from assay.core.config.health import HealthSettings, Levels, StoppingLevels
 from assay.core.records import Episode, HealthRule
 from assay.tasks.protocol import FieldAnswer
-from assay.training.health.alarm_levels import ROUNDING, Reading, Rung, above, below, reached
-from assay.training.health.honest import Honest
+from assay.training.health.alarm_levels import ROUNDING, RuleReading, Rung, above, below, reached
+from assay.training.health.commonest import Honest
 
 # A multiple of next to nothing is noise: no baseline counts as less than these. One per cent of the tokens
 # clipped and a gradient of 0.1 are what a sound GRPO step has; an entropy under 0.01 nat is that of a policy
@@ -208,7 +208,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def step_readings(
     signals: StepSignals, settings: HealthSettings, baselines: Baselines, left: float = 1.0
-) -> list[Reading]:
+) -> list[RuleReading]:
     """Return what the rules read from one step, and take its values into the baselines; texts are read by
     `commonest`.
 
@@ -223,7 +223,7 @@ def step_readings(
         rungs = judge(value, base, settings)
         if rungs is not None:
             rungs = _unless_earned(rule, value, base, rungs, settings, left)
-            found.append(Reading(rule, rungs, base, signals.concerned.get(rule) or signals.item_ids))
+            found.append(RuleReading(rule, rungs, base, signals.concerned.get(rule) or signals.item_ids))
     return found
 
 

@@ -4,33 +4,120 @@ it is made of."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
 from assay.core.config.health import ValidationLevels
 from assay.core.records import Episode
+from assay.evaluation.clusters import cluster_sums
 from assay.tasks.protocol import PartKind
-from assay.training.health.alarm_levels import ROUNDING, Reading, Rung
-from assay.training.health.paired import (
-    OUTCOME,
-    REWARD,
-    SUCCESS,
-    Change,
-    PerItem,
-    change,
-    item_means,
-    part_key,
-    rank_correlation,
-)
+from assay.training.health.alarm_levels import ROUNDING, RuleReading, Rung
+
+REWARD, SUCCESS, OUTCOME = "reward", "success", "outcome"
+MIN_ITEMS = 10  # fewer ranks say nothing about a correlation
+PerItem = Mapping[str, float]
+
+
+class Change(NamedTuple):
+    """A mean change of paired items with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.3g} (95 % interval {self.low:+.3g} to {self.high:+.3g})"
+
+    def is_flat(self, reference: float) -> bool:
+        """Return whether this may be no rise at all and is certainly less than a rise elsewhere.
+
+        Too few items to tell are not flat.
+
+        >>> Change(0.0, -0.1, 0.1).is_flat(0.3), Change(0.0, -0.4, 0.4).is_flat(0.3), Change(-0.3, -0.4, -0.2).is_flat(0.3)
+        (True, False, True)
+        """
+        return self.low <= 0.0 and self.high < reference
+
+
+def part_key(part: str) -> str:
+    """Return the name under which `item_means` gives a reward part."""
+    return f"part {part}"
+
+
+def item_means(episodes: Sequence[Episode], parts: Mapping[str, PartKind]) -> dict[str, dict[str, float]]:
+    """Return reward, success, each part, and the sum of all outcome parts if there are any, by item, averaged
+    over its draws.
+
+    A part that an episode never earned is 0.
+    """
+    groups: dict[str, list[Episode]] = defaultdict(list)
+    for episode in episodes:
+        groups[episode.item_id].append(episode)
+
+    def means(value: Callable[[Episode], float]) -> dict[str, float]:
+        return {item: math.fsum(map(value, group)) / len(group) for item, group in groups.items()}
+
+    def earned(names: Sequence[str]) -> Callable[[Episode], float]:
+        return lambda episode: math.fsum(episode.parts.get(name, 0.0) for name in names)
+
+    found = {
+        REWARD: means(lambda episode: episode.reward),
+        SUCCESS: means(lambda episode: float(episode.success)),
+    }
+    outcomes = [part for part, kind in parts.items() if kind == "outcome"]
+    if outcomes:
+        found[OUTCOME] = means(earned(outcomes))
+    return found | {part_key(part): means(earned([part])) for part in parts}
+
+
+def change(before: PerItem, after: PerItem, clusters: Mapping[str, str], looks: int = 1) -> Change | None:
+    """Return the mean of after - before over the items that both have, with its 95 % interval; None under two
+    clusters.
+
+    The interval is Student's t on as many clusters as there are, around the cluster-robust standard error;
+    for one of several `looks` at such changes it is as much wider as Bonferroni asks for.
+    """
+    items = sorted(set(before) & set(after))
+    sums = cluster_sums([after[item] - before[item] for item in items], [clusters[item] for item in items])
+    if sums is None or len(sums.names) < 2:
+        return None
+    half = float(stats.t.ppf(1.0 - 0.025 / looks, len(sums.names) - 1)) * sums.standard_error
+    return Change(sums.mean, sums.mean - half, sums.mean + half)
+
+
+def rank_correlation(first: PerItem, second: PerItem) -> float | None:
+    """Return Spearman's correlation over items as a share of the highest that their ties allow.
+
+    Ties share the mean of their ranks. Most items of a weak policy tie at no success, and then even a perfect
+    order would correlate by a half or less; hence the share. None where it is undefined: under ten items, or
+    one side alike in all.
+
+    >>> few = {str(k): float(k == 9) for k in range(10)}
+    >>> round(rank_correlation({str(k): float(k) for k in range(10)}, few), 9)
+    1.0
+    """
+    items = sorted(set(first) & set(second))
+    if len(items) < MIN_ITEMS:
+        return None
+    ranks = [stats.rankdata([side[item] for item in items]) for side in (first, second)]
+    if any(np.ptp(side) == 0.0 for side in ranks):
+        return None
+    highest = np.corrcoef(np.sort(ranks[0]), np.sort(ranks[1]))[0, 1]
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1] / highest)
+
 
 SATURATED = 0.95  # of the way from the least to the most that a part was ever seen to give
 Means = Mapping[str, PerItem]
 
 
 @dataclass(slots=True)
-class Trained:
+class TrainedRewards:
     """The rewards of the training steps between two validations, in short."""
 
     steps: int = 0
@@ -45,7 +132,7 @@ class Trained:
 
 
 @dataclass(slots=True)
-class Memory:
+class ValidationMemory:
     """What is kept of a training's validations, all of it plain values."""
 
     clusters: dict[str, str] = field(default_factory=dict)
@@ -56,7 +143,9 @@ class Memory:
     best: dict[str, float] | None = None  # rewards by item of the validation whose mean is highest
     seen: int = 0  # validations
     highest: float | None = None  # highest training reward between two validations before this one
-    running: dict[str, Any] = field(default_factory=lambda: asdict(Trained()))  # since the last validation
+    running: dict[str, Any] = field(
+        default_factory=lambda: asdict(TrainedRewards())
+    )  # since the last validation
     last: float | None = None  # reward of the last training step
 
 
@@ -73,7 +162,7 @@ class ValidationRules:
         self, levels: ValidationLevels, parts: Mapping[str, PartKind], state: Mapping[str, Any]
     ) -> None:
         self._levels, self._parts = levels, parts
-        self._memory = Memory(**deepcopy(dict(state)))
+        self._memory = ValidationMemory(**deepcopy(dict(state)))
 
     def state(self) -> dict[str, Any]:
         """Return all that is kept, as plain values."""
@@ -81,7 +170,7 @@ class ValidationRules:
 
     def trained(self, reward: float) -> None:
         """Take in the mean reward of one training step."""
-        memory, running = self._memory, Trained(**self._memory.running)
+        memory, running = self._memory, TrainedRewards(**self._memory.running)
         running.steps += 1
         running.total += reward
         if memory.last is not None:
@@ -89,7 +178,7 @@ class ValidationRules:
             running.squares += (reward - memory.last) ** 2
         memory.last, memory.running = reward, asdict(running)
 
-    def readings(self, episodes: Sequence[Episode]) -> list[Reading]:
+    def readings(self, episodes: Sequence[Episode]) -> list[RuleReading]:
         """Take in the sampled episodes of one validation and return what the rules read from it."""
         if not episodes:
             return []
@@ -102,7 +191,7 @@ class ValidationRules:
         found = [self._carries_over(means[REWARD]), self._means_success(means), self._made_of(means)]
         memory.first = memory.first or means
         memory.seen += 1
-        memory.running = asdict(Trained())
+        memory.running = asdict(TrainedRewards())
         return found
 
     def _widen_ranges(self, episodes: Sequence[Episode]) -> None:
@@ -112,7 +201,7 @@ class ValidationRules:
             seen = seen + self._memory.ranges.get(measure, [])
             self._memory.ranges[measure] = [min(seen), max(seen)]
 
-    def _carries_over(self, rewards: PerItem) -> Reading:
+    def _carries_over(self, rewards: PerItem) -> RuleReading:
         """Read whether validation follows training.
 
         Training reward is its mean between two validations; its noise is that of a step, by von Neumann's
@@ -123,7 +212,7 @@ class ValidationRules:
         Hart (1941), Ann. Math. Statist. 12:153, "The mean square successive difference".
         """
         memory, amber, red = self._memory, None, None
-        blocks = [Trained(**block) for block in memory.trained]
+        blocks = [TrainedRewards(**block) for block in memory.trained]
         here, earlier, differences = (
             blocks[-1].mean,
             blocks[0].mean,
@@ -162,9 +251,9 @@ class ValidationRules:
             memory.best = dict(rewards)
         if here is not None:
             memory.highest = here if memory.highest is None else max(memory.highest, here)
-        return Reading("reward_vs_validation", (amber, red, None))
+        return RuleReading("reward_vs_validation", (amber, red, None))
 
-    def _means_success(self, means: Means) -> Reading:
+    def _means_success(self, means: Means) -> RuleReading:
         """Read whether reward still means success.
 
         AMBER: since the first validation, reward gained more than success did, both as shares of what they
@@ -193,9 +282,9 @@ class ValidationRules:
             red = Rung(
                 agreement < self._levels.correlation - ROUNDING, 1, agreement, self._levels.correlation, said
             )
-        return Reading("reward_vs_success", (amber, red, None))
+        return RuleReading("reward_vs_success", (amber, red, None))
 
-    def _made_of(self, means: Means) -> Reading:
+    def _made_of(self, means: Means) -> RuleReading:
         """Read which part made the gain in reward since the first validation.
 
         A gain is material if its interval lies above 0 and it is more than `gap` of the reward's range.
@@ -205,7 +294,7 @@ class ValidationRules:
         """
         memory = self._memory
         if memory.first is None or len(self._parts) < 2:
-            return Reading("part_share", (None, None, None))
+            return RuleReading("part_share", (None, None, None))
         least, most = memory.ranges[REWARD]
         gains = {
             part: change(memory.first[part_key(part)], means[part_key(part)], memory.clusters)
@@ -214,9 +303,9 @@ class ValidationRules:
         gain = change(memory.first[REWARD], means[REWARD], memory.clusters)
         known = {part: each for part, each in gains.items() if each is not None}
         if gain is None or not known or most <= least:
-            return Reading("part_share", (None, None, None))
+            return RuleReading("part_share", (None, None, None))
         floor = self._levels.gap * (most - least)
-        return Reading(
+        return RuleReading(
             "part_share", (self._largest(gain, known, floor), self._saturated(means, known, floor), None)
         )
 

@@ -1,4 +1,5 @@
-"""What a training run leaves behind, row by row, and as a value that a checkpoint can hold."""
+"""What a training run leaves behind, row by row, and as a value that a checkpoint can hold; and the alarms
+of its task."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from assay.core.records import Episode, HealthEvent, ValidationEpisode
+from assay.core.records import Alarm, AlarmSource, Episode, HealthEvent, TrainAlarm, ValidationEpisode
 from assay.core.storage.json import as_written
+from assay.evaluation.alarms import alarms
 from assay.tasks.protocol import Task
 
 ROWS = ("training_log", "reward_components", "train_log", "observed")
@@ -110,3 +112,60 @@ def component_row(step: int, episodes: Sequence[Episode], task: Task) -> dict[st
     row["success_rate"] = _mean([e.success for e in episodes])
     row |= {f"metric.{name}": _mean([e.metrics[name] for e in episodes]) for name in task.metrics}
     return row
+
+
+class Raised(NamedTuple):
+    """An alarm that one batch or validation raised."""
+
+    step: int
+    source: AlarmSource
+    alarm: Alarm
+
+
+class Watch:
+    """Every alarm of a training in order, which items were played, and how many characters the prompts of
+    some lost."""
+
+    def __init__(self, task: Task) -> None:
+        """Watch for the alarms that the task names."""
+        self.task = task
+        self.raised: list[Raised] = []
+        self.items: set[str] = set()
+        self.cuts: dict[str, int] = {}
+
+    def state(self) -> dict[str, Any]:
+        """Return what was seen so far as a plain value."""
+        raised = [[step, source, alarm.model_dump(mode="json")] for step, source, alarm in self.raised]
+        return {"raised": raised, "items": sorted(self.items), "cuts": dict(sorted(self.cuts.items()))}
+
+    def go_back(self, state: Mapping[str, Any]) -> None:
+        """Become what `state` says, in place."""
+        self.raised[:] = [
+            Raised(step, source, Alarm.model_validate(alarm)) for step, source, alarm in state["raised"]
+        ]
+        self.items, self.cuts = set(state["items"]), dict(state["cuts"])
+
+    def look(self, step: int, source: AlarmSource, episodes: Sequence[Episode]) -> None:
+        """Check the episodes of one batch or validation."""
+        self.raised += [Raised(step, source, alarm) for alarm in alarms(self.task, episodes)]
+        self.items |= {episode.item_id for episode in episodes}
+        self.cuts |= {e.item_id: e.prompt_chars_cut for e in episodes if e.prompt_chars_cut}
+
+    def facts(self) -> tuple[TrainAlarm, ...]:
+        """Return one record for each flag and source that rang, in the order in which they first did."""
+        groups: dict[tuple[str, str], list[Raised]] = {}
+        for each in self.raised:
+            groups.setdefault((each.alarm.flag, each.source), []).append(each)
+        found = []
+        for group in groups.values():
+            worst = max(group, key=lambda each: each.alarm.rate)
+            found.append(
+                TrainAlarm(
+                    source=worst.source,
+                    first_step=group[0].step,
+                    times=len(group),
+                    worst_step=worst.step,
+                    worst=worst.alarm,
+                )
+            )
+        return tuple(found)

@@ -28,7 +28,7 @@ from assay.core.provenance import WANDB_QUIET
 from assay.core.storage.files import read_text, write_text
 from assay.policy.base.pretrained import LOCAL, name_of
 from assay.training.log.history import History
-from assay.training.randomness import untouched
+from assay.training.rollouts import untouched
 
 # Who reports is named by a variable that says where to; trackio's is ours, since its callback is told by an
 # argument.
@@ -55,7 +55,9 @@ def asked_for() -> dict[str, str]:
 
 
 @contextmanager
-def reporting(params: Params, history: History, folder: Path, start: int, *, main: bool) -> Iterator[Reports]:
+def reporting(
+    params: Params, history: History, folder: Path, start: int, *, main: bool
+) -> Iterator[ReportsCallback]:
     """Give the callback that reports a training; it is to stand behind the recorder, and is closed however
     the training ends.
 
@@ -74,7 +76,7 @@ def reporting(params: Params, history: History, folder: Path, start: int, *, mai
     reporters = [Reporter(kind, where, name, params, history, start) for kind, where in wanted.items()]
     through = False
     try:
-        yield Reports(reporters)
+        yield ReportsCallback(reporters)
         through = True
     finally:
         for each in reporters:
@@ -128,7 +130,7 @@ def validation_numbers(history: History, step: int) -> dict[str, float]:
     }
 
 
-class Reports(TrainerCallback):
+class ReportsCallback(TrainerCallback):
     """All reporters of a training, as the one callback that transformers takes of a kind."""
 
     def __init__(self, reporters: Sequence[Reporter]) -> None:

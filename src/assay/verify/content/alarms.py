@@ -11,10 +11,10 @@ from assay.evidence.claim.plan import alarms_digest
 from assay.pipeline.inputs import items_of
 from assay.pipeline.live_log import quiet
 from assay.tasks.protocol import Task
-from assay.training.health.honest import Honest
+from assay.training.health.commonest import Honest
 from assay.training.health.rules import Heard, Monitor
 from assay.training.health.signals import NUMBERS, StepSignals
-from assay.training.health.watch import Raised, Watch
+from assay.training.log.history import Raised, Watch
 from assay.verify.checks import Seen
 from assay.verify.unpacked import Unpacked
 

@@ -15,7 +15,7 @@ from assay.core.evidence_files import place_of
 from assay.core.storage.files import read_bytes, write_bytes
 from assay.core.storage.json import read_record
 from assay.core.storage.untrusted import listing
-from assay.package.names import MANIFEST, PARITY, SUMS
+from assay.package.layout import PARITY, SUMS
 from assay.package.parity import Parity
 from assay.pipeline.project import Project
 from assay.stages import fingerprint, render_evidence
@@ -111,7 +111,7 @@ def rendered_again_lazily(
     def documents() -> Seen:
         parity = read_record(root / PARITY, Parity, fix=FIX)
         members = members_of(_copied(package, work, ()), parity)
-        expected = {*members, MANIFEST, SUMS}
+        expected = {*members, SUMS}
         wrong = [f"{name} is missing" for name in sorted(expected - package.names)]
         wrong += [f"{name} has no place in a package" for name in sorted(package.names - expected)]
         made = {name: content for name, content in members.items() if isinstance(content, bytes)}

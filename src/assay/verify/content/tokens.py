@@ -18,7 +18,7 @@ from assay.core.config.settings import ScratchBase
 from assay.core.counting import counted
 from assay.core.records import Episode
 from assay.dataset.suite import Play, Suite
-from assay.evaluation.prompts import open_item
+from assay.evaluation.trajectory import open_item
 from assay.policy.base.words import Words
 from assay.verify.checks import SHOWN, Seen
 from assay.verify.unpacked import Unpacked

@@ -21,7 +21,7 @@ from assay.core.decoding import Decoding
 from assay.core.records import Episode
 from assay.core.seeds import keyed_uniform
 from assay.dataset.suite import Play
-from assay.evaluation.prompts import open_item
+from assay.evaluation.trajectory import open_item
 from assay.policy.model import Policy
 from assay.tasks.protocol import Task
 
@@ -61,7 +61,7 @@ def slack(
         decoding: How tokens were chosen; temperature 0 is greedy.
         dtype: Of the policy, "float32" or "bfloat16".
     """
-    from assay.policy.base.merged import logits_of
+    from assay.policy.base.adapter_files import logits_of
 
     dialogue = policy.dialogue
     ids = list(open_item(task, dialogue, play.item, play.world_seed).prompt_ids)

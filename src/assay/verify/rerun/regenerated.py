@@ -111,8 +111,7 @@ def without_device(project: Project, level: Literal["V4", "V5"]) -> Check | None
 
 def _arm(project: Project, base: Path, name: str, who: str, batches: int, key: str) -> Iterator[Check]:
     from assay.policy.base.adapter_files import read_adapter
-    from assay.policy.determinism import pin
-    from assay.policy.model import load, require_device
+    from assay.policy.model import load, pin, require_device
 
     params = project.params
     if who == "trained":

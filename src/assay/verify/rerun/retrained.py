@@ -102,7 +102,7 @@ def _copy(project: Project, base: Path, scratch: Path | None) -> Iterator[Projec
             (root / place_of(name)).unlink(missing_ok=True)
         if not (root / "models/base/config.json").is_file():
             shutil.rmtree(root / "models/base", ignore_errors=True)
-            source = pretrained.Source(base.resolve(), base.name, pretrained.LOCAL, digest_folder(base))
+            source = pretrained.PinnedSource(base.resolve(), base.name, pretrained.LOCAL, digest_folder(base))
             pretrained.write_pointer(root / "models/base", source)
         yield Project.open(root)
 

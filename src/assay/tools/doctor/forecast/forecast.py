@@ -16,8 +16,7 @@ from assay.core.config.settings import Params, PretrainedBase
 from assay.core.counting import counted
 from assay.core.errors import AssayError
 from assay.dataset.suite import Suite, choose
-from assay.policy.base.model_files import refuse_odd_files
-from assay.policy.border import refuse_unreadable
+from assay.policy.base.model_files import refuse_odd_files, refuse_unreadable
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
 from assay.tasks.protocol import Item, Task
@@ -29,7 +28,7 @@ from assay.tools.doctor.forecast.rehearsal import Lengths
 from assay.tools.doctor.forecast.step_cost import GIB, duration
 from assay.tools.doctor.lengths import opened, turns_of
 from assay.tools.doctor.worlds import scripted
-from assay.training.randomness import untouched
+from assay.training.rollouts import untouched
 
 # Beside tensors: a CUDA context, its libraries and their workspaces; on a CPU the interpreter with what it
 # has loaded. Allowances, not measurements: what they are depends on driver and versions.

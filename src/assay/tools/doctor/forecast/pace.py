@@ -14,7 +14,7 @@ import torch
 from assay.core.config.settings import Params
 from assay.tools.doctor.deadline import Deadline, TooSlow
 from assay.tools.doctor.forecast.rehearsal import Lengths, Rehearsal, build, with_layers
-from assay.training.log.digests import tensors_digest
+from assay.training.adapter import tensors_digest
 
 Clock = Callable[[], float]
 STEPS, TIMES = (

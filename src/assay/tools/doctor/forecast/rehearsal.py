@@ -20,16 +20,12 @@ from torch.utils._python_dispatch import _disable_current_modes
 from trl.trainer.utils import add_fused_lm_head
 
 from assay.core.config.settings import Params
-from assay.policy.engine.architecture import Reader
-from assay.policy.engine.engine import READ_AT_ONCE
-from assay.policy.engine.sampling import choose
-from assay.policy.eval_mode import playing
-from assay.policy.model import Policy
-from assay.training.adapter import attach_adapter
+from assay.policy.engine.engine import READ_AT_ONCE, Reader, choose
+from assay.policy.model import Policy, playing
+from assay.training.adapter import attach_adapter, trainable
 from assay.training.kl import TILE
-from assay.training.log.digests import trainable
 from assay.training.logprobs import hidden_states, install, logits_of
-from assay.training.randomness import untouched
+from assay.training.rollouts import untouched
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 

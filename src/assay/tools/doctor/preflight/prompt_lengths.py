@@ -9,8 +9,7 @@ from assay.core.config.places import setting
 from assay.core.counting import counted
 from assay.core.errors import DataError, TaskError
 from assay.dataset.suite import Play
-from assay.evaluation.prompts import open_item
-from assay.evaluation.trajectory import GivenUp, tried
+from assay.evaluation.trajectory import GivenUp, open_item, tried
 from assay.policy.renderer import Dialogue
 from assay.tasks.protocol import Task
 

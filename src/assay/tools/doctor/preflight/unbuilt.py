@@ -15,7 +15,7 @@ from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
 from assay.tasks.protocol import Task
 from assay.tools.doctor.forecast.forecast import folder_ahead, look_ahead
-from assay.training.randomness import untouched
+from assay.training.rollouts import untouched
 
 
 def unbuilt(params: Params, task: Task, root: Path) -> Policy | None:

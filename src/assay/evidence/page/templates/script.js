@@ -1,8 +1,4 @@
-"""The page's own script: filters episodes and sorts tables. The page says everything without it."""
-
-from __future__ import annotations
-
-SCRIPT = """'use strict';
+'use strict';
 (() => {
 const form = document.getElementById('filter');
 if (form) {
@@ -11,7 +7,7 @@ if (form) {
   const said = document.getElementById('filtered');
   const kind = form.elements.kind, stratum = form.elements.stratum, words = form.elements.words;
   const apply = () => {
-    const sought = words.value.toLowerCase().split(/\\s+/).filter(Boolean);
+    const sought = words.value.toLowerCase().split(/\s+/).filter(Boolean);
     let n = 0;
     all.forEach((a, k) => {
       const fits = (!kind.value || a.dataset.kind === kind.value)
@@ -34,8 +30,8 @@ if (form) {
   apply();
 }
 const value = cell => {
-  const text = cell ? cell.textContent.trim().replace(/\\u2212/g, '-') : '';
-  const found = /^[<\\s]*([-+]?(\\d+\\.?\\d*|\\.\\d+)(e[-+]?\\d+)?)/i.exec(text);
+  const text = cell ? cell.textContent.trim().replace(/\u2212/g, '-') : '';
+  const found = /^[<\s]*([-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?)/i.exec(text);
   return found ? parseFloat(found[1]) : text;
 };
 for (const table of document.querySelectorAll('table')) {
@@ -60,4 +56,3 @@ for (const table of document.querySelectorAll('table')) {
   });
 }
 })();
-"""
