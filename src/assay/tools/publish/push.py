@@ -19,8 +19,7 @@ from assay.core.evidence_files import place_of
 from assay.core.storage.files import read_bytes
 from assay.package import verify as plain
 from assay.package.archive import unpack
-from assay.package.secrets.known import known_secrets
-from assay.package.secrets.machine import this_machine
+from assay.package.secrets.known import known_secrets, this_machine
 from assay.package.secrets.search import cleared
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.at_hand import claim_at_hand
