@@ -61,11 +61,7 @@ def find_log(path: Path) -> Path:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a log.
-
-    Raises:
-        RecordError: A line is damaged, or there are none.
-    """
+    """Return the rows of a log; RecordError: a line is damaged, or there are none."""
     fix = "take it from the run again: a log that is damaged says nothing about its run"
     rows = list(read_jsonl(path, fix=fix))
     if not rows:

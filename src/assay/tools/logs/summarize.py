@@ -96,11 +96,7 @@ def run(files: Sequence[Path], *, form: str | None, out: Path | None, skip_damag
 
 
 def summarize(files: Sequence[Path], *, skip_damaged: bool) -> list[Row]:
-    """Return the measures of files, in the order given.
-
-    Raises:
-        AssayError: As `run`.
-    """
+    """Return the measures of files, in the order given; AssayError: as `run`."""
     rows: list[Row] = []
     seen: set[Path] = set()
     with progress("summarize", len(files)) as advance:
