@@ -111,27 +111,15 @@ def test_a_block_says_when_it_is_of_other_code_than_the_last_run(six: dict[str, 
 
 
 def test_a_block_shows_every_seed_and_every_base(six: dict[str, Path]) -> None:
-    refused = BaseBuilt(
-        base_seed=3,
-        passed=False,
-        reason="copy_accuracy | 0.2",
-        copy_accuracy=None,
-        parsed_rate=None,
-        success_rate=None,
-    )
+    numbers = dict.fromkeys(("copy_accuracy", "parsed_rate", "success_rate"))
+    refused = BaseBuilt(base_seed=3, passed=False, reason="copy_accuracy | 0.2", **numbers)
     rows = [
         line
         for line in seeds_block(entry_of(six, [refused]), "collider", None).split("\n")
         if line.startswith("| ")
     ]
-    assert [row.split(" | ")[0] for row in rows] == [
-        "| training seed",
-        "| ---",
-        *(f"| {k}" for k in range(6)),
-        "| base seed",
-        "| ---",
-        "| 3",
-    ]
+    first = ["| training seed", "| ---", *(f"| {k}" for k in range(6)), "| base seed", "| ---", "| 3"]
+    assert [row.split(" | ")[0] for row in rows] == first
     assert "no: copy_accuracy \\| 0.2 | missing" in rows[-1]
 
 

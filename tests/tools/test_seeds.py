@@ -21,8 +21,8 @@ from assay.core.evidence_files import folder_of, place_of
 from assay.core.storage.json import read_record, write_json, write_jsonl
 from assay.core.storage.locks import hold
 from assay.evidence.recipe.tables import seeds_block
-from assay.tools.recipe import recipe_file, seed_copies, seeds
-from assay.tools.recipe.seed_copies import SeedJob
+from assay.tools.recipe import recipe_file, seeds
+from assay.tools.recipe.seeds import SeedJob
 from tests.evidence.conftest import make_claim
 from tests.evidence.synthetic_episodes import arm
 from tests.house import ROOT
@@ -170,8 +170,8 @@ def test_what_is_finished_does_not_run_again_and_what_failed_is_tried_again(move
 def test_a_seed_that_another_process_is_at_is_told_and_ends_no_other(
     moved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits = seed_copies.wait_for_stages
-    monkeypatch.setattr(seed_copies, "wait_for_stages", lambda copy: waits(copy, seconds=0.0))
+    waits = seeds.wait_for_stages
+    monkeypatch.setattr(seeds, "wait_for_stages", lambda copy: waits(copy, seconds=0.0))
     with hold(moved / f".scratch/seeds/{PREFIX}-seed1/.scratch/train/abc.lock"):
         assert seeds.run(moved, [0, 1]) == 1
     fine, busy = recipe_file.read_recipes(moved)["collider"].runs
@@ -204,13 +204,13 @@ def test_all_seeds_of_a_call_are_of_one_state_of_the_project_and_too_few_are_tol
 ) -> None:
     root = tmp_path / "a, b #c"  # grammar in DVC's settings
     shutil.copytree(project, root)
-    hands, said = seed_copies.hand_over, list[str]()
+    hands, said = seeds.hand_over, list[str]()
 
     def edited_meanwhile(source: Path, copy: Path, *rest: object, **more: object) -> None:
         (root / "src/stage.py").write_text(f"{STAGE}# edited\n")
         hands(source, copy, *rest, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(seed_copies, "hand_over", edited_meanwhile)
+    monkeypatch.setattr(seeds, "hand_over", edited_meanwhile)
     monkeypatch.setattr(seeds, "complain", said.append)
     prepared = root / "data/prepared"
     shutil.copytree(prepared / "seed-0", prepared / "seed-3")
@@ -273,10 +273,10 @@ def test_a_copy_loses_what_the_project_no_longer_has_and_keeps_its_outputs(tmp_p
     (root / "data").mkdir()
     (root / "src/gone.py").write_text("")
     copy = root / ".scratch/seeds/copy"
-    seed_copies.prepare_copy(SeedJob(copy, root, Selection("tiny_smoke", "structured", 3), (), "base"))
+    seeds.prepare_copy(SeedJob(copy, root, Selection("tiny_smoke", "structured", 3), (), "base"))
     (copy / "models").mkdir()
     (root / "src/gone.py").unlink()
-    seed_copies.prepare_copy(SeedJob(copy, root, Selection("tiny_smoke", "structured", 4), (), "base", 9))
+    seeds.prepare_copy(SeedJob(copy, root, Selection("tiny_smoke", "structured", 4), (), "base", 9))
     assert [path.name for path in (copy / "src").iterdir()] == ["stage.py"]
     params = YAML(typ="safe").load((copy / "params.yaml").read_text())
     assert (params["seed"], params["task"]["name"], params["base"]["seed"]) == (4, "structured", 9)
@@ -296,16 +296,16 @@ def test_a_base_and_data_named_relative_to_the_project_are_there_in_a_copy(tmp_p
     text = (root / "configs/task/structured.yaml").read_text()
     task.write_text(re.sub(r"(  root: ).*", r"\1own", text))
     for _ in range(2):
-        seed_copies.prepare_copy(SeedJob(copy, root, Selection("mine", "mine", 0), (), "base"))
+        seeds.prepare_copy(SeedJob(copy, root, Selection("mine", "mine", 0), (), "base"))
     assert (copy / "own/jobs.jsonl").read_text() == "{}\n" and (copy / "kept/model").is_dir()
 
 
 def test_a_stage_of_a_killed_call_is_waited_for_but_not_for_ever(tmp_path: Path) -> None:
     lock = tmp_path / ".scratch/train/abc.lock"
     with hold(lock), pytest.raises(RunningAlready):
-        seed_copies.wait_for_stages(tmp_path, seconds=0.0)
+        seeds.wait_for_stages(tmp_path, seconds=0.0)
     lock.write_text("12345\n")  # of one who was killed
-    seed_copies.wait_for_stages(tmp_path, seconds=0.0)
+    seeds.wait_for_stages(tmp_path, seconds=0.0)
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_the_reason_of_a_failure_is_what_assay_said_else_what_dvc_said(
     tmp_path: Path, text: str, reason: str
 ) -> None:
     (tmp_path / "log").write_text(text)
-    assert seed_copies.read_failure(tmp_path / "log", -9) == reason
+    assert seeds.read_failure(tmp_path / "log", -9) == reason
 
 
 @pytest.mark.skipif(

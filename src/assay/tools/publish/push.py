@@ -192,12 +192,10 @@ def send(
             fix="another repository or --revision, or --replace to remove them in the same commit",
         )
     with progress("push: sending", 1) as advance:
+        adds = [CommitOperationAdd(name, str(path)) for name, path in files.items()]
         done = api.create_commit(
             repo_id,
-            [
-                *(CommitOperationAdd(name, str(path)) for name, path in files.items()),
-                *(CommitOperationDelete(name) for name in others),
-            ],
+            [*adds, *(CommitOperationDelete(name) for name in others)],
             commit_message=f"assay package {checked.identity[:16]}",
             revision=revision,
             parent_commit=info.sha,  # if there is a newer one the hub refuses
