@@ -13,7 +13,7 @@ from assay.dataset.suite import Suite
 from assay.evaluation.replay import play_baseline
 from assay.pipeline.inputs import heldout_suite
 from assay.pipeline.project import Project
-from assay.stages.render_evidence.log_tables import log_table
+from assay.stages.render_evidence.log_tables import FIX, log_table
 from assay.statistics.checkpoint_rows import LABELS, rows_of_scores
 from assay.statistics.report import Decoding, Report, report_on
 from assay.tasks.protocol import Task
@@ -73,9 +73,19 @@ def checkpoint_frame(project: Project, trained: TrainFacts) -> pd.DataFrame:
     """Return every validation as checkpoint_evals.csv has it, with the intervals that its episodes give.
 
     Raises:
-        RecordError: validation_scores.csv is missing or damaged.
+        RecordError: validation_scores.csv is missing or damaged, or holds a row twice or not at all.
     """
     scores = log_table(
         project, "validation_scores.csv", *LABELS, "mean_reward", "success_rate", texts=("item_id", "cluster")
     )
+    plays = scores[["greedy", "item_id", "draw"]].drop_duplicates()
+    repeated = int(scores.duplicated(["step", "greedy", "item_id", "draw"]).sum())
+    missing = len(plays) * scores["step"].nunique() - (len(scores) - repeated)
+    if repeated or missing:
+        raise RecordError(
+            f"each of the {len(plays)} plays once in every validation",
+            found=f"{repeated} rows repeated, {missing} missing",
+            where="validation_scores.csv",
+            fix=FIX,
+        )
     return pd.DataFrame(rows_of_scores(scores, trained.validation_suite, trained.steps))

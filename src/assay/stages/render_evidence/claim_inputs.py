@@ -69,12 +69,7 @@ def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: A
     blockers, notes = [*blockers, *bars], [*notes, *warned]
     before, episodes = arms[0]
     planned = planned_power(
-        episodes,
-        measure=f"{plan.primary}_rate",
-        suite_digest=before.suite_digest,
-        policy_digest=before.policy_digest,
-        draws=before.draws,
-        alpha=plan.alpha,
+        episodes, before.suite_digest, before.draws, primary=plan.primary, alpha=plan.alpha
     )
     points = planned.smallest_detectable_points
     if points is None or points > plan.smallest_effect_points:
