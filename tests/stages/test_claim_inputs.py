@@ -21,9 +21,8 @@ from assay.dataset.audit_records import Contamination, Overlap
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.plan import ClaimPlan
 from assay.pipeline.project import Project
-from assay.stages.render_evidence.arms import Arm, checkpoint_frame, read_arm
+from assay.stages.render_evidence.arms import Arm, checkpoint_frame, log_table, read_arm
 from assay.stages.render_evidence.claim_inputs import Arms, ClaimInputs, claim_inputs
-from assay.stages.render_evidence.log_tables import log_table
 from assay.statistics.power import PlannedPower
 from assay.tools.doctor.preflight import training
 from tests.house import ROOT

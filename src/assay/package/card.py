@@ -25,7 +25,7 @@ from assay.evaluation.alarms import rule_said, training_alarm_said
 from assay.evaluation.measures import column_name, is_rate
 from assay.evidence.claim.claim import Claim, controls_said
 from assay.evidence.claim.differences import measure_of_primary
-from assay.evidence.claim.what_was_run import BaseFacts
+from assay.evidence.claim.what_was_run import BaseFacts, splits_frame
 from assay.evidence.escape import inline, markdown_table, one_line, visible
 from assay.evidence.formatting import (
     MISSING,
@@ -35,7 +35,6 @@ from assay.evidence.formatting import (
     missing_interval_said,
     split_word,
 )
-from assay.evidence.page.data import splits_frame
 from assay.evidence.tables.claim_tables import BeforeAfter, Row, main_measures
 from assay.policy.base.pretrained import LOCAL
 from assay.statistics.report import Report

@@ -35,7 +35,7 @@ from assay.pipeline.project import Project
 from assay.policy import model
 from assay.policy.base import pretrained
 from assay.policy.model import Policy, pin, require_device
-from assay.statistics.pass_at_k import BestOf, best_of_items
+from assay.statistics.checkpoint_rows import BestOf, best_of_items
 from assay.statistics.report import Report, report_on
 from assay.tasks.catalogue import task_of_own_records
 from assay.tasks.protocol import Item, Task

@@ -18,7 +18,6 @@ from assay.evidence.claim.verdict import Detail, Guardrail, Verdict
 from assay.evidence.formatting import p_text, signed
 from assay.evidence.recipe.records import ProfilePoint, RecipeClaim, SeedRow
 from assay.evidence.recipe.runs import ABSENT, KnownPlan, Run, Scores, scores
-from assay.statistics.aggregates import iqm, optimality_gap, profile, weighted_mean, wins
 from assay.statistics.intervals import interval
 from assay.statistics.seeds_and_items import (
     CrossedMean,
@@ -27,8 +26,13 @@ from assay.statistics.seeds_and_items import (
     detectable_effect,
     expanded_percentiles,
     fewest_runs,
+    iqm,
+    optimality_gap,
+    profile,
     resampled,
     sign_flip_runs,
+    weighted_mean,
+    wins,
 )
 
 

@@ -14,8 +14,7 @@ from assay.core.storage.json import read_record, read_records
 from assay.dataset.audit_records import Contamination, judged
 from assay.evidence.claim.claim import UNREAD, Claim
 from assay.evidence.claim.plan import ClaimPlan, plan_of
-from assay.evidence.claim.waivers import answer_for
-from assay.evidence.claim.warnings import openings_said
+from assay.evidence.claim.warnings import answer_for, openings_said
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.pipeline.heldout_ledger import (
     known_copy_id,
