@@ -47,9 +47,8 @@ def forged_completions(files: Files, folder: Path) -> Files:
     rows = rows_of(files, name)
     for number, play in enumerate(suite.plays()):
         if number % 5 == 0:
-            better = play_baseline(task, task.baselines()[task.ceiling], [play], task.ceiling)[0].model_dump(
-                mode="json"
-            )
+            (episode,) = play_baseline(task, task.baselines()[task.ceiling], [play], task.ceiling)
+            better = episode.model_dump(mode="json")
             first = rows[number]["turns"][0]
             for turn in better["turns"]:
                 turn |= {"n_tokens": first["n_tokens"], "prompt_digest": first["prompt_digest"]}
@@ -118,13 +117,8 @@ def tried_again(files: Files, folder: Path) -> Files:
 def parity(files: Files, folder: Path) -> Files:
     """Say that the merged model is closer than was measured."""
     value = json.loads(files["parity.json"])
-    return files | {
-        "parity.json": (
-            (
-                dumps(value | {"logit_difference_at_most": value["logit_difference_at_most"] / 10}) + "\n"
-            ).encode()
-        )
-    }
+    value["logit_difference_at_most"] /= 10
+    return files | {"parity.json": f"{dumps(value)}\n".encode()}
 
 
 ATTEMPTS: dict[str, tuple[Attempt, str]] = {

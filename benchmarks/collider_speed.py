@@ -49,6 +49,11 @@ def single_seconds(task: Collider, items: list[Item], seeds: list[int]) -> tuple
     return time.perf_counter() - begun, turns
 
 
+def spread(values: list[float]) -> dict[str, object]:
+    """Return the median of some values, and all of them."""
+    return {"median": round(statistics.median(values)), "all": [round(value) for value in values]}
+
+
 def main() -> None:
     """Measure and write the result."""
     task = Collider(ColliderSettings(surface="compact", max_turns=8, shaping=0.0, gamma=1.0))
@@ -65,14 +70,8 @@ def main() -> None:
         "player": "adaptive",
         "repeats": REPEATS,
         "batch": BATCH,
-        "batched_episodes_per_second": {
-            "median": round(statistics.median(batched)),
-            "all": [round(x) for x in batched],
-        },
-        "single_episodes_per_second": {
-            "median": round(statistics.median(single)),
-            "all": [round(x) for x in single],
-        },
+        "batched_episodes_per_second": spread(batched),
+        "single_episodes_per_second": spread(single),
         "single_turns_per_second": {"median": round(statistics.median(turns))},
         "cores_used": 1,
         "machine": platform.machine(),

@@ -202,15 +202,11 @@ def exchanged(one: str, other: str, *, named: bool) -> Forge:
     """Exchange the rows of two arms."""
 
     def forge(files: Files) -> None:
-        before = dict(files)
+        ours, theirs, before = path(f"{one}.jsonl"), path(f"{other}.jsonl"), dict(files)
         taken(one, other, named=named)(files)
-        kept = {
-            path(f"{other}.jsonl"): files[path(f"{other}.jsonl")],
-            path(f"{one}.jsonl"): before[path(f"{one}.jsonl")],
-        }
-        swapped = before | kept
-        taken(other, one, named=named)(swapped)
-        files[path(f"{other}.jsonl")] = swapped[path(f"{other}.jsonl")]
+        taken(other, one, named=named)(before)
+        files[theirs] = before[theirs]
+        assert files[ours] != files[theirs]
 
     return forge
 
@@ -224,10 +220,8 @@ def validations_exchanged(*, named: bool) -> Forge:
         for a, b in zip(one, other, strict=True):
             a["episode"], b["episode"] = b["episode"], a["episode"]
             if named:
-                a["episode"]["policy"], b["episode"]["policy"] = (
-                    b["episode"]["policy"],
-                    a["episode"]["policy"],
-                )
+                policies = a["episode"]["policy"], b["episode"]["policy"]
+                b["episode"]["policy"], a["episode"]["policy"] = policies
 
     return rows("validation.jsonl", change)
 
@@ -235,18 +229,9 @@ def validations_exchanged(*, named: bool) -> Forge:
 def quieted(files: Files) -> None:
     """Say that no alarm rang, in the log of them and in what sums it up."""
     facts, n = json.loads(files[path("train.json")]), len(rows_of(files, path("train_log.jsonl")))
-    quiet = {
-        "rule": "non_finite",
-        "level": "GREEN",
-        "stop": False,
-        "value": None,
-        "threshold": None,
-        "baseline": None,
-        "step": n,
-        "first_step": 0,
-        "item_ids": [],
-        "message": f"No alarm in {n} steps.",
-    }
+    quiet = dict.fromkeys(("value", "threshold", "baseline"))
+    quiet |= {"rule": "non_finite", "level": "GREEN", "stop": False, "step": n, "first_step": 0}
+    quiet |= {"item_ids": [], "message": f"No alarm in {n} steps."}
     put_rows(files, path("health.jsonl"), [quiet])
     facts["health"] |= {"worst": "GREEN", "rules": []}
     files[path("train.json")] = pretty(facts)
@@ -300,9 +285,8 @@ DESIGNS: dict[str, Design] = {}
 
 
 def _design(kind: str, due: str, **forges: Forge) -> None:
-    DESIGNS.update(
-        {f"{kind}: {name.replace('_', ' ')}": Design(kind, forge, due) for name, forge in forges.items()}
-    )
+    for name, forge in forges.items():
+        DESIGNS[f"{kind}: {name.replace('_', ' ')}"] = Design(kind, forge, due)
 
 
 _design(
@@ -538,14 +522,8 @@ def tried(given: tuple[str, Files]) -> dict[str, Any]:
     from assay.verify.rerun.retrained import retrained
 
     design = DESIGNS[given[0]]
-    told = {
-        "design": given[0],
-        "kind": design.kind,
-        "due": design.due,
-        "level": NOTHING,
-        "check": None,
-        "found": None,
-    }
+    told = {"design": given[0], "kind": design.kind, "due": design.due, "level": NOTHING}
+    told |= {"check": None, "found": None}
     with tempfile.TemporaryDirectory(prefix="assay-design-") as scratch:
         folder = Path(scratch, "work")
         files = forged(design, given[1], folder)

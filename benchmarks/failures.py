@@ -166,9 +166,7 @@ class Failing:
         if not self._late and self._fails(state):
             if not self._zero:
                 raise Outage
-            back = {
-                next(iter(self._task.parts)): -state.earned
-            }  # penalties so far are not kept: the sum is 0
+            back = {next(iter(self._task.parts)): -state.earned}  # penalties are not kept: the sum is 0
             return Step(replace(state, inner=None), None, ENDED, "ok", None, None, back)
         step = self._task.step(state.inner, completion)
         earned = state.earned + sum(step.parts.values())
@@ -225,20 +223,15 @@ class Bench:
 
     def run(self, arm: str, share: float, hazard: float, seed: int) -> Run:
         """Train once and return what validation showed, and what was lost."""
-        params, history, watch = (
-            self.params.model_copy(update={"seed": seed}),
-            History(),
-            Counting(self.judged),
-        )
+        params = self.params.model_copy(update={"seed": seed})
+        history, watch = History(), Counting(self.judged)
         if arm == "halved":
             half = {name: getattr(params.train, name) // 2 for name in ("group_size", "micro_batch_size")}
             params = params.model_copy(update={"train": params.train.model_copy(update=half)})
         task = Failing(self.trained, hazard, params.health.retries, zero=arm == "zero", late=arm == "late")
 
         def tell(event: str, facts: Mapping[str, Any]) -> None:
-            task.on = (
-                True  # the first event is the validation of step 0, after the KL probe and before training
-            )
+            task.on = True  # the first event is the validation of step 0, after the KL probe, before training
 
         stopped = None
         with tempfile.TemporaryDirectory(prefix="assay-failures-") as folder:
@@ -261,35 +254,28 @@ class Bench:
                 stopped = str(error)
         played = len(history.train_log) * params.train.items_per_step * params.train.group_size
         lost = sum(row["lost"] for row in history.train_log) + watch.ended
-        points = [
-            {
-                "step": each.step,
-                "reward": float(np.mean([episode.reward for episode in each.sampled])),
-                "success": float(np.mean([episode.success for episode in each.sampled])),
-                "turns": float(np.mean([len(episode.turns) for episode in each.sampled])),
+        points = []
+        for each in history.validations:
+            shown = {
+                "reward": [episode.reward for episode in each.sampled],
+                "success": [episode.success for episode in each.sampled],
+                "turns": [len(episode.turns) for episode in each.sampled],
             }
-            for each in history.validations
-        ]
-        return {
-            "arm": arm,
-            "share": share,
-            "seed": seed,
-            "points": points,
-            "stopped": stopped,
-            "episodes": played,
-            "lost": lost,
-            "learned_from": sum(watch.turns.values()),
-            "turns": {str(n): k for n, k in sorted(watch.turns.items())},
-        }
+            points.append({"step": each.step} | {name: float(np.mean(all_)) for name, all_ in shown.items()})
+        told = {"arm": arm, "share": share, "seed": seed, "points": points, "stopped": stopped}
+        turns = {str(n): k for n, k in sorted(watch.turns.items())}
+        counts = {"episodes": played, "lost": lost, "learned_from": sum(watch.turns.values())}
+        return told | counts | {"turns": turns}
 
 
 def hazard_of(share: float, turns: Mapping[int, int]) -> float:
-    """Return the probability of failing in a call with which so many of these episodes are lost on
-    average."""
+    """Return the probability of failing in a call with which this share of these episodes is lost."""
     total = sum(turns.values())
-    return float(
-        brentq(lambda h: sum(k * (1.0 - h) ** n for n, k in turns.items()) / total - (1.0 - share), 0.0, 1.0)
-    )
+
+    def excess(hazard: float) -> float:
+        return sum(k * (1.0 - hazard) ** n for n, k in turns.items()) / total - (1.0 - share)
+
+    return float(brentq(excess, 0.0, 1.0))
 
 
 def value(run: Run, step: int, name: str) -> float | None:
@@ -440,15 +426,8 @@ def figure_of(runs: Sequence[Run], found: Mapping[str, Any], size: str) -> Figur
 def _clean(axes: Axes, limits: Mapping[int, Mapping[str, float]], n: int) -> None:
     steps = list(limits)
     low, high, mean = ([limits[step][name] for step in steps] for name in ("low", "high", "mean"))
-    axes.fill_between(
-        steps,
-        low,
-        high,
-        color=GREY,
-        alpha=0.22,
-        lw=0,
-        label=f"95 % interval of one new clean run (from n = {n})",
-    )
+    label = f"95 % interval of one new clean run (from n = {n})"
+    axes.fill_between(steps, low, high, color=GREY, alpha=0.22, lw=0, label=label)
     axes.plot(steps, mean, color="black", lw=1.2, label=f"clean (mean, n = {n})")
 
 
@@ -466,23 +445,16 @@ def _arm(axes: Axes, own: Sequence[Run], said: str, style: dict[str, Any]) -> No
 def told(record: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     """Return the result as Markdown."""
     arms, control, recipe = found["arms"], found["control"], record["recipe"]
-    words = {
-        arm: {
-            stays: (
-                ", ".join(
-                    f"{each['share']:.0%}" for each in arms if (each["arm"], each["stays"]) == (arm, stays)
-                )
-                or "none"
-            )
-            for stays in (True, False)
-        }
-        for arm in ("masked", "zero")
-    }
+    words = {}
+    for arm in ("masked", "zero"):
+        for stays in (True, False):
+            shares = [f"{each['share']:.0%}" for each in arms if (each["arm"], each["stays"]) == (arm, stays)]
+            words[arm, stays] = ", ".join(shares) or "none"
     lines = [
         (
-            f"**Inside the clean interval: masked {words['masked'][True]}; scored as zero"
-            f" {words['zero'][True]}. Left it: masked {words['masked'][False]}; scored as zero"
-            f" {words['zero'][False]}.** Collider, tiny base, {recipe['steps']} steps; {recipe['clean_runs']}"
+            f"**Inside the clean interval: masked {words['masked', True]}; scored as zero"
+            f" {words['zero', True]}. Left it: masked {words['masked', False]}; scored as zero"
+            f" {words['zero', False]}.** Collider, tiny base, {recipe['steps']} steps; {recipe['clean_runs']}"
             f" clean runs, {recipe['runs_an_arm']} an arm."
         ),
         "",
@@ -575,9 +547,8 @@ def publish(record: dict[str, Any]) -> None:
     RESULTS.mkdir(exist_ok=True)
     found = judged(record["runs"])
     record = record | found
-    (RESULTS / "failures.json").write_text(
-        json.dumps(record, indent=2, sort_keys=True) + "\n", encoding="utf-8"
-    )
+    text = json.dumps(record, indent=2, sort_keys=True) + "\n"
+    (RESULTS / "failures.json").write_text(text, encoding="utf-8")
     (RESULTS / "failures.md").write_text(told(record, found), encoding="utf-8")
     for kind, content in render(figure_of(record["runs"], found, record["recipe"]["a_point"])).items():
         (RESULTS / f"failures.{kind}").write_bytes(content)
@@ -619,17 +590,13 @@ def main() -> None:
     )
     parser.add_argument("--draw", action="store_true", help="draw and tell what failures.json holds")
     chosen = parser.parse_args()
-    known = (
-        json.loads((RESULTS / "failures.json").read_text(encoding="utf-8"))
-        if chosen.go_on or chosen.draw
-        else None
-    )
+    known = None
+    if chosen.go_on or chosen.draw:
+        known = json.loads((RESULTS / "failures.json").read_text(encoding="utf-8"))
     if chosen.draw:
         publish(known)
         return
-    warnings.filterwarnings(
-        "ignore", category=FutureWarning, module="transformers"
-    )  # as the command line does
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
     disable_progress_bar()
     bench = prepared()
     params, suite = bench.params, bench.validation

@@ -14,7 +14,7 @@ import gc
 import statistics
 import time
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -50,16 +50,9 @@ class Shape:
     @classmethod
     def of(cls, config: Any) -> Shape:
         """Return the shape that a model's configuration states."""
-        return cls(
-            config.hidden_size,
-            config.intermediate_size,
-            config.num_hidden_layers,
-            config.num_attention_heads,
-            config.num_key_value_heads,
-            config.head_dim,
-            config.vocab_size,
-            config.tie_word_embeddings,
-        )
+        sizes = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+        sizes += ("num_key_value_heads", "head_dim", "vocab_size", "tie_word_embeddings")
+        return cls(*(getattr(config, name) for name in sizes))
 
     @property
     def body(self) -> int:
@@ -185,16 +178,13 @@ def policy_of(
         torch.set_default_dtype(before)
     if nf4:
         _quantise(model, device)
-    model.generation_config.eos_token_id, model.generation_config.pad_token_id = (
-        config.eos_token_id,
-        config.pad_token_id,
-    )
+    model.generation_config.eos_token_id = config.eos_token_id
+    model.generation_config.pad_token_id = config.pad_token_id
     if adapter:
         from peft import LoraConfig, get_peft_model
 
-        model = get_peft_model(
-            model, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
-        )
+        lora = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
+        model = get_peft_model(model, lora)
     model.eval()
     return Policy(model, tokenizer, Dialogue(tokenizer), "random")
 
@@ -202,24 +192,14 @@ def policy_of(
 def _quantise(model: Any, device: str) -> None:
     import bitsandbytes as bnb
 
+    how: dict[str, Any] = {"compress_statistics": True, "quant_type": "nf4"}
     for name, module in list(model.named_modules()):
         if isinstance(module, torch.nn.Linear) and not name.endswith("lm_head"):
-            layer = bnb.nn.Linear4bit(
-                module.in_features,
-                module.out_features,
-                bias=False,
-                compute_dtype=module.weight.dtype,
-                compress_statistics=True,
-                quant_type="nf4",
-                device="meta",
-            )
-            layer.weight = bnb.nn.Params4bit(
-                module.weight.data.cpu(),
-                requires_grad=False,
-                compress_statistics=True,
-                quant_type="nf4",
-                module=layer,
-            ).to(device)
+            sizes, computed = (module.in_features, module.out_features), module.weight.dtype
+            layer = bnb.nn.Linear4bit(*sizes, bias=False, compute_dtype=computed, device="meta", **how)
+            weight = module.weight.data.cpu()
+            four_bit = bnb.nn.Params4bit(weight, requires_grad=False, module=layer, **how)
+            layer.weight = four_bit.to(device)
             parent, _, last = name.rpartition(".")
             setattr(model.get_submodule(parent), last, layer)
 
@@ -243,17 +223,17 @@ class Bench:
     def ours(self, batch: int | None = None) -> tuple[list[list[int]], list[list[float]]]:
         """Play once; return what followed each opening, and the log-probabilities (0 where a reply
         stands)."""
-        played: Any = play(
-            self.policy, self._task, self._plays, self._decoding, batch_size=batch or self.work.rows
-        )
+        size = batch or self.work.rows
+        played: Any = play(self.policy, self._task, self._plays, self._decoding, batch_size=size)
         return [one.completion_ids for one in played], [one.logprobs for one in played]
+
+    def _opened(self) -> list[list[int]]:
+        started = [self._task.start(play.item, play.world_seed)[0] for play in self._plays]
+        return [self.policy.dialogue.opening(messages) for messages in started]
 
     def stock(self) -> list[list[int]]:
         """Play once as TRL does: generate over left-padded ids, then over all of them again."""
-        policy, ends = self.policy, self.policy.dialogue.end_ids
-        opened = [
-            policy.dialogue.opening(self._task.start(play.item, play.world_seed)[0]) for play in self._plays
-        ]
+        policy, ends, opened = self.policy, self.policy.dialogue.end_ids, self._opened()
         whole = [list(ids) for ids in opened]
         for turn in range(self.work.turns):
             inputs = stock.left_padded(whole, policy.pad_id, self.device)
@@ -282,19 +262,15 @@ class Bench:
         if self.device == "cuda":
             torch.cuda.synchronize()
         found = {"seconds": time.perf_counter() - began, "tokens": float(self.written(rows))}
-        return found | (
-            {"peak_mib": torch.cuda.max_memory_allocated() / 2**20} if self.device == "cuda" else {}
-        )
+        if self.device == "cuda":
+            found["peak_mib"] = torch.cuda.max_memory_allocated() / 2**20
+        return found
 
     def difference(self) -> dict[str, float]:
         """Return the largest difference to a plain forward pass: of what ours captured, and of what generate
         says."""
         ids, logprobs = self.ours()
-        opened = [
-            self.policy.dialogue.opening(self._task.start(play.item, play.world_seed)[0])
-            for play in self._plays
-        ]
-        worst = 0.0
+        opened, worst = self._opened(), 0.0
         for prompt, row, said in list(zip(opened, ids, logprobs, strict=True))[:4]:
             plain = stock.plain_logprobs(self.policy.model, prompt, row, 1.0).cpu()
             kept = torch.tensor([one != 0.0 for one in said])
@@ -431,43 +407,14 @@ def side_by_side(bench: Bench, pairs: int) -> dict[str, Any]:
     for pair in range(pairs):
         for side in ("stock", "ours") if pair % 2 == 0 else ("ours", "stock"):
             found[side].append(bench.timed(side))
-    ratios = [
-        one["seconds"] / other["seconds"] for one, other in zip(found["stock"], found["ours"], strict=True)
-    ]
-    rows: dict[str, Any] = {
-        side: {
-            "seconds": statistics.median(run["seconds"] for run in runs),
-            "tokens": statistics.median(run["tokens"] for run in runs),
-            "tokens_per_second": statistics.median(run["tokens"] / run["seconds"] for run in runs),
-            **({"peak_mib": max(run["peak_mib"] for run in runs)} if "peak_mib" in runs[0] else {}),
-        }
-        for side, runs in found.items()
-    }
-    return {
-        "ratio": statistics.median(ratios),
-        "low": min(ratios),
-        "high": max(ratios),
-        "n": pairs,
-        "pairs": [
-            {"stock_seconds": one["seconds"], "ours_seconds": other["seconds"]}
-            for one, other in zip(found["stock"], found["ours"], strict=True)
-        ],
-        **rows,
-    }
-
-
-__all__ = [
-    "Bench",
-    "Filler",
-    "Machine",
-    "Shape",
-    "Talk",
-    "Work",
-    "floor",
-    "least_work",
-    "policy_of",
-    "probe",
-    "product_rate",
-    "replace",
-    "side_by_side",
-]
+    both = list(zip(found["stock"], found["ours"], strict=True))
+    ratios = [one["seconds"] / other["seconds"] for one, other in both]
+    rows: dict[str, Any] = {}
+    for side, runs in found.items():
+        rows[side] = {name: statistics.median(run[name] for run in runs) for name in ("seconds", "tokens")}
+        rows[side]["tokens_per_second"] = statistics.median(run["tokens"] / run["seconds"] for run in runs)
+        if "peak_mib" in runs[0]:
+            rows[side]["peak_mib"] = max(run["peak_mib"] for run in runs)
+    told = [{"stock_seconds": one["seconds"], "ours_seconds": other["seconds"]} for one, other in both]
+    middle = {"ratio": statistics.median(ratios), "low": min(ratios), "high": max(ratios), "n": pairs}
+    return middle | {"pairs": told} | rows

@@ -60,17 +60,12 @@ DOCTOR_SECONDS = 120.0
 # Qwen3-0.6B has hidden 1024, 28 layers; its embedding of 150 thousand words is made up for by more layers
 # here.
 SHAPES = {
-    False: TinyArchitecture(
-        hidden_size=1024,
-        intermediate_size=3072,
-        layers=44,
-        heads=16,
+    tiny: TinyArchitecture(
+        **dict(zip(("hidden_size", "intermediate_size", "layers", "heads"), sizes, strict=True)),
         max_positions=8192,
         initializer_range=0.02,
-    ),
-    True: TinyArchitecture(
-        hidden_size=32, intermediate_size=64, layers=1, heads=2, max_positions=8192, initializer_range=0.02
-    ),
+    )
+    for tiny, sizes in ((False, (1024, 3072, 44, 16)), (True, (32, 64, 1, 2)))
 }
 
 

@@ -119,7 +119,7 @@ def run(project: Project, *, logged: bool) -> tuple[TrainedAdapter, dict[str, fl
     params, policy = project.params, open_policy(project, None)
     judged, history, parts = task_of(project), History(), Phases()
     watch, suite, marks = Watch(judged), validation_suite(project), dict.fromkeys(CLOCKS, 0.0)
-    seconds: dict[str, float] = {}
+    seconds, inside = dict[str, float](), dict[str, float]()
     with (
         tempfile.TemporaryDirectory(prefix="assay-logging-") as folder,
         counted(parts) if logged else without(),
@@ -137,12 +137,9 @@ def run(project: Project, *, logged: bool) -> tuple[TrainedAdapter, dict[str, fl
                 parts.take()
                 marks.update({name: clock() for name, clock in CLOCKS.items()})
             if step == STEPS:
-                seconds.update(
-                    {name: (clock() - marks[name]) / (STEPS - WARM_UP) for name, clock in CLOCKS.items()}
-                )
-                seconds.update(
-                    {f"part {name}": value / (STEPS - WARM_UP) for name, value in parts.take().items()}
-                )
+                n = STEPS - WARM_UP
+                seconds.update({name: (clock() - marks[name]) / n for name, clock in CLOCKS.items()})
+                inside.update({name: value / n for name, value in parts.take().items()})
 
         trained = train(
             policy,
@@ -158,17 +155,17 @@ def run(project: Project, *, logged: bool) -> tuple[TrainedAdapter, dict[str, fl
             on_step=on_step,
             tell=live.tell if logged else lambda event, facts: None,
         )
-    inside = {
-        name.removeprefix("part "): value for name, value in seconds.items() if name.startswith("part ")
-    }
-    return trained, {name: seconds[name] for name in CLOCKS}, inside
+    return trained, seconds, inside
+
+
+def spread(values: list[float]) -> dict[str, Any]:
+    """Return the median of some values, and all of them."""
+    return {"median": round(statistics.median(values), 4), "all": [round(value, 4) for value in values]}
 
 
 def main() -> None:
     """Measure and write the result."""
-    warnings.filterwarnings(
-        "ignore", category=FutureWarning, module="transformers"
-    )  # as the command line does
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
     disable_progress_bar()
     project = Project.open(ROOT)
     project = Project(ROOT, settings(project.params))
@@ -184,53 +181,38 @@ def main() -> None:
             insides += [inside] if logged else []
         if any(not torch.equal(tensor, adapters[False][name]) for name, tensor in adapters[True].items()):
             raise SystemExit(
-                "the two trainings differ: logging changed a weight, or the machine does not repeat itself"
+                "the two differ: logging changed a weight, or the machine does not repeat itself"
             )
-        print(
-            f"pair {pair + 1} of {PAIRS}: with {measured[True][-1]}, without {measured[False][-1]}",
-            flush=True,
-        )
+        told = f"with {measured[True][-1]}, without {measured[False][-1]}"
+        print(f"pair {pair + 1} of {PAIRS}: {told}", flush=True)
     # What is counted inside is slowed by a busy machine as the step around it is; clocks of phases are in the
     # ratio alone.
     shares = [
         sum(value for name, value in inside.items() if name != PROBE) / seconds["wall"]
         for inside, seconds in zip(insides, measured[True], strict=True)
     ]
-    ratios = {
-        clock: [one[clock] / other[clock] for one, other in zip(measured[True], measured[False], strict=True)]
-        for clock in CLOCKS
-    }
+    pairs = list(zip(measured[True], measured[False], strict=True))
+    ratios = {clock: [one[clock] / other[clock] for one, other in pairs] for clock in CLOCKS}
+    sides = {"with": measured[True], "without": measured[False]}
+    params = project.params
     result = {
-        "recipe": {
-            "task": project.params.task.name,
-            "base": project.params.base.kind,
-            "device": project.params.device,
-        },
+        "recipe": {"task": params.task.name, "base": params.base.kind, "device": params.device},
         "pairs": PAIRS,
         "steps_timed_a_run": STEPS - WARM_UP,
         "rows_in_the_tables": ROWS,
         "seconds_a_step": {
-            name: {
-                clock: round(statistics.median(each[clock] for each in measured[logged]), 4)
-                for clock in CLOCKS
-            }
-            for name, logged in (("with", True), ("without", False))
+            name: {clock: round(statistics.median(each[clock] for each in runs), 4) for clock in CLOCKS}
+            for name, runs in sides.items()
         },
-        "ratio_with_to_without": {
-            # The range of n pairs holds the true median with probability 1 - 2 / 2^n.
-            clock: {"median": round(statistics.median(all_), 4), "all": [round(x, 4) for x in all_]}
-            for clock, all_ in ratios.items()
-        },
+        # The range of n pairs holds the true median with probability 1 - 2 / 2^n.
+        "ratio_with_to_without": {clock: spread(all_) for clock, all_ in ratios.items()},
         "range_holds_the_median_with_probability": round(1 - 2 / 2**PAIRS, 4),
         "milliseconds_a_step_inside": {
             name: round(1000 * statistics.median(inside.get(name, 0.0) for inside in insides), 3)
             for name in sorted({name for inside in insides for name in inside})
         },
-        "share_of_a_step_inside": {
-            "median": round(statistics.median(shares), 4),
-            "all": [round(x, 4) for x in shares],
-        },
-        "threads": project.params.threads,
+        "share_of_a_step_inside": spread(shares),
+        "threads": params.threads,
         "machine": platform.machine(),
         "python": platform.python_version(),
         "torch": torch.__version__,

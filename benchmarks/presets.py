@@ -73,6 +73,39 @@ CONFIGS = {
 }
 
 
+PAGE = """\
+# What the presets take: forecasts, and how right they are
+
+No GPU measured anything on this page. Written by `./run bench presets`.
+
+## Memory of each preset, in GiB
+
+At most: every conversation at its longest. `playing`, `learning` and `KL` come one after another: the \
+peak is
+what stays plus the largest of them, and 0.8 GiB beside tensors (an allowance for context, libraries and \
+workspaces).
+The floor is what the data sheet of a 4090 (1008 GB/s, 165 TFLOP/s) or H100 SXM (3350 GB/s, 989 TFLOP/s) \
+allows for a
+step at full length: no forecast, which only the device itself can make (`./run assay doctor` there).
+
+| preset, task | tokens: prompt, turns x new, told | base | adapter, moments | KL's | playing (of it \
+keys, values) | learning | KL | peak | device | floor, s a step |
+|---|---|---|---|---|---|---|---|---|---|---|
+{presets}
+
+## Forecast and measurement on a CPU
+
+Memory: peak of bytes in live tensors of a training by the real trainer once the base is loaded, same \
+meter, n = 1.
+Time: processor seconds a step, medians.
+
+| model | tokens | memory forecast, MiB | measured | error | seconds a step forecast | measured (range) \
+| error | n |
+|---|---|---|---|---|---|---|---|---|
+{accuracy}
+"""
+
+
 def accuracy(model: Model) -> dict[str, Any]:
     """Forecast a training and measure it."""
     params = settings(model)
@@ -148,70 +181,25 @@ def preset(name: str, task: str) -> dict[str, Any]:
 
 def page(found: dict[str, Any]) -> str:
     """Return the results as Markdown."""
-    lines = [
-        "# What the presets take: forecasts, and how right they are",
-        "",
-        "No GPU measured anything on this page. Written by `./run bench presets`.",
-        "",
-        "## Memory of each preset, in GiB",
-        "",
-        (
-            "At most: every conversation at its longest. `playing`, `learning` and `KL` come one after"
-            " another: the peak is"
-        ),
-        (
-            "what stays plus the largest of them, and 0.8 GiB beside tensors (an allowance for context,"
-            " libraries and workspaces)."
-        ),
-        (
-            "The floor is what the data sheet of a 4090 (1008 GB/s, 165 TFLOP/s) or H100 SXM (3350 GB/s, 989"
-            " TFLOP/s) allows for a"
-        ),
-        (
-            "step at full length: no forecast, which only the device itself can make (`./run assay doctor`"
-            " there)."
-        ),
-        "",
-        (
-            "| preset, task | tokens: prompt, turns x new, told | base | adapter, moments | KL's | playing"
-            " (of it keys, values) | learning | KL | peak | device | floor, s a step |"
-        ),
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    presets, rows = [], []
     for name, row in found["presets"].items():
         t, w = row["terms_gib"], row["lengths"]
-        lines.append(
+        presets.append(
             f"| {name} | {w['prompt']}, {w['turns']} x {w['new']}, {w['reply']} | {t['base']:.1f} |"
             f" {t['adapter']:.1f} | {t['probe']:.1f} | {t['play']:.1f} ({t['cache']:.1f}) for"
             f" {row['rows_played']} | {t['gradient'] + t['learn']:.1f} for {row['rows_learned']} |"
             f" {t['look']:.1f} | **{row['peak_gib']:.1f}** | {row['device_gib']} |"
             f" {row['floor_seconds_a_step']:.0f} |"
         )
-    lines += [
-        "",
-        "## Forecast and measurement on a CPU",
-        "",
-        (
-            "Memory: peak of bytes in live tensors of a training by the real trainer once the base is loaded,"
-            " same meter, n = 1."
-        ),
-        "Time: processor seconds a step, medians.",
-        "",
-        (
-            "| model | tokens | memory forecast, MiB | measured | error | seconds a step forecast | measured"
-            " (range) | error | n |"
-        ),
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
     for name, row in found["accuracy"].items():
         low, high = row["measured_range"]
-        lines.append(
+        rows.append(
             f"| {name} | {row['tokens']} | {row['forecast_mib']:.0f} | {row['measured_mib']:.0f} |"
             f" {row['memory_error']:+.1%} | {row['forecast_seconds']:.2f} | {row['measured_seconds']:.2f}"
             f" ({low:.2f} to {high:.2f}) | {row['time_error']:+.1%} | {row['n_forecasts']} and"
             f" {row['n_steps']} |"
         )
-    return "\n".join(lines) + "\n"
+    return PAGE.format(presets="\n".join(presets), accuracy="\n".join(rows))
 
 
 def main() -> None:

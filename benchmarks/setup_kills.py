@@ -54,7 +54,7 @@ assert version("small") == "1.0"
 """
 
 
-class Place:
+class SmallProject:
     """A small project, the Python and the packages it is set up from, and what must never change.
 
     Args:
@@ -189,7 +189,7 @@ def pins() -> str:
     return "\n".join(kept) + "\n"
 
 
-def killed(place: Place, command: tuple[str, ...], seconds: float) -> bool:
+def killed(place: SmallProject, command: tuple[str, ...], seconds: float) -> bool:
     """Kill a command and all it started after so many seconds; return False if it had ended before."""
     with place.start(*command) as process:
         try:
@@ -201,7 +201,7 @@ def killed(place: Place, command: tuple[str, ...], seconds: float) -> bool:
     return False
 
 
-def measure(place: Place, kills: int, seed: int) -> dict[str, Any]:
+def measure(place: SmallProject, kills: int, seed: int) -> dict[str, Any]:
     """Kill so often and return what came of it."""
     rng, takes = random.Random(seed), dict[str, float]()
     for way in WAYS:
@@ -300,7 +300,8 @@ def main() -> None:
         places = [Path(folder).resolve() / str(job) for job in range(chosen.jobs)]
         begun = [
             pool.submit(
-                lambda place, share, seed: measure(Place(place, chosen.script.resolve()), share, seed), *each
+                lambda place, share, seed: measure(SmallProject(place, chosen.script.resolve()), share, seed),
+                *each,
             )
             for each in zip(
                 places, shares, (chosen.seed * 1000 + job for job in range(chosen.jobs)), strict=True

@@ -187,13 +187,8 @@ class Ours(Side):
 
         params = short(self.params, warm_up + steps, seed)
         policy, history = open_policy(self.project, None), History()
-        marks, found, talks, rewards, worst = (
-            [0.0, 0.0],
-            dict[str, float](),
-            list[Talk](),
-            list[float](),
-            [0.0],
-        )
+        marks, found, worst = [0.0, 0.0], dict[str, float](), [0.0]
+        talks, rewards = list[Talk](), list[float]()
         original, playing = GroupRollouts.__call__, [0.0]
 
         def kept(rollouts: GroupRollouts, item_ids: Sequence[str], step: int) -> dict[str, list[Any]]:

@@ -152,10 +152,8 @@ def step(task: str, pairs: int, steps: int, warm_up: int = WARM_UP) -> dict[str,
             memory = {**sides[side].ask("memory"), "idle_mib": idle[side]}
             worst = max(run["logprob_difference"] for run in [first[side], *runs])
             rows[side] = one_side(runs, steps, memory, rates) | {"logprob_difference": worst}
-        cut, about = (
-            first["stock"]["turns_cut"] + sum(pair[0]["turns_cut"] for pair in found),
-            ours.ask("about"),
-        )
+        cut = first["stock"]["turns_cut"] + sum(pair[0]["turns_cut"] for pair in found)
+        about = ours.ask("about")
     ratio = compared(found, GOALS.get(f"{task}_step_ratio"))
     return ratio | {
         "sides": rows,
@@ -195,24 +193,17 @@ def evaluation(task: str, pairs: int) -> dict[str, Any]:
         best = min(sizes, key=lambda size: tried[size]["wall"])
         arguments = {"stock": {"batch_size": best}, "ours": {}}
         ours.ask("evaluate", episodes=episodes)
-        found = in_turn(
-            pairs,
-            lambda side, _: sides[side].ask("evaluate", episodes=episodes, **arguments[side]),
-            f"evaluation, {task}",
-        )
+
+        def ask(side: str, _: int) -> Run:
+            return dict(sides[side].ask("evaluate", episodes=episodes, **arguments[side]))
+
+        found = in_turn(pairs, ask, f"evaluation, {task}")
         rates, about = fastest(sides, episodes), ours.ask("about")
-        rows = {
-            side: (
-                one_side(
-                    [pair[k] for pair in found],
-                    1,
-                    {**sides[side].ask("memory"), "idle_mib": idle[side]},
-                    rates,
-                )
-                | {"logprob_difference": checked[side]["logprob_difference"]}
-            )
-            for k, side in enumerate(("stock", "ours"))
-        }
+        rows = {}
+        for k, side in enumerate(("stock", "ours")):
+            memory = {**sides[side].ask("memory"), "idle_mib": idle[side]}
+            rows[side] = one_side([pair[k] for pair in found], 1, memory, rates)
+            rows[side]["logprob_difference"] = checked[side]["logprob_difference"]
     with Worker("ours", task) as narrow:  # the same number of conversations at once: memory hangs on it
         idle_narrow = narrow.ask("idle")["peak_mib"]
         run = narrow.ask("evaluate", episodes=episodes, batch_size=best)
@@ -241,10 +232,8 @@ def overhead(pairs: int) -> dict[str, Any]:
             if got[True]["weights"] != got[False]["weights"]:
                 raise SystemExit("the trainings with and without logging differ in a weight")
             found.append(got)
-            print(
-                f"overhead, pair {pair + 1} of {pairs}: {got[True]['wall'] / got[False]['wall']:.4f}",
-                file=sys.stderr,
-            )
+            ratio = got[True]["wall"] / got[False]["wall"]
+            print(f"overhead, pair {pair + 1} of {pairs}: {ratio:.4f}", file=sys.stderr)
     ratios = {clock: [got[True][clock] / got[False][clock] for got in found] for clock in ("wall", "cpu")}
     middle = statistics.median(ratios["wall"])
     return {
@@ -331,11 +320,9 @@ def told(record: Mapping[str, Any]) -> str:
     ]
     for key in measured:
         found = record[key]
-        goal = (
-            "none set | |"
-            if found["goal"] is None
-            else f"{found['goal']:.0f} | {'yes' if found['reached'] else 'no'} |"
-        )
+        goal = "none set | |"
+        if found["goal"] is not None:
+            goal = f"{found['goal']:.0f} | {'yes' if found['reached'] else 'no'} |"
         lines.append(
             f"| {SAID[key]} | **{found['median']:.2f}** ({found['low']:.2f} to {found['high']:.2f}) |"
             f" {found['n']} | {found['median_by_token']:.2f} | {goal}"
@@ -349,13 +336,8 @@ def told(record: Mapping[str, Any]) -> str:
     for key in measured:
         lines += [_row(SAID[key], side, row) for side, row in record[key]["sides"].items()]
         if row := record[key].get("ours_at_stocks_batch_size"):
-            lines += [
-                _row(
-                    SAID[key],
-                    f"ours, {record[key]['stock_batch_size']} at once as stock (n = 1, the first)",
-                    row,
-                )
-            ]
+            side = f"ours, {record[key]['stock_batch_size']} at once as stock (n = 1, the first)"
+            lines.append(_row(SAID[key], side, row))
     for task, row in record.get("stock_with_continuous_batching", {}).items():
         said, side = SAID[f"{task}_step_ratio"], "stock, continuous batching (n = 1)"
         lines.append(

@@ -64,7 +64,7 @@ SHORT = {ONE: filler.Work(prompt=32, new=8), TWELVE: filler.Work(prompt=32, turn
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class GpuPlace:
     """Where it is measured, and whether with tiny models for a try."""
 
     device: str
@@ -84,7 +84,7 @@ class Place:
         return dataclasses.replace(SHORT[work] if self.tiny else work, group=group)
 
 
-def side(place: Place, model: str, nf4: bool) -> dict[str, Any]:
+def side(place: GpuPlace, model: str, nf4: bool) -> dict[str, Any]:
     """Compare rollouts with a LoRA adapter, ours and stock's."""
     if nf4 and (place.device == "cpu" or importlib.util.find_spec("bitsandbytes") is None):
         return {"ok": None, "why": "nf4 is measured on a GPU with bitsandbytes"}
@@ -114,7 +114,7 @@ def side(place: Place, model: str, nf4: bool) -> dict[str, Any]:
     return {"ok": ok, "rows": rows, "range_holds_the_median_with_probability": holds(PAIRS)}
 
 
-def decode(place: Place, model: str) -> dict[str, Any]:
+def decode(place: GpuPlace, model: str) -> dict[str, Any]:
     """Hold one decoding step against what its bytes take."""
     shape, found = place.shape(model), filler.probe(place.device, place.dtype)
     policy = filler.policy_of(shape, place.device, place.dtype)
@@ -154,7 +154,7 @@ def decode(place: Place, model: str) -> dict[str, Any]:
     return {"ok": ok, "rows": rows, "probe": dataclasses.asdict(found), "goal": FLOOR}
 
 
-def packing(place: Place) -> dict[str, Any]:
+def packing(place: GpuPlace) -> dict[str, Any]:
     """Play the same episodes in batches of other sizes and count those with equal tokens."""
     policy = filler.policy_of(place.shape("0.6B"), place.device, place.dtype)
     bench = filler.Bench(policy, place.work(TWELVE, 16), place.device)
@@ -171,7 +171,7 @@ def packing(place: Place) -> dict[str, Any]:
     }
 
 
-def episode(place: Place, model: str) -> dict[str, Any]:
+def episode(place: GpuPlace, model: str) -> dict[str, Any]:
     """Play twelve turns at G = 8 with each side and tell the peaks."""
     policy = filler.policy_of(place.shape(model), place.device, place.dtype, adapter=True)
     bench = filler.Bench(policy, place.work(TWELVE, 8), place.device)
@@ -186,7 +186,7 @@ def episode(place: Place, model: str) -> dict[str, Any]:
     return {"ok": fits and not higher, **found}
 
 
-PARTS: dict[str, Callable[[Place], dict[str, Any]]] = {
+PARTS: dict[str, Callable[[GpuPlace], dict[str, Any]]] = {
     **{f"decode-{model}": lambda place, model=model: decode(place, model) for model in SHAPES},
     "packing": packing,
     **{
@@ -226,7 +226,7 @@ def main() -> int:
     if any(record.get(key, value) != value for key, value in facts.items()):
         record = {"parts": {}}  # of another device or other versions
     record |= facts
-    place = Place(chosen.device, chosen.tiny)
+    place = GpuPlace(chosen.device, chosen.tiny)
     for part in chosen.only or [part for part in PARTS if part not in record["parts"]]:
         print(part, file=sys.stderr, flush=True)
         begun = time.monotonic()

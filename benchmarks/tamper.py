@@ -61,17 +61,14 @@ from assay.verify.content.tables import tables_again
 from assay.verify.levels import consistent, settings
 from assay.verify.unpacked import Unpacked
 
-EVERY = (
-    61  # so many-th tampering is also given to the whole of `assay verify`; no divisor of the number of kinds
-)
+EVERY = 61  # so many-th is also given to the whole of `assay verify`; no divisor of the number of kinds
 DEPTHS = ("as is", "re-sealed", "re-locked")
 RESULT = ROOT / "benchmarks/results/tamper.json"
 SMALL_RUNS = [(task, seed) for seed in range(5) for task in ("collider", "structured")][:9]
 FORMS = ("tar", "gzip", "folder", "folder in another order", "built again")
 # What readers see, and the lists: nothing is graded or counted from it.
-FOR_READERS = re.compile(
-    r"provenance\.json|SHA256SUMS|dvc\.lock|(evidence/)?README\.md" r"|evidence/results/report/.*"
-)
+LISTED = r"provenance\.json|SHA256SUMS|dvc\.lock|(evidence/)?README\.md"
+FOR_READERS = re.compile(rf"{LISTED}|evidence/results/report/.*")
 CLEAN: Files = {}
 """The files of the package; every process has its own."""
 
@@ -91,12 +88,8 @@ def cheapest_first(package: Path, touched: set[str] | None) -> Iterator[Check]:
     for."""
     result = plain.check(str(package))
     for finding in result.findings:
-        yield Check(
-            level="V0",
-            name=finding.name,
-            outcome="failed" if finding.ok is False else "passed",
-            found=finding.text,
-        )
+        outcome: Any = "failed" if finding.ok is False else "passed"
+        yield Check(level="V0", name=finding.name, outcome=outcome, found=finding.text)
     if not result.ok:
         return
     with tempfile.TemporaryDirectory(prefix="assay-tamper-") as scratch:
@@ -120,9 +113,8 @@ def tampered(kind: str, depth: str, seed: str, folder: Path) -> tuple[Path, str,
     if kind in ("link", "byte of the archive"):
         content = {"package": tar_of(CLEAN, folder).read_bytes()}
         if kind == "link":
-            at = 512 * rng.choice(
-                [k for k in range(0, len(content["package"]) // 512) if is_header(content["package"], k)]
-            )
+            blocks = range(len(content["package"]) // 512)
+            at = 512 * rng.choice([k for k in blocks if is_header(content["package"], k)])
             block = bytearray(content["package"][at : at + 512])
             block[156:157], block[157:168] = b"2", b"/etc/passwd"
             block[148:156] = b" " * 8
@@ -134,11 +126,8 @@ def tampered(kind: str, depth: str, seed: str, folder: Path) -> tuple[Path, str,
         path.write_bytes(content["package"])
         return path, what, None
     files = dict(CLEAN)
-    what = (
-        byte_of(rng, files, determined=True)
-        if kind == "byte" and depth == "re-locked"
-        else KINDS[kind](rng, files)
-    )
+    determined = kind == "byte" and depth == "re-locked"
+    what = byte_of(rng, files, determined=True) if determined else KINDS[kind](rng, files)
     touched = {name for name in files.keys() | CLEAN.keys() if files.get(name) != CLEAN.get(name)}
     assert touched, f"{kind}: {what} changed nothing"
     if depth != "as is":
@@ -161,11 +150,8 @@ def try_one(given: tuple[int, str, str, int]) -> dict[str, Any]:
         path, what, touched = tampered(kind, depth, f"{seed} {number} {kind} {depth}", Path(folder))
         found = first_failure(path, touched)
         told = {"kind": kind, "depth": depth, "what": what, "caught": found is not None}
-        told |= {
-            "level": found and found.level,
-            "check": found and found.name,
-            "found": found and found.found[:200],
-        }
+        told |= {"level": found and found.level, "check": found and found.name}
+        told["found"] = found and found.found[:200]
         if number % EVERY == 0:
             result = tool._files(path, tool.Asked())
             with quietly():
@@ -215,10 +201,8 @@ def small_run(given: tuple[str, str, int]) -> str:
 
 def plan_of(n: int, seed: int) -> list[tuple[int, str, str, int]]:
     """Return which tamperings are made: every kind at every depth about equally often."""
-    cells = [(kind, depth) for depth in DEPTHS for kind in KINDS] + [
-        ("link", "as is"),
-        ("byte of the archive", "as is"),
-    ] * 3
+    cells = [(kind, depth) for depth in DEPTHS for kind in KINDS]
+    cells += [("link", "as is"), ("byte of the archive", "as is")] * 3
     chosen = [cells[k % len(cells)] for k in range(n)]
     return [(number, kind, depth, seed) for number, (kind, depth) in enumerate(chosen)]
 
@@ -227,9 +211,8 @@ def told_of(found: list[dict[str, Any]]) -> dict[str, Any]:
     """Return counts by kind and depth, and which check was the first to find each."""
     cells: dict[str, dict[str, Any]] = {}
     for each in found:
-        cell = cells.setdefault(each["kind"], {}).setdefault(
-            each["depth"], {"n": 0, "caught": 0, "by": Counter()}
-        )
+        empty = {"n": 0, "caught": 0, "by": Counter()}
+        cell = cells.setdefault(each["kind"], {}).setdefault(each["depth"], empty)
         cell["n"] += 1
         cell["caught"] += each["caught"]
         if each["caught"]:
@@ -265,9 +248,8 @@ def main() -> None:
             raise SystemExit(f"the package itself fails: {found.level} {found.name}: {found.found}")
         seconds = {"one package, whole": round(time.monotonic() - begun, 1)}
         with ProcessPoolExecutor(chosen.processes, mp_context=multiprocessing.get_context("fork")) as pool:
-            tried = list(
-                told(pool.map(try_one, plan_of(chosen.tamperings, chosen.seed), chunksize=2), "tamperings")
-            )
+            plan = plan_of(chosen.tamperings, chosen.seed)
+            tried = list(told(pool.map(try_one, plan, chunksize=2), "tamperings"))
             seconds["tamperings"] = round(time.monotonic() - begun, 1)
             made = [str(chosen.package)]
             made += pool.map(small_run, [(folder, *each) for each in SMALL_RUNS])
@@ -276,9 +258,8 @@ def main() -> None:
             seconds["honest packages"] = round(time.monotonic() - begun, 1)
             unpack(Path(made[1]), Path(folder, "small"))
             small = files_in(Path(folder, "small"))
-            tries = list(
-                told(pool.map(beyond.attempt, [(name, small) for name in beyond.ATTEMPTS]), "beyond")
-            )
+            attempts = [(name, small) for name in beyond.ATTEMPTS]
+            tries = list(told(pool.map(beyond.attempt, attempts), "beyond"))
     missed = [each for each in tried if not each["caught"] or each.get("whole") is False]
     alarms = [each for each in clean if each["failed"]]
     result = {
@@ -335,9 +316,7 @@ def write_result(out: Path, result: dict[str, Any]) -> None:
     shown = {name: value for name, value in result.items() if name not in ("by_kind_and_depth", "designs")}
     print(json.dumps(shown, indent=2, sort_keys=True))
     if result["missed"] or result["alarms"] or result.get("designs_otherwise"):
-        raise SystemExit(
-            "not all were found where they were due, or an honest package was called tampered with"
-        )
+        raise SystemExit("not all were found where due, or an honest package was called tampered with")
 
 
 def told(results: Iterator[dict[str, Any]], what: str) -> Iterator[dict[str, Any]]:

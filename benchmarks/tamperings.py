@@ -284,23 +284,11 @@ def some_file(rng: Random, files: Files, *, determined: bool = False) -> str:
 
 
 def params(rng: Random, files: Files) -> str:
-    names = (
-        "steps",
-        "draws",
-        "learning_rate",
-        "items",
-        "temperature",
-        "seed",
-        "alpha",
-        "amber",
-        "r",
-        "micro_batch_size",
-    )
+    names = {"steps", "draws", "learning_rate", "items", "temperature", "seed", "alpha", "amber", "r"}
+    names.add("micro_batch_size")
     lines = files["params.yaml"].decode().split("\n")
-    places = [
-        k for k, line in enumerate(lines) if line.strip().split(":")[0] in names and re.search(r"\d", line)
-    ]
-    at = rng.choice(places)
+    of_names = [k for k, line in enumerate(lines) if line.strip().split(":")[0] in names]
+    at = rng.choice([k for k in of_names if re.search(r"\d", lines[k])])
     lines[at] = another_number(rng, lines[at]) or f"{lines[at]}1"
     files["params.yaml"] = "\n".join(lines).encode()
     return f"params.yaml, line {at + 1}: {lines[at].strip()}"

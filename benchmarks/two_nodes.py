@@ -13,7 +13,6 @@ The base is made once for all. Usage: ./run bench two_nodes
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import platform
@@ -25,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -35,21 +35,11 @@ from tests import fake_slurm
 
 RESULT = Path(__file__).parent / "results" / "two_nodes.json"
 TAKEN = (
-    ".dvc/config",
-    ".dvc/plots",
-    ".dvcignore",
-    ".gitignore",
-    "LICENSE",
-    "configs",
-    "constraints.txt",
-    "data",
-    "dvc.yaml",
-    "params.yaml",
-    "pyproject.toml",
-    "requirements.txt",
-    "src",
+    *(".dvc/config", ".dvc/plots", ".dvcignore", ".gitignore", "LICENSE", "configs", "constraints.txt"),
+    *("data", "dvc.yaml", "params.yaml", "pyproject.toml", "requirements.txt", "src"),
 )
 NODES, STEPS, STOP_AT = 2, 10, 2
+LIBRARIES = ("torch", "trl", "transformers", "accelerate", "peft")
 PROCESSES = f"distributed: {{processes: {NODES},"
 # In the preset of the smoke run: each process has half of a step's 16 episodes, and a suite is several units.
 CHANGES = {
@@ -65,14 +55,10 @@ STAGES = (
 )  # after those that make the base, and before DVC packs what it was told of
 LOG = "evidence/logs/train/train_log.jsonl"
 OF_TRAIN = (
-    "evidence/results/train/training_log.csv",
-    "evidence/results/train/reward_components.csv",
+    *(f"evidence/results/train/{name}.csv" for name in ("training_log", "reward_components")),
     "evidence/results/train/validation_scores.csv",
-    "evidence/results/train/health.jsonl",
-    "evidence/results/train/train.json",
-    LOG,
-    "evidence/logs/train/validation.jsonl",
-    "models/adapter/adapter_model.safetensors",
+    *(f"evidence/results/train/{name}" for name in ("health.jsonl", "train.json")),
+    *(LOG, "evidence/logs/train/validation.jsonl", "models/adapter/adapter_model.safetensors"),
 )
 PRODUCTS = ("evidence/results", "evidence/logs", "evidence/README.md", "models", "dist")
 ASSAY = [sys.executable, "-m", "assay.cli"]
@@ -82,24 +68,11 @@ def environment(**more: str) -> dict[str, str]:
     """Return the environment of a stage: the copy's own code, and nothing that DVC, torchrun or Slurm
     left."""
     left_out = ("RANK", "WORLD_SIZE", "ASSAY_TORCHRUN", "ASSAY_ON_NODES", "DVC_ROOT", "DVC_STAGE")
-    own = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in left_out and not name.startswith("SLURM_")
-    }
-    path = os.pathsep.join([str(Path(sys.executable).parent), own["PATH"]])
-    bash = shutil.which("bash") or "/bin/sh"
-    return (
-        own
-        | {
-            "PATH": path,
-            "SHELL": bash,
-            "PYTHONPATH": "src",
-            "ASSAY_REDRAW_SECONDS": "0",
-            "DVC_NO_ANALYTICS": "1",
-        }
-        | more
-    )
+    own = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
+    own = {name: value for name, value in own.items() if name not in left_out}
+    own["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), own["PATH"]])
+    own |= {"SHELL": shutil.which("bash") or "/bin/sh", "PYTHONPATH": "src"}
+    return own | {"ASSAY_REDRAW_SECONDS": "0", "DVC_NO_ANALYTICS": "1"} | more
 
 
 def run(project: Path, *command: str, **more: str) -> None:
@@ -258,13 +231,9 @@ def steps_saved(shared: Path) -> list[int]:
 
 def products(project: Path) -> dict[str, bytes]:
     """Return every file that is a function of data, settings and code."""
-    places = [project / name for name in PRODUCTS]
-    files = [
-        path
-        for place in places
-        for path in ([place] if place.is_file() else place.rglob("*"))
-        if path.is_file()
-    ]
+    files = []
+    for place in (project / name for name in PRODUCTS):
+        files += [path for path in (place, *place.rglob("*")) if path.is_file()]
     return {path.relative_to(project).as_posix(): path.read_bytes() for path in files}
 
 
@@ -288,18 +257,14 @@ def parting(one: Path, other: Path) -> list[str]:
     """Return what `assay runs diff` says of two trainings."""
     command = [*ASSAY, "runs", "diff", str(one / LOG), str(other / LOG)]
     done = subprocess.run(command, cwd=one, env=environment(), capture_output=True, text=True, check=False)
-    return [
-        line.replace(str(one.parent), "…")
-        for line in (done.stdout + done.stderr).splitlines()
-        if line.strip()
-    ]
+    lines = (done.stdout + done.stderr).replace(str(one.parent), "…").splitlines()
+    return [line for line in lines if line.strip()]
 
 
 def equal_steps(one: Path, other: Path) -> dict[str, int]:
     """Return for each link of the chain how many first steps have it equal in both trainings."""
-    logs = [
-        [json.loads(line) for line in (project / LOG).read_text().splitlines()] for project in (one, other)
-    ]
+    texts = [(project / LOG).read_text() for project in (one, other)]
+    logs = [[json.loads(line) for line in text.splitlines()] for text in texts]
     found = {}
     for name in ("prompts", "completions", "rewards", "gradients", "weights"):
         same = [a["digests"][name] == b["digests"][name] for a, b in zip(*logs, strict=True)]
@@ -372,13 +337,7 @@ def main() -> None:
             "seconds": seconds,
             "cores": os.cpu_count(),
             "machine": platform.machine(),
-            "versions": {
-                "python": platform.python_version(),
-                **{
-                    name: importlib.metadata.version(name)
-                    for name in ("torch", "trl", "transformers", "accelerate", "peft")
-                },
-            },
+            "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
         }
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")

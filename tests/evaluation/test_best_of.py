@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from assay.core.errors import EvidenceError
 from assay.core.records import Episode
 from assay.evaluation.measures import best_of
-from assay.statistics.pass_at_k import best_of_items
+from assay.statistics.checkpoint_rows import best_of_items
 from tests.evaluation.test_statistics import play
 
 

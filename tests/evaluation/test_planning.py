@@ -58,9 +58,7 @@ def base(n: int = 30, draws: int = 4) -> list[Episode]:
 
 
 def planned(episodes: list[Episode], draws: int = 4) -> PlannedPower:
-    return planned_power(
-        episodes, measure="success_rate", suite_digest="s", policy_digest="p", draws=draws, alpha=0.05
-    )
+    return planned_power(episodes, "s", draws, primary="success", alpha=0.05)
 
 
 def test_the_plan_says_what_it_was_made_from_and_does_not_depend_on_the_order() -> None:

@@ -10,8 +10,7 @@ from assay.core.errors import EvidenceError
 from assay.core.records import Episode, Interval, Turn
 from assay.core.seeds import rng
 from assay.evaluation.measures import column_name, is_rate, measure_names, value_of
-from assay.statistics.checkpoint_rows import checkpoint_row
-from assay.statistics.pass_at_k import best_of_items
+from assay.statistics.checkpoint_rows import best_of_items, checkpoint_row
 from assay.statistics.report import Report, summarise
 
 

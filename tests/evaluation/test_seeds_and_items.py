@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from assay.statistics.aggregates import iqm, weighted_mean
 from assay.statistics.seeds_and_items import (
     CrossedMean,
     bootstrap,
@@ -16,8 +15,10 @@ from assay.statistics.seeds_and_items import (
     detectable_effect,
     expanded_percentiles,
     fewest_runs,
+    iqm,
     resampled,
     sign_flip_runs,
+    weighted_mean,
 )
 from assay.statistics.tests import sign_flip_test
 

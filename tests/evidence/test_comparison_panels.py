@@ -17,11 +17,10 @@ from assay.evidence.claim.differences import compare_measure, deltas
 from assay.evidence.figures.comparison_figures import reward_histogram
 from assay.evidence.figures.forest_figure import cluster_gains, forest, forest_frame, newcombe
 from assay.evidence.figures.gallery import Drawn, of_comparison
-from assay.evidence.figures.paired_rows import PairedRow
-from assay.evidence.figures.strata_rows import strata_rows
+from assay.evidence.figures.paired_rows import PairedRow, strata_rows
 from assay.evidence.figures.verdict_figures import calibration, calibration_frame, false_claims, verdict_right
 from assay.evidence.formatting import difference_text
-from assay.evidence.tables.plot_tables import plot_tables
+from assay.evidence.tables.claim_tables import plot_tables
 from assay.statistics.intervals import wilson
 from assay.statistics.report import Report
 from conftest import make_claim, make_plan, make_report

@@ -15,13 +15,11 @@ from assay.core.records import Episode, Interval
 from assay.core.seeds import rng
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.differences import deltas
-from assay.evidence.figures.checkpoint_figure import checkpoint_progression
 from assay.evidence.figures.comparison_figures import before_after_summary, reward_distribution, summary_rows
 from assay.evidence.figures.drawing import look, new_figure, render
 from assay.evidence.figures.paired_rows import PairedRow, draw_levels, draw_rows, level_room, row_places
-from assay.evidence.figures.training_figures import reward_components, training_curve
-from assay.statistics.checkpoint_rows import checkpoint_row
-from assay.statistics.pass_at_k import best_of_items
+from assay.evidence.figures.training_figures import checkpoint_progression, reward_components, training_curve
+from assay.statistics.checkpoint_rows import best_of_items, checkpoint_row
 from assay.statistics.report import Report
 from assay.training.log.history import component_row
 from conftest import make_claim, make_plan, make_report

@@ -12,7 +12,7 @@ import pytest
 from assay.core.errors import EvidenceError
 from assay.evidence.recipe.records import RecipeClaim
 from assay.evidence.recipe.tables import RecipeComparison, compare_runs, comparison_markdown, csv_rows
-from assay.statistics.aggregates import iqm
+from assay.statistics.seeds_and_items import iqm
 from recipe_material import BASE, BEFORE, facts, run, runs
 from synthetic_episodes import arm
 

@@ -4,7 +4,7 @@ schema."""
 from __future__ import annotations
 
 from assay.core.records import Episode
-from assay.evidence.figures.validity import validity_frame
+from assay.evidence.figures.verdict_figures import validity_frame
 from assay.evidence.formatting import interval_text
 from conftest import make_report
 from synthetic_structured import STRATA, structured_arm

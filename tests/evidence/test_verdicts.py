@@ -14,7 +14,7 @@ from assay.core.records import HEALTH_RULES, Episode, HealthRule, RuleSummary
 from assay.dataset.audit_records import Contamination, Overlap, judged
 from assay.evidence.claim.claim import ClaimPlan, not_evaluable, plan_digest
 from assay.evidence.claim.differences import gain_split
-from assay.evidence.claim.waivers import answer_for
+from assay.evidence.claim.warnings import answer_for
 from conftest import make_claim, make_plan
 from synthetic_episodes import arm, episode
 

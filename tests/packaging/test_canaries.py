@@ -15,8 +15,7 @@ from assay.core import evidence_files
 from assay.core.errors import PackageError
 from assay.package.archive import write_tar
 from assay.package.parity import Measured, Parity
-from assay.package.secrets.known import KnownSecret, known_secrets
-from assay.package.secrets.machine import Machine, this_machine
+from assay.package.secrets.known import KnownSecret, MachineFacts, known_secrets, this_machine
 from assay.package.secrets.search import cleared, scan
 from assay.pipeline.project import Project
 from assay.stages import package
@@ -38,12 +37,12 @@ Pack = Callable[[Path], Path]  # a project → the tar it made of it; raises Pac
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+def machine(tmp_path_factory: pytest.TempPathFactory) -> MachineFacts:
     folder = tmp_path_factory.mktemp("machine")
     know = secrets_of_a_machine()
     read = this_machine(folder / "project", machine_at(folder / "home", folder / "project"))
     argv = ["python", "-m", "assay", "package", "--token", know["argv option"], f"--run={know['argv value']}"]
-    return Machine(
+    return MachineFacts(
         environment=read.environment,
         argv=argv,
         home=f"/home/{USER}",
@@ -83,7 +82,7 @@ def test_there_are_more_than_forty_canaries() -> None:
     assert len(tokens()) + len(secrets_of_a_machine()) >= 40
 
 
-def test_nothing_is_found_in_the_channels_themselves(machine: Machine) -> None:
+def test_nothing_is_found_in_the_channels_themselves(machine: MachineFacts) -> None:
     assert scan(planted("nothing to see", "plain"), known_secrets(machine).secrets, []) == []
 
 
@@ -93,7 +92,7 @@ def test_a_token_is_known_by_its_shape_in_every_channel_and_spelling() -> None:
     assert set(found.values()) == {len(tokens()) * len(CHANNELS)}
 
 
-def test_what_the_machine_knows_is_found_in_every_channel_and_spelling(machine: Machine) -> None:
+def test_what_the_machine_knows_is_found_in_every_channel_and_spelling(machine: MachineFacts) -> None:
     known = known_secrets(machine)
     know = secrets_of_a_machine()
     assert set(know.values()) <= {each.value for each in known.secrets}
@@ -133,7 +132,7 @@ def packed_by(known: Sequence[KnownSecret]) -> Pack:
     return pack
 
 
-def test_a_planted_secret_is_refused_or_is_not_in_the_archive(machine: Machine, tmp_path: Path) -> None:
+def test_a_planted_secret_is_refused_or_is_not_in_the_archive(machine: MachineFacts, tmp_path: Path) -> None:
     pack, outcomes = packed_by(known_secrets(machine).secrets), Counter[str]()
     secrets = {**tokens(), **secrets_of_a_machine()}
     # Each canary in one channel and one spelling, round and round; what is observed is no part of a package.
@@ -279,7 +278,9 @@ def test_the_package_stage_refuses_every_planted_secret_or_leaves_it_out(
     secrets, spellings, outcomes = {**tokens(), **secrets_of_a_machine()}, list(WRITTEN), Counter[str]()
     project = Path(shutil.copytree(small, tmp_path / "project"))
     wrong = []
-    for n, (what, secret) in enumerate(secrets.items()):
+    # Of every secret `packed_by` tells the same; here each file and each spelling has its turn.
+    some = list(secrets.items())[::3]
+    for n, (what, secret) in enumerate(some):
         file, how = list(FILES)[n % len(FILES)], spellings[n % len(spellings)]
         old = (project / file).read_bytes()
         (project / file).write_bytes(FILES[file](old, WRITTEN[how](secret)))
@@ -289,8 +290,8 @@ def test_the_package_stage_refuses_every_planted_secret_or_leaves_it_out(
             wrong.append(f"{what}, {how}: {str(error).splitlines()[0]}")
         (project / file).write_bytes(old)
     assert wrong == []
-    absent = len(range(len(FILES) - 1, len(secrets), len(FILES)))
-    assert outcomes == {"refused": len(secrets) - absent, "absent": absent}
+    absent = len(range(len(FILES) - 1, len(some), len(FILES)))
+    assert outcomes == {"refused": len(some) - absent, "absent": absent}
 
 
 def test_the_search_that_judges_the_archive_sees_what_is_there() -> None:

@@ -22,7 +22,8 @@ from assay.evidence.claim.claim import Claim, not_evaluable
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.evidence.formatting import difference_text, interval_text
 from assay.evidence.tables.claim_tables import BeforeAfter
-from assay.package.card.model_card import LEVELS, Measured, model_card
+from assay.package.card import CardNumbers, model_card
+from assay.package.layout import ADAPTER, BASE, MADE, strangers
 from assay.pipeline.project import Project
 from assay.statistics.report import Reports
 from tests.house import ROOT
@@ -50,7 +51,7 @@ def given() -> dict[str, Any]:
     reports = [read("reports.json", Reports).arms[name] for name in ("pre_eval", "post_eval")]
     return {
         "claim": read("claim.json", Claim),
-        "measured": Measured(*reports, read("before_after_metrics.json", BeforeAfter)),
+        "measured": CardNumbers(*reports, read("before_after_metrics.json", BeforeAfter)),
         "trained": read("train.json", TrainFacts),
         "base": read("base.json", BaseFacts),
         "fingerprint": read("fingerprint.json", Fingerprint),
@@ -107,7 +108,7 @@ def test_a_metrics_file_that_says_other_than_the_report_is_refused(given: dict[s
     measured = given["measured"]
     metrics = measured.metrics.model_copy(update={"post": measured.metrics.post | {"success_rate": 0.99}})
     with pytest.raises(EvidenceError, match="success_rate"):
-        card(given, measured=Measured(measured.before, measured.after, metrics))
+        card(given, measured=CardNumbers(measured.before, measured.after, metrics))
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["barred by a finding", "nothing could be read"])
@@ -231,16 +232,40 @@ def test_alarms_controls_checks_and_the_way_to_use_it_stand_there(given: dict[st
     assert "Controls. Base against base" in text
     for command in ("sha256sum -c SHA256SUMS", "python3 verify.py", "assay verify assay-package.tar"):
         assert f"\n{command}\n" in text
-    assert 'subfolder="models/adapter"' in text and all(f"| {level} |" in text for level, _ in LEVELS)
+    assert 'subfolder="models/adapter"' in text and all(f"| V{level} |" in text for level in range(6))
     assert "No licence of the weights is stated." in text and "license" not in ModelCard(text).data.to_dict()
     assert ModelCard(card(given, licence="apache-2.0")).data.license == "apache-2.0"
 
 
 def test_equal_records_give_equal_bytes_and_no_torch_is_needed(given: dict[str, Any]) -> None:
     assert card(given) == card(given)
-    needed = "assay.package.card.model_card, huggingface_hub.repocard_data"
+    needed = "assay.package.card, huggingface_hub.repocard_data"
     code = f"import sys, {needed}; sys.exit('torch' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], check=False, cwd=ROOT, env={"PYTHONPATH": "src", "PATH": ""}
     )
     assert done.returncode == 0
+
+
+def targets_of(text: str) -> set[str]:
+    """Return every path that a card links to, shows, or names as a file or folder of the package."""
+    linked = re.findall(r"(?<!\\)\]\(([^)]+)\)", text)
+    named = re.findall(r"`([\w.-]+(?:/[\w.-]*)+|[\w-]+\.(?:json|md|py|txt)|LICENSE|SHA256SUMS)`", text)
+    loaded = re.findall(r'"(models/\w+)"', text)
+    called = re.findall(r"^(?:python3|sha256sum -c) (\S+)$", text, re.MULTILINE)
+    return {*linked, *named, *loaded, *called}
+
+
+def test_every_link_of_a_card_leads_to_what_a_package_holds(given: dict[str, Any]) -> None:
+    found = targets_of(card(given))
+    assert place_of("figures/before_after_summary.png") in found and "models/adapter" in found
+    assert len(found) > 12
+    lost = {
+        name
+        for name in found
+        if name not in (*MADE, BASE, ADAPTER) and not (ROOT / name.rstrip("/")).exists()
+    }
+    assert lost == set()
+    assert (
+        list(strangers((n for n in found if (ROOT / n).is_file()), data="data/collider", scratch=True)) == []
+    )

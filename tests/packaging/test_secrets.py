@@ -19,8 +19,7 @@ import pytest
 from assay.core.config.package import Waiver
 from assay.core.errors import PackageError
 from assay.package.secrets import search as secrets
-from assay.package.secrets.known import KnownSecret, known_secrets
-from assay.package.secrets.machine import Machine
+from assay.package.secrets.known import KnownSecret, MachineFacts, known_secrets
 from assay.package.secrets.search import cleared, refuse, scan
 from tests.packaging.canaries import drawn, tokens
 
@@ -118,7 +117,7 @@ def test_a_name_counts_as_a_word_of_its_own_in_any_case() -> None:
 
 
 def test_what_is_too_common_is_named_and_not_looked_for() -> None:
-    machine = Machine(
+    machine = MachineFacts(
         environment={
             "A_TOKEN": "true",
             "B_KEY": "/etc/keys/site",
@@ -143,7 +142,7 @@ def test_what_is_too_common_is_named_and_not_looked_for() -> None:
 
 def test_what_is_known_of_a_machine_shows_in_no_representation() -> None:
     value = drawn("repr", 30)
-    machine = Machine(
+    machine = MachineFacts(
         environment={"HF_TOKEN": value},
         argv=[value],
         home=f"/home/{value}",
@@ -240,7 +239,7 @@ def test_the_committed_run_its_data_and_our_own_code_hold_nothing() -> None:
     members: dict[str, bytes | Path] = {path.relative_to(ROOT).as_posix(): path for path in files}
     assert len(members) > 150
     known = known_secrets(
-        Machine(users=["vandermeer"], hosts=["zephyr-17.lab.example"], home="/home/vandermeer")
+        MachineFacts(users=["vandermeer"], hosts=["zephyr-17.lab.example"], home="/home/vandermeer")
     )
     assert [f"{each.place}: {each.kind}" for each in scan(members, known.secrets, [])] == []
 
@@ -312,7 +311,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
 )
 def test_the_command_line_of_a_parent_is_known(tmp_path: Path) -> None:
     child = (
-        "import hashlib, pathlib, sys; from assay.package.secrets.machine import this_machine;found ="
+        "import hashlib, pathlib, sys; from assay.package.secrets.known import this_machine;found ="
         " [hashlib.sha256(word.encode()).hexdigest() for word in"
         f" this_machine(pathlib.Path('.')).argv];sys.exit(0 if '{sha(TOKEN)}' in found else 3)"
     )

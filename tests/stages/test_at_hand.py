@@ -31,7 +31,7 @@ from assay.stages.render_evidence.at_hand import claim_at_hand, differences
 from assay.stages.render_evidence.no_claim import SHOWN, withdraw_if_other
 from assay.tools import readme
 from assay.tools.publish import push
-from assay.tools.recipe.run_sources import WORKSPACE, read_run
+from assay.tools.recipe.compare import WORKSPACE, read_run
 from assay.tools.watch import redraw, serve
 from assay.tools.watch.command import format_lines
 from assay.tools.watch.serve import ClaimShown

@@ -21,9 +21,8 @@ from assay.dataset.audit_records import Contamination, Overlap
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.plan import ClaimPlan
 from assay.pipeline.project import Project
-from assay.stages.render_evidence.arms import Arm, checkpoint_frame, read_arm
+from assay.stages.render_evidence.arms import Arm, checkpoint_frame, log_table, read_arm
 from assay.stages.render_evidence.claim_inputs import Arms, ClaimInputs, claim_inputs
-from assay.stages.render_evidence.log_tables import log_table
 from assay.statistics.power import PlannedPower
 from assay.tools.doctor.preflight import training
 from tests.house import ROOT
@@ -266,6 +265,19 @@ def test_a_bad_cell_of_a_log_fails_its_reader(project: Project, name: str, cell:
             checkpoint_frame(project, facts_of(project))
         else:
             log_table(project, name, "step")
+
+
+@pytest.mark.parametrize(
+    ("times", "found"), [(0, "0 rows repeated, 1 missing"), (2, "1 rows repeated, 0 missing")]
+)
+def test_a_validation_that_lacks_or_repeats_a_row_is_refused(
+    project: Project, times: int, found: str
+) -> None:
+    path = project.results("validation_scores.csv")
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:5], *lines[5:6] * times, *lines[6:]]))
+    with pytest.raises(RecordError, match=f"each of the 192 plays once in every validation, found {found}"):
+        checkpoint_frame(project, facts_of(project))
 
 
 def test_a_log_that_is_cut_or_repeats_a_row_fails_its_reader(project: Project) -> None:

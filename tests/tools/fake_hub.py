@@ -55,15 +55,6 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
 
-    def do_GET(self) -> None:
-        self._handle()
-
-    def do_POST(self) -> None:
-        self._handle()
-
-    def do_PUT(self) -> None:
-        self._handle()
-
     def _answer(self, status: int, body: Any = None) -> None:
         content = json.dumps({} if body is None else body).encode()
         self.send_response(status)
@@ -90,13 +81,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/api/validate-yaml":
             self._answer(200, {"errors": [], "warnings": []})
         elif parts[-4:] == ["info", "lfs", "objects", "batch"]:
-            self._answer(
-                200,
-                {
-                    "transfer": "basic",
-                    "objects": [self._object(each) for each in json.loads(body)["objects"]],
-                },
-            )
+            objects = [self._object(each) for each in json.loads(body)["objects"]]
+            self._answer(200, {"transfer": "basic", "objects": objects})
         elif parts[0] == "put":
             hub.large[parts[1]] = body
             self._answer(200)
@@ -104,6 +90,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._repository(parts[4:], body)
         else:
             self._answer(404, {"error": "unknown"})
+
+    do_GET = do_POST = do_PUT = _handle
 
     def _body(self) -> bytes:
         if "chunked" not in self.headers.get("Transfer-Encoding", ""):
@@ -141,28 +129,20 @@ class _Handler(BaseHTTPRequestHandler):
             hub.branches.setdefault(revision, dict(hub.files))
             self._answer(200)
         elif verb == "preupload":
-            files = json.loads(body)["files"]
-            told = [
-                {
-                    "path": f["path"],
-                    "shouldIgnore": False,
-                    "oid": None,
-                    "uploadMode": "lfs" if f["path"].endswith(".safetensors") else "regular",
-                }
-                for f in files
-            ]
+            told = []
+            for name in [each["path"] for each in json.loads(body)["files"]]:
+                mode = "lfs" if name.endswith(".safetensors") else "regular"
+                told.append({"path": name, "shouldIgnore": False, "oid": None, "uploadMode": mode})
             self._answer(200, {"files": told})
         elif verb == "commit":
             self._commit(revision, [json.loads(line) for line in body.split(b"\n") if line])
         elif verb == "tree":
-            self._answer(
-                200, [self._listed(*each) for each in sorted(hub.branches[hub.branch_of(revision)].items())]
-            )
+            files = sorted(hub.branches[hub.branch_of(revision)].items())
+            self._answer(200, [self._listed(*each) for each in files])
         else:
             sha = hub.commit_id(hub.branch_of(revision))
-            self._answer(
-                200, {"id": "somebody/model", "modelId": "somebody/model", "sha": sha, "private": hub.private}
-            )
+            named = {"id": "somebody/model", "modelId": "somebody/model"}
+            self._answer(200, named | {"sha": sha, "private": hub.private})
 
     def _commit(self, revision: str, lines: list[dict[str, Any]]) -> None:
         hub, branch = self.hub, self.hub.branch_of(revision)

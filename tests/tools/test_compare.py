@@ -50,12 +50,8 @@ def write_run(
     write_json(project / place_of("train.json"), facts)
     write_jsonl(project / place_of("pre_eval.jsonl"), BEFORE)
     write_jsonl(project / place_of("post_eval.jsonl"), after)
-    params = {
-        "version": 1,
-        "seed": seed,
-        "train": {"learning_rate": rate_of_learning},
-        "checkpoint": {"keep": seed},
-    }
+    rate_told = {"train": {"learning_rate": rate_of_learning}, "checkpoint": {"keep": seed}}
+    params = {"version": 1, "seed": seed} | rate_told
     with (project / "params.yaml").open("w") as stream:
         YAML().dump(params, stream)
     if lock:
@@ -65,25 +61,18 @@ def write_run(
 
 def write_lock(project: Path, params: dict[str, object], code: str = "0" * 32) -> None:
     """Write what DVC would have recorded of the run."""
-    outs = {name: folder_of(name) for name in ("pre_eval", "train", "post_eval")} | {
-        "render_evidence": folder_of("report")
-    }
-    stages = {
-        stage: {
+    outs = {name: folder_of(name) for name in ("pre_eval", "train", "post_eval")}
+    outs["render_evidence"] = folder_of("report")
+    stages = {}
+    for stage, folder in outs.items():
+        told = {name: params[name] for name in ("seed", "train")} if stage == "train" else {}
+        own = {"path": "src/assay/tasks", "md5": code}
+        stages[stage] = {
             "cmd": f"assay {stage}",
-            "deps": [
-                {"path": "src/assay/tasks", "md5": code},
-                {"path": "models/base", "md5": f"{params['seed']}"},
-            ],
-            "params": {
-                "params.yaml": {
-                    k: v for k, v in params.items() if stage == "train" and k in ("seed", "train")
-                }
-            },
+            "deps": [own, {"path": "models/base", "md5": f"{params['seed']}"}],
+            "params": {"params.yaml": told},
             "outs": [{"path": folder, "md5": md5_at(project / folder)}],
         }
-        for stage, folder in outs.items()
-    }
     with (project / "dvc.lock").open("w") as stream:
         YAML().dump({"schema": "2.0", "stages": stages}, stream)
 
@@ -92,10 +81,8 @@ def git(root: Path, *arguments: str) -> str:
     """Run git without anyone's own settings."""
     own = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "HOME": str(root)}
     named = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"]
-    command, environment = ["git", *named, *arguments], os.environ | own
-    return subprocess.run(
-        command, cwd=root, check=True, capture_output=True, text=True, env=environment
-    ).stdout.strip()
+    command, how = ["git", *named, *arguments], {"cwd": root, "env": os.environ | own}
+    return subprocess.run(command, check=True, capture_output=True, text=True, **how).stdout.strip()
 
 
 def add_experiment(root: Path, name: str, base: str) -> str:
@@ -148,6 +135,8 @@ def test_projects_and_folders_of_results_are_one_recipe(
     }
     assert written == {"compare.json", "compare.csv", "compare.md", *figures}
     assert len((tmp_path / "out/compare.csv").read_text().splitlines()) == 7
+    raw = json.loads((tmp_path / "out/compare.json").read_text())
+    assert raw["suite_digest"] == SUITE and raw["n_runs"] == 6 and raw["recipes"][0]["sided"] == "two-sided"
 
 
 def test_without_out_nothing_is_written(tmp_path: Path, folders: list[Path], said: list[str]) -> None:
@@ -271,20 +260,31 @@ def _reseed(project: Path) -> None:
     (project / "params.yaml").write_text((project / "params.yaml").read_text().replace("seed: 7", "seed: 8"))
 
 
+def _retrain(project: Path) -> None:
+    (project / "params.yaml").write_text((project / "params.yaml").read_text().replace("0.001", "0.002"))
+
+
+def _edit(old: str, new: str, *names: str) -> Callable[[Path], object]:
+    """Return what puts one text in the place of another in files of a run."""
+    return lambda run: [_damage(run, name, lambda text: text.replace(old, new)) for name in names]
+
+
+def _remove(name: str) -> Callable[[Path], object]:
+    return lambda run: (run / name).unlink()
+
+
+def _cut(project: Path) -> None:
+    _damage(project, "post_eval.jsonl", lambda text: text[:-40])
+
+
+OTHERS = "expected the files that the run wrote, found others"
+# By whether there is a dvc.lock, what is done, and what is said.
 HOSTILE: dict[str, tuple[bool, Callable[[Path], object], str]] = {
-    "a missing file": (False, lambda p: (p / place_of("train.json")).unlink(), "train.json"),
-    "no claim": (False, lambda p: (p / place_of("claim.json")).unlink(), "found no report/claim.json"),
-    "no settings": (False, lambda p: (p / "params.yaml").unlink(), "found no params.yaml"),
-    "a damaged line": (
-        False,
-        lambda p: _damage(p, "post_eval.jsonl", lambda t: t.replace("{", "[", 1)),
-        "line 1",
-    ),
-    "a half line": (
-        False,
-        lambda p: _damage(p, "post_eval.jsonl", lambda t: t[:-40]),
-        "post_eval.jsonl, line 64",
-    ),
+    "a missing file": (False, _remove(place_of("train.json")), "train.json"),
+    "no claim": (False, _remove(place_of("claim.json")), "found no report/claim.json"),
+    "no settings": (False, _remove("params.yaml"), "found no params.yaml"),
+    "a damaged line": (False, _edit('{"cluster', '["cluster', "post_eval.jsonl"), "line 1"),
+    "a half line": (False, _cut, "post_eval.jsonl, line 64"),
     "a missing draw": (False, _drop, "1 missing"),
     "a link that leaves": (False, _link, "a link that leaves"),
     "a pipe": (False, _pipe, "a pipe, socket or device"),
@@ -292,42 +292,26 @@ HOSTILE: dict[str, tuple[bool, Callable[[Path], object], str]] = {
     "another seed": (False, _reseed, "7 in train.json, 8 in params.yaml"),
     "an edited episode": (
         True,
-        lambda p: _damage(p, "post_eval.jsonl", lambda t: t.replace('"success":false', '"success":true')),
-        "post_eval: expected the files that the run wrote, found others",
+        _edit('"success":false', '"success":true', "post_eval.jsonl"),
+        f"post_eval: {OTHERS}",
     ),
     "an edited page beside the claim": (
         True,
         lambda p: (p / place_of("report.html")).write_text("IMPROVED"),
-        "report: expected the files that the run wrote, found others",
+        f"report: {OTHERS}",
     ),
     "a pipe beside the episodes": (
         True,
         lambda p: os.mkfifo(p / place_of("pre_eval_greedy.jsonl")),
-        "pre_eval: expected the files that the run wrote, found others",
+        f"pre_eval: {OTHERS}",
     ),
-    "settings changed since": (
-        True,
-        lambda p: (p / "params.yaml").write_text((p / "params.yaml").read_text().replace("0.001", "0.002")),
-        "is 0.002, and 0.001 is what train ran with",
-    ),
+    "settings changed since": (True, _retrain, "is 0.002, and 0.001 is what train ran with"),
     "a lock of nothing": (True, lambda p: (p / "dvc.lock").write_text("stages: 3\n"), "stages missing"),
-    "another suite": (
-        False,
-        lambda p: _damage(p, "claim.json", lambda t: t.replace(SUITE, "6" * 64)),
-        "one suite",
-    ),
-    "another base": (
-        False,
-        lambda p: [
-            _damage(p, n, lambda t: t.replace("b" * 64, "e" * 64)) for n in ("claim.json", "train.json")
-        ],
-        "one base policy",
-    ),
+    "another suite": (False, _edit(SUITE, "6" * 64, "claim.json"), "one suite"),
+    "another base": (False, _edit("b" * 64, "e" * 64, "claim.json", "train.json"), "one base policy"),
     "not evaluable": (
         False,
-        lambda p: _damage(
-            p, "claim.json", lambda t: t.replace('"verdict": "IMPROVED"', '"verdict": "NOT EVALUABLE"')
-        ),
+        _edit('"verdict": "IMPROVED"', '"verdict": "NOT EVALUABLE"', "claim.json"),
         "is NOT EVALUABLE",
     ),
 }
@@ -377,9 +361,3 @@ def test_an_out_that_is_a_file_is_refused_before_anything_is_read(tmp_path: Path
     with pytest.raises(AssayError, match="--out with another name"):
         compared(tmp_path, "nosuch")
     assert (tmp_path / "out").read_text() == "mine"
-
-
-def test_the_record_tells_what_was_compared(tmp_path: Path, folders: list[Path], said: list[str]) -> None:
-    compared(tmp_path, *folders)
-    raw = json.loads((tmp_path / "out/compare.json").read_text())
-    assert raw["suite_digest"] == SUITE and raw["n_runs"] == 6 and raw["recipes"][0]["sided"] == "two-sided"

@@ -31,12 +31,9 @@ from tests.house import ROOT
 
 TASK = Collider(ColliderSettings(surface="compact", max_turns=8, shaping=0.0, gamma=1.0))
 HELDOUT = "data/collider/heldout.jsonl"
-SCHEMA = {
-    "type": "object",
-    "properties": {"n": {"type": "integer"}},
-    "required": ["n"],
-    "additionalProperties": False,
-}
+MINE = ("--policy", "models/base", "--task", "structured")
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+SCHEMA |= {"additionalProperties": False}
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
@@ -61,17 +58,13 @@ def done(*arguments: str | Path) -> str:
 
 def refused(*arguments: str | Path) -> str:
     result = evaluate(*arguments)
-    assert result.exit_code == 1 and isinstance(result.exception, AssayError), (
-        result.output,
-        result.exception,
-    )
+    assert result.exit_code == 1 and isinstance(result.exception, AssayError), result.output
     return str(result.exception)
 
 
 def written(out: Path) -> tuple[list[Episode], dict[str, Any]]:
-    return read_records(out / "episodes.jsonl", Episode, fix=""), json.loads(
-        (out / "report.json").read_text()
-    )
+    report = json.loads((out / "report.json").read_text())
+    return read_records(out / "episodes.jsonl", Episode, fix=""), report
 
 
 @pytest.fixture(scope="module")
@@ -146,18 +139,8 @@ def test_time_is_written_apart_from_what_it_took(tmp_path: Path) -> None:
 
 def test_an_adapter_is_played_on_the_base_it_names_and_a_pointer_is_followed(tmp_path: Path) -> None:
     for name in ("base", "pinned", "adapter"):
-        done(
-            "--tasks",
-            HELDOUT,
-            "--policy",
-            f"models/{name}",
-            "--items",
-            4,
-            "--draws",
-            2,
-            "--out",
-            tmp_path / name,
-        )
+        policy = ("--policy", f"models/{name}", "--out", tmp_path / name)
+        done("--tasks", HELDOUT, "--items", 4, "--draws", 2, *policy)
     base, pinned, adapter = (written(tmp_path / name)[0] for name in ("base", "pinned", "adapter"))
     assert base == pinned
     assert [e.seed for e in base] == [e.seed for e in adapter] and base != adapter
@@ -176,11 +159,12 @@ def test_seed_temperature_and_token_limit_are_those_that_were_asked_for(tmp_path
     common = ("--tasks", HELDOUT, "--policy", "models/base", "--items", 4, "--draws", 2)
     done(*common, "--out", tmp_path / "plain")
     plain, _ = written(tmp_path / "plain")
-    for name, more in {
-        "seed": ("--seed", 5),
-        "temperature": ("--temperature", 0.5),
-        "limit": ("--max-new-tokens", 1),
-    }.items():
+    asked = (
+        ("seed", ("--seed", 5)),
+        ("temperature", ("--temperature", 0.5)),
+        ("limit", ("--max-new-tokens", 1)),
+    )
+    for name, more in asked:
         done(*common, *more, "--out", tmp_path / name)
         assert written(tmp_path / name)[0] != plain
     assert all(turn.n_tokens == 1 for episode in written(tmp_path / "limit")[0] for turn in episode.turns)
@@ -199,16 +183,7 @@ def test_rows_of_another_task_are_read_with_schemas_beside_the_file(tmp_path: Pa
     (tmp_path / "schemas/n.json").write_text(json.dumps(SCHEMA))
     rows = [{"prompt": f"Say {k}.", "schema_path": "schemas/n.json", "gold": {"n": k}} for k in range(3)]
     (tmp_path / "mine.jsonl").write_text("\n" + "".join(json.dumps(row) + "\n" for row in rows))
-    asked = (
-        "--tasks",
-        tmp_path / "mine.jsonl",
-        "--policy",
-        "models/base",
-        "--task",
-        "structured",
-        "--draws",
-        2,
-    )
+    asked = (*MINE, "--tasks", tmp_path / "mine.jsonl", "--draws", 2)
     text = done(*asked, "--out", tmp_path / "out")
     episodes, report = written(tmp_path / "out")
     assert len(episodes) == 6 and report["report"]["split"] == "tasks"
@@ -217,20 +192,10 @@ def test_rows_of_another_task_are_read_with_schemas_beside_the_file(tmp_path: Pa
 
 
 def test_a_blocklist_of_ones_own_is_matched(tmp_path: Path) -> None:
-    (tmp_path / "mine.jsonl").write_text(
-        json.dumps({"prompt": "Say 1.", "schema": SCHEMA, "gold": {"n": 1}}) + "\n"
-    )
+    row = {"prompt": "Say 1.", "schema": SCHEMA, "gold": {"n": 1}}
+    (tmp_path / "mine.jsonl").write_text(json.dumps(row) + "\n")
     (tmp_path / "terms.txt").write_text("# none of these\nword\n")
-    asked = (
-        "--tasks",
-        tmp_path / "mine.jsonl",
-        "--policy",
-        "models/base",
-        "--task",
-        "structured",
-        "--draws",
-        1,
-    )
+    asked = (*MINE, "--tasks", tmp_path / "mine.jsonl", "--draws", 1)
     done(*asked, "--blocklist", tmp_path / "terms.txt", "--out", tmp_path / "out")
     assert written(tmp_path / "out")[0][0].flags["blocked"] is False
     assert "missing.txt" in refused(*asked, "--blocklist", tmp_path / "missing.txt")

@@ -17,17 +17,9 @@ from assay.tools.watch.health import rows, run
 
 
 def event(rule: str, level: str, step: int, **changes: Any) -> HealthEvent:
-    known = {
-        "stop": False,
-        "value": 0.25,
-        "threshold": 0.1,
-        "baseline": None,
-        "first_step": step,
-        "item_ids": (),
-    }
-    return HealthEvent(
-        **known | {"rule": rule, "level": level, "step": step, "message": f"{rule} at {step}."} | changes
-    )  # type: ignore[arg-type]
+    known = {"stop": False, "value": 0.25, "threshold": 0.1, "baseline": None, "first_step": step}
+    named = {"rule": rule, "level": level, "step": step, "message": f"{rule} at {step}.", "item_ids": ()}
+    return HealthEvent(**known | named | changes)  # type: ignore[arg-type]
 
 
 AMBER = [event("kl", "AMBER", 3), event("kl", "GREEN", 5), event("kl", "AMBER", 9)]

@@ -3,7 +3,6 @@ recipe.json."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -11,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,19 +18,15 @@ from ruamel.yaml import YAML
 from assay.core.config.composition import Selection, use
 from assay.core.errors import ConfigError, RecordError, RunningAlready
 from assay.core.evidence_files import folder_of, place_of
-from assay.core.storage.files import write_text
 from assay.core.storage.json import read_record, write_json, write_jsonl
 from assay.core.storage.locks import hold
-from assay.evidence.recipe.records import BaseBuilt, SeedRun, SeedsTogether, failed
-from assay.evidence.recipe.tables import compare_runs, seeds_block
-from assay.tools import readme
-from assay.tools.recipe import recipe_file, seed_copies, seeds
-from assay.tools.recipe.compare import read_all
-from assay.tools.recipe.seed_copies import SeedJob
+from assay.evidence.recipe.tables import seeds_block
+from assay.tools.recipe import recipe_file, seeds
+from assay.tools.recipe.seeds import SeedJob
 from tests.evidence.conftest import make_claim
 from tests.evidence.synthetic_episodes import arm
-from tests.house import ROOT, STAGES, reads_and_writes
-from tests.tools.test_compare import BEFORE, RESULTS, write_lock, write_run
+from tests.house import ROOT
+from tests.tools.test_compare import BEFORE, RESULTS, write_run
 
 # Which stage hands out which of the prepared folders.
 OUTS = {name: name for name in ("base", "pre_eval", "train", "control", "post_eval")}
@@ -121,6 +115,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.fixture
+def moved(project: Path, tmp_path: Path) -> Path:
+    """A copy of it that a test may change."""
+    return Path(shutil.copytree(project, tmp_path / "moved"))
+
+
 def calls(root: Path) -> Counter[str]:
     """Return how often each stage ran in each copy."""
     return Counter((root / ".scratch/seeds/calls").read_text().splitlines())
@@ -153,18 +153,14 @@ def test_recipe_json_names_no_place_of_this_machine(project: Path) -> None:
     assert str(project) not in (project / recipe_file.FILE).read_text()
 
 
-def test_what_is_finished_does_not_run_again_and_what_failed_is_tried_again(
-    project: Path, tmp_path: Path
-) -> None:
-    root = tmp_path / "moved"
-    shutil.copytree(project, root)
-    (root / "data/prepared/seed-2/train-fails").unlink()
-    (root / ".scratch/seeds/calls").unlink()
+def test_what_is_finished_does_not_run_again_and_what_failed_is_tried_again(moved: Path) -> None:
+    (moved / "data/prepared/seed-2/train-fails").unlink()
+    (moved / ".scratch/seeds/calls").unlink()
     # No stage depends on the folder it came from, and seed 1 is left out of this call.
-    assert seeds.run(root, [0, 2]) == 0
-    ran = {line.split()[0].removeprefix(PREFIX) for line in calls(root)}
+    assert seeds.run(moved, [0, 2]) == 0
+    ran = {line.split()[0].removeprefix(PREFIX) for line in calls(moved)}
     assert ran == {"-seed2"}
-    entry = recipe_file.read_recipes(root)["collider"]
+    entry = recipe_file.read_recipes(moved)["collider"]
     assert [run.verdict for run in entry.runs] == ["IMPROVED", "IMPROVED"]
     assert entry.verdict == "NOT EVALUABLE" and entry.reason.startswith(
         "2 seeds, at least 5 one-sided / 6 two-sided"
@@ -172,17 +168,15 @@ def test_what_is_finished_does_not_run_again_and_what_failed_is_tried_again(
 
 
 def test_a_seed_that_another_process_is_at_is_told_and_ends_no_other(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    moved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = tmp_path / "moved"
-    shutil.copytree(project, root)
-    waits = seed_copies.wait_for_stages
-    monkeypatch.setattr(seed_copies, "wait_for_stages", lambda copy: waits(copy, seconds=0.0))
-    with hold(root / f".scratch/seeds/{PREFIX}-seed1/.scratch/train/abc.lock"):
-        assert seeds.run(root, [0, 1]) == 1
-    fine, busy = recipe_file.read_recipes(root)["collider"].runs
+    waits = seeds.wait_for_stages
+    monkeypatch.setattr(seeds, "wait_for_stages", lambda copy: waits(copy, seconds=0.0))
+    with hold(moved / f".scratch/seeds/{PREFIX}-seed1/.scratch/train/abc.lock"):
+        assert seeds.run(moved, [0, 1]) == 1
+    fine, busy = recipe_file.read_recipes(moved)["collider"].runs
     assert (fine.verdict, busy.verdict) == ("IMPROVED", None)
-    assert "no other process on this run" in busy.reason and str(root) not in busy.reason
+    assert "no other process on this run" in busy.reason and str(moved) not in busy.reason
 
 
 def test_a_second_call_on_the_same_recipe_is_refused(project: Path) -> None:
@@ -191,20 +185,18 @@ def test_a_second_call_on_the_same_recipe_is_refused(project: Path) -> None:
 
 
 def test_settings_that_stand_in_params_yaml_alone_and_a_damaged_record_are_refused_before_anything_runs(
-    project: Path, tmp_path: Path
+    moved: Path,
 ) -> None:
-    root = tmp_path / "moved"
-    shutil.copytree(project, root)
-    (root / ".scratch/seeds/calls").unlink()
-    text = (root / "params.yaml").read_text()
-    (root / "params.yaml").write_text(re.sub(r"learning_rate: .*", "learning_rate: 0.5", text))
+    (moved / ".scratch/seeds/calls").unlink()
+    text = (moved / "params.yaml").read_text()
+    (moved / "params.yaml").write_text(re.sub(r"learning_rate: .*", "learning_rate: 0.5", text))
     with pytest.raises(ConfigError, match="learning_rate"):
-        seeds.run(root, [0])
-    (root / "params.yaml").write_text(text)
-    (root / recipe_file.FILE).write_text("{}")
+        seeds.run(moved, [0])
+    (moved / "params.yaml").write_text(text)
+    (moved / recipe_file.FILE).write_text("{}")
     with pytest.raises(RecordError):
-        seeds.run(root, [0])
-    assert not (root / ".scratch/seeds/calls").exists()
+        seeds.run(moved, [0])
+    assert not (moved / ".scratch/seeds/calls").exists()
 
 
 def test_all_seeds_of_a_call_are_of_one_state_of_the_project_and_too_few_are_told_before(
@@ -212,13 +204,13 @@ def test_all_seeds_of_a_call_are_of_one_state_of_the_project_and_too_few_are_tol
 ) -> None:
     root = tmp_path / "a, b #c"  # grammar in DVC's settings
     shutil.copytree(project, root)
-    hands, said = seed_copies.hand_over, list[str]()
+    hands, said = seeds.hand_over, list[str]()
 
     def edited_meanwhile(source: Path, copy: Path, *rest: object, **more: object) -> None:
         (root / "src/stage.py").write_text(f"{STAGE}# edited\n")
         hands(source, copy, *rest, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(seed_copies, "hand_over", edited_meanwhile)
+    monkeypatch.setattr(seeds, "hand_over", edited_meanwhile)
     monkeypatch.setattr(seeds, "complain", said.append)
     prepared = root / "data/prepared"
     shutil.copytree(prepared / "seed-0", prepared / "seed-3")
@@ -231,61 +223,36 @@ def test_all_seeds_of_a_call_are_of_one_state_of_the_project_and_too_few_are_tol
     assert said[0].startswith("there will be no verdict over seeds: 2 seeds, at least")
 
 
-def test_a_finished_seed_that_is_not_asked_for_is_told_in_the_record(project: Path, tmp_path: Path) -> None:
-    root = tmp_path / "moved"
-    shutil.copytree(project, root)
+def test_a_finished_seed_that_is_not_asked_for_is_told_in_the_record(moved: Path) -> None:
     # Seed 2 never finished: there is nothing of it to leave out.
-    assert seeds.run(root, [1]) == 1
-    entry = recipe_file.read_recipes(root)["collider"]
+    assert seeds.run(moved, [1]) == 1
+    entry = recipe_file.read_recipes(moved)["collider"]
     assert entry.notes == ("Trained by the same recipe and left out here: seed 0.",)
     assert entry.notes[0] in seeds_block(entry, "collider", None)
 
 
-def test_the_code_shown_is_that_of_a_finished_seed_not_of_one_that_failed(
-    six: dict[str, Path], tmp_path: Path
-) -> None:
-    stale = tmp_path / "seed9"
-    shutil.copytree(six["seed0"], stale)
-    lock = {"stages": recipe_file.read_stages(stale)}
-    lock["stages"]["train"]["deps"] = [{"path": "src/assay/training", "md5": "0" * 32}]
-    write_json(stale / "dvc.lock", lock)
-    runs = [failed("seed9", 9, "a disk"), *(recipe_file.read_seed(copy) for copy in six.values())]
-    found = recipe_file.combine_seeds("collider", "tiny", [stale, *six.values()], runs, (), one_sided=False)
-    assert found.code_digest == entry_of(six).code_digest
-
-
 @pytest.mark.parametrize("torn", ["", "schema: '2.0'\nstages:\n  tra"])
-def test_a_torn_dvc_lock_of_a_copy_makes_its_stages_run_again(
-    project: Path, tmp_path: Path, torn: str
-) -> None:
-    root = tmp_path / "moved"
-    shutil.copytree(project, root)
-    (root / ".scratch/seeds/calls").unlink()
+def test_a_torn_dvc_lock_of_a_copy_makes_its_stages_run_again(moved: Path, torn: str) -> None:
+    (moved / ".scratch/seeds/calls").unlink()
     for name in ("shared", "seed0"):
-        (root / f".scratch/seeds/{PREFIX}-{name}/dvc.lock").write_text(torn)
-    assert seeds.run(root, [0]) == 0
-    assert calls(root)[f"{PREFIX}-shared base"] == calls(root)[f"{PREFIX}-seed0 train"] == 1
-    assert recipe_file.read_recipes(root)["collider"].runs[0].verdict == "IMPROVED"
+        (moved / f".scratch/seeds/{PREFIX}-{name}/dvc.lock").write_text(torn)
+    assert seeds.run(moved, [0]) == 0
+    assert calls(moved)[f"{PREFIX}-shared base"] == calls(moved)[f"{PREFIX}-seed0 train"] == 1
+    assert recipe_file.read_recipes(moved)["collider"].runs[0].verdict == "IMPROVED"
 
 
-def test_bases_from_seeds_are_refused_where_the_base_is_a_pretrained_one(
-    project: Path, tmp_path: Path
-) -> None:
-    root = tmp_path / "moved"
-    shutil.copytree(project, root)
-    use(root, grpo="pretrained", task=None, seed=None)
+def test_bases_from_seeds_are_refused_where_the_base_is_a_pretrained_one(moved: Path) -> None:
+    use(moved, grpo="pretrained", task=None, seed=None)
     with pytest.raises(ConfigError, match="pretrained"):
-        seeds.run(root, [0], bases=(1,))
+        seeds.run(moved, [0], bases=(1,))
 
 
-def test_seeds_of_another_preset_are_not_replaced(project: Path, tmp_path: Path) -> None:
-    root = tmp_path / "moved"
-    shutil.copytree(project, root)
-    held = (root / recipe_file.FILE).read_bytes()
-    use(root, grpo="tiny", task=None, seed=None)
+def test_seeds_of_another_preset_are_not_replaced(moved: Path) -> None:
+    held = (moved / recipe_file.FILE).read_bytes()
+    use(moved, grpo="tiny", task=None, seed=None)
     with pytest.raises(ConfigError, match="3 seeds of preset tiny_smoke"):
-        seeds.run(root, [0])
-    assert (root / recipe_file.FILE).read_bytes() == held
+        seeds.run(moved, [0])
+    assert (moved / recipe_file.FILE).read_bytes() == held
 
 
 def test_an_unknown_task_is_refused_before_anything_runs(project: Path) -> None:
@@ -301,172 +268,15 @@ def test_what_names_no_seeds_is_refused(text: str) -> None:
         seeds.parse_seeds(text)
 
 
-@pytest.fixture(scope="module")
-def six(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Six finished runs with greedy episodes and metrics, not to be changed."""
-    root = tmp_path_factory.mktemp("six")
-    found = {}
-    for seed in range(6):
-        copy = found[f"seed{seed}"] = write_run(root / f"seed{seed}", seed)
-        for name in ("pre_eval_greedy", "post_eval_greedy"):
-            write_jsonl(copy / place_of(f"{name}.jsonl"), BEFORE)
-        write_json(copy / place_of("metrics.json"), {"score": None})
-        lock_again(copy)
-    return found
-
-
-def lock_again(copy: Path) -> None:
-    """Record a run anew, after files were added to it."""
-    write_lock(copy, YAML(typ="safe").load((copy / "params.yaml").read_text()))
-
-
-def entry_of(copies: dict[str, Path], bases: Sequence[BaseBuilt] = ()) -> SeedsTogether:
-    """Return the entry of finished runs."""
-    runs = [recipe_file.read_seed(copy) for copy in copies.values()]
-    return recipe_file.combine_seeds("collider", "tiny", list(copies.values()), runs, bases, one_sided=False)
-
-
-def test_the_verdict_over_seeds_is_that_of_compare(six: dict[str, Path], tmp_path: Path) -> None:
-    (expected,) = compare_runs(
-        read_all(tmp_path, [str(copy) for copy in six.values()]), one_sided=False
-    ).recipes
-    entry = entry_of(six)
-    assert entry.recipe is not None and entry.verdict == expected.verdict == "IMPROVED"
-    for name in ("difference", "p", "iqm", "probability_of_improvement", "sentence", "error_of_items_points"):
-        assert getattr(entry.recipe, name) == getattr(expected, name)
-
-
-def test_each_task_keeps_its_entry_when_the_other_is_run(six: dict[str, Path], tmp_path: Path) -> None:
-    one = entry_of(six)
-    recipe_file.write_recipe(tmp_path, one)
-    recipe_file.write_recipe(tmp_path, one.model_copy(update={"task": "structured", "preset": "other"}))
-    assert {task: entry.preset for task, entry in recipe_file.read_recipes(tmp_path).items()} == {
-        "collider": "tiny",
-        "structured": "other",
-    }
-    assert set(json.loads((tmp_path / recipe_file.FILE).read_text())["recipes"]) == {"collider", "structured"}
-
-
-def test_a_damaged_recipe_json_is_refused_and_stays(six: dict[str, Path], tmp_path: Path) -> None:
-    (tmp_path / RESULTS).mkdir(parents=True)
-    (tmp_path / recipe_file.FILE).write_text('{"recipes": {"collider": {}}}')
-    with pytest.raises(RecordError):
-        recipe_file.write_recipe(tmp_path, entry_of(six))
-    assert (tmp_path / recipe_file.FILE).read_text() == '{"recipes": {"collider": {}}}'
-
-
-def test_runs_that_are_not_one_recipe_make_no_claim(six: dict[str, Path], tmp_path: Path) -> None:
-    other = write_run(tmp_path / "seed5", 5, rate_of_learning=0.01)
-    for name in ("pre_eval_greedy.jsonl", "post_eval_greedy.jsonl", "metrics.json"):
-        shutil.copy(six["seed5"] / place_of(name), other / place_of(name))
-    lock_again(other)
-    entry = entry_of(six | {"seed5": other})
-    assert entry.recipe is None and entry.reason == "the runs are of 2 recipes, not of one"
-
-
-def test_a_block_says_when_it_is_of_other_code_than_the_last_run(six: dict[str, Path]) -> None:
-    entry = entry_of(six)
-    same = seeds_block(entry, "collider", entry.code_digest)
-    assert "Made by code" not in same and same.startswith("**IMPROVED**, 6 training seeds, preset `tiny`.")
-    assert f"Made by code {entry.code_digest[:12]}, not by" in seeds_block(entry, "collider", "f" * 64)
-    assert "is not known" in seeds_block(entry, "collider", None)
-    assert seeds_block(None, "structured", None).startswith(
-        "Not measured: `./run assay seeds 0..5 --task structured`"
-    )
-
-
-def test_a_block_shows_every_seed_and_every_base(six: dict[str, Path]) -> None:
-    refused = BaseBuilt(
-        base_seed=3,
-        passed=False,
-        reason="copy_accuracy | 0.2",
-        copy_accuracy=None,
-        parsed_rate=None,
-        success_rate=None,
-    )
-    rows = [
-        line
-        for line in seeds_block(entry_of(six, [refused]), "collider", None).split("\n")
-        if line.startswith("| ")
-    ]
-    assert [row.split(" | ")[0] for row in rows] == [
-        "| training seed",
-        "| ---",
-        *(f"| {k}" for k in range(6)),
-        "| base seed",
-        "| ---",
-        "| 3",
-    ]
-    assert "no: copy_accuracy \\| 0.2 | missing" in rows[-1]
-
-
-def test_the_code_digest_is_that_of_what_decides_numbers() -> None:
-    def lock(**changes: str) -> dict[str, object]:
-        known = {
-            "src/assay/tasks": "a",
-            "constraints.txt": "b",
-            "data/collider/train.jsonl": "c",
-            "models/base": "d",
-        } | changes
-        deps = [{"path": path, "md5": md5} for path, md5 in known.items()]
-        return {
-            "train": {"deps": deps},
-            "render_evidence": {"deps": [{"path": "src/x", "md5": known.get("src/x")}]},
-        }
-
-    code, data = recipe_file.digest_deps(lock())
-    assert recipe_file.digest_deps(lock(**{"models/base": "e"})) == (code, data)
-    assert recipe_file.digest_deps(lock(**{"src/assay/tasks": "e"}))[0] != code
-    changed = recipe_file.digest_deps(lock(**{"data/collider/train.jsonl": "e"}))
-    assert changed[0] == code and changed[1] != data
-
-
-def test_no_stage_reads_or_writes_recipe_json_so_a_package_is_a_function_of_the_run() -> None:
-    parents = {recipe_file.FILE, *(str(folder) for folder in Path(recipe_file.FILE).parents)}
-    for stage in STAGES:
-        reads, writes = reads_and_writes(stage)
-        assert not parents & {*reads, *writes}, stage
-
-
-def test_readme_gets_its_blocks_and_keeps_the_rest(
-    six: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(readme.Project, "open", lambda root: root)
-    monkeypatch.setattr(readme, "claim_at_hand", lambda project: None)  # whose claim it is, test_at_hand asks
-    write_text(tmp_path / place_of("summary.md"), "the claim\n\nBefore and after (held-out):\n")
-    recipe_file.write_recipe(tmp_path, entry_of(six))
-    (tmp_path / "docs").mkdir()
-    for page, names in readme.PAGES.items():
-        blocks = "".join(f"{name}\n{'old'.join(readme.marks(name))}\n" for name in names)
-        (tmp_path / page).write_text(f"top\n{blocks}")
-    readme.run(tmp_path, "# Commands\n")
-    assert (tmp_path / readme.CLI).read_text() == "# Commands\n"
-    start, end = readme.marks("headline")
-    assert (tmp_path / "README.md").read_text() == f"top\nheadline\n{start}the claim\n{end}\n"
-    page = tmp_path / "docs/results.md"
-    text = page.read_text()
-    assert text.startswith("top\nclaim\n") and "old" not in text.replace("older", "")
-    assert "the claim\n\nBefore and after (held-out):\n" in text
-    assert (
-        "**IMPROVED**, 6 training seeds" in text
-        and "Not measured: `./run assay seeds 0..5 --task structured`" in text
-    )
-    readme.run(tmp_path, "# Commands\n")
-    assert page.read_text() == text
-    page.write_text(text.replace("<!-- end of claim -->", ""))
-    with pytest.raises(RecordError):
-        readme.run(tmp_path, "# Commands\n")
-
-
 def test_a_copy_loses_what_the_project_no_longer_has_and_keeps_its_outputs(tmp_path: Path) -> None:
     root = write_pipeline(tmp_path / "project")
     (root / "data").mkdir()
     (root / "src/gone.py").write_text("")
     copy = root / ".scratch/seeds/copy"
-    seed_copies.prepare_copy(SeedJob(copy, root, Selection("tiny_smoke", "structured", 3), (), "base"))
+    seeds.prepare_copy(SeedJob(copy, root, Selection("tiny_smoke", "structured", 3), (), "base"))
     (copy / "models").mkdir()
     (root / "src/gone.py").unlink()
-    seed_copies.prepare_copy(SeedJob(copy, root, Selection("tiny_smoke", "structured", 4), (), "base", 9))
+    seeds.prepare_copy(SeedJob(copy, root, Selection("tiny_smoke", "structured", 4), (), "base", 9))
     assert [path.name for path in (copy / "src").iterdir()] == ["stage.py"]
     params = YAML(typ="safe").load((copy / "params.yaml").read_text())
     assert (params["seed"], params["task"]["name"], params["base"]["seed"]) == (4, "structured", 9)
@@ -486,16 +296,16 @@ def test_a_base_and_data_named_relative_to_the_project_are_there_in_a_copy(tmp_p
     text = (root / "configs/task/structured.yaml").read_text()
     task.write_text(re.sub(r"(  root: ).*", r"\1own", text))
     for _ in range(2):
-        seed_copies.prepare_copy(SeedJob(copy, root, Selection("mine", "mine", 0), (), "base"))
+        seeds.prepare_copy(SeedJob(copy, root, Selection("mine", "mine", 0), (), "base"))
     assert (copy / "own/jobs.jsonl").read_text() == "{}\n" and (copy / "kept/model").is_dir()
 
 
 def test_a_stage_of_a_killed_call_is_waited_for_but_not_for_ever(tmp_path: Path) -> None:
     lock = tmp_path / ".scratch/train/abc.lock"
     with hold(lock), pytest.raises(RunningAlready):
-        seed_copies.wait_for_stages(tmp_path, seconds=0.0)
+        seeds.wait_for_stages(tmp_path, seconds=0.0)
     lock.write_text("12345\n")  # of one who was killed
-    seed_copies.wait_for_stages(tmp_path, seconds=0.0)
+    seeds.wait_for_stages(tmp_path, seconds=0.0)
 
 
 @pytest.mark.parametrize(
@@ -513,7 +323,7 @@ def test_the_reason_of_a_failure_is_what_assay_said_else_what_dvc_said(
     tmp_path: Path, text: str, reason: str
 ) -> None:
     (tmp_path / "log").write_text(text)
-    assert seed_copies.read_failure(tmp_path / "log", -9) == reason
+    assert seeds.read_failure(tmp_path / "log", -9) == reason
 
 
 @pytest.mark.skipif(
@@ -555,11 +365,3 @@ def wait_for(condition) -> None:  # type: ignore[no-untyped-def]
     while not condition():
         assert time.monotonic() < until, "waited too long"
         time.sleep(0.05)
-
-
-def test_a_failed_run_has_no_number_at_all() -> None:
-    run = failed("a-seed3", 3, "the disk was full")
-    numbers = {
-        name: value for name, value in run if name not in ("name", "seed", "state", "reason", "warnings")
-    }
-    assert set(numbers.values()) == {None} and isinstance(run, SeedRun)

@@ -103,20 +103,9 @@ def test_tar_gzip_and_folder_pass_with_the_key_and_fail_with_another(package: Pa
         code, said = looked(form, signature, other)
         assert code == 1 and said.startswith("failed") and "Key mismatch" in said
     for given, found in ((public, 0), (other, 1)):  # as a third party would, with that library alone
-        call = [
-            sys.executable,
-            "-m",
-            "model_signing",
-            "verify",
-            "key",
-            str(folder),
-            "--signature",
-            str(signature),
-        ]
-        assert (
-            subprocess.run([*call, "--public_key", str(given)], check=False, capture_output=True).returncode
-            == found
-        )
+        call = [sys.executable, "-m", "model_signing", "verify", "key", str(folder)]
+        call += ["--signature", str(signature), "--public_key", str(given)]
+        assert subprocess.run(call, check=False, capture_output=True).returncode == found
     with pytest.raises(PackageError, match="no file there yet"):
         sign.run(package, private, private)
 

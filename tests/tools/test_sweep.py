@@ -23,8 +23,7 @@ from assay.pipeline.project import Project
 from assay.stages import fingerprint, pre_eval, train
 from assay.stages.render_evidence.arms import checkpoint_frame
 from assay.tools.sweep import command as tool
-from assay.tools.sweep.settings import SweepRequest, settings_notes
-from assay.tools.sweep.sources import open_source
+from assay.tools.sweep.sources import SweepRequest, open_source, settings_notes
 from assay.training import trainer
 from assay.training.checkpoints import of_run as run_checkpoints
 from assay.training.checkpoints.of_run import RunFacts
@@ -35,14 +34,9 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
 )
 
+FEW = {"steps": 4, "items_per_step": 2, "group_size": 4, "micro_batch_size": 8, "kl_probe_episodes": 4}
 CHANGES: dict[str, dict[str, Any]] = {
-    "train": {
-        "steps": 4,
-        "items_per_step": 2,
-        "group_size": 4,
-        "micro_batch_size": 8,
-        "kl_probe_episodes": 4,
-    },
+    "train": FEW,
     "validation": {"items": 8, "draws": 2, "interval": 2},
     "evaluation": {"items": 6, "draws": 2},
     "checkpoint": {"every": 1, "keep": 1000},
@@ -139,13 +133,10 @@ def test_rows_of_validated_steps_are_those_of_the_training_to_the_last_digit(roo
     assert [name for name in rows[0] if name in own[0]] == list(own[0])
     project = Project.open(root)
     facts = read_record(project.results("train.json"), TrainFacts, fix="")
-    for shown in checkpoint_frame(project, facts).to_dict(
-        "records"
-    ):  # with the intervals that the report draws
+    for shown in checkpoint_frame(project, facts).to_dict("records"):  # with the intervals of the report
         row = by_step[str(shown["step"])]
-        assert {name: float(row[name] or "nan") for name in shown} == pytest.approx(
-            shown, rel=0, abs=0, nan_ok=True
-        )
+        seen = {name: float(row[name] or "nan") for name in shown}
+        assert seen == pytest.approx(shown, rel=0, abs=0, nan_ok=True)
         assert any(name.endswith("_low") for name in shown)
     assert record["split"] == "validation" and record["chosen_by"] == "chosen by the training"
 
@@ -181,13 +172,8 @@ def test_nothing_of_the_project_changes_but_scratch(root: Path) -> None:
     tool.run(root, SweepRequest(path=root))
     assert state() == before
     (out,) = (root / ".scratch/sweep").glob("*-validation-*")
-    assert {path.name for path in out.iterdir()} == {
-        "sweep.csv",
-        "sweep.md",
-        "sweep.json",
-        "sweep.png",
-        "sweep.svg",
-    }
+    kinds = ("csv", "md", "json", "png", "svg")
+    assert {path.name for path in out.iterdir()} == {f"sweep.{kind}" for kind in kinds}
 
 
 def test_a_second_sweep_plays_nothing_again_and_gives_equal_bytes(root: Path, played: list[int]) -> None:

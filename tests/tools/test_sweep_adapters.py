@@ -24,7 +24,7 @@ from assay.pipeline.project import Project
 from assay.policy.base import tiny
 from assay.stages import fingerprint
 from assay.tools.sweep import command as tool
-from assay.tools.sweep.settings import SweepRequest
+from assay.tools.sweep.sources import SweepRequest
 from tests.house import ROOT
 from tests.training.healthy_setup import composed
 
@@ -165,8 +165,8 @@ def _pipe(folder: Path) -> None:
     os.mkfifo(folder / WEIGHTS)
 
 
-def _bytes(content: bytes) -> Callable[[Path], None]:
-    return lambda folder: (folder / WEIGHTS).write_bytes(content) and None
+def _bytes(content: bytes) -> Callable[[Path], Any]:
+    return lambda folder: (folder / WEIGHTS).write_bytes(content)
 
 
 def _cut(folder: Path) -> None:
@@ -175,9 +175,10 @@ def _cut(folder: Path) -> None:
 
 
 def _changed(change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]) -> Callable[[Path], None]:
-    return lambda folder: save_file(
-        change(load_file(folder / WEIGHTS)), folder / WEIGHTS, metadata={"format": "pt"}
-    )
+    def breaks(folder: Path) -> None:
+        save_file(change(load_file(folder / WEIGHTS)), folder / WEIGHTS, metadata={"format": "pt"})
+
+    return breaks
 
 
 def _poisoned(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -203,45 +204,35 @@ def _header(told: dict[str, Any], size: int = 8) -> bytes:
     return struct.pack("<Q", len(text)) + text + bytes(size)
 
 
-HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
+def _each(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Path], None]:
+    return _changed(lambda tensors: {name: change(tensor) for name, tensor in tensors.items()})
+
+
+def _renamed(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name.replace("layers.0", "layers.7"): tensor for name, tensor in tensors.items()}
+
+
+NO_FILE, MEGATRON = "a safetensors file", {"megatron_config": {"a": 1}, "megatron_core": "antigravity"}
+TERABYTES = _header({"a": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}})
+UNKNOWN = _header({"a": {"dtype": "Q7", "shape": [2], "data_offsets": [0, 8]}})
+HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a link that leaves": (_link_out, "a link that leaves"),
     "a pipe": (_pipe, "a pipe, socket or device"),
     "no weights": (lambda folder: (folder / WEIGHTS).unlink(), "No such file"),
-    "a huge header": (_bytes(struct.pack("<Q", 2**62) + b"{}"), "a safetensors file"),
-    "a header that promises terabytes": (
-        _bytes(_header({"a": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}})),
-        "a safetensors file",
-    ),
-    "a type nobody knows": (
-        _bytes(_header({"a": {"dtype": "Q7", "shape": [2], "data_offsets": [0, 8]}})),
-        "a safetensors file",
-    ),
-    "empty": (_bytes(b""), "a safetensors file"),
+    "a huge header": (_bytes(struct.pack("<Q", 2**62) + b"{}"), NO_FILE),
+    "a header that promises terabytes": (_bytes(TERABYTES), NO_FILE),
+    "a type nobody knows": (_bytes(UNKNOWN), NO_FILE),
+    "empty": (_bytes(b""), NO_FILE),
     "no tensors": (_bytes(_header({}, 0)), "weights, found none"),
-    "cut short": (_cut, "a safetensors file"),
-    "whole numbers": (
-        _changed(lambda all_: {name: t.to(torch.int8) for name, t in all_.items()}),
-        "torch.int8",
-    ),
-    "double precision": (
-        _changed(lambda all_: {name: t.double() for name, t in all_.items()}),
-        "torch.float64",
-    ),
+    "cut short": (_cut, NO_FILE),
+    "whole numbers": (_each(lambda tensor: tensor.to(torch.int8)), "torch.int8"),
+    "double precision": (_each(lambda tensor: tensor.double()), "torch.float64"),
     "NaN": (_changed(_poisoned), "NaN or Inf in"),
     "a weight is missing": (_changed(_without_one), "found nothing where this base takes"),
-    "a layer that is not there": (
-        _changed(lambda all_: {name.replace("layers.0", "layers.7"): t for name, t in all_.items()}),
-        "an adapter of this base",
-    ),
-    "a configuration that is none": (
-        lambda folder: (folder / CONFIG).write_text("[") and None,
-        "strict JSON",
-    ),
+    "a layer that is not there": (_changed(_renamed), "an adapter of this base"),
+    "a configuration that is none": (lambda folder: (folder / CONFIG).write_text("["), "strict JSON"),
     "another kind of adapter": (_set(peft_type="PREFIX_TUNING"), "PREFIX_TUNING"),
-    "a module to import": (
-        _set(megatron_config={"a": 1}, megatron_core="antigravity"),
-        "megatron_config set",
-    ),
+    "a module to import": (_set(**MEGATRON), "megatron_config set"),
     "a start that changes the base": (_set(init_lora_weights="pissa"), "which changes the base"),
     "another rank than the weights": (_set(r=4), "an adapter of this base"),
 }

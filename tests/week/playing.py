@@ -21,15 +21,8 @@ from pathlib import Path
 import psutil
 
 HOME, TEMPORARY, SITE = "home", "tmp", "dvc-site-cache"
-LEFT_OUT = (
-    "ASSAY_TORCHRUN",
-    "DVC_ROOT",
-    "DVC_STAGE",
-    "DVC_EXP_BASELINE_REV",
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "XDG_CACHE_HOME",
-)
+LEFT_OUT = ("ASSAY_TORCHRUN", "DVC_ROOT", "DVC_STAGE", "DVC_EXP_BASELINE_REV", "GIT_DIR", "GIT_WORK_TREE")
+LEFT_OUT += ("XDG_CACHE_HOME",)
 # Without the last two git tidies up behind a command's back, minutes after it.
 GIT = """[user]
 name = A User

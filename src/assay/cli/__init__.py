@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from assay.cli import data, presets, publishing, results, runs, stages
+from assay.cli import data, results, runs, stages
 from assay.cli.naming import name_settings_of
 from assay.core.console import complain
 from assay.core.errors import AssayError, EnvironmentFailure, Interrupted, TrainingStopped
@@ -41,10 +41,7 @@ GROUPS = {
         "Look at trainings: one, or several beside each other.",
         (results.watch, results.health, runs.diff, runs.compare, runs.summarize, runs.sweep, runs.report),
     ),
-    "publish": (
-        "Hand a policy or a package on.",
-        (publishing.push, publishing.sign, publishing.wandb, publishing.merge),
-    ),
+    "publish": ("Hand a policy or a package on.", (results.push, results.sign, results.wandb, results.merge)),
 }
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -57,7 +54,7 @@ for name, (about, members) in GROUPS.items():
     for member in members:
         group.command()(member)
     app.add_typer(group, name=name)
-app.add_typer(presets.app, name="config")
+app.add_typer(data.config, name="config")
 
 
 def main() -> None:

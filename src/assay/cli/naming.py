@@ -1,12 +1,23 @@
-"""Whose settings a command is about: messages name the files in which those are edited."""
+"""What commands share: whose settings one is about, and what it was given as one request."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from assay.core.config.places import located
 from assay.core.console import name_places
+
+R = TypeVar("R")
+
+
+def make_request(kind: type[R], given: Mapping[str, Any]) -> R:
+    """Return a dataclass of what the options of its fields' names were given; None is not given."""
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: given[name] for name in names if given.get(name) is not None})
 
 
 def name_settings_of(root: Path) -> None:

@@ -1,4 +1,4 @@
-"""Look at what a run has shown, or shows while it runs: check it, say it, follow it, serve it."""
+"""Look at what a run has shown, or shows while it runs, and hand it on."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from assay.cli.naming import make_request, name_settings_of
 from assay.core.console import say
 
 
@@ -47,18 +48,7 @@ def verify(
     nothing failed."""
     from assay.tools import verify as tool
 
-    asked = tool.Asked(
-        sha256=sha256,
-        other_code=other_code,
-        regenerate=regenerate,
-        key=key,
-        retrain=retrain,
-        base=base,
-        allow=allow or (),
-        signature=signature,
-        public_key=public_key,
-    )
-    raise typer.Exit(tool.run(package, asked, out))
+    raise typer.Exit(tool.run(package, make_request(tool.Asked, locals()), out))
 
 
 def verdict() -> None:
@@ -127,3 +117,70 @@ def readme() -> None:
     from assay.tools import readme as tool
 
     tool.run(Path.cwd(), reference(app))
+
+
+def merge(
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder to write; .scratch/merged if not given.")
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Another project's folder, or an unpacked package.")
+    ] = None,
+) -> None:
+    """Write base and adapter as one plain model, if its logits and greedy tokens agree with theirs
+    (package.parity)."""
+    from assay.tools.publish import merge as tool
+
+    if run is not None:
+        name_settings_of(run)
+    tool.run(Path.cwd(), out=out, run=run)
+
+
+def push(
+    repo_id: Annotated[
+        str, typer.Argument(metavar="REPO_ID", help="owner/name of a model repository on the hub.")
+    ],
+    package: Annotated[Path, typer.Option(metavar="FILE", help="Package to send.")] = Path(
+        "dist/assay-package.tar"
+    ),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what would be sent; use no network.")
+    ] = False,
+    private: Annotated[
+        bool | None,
+        typer.Option("--private/--public", help="Visibility; a new repository is private if not given."),
+    ] = None,
+    revision: Annotated[str, typer.Option(help="Branch to commit to; made if it is not there.")] = "main",
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Remove all other files of the repository.")
+    ] = False,
+) -> None:
+    """Send a verified package to a Hugging Face repository in one commit, and look at what arrived."""
+    from assay.tools.publish import push as tool
+
+    tool.run(package, repo_id, dry_run=dry_run, private=private, revision=revision, replace=replace)
+
+
+def wandb(
+    package: Annotated[Path, typer.Option(metavar="FILE", help="Package to send, a .tar.")] = Path(
+        "dist/assay-package.tar"
+    ),
+) -> None:
+    """Log a verified package as an artifact of Weights & Biases; only if WANDB_PROJECT is set."""
+    from assay.tools.publish import push_wandb as tool
+
+    tool.run(package)
+
+
+def sign(
+    package: Annotated[Path, typer.Argument(metavar="PACKAGE", help="A .tar or .tar.gz.")],
+    key: Annotated[Path, typer.Option(metavar="KEY.pem", help="Your private elliptic-curve key.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="<package>.sig in this folder if not given.")
+    ] = None,
+) -> None:
+    """Sign a package with a key of your own; the signature lies beside it, and verify --signature checks
+    it."""
+    from assay.tools.publish import sign as tool
+
+    tool.run(package, key, out)

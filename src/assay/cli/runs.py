@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.naming import name_settings_of
+from assay.cli.naming import make_request, name_settings_of
 
 
 def doctor(
@@ -168,25 +168,7 @@ def evaluate(
     """Measure any policy on any tasks file, as the stages do; what is not given is as in the settings."""
     from assay.tools import evaluate as tool
 
-    tool.run(
-        Path.cwd(),
-        tool.EvaluationRequest(
-            tasks=tasks,
-            policy=policy,
-            task=task,
-            draws=draws,
-            best_of=best_of,
-            greedy=greedy,
-            items=items,
-            seed=seed,
-            temperature=temperature,
-            max_new_tokens=max_new_tokens,
-            batch_size=batch_size,
-            surface=surface,
-            blocklist=blocklist,
-            out=out,
-        ),
-    )
+    tool.run(Path.cwd(), make_request(tool.EvaluationRequest, locals()))
 
 
 def sweep(
@@ -200,7 +182,7 @@ def sweep(
         Path | None,
         typer.Option(metavar="DIR", help="Folder for the results; in .scratch/sweep/ if not given."),
     ] = None,
-    held_out: Annotated[
+    heldout: Annotated[
         bool,
         typer.Option("--held-out", help="On the held-out suite: logged as an opening, and never a claim."),
     ] = False,
@@ -217,13 +199,8 @@ def sweep(
 ) -> None:
     """Measure every checkpoint of a run on the validation suite, each beside step 0: a table and a figure."""
     from assay.tools.sweep import command as tool
-    from assay.tools.sweep.settings import SweepRequest
+    from assay.tools.sweep.sources import SweepRequest
 
     if (path / "params.yaml").is_file():
         name_settings_of(path)
-    tool.run(
-        Path.cwd(),
-        SweepRequest(
-            path=path, out=out, heldout=held_out, draws=draws, items=items, skip_damaged=skip_damaged
-        ),
-    )
+    tool.run(Path.cwd(), make_request(SweepRequest, locals()))

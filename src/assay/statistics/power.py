@@ -64,13 +64,14 @@ class PlannedPower(Record):
 
 
 def planned_power(
-    base: Sequence[Episode], *, measure: str, suite_digest: str, policy_digest: str, draws: int, alpha: float
+    base: Sequence[Episode], suite_digest: str, draws: int, *, primary: str, alpha: float
 ) -> PlannedPower:
     """Return the smallest true gain that is found with power 0.8 when the base's own draws are the arm
     before.
 
-    Items where the measure is undefined are left out, as the comparison will leave them out.
+    `primary` and `alpha` are those of a claim's plan. Items where the measure is undefined are left out, as the comparison will leave them out.
     """
+    measure = f"{primary}_rate"
     values, clusters = defaultdict(list), {}
     for episode in base:
         found = value_of(episode, measure)
@@ -91,7 +92,7 @@ def planned_power(
     return PlannedPower(
         measure=measure,
         suite_digest=suite_digest,
-        policy_digest=policy_digest,
+        policy_digest=base[0].policy or "",
         n_clusters=len(homes),
         n_items=max(1, len(items)),
         draws=draws,

@@ -22,11 +22,7 @@ METRICS = place_of("metrics.json")
 
 
 def run(root: Path, revision: str) -> None:
-    """Print the report.
-
-    Args:
-        root: The project.
-        revision: Whatever git takes for a commit.
+    """Print what changed in a project since whatever git takes for a commit.
 
     Raises:
         ConfigError: There is no such commit here.

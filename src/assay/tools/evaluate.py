@@ -14,10 +14,10 @@ from assay.audit.refusal import refuse_unusable
 from assay.core.console import complain, progress, say
 from assay.core.counting import counted
 from assay.core.decoding import Decoding
-from assay.core.errors import AssayError, ConfigError, DataError
+from assay.core.errors import AssayError, ConfigError, DataError, PolicyError
 from assay.core.records import Interval, Record, Split
-from assay.core.storage.files import real, sha256_bytes
-from assay.core.storage.json import digest, write_json, write_jsonl
+from assay.core.storage.files import read_text, real, sha256_bytes
+from assay.core.storage.json import digest, loads, write_json, write_jsonl
 from assay.core.storage.untrusted import read_capped
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import load
@@ -32,13 +32,14 @@ from assay.pipeline import inputs
 from assay.pipeline.heldout_ledger import note_opening
 from assay.pipeline.inputs import MAX_BLOCKLIST_BYTES, blocklist_of, task_with
 from assay.pipeline.project import Project
-from assay.policy.model import Policy
-from assay.statistics.pass_at_k import BestOf, best_of_items
+from assay.policy import model
+from assay.policy.base import pretrained
+from assay.policy.model import Policy, pin, require_device
+from assay.statistics.checkpoint_rows import BestOf, best_of_items
 from assay.statistics.report import Report, report_on
 from assay.tasks.catalogue import task_of_own_records
 from assay.tasks.protocol import Item, Task
 from assay.tools.own_data.audit import project_for
-from assay.tools.policy_folder import open_folder
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "heldout")
 UNKNOWN_SHARE = 0.01
@@ -84,9 +85,8 @@ def run(root: Path, asked: EvaluationRequest) -> None:
     terms = blocklist_of(project) if asked.blocklist is None else _terms(asked.blocklist)
     task = task_with(project, terms)
     items, sha256 = items_of(project, task, asked.tasks)
-    rules = rules_of(
-        project.params.task, project.params.generation.surface, None if terms is None else sha256_bytes(terms)
-    )
+    told = None if terms is None else sha256_bytes(terms)
+    rules = rules_of(project.params.task, project.params.generation.surface, told)
     suite = suite_of(project, items, asked, draws, rules)
     policy = open_folder(project, asked.policy)
     for caution in find_cautions(project, task, policy, suite):
@@ -303,3 +303,77 @@ def _name(asked: EvaluationRequest, task: Task, evaluation: Evaluation) -> str:
     known = [report.suite_digest, report.policy_digest, evaluation.tasks_sha256]
     question = digest([*known, repr(replace(asked, out=None))])
     return f"{task.name}-{asked.tasks.stem}-{real(asked.policy).name}-{how}-{question[:8]}"
+
+
+ADAPTER = "adapter_config.json"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyPlace:
+    """Where a policy's weights lie."""
+
+    base: Path
+    adapter: Path | None
+
+
+def open_folder(project: Project, folder: Path) -> Policy:
+    """Load the policy of a folder on the configured device, in the precision and with the template settings
+    of base.
+
+    Raises:
+        ConfigError: The device is not there.
+        PolicyError: The folder holds no policy, or one that cannot be read.
+    """
+    params, base = project.params, project.params.base
+    place = find_weights(project.root, folder)
+    require_device(params.device)
+    pin(params.threads, deterministic=params.deterministic, device=params.device)
+    return model.load(
+        place.base,
+        adapter=place.adapter,
+        device=params.device,
+        dtype=base.dtype,
+        quantization=base.quantization,
+        template=base.template,
+    )
+
+
+def find_weights(root: Path, folder: Path) -> PolicyPlace:
+    """Return where the weights of a policy folder lie.
+
+    Raises:
+        PolicyError: It is no folder, holds no policy, or its adapter names a base that is not there.
+    """
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "nothing there"
+        expected = "a folder with a model or an adapter"
+        raise PolicyError(expected, found=found, where=str(folder), fix="--policy FOLDER")
+    if (folder / ADAPTER).is_file():
+        return PolicyPlace(_base_of(root, folder), folder)
+    if (folder / pretrained.POINTER).is_file() or (folder / "config.json").is_file():
+        return PolicyPlace(pretrained.locate(folder), None)
+    expected = f"a model (config.json), a pinned base ({pretrained.POINTER}) or an adapter ({ADAPTER})"
+    fix = "name the folder that holds them, such as models/base or models/adapter"
+    raise PolicyError(expected, found="none of these files", where=str(folder), fix=fix)
+
+
+def _base_of(root: Path, folder: Path) -> Path:
+    """Return the base that an adapter names: in the project it lies in, else in this one, else of the hub."""
+    where = f"{folder / ADAPTER}, base_model_name_or_path"
+    fix = "put the base there, or correct the name"
+    config = loads(read_text(folder / ADAPTER, fix=fix), where=str(folder / ADAPTER), fix="train again")
+    name = config.get("base_model_name_or_path") if isinstance(config, dict) else None
+    if not isinstance(name, str) or not name:
+        raise PolicyError("the name of the base", found=repr(name), where=where, fix="train again, or add it")
+    for place in (parent / name for parent in (*real(folder).parents, root)):
+        if place.is_dir():
+            return pretrained.locate(place)
+    revision = config.get("revision")
+    try:
+        return pretrained.find(name, revision if isinstance(revision, str) else None).folder
+    except PolicyError as error:
+        found, fix = (
+            f"{name!r}, which is neither a folder here nor in the hub cache",
+            f"{fix}; or {error.fix}",
+        )
+        raise PolicyError("a base that is there", found=found, where=where, fix=fix) from None

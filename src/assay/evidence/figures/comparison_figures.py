@@ -27,6 +27,7 @@ from assay.evidence.figures.drawing import (
     styled,
 )
 from assay.evidence.figures.paired_rows import (
+    MOST_VALUES,
     PairedRow,
     draw_levels,
     draw_rows,
@@ -36,7 +37,6 @@ from assay.evidence.figures.paired_rows import (
     point,
     row_places,
 )
-from assay.evidence.figures.strata_rows import MOST_VALUES
 from assay.evidence.formatting import difference_text, p_text, split_word
 from assay.statistics.report import Report
 

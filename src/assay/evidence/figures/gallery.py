@@ -13,7 +13,6 @@ from assay.core.records import Episode, HealthEvent, HealthRule, Interval
 from assay.core.seeds import derive_seed
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.differences import measure_of_primary
-from assay.evidence.figures.checkpoint_figure import checkpoint_progression
 from assay.evidence.figures.comparison_figures import (
     before_after_summary,
     reward_distribution,
@@ -23,17 +22,19 @@ from assay.evidence.figures.comparison_figures import (
 from assay.evidence.figures.drawing import column
 from assay.evidence.figures.forest_figure import cluster_gains, forest, forest_frame
 from assay.evidence.figures.health_figure import health_strip
-from assay.evidence.figures.paired_rows import PairedRow
-from assay.evidence.figures.strata_rows import rows_frame, strata_rows
-from assay.evidence.figures.training_figures import reward_components, training_curve
-from assay.evidence.figures.validity import FIELD_F1, VALID, validity_by_stratum, validity_frame
+from assay.evidence.figures.paired_rows import PairedRow, rows_frame, strata_rows
+from assay.evidence.figures.training_figures import checkpoint_progression, reward_components, training_curve
 from assay.evidence.figures.verdict_figures import (
     FALSE_CLAIM,
+    FIELD_F1,
     POWER,
+    VALID,
     calibration,
     calibration_frame,
     false_claims,
     has_verdicts,
+    validity_by_stratum,
+    validity_frame,
 )
 from assay.statistics.report import Report
 

@@ -10,9 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from assay.core.counting import counted
-from assay.evidence.figures.checkpoint_figure import checkpoint_panel
 from assay.evidence.figures.drawing import BEFORE, GREY, column, legend, new_figure, styled
-from assay.evidence.figures.training_figures import size_text
+from assay.evidence.figures.training_figures import checkpoint_panel, size_text
 from assay.evidence.tables.sweep_table import EXPLORATORY, Sweep, caption, sweep_rows
 
 RED = "#B00000"

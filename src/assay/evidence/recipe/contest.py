@@ -15,16 +15,17 @@ from assay.core.seeds import rng as labelled_rng
 from assay.evaluation.clusters import Array
 from assay.evidence.claim.differences import measure_of_primary
 from assay.evidence.formatting import p_text, signed
-from assay.evidence.recipe.formatting import interval_words
 from assay.evidence.recipe.runs import Run, Scores, scores
-from assay.statistics.aggregates import probability_of_improvement, wins
+from assay.evidence.recipe.verdict import interval_words
 from assay.statistics.intervals import interval
 from assay.statistics.seeds_and_items import (
     crossed_mean,
     expanded_percentiles,
     fewest_runs,
+    probability_of_improvement,
     resampled,
     sign_flip_runs,
+    wins,
 )
 from assay.statistics.tests import holm
 

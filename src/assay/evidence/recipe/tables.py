@@ -15,10 +15,9 @@ from assay.evidence.claim.random_reward import RandomRewardControl
 from assay.evidence.escape import markdown_table, one_line, visible
 from assay.evidence.formatting import MISSING, difference_text, interval_text, p_number, percent
 from assay.evidence.recipe.contest import Contest, contests
-from assay.evidence.recipe.formatting import MEANING
 from assay.evidence.recipe.records import BaseBuilt, RecipeClaim, SeedRun, SeedsTogether
 from assay.evidence.recipe.runs import RUNS, Run, by_recipe, check_together, settings_apart
-from assay.evidence.recipe.verdict import recipe_claim
+from assay.evidence.recipe.verdict import MEANING, recipe_claim
 
 NOT_EVALUABLE = "NOT EVALUABLE"
 OF_A_RUN = ("seed", "chosen_step", "verdict", "health", "before", "after")

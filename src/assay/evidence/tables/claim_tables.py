@@ -1,4 +1,5 @@
-"""Tables of one comparison: the before/after record, and the generated block of docs/results.md."""
+"""Tables of one comparison: the before/after record, the generated block of docs/results.md, and what
+`dvc plots` reads (long tables, one row a bar; rates in per cent, their differences in points)."""
 
 from __future__ import annotations
 
@@ -7,10 +8,12 @@ from collections.abc import Mapping, Sequence
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
 from assay.core.errors import EvidenceError
-from assay.core.records import Interval, Record
+from assay.core.records import Episode, Interval, Record
 from assay.evaluation.measures import column_name, is_rate
 from assay.evidence.claim.claim import Claim, controls_said
+from assay.evidence.claim.differences import measure_of_primary
 from assay.evidence.escape import markdown_table, one_line, visible
+from assay.evidence.figures.comparison_figures import reward_histogram
 from assay.evidence.formatting import (
     MISSING,
     NO_INTERVAL,
@@ -25,7 +28,7 @@ from assay.statistics.report import Report
 Row = dict[str, float | int | None]
 
 
-class Measured(Record):
+class PairedMeasures(Record):
     """Both arms and their paired difference; keys are columns, `<column>_low` and `_high` the 95 %
     interval."""
 
@@ -41,7 +44,7 @@ class BeforeAfter(Record):
     pre: Row
     post: Row
     delta: Row
-    greedy: Measured | None
+    greedy: PairedMeasures | None
 
 
 def _row(n: int, measures: Mapping[str, Interval]) -> Row:
@@ -58,7 +61,7 @@ def _ordered(measures: Mapping[str, Interval]) -> dict[str, Interval]:
     return {name: measures[name] for name in [*known, *(name for name in measures if name not in first)]}
 
 
-def measure_both(before: Report, after: Report, gaps: Mapping[str, Interval]) -> Measured:
+def measure_both(before: Report, after: Report, gaps: Mapping[str, Interval]) -> PairedMeasures:
     """Return both reports and their paired differences `gaps` as flat rows; n is episodes, in `delta` paired
     items.
 
@@ -75,7 +78,7 @@ def measure_both(before: Report, after: Report, gaps: Mapping[str, Interval]) ->
             fix="evaluate both policies on the same suite",
         )
     names = [name for name in _ordered(before.measures) if name in after.measures]
-    return Measured(
+    return PairedMeasures(
         pre=_row(before.n_episodes, _ordered(before.measures)),
         post=_row(after.n_episodes, _ordered(after.measures)),
         delta=_row(before.n_items, {name: gaps[name] for name in names}),
@@ -262,3 +265,71 @@ def readme_block(
     if any(NO_INTERVAL in block for block in blocks):
         blocks.append(missing_interval_said(claim.plan.cluster_name))
     return "\n\n".join(blocks) + "\n"
+
+
+PlotRow = tuple[str | float | int | None, ...]
+
+
+def _percent(found: Interval) -> PlotRow:
+    return tuple(None if end is None else round(100 * end, 6) for end in (found.value, found.low, found.high))
+
+
+def rates_table(before: Report, after: Report) -> pd.DataFrame:
+    """Return every rate of both arms: measure, arm, value, low, high (per cent, 95 %), n; what is missing is
+    empty."""
+    rows: list[PlotRow] = [
+        (column_name(name), arm, *_percent(report.measures[name]), report.measures[name].n)
+        for name in before.measures
+        if is_rate(name)
+        for arm, report in (("before", before), ("after", after))
+        if name in report.measures
+    ]
+    return pd.DataFrame(rows, columns=["measure", "arm", "value", "low", "high", "n"])
+
+
+def differences_table(claim: Claim, gaps: Mapping[str, Interval]) -> pd.DataFrame:
+    """Return after - before: measure, value, low, high (points, 95 %), n pairs; the primary metric first,
+    then its strata.
+
+    Without any row if the claim is not evaluable.
+    """
+    columns = ["measure", "value", "low", "high", "n"]
+    if claim.verdict == "NOT EVALUABLE" or claim.difference is None:
+        return pd.DataFrame([], columns=columns)
+    primary = measure_of_primary(claim.plan.primary)
+    shown = {column_name(primary): claim.difference}
+    shown |= {name.replace("=", " "): found.difference for name, found in claim.strata.items()}
+    shown |= {column_name(name): gap for name, gap in gaps.items() if is_rate(name) and name != primary}
+    return pd.DataFrame([(name, *_percent(gap), gap.n) for name, gap in shown.items()], columns=columns)
+
+
+def rewards_table(before: Sequence[Episode], after: Sequence[Episode]) -> pd.DataFrame:
+    """Return the rewards of both arms on common bins: low, high, arm, n episodes, share in per cent of the
+    arm."""
+    wide = reward_histogram(before, after)
+    arms = []
+    for arm in ("before", "after"):
+        columns = {
+            "low": wide["low"],
+            "high": wide["high"],
+            "arm": arm,
+            "n": wide[arm],
+            "share": 100 * wide[f"{arm}_share"],
+        }
+        arms.append(pd.DataFrame(columns))
+    return pd.concat(arms, ignore_index=True).round(6)
+
+
+def plot_tables(
+    claim: Claim,
+    before: Report,
+    after: Report,
+    arms: tuple[Sequence[Episode], Sequence[Episode]],
+    gaps: Mapping[str, Interval],
+) -> dict[str, pd.DataFrame]:
+    """Return the tables by the name of their file, each of which .dvc/plots has a template for."""
+    return {
+        "rates": rates_table(before, after),
+        "differences": differences_table(claim, gaps),
+        "rewards": rewards_table(*arms),
+    }

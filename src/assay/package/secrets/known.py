@@ -1,28 +1,32 @@
-"""Which of the things a machine knows are secret and rare enough to be looked for by their value."""
+"""What this machine knows that no package may: which of it is secret, and rare enough to be looked for.
+
+Nothing that is read here is ever written or shown. A file that is missing or may not be read is no secret of
+ours.
+"""
 
 from __future__ import annotations
 
 import functools
+import getpass
 import importlib
+import os
 import re
+import socket
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
-from assay.package.secrets.machine import Machine
-from assay.package.secrets.patterns import looks_random, tokens
+from assay.package.secrets.patterns import looks_random, secret_name, tokens
 
 LONGEST = 4096  # characters of a value that are looked for
-_SECRET_NAME = re.compile(
-    r"(?i)(?:^|[_.\-])(?:[A-Z0-9]*?(?:TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|AUTH|COOKIE)S?|PASS|PWD|PAT|DSN|SAS)"
-    r"(?=$|[_.\-0-9])"
-)
-_NO_SECRETS = ("PWD", "OLDPWD", "SSH_AUTH_SOCK", "XAUTHORITY")
 # Names that machines and images come with. They say nothing of anybody, and stand in many a text.
 _EVERYWHERE = frozenset(
-    {
+    [
         "root",
         "user",
         "users",
@@ -99,7 +103,7 @@ _EVERYWHERE = frozenset(
         "science",
         "system",
         "assay",
-    }
+    ]
 )
 _PROSE_TIMES = 3
 
@@ -127,17 +131,6 @@ class Known:
 
     secrets: tuple[KnownSecret, ...] = field(repr=False)
     too_common: tuple[str, ...]
-
-
-def secret_name(name: str) -> bool:
-    """Return whether a name says that its value is secret.
-
-    >>> [secret_name(name) for name in ("HF_TOKEN", "MYAPIKEY", "AWS_SECRET_ACCESS_KEY")]
-    [True, True, True]
-    >>> [secret_name(name) for name in ("TOKENIZERS_PARALLELISM", "GIT_AUTHOR_NAME", "KEYBOARD")]
-    [False, False, False]
-    """
-    return name not in _NO_SECRETS and _SECRET_NAME.search(name) is not None
 
 
 @functools.cache
@@ -174,6 +167,143 @@ def _common_value(value: str) -> bool:
     return bool(letters) and (len(value) < 10 or common_word(value))
 
 
+_LARGEST = 1 << 20
+_MOST_PARENTS = 32
+# Files that hold nothing but one secret, below the home folder.
+_TOKEN_FILES = (".cache/huggingface/token", ".huggingface/token", ".config/openai/token")
+# Files in which some lines are secret.
+_CREDENTIAL_FILES = (
+    ".cache/huggingface/stored_tokens",
+    ".git-credentials",
+    ".aws/credentials",
+    ".config/gh/hosts.yml",
+    ".pypirc",
+    ".npmrc",
+    ".docker/config.json",
+    ".kaggle/kaggle.json",
+    ".config/dvc/config",
+    ".config/pip/pip.conf",
+    ".config/wandb/settings",
+)
+
+
+@dataclass(frozen=True)
+class MachineFacts:
+    """What is known of a machine, as values; a representation shows none of it.
+
+    Args:
+        environment: Every environment variable.
+        argv: The words of this process's command line and of its parents'.
+        home: The home folder; None where there is none.
+        users: Names of the user.
+        hosts: Names of the machine, short and full.
+        folders: Absolute folders that are this machine's own: of the project, of Python; what they are →
+            path.
+        netrc: Text of the netrc file.
+        token_files: What each file is called → the one secret in it.
+        texts: What each file or listing is called → text in which some lines are secret: git's configuration,
+            DVC's …
+    """
+
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    argv: Sequence[str] = field(default=(), repr=False)
+    home: str | None = field(default=None, repr=False)
+    users: Sequence[str] = field(default=(), repr=False)
+    hosts: Sequence[str] = field(default=(), repr=False)
+    folders: Mapping[str, str] = field(default_factory=dict, repr=False)
+    netrc: str = field(default="", repr=False)
+    token_files: Mapping[str, str] = field(default_factory=dict, repr=False)
+    texts: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def _text(path: Path) -> str:
+    try:
+        if not path.is_file():  # a pipe would keep us waiting for ever
+            return ""
+        with path.open("rb") as stream:
+            return stream.read(_LARGEST).decode("utf-8", "surrogateescape")
+    except (OSError, ValueError):
+        return ""
+
+
+def _command_lines() -> Iterator[str]:
+    """Yield the words of this process's command line, then of its parents', as far as the system shows
+    them."""
+    yield from sys.orig_argv
+    yield from sys.argv
+    process = os.getppid()
+    for _ in range(_MOST_PARENTS):
+        if process <= 0:
+            return
+        yield from _text(Path(f"/proc/{process}/cmdline")).split("\0")
+        behind_name = _text(Path(f"/proc/{process}/stat")).rpartition(")")[2].split()
+        process = int(behind_name[1]) if len(behind_name) > 1 and behind_name[1].isdigit() else 0
+
+
+def _git_configuration(root: Path) -> str:
+    """Return every setting that git has here: remotes, replaced addresses, headers; "" without git."""
+    try:
+        done = subprocess.run(
+            ["git", "config", "--list"], cwd=root, capture_output=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout[:_LARGEST].decode("utf-8", "surrogateescape")
+
+
+def _hosts(environment: Mapping[str, str]) -> list[str]:
+    names = [socket.gethostname(), *(environment.get(name, "") for name in ("HOSTNAME", "COMPUTERNAME"))]
+    return [
+        *names,
+        *(name.partition(".")[0] for name in names),
+    ]  # no look-up: it may wait for a name server for minutes
+
+
+def _users() -> list[str]:
+    try:
+        return [getpass.getuser()]
+    except (KeyError, OSError):
+        return []
+
+
+def this_machine(root: Path, environment: Mapping[str, str] | None = None) -> MachineFacts:
+    """Read what is known of this machine.
+
+    Args:
+        root: The project: its git and DVC configuration are read.
+        environment: Of this process if None.
+    """
+    env = dict(os.environ if environment is None else environment)
+    home = Path(env["HOME"]) if env.get("HOME") else None
+    at_home = {name: home / name for name in (*_TOKEN_FILES, *_CREDENTIAL_FILES)} if home else {}
+    tokens = {name: at_home[name] for name in _TOKEN_FILES if name in at_home}
+    if env.get("HF_HOME"):
+        tokens["HF_HOME/token"] = Path(env["HF_HOME"]) / "token"
+    if env.get("HF_TOKEN_PATH"):
+        tokens["HF_TOKEN_PATH"] = Path(env["HF_TOKEN_PATH"])
+    netrc = Path(env["NETRC"]) if env.get("NETRC") else home / ".netrc" if home else None
+    texts = {name: _text(at_home[name]) for name in _CREDENTIAL_FILES if name in at_home}
+    texts |= {name: _text(root / name) for name in (".dvc/config", ".dvc/config.local")}
+    return MachineFacts(
+        environment=env,
+        argv=list(_command_lines()),
+        home=str(home) if home else None,
+        hosts=_hosts(env),
+        users=[*_users(), *(env[name] for name in ("USER", "LOGNAME", "USERNAME") if env.get(name))],
+        folders={"folder of the project": str(root.resolve()), "folder of Python": sys.prefix},
+        netrc=_text(netrc) if netrc else "",
+        token_files={name: _text(path).strip() for name, path in tokens.items()},
+        texts={**texts, "git configuration": _git_configuration(root)},
+    )
+
+
+def _tokens_in(text: str, place: str) -> Iterator[tuple[str, str, bool]]:
+    raw = text.encode("utf-8", "surrogateescape")
+    for hit in tokens(raw):
+        if not hit.kind.startswith("path"):
+            yield f"{hit.kind} {place}", raw[hit.start : hit.end].decode("utf-8", "surrogateescape"), False
+
+
 def _netrc(text: str) -> Iterator[tuple[str, str, bool]]:
     words = text.split()
     for before, word in pairwise(words):
@@ -186,10 +316,7 @@ def _netrc(text: str) -> Iterator[tuple[str, str, bool]]:
 def _lines(name: str, text: str) -> Iterator[tuple[str, str, bool]]:
     """Yield what is secret in a text of settings: whatever looks like a token, and the values of names that
     say so."""
-    raw = text.encode("utf-8", "surrogateescape")
-    for hit in tokens(raw):
-        if not hit.kind.startswith("path"):
-            yield f"{hit.kind} in {name}", raw[hit.start : hit.end].decode("utf-8", "surrogateescape"), False
+    yield from _tokens_in(text, f"in {name}")
     for line in text.splitlines():
         key, sign, value = line.strip().partition("=" if "=" in line else ":")
         key, value = key.strip(" \t\"'"), value.strip(" \t\"',")
@@ -202,10 +329,7 @@ def _lines(name: str, text: str) -> Iterator[tuple[str, str, bool]]:
 def _argv(words: list[str]) -> Iterator[tuple[str, str, bool]]:
     for before, word in pairwise(["", *words]):
         option, sign, value = word.partition("=")
-        for hit in tokens(word.encode("utf-8", "surrogateescape")):
-            if not hit.kind.startswith("path"):
-                raw = word.encode("utf-8", "surrogateescape")[hit.start : hit.end]
-                yield f"{hit.kind} on a command line", raw.decode("utf-8", "surrogateescape"), False
+        yield from _tokens_in(word, "on a command line")
         if sign and secret_name(option.lstrip("-")):
             yield "value of a secret option on a command line", value, False
         if before.startswith("-") and "=" not in before and secret_name(before.lstrip("-")):
@@ -220,15 +344,12 @@ def _argv(words: list[str]) -> Iterator[tuple[str, str, bool]]:
             yield "long value on a command line", long, False
 
 
-def _all(machine: Machine) -> Iterator[tuple[str, str, bool]]:
+def _all(machine: MachineFacts) -> Iterator[tuple[str, str, bool]]:
     for name, value in machine.environment.items():
         if secret_name(name):
             yield f"environment variable {name}", value, False
         else:
-            for hit in tokens(raw := value.encode("utf-8", "surrogateescape")):
-                if not hit.kind.startswith("path"):
-                    secret = raw[hit.start : hit.end].decode("utf-8", "surrogateescape")
-                    yield f"{hit.kind} in environment variable {name}", secret, False
+            yield from _tokens_in(value, f"in environment variable {name}")
     yield from _netrc(machine.netrc)
     for name, value in machine.token_files.items():
         yield f"token file {name}", value, False
@@ -241,14 +362,7 @@ def _all(machine: Machine) -> Iterator[tuple[str, str, bool]]:
         yield "host name", host, True
 
 
-def _folders(machine: Machine) -> Iterator[tuple[str, str]]:
-    if machine.home:
-        yield "home folder", machine.home.rstrip("/\\")
-    for name, path in machine.folders.items():
-        yield name, path.rstrip("/\\")
-
-
-def known_secrets(machine: Machine) -> Known:
+def known_secrets(machine: MachineFacts) -> Known:
     """Return what to look for in a package of this machine; every value once, the first name it was met by.
 
     A value that is too common is left out and named: the user name `root`, a token that says `true`, the home
@@ -265,7 +379,10 @@ def known_secrets(machine: Machine) -> Known:
         else:
             plain = word or re.fullmatch(r"[A-Za-z]+|\d+", value) is not None
             secrets.setdefault(value, KnownSecret(name, value, plain))
-    for name, path in _folders(machine):
+    for name, path in {"home folder": machine.home or "", **machine.folders}.items():
+        path = path.rstrip("/\\")
+        if not path:
+            continue
         if len(re.findall(r"[^/\\]+", path)) < 2 or re.match(r"/(?:usr|opt)(?:/|$)", path):
             common[name] = None
         else:

@@ -33,7 +33,7 @@ _MOST = 1000  # different findings in one file; who finds more has another troub
 _PLACE = "the package"
 
 
-class Found(Record):
+class SecretFound(Record):
     """Something in a package that must not be there; says where and what, never the text itself."""
 
     file: str = Field(description="path inside the package")
@@ -162,9 +162,9 @@ def _hits(body: bytes, needles: Sequence[_Needle], binary: bool) -> Iterator[_Hi
         yield from _view_hits(view, needles, binary)
 
 
-def _found(file: str, hit: _Hit, line: int | None, byte: int | None) -> Found:
+def _found(file: str, hit: _Hit, line: int | None, byte: int | None) -> SecretFound:
     begins = ascii(hit.text[:2].decode("latin-1"))[1:-1]
-    return Found(
+    return SecretFound(
         file=file,
         line=line,
         byte=byte,
@@ -176,7 +176,7 @@ def _found(file: str, hit: _Hit, line: int | None, byte: int | None) -> Found:
     )
 
 
-def _in_member(file: str, source: bytes | Path, needles: Sequence[_Needle]) -> Iterator[Found]:
+def _in_member(file: str, source: bytes | Path, needles: Sequence[_Needle]) -> Iterator[SecretFound]:
     """Yield each text that must not be there once, where it stands first: plain before encoded, known before
     by its shape."""
     seen: set[bytes] = set()
@@ -207,7 +207,7 @@ def _in_member(file: str, source: bytes | Path, needles: Sequence[_Needle]) -> I
 
 def scan(
     members: Mapping[str, bytes | Path], known: Sequence[KnownSecret], waivers: Sequence[Waiver]
-) -> list[Found]:
+) -> list[SecretFound]:
     """Return what must not be in a package: each text once for each file, in the order of files and bytes.
 
     Args:
@@ -220,7 +220,7 @@ def scan(
     """
     reasons = {(each.file, each.sha256): each.reason for each in waivers}
     needles = _needles(known)
-    found: list[Found] = []
+    found: list[SecretFound] = []
     for file in sorted(members):
         inside = list(islice(_in_member(file, members[file], needles), _MOST + 1))
         if len(inside) > _MOST:
@@ -231,7 +231,7 @@ def scan(
     return [each.model_copy(update={"reason": reasons.get((each.file, each.sha256))}) for each in found]
 
 
-def refuse(found: Sequence[Found], waivers: Sequence[Waiver]) -> None:
+def refuse(found: Sequence[SecretFound], waivers: Sequence[Waiver]) -> None:
     """Refuse a package that holds what nobody answers for, or a waiver of what it does not hold.
 
     Raises:
@@ -273,7 +273,7 @@ def _quoted(text: str) -> str:
 
 def cleared(
     members: Mapping[str, bytes | Path], known: Sequence[KnownSecret], waivers: Sequence[Waiver]
-) -> list[Found]:
+) -> list[SecretFound]:
     """Return the waived findings of a package, or refuse it.
 
     Raises:

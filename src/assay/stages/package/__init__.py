@@ -21,8 +21,7 @@ from assay.package.archive import sealed, write_gz, write_tar
 from assay.package.layout import LOCK, NAME, PARITY, PROVENANCE, SUMS, VERIFIER, files_of, strangers
 from assay.package.parity import Parity
 from assay.package.sbom import SBOM, installed_here, sbom
-from assay.package.secrets.known import known_secrets
-from assay.package.secrets.machine import this_machine
+from assay.package.secrets.known import known_secrets, this_machine
 from assay.package.secrets.search import cleared
 from assay.package.verify import check
 from assay.pipeline.dvc_lock import lock_text, refuse_others

@@ -14,8 +14,7 @@ from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.evidence.tables.claim_tables import BeforeAfter
 from assay.package.archive import sha256_of
-from assay.package.card.datasheet import DATASHEET, stated_licence
-from assay.package.card.model_card import Measured, model_card
+from assay.package.card import DATASHEET, CardNumbers, model_card, stated_licence
 from assay.package.layout import CARD, NAME, PROVENANCE, SUMS
 from assay.package.provenance import (
     GitState,
@@ -122,7 +121,7 @@ def _card(project: Project, datasheet: str) -> str:
     metrics = read_record(project.results("before_after_metrics.json"), BeforeAfter, fix=AGAIN)
     return model_card(
         read_record(project.results("claim.json"), Claim, fix=AGAIN),
-        measured=Measured(arms["pre_eval"], arms["post_eval"], metrics),
+        measured=CardNumbers(arms["pre_eval"], arms["post_eval"], metrics),
         trained=read_record(project.results("train.json"), TrainFacts, fix=AGAIN),
         base=read_record(project.results("base.json"), BaseFacts, fix=AGAIN),
         fingerprint=fingerprint_of(project),

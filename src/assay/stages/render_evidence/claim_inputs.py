@@ -14,8 +14,7 @@ from assay.core.storage.json import read_record, read_records
 from assay.dataset.audit_records import Contamination, judged
 from assay.evidence.claim.claim import UNREAD, Claim
 from assay.evidence.claim.plan import ClaimPlan, plan_of
-from assay.evidence.claim.waivers import answer_for
-from assay.evidence.claim.warnings import openings_said
+from assay.evidence.claim.warnings import answer_for, openings_said
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.pipeline.heldout_ledger import (
     known_copy_id,
@@ -69,12 +68,7 @@ def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: A
     blockers, notes = [*blockers, *bars], [*notes, *warned]
     before, episodes = arms[0]
     planned = planned_power(
-        episodes,
-        measure=f"{plan.primary}_rate",
-        suite_digest=before.suite_digest,
-        policy_digest=before.policy_digest,
-        draws=before.draws,
-        alpha=plan.alpha,
+        episodes, before.suite_digest, before.draws, primary=plan.primary, alpha=plan.alpha
     )
     points = planned.smallest_detectable_points
     if points is None or points > plan.smallest_effect_points:

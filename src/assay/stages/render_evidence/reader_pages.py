@@ -14,8 +14,13 @@ from assay.core.storage.files import write_text
 from assay.core.storage.json import read_record
 from assay.dataset.audit_records import BLOCKING, SAID, Audit, Contamination
 from assay.evidence.claim.claim import Claim
-from assay.evidence.claim.what_was_run import BaseFacts, run_frame
-from assay.evidence.page.data import contamination_frame, findings_frame, splits_frame
+from assay.evidence.claim.what_was_run import (
+    BaseFacts,
+    contamination_frame,
+    findings_frame,
+    run_frame,
+    splits_frame,
+)
 from assay.evidence.page.report import report_html
 from assay.evidence.page.shell import Shown
 from assay.evidence.tables.evidence_readme import VERIFY, landing_page

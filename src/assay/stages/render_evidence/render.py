@@ -29,22 +29,28 @@ from assay.evidence.claim.warnings import (
 )
 from assay.evidence.figures.drawing import column, render
 from assay.evidence.figures.gallery import Drawn, of_comparison, of_training
-from assay.evidence.figures.validity import validity_frame
+from assay.evidence.figures.verdict_figures import validity_frame
 from assay.evidence.page.shell import Shown
 from assay.evidence.tables.claim_tables import (
     before_after_metrics,
     ladder_frame,
     measures_frame,
     normalised_score,
+    plot_tables,
     readme_block,
     strata_frame,
 )
-from assay.evidence.tables.plot_tables import plot_tables
 from assay.pipeline.inputs import heldout_suite, task_of
 from assay.pipeline.project import Project
-from assay.stages.render_evidence.arms import CONTROL, baseline_reports, checkpoint_frame, read_arm, suite_of
+from assay.stages.render_evidence.arms import (
+    CONTROL,
+    baseline_reports,
+    checkpoint_frame,
+    log_table,
+    read_arm,
+    suite_of,
+)
 from assay.stages.render_evidence.claim_inputs import claim_inputs, opened_said
-from assay.stages.render_evidence.log_tables import log_table
 from assay.stages.render_evidence.no_claim import refuse
 from assay.stages.render_evidence.reader_pages import EPISODES, SOURCES, Material, write_pages
 from assay.statistics.report import Report, Reports

@@ -61,11 +61,7 @@ def find_log(path: Path) -> Path:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a log.
-
-    Raises:
-        RecordError: A line is damaged, or there are none.
-    """
+    """Return the rows of a log; RecordError: a line is damaged, or there are none."""
     fix = "take it from the run again: a log that is damaged says nothing about its run"
     rows = list(read_jsonl(path, fix=fix))
     if not rows:
@@ -91,27 +87,19 @@ def describe_difference(found: Difference) -> list[str]:
     at = f"first difference: step {found.step}"
     if found.link is None:
         ended, last = ("A", "B") if found.n_steps[0] < found.n_steps[1] else ("B", "A")
-        lines = [
-            (
-                f"{at}: {ended} ends at step {found.step - 1}, {last} at {max(found.n_steps)}; "
-                f"over the {counted(found.step - 1, 'steps')} of both the runs are identical"
-            ),
-            "usually this means: one training was stopped, or is not done, or train.steps differs",
-        ]
+        both = f"over the {counted(found.step - 1, 'steps')} of both the runs are identical"
+        lines = [f"{at}: {ended} ends at step {found.step - 1}, {last} at {max(found.n_steps)}; {both}"]
+        lines += ["usually this means: one training was stopped, or is not done, or train.steps differs"]
     else:
         equal = found.still_equal
         before = f"still equal: {', '.join(equal)}" if equal else "the first link of a step"
         one, other = (str(digest)[:12] for digest in found.digests)
-        lines = [
-            f"{at}, link {found.link} ({before}): {one}… in A, {other}… in B",
-            f"usually this means: {MEANING[found.link]}",
-        ]
+        lines = [f"{at}, link {found.link} ({before}): {one}… in A, {other}… in B"]
+        lines += [f"usually this means: {MEANING[found.link]}"]
     one_items, other_items = map(_shorten, found.item_ids)
     if one_items and other_items and one_items != other_items:
-        lines += [
-            f"items of step {found.step} in A: {one_items}",
-            f"items of step {found.step} in B: {other_items}",
-        ]
+        named = (("A", one_items), ("B", other_items))
+        lines += [f"items of step {found.step} in {run}: {items}" for run, items in named]
     elif one_items or other_items:
         lines += [f"items of step {found.step}: {one_items or other_items}"]
     if found.numbers is None:

@@ -175,14 +175,8 @@ def _parse_record(record: dict[str, Any], kind: Kind) -> dict[str, Any]:
     if len(numbers) > MAX_NUMBERS or not all(abs(number or 0.0) < TOO_LARGE for number in numbers):
         raise ValueError(f"a number beyond all sense, or more than {MAX_NUMBERS:,} of them")
     home = repr((episode.cluster, sorted(episode.strata.items())))
-    return {
-        "step": step,
-        "part": part,
-        "record": episode,
-        "item": episode.item_id,
-        "draw": episode.draw,
-        "home": home,
-    }
+    named = {"step": step, "part": part, "item": episode.item_id, "draw": episode.draw}
+    return named | {"record": episode, "home": home}
 
 
 def _keep_rising(log: Log) -> None:

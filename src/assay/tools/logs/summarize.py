@@ -33,14 +33,8 @@ FORMATS = {"table": "", "csv": ".csv", "markdown": ".md"}
 NUMBERS = ("n", "value", "low", "high", "first", "last", "p50", "p95", "p99", "largest")
 COLUMNS = ("file", "kind", "part", "measure", "unit", *NUMBERS, "note")
 RUNS_ON = ("step", "epoch", "num_tokens", "wall_time_s")  # their first and last is all there is to say
-MAIN = (
-    "mean_reward",
-    "success_rate",
-    "parsed_rate",
-    "truncated_rate",
-    "mean_n_steps",
-    "mean_tokens_per_completion",
-)
+MAIN: tuple[str, ...] = ("mean_reward", "success_rate", "parsed_rate", "truncated_rate", "mean_n_steps")
+MAIN += ("mean_tokens_per_completion",)
 NOTES = {
     "steps": (
         "Steps are not independent and follow a trend: intervals (95 %, block bootstrap) describe how this"
@@ -96,11 +90,7 @@ def run(files: Sequence[Path], *, form: str | None, out: Path | None, skip_damag
 
 
 def summarize(files: Sequence[Path], *, skip_damaged: bool) -> list[Row]:
-    """Return the measures of files, in the order given.
-
-    Raises:
-        AssayError: As `run`.
-    """
+    """Return the measures of files, in the order given; AssayError: as `run`."""
     rows: list[Row] = []
     seen: set[Path] = set()
     with progress("summarize", len(files)) as advance:
@@ -262,11 +252,8 @@ def find_warnings(rows: Sequence[Row]) -> list[str]:
 
 def format_markdown(rows: Sequence[Row]) -> str:
     """Return the tables as Markdown, in which text of the files has no other meaning than itself."""
-    blocks = [
-        "# Logs in short",
-        *(f"- {one_line(text)}" for text in find_warnings(rows)),
-        *map(one_line, find_notes(rows)),
-    ]
+    warned = [f"- {one_line(text)}" for text in find_warnings(rows)]
+    blocks = ["# Logs in short", *warned, *map(one_line, find_notes(rows))]
     for heading, frame in make_tables(rows):
         blocks += [f"## {one_line(heading)}", markdown_table(frame)]
     return "\n\n".join(blocks) + "\n"

@@ -192,11 +192,7 @@ def split_of_groups(sizes: Mapping[str, int], fractions: Sequence[float], seed: 
 def grouped(
     members: Sequence[Kept], fractions: Sequence[float], seed: int, where: str
 ) -> dict[str, list[Kept]]:
-    """Return the records by split, in the order they came.
-
-    Raises:
-        DataError: A split would be empty.
-    """
+    """Return the records by split, in the order they came; DataError: a split would be empty."""
     splits: dict[str, list[Kept]] = {name: [] for name in SPLITS}
     homes = split_of_groups(Counter(member.item.cluster for member in members), fractions, seed)
     for member in members:

@@ -19,8 +19,7 @@ from assay.core.evidence_files import place_of
 from assay.core.storage.files import read_bytes
 from assay.package import verify as plain
 from assay.package.archive import unpack
-from assay.package.secrets.known import known_secrets
-from assay.package.secrets.machine import this_machine
+from assay.package.secrets.known import known_secrets, this_machine
 from assay.package.secrets.search import cleared
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.at_hand import claim_at_hand
@@ -193,12 +192,10 @@ def send(
             fix="another repository or --revision, or --replace to remove them in the same commit",
         )
     with progress("push: sending", 1) as advance:
+        adds = [CommitOperationAdd(name, str(path)) for name, path in files.items()]
         done = api.create_commit(
             repo_id,
-            [
-                *(CommitOperationAdd(name, str(path)) for name, path in files.items()),
-                *(CommitOperationDelete(name) for name in others),
-            ],
+            [*adds, *(CommitOperationDelete(name) for name in others)],
             commit_message=f"assay package {checked.identity[:16]}",
             revision=revision,
             parent_commit=info.sha,  # if there is a newer one the hub refuses

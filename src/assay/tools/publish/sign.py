@@ -65,9 +65,8 @@ def run(package: Path, key: Path, out: Path | None) -> None:
     files = f"{len(result.files)} files of {package}, sha256 {result.sha256}"
     say(f"{target}: {files}, signed with the key whose public half,")
     say(f"as PEM, has sha256 {hint}. Whoever has that from you by another way can check the package with")
-    say(
-        f"./run assay verify {package} --signature {target} --public-key PUB.pem, or, once it is unpacked, with"
-    )
+    check = f"./run assay verify {package} --signature {target} --public-key PUB.pem"
+    say(f"{check}, or, once it is unpacked, with")
     say(f"model_signing verify key {NAME} --signature {target} --public_key PUB.pem")
 
 

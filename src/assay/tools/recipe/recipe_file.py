@@ -17,8 +17,7 @@ from assay.evaluation.measures import mean_of
 from assay.evidence.claim.claim import Claim
 from assay.evidence.recipe.records import BaseBuilt, RecipeClaim, Recipes, SeedRun, SeedsTogether, finished
 from assay.evidence.recipe.tables import compare_runs
-from assay.tools.recipe.compare import with_known_code
-from assay.tools.recipe.run_sources import APART, LOCK, SETTINGS, flat, read_run
+from assay.tools.recipe.compare import APART, LOCK, SETTINGS, flat, read_run, with_known_code
 
 FILE = f"{RESULTS}/recipe.json"
 NOT_EVALUABLE = "NOT EVALUABLE"

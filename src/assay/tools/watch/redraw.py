@@ -160,10 +160,8 @@ def make_page(
     facts = describe(snapshot, width=0, ages=False)
     if lost and is_running:
         is_running = False
-        facts[0] = (
-            "state",
-            "the training process is gone without a word (killed?); the same command goes on",
-        )
+        gone = "the training process is gone without a word (killed?)"
+        facts[0] = ("state", f"{gone}; the same command goes on")
     listed = "".join(f"<dt>{escaped(label)}</dt><dd>{escaped(text)}</dd>" for label, text in facts)
     parts = [f'<main id="main"><h1>{escaped(snapshot.name)}: training</h1><dl>{listed}</dl>']
     if alarms := list_alarms(snapshot):

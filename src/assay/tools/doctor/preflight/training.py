@@ -34,14 +34,7 @@ def say_power(project: Project) -> None:
         return
     claim, suite = project.params.claim, heldout_suite(project)
     episodes = read_records(path, Episode, fix="./run dvc repro pre_eval")
-    planned = planned_power(
-        episodes,
-        measure=f"{claim.primary}_rate",
-        suite_digest=suite.digest,
-        policy_digest=episodes[0].policy or "",
-        draws=suite.draws,
-        alpha=claim.alpha,
-    )
+    planned = planned_power(episodes, suite.digest, suite.draws, primary=claim.primary, alpha=claim.alpha)
     said, enough = planned_said(planned, claim.smallest_effect_points, task_of(project).cluster_name)
     (say if enough else complain)(f"plan: {said}")
 
