@@ -6,7 +6,7 @@ The model. An item's difference is what its cluster truly gained plus the luck o
 Success of the base on item i has the rate p_i, whose noise the K draws tell without bias. True gains differ
 between clusters with a standard deviation that nobody can know before training: it is an assumption, and said
 as one. The noise of the trained arm follows from the gain that is looked for. Power is that of the deciding
-sign-flip test under this model.
+test under this model.
 """
 
 from __future__ import annotations
@@ -16,24 +16,27 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
-from scipy.special import ndtri, stdtrit  # type: ignore[import-untyped,unused-ignore]
 
 from assay.core.counting import counted
 from assay.core.records import Episode, Record
 from assay.core.seeds import rng as labelled_rng
 from assay.dataset.suite import FEWEST_CLUSTERS
-from assay.evaluation.clusters import Array
+from assay.evaluation.clusters import Array, ClusterSums
 from assay.evaluation.measures import value_of
-from assay.statistics.tests import sign_flip_tests
+from assay.statistics.bounded_mean import bounded_mean_tests
 
 POWER = 0.8
 # Gains of small models under GRPO were seen to differ between items by 10 to 30 points; 20 is what is planned
 # with.
 ASSUMED_SPREAD_POINTS = 20.0
 SPREADS_POINTS = (0.0, 10.0, 20.0, 30.0)
-EXPERIMENTS, FLIPS = 1500, 1999  # power to a point, the gain to about two per cent of itself
-GUESSES, CORRECTIONS = 8, 4
+EXPERIMENTS, WEIGHTINGS, BISECTIONS = (
+    600,
+    1999,
+    8,
+)  # power to a point, the gain to about two per cent of itself
 
 
 class PlannedPower(Record):
@@ -81,10 +84,9 @@ def planned_power(
     items = sorted(values)
     homes, index = np.unique([clusters[item] for item in items] or [""], return_inverse=True)
     rates = np.array([math.fsum(values[item]) / len(values[item]) for item in items])
-    sizes = np.bincount(index[: len(items)], minlength=len(homes)).astype(np.float64)
 
     def reach(spread: float) -> float | None:
-        gain = smallest_gain(rates, sizes, draws, spread=spread / 100, alpha=alpha)
+        gain = smallest_gain(rates, index[: len(items)], draws, spread=spread / 100, alpha=alpha)
         return None if gain is None else round(100 * gain, 4)
 
     reached = {spread: reach(spread) for spread in {*SPREADS_POINTS, ASSUMED_SPREAD_POINTS}}
@@ -115,45 +117,80 @@ def _noise(rates: Array, draws: int) -> float:
 
 
 def smallest_gain(
-    rates: Array, sizes: Array, draws: int, *, spread: float, alpha: float = 0.05, power: float = POWER
+    rates: Array,
+    clusters: NDArray[np.int64],
+    draws: int,
+    *,
+    spread: float | None,
+    alpha: float = 0.05,
+    power: float = POWER,
 ) -> float | None:
-    """Return the smallest true mean gain found with the power, as a share; None under 6 clusters or beyond
-    100 %.
+    """Return the smallest true mean gain found with the power, as a share; None under 6 clusters or where no
+    gain that is possible would be found.
 
-    `rates` are the base's rates by item, [items]; `sizes` the items by cluster, [clusters]; `spread` the
-    standard deviation of true gains between clusters. Bloom's formula gives a first guess; experiments drawn
-    from the model and put through the very sign flips correct it, for few or unequal clusters make the test
-    weaker than the formula knows. Source: Bloom (1995), Evaluation Review 19:547, eq. 1.
-
-    >>> gain = smallest_gain(np.full(200, 0.5), np.full(40, 5.0), 8, spread=0.2)
-    >>> 0.099 < gain < 0.109
-    True
+    `rates` are the base's rates by item and `clusters` the number of each item's cluster, both [items].
+    `spread` is the standard deviation of true gains between clusters; None: a cluster learns all or nothing.
+    Both arms of each experiment are drawn from the model, to the last yes and no, and meet the deciding test.
     """
-    n, items, mean = len(sizes), float(sizes.sum()), float(rates.mean()) if len(rates) else 1.0
-    most = 1.0 - mean
-    if n < FEWEST_CLUSTERS or most <= 0.0:
+    n = int(clusters.max(initial=-1)) + 1
+    if n < FEWEST_CLUSTERS or float(rates.mean()) >= 1.0:
         return None
-    base = _noise(rates, draws)
+    true = _without_luck(rates, draws)
+    sizes = np.bincount(clusters, minlength=n).astype(np.float64)
+    low, high, found = 0.0, 1.0, None
+    for _ in range(BISECTIONS):
+        asked = (low + high) / 2
+        luck = labelled_rng("planned power", n)
+        shape = (EXPERIMENTS, n)
+        if spread is None:
+            learned = luck.random(shape) < asked
+            after = np.where(learned[:, clusters], 1.0, true)
+        else:
+            gains = asked + spread * luck.normal(size=shape)
+            after = np.clip(true + gains[:, clusters], 0.0, 1.0)
+        gain = float((after - true).mean())
+        differences = (luck.binomial(draws, after) - luck.binomial(draws, true, size=after.shape)) / draws
+        totals = np.stack([np.bincount(clusters, row, minlength=n) for row in differences])
+        if _power(totals, sizes, alpha) >= power:
+            high, found = asked, gain
+        else:
+            low = asked
+    return found
 
-    def spreads(gain: float) -> Array:
-        after = min(0.25, max(0.0, base + gain * (1 - 2 * mean) - gain**2 - spread**2))
-        return np.asarray(np.sqrt((spread * sizes) ** 2 + sizes * (base + after) / draws), np.float64)
 
-    luck = labelled_rng("planned power", n).normal(size=(EXPERIMENTS, n))
-    multiple = float(stdtrit(n - 1, 1 - alpha / 2) + stdtrit(n - 1, power))
-    gain = 0.0
-    for _ in range(GUESSES):
-        gain = multiple * float(np.linalg.norm(spreads(gain))) / items
-    for _ in range(CORRECTIONS):
-        totals = sizes * gain + spreads(gain) * luck
-        found = float(np.mean(sign_flip_tests(totals, labelled_rng("planned flips", n), FLIPS) <= alpha))
-        # On the scale of the normal quantile, power is nearly straight in the gain.
-        missing = ndtri(power) - ndtri(min(0.999, max(0.001, found)))
-        gain *= 1 + float(missing) / multiple
-    # Totals are multiples of 1/K, so flipped sums lie 2/K apart, and a tie counts against us: half a step
-    # more.
-    gain += 1 / (draws * items)
-    return gain if gain < most else None
+def _without_luck(rates: Array, draws: int) -> Array:
+    """Return rates that differ between items as much as the true ones do: what the luck of the draws adds is
+    taken away around their mean."""
+    mean, seen = float(rates.mean()), float(rates.var())
+    real = max(0.0, seen - _noise(rates, draws) / draws)
+    return np.clip(mean + math.sqrt(real / seen if seen else 0.0) * (rates - mean), 0.0, 1.0)
+
+
+def _power(totals: Array, sizes: Array, alpha: float) -> float:
+    """Return the share of experiments, [experiments, clusters], that the deciding test finds better."""
+    weightings = labelled_rng("planned weightings", len(sizes))
+    not_better, _ = bounded_mean_tests(totals, sizes, weightings, weightings=WEIGHTINGS)
+    return float(np.mean(not_better <= alpha / 2))
+
+
+def detectable_effect(sums: ClusterSums, *, alpha: float = 0.05, power: float = POWER) -> float | None:
+    """Return the true mean difference found with the given power when clusters differ as those seen do.
+
+    Experiments are resamples of the clusters, moved to a common mean. None under two clusters, or where no
+    difference up to 1 would be found.
+    """
+    n = len(sums.names)
+    if n < 2:
+        return None
+    drawn = labelled_rng("detectable", n).integers(n, size=(EXPERIMENTS, n))
+    residuals, sizes = sums.residuals[drawn], sums.sizes[drawn]
+    low, high = 0.0, 1.0
+    for _ in range(BISECTIONS):
+        gain = (low + high) / 2
+        weightings = labelled_rng("detectable weightings", n)
+        not_better, _ = bounded_mean_tests(residuals + gain * sizes, sizes, weightings, weightings=WEIGHTINGS)
+        low, high = (low, gain) if np.mean(not_better <= alpha / 2) >= power else (gain, high)
+    return high if high < 1.0 else None
 
 
 def planned_said(plan: PlannedPower, smallest_effect_points: float, cluster_name: str) -> tuple[str, bool]:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from assay.core.records import Episode, Interval, Record, Split
 from assay.core.seeds import rng as labelled_rng
-from assay.evaluation.clusters import cluster_sums
+from assay.evaluation.clusters import cluster_sums, paired_cluster_differences
 from assay.evaluation.measures import value_of
 from assay.evidence.claim.aa_test import Control, aa_control, control_said
 from assay.evidence.claim.differences import (
@@ -45,7 +45,7 @@ from assay.evidence.claim.verdict import (
 from assay.evidence.formatting import claim_sentence, not_evaluable_sentence
 from assay.statistics.intervals import rate_interval
 from assay.statistics.report import Decoding
-from assay.statistics.tests import smallest_detectable_effect
+from assay.statistics.power import detectable_effect
 
 __all__ = ["Claim", "ClaimPlan", "Guardrail", "Verdict", "compare", "plan_digest"]
 UNREAD = (  # the policies of a claim whose evidence could not even be read: it says why, and shows no number
@@ -180,12 +180,12 @@ def _arm(episodes: Sequence[Episode], measure: str) -> Interval:
     return rate_interval(cluster_sums(values, [episode.cluster for episode in episodes]))
 
 
-def _detectable_points(primary: Comparison, alpha: float) -> float | None:
-    if primary.standard_error is None:
-        return None
-    sd = primary.standard_error * math.sqrt(primary.n_clusters)
-    found = smallest_detectable_effect(sd, primary.n_clusters, alpha=alpha)
-    return None if not found else round(100 * found, 6)
+def _detectable_points(
+    before: Sequence[Episode], after: Sequence[Episode], measure: str, alpha: float
+) -> float | None:
+    sums = paired_cluster_differences(before, after, lambda episode: value_of(episode, measure))
+    found = None if sums is None else detectable_effect(sums, alpha=alpha)
+    return None if found is None else round(100 * found, 6)
 
 
 def compare(
@@ -248,7 +248,7 @@ def compare(
         judge_guardrail(found(name, "guardrail"), m) for name, m in sorted(plan.guardrails.items())
     )
     strata = compare_strata(before, after, measure, seed)
-    detectable = _detectable_points(primary, plan.alpha)
+    detectable = _detectable_points(before, after, measure, plan.alpha)
     verdict, detail, reason = decide(primary, plan, regressions(guardrails, secondary, plan), detectable)
     if (
         random_reward is not None

@@ -17,6 +17,7 @@ from assay.core.records import Episode, Interval, Record
 from assay.core.seeds import rng as labelled_rng
 from assay.evaluation.clusters import ClusterSums, cluster_sums, paired_cluster_differences
 from assay.evaluation.measures import value_of
+from assay.statistics.bounded_mean import bounded_mean_test
 from assay.statistics.intervals import interval, mean_interval, median_difference_interval, missing
 from assay.statistics.tests import holm, sign_flip
 
@@ -31,7 +32,7 @@ class Comparison(Record):
     before: float | None
     after: float | None
     difference: Interval = Field(description="after - before over paired items; n counts items")
-    p: float | None = Field(description="two-sided sign-flip p; null where descriptive only")
+    p: float | None = Field(description="two-sided p; null where descriptive only")
     p_holm: float | None = Field(
         description="p corrected for all measures tested beside it; null if exploratory"
     )
@@ -79,7 +80,7 @@ def compare_measure(
         )
     n = len(sums.names)
     error = round(sums.standard_error, 10) if n > 1 else None
-    p, difference = _difference(sums, rng)
+    p, difference = _difference(sums, measure, rng)
     if p is None:
         return Comparison(
             **nothing, difference=difference, cross_check=difference, standard_error=error, n_clusters=n
@@ -132,7 +133,9 @@ def deltas(
                 labelled_rng(seed, "delta", name),
             )
         else:
-            found[name] = _difference(_paired(before, after, name), labelled_rng(seed, "delta", name))[1]
+            found[name] = _difference(_paired(before, after, name), name, labelled_rng(seed, "delta", name))[
+                1
+            ]
     return found
 
 
@@ -140,13 +143,19 @@ def _paired(before: Sequence[Episode], after: Sequence[Episode], measure: str) -
     return paired_cluster_differences(before, after, lambda episode: value_of(episode, measure))
 
 
-def _difference(sums: ClusterSums | None, rng: np.random.Generator) -> tuple[float | None, Interval]:
-    """Return p and the mean difference; under 6 clusters without p and without interval."""
+def _difference(
+    sums: ClusterSums | None, measure: str, rng: np.random.Generator
+) -> tuple[float | None, Interval]:
+    """Return p and the mean difference; under 6 clusters without p and without interval.
+
+    Rates are tested as bounded means, which takes any distribution; sums of rewards and lengths have no bound
+    that is known, and are tested by sign flips.
+    """
     if sums is None:
         return None, missing()
     if len(sums.names) < FEWEST_CLUSTERS:
         return None, interval(sums.mean, math.nan, math.nan, int(sums.sizes.sum()))
-    return sign_flip(sums, rng)
+    return bounded_mean_test(sums, rng) if measure.endswith("_rate") else sign_flip(sums, rng)
 
 
 def _counts(episodes: Sequence[Episode], names: Sequence[str]) -> NDArray[np.float64]:
