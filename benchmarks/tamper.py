@@ -56,8 +56,7 @@ from assay.package.layout import NAME
 from assay.tools import verify as tool
 from assay.verify.checks import Check
 from assay.verify.content.regraded import regraded
-from assay.verify.content.rendered import rendered_again_lazily
-from assay.verify.content.tables import tables_again
+from assay.verify.content.rendered import rendered_again_lazily, tables_again
 from assay.verify.levels import consistent, settings
 from assay.verify.unpacked import Unpacked
 

@@ -10,7 +10,7 @@ import pytest
 
 from assay.training.health.commonest import Common, Honest, most_common
 from assay.training.health.signals import StepSignals, failures_left
-from assay.verify.content.alarms import FIELDS, Relistened
+from assay.verify.content.training import FIELDS, Relistened
 from tests.training.alarm_shapes import Shape, Training, even, ill, labels, learner, settings, sound, worst
 from tests.training.test_health import SETTINGS, Monitor, Parts, told
 

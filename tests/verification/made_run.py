@@ -49,9 +49,8 @@ from assay.training.health.signals import StepSignals
 from assay.training.log.history import History, Validation, Watch, component_row
 from assay.training.log.step_chain import LINKS, START, chain_of
 from assay.training.recipe import chosen_step, item_order
-from assay.verify.content.learned import weights_digest
 from assay.verify.content.training import learning_rates
-from assay.verify.content.weights import base_shapes, read_safetensors
+from assay.verify.content.weights import base_shapes, read_safetensors, weights_digest
 from assay.verify.folders import _FREE, adapter_expected, base_expected
 from tests.house import ROOT
 

@@ -17,8 +17,8 @@ from assay.core.storage.json import dumps
 from assay.core.storage.yaml import read_yaml
 from assay.pipeline.dvc_lock import folder_md5
 from assay.verify import code, locked, stated, suites
-from assay.verify.checks import Check, Seen, looked
-from assay.verify.content import alarms, training, weights
+from assay.verify.checks import Check, LookResult, looked
+from assay.verify.content import training, weights
 from assay.verify.content.regraded import regraded
 from assay.verify.levels import CONSISTENT, all_levels, consistent, settings
 from assay.verify.unpacked import Unpacked
@@ -94,7 +94,7 @@ def added(name: str) -> Tamper:
 
 
 LOCKED = f"^{RESULTS}/report: render_evidence of dvc.lock"
-FOUND: list[tuple[str, Tamper, Callable[[Unpacked], Seen], str]] = [
+FOUND: list[tuple[str, Tamper, Callable[[Unpacked], LookResult], str]] = [
     ("an edited file", edit(place_of("summary.md"), "a", "b"), locked.lock_holds, LOCKED),
     (
         "a missing file of a folder",
@@ -246,19 +246,19 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], Seen], str]] = [
     (
         "an alarm removed",
         lines("health.jsonl", lambda all_: all_[1:]),
-        alarms.alarms_ring_again,
+        training.alarms_ring_again,
         "health.jsonl",
     ),
     (
         "an alarm invented",
         lines("health.jsonl", lambda all_: [*all_, all_[-1]]),
-        alarms.alarms_ring_again,
+        training.alarms_ring_again,
         "does not ring",
     ),
     (
         "an alarm softened",
         edit(place_of("health.jsonl"), '"threshold":[\\d.]+', '"threshold":0.123'),
-        alarms.alarms_ring_again,
+        training.alarms_ring_again,
         "threshold 0.123",
     ),
     (
@@ -274,7 +274,7 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], Seen], str]] = [
     ("tamper", "look", "said"), [case[1:] for case in FOUND], ids=[case[0] for case in FOUND]
 )
 def test_what_was_changed_is_found_and_named(
-    unpacked: Path, tamper: Tamper, look: Callable[[Unpacked], Seen], said: str
+    unpacked: Path, tamper: Tamper, look: Callable[[Unpacked], LookResult], said: str
 ) -> None:
     assert not look(Unpacked(unpacked)).wrong
     tamper(unpacked)
@@ -319,7 +319,7 @@ def test_a_reward_that_is_off_by_a_billionth_is_off(unpacked: Path) -> None:
 
 def test_a_lost_validation_leaves_the_alarm_that_counts_losses_unjudged(unpacked: Path) -> None:
     lines("validation.jsonl", second_validation_lost)(unpacked)
-    seen = alarms.alarms_ring_again(Unpacked(unpacked))
+    seen = training.alarms_ring_again(Unpacked(unpacked))
     assert "infrastructure left out" in seen.said
 
 

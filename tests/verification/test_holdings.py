@@ -15,8 +15,8 @@ from safetensors.numpy import load, save
 from assay.core.evidence_files import place_of
 from assay.package.layout import BASE_FILES, strangers
 from assay.verify import folders, suites
-from assay.verify.checks import Seen
-from assay.verify.content import alarms, learned, tokens, training, weights
+from assay.verify.checks import LookResult
+from assay.verify.content import training, weights
 from assay.verify.unpacked import Unpacked
 from tests.verification.test_consistency import Tamper, edit, lines
 
@@ -179,17 +179,17 @@ def balanced(root: Path) -> None:
 def test_an_adapter_that_did_not_learn_or_learned_too_much_is_found(
     unpacked: Path, tamper: Tamper, said: str
 ) -> None:
-    assert not learned.adapter_learned(Unpacked(unpacked)).wrong
+    assert not weights.adapter_learned(Unpacked(unpacked)).wrong
     tamper(unpacked)
-    wrong = " ".join(learned.adapter_learned(Unpacked(unpacked)).wrong)
+    wrong = " ".join(weights.adapter_learned(Unpacked(unpacked)).wrong)
     assert said in wrong and "of train_log.jsonl made" in wrong
 
 
 def test_an_adapter_of_step_0_adds_nothing_and_is_called_so(unpacked: Path) -> None:
     edit(place_of("train.json"), '"chosen_step": \\d+', '"chosen_step": 0')(unpacked)
-    assert any("at step 0" in each for each in learned.adapter_learned(Unpacked(unpacked)).wrong)
+    assert any("at step 0" in each for each in weights.adapter_learned(Unpacked(unpacked)).wrong)
     zeroed("lora_B")(unpacked)
-    seen = learned.adapter_learned(Unpacked(unpacked))
+    seen = weights.adapter_learned(Unpacked(unpacked))
     assert not seen.wrong and "adds nothing" in seen.said
 
 
@@ -215,9 +215,9 @@ def test_an_array_more_in_the_base_is_found(unpacked: Path) -> None:
     ],
 )
 def test_a_prompt_or_a_number_of_tokens_that_does_not_follow_is_found(unpacked: Path, tamper: Tamper) -> None:
-    assert not tokens.tokens_counted(Unpacked(unpacked)).wrong
+    assert not suites.tokens_counted(Unpacked(unpacked)).wrong
     tamper(unpacked)
-    assert tokens.tokens_counted(Unpacked(unpacked)).wrong
+    assert suites.tokens_counted(Unpacked(unpacked)).wrong
 
 
 def rows_in(root: Path, name: str) -> list[Any]:
@@ -228,7 +228,7 @@ def rows_in(root: Path, name: str) -> list[Any]:
 def test_rows_of_another_arm_are_found_by_the_policy_they_name_or_by_their_texts(
     unpacked: Path, source: str, target: str
 ) -> None:
-    def looks() -> list[Seen]:
+    def looks() -> list[LookResult]:
         return [look(Unpacked(unpacked)) for look in (suites.policies_named, suites.arms_apart)]
 
     assert not any(seen.wrong for seen in looks())
@@ -261,13 +261,13 @@ def test_other_thresholds_than_those_of_the_plan_are_found_though_every_alarm_fo
 ) -> None:
     edit("params.yaml", "(?s)kl:\n    amber: [\\d.]+", "kl:\n    amber: 0.999")(unpacked)
     package = Unpacked(unpacked)
-    assert any("thresholds of the plan" in each for each in alarms.alarms_ring_again(package).wrong)
+    assert any("thresholds of the plan" in each for each in training.alarms_ring_again(package).wrong)
     assert any("other alarms" in each for each in training.plan_precedes(package).wrong)
 
 
 def test_an_emptied_log_of_alarms_is_found(unpacked: Path) -> None:
     (unpacked / place_of("health.jsonl")).write_bytes(b"")
-    assert any("empty" in each for each in alarms.alarms_ring_again(Unpacked(unpacked)).wrong)
+    assert any("empty" in each for each in training.alarms_ring_again(Unpacked(unpacked)).wrong)
 
 
 def test_how_accidents_are_met_is_no_part_of_the_plan(unpacked: Path) -> None:

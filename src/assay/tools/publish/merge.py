@@ -9,7 +9,7 @@ from pathlib import Path
 from assay.core.console import say
 from assay.core.errors import PackageError
 from assay.core.storage.json import write_json
-from assay.package.parity import Measured, Parity
+from assay.package.parity import MergeComparison, Parity
 from assay.pipeline.project import Project
 from assay.stages.package.merged import ADAPTER, merge_into
 
@@ -53,7 +53,7 @@ def run(root: Path, *, out: Path | None, run: Path | None) -> None:
         say(line)
 
 
-def describe_merge(folder: Path, parity: Parity, measured: Measured) -> list[str]:
+def describe_merge(folder: Path, parity: Parity, measured: MergeComparison) -> list[str]:
     """Return the lines to print."""
     megabytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
     lines = [f"{folder}: base and adapter as one model ({parity.policy_digest[:16]}…), {megabytes:.1f} MB"]

@@ -23,7 +23,7 @@ from assay.package.secrets.known import known_secrets, this_machine
 from assay.package.secrets.search import cleared
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.at_hand import claim_at_hand
-from assay.tools.verify import Asked, verified
+from assay.tools.verify import VerifyRequest, verified
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -105,7 +105,7 @@ def open_checked(package: Path) -> Iterator[Checked]:
     """
     with progress("publish: checks", 1) as advance:
         result = plain.check(package)
-        checks = list(verified(package, result, Asked()))
+        checks = list(verified(package, result, VerifyRequest()))
         advance(1)
     failed = [check for check in checks if check.outcome == "failed"]
     if failed or result.sha256 is None:
