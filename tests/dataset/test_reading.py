@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.core.errors import DataError
-from assay.dataset.reading import MAX_LINE_BYTES, Reading, read_lines, read_tasks
+from assay.dataset.reading import MAX_LINE_BYTES, LinesRead, read_lines, read_tasks
 from tests.house import ROOT
 
 
-def reading(content: bytes, **more) -> Reading:  # type: ignore[no-untyped-def]
+def reading(content: bytes, **more) -> LinesRead:  # type: ignore[no-untyped-def]
     return read_lines(content.split(b"\n"), where="x.jsonl", **more)
 
 

@@ -27,7 +27,7 @@ from assay.pipeline.inputs import task_with
 from assay.pipeline.project import Project
 from assay.policy.model import Policy
 from assay.policy.renderer import ChatTemplate, Dialogue, Message, control_names
-from assay.tasks.structured.reading.control_tokens import control_tokens
+from assay.tasks.structured.reading.oddities import control_tokens
 from assay.tools.doctor.texts import text_findings
 from tests.house import ROOT
 

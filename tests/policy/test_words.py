@@ -11,7 +11,7 @@ import pytest
 from assay.policy.base.tiny import build_tokenizer
 from assay.policy.base.words import END, Words
 from assay.policy.renderer import Dialogue
-from assay.tasks.collider.compact import compact_vocabulary
+from assay.tasks.collider.surfaces import compact_vocabulary
 from assay.tasks.structured import shop
 from assay.verify.folders import _NOTHING_AROUND
 

@@ -22,9 +22,9 @@ from assay.pipeline.project import Project
 from assay.policy.base import tiny
 from assay.policy.base.pretrained import locate
 from assay.stages import base, control, fingerprint, package, post_eval, pre_eval, render_evidence, train
-from assay.tools.doctor.findings import Check, Finding
+from assay.tools.doctor import preflight
+from assay.tools.doctor.findings import DoctorCheck, Finding
 from assay.tools.doctor.forecast.forecast import Ahead
-from assay.tools.doctor.preflight import training
 from assay.verify.stated import facts_within_bounds
 from assay.verify.unpacked import Unpacked
 from tests import own_data
@@ -134,25 +134,27 @@ def test_a_base_of_ones_own_is_weighed_before_the_first_step_on_a_gpu(
 
     def weighed(ahead: Ahead, *_: object) -> tuple[Finding, None]:
         layers.append(ahead.config.num_hidden_layers)
-        return Check("memory (forecast)", "a peak that fits", "params.yaml").warning("too much", "less"), None
+        return DoctorCheck("memory (forecast)", "a peak that fits", "params.yaml").warning(
+            "too much", "less"
+        ), None
 
     project, nothing = small(tmp_path), cast(Any, None)
     own_data.write_data(tmp_path)
     fingerprint.run(project)
     base.run(project)
     said: list[str] = []
-    monkeypatch.setattr(training, "examine", lambda *_, **__: [])
-    monkeypatch.setattr(training, "memory_ahead", weighed)
-    monkeypatch.setattr(training, "complain", said.append)
+    monkeypatch.setattr(preflight, "examine", lambda *_, **__: [])
+    monkeypatch.setattr(preflight, "memory_ahead", weighed)
+    monkeypatch.setattr(preflight, "complain", said.append)
     health = project.params.health.model_copy(update={"preflight": True})
     cpu = Project(project.root, project.params.model_copy(update={"health": health}))
-    training.examine_training(cpu, nothing, nothing, nothing, [], nothing, tmp_path)
+    preflight.examine_training(cpu, nothing, nothing, nothing, [], nothing, tmp_path)
     assert said == [] and layers == []
     gpu = Project(project.root, cpu.params.model_copy(update={"device": "cuda"}))
-    training.examine_training(gpu, nothing, nothing, nothing, [], nothing, tmp_path)
+    preflight.examine_training(gpu, nothing, nothing, nothing, [], nothing, tmp_path)
     assert ["memory (forecast)" in line for line in said] == [True] and layers == [1]
-    refused = Check("memory (forecast)", "a peak that fits", "params.yaml").fault("too much", "less")
-    monkeypatch.setattr(training, "memory_ahead", lambda *_: (refused, None))
+    refused = DoctorCheck("memory (forecast)", "a peak that fits", "params.yaml").fault("too much", "less")
+    monkeypatch.setattr(preflight, "memory_ahead", lambda *_: (refused, None))
     shutil.rmtree(tmp_path / ".scratch/preflight")
     with pytest.raises(TrainingError, match="too much"):
-        training.examine_training(gpu, nothing, nothing, nothing, [], nothing, tmp_path)
+        preflight.examine_training(gpu, nothing, nothing, nothing, [], nothing, tmp_path)

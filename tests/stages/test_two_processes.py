@@ -34,8 +34,7 @@ from assay.pipeline.inputs import heldout_suite, task_of
 from assay.pipeline.project import Project
 from assay.policy.processes import Processes
 from assay.stages import base, fingerprint, pre_eval, train
-from assay.tools.doctor import MOST_SECONDS, Finding
-from assay.tools.doctor.preflight import training
+from assay.tools.doctor import MOST_SECONDS, Finding, preflight
 from assay.training.log.step_chain import check_chain
 from tests import fake_slurm
 from tests.house import ROOT
@@ -392,7 +391,7 @@ def test_a_fault_found_by_the_main_process_ends_all_of_them_and_is_told_by_one(
 ) -> None:
     said: list[str] = []
     monkeypatch.setattr(train, "say", said.append)
-    monkeypatch.setattr(training, "complain", said.append)
+    monkeypatch.setattr(preflight, "complain", said.append)
     looked: list[int] = []
     project, nothing = Project(tmp_path, Project.open(ROOT).params), cast(Any, None)
 
@@ -400,8 +399,8 @@ def test_a_fault_found_by_the_main_process_ends_all_of_them_and_is_told_by_one(
         """Return what `assay train` looks with, where the doctor finds this."""
 
         def examine() -> None:
-            monkeypatch.setattr(training, "examine", lambda *_, **__: looked.append(1) or found)  # type: ignore[func-returns-value]
-            training.examine_training(project, nothing, nothing, nothing, [], nothing, tmp_path)
+            monkeypatch.setattr(preflight, "examine", lambda *_, **__: looked.append(1) or found)  # type: ignore[func-returns-value]
+            preflight.examine_training(project, nothing, nothing, nothing, [], nothing, tmp_path)
 
         return examine
 

@@ -19,10 +19,10 @@ from assay.policy.model import Policy
 from assay.tasks.protocol import Step
 from assay.tools.doctor import command as tool
 from assay.tools.doctor import examine_without_model, probe, refuse_faults, verdict_of
-from assay.tools.doctor.findings import Check
+from assay.tools.doctor.findings import DoctorCheck
 from assay.tools.doctor.forecast import passes
-from assay.tools.doctor.lengths import opened
 from assay.tools.doctor.observed import MOST_STEPS
+from assay.tools.doctor.texts import opened
 from assay.training.adapter import tensors_digest
 from assay.training.health.signals import StepSignals
 from tests.training.fault_library import FAULTS, Fault, sliding_window, with_policy
@@ -137,7 +137,7 @@ def test_a_training_is_refused_with_all_its_faults_and_their_fixes() -> None:
 def test_the_last_line_of_the_doctor_counts_as_people_do(
     ok: int, warnings: int, faults: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check = Check("steps", "some", "params.yaml, train.steps")
+    check = DoctorCheck("steps", "some", "params.yaml, train.steps")
     found = (
         [check.ok("3")] * ok + [check.warning("2", "more")] * warnings + [check.fault("0", "more")] * faults
     )

@@ -12,8 +12,7 @@ import torch
 
 from assay.core.config.settings import Params
 from assay.dataset.suite import choose
-from assay.tools.doctor.deadline import Deadline, TooSlow
-from assay.tools.doctor.forecast.fake_tensors import Meter, weightless
+from assay.tools.doctor.findings import Deadline, TooSlow
 from assay.tools.doctor.forecast.forecast import (
     BESIDE,
     MEMORY,
@@ -26,7 +25,7 @@ from assay.tools.doctor.forecast.forecast import (
     time_finding,
     what_to_lower,
 )
-from assay.tools.doctor.forecast.memory import Memory, Scales, scales
+from assay.tools.doctor.forecast.memory import MemoryForecast, Meter, Scales, scales, weightless
 from assay.tools.doctor.forecast.pace import pace
 from assay.tools.doctor.forecast.rehearsal import Lengths
 from tests.training.forecast_setup import Model, Talk, measured, settings
@@ -93,7 +92,7 @@ def test_what_is_said_to_be_lowered_makes_it_fit_and_one_more_would_not(tmp_path
 
 def test_a_base_that_alone_is_too_large_is_a_fault() -> None:
     params, nothing_else = settings(model()), cast(Scales, None)
-    told = memory_finding(Memory(2**33, 0, 0, 0, 1, 1, 1, 1), nothing_else, SMALL, params, 2**33)
+    told = memory_finding(MemoryForecast(2**33, 0, 0, 0, 1, 1, 1, 1), nothing_else, SMALL, params, 2**33)
     assert told.level == "fault" and "base.quantization: nf4" in told.fix
 
 
@@ -102,7 +101,7 @@ def test_what_is_sharded_by_another_engine_is_not_held_against_the_device() -> N
     other = params.model_copy(
         update={"distributed": params.distributed.model_copy(update={"engine": "fsdp"})}
     )
-    told = memory_finding(Memory(2**33, 0, 0, 0, 1, 1, 1, 1), nothing_else, SMALL, other, 2**33)
+    told = memory_finding(MemoryForecast(2**33, 0, 0, 0, 1, 1, 1, 1), nothing_else, SMALL, other, 2**33)
     assert told.level == "ok" and "while fsdp may take less or more" in told.found
 
 
@@ -116,7 +115,7 @@ def test_weighing_ends_at_its_deadline_and_what_it_did_not_come_to_is_named_with
 
         learn = play
 
-    ways = what_to_lower(Memory(0, 0, 0, 0, 9, 9, 9, 4), cast(Scales, NoTime()), settings(model()), 2)
+    ways = what_to_lower(MemoryForecast(0, 0, 0, 0, 9, 9, 9, 4), cast(Scales, NoTime()), settings(model()), 2)
     assert ways == [
         "lower generation.batch_size (to how many was not weighed: the time was up)",
         "lower train.micro_batch_size (to how many was not weighed: the time was up)",

@@ -11,9 +11,9 @@ from assay.audit.ceiling import ceiling_of
 from assay.core.config.settings import AuditSettings
 from assay.core.errors import DataError, RecordError, TaskError
 from assay.core.storage.json import digest
-from assay.dataset.audit_records import Audit, Finding, Kind
+from assay.dataset.audit_records import Audit, AuditFinding, Kind
 from assay.dataset.reading import SHOWN
-from assay.dataset.source import Kept, Source, reason
+from assay.dataset.source import DataFile, KeptRecord, reason
 from assay.tasks.protocol import Task, answer_key
 
 # Two records with one id, or one prompt in two splits, make every number wrong; no setting may allow them.
@@ -28,7 +28,7 @@ class Audited:
     """The audit, the records that remain, and the numbers of the lines that are left out."""
 
     report: Audit
-    kept: Mapping[str, list[Kept]]
+    kept: Mapping[str, list[KeptRecord]]
     dropped: Mapping[str, list[int]]
 
 
@@ -39,7 +39,7 @@ class _Findings:
         self.actions: dict[str, str] = dict(settings) | dict.fromkeys(ALWAYS_REFUSED, "refuse")
         self.actions |= dict.fromkeys(REPORTED, "report")
         self.counts: Counter[str] = Counter()
-        self.first: defaultdict[str, list[Finding]] = defaultdict(list)
+        self.first: defaultdict[str, list[AuditFinding]] = defaultdict(list)
         self.dropped: defaultdict[str, set[int]] = defaultdict(set)
         self.refused: defaultdict[str, set[int]] = defaultdict(set)
 
@@ -48,7 +48,9 @@ class _Findings:
         action = self.actions[kind]
         self.counts[kind] += 1
         if self.counts[kind] <= MOST_LISTED:
-            self.first[kind].append(Finding(split=split, line=line, id=name, detail=detail[:DETAIL_CHARS]))
+            self.first[kind].append(
+                AuditFinding(split=split, line=line, id=name, detail=detail[:DETAIL_CHARS])
+            )
         if action in ("drop", "refuse") and line is not None:
             (self.dropped if action == "drop" else self.refused)[split].add(line)
         return action != "drop"
@@ -61,7 +63,7 @@ class _Findings:
         )
 
 
-def audit(task: Task, sources: Mapping[str, Source], settings: AuditSettings) -> Audited:
+def audit(task: Task, sources: Mapping[str, DataFile], settings: AuditSettings) -> Audited:
     """Audit a dataset. What is left out depends on the data alone: always the later of two, or all that
     contradict.
 
@@ -71,7 +73,7 @@ def audit(task: Task, sources: Mapping[str, Source], settings: AuditSettings) ->
         settings: What to do with each kind.
     """
     findings = _Findings(settings)
-    kept: dict[str, list[Kept]] = {}
+    kept: dict[str, list[KeptRecord]] = {}
     for split, source in sorted(sources.items()):
         for number in source.reading.first_blank:
             findings.add("blank_line", split, number, None, "nothing on it")
@@ -110,7 +112,7 @@ def audit(task: Task, sources: Mapping[str, Source], settings: AuditSettings) ->
     return Audited(report, kept, {split: sorted(findings.dropped[split]) for split in kept})
 
 
-def _readable(task: Task, split: str, source: Source, findings: _Findings) -> Iterator[Kept]:
+def _readable(task: Task, split: str, source: DataFile, findings: _Findings) -> Iterator[KeptRecord]:
     for refused in source.refused:
         findings.add("unreadable", split, refused.number, None, refused.reason)
     for entry in source.entries:
@@ -123,10 +125,10 @@ def _readable(task: Task, split: str, source: Source, findings: _Findings) -> It
             findings.add("derived_id", split, entry.line, item.id, "made from the record's content")
         remains = [findings.add(odd.kind, split, entry.line, item.id, odd.detail) for odd in oddities]
         if all(remains):
-            yield Kept(entry, replace(item, record=entry.digest))
+            yield KeptRecord(entry, replace(item, record=entry.digest))
 
 
-def _distinct(split: str, members: Sequence[Kept], findings: _Findings) -> Iterator[Kept]:
+def _distinct(split: str, members: Sequence[KeptRecord], findings: _Findings) -> Iterator[KeptRecord]:
     lines: dict[str, int] = {}
     for member in members:
         first = lines.setdefault(member.entry.digest, member.entry.line)
@@ -138,18 +140,18 @@ def _distinct(split: str, members: Sequence[Kept], findings: _Findings) -> Itera
             )
 
 
-def _question(member: Kept) -> str:
+def _question(member: KeptRecord) -> str:
     """Return what was asked: one prompt about two schemas may well have two golds."""
     entry = member.entry
     asked = entry.record.get("schema") if entry.closure is None else entry.closure.digest
     return digest([member.item.cluster, asked, entry.record.get("functions")])
 
 
-def _contradicted(task: Task, members: Sequence[Kept]) -> dict[int, list[int]]:
+def _contradicted(task: Task, members: Sequence[KeptRecord]) -> dict[int, list[int]]:
     """Return, by line, the lines with whose golds it cannot stand together; the task compares them as it
     grades answers."""
     sizes = Counter(member.item.cluster for member in members)
-    questions: defaultdict[str, list[Kept]] = defaultdict(list)
+    questions: defaultdict[str, list[KeptRecord]] = defaultdict(list)
     for member in members:
         if sizes[member.item.cluster] > 1:
             questions[_question(member)].append(member)
@@ -164,8 +166,8 @@ def _contradicted(task: Task, members: Sequence[Kept]) -> dict[int, list[int]]:
 
 
 def _without_contradiction(
-    task: Task, split: str, members: Sequence[Kept], findings: _Findings
-) -> Iterator[Kept]:
+    task: Task, split: str, members: Sequence[KeptRecord], findings: _Findings
+) -> Iterator[KeptRecord]:
     """Yield what remains of records with one prompt: those whose golds differ are told apart from mere
     repetition."""
     contradicted = _contradicted(task, members)
@@ -184,7 +186,7 @@ def _without_contradiction(
             yield member
 
 
-def _unique_ids(split: str, members: Sequence[Kept], findings: _Findings) -> None:
+def _unique_ids(split: str, members: Sequence[KeptRecord], findings: _Findings) -> None:
     lines: dict[str, int] = {}
     for member in members:
         first = lines.setdefault(member.item.id, member.entry.line)
@@ -198,7 +200,7 @@ def _unique_ids(split: str, members: Sequence[Kept], findings: _Findings) -> Non
             )
 
 
-def _apart(kept: Mapping[str, Sequence[Kept]], findings: _Findings) -> None:
+def _apart(kept: Mapping[str, Sequence[KeptRecord]], findings: _Findings) -> None:
     homes: dict[str, tuple[str, int]] = {}
     told: set[tuple[str, str]] = set()
     for split, members in kept.items():
@@ -209,7 +211,7 @@ def _apart(kept: Mapping[str, Sequence[Kept]], findings: _Findings) -> None:
                 findings.add("leak", split, member.entry.line, member.item.id, f"also in {home}, line {line}")
 
 
-def _basenames(sources: Mapping[str, Source], findings: _Findings) -> None:
+def _basenames(sources: Mapping[str, DataFile], findings: _Findings) -> None:
     homes: defaultdict[str, set[str]] = defaultdict(set)
     closures = {
         id(e.closure): e.closure

@@ -9,11 +9,11 @@ import numpy as np
 
 from assay.core.storage.json import digest
 from assay.dataset.audit_records import Ceiling
-from assay.dataset.source import Kept
+from assay.dataset.source import KeptRecord
 from assay.tasks.protocol import Task
 
 
-def ceiling_of(task: Task, members: Sequence[Kept]) -> Ceiling | None:
+def ceiling_of(task: Task, members: Sequence[KeptRecord]) -> Ceiling | None:
     """Return what contradicting golds leave to be reached, None where they leave everything.
 
     A policy that reads one text answers by one distribution, so it succeeds at most as often as with the
@@ -21,7 +21,7 @@ def ceiling_of(task: Task, members: Sequence[Kept]) -> Ceiling | None:
     together, the task's own grader says.
     """
     sizes = Counter(member.item.cluster for member in members)
-    groups: defaultdict[str, list[Kept]] = defaultdict(list)
+    groups: defaultdict[str, list[KeptRecord]] = defaultdict(list)
     for member in members:
         if sizes[member.item.cluster] > 1:
             groups[digest(task.start(member.item, 0)[0])].append(member)

@@ -17,7 +17,7 @@ from typing import Any
 from assay.audit.overlap import Texts, answers_inside, shared_ngrams, words_of
 from assay.core.storage.json import digest, dumps
 from assay.dataset.audit_records import BLOCKING, NGRAM, SAID, Contamination, Overlap, Shared
-from assay.dataset.source import Kept
+from assay.dataset.source import KeptRecord
 
 # Where rows of data commonly say what they were generated from.
 SCENARIO_FIELDS = ("scenario_id", "scenario")
@@ -34,7 +34,7 @@ class _Facts:
     keys: Mapping[Shared, Sequence[str]]
 
 
-def contamination(kept: Mapping[str, Sequence[Kept]]) -> Contamination:
+def contamination(kept: Mapping[str, Sequence[KeptRecord]]) -> Contamination:
     """Return what the splits share; train is compared with every split whose name begins with heldout word by
     word.
 
@@ -56,7 +56,7 @@ def contamination(kept: Mapping[str, Sequence[Kept]]) -> Contamination:
     )
 
 
-def _facts(member: Kept) -> _Facts:
+def _facts(member: KeptRecord) -> _Facts:
     record = member.entry.record
     parts = [text for name in TEXT_FIELDS for text in _texts(record.get(name))]
     prompt = tuple(words_of(" ".join(parts)))

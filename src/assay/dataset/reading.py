@@ -33,7 +33,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedLine:
     """One line that is no record, and why."""
 
     number: int
@@ -41,18 +41,18 @@ class Refused:
 
 
 @dataclass(slots=True)
-class Reading:
+class LinesRead:
     """What a tasks file holds."""
 
     lines: list[Line] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[RefusedLine] = field(default_factory=list)
     n_blank: int = 0
     first_blank: list[int] = field(default_factory=list)
     byte_order_mark: bool = False
     file_sha256: str = ""
 
 
-def read_tasks(path: Path, *, where: str, fix: str, skip: Collection[int] = ()) -> Reading:
+def read_tasks(path: Path, *, where: str, fix: str, skip: Collection[int] = ()) -> LinesRead:
     """Read a tasks file line by line, so that a hostile one costs no more memory than its good records.
 
     Args:
@@ -71,7 +71,7 @@ def read_tasks(path: Path, *, where: str, fix: str, skip: Collection[int] = ()) 
     return reading
 
 
-def read_lines(lines: Iterable[bytes | None], *, where: str, skip: Collection[int] = ()) -> Reading:
+def read_lines(lines: Iterable[bytes | None], *, where: str, skip: Collection[int] = ()) -> LinesRead:
     r"""Return the rows among lines that come without their \n; None stands for one beyond the limit.
 
     Raises:
@@ -80,7 +80,7 @@ def read_lines(lines: Iterable[bytes | None], *, where: str, skip: Collection[in
     >>> read_lines([b'{"id":"a"}\r', b"", b"NaN"], where="x").refused[0].number
     3
     """
-    reading, skipped = Reading(), frozenset(skip)
+    reading, skipped = LinesRead(), frozenset(skip)
     for number, line in enumerate(lines, start=1):
         if number == 1 and line is not None:
             line = _unmarked(line, reading, where)
@@ -100,18 +100,18 @@ def read_lines(lines: Iterable[bytes | None], *, where: str, skip: Collection[in
     return reading
 
 
-def read_line(number: int, line: bytes | None) -> Line | Refused:
+def read_line(number: int, line: bytes | None) -> Line | RefusedLine:
     """Return one row, or why it is none."""
     if line is None:
-        return Refused(number, f"more than {MAX_LINE_BYTES:,} bytes in one line")
+        return RefusedLine(number, f"more than {MAX_LINE_BYTES:,} bytes in one line")
     try:
         row = parse_strict(line.decode("utf-8"), max_chars=MAX_LINE_BYTES, max_depth=MAX_DEPTH)
     except UnicodeDecodeError as error:
-        return Refused(number, f"not UTF-8 ({error.reason} at byte {error.start} of the line)")
+        return RefusedLine(number, f"not UTF-8 ({error.reason} at byte {error.start} of the line)")
     except ValueError as error:
-        return Refused(number, str(error).split("\n")[0])
+        return RefusedLine(number, str(error).split("\n")[0])
     if not isinstance(row, dict):
-        return Refused(number, f"{_kind(row)} instead of a JSON object")
+        return RefusedLine(number, f"{_kind(row)} instead of a JSON object")
     # A null id or gold is none, and the record the same as one without the field.
     left_out = {"schema_path"} | {name for name in ("id", "gold", "golds") if row.get(name) is None}
     content = {name: v for name, v in row.items() if name not in left_out}
@@ -124,7 +124,7 @@ def _kind(value: Any) -> str:
     )
 
 
-def _unmarked(line: bytes, reading: Reading, where: str) -> bytes:
+def _unmarked(line: bytes, reading: LinesRead, where: str) -> bytes:
     for mark, name in _OTHER_MARKS.items():
         if line.startswith(mark):
             raise DataError(
@@ -136,7 +136,7 @@ def _unmarked(line: bytes, reading: Reading, where: str) -> bytes:
     return line.removeprefix(codecs.BOM_UTF8)
 
 
-def _within_limits(reading: Reading, where: str) -> None:
+def _within_limits(reading: LinesRead, where: str) -> None:
     for found, most, what in (
         (reading.refused, MAX_REFUSED, "lines that are no records"),
         (reading.lines, MAX_RECORDS, "records"),

@@ -20,7 +20,7 @@ METASCHEMAS = frozenset(str(uri).rstrip("#") for uri in REGISTRY)
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class SchemaReference:
     """One $ref as it is written, and the URI it means, without the fragment."""
 
     ref: str
@@ -32,7 +32,7 @@ class Walked:
     """All references of one document, in the order of the text, and the URIs that are found inside it."""
 
     base: str
-    references: list[Reference] = field(default_factory=list)
+    references: list[SchemaReference] = field(default_factory=list)
     identifiers: set[str] = field(default_factory=set)
 
 
@@ -68,7 +68,7 @@ def walk(document: Any, uri: str, *, own_id: bool = True) -> Walked:
             walked.identifiers.add(base)
             refs = [value[key] for key in _REFERENCES if isinstance(value.get(key), str)]
             walked.references += [
-                Reference(ref, base if ref.startswith("#") else joined(base, ref)) for ref in refs
+                SchemaReference(ref, base if ref.startswith("#") else joined(base, ref)) for ref in refs
             ]
         todo += reversed([(part, base) for part in _parts(value)])
     return walked

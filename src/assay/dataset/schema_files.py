@@ -16,7 +16,7 @@ from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import digest
 from assay.core.storage.strict_json import MAX_DEPTH, parse_strict
 from assay.core.storage.untrusted import inside, read_capped
-from assay.dataset.references import METASCHEMAS, Reference, Walked, walk
+from assay.dataset.references import METASCHEMAS, SchemaReference, Walked, walk
 
 MAX_SCHEMA_BYTES = 4_000_000
 MAX_FILES = 100
@@ -225,7 +225,7 @@ def _walk(document: Any, uri: str, label: str) -> Walked:
         raise DataError("a $ref that is a URI", found=str(error), where=label, fix=FIX) from None
 
 
-def _file_of(reference: Reference, walked: Walked, path: Path) -> Path | None:
+def _file_of(reference: SchemaReference, walked: Walked, path: Path) -> Path | None:
     """Return the file that a reference means, None if it means something inside the document or an absolute
     URI."""
     parts, target = urlsplit(reference.ref), urlsplit(reference.target)

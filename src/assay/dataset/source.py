@@ -10,7 +10,7 @@ from typing import Any
 
 from assay.core.errors import AssayError, DataError
 from assay.core.storage.json import digest
-from assay.dataset.reading import Line, Reading, Refused, read_tasks
+from assay.dataset.reading import Line, LinesRead, RefusedLine, read_tasks
 from assay.dataset.schema_files import Closure, SchemaFiles
 from assay.tasks.protocol import Item
 
@@ -19,7 +19,7 @@ RESERVED = ("schema_resources", "schema_uri")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DataRow:
     """One row that a task can read, and where it stands."""
 
     line: int
@@ -49,23 +49,23 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptRecord:
     """A record that remains after the audit, and what the task makes of it."""
 
-    entry: Entry
+    entry: DataRow
     item: Item
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DataFile:
     """One data file: its rows, the lines that hold none, and what is odd about it as a file."""
 
-    entries: list[Entry]
-    refused: list[Refused]
-    reading: Reading
+    entries: list[DataRow]
+    refused: list[RefusedLine]
+    reading: LinesRead
 
 
-def load(path: Path, schemas: SchemaFiles, *, where: str, fix: str, skip: Collection[int] = ()) -> Source:
+def load(path: Path, schemas: SchemaFiles, *, where: str, fix: str, skip: Collection[int] = ()) -> DataFile:
     """Read a data file and the schema files its rows name.
 
     Args:
@@ -84,13 +84,13 @@ def load(path: Path, schemas: SchemaFiles, *, where: str, fix: str, skip: Collec
         try:
             entries.append(resolved(line, schemas))
         except AssayError as error:
-            refused.append(Refused(line.number, reason(error)))
+            refused.append(RefusedLine(line.number, reason(error)))
     # The rows live on in the entries; a second list of them would only hold memory.
     reading.lines = []
-    return Source(entries, sorted(refused, key=lambda line: line.number), reading)
+    return DataFile(entries, sorted(refused, key=lambda line: line.number), reading)
 
 
-def resolved(line: Line, schemas: SchemaFiles) -> Entry:
+def resolved(line: Line, schemas: SchemaFiles) -> DataRow:
     """Return a row with `schema`, `schema_resources` and `schema_uri` in place of its schema_path.
 
     Raises:
@@ -112,7 +112,7 @@ def resolved(line: Line, schemas: SchemaFiles) -> Entry:
             if "schema_path" in row
             else row
         )
-        return Entry(line.number, record, record, line.body, None)
+        return DataRow(line.number, record, record, line.body, None)
     record = {name: value for name, value in row.items() if name != "schema_path"}
     if not isinstance(path, str):
         raise DataError(
@@ -128,7 +128,7 @@ def resolved(line: Line, schemas: SchemaFiles) -> Entry:
         "schema_resources": closure.resources,
         "schema_uri": closure.uri,
     }
-    return Entry(line.number, row, record, line.body, closure)
+    return DataRow(line.number, row, record, line.body, closure)
 
 
 def reason(error: AssayError) -> str:

@@ -10,7 +10,7 @@ from assay.core.storage.files import sha256_bytes
 from assay.core.storage.untrusted import sha256_capped
 from assay.dataset.reading import MAX_FILE_BYTES
 from assay.dataset.schema_files import SchemaFiles, read_schema
-from assay.dataset.source import Entry, load
+from assay.dataset.source import DataRow, load
 
 
 def require(expected: str | None, found: str, where: str, fix: str) -> None:
@@ -59,7 +59,7 @@ def reader(folder: Path, expected: Mapping[str, str], fix: str) -> Callable[[Pat
 
 def entries(
     path: Path, sha256: str, schemas: SchemaFiles, *, where: str, fix: str, skip: Collection[int] = ()
-) -> list[Entry]:
+) -> list[DataRow]:
     """Return the rows of a data file that has passed the audit, without those it left out.
 
     Args:

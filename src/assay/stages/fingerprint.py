@@ -23,7 +23,7 @@ from assay.dataset.checksums import SUMS, check_sums, covered, parse_sums
 from assay.dataset.fingerprint import Fingerprint, enforce, fingerprint
 from assay.dataset.reading import MAX_FILE_BYTES
 from assay.dataset.schema_files import SchemaFiles
-from assay.dataset.source import Source, load
+from assay.dataset.source import DataFile, load
 from assay.dataset.suite import FEWEST_CLUSTERS, choose, rules_of
 from assay.dataset.verified import require
 from assay.evidence.claim.plan import plan_of
@@ -125,7 +125,7 @@ def checked_sums(project: Project) -> dict[str, str]:
     return sums
 
 
-def sources_of(project: Project, sums: Mapping[str, str]) -> dict[str, Source]:
+def sources_of(project: Project, sums: Mapping[str, str]) -> dict[str, DataFile]:
     """Return every data file of the dataset by split, from the bytes that were checked.
 
     Raises:

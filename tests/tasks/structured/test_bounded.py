@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from assay.tasks.structured.grading import bounded
+from assay.tasks.structured import schema as bounded
 from assay.tasks.structured.schema import compile_schema, schema_key
 
 DOUBLING = {f"a{i}": {"allOf": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(30)} | {

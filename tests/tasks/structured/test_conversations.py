@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from assay.core.errors import TaskError
 from assay.core.seeds import rng
-from assay.tasks.structured.grading.truncation import MARK, opening_chars
-from assay.tasks.structured.prompts import CLOSING
-from assay.tasks.structured.reading.control_tokens import control_tokens
-from assay.tasks.structured.reading.conversations import NoConversation, read_conversation
+from assay.tasks.structured.prompts import CLOSING, MARK, opening_chars
+from assay.tasks.structured.reading.oddities import control_tokens
+from assay.tasks.structured.reading.reading import NoConversation, read_conversation
 from tests.tasks.structured.material import CONTEXT, GOLD, INVOICE, built, graded, row, texts, values
 
 TASK = built()

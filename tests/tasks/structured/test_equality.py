@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.core.seeds import rng
-from assay.tasks.structured.grading.bounded import BoundedValidator
-from assay.tasks.structured.grading.equality import Rules, close, equal, key, unordered
-from assay.tasks.structured.grading.matching import field_score
+from assay.tasks.structured.grading.equality import Rules, close, equal, field_score, key, unordered
 from assay.tasks.structured.reading.golds import Plain, agree, contradictory
+from assay.tasks.structured.schema import BoundedValidator
 from tests.tasks.structured.material import built, graded, row, values
 
 ANY = {"type": ["object", "array", "string", "number", "boolean", "null"]}

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 
 from assay.tasks.structured.grading.calls import is_call_gold
-from assay.tasks.structured.grading.equality import FOLDED, equal, unordered
-from assay.tasks.structured.grading.matching import field_score
+from assay.tasks.structured.grading.equality import FOLDED, equal, field_score, unordered
 from assay.tasks.structured.reading.golds import Call, gold_of
 from tests.tasks.structured.material import CALL_GOLD, objects, values
 

@@ -26,8 +26,7 @@ from assay.tools.doctor import (
     settings_findings,
     verdict_of,
 )
-from assay.tools.doctor.deadline import AHEAD, LEAST, Deadline
-from assay.tools.doctor.findings import error_finding
+from assay.tools.doctor.findings import AHEAD, LEAST, Deadline, error_finding
 
 BASE = "models/base"
 GIB = 2.0**30
@@ -120,8 +119,7 @@ def _without_base(
 ) -> tuple[list[Finding], bool]:
     """Return what can be said before the base is built or loaded, and whether its tokenizer could be looked
     at."""
-    from assay.tools.doctor.preflight.look import refuse_prompts
-    from assay.tools.doctor.preflight.unbuilt import unbuilt
+    from assay.tools.doctor.preflight import refuse_prompts, unbuilt
 
     params = project.params
     try:

@@ -3,28 +3,25 @@ probe."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+
+import torch
 
 from assay.core.config.settings import Params
 from assay.core.records import Episode
 from assay.dataset.suite import Play, Suite, choose
 from assay.policy.model import Policy
 from assay.tasks.protocol import Item, Message, Task
-from assay.tools.doctor.as_it_was import as_it_was
-from assay.tools.doctor.counts import counts_findings
-from assay.tools.doctor.deadline import MOST_SECONDS, Deadline, TooSlow
-from assay.tools.doctor.findings import Check, Finding
-from assay.tools.doctor.forecast.passes import pass_findings
-from assay.tools.doctor.forecast.step_cost import disk_finding, time_finding
-from assay.tools.doctor.lengths import length_findings, opened, turns_of
+from assay.tools.doctor.findings import MOST_SECONDS, Deadline, DoctorCheck, Finding, TooSlow
+from assay.tools.doctor.forecast.passes import disk_finding, pass_findings, time_finding
 from assay.tools.doctor.observed import Observed
-from assay.tools.doctor.probe import MOST_ITEMS, probed
-from assay.tools.doctor.settings import settings_findings
-from assay.tools.doctor.signs import probe_findings
-from assay.tools.doctor.texts import text_findings
+from assay.tools.doctor.probe import MOST_ITEMS, probe_findings, probed
+from assay.tools.doctor.settings import counts_findings, settings_findings
+from assay.tools.doctor.texts import length_findings, opened, text_findings, turns_of
 from assay.tools.doctor.weights import adapter_bytes, weight_findings
 from assay.tools.doctor.worlds import (
     Scripted,
@@ -34,6 +31,49 @@ from assay.tools.doctor.worlds import (
     scripted,
     trouble_findings,
 )
+from assay.training.rollouts import untouched
+
+
+@contextmanager
+def as_it_was(model: Any) -> Iterator[None]:
+    """Put a model back as it is now when the block ends, whatever was attached to it, and every random
+    generator.
+
+    Base weights are not copied: nothing in the block may write to them. An adapter that is attached replaces
+    modules, freezes parameters and leaves attributes behind; all of this is undone.
+    """
+    modules = [(module, dict(module._modules), module.training) for module in model.modules()]
+    gradients = [(parameter, parameter.requires_grad, parameter.grad) for parameter in model.parameters()]
+    hooks = [
+        (module, dict(module._forward_hooks), dict(module._forward_pre_hooks)) for module in model.modules()
+    ]
+    attributes, use_cache = set(vars(model)), getattr(model.config, "use_cache", None)
+    try:
+        with untouched():
+            yield
+    finally:
+        for module, children, training in modules:
+            module._modules.clear()
+            module._modules.update(children)
+            module.training = training
+        for module, after, before in hooks:
+            _restore(module._forward_hooks, after)
+            _restore(module._forward_pre_hooks, before)
+        for parameter, wanted, gradient in gradients:
+            parameter.requires_grad_(wanted)
+            parameter.grad = gradient
+        for name in set(vars(model)) - attributes:
+            delattr(model, name)
+        if use_cache is not None:
+            model.config.use_cache = use_cache
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def _restore(hooks: Any, before: dict[int, Any]) -> None:
+    for name in [name for name in hooks if name not in before]:
+        del hooks[name]
+
 
 N_SCRIPTED, N_OPENINGS, N_REPEATED = 32, 256, 12
 SHARE_OF_OPENINGS = 0.25  # of the time, where rendering or starting an episode is slow
@@ -102,7 +142,7 @@ def examine(
         if fatal := [
             finding.check for finding in findings if finding.level == "fault" and finding.check in FATAL
         ]:
-            check = Check("probe", "a few groups played with the base", "the examination itself")
+            check = DoctorCheck("probe", "a few groups played with the base", "the examination itself")
             fix = "correct what is named there, then ./run assay doctor looks further"
             return [*findings, check.warning(f"none, because of {', '.join(fatal)}", fix)]
         faulty = {finding.check for finding in findings if finding.level == "fault"}
@@ -142,7 +182,7 @@ def _without_model(
 ) -> tuple[list[Finding], _Case | None, Scripted]:
     findings = settings_findings(params) + counts_findings(params, items, validation.items)
     if not items:
-        check = Check("training items", "some", "train.jsonl")
+        check = DoctorCheck("training items", "some", "train.jsonl")
         return [*findings, check.fault("none", "add records to train.jsonl")], None, Scripted((), None, None)
     observed = Observed(task)
     plays = tuple(
@@ -231,7 +271,7 @@ def _brought_to_light(observed: Observed, known: set[str]) -> list[Finding]:
 
 
 def _left_out(error: TooSlow) -> Finding:
-    check = Check(
+    check = DoctorCheck(
         "probe",
         "a few groups played, and a pass that learns, within the time",
         "this machine, with this base",
@@ -244,7 +284,7 @@ def _left_out(error: TooSlow) -> Finding:
 
 
 def _playing_failed(error: Exception) -> Finding:
-    check = Check("playing", "a base that plays", "the base, on this device")
+    check = DoctorCheck("playing", "a base that plays", "the base, on this device")
     fix = (
         "deterministic: false"
         if "deterministic" in str(error)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,7 +30,7 @@ class Finding(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DoctorCheck:
     """One thing that is looked at: its name, what it should be, and which setting or file says it."""
 
     name: str
@@ -65,7 +66,7 @@ def verdict_of(findings: Sequence[Finding]) -> Level:
 
 def error_finding(check: str, error: AssayError) -> Finding:
     """Return an error that kept the rest from being looked at, as a fault."""
-    return Check(check, error.expected, error.where).fault(error.found, error.fix)
+    return DoctorCheck(check, error.expected, error.where).fault(error.found, error.fix)
 
 
 def in_words(finding: Finding) -> str:
@@ -103,3 +104,32 @@ def refuse_faults(
             where=where,
             fix=f"{fixes}\n  ./run assay doctor looks again; health.preflight: false trains all the same",
         )
+
+
+# With the import of torch and the loading of a base before it, a whole call stays under 110 s.
+MOST_SECONDS = 85.0
+AHEAD = 0.4  # of the time, for what is forecast before the base is played with
+LEAST = 0.5 * MOST_SECONDS  # for the rest, however long the forecast and loading the base took
+
+
+class TooSlow(Exception):
+    """There is no time for what has to be done at least; says for what."""
+
+
+class Deadline:
+    """A time by which to be done.
+
+    >>> ticks = iter([10.0, 14.0, 21.0])
+    >>> deadline = Deadline(10.0, lambda: next(ticks))
+    >>> deadline.left, deadline.left
+    (6.0, 0.0)
+    """
+
+    def __init__(self, seconds: float = MOST_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin now; `clock` gives seconds."""
+        self._clock, self._end = clock, clock() + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left, at least 0."""
+        return max(0.0, self._end - self._clock())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from assay.core.config.places import setting
 from assay.core.config.settings import Params, PretrainedBase
 from assay.core.counting import counted
-from assay.tools.doctor.findings import Check, Finding
+from assay.tasks.protocol import Item
+from assay.tools.doctor.findings import DoctorCheck, Finding
 
 LOWEST_RATE, HIGHEST_RATE, HIGHEST_PRETRAINED_RATE = 1e-7, 2e-2, 1e-3
 LOWEST_SCALE, HIGHEST_SCALE = 0.05, 16.0
@@ -27,7 +28,9 @@ def _learning_rate(params: Params) -> Finding:
         params.train.learning_rate,
         "train.learning_rate: 1e-5 for a pretrained base, 1e-3 for the tiny one",
     )
-    check = Check("learning rate", f"{LOWEST_RATE:g} … {HIGHEST_RATE:g}", setting("train.learning_rate"))
+    check = DoctorCheck(
+        "learning rate", f"{LOWEST_RATE:g} … {HIGHEST_RATE:g}", setting("train.learning_rate")
+    )
     if not LOWEST_RATE <= rate <= HIGHEST_RATE:
         return check.fault(
             f"{rate:g}, at which an adapter {'does not move' if rate < LOWEST_RATE else 'diverges'}", fix
@@ -39,7 +42,7 @@ def _learning_rate(params: Params) -> Finding:
 
 def _schedule(params: Params) -> Finding:
     train = params.train
-    check = Check(
+    check = DoctorCheck(
         "warm-up", "a warm-up that is used and ends before the last step", setting("train.warmup_steps")
     )
     if train.warmup_steps == 0:
@@ -59,7 +62,10 @@ def _schedule(params: Params) -> Finding:
 
 
 def _group_size(params: Params) -> Finding:
-    size, check = params.train.group_size, Check("group size", "at least 4", setting("train.group_size"))
+    size, check = (
+        params.train.group_size,
+        DoctorCheck("group size", "at least 4", setting("train.group_size")),
+    )
     if size < 4:
         return check.warning(f"{size}: a mean over so few says little about the one", "train.group_size: 8")
     return check.ok(str(size))
@@ -67,7 +73,9 @@ def _group_size(params: Params) -> Finding:
 
 def _gradient_clipping(params: Params) -> Finding:
     norm = params.train.max_grad_norm
-    check = Check("gradient clipping", f"{LOWEST_NORM:g} … {HIGHEST_NORM:g}", setting("train.max_grad_norm"))
+    check = DoctorCheck(
+        "gradient clipping", f"{LOWEST_NORM:g} … {HIGHEST_NORM:g}", setting("train.max_grad_norm")
+    )
     if norm > HIGHEST_NORM:
         return check.warning(f"{norm:g}, which never clips", "train.max_grad_norm: 1.0")
     if norm < LOWEST_NORM:
@@ -79,7 +87,7 @@ def _gradient_clipping(params: Params) -> Finding:
 
 def _clip_range(params: Params) -> Finding:
     low, high = params.train.epsilon_low, params.train.epsilon_high
-    check = Check("clip range", "epsilon_high at least epsilon_low", setting("train.epsilon_high"))
+    check = DoctorCheck("clip range", "epsilon_high at least epsilon_low", setting("train.epsilon_high"))
     if high < low:
         found = f"{high:g} below {low:g}: what is rare is clipped first, and variety is lost"
         return check.warning(found, f"train.epsilon_high: {max(0.28, low):g}")
@@ -88,7 +96,7 @@ def _clip_range(params: Params) -> Finding:
 
 def _temperature(params: Params) -> Finding:
     value = params.generation.temperature
-    check = Check(
+    check = DoctorCheck(
         "temperature", f"{LOWEST_TEMPERATURE:g} … {HIGHEST_TEMPERATURE:g}", setting("generation.temperature")
     )
     if value < LOWEST_TEMPERATURE:
@@ -103,7 +111,10 @@ def _temperature(params: Params) -> Finding:
 
 
 def _kl_weight(params: Params) -> Finding:
-    beta, check = params.train.beta, Check("KL weight", f"at most {HIGHEST_BETA:g}", setting("train.beta"))
+    beta, check = (
+        params.train.beta,
+        DoctorCheck("KL weight", f"at most {HIGHEST_BETA:g}", setting("train.beta")),
+    )
     if beta > HIGHEST_BETA:
         return check.warning(
             f"{beta:g}: the KL term outweighs any reward, and the policy stays the base", "train.beta: 0.04"
@@ -115,14 +126,17 @@ def _lora_scale(params: Params) -> Finding:
     lora = params.train.lora
     scale = lora.alpha / lora.r
     expected = f"alpha / r within {LOWEST_SCALE:g} … {HIGHEST_SCALE:g}"
-    check = Check("LoRA scale", expected, setting("train.lora.alpha"))
+    check = DoctorCheck("LoRA scale", expected, setting("train.lora.alpha"))
     if not LOWEST_SCALE <= scale <= HIGHEST_SCALE:
         return check.warning(f"{lora.alpha} / {lora.r} = {scale:g}", f"train.lora.alpha: {2 * lora.r}")
     return check.ok(f"{scale:g}")
 
 
 def _lora_dropout(params: Params) -> Finding:
-    dropout, check = params.train.lora.dropout, Check("LoRA dropout", "0", setting("train.lora.dropout"))
+    dropout, check = (
+        params.train.lora.dropout,
+        DoctorCheck("LoRA dropout", "0", setting("train.lora.dropout")),
+    )
     if dropout > 0.0:
         found = (
             f"{dropout:g}: episodes are played without dropout and learned from with it, by another policy"
@@ -134,7 +148,7 @@ def _lora_dropout(params: Params) -> Finding:
 def _precision(params: Params) -> Finding:
     base, check = (
         params.base,
-        Check("precision", "one that the device is made for", setting("base.quantization")),
+        DoctorCheck("precision", "one that the device is made for", setting("base.quantization")),
     )
     if not isinstance(base, PretrainedBase) or params.device != "cpu":
         return check.ok(
@@ -150,7 +164,7 @@ def _precision(params: Params) -> Finding:
 
 def _threads(params: Params) -> Finding:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    check = Check("threads", f"at most {cores} (the cores of this machine)", setting("threads"))
+    check = DoctorCheck("threads", f"at most {cores} (the cores of this machine)", setting("threads"))
     if params.threads > cores:
         return check.warning(f"{params.threads}, which get in each other's way", f"threads: {cores}")
     return check.ok(str(params.threads))
@@ -158,7 +172,7 @@ def _threads(params: Params) -> Finding:
 
 def _processes(params: Params) -> Finding:
     told, train = params.distributed, params.train
-    check = Check(
+    check = DoctorCheck(
         "processes", "whole groups in every process, and a backend for the device", setting("distributed")
     )
     if told.processes == 1:
@@ -181,7 +195,7 @@ def _processes(params: Params) -> Finding:
 
 
 def _shaping(params: Params) -> Finding:
-    check = Check("shaping", "a discount that is used, and changes no optimum", setting("task.gamma"))
+    check = DoctorCheck("shaping", "a discount that is used, and changes no optimum", setting("task.gamma"))
     weight, gamma = (getattr(params.task, name, None) for name in ("shaping", "gamma"))
     if weight is None or gamma is None:
         return check.ok("none")
@@ -195,7 +209,7 @@ def _shaping(params: Params) -> Finding:
 
 def _blocklist(params: Params) -> Finding:
     task = params.task
-    check = Check(
+    check = DoctorCheck(
         "blocklist", "a list where blocked terms are to be punished", setting("task.reject_blocklisted")
     )
     if getattr(task, "reject_blocklisted", False) and task.blocklist_file is None:
@@ -208,7 +222,7 @@ def _blocklist(params: Params) -> Finding:
 
 def _validation_interval(params: Params) -> Finding:
     interval, steps = params.validation.interval, params.train.steps
-    check = Check("validation interval", f"below train.steps ({steps})", setting("validation.interval"))
+    check = DoctorCheck("validation interval", f"below train.steps ({steps})", setting("validation.interval"))
     if interval >= steps > 1:
         found = f"{interval}: only the base and the last step can be chosen from"
         return check.warning(found, f"validation.interval: {max(1, steps // 8)}")
@@ -217,7 +231,7 @@ def _validation_interval(params: Params) -> Finding:
 
 def _checkpoint_interval(params: Params) -> Finding:
     every, steps = params.checkpoint.every, params.train.steps
-    check = Check("checkpoints", f"one before the last step ({steps})", setting("checkpoint.every"))
+    check = DoctorCheck("checkpoints", f"one before the last step ({steps})", setting("checkpoint.every"))
     if every >= steps > 1:
         return check.warning(
             f"{every}: a crash loses the whole training", f"checkpoint.every: {max(1, steps // 8)}"
@@ -227,7 +241,9 @@ def _checkpoint_interval(params: Params) -> Finding:
 
 def _baseline_steps(params: Params) -> Finding:
     first, steps = params.health.baseline_steps, params.train.steps
-    check = Check("alarm baseline", f"fewer than train.steps ({steps})", setting("health.baseline_steps"))
+    check = DoctorCheck(
+        "alarm baseline", f"fewer than train.steps ({steps})", setting("health.baseline_steps")
+    )
     if first >= steps:
         return check.warning(
             f"{first}: alarms that compare with it can never ring", f"health.baseline_steps: {steps // 2}"
@@ -254,3 +270,101 @@ _CHECKS: tuple[Callable[[Params], Finding], ...] = (
     _checkpoint_interval,
     _baseline_steps,
 )
+
+
+MANY_EPOCHS = 20
+
+
+def counts_findings(params: Params, items: Sequence[Item], validation: Sequence[Item]) -> list[Finding]:
+    """Return what the items say, before any is played."""
+    return [
+        _items_per_step(params, len(items)),
+        _epochs(params, len(items)),
+        _kl_probe(params, len(items)),
+        _validation_size(params, len(validation)),
+        _repeated(items),
+        _apart(items, validation),
+    ]
+
+
+def _items_per_step(params: Params, n: int) -> Finding:
+    asked = params.train.items_per_step
+    check = DoctorCheck(
+        "items a step", f"at most the {counted(n, 'training items')}", setting("train.items_per_step")
+    )
+    if asked > n:
+        return check.warning(
+            f"{asked}: an item is several groups of one step",
+            f"train.items_per_step: {max(1, n)}, or add data",
+        )
+    return check.ok(str(asked))
+
+
+def _epochs(params: Params, n: int) -> Finding:
+    epochs = params.train.steps * params.train.items_per_step / max(1, n)
+    check = DoctorCheck("epochs", f"at most {MANY_EPOCHS}", setting("train.steps"))
+    if epochs > MANY_EPOCHS:
+        found = f"each of {counted(n, 'items')} is trained on {epochs:.0f} times"
+        return check.warning(found, "lower train.steps, or add data")
+    return check.ok(f"{epochs:.2g}")
+
+
+def _kl_probe(params: Params, n: int) -> Finding:
+    asked = params.train.kl_probe_episodes
+    check = DoctorCheck(
+        "KL probe", f"at most the {counted(n, 'training items')}", setting("train.kl_probe_episodes")
+    )
+    if asked > n:
+        return check.fault(f"{asked} episodes, each of another item", f"train.kl_probe_episodes: {n}")
+    return check.ok(str(asked))
+
+
+def _validation_size(params: Params, n: int) -> Finding:
+    asked = params.validation.items
+    check = DoctorCheck(
+        "validation items", f"{asked}, as validation.items asks for", setting("validation.items")
+    )
+    if n < asked:
+        return check.warning(
+            f"{n}: the checkpoint is chosen on less than was asked for", "add data, or lower validation.items"
+        )
+    return check.ok(str(n))
+
+
+def _repeated(items: Sequence[Item]) -> Finding:
+    n, check = (
+        len({item.id for item in items}),
+        DoctorCheck("training items", "each once", "the training items"),
+    )
+    if n < len(items):
+        return check.warning(
+            f"{len(items)} with {counted(n, 'ids')}", "remove the repeated records from train.jsonl"
+        )
+    return check.ok(f"{n}")
+
+
+def _apart(items: Sequence[Item], validation: Sequence[Item]) -> Finding:
+    ids, clusters = {item.id for item in items}, {item.cluster for item in items}
+    check = DoctorCheck(
+        "validation kept apart",
+        "no item and no cluster in both",
+        "the data files of train and validation.suite",
+    )
+    fix = (
+        "./run assay audit TASKS.jsonl --fix-splits makes splits that share nothing; or another"
+        " validation.suite"
+    )
+    shared = [item.id for item in validation if item.id in ids]
+    if shared:
+        found = (
+            f"{counted(len(shared), 'items')} in both (first: {shared[0]}): the checkpoint is chosen by"
+            " memory"
+        )
+        return check.fault(found, fix)
+    near = [item.cluster for item in validation if item.cluster in clusters]
+    if near:
+        return check.fault(
+            f"{counted(len(near), 'validation items')} of clusters that are trained on (first: {near[0]})",
+            fix,
+        )
+    return check.ok("nothing shared")

@@ -19,7 +19,7 @@ from assay.core.records import Episode
 from assay.dataset.suite import Play
 from assay.evaluation.rollout import play_baseline
 from assay.tasks.protocol import Step, Task
-from assay.tools.doctor.findings import Check, Finding
+from assay.tools.doctor.findings import DoctorCheck, Finding
 from assay.tools.doctor.observed import RAISED, Observed
 
 # Texts that models do write when they go wrong; grading them must end in a failure, never in an error.
@@ -56,7 +56,9 @@ class Scripted:
 
 def scripted(task: Task, plays: Sequence[Play], params: Params) -> tuple[Scripted, list[Finding]]:
     """Let the floor and the ceiling player play, and return what that says about grader and reward."""
-    check = Check("scripted players", f"{task.floor} and {task.ceiling}, which play", "the task's baselines")
+    check = DoctorCheck(
+        "scripted players", f"{task.floor} and {task.ceiling}, which play", "the task's baselines"
+    )
     played: dict[str, list[Episode]] = {}
     try:
         players = task.baselines()
@@ -78,7 +80,7 @@ def scripted(task: Task, plays: Sequence[Play], params: Params) -> tuple[Scripte
 
 def _grader(task: Task, ceiling: Sequence[Episode]) -> Finding:
     rate = float(np.mean([episode.success for episode in ceiling]))
-    check = Check(
+    check = DoctorCheck(
         "grader",
         f"success for {task.ceiling}, who knows what is right",
         "the task's judge, and the golds of train",
@@ -92,7 +94,7 @@ def _grader(task: Task, ceiling: Sequence[Episode]) -> Finding:
 
 def _order(task: Task, floor: Sequence[Episode], ceiling: Sequence[Episode]) -> Finding:
     low, high = (float(np.mean([episode.reward for episode in one])) for one in (floor, ceiling))
-    check = Check(
+    check = DoctorCheck(
         "reward order", f"more reward for {task.ceiling} than for {task.floor}", "the task's reward parts"
     )
     if high <= low:
@@ -140,7 +142,7 @@ def trouble_findings(observed: Observed) -> dict[str, Finding]:
     """Return for each kind of problem whether it was noted while the task was played so far."""
     findings = {}
     for kind, (name, expected, where, fix) in _TROUBLES.items():
-        check, detail = Check(name, expected, where), observed.problems.get(kind)
+        check, detail = DoctorCheck(name, expected, where), observed.problems.get(kind)
         findings[kind] = check.ok("nothing else") if detail is None else check.fault(detail, fix)
     return findings
 
@@ -148,7 +150,7 @@ def trouble_findings(observed: Observed) -> dict[str, Finding]:
 def reward_size(rewards: Sequence[float], params: Params) -> Finding:
     """Return whether rewards are of a size that can be learned from where nothing scales them."""
     largest = max((abs(reward) for reward in rewards), default=0.0)
-    check = Check(
+    check = DoctorCheck(
         "reward size", f"at most {LARGE_REWARD:g} where it is not scaled", setting("train.scale_rewards")
     )
     if largest > LARGE_REWARD and params.train.scale_rewards == "none":
@@ -177,7 +179,7 @@ def repetition(task: Task, played: Sequence[tuple[Play, Episode]]) -> Finding:
 
     Between two looks the global generators are moved on, as a training moves them.
     """
-    check = Check(
+    check = DoctorCheck(
         "repetition",
         "equal worlds from equal world seeds, and states that are values",
         "the task's start and step",

@@ -19,7 +19,7 @@ from assay.core.console import say, say_table
 from assay.core.counting import counted
 from assay.core.errors import PolicyError
 from assay.core.storage.json import write_json
-from assay.dataset.audit_records import Audit, Finding, Kind
+from assay.dataset.audit_records import Audit, AuditFinding, Kind
 from assay.dataset.reading import SHOWN
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import load
@@ -80,9 +80,8 @@ def count_tokens(project: Project, tasks: Path, audited: Audited, base: str) -> 
         DataError: Prompts are too long for the task's limit or the base.
     """
     from assay.dataset.suite import choose
-    from assay.tools.doctor.lengths import context_limit
-    from assay.tools.doctor.preflight.prompt_lengths import refuse_long_prompts
-    from assay.tools.doctor.preflight.unbuilt import unbuilt
+    from assay.tools.doctor.preflight import refuse_long_prompts, unbuilt
+    from assay.tools.doctor.texts import context_limit
 
     task = task_with(project, blocklist_of(project))
     told = PretrainedBase(
@@ -135,7 +134,7 @@ def _show(checked: Audit, tasks: Path, schemas: SchemaFiles) -> None:
 
 def _rows(name: str, kind: Kind) -> list[tuple[str, ...]]:
     """Return the rows of a kind: what many records have alike is told once, with their number and first."""
-    alike: dict[str, list[Finding]] = {}
+    alike: dict[str, list[AuditFinding]] = {}
     for finding in kind.first:
         alike.setdefault(finding.detail, []).append(finding)
     rows: list[tuple[str, ...]] = []

@@ -22,7 +22,7 @@ from assay.core.storage.json import as_written
 from assay.core.storage.untrusted import inside, listing
 from assay.core.storage.yaml import read_yaml
 from assay.dataset.checksums import SUMS, UNLISTED, parse_sums, sums_text
-from assay.dataset.source import Kept
+from assay.dataset.source import KeptRecord
 from assay.pipeline.inputs import blocklist_of
 from assay.pipeline.project import Project
 from assay.tools.own_data.advice import base_of, fitting, preset_for, this_machine
@@ -190,10 +190,10 @@ def split_of_groups(sizes: Mapping[str, int], fractions: Sequence[float], seed: 
 
 
 def grouped(
-    members: Sequence[Kept], fractions: Sequence[float], seed: int, where: str
-) -> dict[str, list[Kept]]:
+    members: Sequence[KeptRecord], fractions: Sequence[float], seed: int, where: str
+) -> dict[str, list[KeptRecord]]:
     """Return the records by split, in the order they came; DataError: a split would be empty."""
-    splits: dict[str, list[Kept]] = {name: [] for name in SPLITS}
+    splits: dict[str, list[KeptRecord]] = {name: [] for name in SPLITS}
     homes = split_of_groups(Counter(member.item.cluster for member in members), fractions, seed)
     for member in members:
         splits[homes[member.item.cluster]].append(member)
@@ -205,7 +205,7 @@ def grouped(
     return splits
 
 
-def files_of(splits: Mapping[str, Sequence[Kept]]) -> dict[str, bytes]:
+def files_of(splits: Mapping[str, Sequence[KeptRecord]]) -> dict[str, bytes]:
     """Return the files of a dataset: one JSONL a split, and schema files in schemas/ with their layout."""
     closures = [member.entry.closure for members in splits.values() for member in members]
     schemas = {file.path: file.content for closure in closures if closure for file in closure.files}

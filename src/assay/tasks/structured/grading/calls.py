@@ -16,8 +16,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.tasks.structured.grading.equality import Rules, equal, key
-from assay.tasks.structured.grading.matching import field_score
+from assay.tasks.structured.grading.equality import Rules, equal, field_score, key
 
 LEFT_OUT = ""
 Path = tuple[str | int, ...]

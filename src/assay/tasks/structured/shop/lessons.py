@@ -30,7 +30,7 @@ from assay.tasks.structured.shop.orders import (
     RIVALS,
     Form,
     Function,
-    Job,
+    ShopJob,
     draw_job,
 )
 
@@ -57,13 +57,13 @@ def schema_text(form: Form | Function, offered: Sequence[Function]) -> str:
     return _compact(schema_from_functions([json.loads(dumps(each.declaration)) for each in offered]))
 
 
-def opening(job: Job) -> list[Message]:
+def opening(job: ShopJob) -> list[Message]:
     """Return the message that opens a job, as in play."""
     instruction = EXTRACT if isinstance(job.form, Form) else CALL
     return prompts.opening(Request(instruction, job.context, schema_text(job.form, job.offered), 0))
 
 
-def _guess(field: str, job: Job, rng: np.random.Generator) -> Any:
+def _guess(field: str, job: ShopJob, rng: np.random.Generator) -> Any:
     stated = [job.facts[name] for name in (field, RIVALS.get(field, "")) if name in job.facts]
     if not stated or rng.uniform() < SLIP_ODDS:
         stated = list(KINDS[field])
@@ -71,7 +71,7 @@ def _guess(field: str, job: Job, rng: np.random.Generator) -> Any:
     return str(value) if isinstance(value, int) and rng.uniform() < QUOTED_NUMBER_ODDS else value
 
 
-def weak_answer(job: Job, rng: np.random.Generator) -> str:
+def weak_answer(job: ShopJob, rng: np.random.Generator) -> str:
     """Return the answer of a player who writes well and confuses facts of one kind."""
     form = job.form if isinstance(job.form, Form) else job.offered[int(rng.integers(2))]
     wanted = form.fields() if isinstance(form, Form) else _arguments(form, job)
@@ -83,7 +83,7 @@ def weak_answer(job: Job, rng: np.random.Generator) -> str:
     return _compact({"name": form.name, "arguments": values})
 
 
-def _arguments(function: Function, job: Job) -> list[str]:
+def _arguments(function: Function, job: ShopJob) -> list[str]:
     return [field for field in function.arguments if field != "day" or "day" in job.facts]
 
 
@@ -93,7 +93,7 @@ def demonstrations(rng: np.random.Generator, n: int) -> list[list[Message]]:
     return [_demonstration(draw_job(rng, families[int(rng.integers(len(families)))]), rng) for _ in range(n)]
 
 
-def _demonstration(job: Job, rng: np.random.Generator) -> list[Message]:
+def _demonstration(job: ShopJob, rng: np.random.Generator) -> list[Message]:
     return [*opening(job), {"role": "assistant", "content": weak_answer(job, rng)}]
 
 

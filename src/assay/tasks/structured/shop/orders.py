@@ -191,7 +191,7 @@ FUNCTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ShopJob:
     """One job: what it asks, the facts it states, and its text. `offered` are the functions to choose
     from."""
 
@@ -227,7 +227,7 @@ def _text(facts: Mapping[str, str | int], family: int, opener: str | None) -> st
     return "".join(words) + closer
 
 
-def draw_job(rng: np.random.Generator, family: int) -> Job:
+def draw_job(rng: np.random.Generator, family: int) -> ShopJob:
     """Return a random job of one template family."""
     form: Form | Function
     offered: tuple[Function, ...] = ()
@@ -252,10 +252,10 @@ def draw_job(rng: np.random.Generator, family: int) -> Job:
             open_values = [value for value in kind if value != taken]
             facts[name] = open_values[int(rng.integers(len(open_values)))]
     opener = None if isinstance(form, Form) else form.openers[int(rng.integers(len(form.openers)))]
-    return Job(form, offered, facts, _text(facts, family, opener))
+    return ShopJob(form, offered, facts, _text(facts, family, opener))
 
 
-def record(job: Job, family: int, name: str) -> dict[str, Any]:
+def record(job: ShopJob, family: int, name: str) -> dict[str, Any]:
     """Return the job as one line of a tasks file."""
     common = {
         "id": name,

@@ -20,13 +20,12 @@ from assay.policy.base.model_files import refuse_odd_files, refuse_unreadable
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
 from assay.tasks.protocol import Item, Task
-from assay.tools.doctor.deadline import Deadline, TooSlow
-from assay.tools.doctor.findings import Check, Finding
-from assay.tools.doctor.forecast.memory import Memory, Scales, most, rows_at_once, scales
+from assay.tools.doctor.findings import Deadline, DoctorCheck, Finding, TooSlow
+from assay.tools.doctor.forecast.memory import MemoryForecast, Scales, most, rows_at_once, scales
 from assay.tools.doctor.forecast.pace import Pace, pace
+from assay.tools.doctor.forecast.passes import GIB, duration
 from assay.tools.doctor.forecast.rehearsal import Lengths
-from assay.tools.doctor.forecast.step_cost import GIB, duration
-from assay.tools.doctor.lengths import opened, turns_of
+from assay.tools.doctor.texts import opened, turns_of
 from assay.tools.doctor.worlds import scripted
 from assay.training.rollouts import untouched
 
@@ -157,23 +156,23 @@ def memory_ahead(
         with untouched(), scales(ahead.config, params, lengths, deadline) as weighed:
             return memory_finding(weighed.memory(), weighed, lengths, params, here), lengths
     except TooSlow as error:
-        check = Check(MEMORY, "a training weighed within the time", "this machine, with this base")
+        check = DoctorCheck(MEMORY, "a training weighed within the time", "this machine, with this base")
         fix = "./run assay doctor --device-memory GIB, which has more time for it"
         return check.warning(f"missing: {error}", fix), None
     except (AssayError, RuntimeError, ValueError, TypeError, AttributeError, LookupError) as error:
         first = str(error).split("\n")[0]
-        check = Check(MEMORY, "a base that can be rehearsed", "config.json and tokenizer of the base")
+        check = DoctorCheck(MEMORY, "a base that can be rehearsed", "config.json and tokenizer of the base")
         fix = "./run assay doctor, once the base is there, plays and learns with it"
         return check.warning(f"{type(error).__name__}: {first}", fix), None
 
 
 def memory_finding(
-    memory: Memory, weighed: Scales, lengths: Lengths, params: Params, there_is: int | None
+    memory: MemoryForecast, weighed: Scales, lengths: Lengths, params: Params, there_is: int | None
 ) -> Finding:
     """Return how much memory a training takes at its peak, against what there is, and what to lower by how
     much."""
     beside = BESIDE[params.device]
-    check = Check(
+    check = DoctorCheck(
         MEMORY,
         "a peak that fits",
         f"{setting('train.micro_batch_size')} and {setting('generation.batch_size')}",
@@ -200,7 +199,7 @@ def memory_finding(
     return check.fault(found, "; ".join(fixes)) if room < 0 else check.warning(found, "; ".join(fixes))
 
 
-def terms(memory: Memory, params: Params) -> dict[str, int]:
+def terms(memory: MemoryForecast, params: Params) -> dict[str, int]:
     """Return the bytes of a training by what takes them, in words; playing, learning and the KL come one
     after another."""
     return {
@@ -214,7 +213,7 @@ def terms(memory: Memory, params: Params) -> dict[str, int]:
     }
 
 
-def what_to_lower(memory: Memory, weighed: Scales, params: Params, room: int) -> list[str]:
+def what_to_lower(memory: MemoryForecast, weighed: Scales, params: Params, room: int) -> list[str]:
     """Return which settings to lower to which values so that a training fits, each weighed and not guessed.
 
     What the deadline of the scales leaves no time for is named without a value.
@@ -271,7 +270,7 @@ def time_finding(
 ) -> Finding:
     """Return how long a step takes at most, timed on this very device; missing where it cannot be timed
     here."""
-    check = Check(TIME, "a time you have", setting("train.steps"))
+    check = DoctorCheck(TIME, "a time you have", setting("train.steps"))
     plain = params.generation.backend == "cached" and not params.generation.cuda_graphs
     if elsewhere or (params.device == "cuda" and not torch.cuda.is_available()):
         return check.ok("missing: it is timed on the device itself, which is not here")
