@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.audit.audit import ALWAYS_REFUSED, REPORTED, Audited, audit
+from assay.audit.audit import ALWAYS_REFUSED, REPORTED, Audited, audit, cure, refuse_unusable, require_records
 from assay.audit.drift import changes, index_of
-from assay.audit.refusal import cure, refuse_unusable, require_records
 from assay.core.config.settings import AuditSettings
 from assay.core.errors import DataError
 from assay.core.storage.json import dumps

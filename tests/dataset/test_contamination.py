@@ -12,8 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.audit.contamination import contamination
-from assay.audit.overlap import BOILERPLATE, NGRAM, Texts, answers_inside, shared_ngrams, words_of
+from assay.audit.contamination import (
+    BOILERPLATE,
+    NGRAM,
+    Texts,
+    answers_inside,
+    contamination,
+    shared_ngrams,
+    words_of,
+)
 from assay.dataset.audit_records import Contamination, judged
 from assay.dataset.source import DataRow, KeptRecord
 from assay.tasks.protocol import Item

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.core.config.claim import AcknowledgedAlarm, Rule
+from assay.core.config.settings import AcknowledgedAlarm, Rule
 from assay.core.errors import EvidenceError
 from assay.core.records import HEALTH_RULES, Episode, HealthRule, RuleSummary
 from assay.core.seeds import rng

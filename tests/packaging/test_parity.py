@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from assay.core.config.package import ParitySettings
+from assay.core.config.settings import ParitySettings
 from assay.core.decoding import Decoding
 from assay.core.errors import PackageError
 from assay.package.parity import MergeComparison, Side, refusal, rounded_up

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.core.config.package import Waiver
+from assay.core.config.settings import Waiver
 from assay.core.errors import PackageError
 from assay.package.secrets import search as secrets
 from assay.package.secrets.known import KnownSecret, MachineFacts, known_secrets

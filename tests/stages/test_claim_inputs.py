@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from assay.core.config.claim import AcknowledgedAlarm, EvidenceSettings
+from assay.core.config.settings import AcknowledgedAlarm, EvidenceSettings
 from assay.core.errors import RecordError
 from assay.core.records import ControlFacts, HealthSummary, RuleSummary, TrainFacts
 from assay.core.storage.files import sha256_bytes

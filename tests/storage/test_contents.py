@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.core.storage.hashing import sha256_contents
+from assay.core.storage.untrusted import sha256_contents
 
 
 @pytest.fixture

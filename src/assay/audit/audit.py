@@ -4,17 +4,115 @@ decides."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from assay.audit.ceiling import ceiling_of
+import numpy as np
+
 from assay.core.config.settings import AuditSettings
 from assay.core.errors import DataError, RecordError, TaskError
 from assay.core.storage.json import digest
-from assay.dataset.audit_records import Audit, AuditFinding, Kind
-from assay.dataset.reading import SHOWN
-from assay.dataset.source import DataFile, KeptRecord, reason
+from assay.dataset.audit_records import Audit, AuditFinding, Ceiling, Kind
+from assay.dataset.source import SHOWN, DataFile, KeptRecord, reason
 from assay.tasks.protocol import Task, answer_key
+
+
+def ceiling_of(task: Task, members: Sequence[KeptRecord]) -> Ceiling | None:
+    """Return what contradicting golds leave to be reached, None where they leave everything.
+
+    A policy that reads one text answers by one distribution, so it succeeds at most as often as with the
+    single answer that is right for most of the records with that text. Which golds an answer can satisfy
+    together, the task's own grader says.
+    """
+    sizes = Counter(member.item.cluster for member in members)
+    groups: defaultdict[str, list[KeptRecord]] = defaultdict(list)
+    for member in members:
+        if sizes[member.item.cluster] > 1:
+            groups[digest(task.start(member.item, 0)[0])].append(member)
+    lost = {
+        prompt: len(group) - task.most_right([member.item for member in group])
+        for prompt, group in groups.items()
+    }
+    odd = [prompt for prompt, n in lost.items() if n]
+    if not odd:
+        return None
+    return Ceiling(
+        n_records=len(members),
+        n_prompts=len(odd),
+        n_contradicting=sum(len(groups[prompt]) for prompt in odd),
+        most_success=1.0 - sum(lost.values()) / len(members),
+    )
+
+
+def ceiling_said(found: Ceiling, split: str) -> str:
+    """Return a ceiling as a sentence.
+
+    >>> ceiling_said(Ceiling(n_records=100, n_prompts=3, n_contradicting=7, most_success=0.96), "heldout")
+    'heldout: no policy can exceed 96.0 % success: 3 prompts have contradicting golds (7 of 100 records)'
+    """
+    prompts = "1 prompt has" if found.n_prompts == 1 else f"{found.n_prompts} prompts have"
+    of = f"{found.n_contradicting} of {found.n_records} records"
+    # Rounded up, so that what is said is never less than what can be reached.
+    share = np.ceil(1000 * round(found.most_success, 12)) / 10
+    return f"{split}: no policy can exceed {share:.1f} % success: {prompts} contradicting golds ({of})"
+
+
+_CURES = {
+    "duplicate_id": "give each record of a file its own id",
+    "leak": "make the splits by prompt, never by row: ./run assay audit TASKS.jsonl --fix-splits does",
+}
+
+
+def refuse_unusable(checked: Audit, where: str) -> None:
+    """Refuse data with a kind that must not be there.
+
+    Raises:
+        DataError: Names the kinds, their counts, the first line, and how to go on.
+    """
+    kinds = checked.refusals()
+    if not kinds:
+        return
+    kind = checked.kinds[kinds[0]]
+    first = kind.first[0]
+    # An id is data: a line break in it must not look like a line of ours.
+    named = (first.split, f"line {first.line}" if first.line else "", ascii(first.id) if first.id else "")
+    place = ", ".join(filter(None, named))
+    also = "".join(f"; {checked.kinds[name].count} {name}" for name in kinds[1:])
+    raise DataError(
+        f"no record of kind {kinds[0]}",
+        found=f"{kind.count} (first: {place}: {first.detail}){also}",
+        where=where,
+        fix="\n  and ".join(dict.fromkeys(cure(name) for name in kinds)),
+    )
+
+
+def cure(kind: str) -> str:
+    """Return what to do about a kind that is refused."""
+    if kind in _CURES:
+        return _CURES[kind]
+    field = AuditSettings.model_fields[kind]
+    other = " or keep" if "keep" in str(field.annotation) else ""
+    return f"edit the data, or set dataset.audit.{kind}: drop{other} in the task's preset in configs/task/"
+
+
+def require_records(checked: Audit, splits: Collection[str], where: str) -> None:
+    """Refuse a dataset that lacks records in a split that is needed.
+
+    Raises:
+        DataError: Names the file, and how many records were left out of it.
+    """
+    for split in splits:
+        if split not in checked.kept:
+            raise DataError(
+                f"{split}.jsonl", found="no such file", where=where, fix="add it, and its line in SHA256SUMS"
+            )
+        if not checked.kept[split]:
+            dropped = checked.dropped[split]
+            found = (
+                f"none; {dropped} were left out by dataset.audit" if dropped else "none, the file is empty"
+            )
+            raise DataError("records", found=found, where=f"{where}/{split}.jsonl", fix="add records to it")
+
 
 # Two records with one id, or one prompt in two splits, make every number wrong; no setting may allow them.
 ALWAYS_REFUSED = ("duplicate_id", "leak")

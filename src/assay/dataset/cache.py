@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from assay.core.errors import DataError
-from assay.core.storage.files import sha256_bytes
-from assay.core.storage.folders import write_folder
-from assay.core.storage.json import as_written
-from assay.core.storage.strict_json import parse_strict
+from assay.core.storage.files import sha256_bytes, write_folder
+from assay.core.storage.json import as_written, parse_strict
 from assay.core.storage.untrusted import listing, read_capped
 from assay.dataset.fingerprint import dataset_sha256, records_sha256
 from assay.dataset.schema_files import SchemaFiles

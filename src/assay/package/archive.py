@@ -23,7 +23,7 @@ from typing import BinaryIO
 
 from assay.core.errors import PackageError
 from assay.core.storage.files import ASIDE, aside, sha256_bytes, sync_folder
-from assay.dataset.checksums import sums_text
+from assay.dataset.verified import sums_text
 from assay.package.layout import NAME, SUMS
 from assay.package.verify import AGAIN, PIECE, Result, check, header, objection
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import Field
 
-from assay.core.config.package import ParitySettings
+from assay.core.config.settings import ParitySettings
 from assay.core.decoding import Decoding
 from assay.core.errors import PackageError
 from assay.core.records import Record

@@ -9,8 +9,7 @@ import assay
 from assay.core.errors import RecordError
 from assay.core.provenance import packages
 from assay.core.storage.files import read_bytes, read_text, sha256_bytes
-from assay.core.storage.hashing import LEFT_BEHIND
-from assay.core.storage.untrusted import listing
+from assay.core.storage.untrusted import LEFT_BEHIND, listing
 from assay.verify.checks import LookResult
 from assay.verify.unpacked import FIX, Unpacked
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from assay.core.config.package import Waiver
+from assay.core.config.settings import Waiver
 from assay.core.errors import PackageError
 from assay.core.records import Record
 from assay.package.secrets.encodings import View, decodings, png_texts, printable, spellings

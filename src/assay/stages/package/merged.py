@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from assay.core.errors import PackageError
 from assay.core.records import TrainFacts
-from assay.core.storage.folders import write_folder
+from assay.core.storage.files import write_folder
 from assay.core.storage.json import read_record
 from assay.dataset.suite import choose
 from assay.package.parity import MergeComparison, Parity, Side

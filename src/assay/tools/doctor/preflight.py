@@ -21,8 +21,8 @@ from assay.core.counting import counted
 from assay.core.errors import DataError, PolicyError, RecordError, TaskError
 from assay.core.provenance import packages
 from assay.core.records import Episode, Record
-from assay.core.storage.hashing import sha256_contents
 from assay.core.storage.json import digest, read_record, read_records, write_json
+from assay.core.storage.untrusted import sha256_contents
 from assay.dataset.suite import Play, Suite, choose
 from assay.evaluation.trajectory import GivenUp, open_item, tried
 from assay.pipeline.inputs import fingerprint_of, heldout_suite, items_of, task_of, validation_suite

@@ -10,9 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from assay.audit.audit import Audited, audit
-from assay.audit.ceiling import ceiling_said
-from assay.audit.refusal import refuse_unusable, require_records
+from assay.audit.audit import Audited, audit, ceiling_said, refuse_unusable, require_records
 from assay.core.config.composition import Selection, compose, parse_selected, selected
 from assay.core.config.settings import Params, PretrainedBase
 from assay.core.console import say, say_table
@@ -20,9 +18,8 @@ from assay.core.counting import counted
 from assay.core.errors import PolicyError
 from assay.core.storage.json import write_json
 from assay.dataset.audit_records import Audit, AuditFinding, Kind
-from assay.dataset.reading import SHOWN
 from assay.dataset.schema_files import SchemaFiles
-from assay.dataset.source import load
+from assay.dataset.source import SHOWN, load
 from assay.pipeline.inputs import blocklist_of, task_with
 from assay.pipeline.project import Project
 from assay.policy.base.pretrained import how_to_download

@@ -21,8 +21,8 @@ from assay.core.storage.files import read_text, real, remove, sha256_bytes, writ
 from assay.core.storage.json import as_written
 from assay.core.storage.untrusted import inside, listing
 from assay.core.storage.yaml import read_yaml
-from assay.dataset.checksums import SUMS, UNLISTED, parse_sums, sums_text
 from assay.dataset.source import KeptRecord
+from assay.dataset.verified import SUMS, UNLISTED, parse_sums, sums_text
 from assay.pipeline.inputs import blocklist_of
 from assay.pipeline.project import Project
 from assay.tools.own_data.advice import base_of, fitting, preset_for, this_machine

@@ -18,9 +18,9 @@ from assay.core.errors import AssayError, ConfigError, DataError, Interrupted, P
 from assay.core.provenance import hardware, packages
 from assay.core.records import Episode
 from assay.core.storage.files import real, write_bytes, write_text
-from assay.core.storage.hashing import sha256_contents
 from assay.core.storage.json import digest, write_json
 from assay.core.storage.tables import write_csv
+from assay.core.storage.untrusted import sha256_contents
 from assay.dataset.suite import Suite
 from assay.evaluation.measure import measure
 from assay.evaluation.measures import Row

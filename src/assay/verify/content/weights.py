@@ -16,8 +16,7 @@ from assay.core.config.settings import PretrainedBase, ScratchBase
 from assay.core.counting import counted
 from assay.core.errors import RecordError
 from assay.core.storage.files import read_bytes, read_text
-from assay.core.storage.json import loads
-from assay.core.storage.strict_json import parse_strict
+from assay.core.storage.json import loads, parse_strict
 from assay.package.layout import ADAPTER, BASE, CODE_CARRIERS
 from assay.policy.base.words import Words
 from assay.policy.digests import adapted_digest, digest_folder

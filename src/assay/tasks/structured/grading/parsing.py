@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.core.records import ParseOutcome
-from assay.core.storage.strict_json import MAX_DEPTH, parse_strict
+from assay.core.storage.json import MAX_DEPTH, parse_strict
 from assay.tasks.structured.reading.shapes import OBJECT, kind_of
 
 MAX_CHARS = 200_000

@@ -10,8 +10,7 @@ from typing import Any
 from urllib.parse import urldefrag
 
 from assay.core.errors import TaskError
-from assay.core.storage.json import digest, dumps
-from assay.core.storage.strict_json import MAX_DEPTH, parse_strict
+from assay.core.storage.json import MAX_DEPTH, digest, dumps, parse_strict
 from assay.tasks.protocol import Item
 from assay.tasks.settings.structured import StructuredTask
 from assay.tasks.structured.prompts import fitting
