@@ -90,11 +90,8 @@ def test_sign_flips_of_runs_alone_would_be_fooled_by_the_one_measurement_of_the_
 def test_the_effect_called_detectable_is_found_in_four_of_five_pipelines(n_seeds: int) -> None:
     # Trainings differ much and items little: there the formula for a t test alone promises too much at five
     # and six seeds.
-    rng, one_sided, world = (
-        np.random.default_rng(n_seeds),
-        n_seeds < fewest_runs(0.05, one_sided=False),
-        (128, 0.06, 0.02),
-    )
+    rng, one_sided = np.random.default_rng(n_seeds), n_seeds < fewest_runs(0.05, one_sided=False)
+    world = (128, 0.06, 0.02)
     names, times = [str(item) for item in range(128)], 500
     tried = [crossed_mean(gains(rng, n_seeds, *world), names) for _ in range(200)]
     errors = np.array([(t.error_of_seeds, t.error_of_items, t.standard_error) for t in tried])

@@ -139,9 +139,8 @@ def assembled(
 
 words = st.text("aZ 9\n\t{}é思", max_size=12)
 observed = words.map(lambda text: f"{text}.")
-said = words.map(str.strip).filter(
-    bool
-)  # an answer without white space around it, which some templates strip
+# An answer without white space around it, which some templates strip
+said = words.map(str.strip).filter(bool)
 
 
 def talk(contents: Sequence[str]) -> list[Message]:

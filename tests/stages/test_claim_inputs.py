@@ -255,9 +255,8 @@ def test_random_rewards_taught_the_tiny_policy_nothing(project: Project) -> None
 def test_a_bad_cell_of_a_log_fails_its_reader(project: Project, name: str, cell: str) -> None:
     lines = project.results(name).read_text().split("\n")
     fields = lines[3].split(",")
-    at = (
-        lines[0].split(",").index("mean_reward") if name == "validation_scores.csv" else 2
-    )  # ids stand before it
+    # Ids stand before it
+    at = lines[0].split(",").index("mean_reward") if name == "validation_scores.csv" else 2
     lines[3] = ",".join([*fields[:at], cell, *fields[at + 1 :]])
     project.results(name).write_text("\n".join(lines))
     with pytest.raises(RecordError, match=re.escape(name)):

@@ -55,9 +55,8 @@ def small(root: Path, model: str = "kept/mine") -> Project:
     values["evidence"] = {
         "acknowledged_alarms": [{"rule": "parsed", "reason": "the base never learned to write"}]
     }
-    values["health"] |= {
-        "preflight": False
-    }  # an untrained base that is cut off everywhere: the doctor would refuse it
+    # An untrained base that is cut off everywhere: the doctor would refuse it
+    values["health"] |= {"preflight": False}
     values["train"] |= {
         "steps": 2,
         "items_per_step": 2,
@@ -76,9 +75,8 @@ def test_an_untrained_base_goes_through_every_stage_and_is_no_evidence(tmp_path:
     project = small(root)
     for name in ("constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE", "dvc.yaml"):
         shutil.copy(ROOT / name, root)
-    (root / "params.yaml").write_text(
-        json.dumps(project.params.model_dump(mode="json"))
-    )  # with the path that was written
+    # With the path that was written
+    (root / "params.yaml").write_text(json.dumps(project.params.model_dump(mode="json")))
     shutil.copytree(ROOT / "src/assay", root / "src/assay", ignore=shutil.ignore_patterns("__pycache__"))
     for stage in (fingerprint, base, pre_eval, train, control, post_eval, render_evidence):
         stage.run(project)

@@ -135,9 +135,8 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Calls:
     fingerprint.run(project)
     base.run(project)
     episodes = played(task_of(project), heldout_suite(project).plays(), 0.2, "base")
-    write_jsonl(
-        project.results("pre_eval.jsonl"), episodes
-    )  # from which a training says what its plan can show
+    # From which a training says what its plan can show
+    write_jsonl(project.results("pre_eval.jsonl"), episodes)
     dvc = ("DVC_ROOT", *STARTED_BY, "RANK", "WORLD_SIZE")
     environment = {name: value for name, value in os.environ.items() if name not in dvc}
     environment |= {"PYTHONPATH": str(ROOT / "src"), IN_EXPERIMENT: "0" * 40, MARK: root.name}
@@ -181,9 +180,8 @@ def test_one_command_starts_two_processes_and_a_killed_parent_ends_them_all_with
     )
     assert re.search(rf"after step {calls.saved}( of {STEPS})?, which is saved", err), err
     assert out == "train: looking at what is to be trained; the other processes wait\n", out
-    assert len([line for line in err.splitlines() if line.startswith("plan: ")]) == 1, (
-        err
-    )  # said by one of them
+    # Said by one of them
+    assert len([line for line in err.splitlines() if line.startswith("plan: ")]) == 1, err
 
 
 def test_what_all_processes_know_is_said_once(calls: Calls) -> None:
@@ -255,9 +253,8 @@ class Measured:
 def measured(calls: Calls, tmp_path_factory: pytest.TempPathFactory) -> Measured:
     root = tmp_path_factory.mktemp("measured") / "project"
     shutil.copytree(calls.project.root, root, ignore=shutil.ignore_patterns(".scratch", "observed"))
-    shutil.copy(
-        ROOT / "dvc.yaml", root
-    )  # by which the number of processes is no part of what a measurement is
+    # By which the number of processes is no part of what a measurement is
+    shutil.copy(ROOT / "dvc.yaml", root)
     (root / "run").write_text(RUN, encoding="utf-8")
     (root / "run").chmod(0o755)
     values = json.loads((root / "params.yaml").read_text())
@@ -301,10 +298,8 @@ def measured(calls: Calls, tmp_path_factory: pytest.TempPathFactory) -> Measured
             os.kill(second()[0], signal.SIGKILL)
             out, err = running.communicate(timeout=120)
         killed = subprocess.CompletedProcess(command, running.returncode, out, err)
-        left_over, kept = (
-            alive("measured"),
-            len(list(root.glob(".scratch/pre_eval/*/pre_eval/batch-*.jsonl"))),
-        )
+        left_over = alive("measured")
+        kept = len(list(root.glob(".scratch/pre_eval/*/pre_eval/batch-*.jsonl")))
         pre_eval.run(one)
         gone_on, clock_gone_on = taken()
     slurm = fake_slurm.write(root.parent / "slurm")

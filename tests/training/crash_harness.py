@@ -513,9 +513,8 @@ class Killer:
         entry, delay = 0, 0.0
         if target is not None:
             known = self._seconds[target]
-            entry = self._chance.choices(range(1, len(known) + 1), known)[
-                0
-            ]  # any moment of the stage is as likely
+            # Any moment of the stage is as likely
+            entry = self._chance.choices(range(1, len(known) + 1), known)[0]
             delay = self._chance.uniform(0.0, known[entry - 1])
             if resumed and len(known) > 1:
                 entry = max(1, round(entry * self._chance.random()))  # less is left to do

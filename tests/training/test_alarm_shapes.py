@@ -68,9 +68,8 @@ def test_an_ill_training_rings_by_the_rule_that_names_what_is_wrong(shape: Shape
 @pytest.mark.parametrize("name", ["3 labels, always one of them", "always yes", "always the same function"])
 def test_alarms_ring_again_from_what_is_logged_and_no_text(name: str) -> None:
     training = Training(next(shape for shape in ILL if shape.name == name))
-    events = [
-        event for event in training.run() if event.step % 20
-    ]  # but for validations, which are logged whole
+    # But for validations, which are logged whole
+    events = [event for event in training.run() if event.step % 20]
     monitor: Any = Relistened(settings().health, training.task)
     again = []
     for row in json.loads(json.dumps(training.rows)):

@@ -103,11 +103,8 @@ class LookResult:
         self.played: list[Any] = []
         self.scored: dict[str, torch.Tensor] = {}
         self.gradients: dict[str, torch.Tensor] = {}
-        play, score, clip = (
-            GroupRollouts.__call__,
-            Trainer._generate_and_score_completions,
-            Trainer._clip_grad_norm,
-        )
+        play, score = GroupRollouts.__call__, Trainer._generate_and_score_completions
+        clip = Trainer._clip_grad_norm
 
         def called(rollouts: GroupRollouts, *given: Any) -> Any:
             fields = play(rollouts, *given)

@@ -423,10 +423,8 @@ def test_a_training_that_stopped_goes_on_where_the_step_may_be_skipped(
 ) -> None:
     root = tmp_path / "project"
     assert isinstance(trained(root, settings("stop"), POISONS["loss"]), Stopped)
-    left, (_, whole) = (
-        trained(root, settings(on_non_finite), POISONS["loss"]),
-        once(folder, "loss", on_non_finite),
-    )
+    left = trained(root, settings(on_non_finite), POISONS["loss"])
+    (_, whole) = once(folder, "loss", on_non_finite)
     assert isinstance(whole, dict) and isinstance(left, dict), left
     assert differences(whole, left) == []
     assert "going on after step 2" in (tmp_path / "project-child/said").read_text("utf-8")

@@ -53,10 +53,8 @@ def run(project: Project) -> None:
     _require_covered(found, sums, root)
     enforce(found, params.dataset.expected_dataset_sha256, root)
     found = found.model_copy(update={"cached": _cached(project, found, audited, blocklist)})
-    chosen, held = (
-        params.evaluation,
-        {split: [member.item for member in members] for split, members in audited.kept.items()},
-    )
+    chosen = params.evaluation
+    held = {split: [member.item for member in members] for split, members in audited.kept.items()}
     rules = rules_of(params.task, params.generation.surface, terms)
     suite = choose(
         held["heldout"], chosen.items, split="heldout", draws=chosen.draws, seed=chosen.seed, rules=rules
