@@ -51,6 +51,13 @@ PARENT = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flus
 ASSAY = [sys.executable, "-m", "assay.cli"]
 
 
+def environment_without(*names: str, **more: str) -> dict[str, str]:
+    """Return the environment of a person who has called nothing yet, in which this house's sources are run."""
+    left_out = ("DVC_ROOT", *STARTED_BY, "RANK", "WORLD_SIZE", *names)
+    kept = {name: value for name, value in os.environ.items() if name not in left_out}
+    return kept | {"PYTHONPATH": str(ROOT / "src"), IN_EXPERIMENT: "0" * 40} | more
+
+
 def small(root: Path) -> Project:
     """Write a project whose base has learned next to nothing, and whose training takes a second a process."""
     values = json.loads(json.dumps(compose(ROOT, Selection("tiny_smoke", "collider", 0)).values))
@@ -137,9 +144,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Calls:
     episodes = played(task_of(project), heldout_suite(project).plays(), 0.2, "base")
     # From which a training says what its plan can show
     write_jsonl(project.results("pre_eval.jsonl"), episodes)
-    dvc = ("DVC_ROOT", *STARTED_BY, "RANK", "WORLD_SIZE")
-    environment = {name: value for name, value in os.environ.items() if name not in dvc}
-    environment |= {"PYTHONPATH": str(ROOT / "src"), IN_EXPERIMENT: "0" * 40, MARK: root.name}
+    environment = environment_without(**{MARK: root.name})
     mine = environment | {"DVC_STAGE": "train"}
     with inheriting_orphans(), (root / "out").open("w") as out, (root / "err").open("w") as err:
         command = [sys.executable, "-c", PARENT, *ASSAY, "train"]
@@ -179,7 +184,7 @@ def test_one_command_starts_two_processes_and_a_killed_parent_ends_them_all_with
         == 1
     )
     assert re.search(rf"after step {calls.saved}( of {STEPS})?, which is saved", err), err
-    assert out == "train: looking at what is to be trained; the other processes wait\n", out
+    assert out == "", "health.preflight is false: nothing is looked at"
     # Said by one of them
     assert len([line for line in err.splitlines() if line.startswith("plan: ")]) == 1, err
 
@@ -273,12 +278,7 @@ def measured(calls: Calls, tmp_path_factory: pytest.TempPathFactory) -> Measured
             one.results(name).unlink()
         return found, clock
 
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("DVC_ROOT", *STARTED_BY, "RANK", "WORLD_SIZE")
-    }
-    environment |= {"PYTHONPATH": str(ROOT / "src"), IN_EXPERIMENT: "0" * 40, MARK: "measured"}
+    environment = environment_without(**{MARK: "measured"})
 
     def second() -> list[int]:
         return [
@@ -357,12 +357,10 @@ cli.main()
 
 def test_several_processes_are_started_before_anything_heavy_is_imported(tmp_path: Path) -> None:
     small(tmp_path)
-    environment = {
-        name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", *STARTED_BY)
-    }
-    environment |= {"PYTHONPATH": str(ROOT / "src"), IN_EXPERIMENT: "0" * 40}
     command = [sys.executable, "-c", BEFORE_EXEC]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment_without(), capture_output=True, text=True, check=False
+    )
     assert done.stdout == "['-m', 'assay.pipeline.launching'] []\n", done.stderr
 
 
@@ -399,14 +397,14 @@ def test_a_fault_found_by_the_main_process_ends_all_of_them_and_is_told_by_one(
 
         return examine
 
-    train._examined(look([WARNING]), Gathering(0, False))
+    train._examined(look([WARNING]), Gathering(0, False), wait=True)
     assert "the other processes wait" in said[0] and "WARNING probe" in said[1]
     with pytest.raises(TrainingError, match="1 fault"):
-        train._examined(look([FAULT]), Gathering(0, False))
+        train._examined(look([FAULT]), Gathering(0, False), wait=True)
     assert len(looked) == 2
-    train._examined(look([FAULT]), Gathering(1, False))
+    train._examined(look([FAULT]), Gathering(1, False), wait=True)
     with pytest.raises(SystemExit) as ended:
-        train._examined(look([]), Gathering(1, True))
+        train._examined(look([]), Gathering(1, True), wait=True)
     assert ended.value.code == TrainingError.exit_code and len(looked) == 2, "the others do not look"
     assert capsys.readouterr().out == ""
 
@@ -449,20 +447,12 @@ cli.main()
 
 def test_more_processes_than_gpus_are_refused_by_one_of_them(tmp_path: Path) -> None:
     (tmp_path / "surplus.py").write_text(SURPLUS)
-    left_out = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-    environment = {name: value for name, value in os.environ.items() if name not in left_out}
-    torchrun = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node=3",
-        "surplus.py",
-    ]
+    torchrun = [sys.executable, "-m", "torch.distributed.run"]
+    torchrun += ["--standalone", "--nproc-per-node=3", "surplus.py"]
     done = subprocess.run(
         torchrun,
         cwd=tmp_path,
-        env=environment | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
+        env=environment_without("LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", OMP_NUM_THREADS="1"),
         capture_output=True,
         text=True,
         timeout=120,

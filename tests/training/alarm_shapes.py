@@ -34,6 +34,7 @@ STEPS, ITEMS, GROUP, VALIDATE, VALIDATED = 60, 8, 8, 20, 48
 N_ITEMS = 160
 Dist = Mapping[str, float]  # completion -> probability
 Policy = Callable[["Asked", float], Dist]  # at a share of the training in [0, 1]
+Golds = Callable[[int], tuple[Any, Sequence[Any], Sequence[float]]]
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Shape:
     one: none)."""
 
     name: str
-    golds: Callable[[int], tuple[Any, Sequence[Any], Sequence[float]]]
+    golds: Golds
     policy: Policy
     ill: bool
     schema: Mapping[str, Any] | None = None
@@ -70,9 +71,7 @@ def said(value: Any) -> str:
 # Golds
 
 
-def labels(
-    *shares: float, field: str = "label"
-) -> Callable[[int], tuple[Any, Sequence[Any], Sequence[float]]]:
+def labels(*shares: float, field: str = "label") -> Golds:
     """Return golds of one label each, in these shares."""
     total = math.fsum(shares)
     known = [{field: f"label{k}"} for k in range(len(shares))]
@@ -84,13 +83,11 @@ def labels(
     return gold
 
 
-def even(k: int) -> Callable[[int], tuple[Any, Sequence[Any], Sequence[float]]]:
+def even(k: int) -> Golds:
     return labels(*[1.0] * k)
 
 
-def made(
-    make: Callable[[np.random.Generator, int], Any],
-) -> Callable[[int], tuple[Any, Sequence[Any], Sequence[float]]]:
+def made(make: Callable[[np.random.Generator, int], Any]) -> Golds:
     """Return golds made for each item; other golds of the shape stand for wrong answers."""
     many = [make(rng("made", k), k) for k in range(N_ITEMS)]
 
@@ -100,7 +97,7 @@ def made(
     return gold
 
 
-NAMES = (
+NAMES = [
     "Ana",
     "Bo",
     "Cem",
@@ -117,7 +114,7 @@ NAMES = (
     "Noa",
     "Oto",
     "Pia",
-)
+]
 CITIES = ("Oslo", "Rome", "Lima", "Kyiv", "Cairo", "Delhi", "Quito", "Turin")
 
 
@@ -338,9 +335,16 @@ def always(value: Any) -> Callable[[Asked], str]:
     return lambda asked: value if isinstance(value, str) else said(value)
 
 
-def changed(change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Callable[[Asked], str]:
-    """Return a right answer but for one change."""
-    return lambda asked: said(dict(json.loads(right_of(asked))) | dict(change(json.loads(right_of(asked)))))
+def changed(**change: Any) -> Callable[[Asked], str]:
+    """Return a right answer but for one change: fields with other values, of an object only those named."""
+
+    def answer(asked: Asked) -> str:
+        right = dict(json.loads(right_of(asked)))
+        for name, value in change.items():
+            right[name] = right[name] | value if isinstance(value, dict) and value else value
+        return said(right)
+
+    return answer
 
 
 def copies(asked: Asked) -> str:
@@ -398,105 +402,52 @@ def sound() -> list[Shape]:
     return shapes
 
 
+ORDER = {"name": "Ana", "city": "Oslo", "count": 1}
+START = {"at": 0.0, "over": 0.0}
+
+
 def ill() -> list[Shape]:
     """Return trainings that collapse, or that cheat."""
-    shapes = [
-        Shape(f"{k} labels, always one of them", even(k), into(always(LABEL0)), True) for k in (2, 3, 5, 10)
+    unsure, rarer = learner(0.2, 0.25), labels(95, 5)
+    one_label, one_order = always(LABEL0), always(ORDER)
+    made_up: list[tuple[str, Golds, Policy]] = [
+        *((f"{k} labels, always one of them", even(k), into(one_label)) for k in (2, 3, 5, 10)),
+        ("2 labels, one of them from the start", even(2), into(one_label, **START)),
+        ("3 labels, one of them from the start", even(3), into(one_label, **START)),
+        ("2 labels, nearly always one of them", even(2), into(one_label, share=0.9)),
+        ("2 labels 70 to 30, always the commoner", labels(7, 3), into(one_label)),
+        ("2 labels 95 to 5, always the commoner", rarer, into(one_label, first=learner(0.8, 0.9))),
+        ("2 labels 95 to 5, the commoner from the start", rarer, into(one_label, **START)),
+        ("2 labels 95 to 5, always the rarer", rarer, into(always(LABEL1))),
+        ("3 labels, an answer that is none of them", even(3), into(always({"label": "unknown"}), share=0.5)),
+        ("3 labels, prose", even(3), into(always("I cannot say."))),
+        ("one order for all", made(order), into(one_order)),
+        ("one order for a third", made(order), into(one_order, share=0.4)),
+        ("an empty object for all", made(order), into(always({}))),
+        ("one number for all", made(number_only), into(always({"answer": 42}))),
+        ("copies of a wrong answer in each group", made(order), into(copies)),
+        ("sure of wrong numbers", made(number_only), into(copies, first=unsure)),
+        ("sure of wrong labels", even(10), into(copies, first=unsure)),
+        ("a field that empties out", made(order), into(changed(city=""))),
+        ("a field that is left out", made(order), into(changed(city=None))),
+        ("a field that empties out in half", made(order), into(changed(city=""), share=0.5)),
+        ("a field that says one and the same", made(order), into(changed(city="Oslo"))),
+        ("a number that is always 0", made(order), into(changed(count=0))),
+        ("two fields that say one and the same", made(order), into(changed(city="Oslo", count=1))),
+        ("a nested field that empties out", made(nested), into(changed(who={"city": ""}))),
+        ("a nested object that is left out", made(nested), into(changed(who={}))),
+        ("a list that empties out", made(nested), into(changed(tags=[]))),
+        ("always yes", made(flags), into(changed(urgent=True))),
+        ("often null in the golds, always null", made(with_null), into(changed(discount=None))),
+        ("mostly empty in the golds, always empty", made(with_rare_note), into(changed(note=""))),
+        ("an argument that empties out", made(call), into(changed(arguments={"item": ""}))),
+        ("always the same function", made(call), into(changed(name="ship"))),
     ]
-    shapes += [
-        Shape("2 labels, one of them from the start", even(2), into(always(LABEL0), at=0.0, over=0.0), True),
-        Shape("3 labels, one of them from the start", even(3), into(always(LABEL0), at=0.0, over=0.0), True),
-        Shape("2 labels, nearly always one of them", even(2), into(always(LABEL0), share=0.9), True),
-        Shape("2 labels 70 to 30, always the commoner", labels(7, 3), into(always(LABEL0)), True),
-        Shape(
-            "2 labels 95 to 5, always the commoner",
-            labels(95, 5),
-            into(always(LABEL0), first=learner(0.8, 0.9)),
-            True,
-        ),
-        Shape(
-            "2 labels 95 to 5, the commoner from the start",
-            labels(95, 5),
-            into(always(LABEL0), at=0.0, over=0.0),
-            True,
-        ),
-        Shape("2 labels 95 to 5, always the rarer", labels(95, 5), into(always(LABEL1)), True),
-        Shape(
-            "3 labels, an answer that is none of them",
-            even(3),
-            into(always({"label": "unknown"}), share=0.5),
-            True,
-        ),
-        Shape("3 labels, prose", even(3), into(always("I cannot say.")), True),
-        Shape(
-            "one order for all", made(order), into(always({"name": "Ana", "city": "Oslo", "count": 1})), True
-        ),
-        Shape(
-            "one order for a third",
-            made(order),
-            into(always({"name": "Ana", "city": "Oslo", "count": 1}), share=0.4),
-            True,
-        ),
-        Shape("an empty object for all", made(order), into(always({})), True),
-        Shape("one number for all", made(number_only), into(always({"answer": 42})), True),
-        Shape("copies of a wrong answer in each group", made(order), into(copies), True),
-        Shape("sure of wrong numbers", made(number_only), into(copies, first=learner(0.2, 0.25)), True),
-        Shape("sure of wrong labels", even(10), into(copies, first=learner(0.2, 0.25)), True),
-        Shape("a field that empties out", made(order), into(changed(lambda a: {"city": ""})), True),
-        Shape("a field that is left out", made(order), into(changed(lambda a: {"city": None})), True),
-        Shape(
-            "a field that empties out in half",
-            made(order),
-            into(changed(lambda a: {"city": ""}), share=0.5),
-            True,
-        ),
-        Shape(
-            "a field that says one and the same", made(order), into(changed(lambda a: {"city": "Oslo"})), True
-        ),
-        Shape("a number that is always 0", made(order), into(changed(lambda a: {"count": 0})), True),
-        Shape(
-            "two fields that say one and the same",
-            made(order),
-            into(changed(lambda a: {"city": "Oslo", "count": 1})),
-            True,
-        ),
-        Shape(
-            "a nested field that empties out",
-            made(nested),
-            into(changed(lambda a: {"who": a["who"] | {"city": ""}})),
-            True,
-        ),
-        Shape("a nested object that is left out", made(nested), into(changed(lambda a: {"who": {}})), True),
-        Shape("a list that empties out", made(nested), into(changed(lambda a: {"tags": []})), True),
-        Shape("always yes", made(flags), into(changed(lambda a: {"urgent": True})), True),
-        Shape(
-            "often null in the golds, always null",
-            made(with_null),
-            into(changed(lambda a: {"discount": None})),
-            True,
-        ),
-        Shape(
-            "mostly empty in the golds, always empty",
-            made(with_rare_note),
-            into(changed(lambda a: {"note": ""})),
-            True,
-        ),
-        Shape(
-            "an argument that empties out",
-            made(call),
-            into(changed(lambda a: {"arguments": a["arguments"] | {"item": ""}})),
-            True,
-            functions=FUNCTIONS,
-        ),
-        Shape(
-            "always the same function",
-            made(call),
-            into(changed(lambda a: {"name": "ship"})),
-            True,
-            functions=FUNCTIONS,
-        ),
+    calls = ("an argument that empties out", "always the same function")
+    return [
+        Shape(name, golds, policy, True, functions=FUNCTIONS if name in calls else None)
+        for name, golds, policy in made_up
     ]
-    return shapes
 
 
 @functools.cache

@@ -327,19 +327,10 @@ STAGES = (
     "outputs write",
     "between",
 )
-OF_PHASE = {
-    "encode": "generation",
-    "generate": "generation",
-    "environment": "generation",
-    "reward": "generation",
-    "forward": "forward and backward",
-    "backward": "forward and backward",
-    "optimizer": "optimizer",
-    "logging": "bookkeeping",
-    "kl_probe": "bookkeeping",
-    "checkpoint": "checkpoint making",
-    "validation": "validation",
-}
+OF_PHASE = dict.fromkeys(("encode", "generate", "environment", "reward"), "generation")
+OF_PHASE |= dict.fromkeys(("forward", "backward"), "forward and backward")
+OF_PHASE |= dict.fromkeys(("logging", "kl_probe"), "bookkeeping")
+OF_PHASE |= {"optimizer": "optimizer", "checkpoint": "checkpoint making", "validation": "validation"}
 AIMED = STAGES[:-1]
 
 

@@ -34,9 +34,6 @@ OWN_VALIDATIONS = (
     "validations/step-000005.jsonl",
     "validations/step-000006.jsonl",
 )  # which the one before does not name
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
-)
 
 
 @dataclass(frozen=True)

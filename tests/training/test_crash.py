@@ -16,9 +16,6 @@ from tests.training import crash_harness
 from tests.training.crash_harness import Killer, Operations, differences, ended, fork, kill_at_operations
 
 KILLS, STEPS, STEP = 30, 7, crash_harness.RETAINING_STEP
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
-)
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,6 @@ from assay.training.log.step_chain import LINKS, START, chain_of, first_differen
 from tests.house import ROOT, SRC
 from tests.training.test_training import params, run, with_last_checkpoint
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
-)
 ONE_RUN = """
 import logging, warnings
 warnings.simplefilter("ignore")

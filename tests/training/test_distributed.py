@@ -30,10 +30,6 @@ from tests.training import distributed_worker as worker
 from tests.training import test_training as toy
 from tests.training.distributed_worker import CRASH_STEP, RETRIES, STEPS, WORLD, failing, settings, training
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
-)
-
 PLAIN, OURS = (
     "torch.distributed.run",
     "assay.pipeline.launching",

@@ -31,9 +31,6 @@ from assay.tools.doctor.forecast.rehearsal import Lengths
 from tests.training.forecast_setup import Model, Talk, measured, settings
 from tests.training.healthy_setup import rows
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
-)
 SMALL = Lengths(40, 2, 8, 10)
 
 

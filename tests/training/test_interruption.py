@@ -18,9 +18,6 @@ from tests.training.crash_harness import Left, Stages, before, command, differen
 STEPS = 7
 PARAMS = crash_harness.settings(STEPS)
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
-)
 
 
 @pytest.fixture(scope="module")

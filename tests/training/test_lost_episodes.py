@@ -30,10 +30,6 @@ from tests.evaluation.failing_environment import Call, Failing, Timeout
 from tests.training.crash_harness import ITEMS, Left, differences, policy, settings, training
 from tests.training.toy_task import Letters
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
-)
-
 
 @pytest.fixture(autouse=True)
 def no_waiting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:

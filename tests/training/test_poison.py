@@ -37,9 +37,6 @@ from tests.training.toy_task import Letters
 
 STEPS, STEP = 8, 4  # of 4 a checkpoint is due; the one before is of step 2
 NOTHING = (None, "")
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
-)
 
 
 def settings(on_non_finite: str, **health: Any) -> Params:

@@ -42,9 +42,6 @@ from tests.training.test_training import params, run
 
 TEMPERATURE = 0.7
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
-)
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 50,
