@@ -20,7 +20,7 @@ from assay.statistics.seeds_and_items import (
     sign_flip_runs,
     weighted_mean,
 )
-from assay.statistics.tests import sign_flip_test
+from assay.statistics.tests import sign_flip_tests
 
 Array = NDArray[np.float64]
 DRAWS = 4
@@ -186,7 +186,7 @@ def test_sign_flips_of_runs_agree_with_those_of_clusters_and_one_sided_with_eith
     for n in (7, 20):
         values = rng.normal(0.2, 1, n)
         two = sign_flip_runs(values, np.random.default_rng(1), one_sided=False)
-        assert two == pytest.approx(sign_flip_test(values, np.random.default_rng(1)), abs=0.015)
+        assert two == pytest.approx(sign_flip_tests(values[None], np.random.default_rng(1))[0], abs=0.015)
         up, down = (sign_flip_runs(s * values, np.random.default_rng(1), one_sided=True) for s in (1, -1))
         assert up + down == pytest.approx(1, abs=0.02)
 
