@@ -1,5 +1,5 @@
-"""A claim says what the episodes support under its plan, in one sentence, and nothing else; every obstacle has
-a reason without a number beside it."""
+"""A claim says what the episodes support under its plan, in one sentence, and nothing else; every obstacle
+has a reason without a number beside it."""
 
 from __future__ import annotations
 

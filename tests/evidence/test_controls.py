@@ -1,5 +1,6 @@
 """The controls of a claim: base against base flags broken pipelines and no others; random rewards are told
-from learning. How often a verdict is wrong when nothing changed, and how often the interval holds the truth."""
+from learning. How often a verdict is wrong when nothing changed, and how often the
+interval holds the truth."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from assay.core.seeds import rng
 from assay.evidence.claim.claim import Claim
 from assay.evidence.escape import fenced, inline, visible
 from assay.evidence.tables.evidence_readme import VERIFY, landing_page
-from assay.evidence.tables.trajectories import RIGHT, Pair, choose_pairs, deciding_turn, sample_trajectories
+from assay.evidence.tables.trajectories import RIGHT, Pair, choose_pairs, sample_trajectories
 from conftest import make_claim
 from hostile import PAYLOADS
 from synthetic_episodes import episode
@@ -64,7 +64,7 @@ def test_the_deciding_turn_is_never_shortened_and_others_say_so() -> None:
     one = one.model_copy(update={"turns": (first, one.turns[1])})
     text = sample_trajectories([Pair("random", one, one)])
     assert long in text and "characters left out" in text and "**deciding**" in text
-    assert deciding_turn(one) == 1
+    assert text.count("**deciding**") == 2 and "Turn 2 of 2, **deciding**" in text
 
 
 def test_an_episode_without_turns_says_so() -> None:
