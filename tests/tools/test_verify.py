@@ -65,6 +65,9 @@ def test_a_package_passes_without_torch_and_leaves_nothing_but_what_was_asked_fo
     assert {check["level"] for check in told["checks"] if check["outcome"] == "not checked"} >= {"V4", "V5"}
     assert (told["verdict"], told["counts"]["failed"]) == ("passed", 0)
     assert told["sha256"] == plain.check(str(tar)).sha256
+    page = (SRC.parent / "docs/verify.md").read_text(encoding="utf-8")
+    unnamed = [c["name"] for c in told["checks"] if c["outcome"] == "passed" and f"`{c['name']}`" not in page]
+    assert unnamed == [], "docs/verify.md names each line as it is printed"
     assert str(tmp_path) not in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["verify.json"]
 
