@@ -29,7 +29,7 @@ from assay.verify.stated import facts_within_bounds
 from assay.verify.unpacked import Unpacked
 from tests import own_data
 from tests.house import ROOT
-from tests.verification.made_run import lock
+from tests.verification.made_lock import lock
 
 
 def pretrained(folder: Path) -> Path:

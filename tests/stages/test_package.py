@@ -20,7 +20,8 @@ from assay.pipeline.project import Project
 from assay.policy.digests import adapted_digest, digest_folder
 from assay.stages import package
 from tests.house import ROOT
-from tests.verification.made_run import PARITY, lock, made_run
+from tests.verification.made_lock import lock
+from tests.verification.made_run import PARITY, made_run
 
 TAR = "dist/assay-package.tar"
 
