@@ -70,7 +70,8 @@ def planned_power(
     """Return the smallest true gain that is found with power 0.8 when the base's own draws are the arm
     before.
 
-    `primary` and `alpha` are those of a claim's plan. Items where the measure is undefined are left out, as the comparison will leave them out.
+    `primary` and `alpha` are those of a claim's plan. Items where the measure is undefined are left out, as
+    the comparison will leave them out.
     """
     measure = f"{primary}_rate"
     values, clusters = defaultdict(list), {}
