@@ -173,28 +173,21 @@ def finished(
         greedy: Success rate before and after with greedy decoding.
         metrics: Its metrics.json; a run that is not evaluable has no score there.
     """
+    of_claim = ("verdict", "reason", "warnings", "before", "after", "p", "random_reward")
+    of_training = ("seed", "chosen_step", "base_digest", "policy_digest", "chain")
+    known: dict[str, Any] = {field: getattr(claim, field) for field in of_claim}
+    known |= {field: getattr(trained, field) for field in of_training}
     score = metrics.get("score")
     return SeedRun(
+        **known,
         name=name,
-        seed=trained.seed,
         state="finished",
-        verdict=claim.verdict,
-        reason=claim.reason,
-        warnings=claim.warnings,
-        chosen_step=trained.chosen_step,
         health=trained.health.worst,
-        base_digest=trained.base_digest,
-        policy_digest=trained.policy_digest,
-        chain=trained.chain,
-        before=claim.before,
-        after=claim.after,
         gain=claim.difference,
-        p=claim.p,
         greedy_before=greedy[0],
         greedy_after=greedy[1],
         normalised_score=None if score is None else float(score),
         aa_passed=None if claim.control is None else claim.control.passed,
-        random_reward=claim.random_reward,
     )
 
 

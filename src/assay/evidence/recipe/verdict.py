@@ -86,31 +86,10 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
             verdict, detail = "NO EVIDENCE", "inconclusive"
             reason = f"{counted(moved, plan.cluster_name)} changed in any run"
     numbers = _numbers(found, mean, plan)
-    sentence = recipe_sentence(
-        mean.interval,
-        numbers["iqm"],
-        p,
-        plan,
-        one_sided=one_sided,
-        n_runs=len(runs),
-        n_clusters=head["n_clusters"],
-        verdict=verdict,
-        detail=detail,
-        detectable_points=detectable,
-    )
-    return RecipeClaim(
-        **head,
-        **numbers,
-        verdict=verdict,
-        detail=detail,
-        reason=reason,
-        sentence=sentence,
-        p=p,
-        p_seeds=p_seeds,
-        p_seeds_items=round(p_both, 10),
-        smallest_detectable_points=detectable,
-        guardrails=guardrails,
-    )
+    head |= {"verdict": verdict, "detail": detail, "reason": reason, "guardrails": guardrails}
+    head |= {"p": p, "p_seeds": p_seeds, "p_seeds_items": round(p_both, 10)}
+    claim = RecipeClaim(**head, **numbers, smallest_detectable_points=detectable, sentence="")
+    return claim.model_copy(update={"sentence": recipe_sentence(claim, mean.interval, numbers["iqm"], plan)})
 
 
 def _numbers(found: Scores, mean: CrossedMean, plan: KnownPlan) -> dict[str, Any]:
@@ -265,35 +244,22 @@ def interval_words(found: Interval) -> str:
     return f"95 % interval {signed(found.low, 100)}\u2026{signed(found.high, 100)}"
 
 
-def recipe_sentence(
-    difference: Interval,
-    middle: Interval,
-    p: float,
-    plan: KnownPlan,
-    *,
-    one_sided: bool,
-    n_runs: int,
-    n_clusters: int,
-    verdict: Verdict,
-    detail: Detail | None,
-    detectable_points: float | None,
-) -> str:
-    """Return the one sentence about a recipe: verb, mean gain with interval, IQM, p, counts, and how far it
-    reaches."""
+def recipe_sentence(claim: RecipeClaim, gain: Interval, middle: Interval, plan: KnownPlan) -> str:
+    """Return the one sentence about a recipe: verb, mean gain, IQM, p, counts, and how far it reaches."""
     verbs = {"IMPROVED": "improves", "IMPROVED WITH REGRESSIONS": "improves", "REGRESSED": "worsens"}
-    what = f"held-out {plan.primary}"
-    if verdict in verbs:
-        opening = f"The recipe {verbs[verdict]} {what}"
-    elif detail == "equivalent":
+    what, detectable = f"held-out {plan.primary}", claim.smallest_detectable_points
+    one_sided = claim.sided == "one-sided"
+    if claim.verdict in verbs:
+        opening = f"The recipe {verbs[claim.verdict]} {what}"
+    elif claim.detail == "equivalent":
         opening = f"No evidence that the recipe changes {what} by as much as matters (equivalent)"
     else:
-        known = detectable_points is not None
-        reach = f"; smallest detectable effect {detectable_points:.1f} points" if known else ""
+        reach = f"; smallest detectable effect {detectable:.1f} points" if detectable is not None else ""
         aim = "improves" if one_sided else "changes"
         opening = f"No evidence that the recipe {aim} {what} (inconclusive{reach})"
-    sided = "one-sided " if one_sided else ""
-    counts = f"{counted(n_runs, 'seeds')}, {counted(n_clusters, plan.cluster_name)}, K = {plan.draws}"
-    both_ways = "two-sided " if one_sided else ""
+    sided, both_ways = ("one-sided ", "two-sided ") if one_sided else ("", "")
+    clusters = counted(claim.n_clusters, plan.cluster_name)
+    counts = f"{counted(len(claim.seeds), 'seeds')}, {clusters}, K = {plan.draws}"
     iqm = f"IQM {signed(middle.value, 100)}, {interval_words(middle)}"
-    numbers = f"{both_ways}{interval_words(difference)}; {iqm}; {sided}{p_text(p)}; {counts}"
-    return f"{opening}: {signed(difference.value, 100)} points ({numbers}). One base, one held-out suite."
+    numbers = f"{both_ways}{interval_words(gain)}; {iqm}; {sided}{p_text(claim.p)}; {counts}"
+    return f"{opening}: {signed(gain.value, 100)} points ({numbers}). One base, one held-out suite."
