@@ -6,8 +6,8 @@ Each tampering is made at random from a seed, at one of three depths:
 
 * as is: the files are changed, and nothing else;
 * re-sealed: SHA256SUMS is made anew, so that V0 has nothing to find;
-* re-locked: dvc.lock, the checksums of the data, the model card and provenance are made anew as well, so that only
-  what follows from other files is left to find it.
+* re-locked: dvc.lock, the checksums of the data, the model card and provenance are made anew as well, so
+  that only what follows from other files is left to find it.
 
 It is found if any check of V0 to V3 fails. Checks are made from the cheapest to the dearest and end with the
 first that fails; where nothing was touched that grading and tables are computed from, these are not computed

@@ -66,10 +66,6 @@ def marks(name: str) -> tuple[str, str]:
 def run(root: Path, reference: str) -> None:
     """Write docs/cli.md, and the generated blocks of README.md and docs/results.md; the rest stays.
 
-    Args:
-        root: The project's folder.
-        reference: Text of docs/cli.md, which is about no claim and so is written in any case.
-
     Raises:
         AssayError: A block has no place there, or its source cannot be read.
     """

@@ -48,11 +48,6 @@ def project_for(root: Path, task: str) -> Project:
 def run(project: Project, tasks: Path, out: Path) -> Audited:
     """Audit a tasks file: write audit.json, show it, and return what remains.
 
-    Args:
-        project: Says how rows are read and which oddities are refused.
-        tasks: The JSONL file.
-        out: Folder for audit.json.
-
     Raises:
         DataError: The file cannot be used; audit.json is written all the same, unless it cannot even be read.
     """

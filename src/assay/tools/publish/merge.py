@@ -19,11 +19,6 @@ RECORD = "parity.json"
 def run(root: Path, *, out: Path | None, run: Path | None) -> None:
     """Merge the adapter of a project and write the model with the record of its comparison, parity.json.
 
-    Args:
-        root: The project, unless another is named.
-        out: The folder to write; `.scratch/merged` of the project if not given.
-        run: Another project: a run's folder, or an unpacked package.
-
     Raises:
         PackageError: There is other content already, or the merged model does not follow its adapter.
     """

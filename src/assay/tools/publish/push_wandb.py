@@ -29,9 +29,6 @@ def run(package: Path) -> None:
 
     WANDB_PROJECT names the project; without it nothing is sent. All else is read by the library.
 
-    Args:
-        package: The .tar.
-
     Raises:
         PackageError: WANDB_PROJECT is unset, the extra is not installed, a check fails, there is a secret, or
             W&B refuses, fails, or does not list the files as they are here.

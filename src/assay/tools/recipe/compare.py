@@ -43,13 +43,6 @@ def run(root: Path, names: Sequence[str], *, one_sided: bool, out: Path | None) 
     """Say what the runs show together; with `out` write compare.json, compare.csv, compare.md and two figures
     there.
 
-    Args:
-        root: The project.
-        names: Folders, experiments or revisions; without any, all experiments of the commit at hand and the
-            workspace.
-        one_sided: Ask only whether the recipe improves: 5 seeds are enough, and a loss is never shown.
-        out: A folder, made if it is not there.
-
     Raises:
         AssayError: A run cannot be read, or they cannot be put together.
     """

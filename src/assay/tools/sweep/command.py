@@ -70,10 +70,6 @@ def run(root: Path, asked: SweepRequest) -> None:
     """Play every checkpoint, print the table, and write sweep.csv, sweep.md, sweep.json, sweep.png and
     sweep.svg.
 
-    Args:
-        root: The project one stands in.
-        asked: What the command line says.
-
     Raises:
         AssayError: What was named cannot be swept, or only in part; Interrupted where a signal came.
     """
