@@ -157,7 +157,7 @@ class Recipes(Record):
     recipes: dict[str, SeedsTogether]
 
 
-def finished(
+def record_finished(
     name: str,
     claim: Claim,
     trained: TrainFacts,
@@ -191,7 +191,7 @@ def finished(
     )
 
 
-def failed(name: str, seed: int, reason: str) -> SeedRun:
+def record_failed(name: str, seed: int, reason: str) -> SeedRun:
     """Return the record of a run that did not reach a verdict, with the reason and no number at all."""
     nothing: dict[str, Any] = dict.fromkeys(SeedRun.model_fields)
     given = {"name": name, "seed": seed, "state": "failed", "reason": reason, "warnings": ()}

@@ -17,7 +17,7 @@ from assay.evidence.claim.differences import FEWEST_CLUSTERS, measure_of_primary
 from assay.evidence.claim.verdict import Detail, Guardrail, Verdict
 from assay.evidence.formatting import p_text, signed
 from assay.evidence.recipe.records import ProfilePoint, RecipeClaim, SeedRow
-from assay.evidence.recipe.runs import ABSENT, KnownPlan, Run, Scores, scores
+from assay.evidence.recipe.runs import ABSENT, KnownPlan, Run, Scores, collect_scores
 from assay.statistics.intervals import interval
 from assay.statistics.seeds_and_items import (
     CrossedMean,
@@ -37,14 +37,14 @@ from assay.statistics.seeds_and_items import (
 
 
 def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_sided: bool) -> RecipeClaim:
-    """Return what the runs of one recipe support; runs are those of `by_recipe`, checked by `check_together`.
+    """Return what the runs of one recipe support; runs are those of `group_by_recipe`, checked by `check_together`.
 
     `apart` names the settings in which this recipe differs from others beside it.
     Under 5 seeds (one-sided) or 6 (two-sided) at alpha 0.05 the verdict is NOT EVALUABLE and no number is
     given.
     """
     plan = runs[0].claim.plan
-    found = scores(runs, measure_of_primary(plan.primary))
+    found = collect_scores(runs, measure_of_primary(plan.primary))
     sign = 1.0 if plan.direction == "higher" else -1.0
     head: dict[str, Any] = {
         "recipe": recipe,
@@ -60,7 +60,7 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
     }
     enough = fewest_runs(plan.alpha, one_sided=one_sided)
     if found is None or len(runs) < enough or head["n_clusters"] < FEWEST_CLUSTERS:
-        reason = too_few_said(len(runs), plan.alpha, one_sided=one_sided)
+        reason = describe_too_few(len(runs), plan.alpha, one_sided=one_sided)
         if found is not None and len(runs) >= enough:
             clusters = counted(head["n_clusters"], plan.cluster_name)
             reason = f"{clusters}, at least {FEWEST_CLUSTERS} are needed"
@@ -158,7 +158,7 @@ def _decide(
 
 
 def _guardrail(runs: Sequence[Run], measure: str, margin: float) -> Guardrail:
-    found = scores(runs, measure)
+    found = collect_scores(runs, measure)
     if found is None or len(set(found.clusters)) < FEWEST_CLUSTERS:
         missing = interval(None, 0.0, 0.0, 0)
         return Guardrail(measure=measure, margin=margin, difference=missing, outcome="inconclusive")
@@ -221,10 +221,10 @@ MEANING = (
 )
 
 
-def too_few_said(n_runs: int, alpha: float, *, one_sided: bool) -> str:
+def describe_too_few(n_runs: int, alpha: float, *, one_sided: bool) -> str:
     """Return why so few seeds make no claim about a recipe.
 
-    >>> too_few_said(5, 0.05, one_sided=False)
+    >>> describe_too_few(5, 0.05, one_sided=False)
     '5 seeds, at least 5 one-sided / 6 two-sided (two-sided was asked)'
     """
     fewest = [fewest_runs(alpha, one_sided=sided) for sided in (True, False)]
@@ -233,10 +233,10 @@ def too_few_said(n_runs: int, alpha: float, *, one_sided: bool) -> str:
     return f"{counted(n_runs, 'seeds')}, {least} ({asked} was asked)"
 
 
-def interval_words(found: Interval) -> str:
+def describe_interval(found: Interval) -> str:
     r"""Return a 95 % interval of a difference in words, in points.
 
-    >>> ascii(interval_words(Interval(value=0.5, low=0.25, high=0.75, n=8)))
+    >>> ascii(describe_interval(Interval(value=0.5, low=0.25, high=0.75, n=8)))
     "'95 % interval +25.0\\u2026+75.0'"
     """
     if found.low is None or found.high is None:
@@ -260,6 +260,6 @@ def recipe_sentence(claim: RecipeClaim, gain: Interval, middle: Interval, plan: 
     sided, both_ways = ("one-sided ", "two-sided ") if one_sided else ("", "")
     clusters = counted(claim.n_clusters, plan.cluster_name)
     counts = f"{counted(len(claim.seeds), 'seeds')}, {clusters}, K = {plan.draws}"
-    iqm = f"IQM {signed(middle.value, 100)}, {interval_words(middle)}"
-    numbers = f"{both_ways}{interval_words(gain)}; {iqm}; {sided}{p_text(claim.p)}; {counts}"
+    iqm = f"IQM {signed(middle.value, 100)}, {describe_interval(middle)}"
+    numbers = f"{both_ways}{describe_interval(gain)}; {iqm}; {sided}{p_text(claim.p)}; {counts}"
     return f"{opening}: {signed(gain.value, 100)} points ({numbers}). One base, one held-out suite."

@@ -23,7 +23,7 @@ from assay.dataset.source import SHOWN, load
 from assay.pipeline.inputs import blocklist_of, task_with
 from assay.pipeline.project import Project
 from assay.policy.base.pretrained import how_to_download
-from assay.tools.own_data.advice import fitting, this_machine
+from assay.tools.own_data.advice import find_fitting, this_machine
 
 RECORD = "audit.json"
 
@@ -98,7 +98,7 @@ def advise(project: Project, tasks: Path) -> None:
     shipped = tasks.resolve().is_relative_to(project.data("").resolve())
     if shipped or not project.params.task.reads_own_records:
         return
-    found, lines = fitting(project.root, this_machine())
+    found, lines = find_fitting(project.root, this_machine())
     for line in lines:
         say(line)
     which = (
