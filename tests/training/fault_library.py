@@ -80,7 +80,7 @@ def no_padding(setup: Setup) -> Setup:
     return setup
 
 
-def other_generation_config(setup: Setup) -> Setup:
+def other_config(setup: Setup) -> Setup:
     setup.policy.model.generation_config.eos_token_id = [0]
     return setup
 
@@ -181,13 +181,27 @@ def repeated_items(setup: Setup) -> Setup:
     return replace(setup, items=[*setup.items, setup.items[0]])
 
 
-def fewer_validation_items(setup: Setup) -> Setup:
+def fewer_items(setup: Setup) -> Setup:
     return replace(setup, validation=replace(setup.validation, items=setup.validation.items[:5]))
 
 
 PRETRAINED = PretrainedBase(
     kind="pretrained", model="mine", revision=None, dtype="float32", quantization=None, template={}
 )
+
+
+TINY_RATE = settings(base=PRETRAINED, train__learning_rate=5e-3)
+NCCL = settings(distributed__processes=2, distributed__backend="nccl")
+FOUR_BIT = settings(base=PRETRAINED.model_copy(update={"quantization": "nf4"}))
+MANY_CHECKPOINTS = settings(checkpoint__keep=10**10)
+HUGE_REWARDS = both(playing(tasks.HugeReward), settings(train__scale_rewards="none"))
+THINKS_ALOUD = with_template(STRIPS_REASONING)
+REFUSES_SYSTEM = both(playing(tasks.SystemMessage), with_template(NO_SYSTEM))
+DROPS_SYSTEM = both(playing(tasks.SystemMessage), with_template(SKIPS_SYSTEM))
+FOUR_TOKENS = settings(task__max_new_tokens={"compact": 4, "json": 4})
+EIGHT_TOKENS = settings(task__max_new_tokens={"compact": 8, "json": 8})
+MISSPELT = settings(train__lora__target_modules=["q_proj", "v_prj"])
+ON_THE_HEAD = settings(train__lora__target_modules=["q_proj", "lm_head"])
 
 
 def structured(**changes: Any) -> Callable[[Setup], Setup]:
@@ -301,6 +315,20 @@ an adapter on a whole block | fault, LoRA targets | it | settings train.lora.tar
 modules that get no gradient | fault, gradients | train.lora.target_modules | dead_attention
 dropout in the base | fault, log-probabilities | dropout | with_policy attention_dropout=0.5
 positions that padding shifts | fault, log-probabilities | relative positions | absolute_positions
+a tiny model's rate for a pretrained one | warning, learning rate | train.learning_rate | TINY_RATE
+nccl without a GPU | fault, processes | distributed.backend | NCCL
+4-bit weights on a CPU | warning, precision | base.quantization | FOUR_BIT
+checkpoints for a bigger disk | fault, disk | checkpoint.keep | MANY_CHECKPOINTS
+a validation suite smaller than asked for | warning, validation items | validation.items | fewer_items
+rewards of a million, unscaled | warning, reward size | train.scale_rewards | HUGE_REWARDS
+a generation config of another model | warning, generation config | generation_config.json | other_config
+a base that thinks aloud, and no room | warning, reasoning | task.max_new_tokens.compact | THINKS_ALOUD
+a template that refuses the system role | fault, opening | roles system | REFUSES_SYSTEM
+a template that drops the system role | fault, opening | roles system | DROPS_SYSTEM
+completions too short for an answer | fault, completion limit | task.max_new_tokens.compact | FOUR_TOKENS
+completions that are mostly cut off | warning, truncation | task.max_new_tokens.compact | EIGHT_TOKENS
+modules that the base does not have | fault, LoRA targets | all-linear | MISSPELT
+an adapter on the output layer | fault, LoRA targets | train.lora.target_modules | ON_THE_HEAD
 """
 
 
@@ -319,100 +347,4 @@ def _of_row(row: str) -> Fault:
     return Fault(name, inject, check, level, blamed)
 
 
-FAULTS: tuple[Fault, ...] = (
-    *map(_of_row, TABLE.strip().splitlines()),
-    Fault(
-        "a tiny model's rate for a pretrained one",
-        settings(base=PRETRAINED, train__learning_rate=5e-3),
-        "learning rate",
-        "warning",
-        "train.learning_rate",
-    ),
-    Fault(
-        "nccl without a GPU",
-        settings(distributed__processes=2, distributed__backend="nccl"),
-        "processes",
-        "fault",
-        "distributed.backend",
-    ),
-    Fault(
-        "4-bit weights on a CPU",
-        settings(base=PRETRAINED.model_copy(update={"quantization": "nf4"})),
-        "precision",
-        "warning",
-        "base.quantization",
-    ),
-    Fault(
-        "checkpoints for a bigger disk", settings(checkpoint__keep=10**10), "disk", "fault", "checkpoint.keep"
-    ),
-    Fault(
-        "a validation suite smaller than asked for",
-        fewer_validation_items,
-        "validation items",
-        "warning",
-        "validation.items",
-    ),
-    Fault(
-        "rewards of a million, unscaled",
-        both(playing(tasks.HugeReward), settings(train__scale_rewards="none")),
-        "reward size",
-        "warning",
-        "train.scale_rewards",
-    ),
-    Fault(
-        "a generation config of another model",
-        other_generation_config,
-        "generation config",
-        "warning",
-        "generation_config.json",
-    ),
-    Fault(
-        "a base that thinks aloud, and no room",
-        with_template(STRIPS_REASONING),
-        "reasoning",
-        "warning",
-        "task.max_new_tokens.compact",
-    ),
-    Fault(
-        "a template that refuses the system role",
-        both(playing(tasks.SystemMessage), with_template(NO_SYSTEM)),
-        "opening",
-        "fault",
-        "roles system",
-    ),
-    Fault(
-        "a template that drops the system role",
-        both(playing(tasks.SystemMessage), with_template(SKIPS_SYSTEM)),
-        "opening",
-        "fault",
-        "roles system",
-    ),
-    Fault(
-        "completions too short for an answer",
-        settings(task__max_new_tokens={"compact": 4, "json": 4}),
-        "completion limit",
-        "fault",
-        "task.max_new_tokens.compact",
-    ),
-    Fault(
-        "completions that are mostly cut off",
-        settings(task__max_new_tokens={"compact": 8, "json": 8}),
-        "truncation",
-        "warning",
-        "task.max_new_tokens.compact",
-    ),
-    Fault(
-        "modules that the base does not have",
-        settings(train__lora__target_modules=["q_proj", "v_prj"]),
-        "LoRA targets",
-        "fault",
-        "all-linear",
-    ),
-    Fault(
-        "an adapter on the output layer",
-        settings(train__lora__target_modules=["q_proj", "lm_head"]),
-        "LoRA targets",
-        "fault",
-        "train.lora.target_modules",
-    ),
-)
+FAULTS: tuple[Fault, ...] = tuple(map(_of_row, TABLE.strip().splitlines()))

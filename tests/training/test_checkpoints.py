@@ -17,6 +17,7 @@ from assay.training.checkpoints import store as module
 from assay.training.checkpoints.store import MANIFEST, Checkpoints, read_checkpoint
 from tests.training import crash_harness
 from tests.training.crash_harness import Left, differences, ended, fork
+from tests.training.kills import litter
 
 STEPS, NEWEST, BEFORE = 6, "step-000006", "step-000004"
 PARAMS = crash_harness.settings(STEPS)
@@ -454,6 +455,4 @@ def test_what_a_killed_write_left_among_the_results_is_gone_with_the_next_start(
     for path in (alive, mine):
         path.write_bytes(b"kept")
     crash_harness.training(tmp_path, crash_harness.settings(1))
-    assert crash_harness.litter(results) == sorted(
-        path.name for path in (alive, mine)
-    ) and not crash_harness.litter(models)
+    assert litter(results) == sorted(path.name for path in (alive, mine)) and not litter(models)

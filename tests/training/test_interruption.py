@@ -13,7 +13,8 @@ import pytest
 
 from assay.training.log.callback import Recorder
 from tests.training import crash_harness
-from tests.training.crash_harness import Left, Stages, before, command, differences, ended, fork
+from tests.training.crash_harness import Left, before, command, differences, ended, fork
+from tests.training.kills import Stages
 
 STEPS = 7
 PARAMS = crash_harness.settings(STEPS)
