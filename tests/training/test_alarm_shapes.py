@@ -12,8 +12,9 @@ from assay.training.health.commonest import Common, Honest, most_common
 from assay.training.health.rules import Monitor
 from assay.training.health.signals import StepSignals, failures_left
 from assay.verify.content.training import FIELDS, Relistened
-from tests.training.alarm_shapes import Shape, Training, even, ill, labels, learner, settings, sound, worst
+from tests.training.alarm_shapes import Shape, even, labels, learner
 from tests.training.health_levels import SETTINGS, Parts, told
+from tests.training.shaped_trainings import Training, ill, settings, sound, worst
 
 SOUND, ILL = sound(), ill()
 QUIET = [shape for shape in SOUND if "certain" in shape.name or "all right" in shape.name]
