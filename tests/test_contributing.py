@@ -211,13 +211,12 @@ def test_a_new_task_goes_from_its_data_to_a_claim(tmp_path: Path) -> None:
 def test_a_new_reward_part_is_in_every_table_by_its_name(tmp_path: Path) -> None:
     root = copied(tmp_path)
     room = root / "src/assay/tasks/structured"
-    insert(room / "task.py", '        "schema_valid": "outcome",\n', '        "brief": "shaping",\n')
     insert(room / "grading/rewards.py", '        "schema_valid": share', f"        {BRIEF}\n")
     insert(room / "grading/rewards.py", "weights.schema_valid + has_gold", "weights.brief + ")
     insert(
         root / "src/assay/tasks/settings/structured.py",
-        "    schema_valid: Fraction\n",
-        "    brief: Fraction\n",
+        '    schema_valid: Fraction = _part("outcome")\n',
+        '    brief: Fraction = _part("shaping")\n',
     )
     insert(root / "configs/task/structured.yaml", "schema_valid: ", "brief: 0.1, ")
     assert touched(root) == named("Add a reward part")

@@ -12,7 +12,7 @@ from assay.core.config.places import setting
 from assay.core.errors import TaskError
 from assay.core.storage.json import as_written
 from assay.tasks.protocol import Baseline, FieldAnswer, Item, Message, Oddity, PartKind, Step, Verdict
-from assay.tasks.settings.structured import StructuredTask
+from assay.tasks.settings.structured import PARTS, StructuredTask
 from assay.tasks.structured import shop
 from assay.tasks.structured.grading import rewards
 from assay.tasks.structured.grading.equality import rules_of
@@ -31,13 +31,7 @@ class Structured:
 
     name = "structured"
     cluster_name = "prompt groups"
-    parts: Mapping[str, PartKind] = {
-        "parsed_strict": "format",
-        "parsed_extracted": "format",
-        "schema_valid": "outcome",
-        "fields": "outcome",
-        "exact": "outcome",
-    }
+    parts: Mapping[str, PartKind] = PARTS
     flags = rewards.FLAGS
     metrics = rewards.METRICS
     floor, ceiling = "empty_fields", "gold"

@@ -49,6 +49,14 @@ class DoctorCheck:
         """Return that a training cannot work so."""
         return self._finding("fault", found, fix)
 
+    def judge(
+        self, found: str, fix: str, *, fault: bool = False, doubtful: bool = False, ok: str = ""
+    ) -> Finding:
+        """Return a fault, a warning, or that all is well, told in the words `ok` where they are others."""
+        if fault:
+            return self.fault(found, fix)
+        return self.warning(found, fix) if doubtful else self.ok(ok or found)
+
     def _finding(self, level: Level, found: str, fix: str) -> Finding:
         return Finding(
             check=self.name, level=level, expected=self.expected, found=found, where=self.where, fix=fix

@@ -220,9 +220,8 @@ def _infrastructure(probe: Probe, params: Params) -> Finding:
     n, most = probe.lost + len(probe.rollouts), params.health.max_lost_share
     check = DoctorCheck("environment", f"at most {most:.0%} of the episodes lost", "the task's environment")
     fix = "see to the environment, raise health.retries, or raise health.max_lost_share"
-    if n and probe.lost > most * n:
-        return check.fault(f"{probe.lost} of {n}", fix)
-    return check.warning(f"{probe.lost} of {n}", fix) if probe.lost else check.ok(f"none of {n} lost")
+    found, much = f"{probe.lost} of {n}", bool(n) and probe.lost > most * n
+    return check.judge(found, fix, fault=much, doubtful=probe.lost > 0, ok=f"none of {n} lost")
 
 
 def _whole(probe: Probe, params: Params) -> Finding:
@@ -297,36 +296,29 @@ def _spread(episodes: Sequence[Episode], params: Params) -> Finding:
 
 
 def _truncated(share: float, params: Params) -> Finding:
-    levels, surface = params.health.truncated, params.generation.surface
-    where = setting(f"task.max_new_tokens.{surface}")
-    check = DoctorCheck("truncation", f"at most {levels.amber:.0%} of the completions cut off", where)
-    fix = f"raise task.max_new_tokens.{surface}, or use a base that ends its answers"
-    if share >= levels.stop:
-        return check.fault(f"{share:.0%}", fix)
-    return check.warning(f"{share:.0%}", fix) if share > levels.amber else check.ok(f"{share:.1%}")
+    levels, limit = params.health.truncated, f"task.max_new_tokens.{params.generation.surface}"
+    expected = f"at most {levels.amber:.0%} of the completions cut off"
+    fix = f"raise {limit}, or use a base that ends its answers"
+    return DoctorCheck("truncation", expected, setting(limit)).judge(
+        f"{share:.0%}", fix, fault=share >= levels.stop, doubtful=share > levels.amber, ok=f"{share:.1%}"
+    )
 
 
 def _parsed(share: float, params: Params) -> Finding:
-    levels = params.health.parsed
-    check = DoctorCheck(
-        "parsing", f"at least {levels.amber:.0%} of the completions readable", "the base, on this task"
-    )
+    least = params.health.parsed.amber
+    expected = f"at least {least:.0%} of the completions readable"
+    check = DoctorCheck("parsing", expected, "the base, on this task")
     fix = "use a base that speaks the task's format: more base.warm_start, or another base.model"
-    if share == 0.0:
-        return check.fault("none", fix)
-    return check.warning(f"{share:.0%}", fix) if share < levels.amber else check.ok(f"{share:.1%}")
+    found = f"{share:.0%}" if share else "none"
+    return check.judge(found, fix, fault=share == 0.0, doubtful=share < least, ok=f"{share:.1%}")
 
 
 def _success(episodes: Sequence[Episode]) -> Finding:
-    rate = float(np.mean([episode.success for episode in episodes]))
-    check = DoctorCheck(
-        "room to learn", f"a base that succeeds in less than {SATURATED:.0%}", "the items of train"
-    )
-    if rate >= SATURATED:
-        return check.warning(
-            f"{rate:.0%} of {counted(len(episodes), 'episodes')} succeed already", "take harder items"
-        )
-    return check.ok(f"success in {rate:.0%} of {counted(len(episodes), 'episodes')}")
+    rate, n = float(np.mean([episode.success for episode in episodes])), counted(len(episodes), "episodes")
+    expected = f"a base that succeeds in less than {SATURATED:.0%}"
+    check = DoctorCheck("room to learn", expected, "the items of train")
+    found, ok = f"{rate:.0%} of {n} succeed already", f"success in {rate:.0%} of {n}"
+    return check.judge(found, "take harder items", doubtful=rate >= SATURATED, ok=ok)
 
 
 def _paid_for_success(episodes: Sequence[Episode]) -> Finding:
@@ -341,9 +333,7 @@ def _paid_for_success(episodes: Sequence[Episode]) -> Finding:
     means = f"{np.mean(rewards[True]):.3g} for success, {np.mean(rewards[False]):.3g} for failure"
     fix = "correct the task's reward parts or their weights (task.weights): what is learned is what is paid"
     told = f"a rank correlation of {found:+.2f} ({means})"
-    if found < -2.0 / np.sqrt(len(episodes)):
-        return check.fault(told, fix)
-    return check.warning(told, fix) if found < 0.0 else check.ok(told)
+    return check.judge(told, fix, fault=found < -2.0 / np.sqrt(len(episodes)), doubtful=found < 0.0)
 
 
 def _measured_context(probe: Probe, policy: Policy) -> Finding:
@@ -358,6 +348,5 @@ def _measured_context(probe: Probe, policy: Policy) -> Finding:
         "lower task.max_turns or task.max_new_tokens, or use a base with more positions"
         " (base.architecture.max_positions)"
     )
-    if limit is not None and longest > limit:
-        return check.fault(f"{longest} tokens", fix)
-    return check.ok(f"up to {longest} tokens")
+    over = limit is not None and longest > limit
+    return check.judge(f"{longest} tokens", fix, fault=over, ok=f"up to {longest} tokens")

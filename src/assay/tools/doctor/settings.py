@@ -66,60 +66,42 @@ def _group_size(params: Params) -> Finding:
         params.train.group_size,
         DoctorCheck("group size", "at least 4", setting("train.group_size")),
     )
-    if size < 4:
-        return check.warning(f"{size}: a mean over so few says little about the one", "train.group_size: 8")
-    return check.ok(str(size))
+    found = f"{size}: a mean over so few says little about the one"
+    return check.judge(found, "train.group_size: 8", doubtful=size < 4, ok=str(size))
 
 
 def _gradient_clipping(params: Params) -> Finding:
-    norm = params.train.max_grad_norm
-    check = DoctorCheck(
-        "gradient clipping", f"{LOWEST_NORM:g} … {HIGHEST_NORM:g}", setting("train.max_grad_norm")
-    )
-    if norm > HIGHEST_NORM:
-        return check.warning(f"{norm:g}, which never clips", "train.max_grad_norm: 1.0")
+    norm, fix = params.train.max_grad_norm, "train.max_grad_norm: 1.0"
+    expected = f"{LOWEST_NORM:g} … {HIGHEST_NORM:g}"
+    check = DoctorCheck("gradient clipping", expected, setting("train.max_grad_norm"))
     if norm < LOWEST_NORM:
-        return check.warning(
-            f"{norm:g}: gradients get so small that AdamW's epsilon holds them up", "train.max_grad_norm: 1.0"
-        )
-    return check.ok(f"{norm:g}")
+        return check.warning(f"{norm:g}: gradients get so small that AdamW's epsilon holds them up", fix)
+    return check.judge(f"{norm:g}, which never clips", fix, doubtful=norm > HIGHEST_NORM, ok=f"{norm:g}")
 
 
 def _clip_range(params: Params) -> Finding:
     low, high = params.train.epsilon_low, params.train.epsilon_high
     check = DoctorCheck("clip range", "epsilon_high at least epsilon_low", setting("train.epsilon_high"))
-    if high < low:
-        found = f"{high:g} below {low:g}: what is rare is clipped first, and variety is lost"
-        return check.warning(found, f"train.epsilon_high: {max(0.28, low):g}")
-    return check.ok(f"{low:g} and {high:g}")
+    found = f"{high:g} below {low:g}: what is rare is clipped first, and variety is lost"
+    fix = f"train.epsilon_high: {max(0.28, low):g}"
+    return check.judge(found, fix, doubtful=high < low, ok=f"{low:g} and {high:g}")
 
 
 def _temperature(params: Params) -> Finding:
-    value = params.generation.temperature
-    check = DoctorCheck(
-        "temperature", f"{LOWEST_TEMPERATURE:g} … {HIGHEST_TEMPERATURE:g}", setting("generation.temperature")
-    )
+    value, fix = params.generation.temperature, "generation.temperature: 1.0"
+    expected = f"{LOWEST_TEMPERATURE:g} … {HIGHEST_TEMPERATURE:g}"
+    check = DoctorCheck("temperature", expected, setting("generation.temperature"))
     if value < LOWEST_TEMPERATURE:
-        return check.warning(
-            f"{value:g}: the members of a group will hardly differ", "generation.temperature: 1.0"
-        )
-    if value > HIGHEST_TEMPERATURE:
-        return check.warning(
-            f"{value:g}: completions will be close to random tokens", "generation.temperature: 1.0"
-        )
-    return check.ok(f"{value:g}")
+        return check.warning(f"{value:g}: the members of a group will hardly differ", fix)
+    found = f"{value:g}: completions will be close to random tokens"
+    return check.judge(found, fix, doubtful=value > HIGHEST_TEMPERATURE, ok=f"{value:g}")
 
 
 def _kl_weight(params: Params) -> Finding:
-    beta, check = (
-        params.train.beta,
-        DoctorCheck("KL weight", f"at most {HIGHEST_BETA:g}", setting("train.beta")),
-    )
-    if beta > HIGHEST_BETA:
-        return check.warning(
-            f"{beta:g}: the KL term outweighs any reward, and the policy stays the base", "train.beta: 0.04"
-        )
-    return check.ok(f"{beta:g}")
+    beta = params.train.beta
+    check = DoctorCheck("KL weight", f"at most {HIGHEST_BETA:g}", setting("train.beta"))
+    found = f"{beta:g}: the KL term outweighs any reward, and the policy stays the base"
+    return check.judge(found, "train.beta: 0.04", doubtful=beta > HIGHEST_BETA, ok=f"{beta:g}")
 
 
 def _lora_scale(params: Params) -> Finding:
@@ -127,9 +109,8 @@ def _lora_scale(params: Params) -> Finding:
     scale = lora.alpha / lora.r
     expected = f"alpha / r within {LOWEST_SCALE:g} … {HIGHEST_SCALE:g}"
     check = DoctorCheck("LoRA scale", expected, setting("train.lora.alpha"))
-    if not LOWEST_SCALE <= scale <= HIGHEST_SCALE:
-        return check.warning(f"{lora.alpha} / {lora.r} = {scale:g}", f"train.lora.alpha: {2 * lora.r}")
-    return check.ok(f"{scale:g}")
+    found, odd = f"{lora.alpha} / {lora.r} = {scale:g}", not LOWEST_SCALE <= scale <= HIGHEST_SCALE
+    return check.judge(found, f"train.lora.alpha: {2 * lora.r}", doubtful=odd, ok=f"{scale:g}")
 
 
 def _lora_dropout(params: Params) -> Finding:
@@ -137,29 +118,21 @@ def _lora_dropout(params: Params) -> Finding:
         params.train.lora.dropout,
         DoctorCheck("LoRA dropout", "0", setting("train.lora.dropout")),
     )
-    if dropout > 0.0:
-        found = (
-            f"{dropout:g}: episodes are played without dropout and learned from with it, by another policy"
-        )
-        return check.warning(found, "train.lora.dropout: 0.0")
-    return check.ok("0")
+    found = f"{dropout:g}: episodes are played without dropout and learned from with it, by another policy"
+    return check.judge(found, "train.lora.dropout: 0.0", doubtful=dropout > 0.0, ok="0")
 
 
 def _precision(params: Params) -> Finding:
-    base, check = (
-        params.base,
-        DoctorCheck("precision", "one that the device is made for", setting("base.quantization")),
-    )
-    if not isinstance(base, PretrainedBase) or params.device != "cpu":
-        return check.ok(
-            "float32" if not isinstance(base, PretrainedBase) else f"{base.dtype} on {params.device}"
-        )
-    if base.quantization is not None:
+    base = params.base
+    check = DoctorCheck("precision", "one that the device is made for", setting("base.quantization"))
+    if not isinstance(base, PretrainedBase):
+        return check.ok("float32")
+    if params.device == "cpu" and base.quantization is not None:
         found = f"{base.quantization} on cpu, where every pass unpacks the weights anew, which is slow"
         return check.warning(found, "device: cuda, or base.quantization: null")
-    if base.dtype == "bfloat16":
+    if params.device == "cpu" and base.dtype == "bfloat16":
         return check.warning("bfloat16 on cpu, which is slow and coarse there", "base.dtype: float32")
-    return check.ok(f"{base.dtype} on cpu")
+    return check.ok(f"{base.dtype} on {params.device}")
 
 
 def _threads(params: Params) -> Finding:
@@ -208,47 +181,36 @@ def _shaping(params: Params) -> Finding:
 
 
 def _blocklist(params: Params) -> Finding:
-    task = params.task
-    check = DoctorCheck(
-        "blocklist", "a list where blocked terms are to be punished", setting("task.reject_blocklisted")
-    )
-    if getattr(task, "reject_blocklisted", False) and task.blocklist_file is None:
-        return check.warning(
-            "reject_blocklisted: true without a list",
-            "task.blocklist: FILE, or task.reject_blocklisted: false",
-        )
-    return check.ok("consistent")
+    task, expected = params.task, "a list where blocked terms are to be punished"
+    check = DoctorCheck("blocklist", expected, setting("task.reject_blocklisted"))
+    odd = getattr(task, "reject_blocklisted", False) and task.blocklist_file is None
+    fix = "task.blocklist: FILE, or task.reject_blocklisted: false"
+    return check.judge("reject_blocklisted: true without a list", fix, doubtful=odd, ok="consistent")
 
 
 def _validation_interval(params: Params) -> Finding:
     interval, steps = params.validation.interval, params.train.steps
-    check = DoctorCheck("validation interval", f"below train.steps ({steps})", setting("validation.interval"))
-    if interval >= steps > 1:
-        found = f"{interval}: only the base and the last step can be chosen from"
-        return check.warning(found, f"validation.interval: {max(1, steps // 8)}")
-    return check.ok(str(interval))
+    expected = f"below train.steps ({steps})"
+    check = DoctorCheck("validation interval", expected, setting("validation.interval"))
+    found = f"{interval}: only the base and the last step can be chosen from"
+    fix = f"validation.interval: {max(1, steps // 8)}"
+    return check.judge(found, fix, doubtful=interval >= steps > 1, ok=str(interval))
 
 
 def _checkpoint_interval(params: Params) -> Finding:
     every, steps = params.checkpoint.every, params.train.steps
     check = DoctorCheck("checkpoints", f"one before the last step ({steps})", setting("checkpoint.every"))
-    if every >= steps > 1:
-        return check.warning(
-            f"{every}: a crash loses the whole training", f"checkpoint.every: {max(1, steps // 8)}"
-        )
-    return check.ok(f"every {every} steps" if every > 1 else "every step")
+    found, fix = f"{every}: a crash loses the whole training", f"checkpoint.every: {max(1, steps // 8)}"
+    ok = f"every {every} steps" if every > 1 else "every step"
+    return check.judge(found, fix, doubtful=every >= steps > 1, ok=ok)
 
 
 def _baseline_steps(params: Params) -> Finding:
     first, steps = params.health.baseline_steps, params.train.steps
-    check = DoctorCheck(
-        "alarm baseline", f"fewer than train.steps ({steps})", setting("health.baseline_steps")
-    )
-    if first >= steps:
-        return check.warning(
-            f"{first}: alarms that compare with it can never ring", f"health.baseline_steps: {steps // 2}"
-        )
-    return check.ok(str(first))
+    expected = f"fewer than train.steps ({steps})"
+    check = DoctorCheck("alarm baseline", expected, setting("health.baseline_steps"))
+    found = f"{first}: alarms that compare with it can never ring"
+    return check.judge(found, f"health.baseline_steps: {steps // 2}", doubtful=first >= steps, ok=str(first))
 
 
 _CHECKS: tuple[Callable[[Params], Finding], ...] = (
@@ -288,35 +250,28 @@ def counts_findings(params: Params, items: Sequence[Item], validation: Sequence[
 
 
 def _items_per_step(params: Params, n: int) -> Finding:
-    asked = params.train.items_per_step
-    check = DoctorCheck(
-        "items a step", f"at most the {counted(n, 'training items')}", setting("train.items_per_step")
+    asked, expected = params.train.items_per_step, f"at most the {counted(n, 'training items')}"
+    check = DoctorCheck("items a step", expected, setting("train.items_per_step"))
+    found, fix = (
+        f"{asked}: an item is several groups of one step",
+        f"train.items_per_step: {max(1, n)}, or add data",
     )
-    if asked > n:
-        return check.warning(
-            f"{asked}: an item is several groups of one step",
-            f"train.items_per_step: {max(1, n)}, or add data",
-        )
-    return check.ok(str(asked))
+    return check.judge(found, fix, doubtful=asked > n, ok=str(asked))
 
 
 def _epochs(params: Params, n: int) -> Finding:
     epochs = params.train.steps * params.train.items_per_step / max(1, n)
     check = DoctorCheck("epochs", f"at most {MANY_EPOCHS}", setting("train.steps"))
-    if epochs > MANY_EPOCHS:
-        found = f"each of {counted(n, 'items')} is trained on {epochs:.0f} times"
-        return check.warning(found, "lower train.steps, or add data")
-    return check.ok(f"{epochs:.2g}")
+    found = f"each of {counted(n, 'items')} is trained on {epochs:.0f} times"
+    fix = "lower train.steps, or add data"
+    return check.judge(found, fix, doubtful=epochs > MANY_EPOCHS, ok=f"{epochs:.2g}")
 
 
 def _kl_probe(params: Params, n: int) -> Finding:
-    asked = params.train.kl_probe_episodes
-    check = DoctorCheck(
-        "KL probe", f"at most the {counted(n, 'training items')}", setting("train.kl_probe_episodes")
-    )
-    if asked > n:
-        return check.fault(f"{asked} episodes, each of another item", f"train.kl_probe_episodes: {n}")
-    return check.ok(str(asked))
+    asked, expected = params.train.kl_probe_episodes, f"at most the {counted(n, 'training items')}"
+    check = DoctorCheck("KL probe", expected, setting("train.kl_probe_episodes"))
+    found, fix = f"{asked} episodes, each of another item", f"train.kl_probe_episodes: {n}"
+    return check.judge(found, fix, fault=asked > n, ok=str(asked))
 
 
 def _validation_size(params: Params, n: int) -> Finding:
@@ -324,11 +279,8 @@ def _validation_size(params: Params, n: int) -> Finding:
     check = DoctorCheck(
         "validation items", f"{asked}, as validation.items asks for", setting("validation.items")
     )
-    if n < asked:
-        return check.warning(
-            f"{n}: the checkpoint is chosen on less than was asked for", "add data, or lower validation.items"
-        )
-    return check.ok(str(n))
+    found = f"{n}: the checkpoint is chosen on less than was asked for"
+    return check.judge(found, "add data, or lower validation.items", doubtful=n < asked, ok=str(n))
 
 
 def _repeated(items: Sequence[Item]) -> Finding:
@@ -336,11 +288,10 @@ def _repeated(items: Sequence[Item]) -> Finding:
         len({item.id for item in items}),
         DoctorCheck("training items", "each once", "the training items"),
     )
-    if n < len(items):
-        return check.warning(
-            f"{len(items)} with {counted(n, 'ids')}", "remove the repeated records from train.jsonl"
-        )
-    return check.ok(f"{n}")
+    found = f"{len(items)} with {counted(n, 'ids')}"
+    return check.judge(
+        found, "remove the repeated records from train.jsonl", doubtful=n < len(items), ok=f"{n}"
+    )
 
 
 def _apart(items: Sequence[Item], validation: Sequence[Item]) -> Finding:

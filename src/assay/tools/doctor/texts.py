@@ -55,13 +55,10 @@ def ids_of(policy: Policy, text: str) -> list[int]:
 
 
 def _padding(policy: Policy) -> Finding:
-    tokenizer = policy.tokenizer
+    token = policy.tokenizer.pad_token if policy.tokenizer.pad_token_id is not None else None
     check = DoctorCheck("padding", "a token of its own", f"{TOKENIZER}, pad_token")
-    if tokenizer.pad_token_id is None:
-        return check.warning(
-            "none: end-of-sequence stands in for it", "set pad_token to a token that is never written"
-        )
-    return check.ok(str(tokenizer.pad_token))
+    found, fix = "none: end-of-sequence stands in for it", "set pad_token to a token that is never written"
+    return check.judge(found, fix, doubtful=token is None, ok=str(token))
 
 
 def _generation_config(policy: Policy) -> Finding:
@@ -281,11 +278,8 @@ def _words(policy: Policy, openings: Openings) -> Finding:
     words = [i for ids in openings.prompts for i in ids if i not in marks]
     share = words.count(int(unknown)) / max(1, len(words))
     fix = "./run dvc repro base (it was made for another task), or another generation.surface"
-    if share > MOSTLY:
-        return check.fault(f"{share:.0%} of the prompts' words unknown", fix)
-    if share > UNKNOWN_SHARE:
-        return check.warning(f"{share:.0%} of the prompts' words unknown", fix)
-    return check.ok(f"{share:.1%} unknown")
+    found, ok = f"{share:.0%} of the prompts' words unknown", f"{share:.1%} unknown"
+    return check.judge(found, fix, fault=share > MOSTLY, doubtful=share > UNKNOWN_SHARE, ok=ok)
 
 
 def _context(policy: Policy, params: Params, openings: Openings, turns: int) -> Finding:
@@ -326,12 +320,11 @@ def _budget(policy: Policy, params: Params, texts: Sequence[str]) -> Finding:
         f"{room}, while {over} of {counted(len(texts), 'right completions')} {takes} more (up to"
         f" {max(needed)})"
     )
-    fix = f"task.max_new_tokens.{surface}: {max(needed)} or more"
-    if over > MOSTLY * len(texts):
-        return check.fault(found, fix)
-    return (
-        check.warning(found, fix) if over else check.ok(f"{room}; right completions take up to {max(needed)}")
+    fix, ok = (
+        f"task.max_new_tokens.{surface}: {max(needed)} or more",
+        f"{room}; right completions take up to {max(needed)}",
     )
+    return check.judge(found, fix, fault=over > MOSTLY * len(texts), doubtful=over > 0, ok=ok)
 
 
 def _writable(policy: Policy, texts: Sequence[str]) -> Finding:
@@ -339,14 +332,9 @@ def _writable(policy: Policy, texts: Sequence[str]) -> Finding:
     check = DoctorCheck(
         "writing", "right completions that the tokenizer can write", "tokenizer.json of the base"
     )
-    found = (
-        f"{len(lost)} of {len(texts)} come back changed from the tokenizer (first: {lost[0][:40]!r})"
-        if lost
-        else ""
-    )
+    first = f"(first: {lost[0][:40]!r})" if lost else ""
+    found = f"{len(lost)} of {len(texts)} come back changed from the tokenizer {first}"
     fix = "./run dvc repro base (it was made for another task), or another generation.surface"
-    if len(lost) > MOSTLY * len(texts):
-        return check.fault(found, fix)
-    if len(lost) > UNWRITABLE_SHARE * len(texts):
-        return check.warning(found, fix)
-    return check.ok(f"{len(texts) - len(lost)} of {len(texts)} as they are spelt")
+    ok = f"{len(texts) - len(lost)} of {len(texts)} as they are spelt"
+    mostly, many = (len(lost) > share * len(texts) for share in (MOSTLY, UNWRITABLE_SHARE))
+    return check.judge(found, fix, fault=mostly, doubtful=many, ok=ok)

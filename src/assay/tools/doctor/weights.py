@@ -44,10 +44,8 @@ def _rows(policy: Policy, openings: Openings) -> Finding:
     check = DoctorCheck(
         "embedding rows", "a row for every token id", "the tokenizer of the base and its embedding"
     )
-    if largest >= rows:
-        fix = "use the tokenizer that belongs to the base (base.model), or resize its embedding"
-        return check.fault(f"ids up to {largest}, {rows} rows", fix)
-    return check.ok(f"ids up to {largest}, {rows} rows")
+    fix = "use the tokenizer that belongs to the base (base.model), or resize its embedding"
+    return check.judge(f"ids up to {largest}, {rows} rows", fix, fault=largest >= rows)
 
 
 def lora_findings(model: Any, params: Params) -> list[Finding]:
@@ -62,16 +60,14 @@ def lora_findings(model: Any, params: Params) -> list[Finding]:
         "LoRA targets", "names of inner linear modules of the base", setting("train.lora.target_modules")
     )
     smallest = min(min(columns, rows) for _, columns, rows in adapted)
-    rank = DoctorCheck(
-        "LoRA rank", f"at most {smallest}, the smallest side of what is adapted", setting("train.lora.r")
-    )
+    named = "names of inner linear modules of the base"
+    targets = DoctorCheck("LoRA targets", named, setting("train.lora.target_modules"))
+    expected = f"at most {smallest}, the smallest side of what is adapted"
+    found, fix = f"{lora.r}: more than full rank", f"train.lora.r: {max(1, smallest // 4)}"
+    rank = DoctorCheck("LoRA rank", expected, setting("train.lora.r"))
     return [
         targets.ok(f"{len(adapted)} modules"),
-        (
-            rank.warning(f"{lora.r}: more than full rank", f"train.lora.r: {max(1, smallest // 4)}")
-            if lora.r > smallest
-            else rank.ok(str(lora.r))
-        ),
+        rank.judge(found, fix, doubtful=lora.r > smallest, ok=str(lora.r)),
     ]
 
 

@@ -97,10 +97,9 @@ def _order(task: Task, floor: Sequence[Episode], ceiling: Sequence[Episode]) -> 
     check = DoctorCheck(
         "reward order", f"more reward for {task.ceiling} than for {task.floor}", "the task's reward parts"
     )
-    if high <= low:
-        fix = "correct the reward parts in the task's rewards, or their weights (task.weights)"
-        return check.fault(f"{high:.3g} for {task.ceiling}, {low:.3g} for {task.floor}", fix)
-    return check.ok(f"{high:.3g} against {low:.3g}")
+    found, ok = f"{high:.3g} for {task.ceiling}, {low:.3g} for {task.floor}", f"{high:.3g} against {low:.3g}"
+    fix = "correct the reward parts in the task's rewards, or their weights (task.weights)"
+    return check.judge(found, fix, fault=high <= low, ok=ok)
 
 
 # By kind of problem: what is looked at, what it should be, where it lies, and what to do.
@@ -150,14 +149,14 @@ def trouble_findings(observed: Observed) -> dict[str, Finding]:
 def reward_size(rewards: Sequence[float], params: Params) -> Finding:
     """Return whether rewards are of a size that can be learned from where nothing scales them."""
     largest = max((abs(reward) for reward in rewards), default=0.0)
-    check = DoctorCheck(
-        "reward size", f"at most {LARGE_REWARD:g} where it is not scaled", setting("train.scale_rewards")
+    expected = f"at most {LARGE_REWARD:g} where it is not scaled"
+    check = DoctorCheck("reward size", expected, setting("train.scale_rewards"))
+    odd = largest > LARGE_REWARD and params.train.scale_rewards == "none"
+    found, fix = (
+        f"{largest:.3g}, with train.scale_rewards: none",
+        "train.scale_rewards: group, or smaller parts",
     )
-    if largest > LARGE_REWARD and params.train.scale_rewards == "none":
-        return check.warning(
-            f"{largest:.3g}, with train.scale_rewards: none", "train.scale_rewards: group, or smaller parts"
-        )
-    return check.ok(f"{largest:.3g}")
+    return check.judge(found, fix, doubtful=odd, ok=f"{largest:.3g}")
 
 
 def put_bad_completions(observed: Observed, plays: Sequence[Play]) -> None:

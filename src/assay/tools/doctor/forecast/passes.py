@@ -176,9 +176,8 @@ def _agreement(learned: torch.Tensor, batch: _Batch, *, exact: bool) -> Finding:
         "set every dropout in the base's config.json to 0, and use a base with relative positions (prompts"
         " are padded on the left); else another base.dtype or base.quantization"
     )
-    if (exact and largest > FLOAT32_TOLERANCE) or mean > HALF_FAULT:
-        return check.fault(found, fix)
-    return check.warning(found, fix) if mean > HALF_WARNING else check.ok(found)
+    apart = (exact and largest > FLOAT32_TOLERANCE) or mean > HALF_FAULT
+    return check.judge(found, fix, fault=apart, doubtful=mean > HALF_WARNING)
 
 
 def _is_float32(params: Params) -> bool:
@@ -247,15 +246,9 @@ def disk_finding(params: Params, adapter_bytes: int, folder: Path) -> Finding:
     check = DoctorCheck(
         "disk", f"{needed / MIB:.3g} MiB for checkpoints", f"the disk of {folder.name or folder}"
     )
-    if needed > free:
-        return check.fault(
-            f"{free / MIB:.3g} MiB free", "make room, or lower checkpoint.keep or train.lora.r"
-        )
-    if 2 * needed > free:
-        return check.warning(
-            f"{free / MIB:.3g} MiB free", "make room, or lower checkpoint.keep or train.lora.r"
-        )
-    return check.ok(f"{free / GIB:.3g} GiB free")
+    found, fix = f"{free / MIB:.3g} MiB free", "make room, or lower checkpoint.keep or train.lora.r"
+    ok = f"{free / GIB:.3g} GiB free"
+    return check.judge(found, fix, fault=needed > free, doubtful=2 * needed > free, ok=ok)
 
 
 def _existing(folder: Path) -> Path:
