@@ -1,4 +1,4 @@
-"""What pydantic finds wrong in settings: in its words, with the place, what stands there, and what was meant."""
+"""What pydantic finds wrong in settings: in its words, with the place, what is there, and what was meant."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def explained(error: ValidationError, raw: Mapping[str, Any], where: str | None)
     first, steps, kind = errors[0], paths[0], errors[0]["type"]
     also = f" ({len(set(paths)) - 1} more like it)" if len(set(paths)) > 1 else ""
     path = ".".join(steps)
-    # What is wrong by a rule of ours has its form; of anything else that is no single value the form is shown.
+    # What is wrong by a rule of ours has its form; of all else that is no single value it is shown.
     form = None if kind == "value_error" else shown_form(steps)
     of_record = any(step.isdigit() for step in steps)  # in a list, whose form is shown whole
     if kind == "extra_forbidden":

@@ -42,7 +42,7 @@ def shown_form(steps: Sequence[str]) -> str | None:
     >>> shown_form(["validation", "suite"]) is None
     True
     >>> shown_form(["claim", "controls", "0"])  # doctest: +ELLIPSIS
-    'write it as controls: [aa]   (aa: base against base, always; random_reward: ...; each is one of aa, random_reward)'
+    'write it as controls: [aa]   (aa: base against base, always; ...; each is one of aa, random_reward)'
     """
     places = [n for n, step in enumerate(steps) if step.isdigit()]
     steps = steps[: places[0]] if places else steps

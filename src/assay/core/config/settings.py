@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from assay.core.config.base import Fraction, Natural, Positive, Rate, Settings
 from assay.core.config.health import HealthSettings
 from assay.core.config.tasks import Surface, TaskSettings, every_task
+from assay.core.records import HealthRule
 
 
 class ClaimSettings(Settings):
@@ -37,32 +38,10 @@ class ClaimSettings(Settings):
         return self
 
 
-# The rules of training health; a test compares them with records.HealthRule, which is no floor below this
-# one.
-Rule = Literal[
-    "non_finite",
-    "reward_vs_validation",
-    "reward_vs_success",
-    "part_share",
-    "zero_variance",
-    "entropy",
-    "kl",
-    "truncated",
-    "length",
-    "parsed",
-    "distinct",
-    "top_share",
-    "field_collapse",
-    "clip",
-    "grad_norm",
-    "infrastructure",
-]
-
-
 class AcknowledgedAlarm(Settings):
     """A RED alarm that somebody looked at and answers for; the reason is quoted beside the claim."""
 
-    rule: Rule
+    rule: HealthRule
     reason: Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")] = Field(
         examples=["what was looked at, and why it is harmless"]
     )

@@ -1,5 +1,5 @@
-"""Scripted players, weakest first; each reads the state and decides one Action. And attacks on the reward: players
-that try to earn without doing the work, who must stay below `adaptive`."""
+"""Scripted players, weakest first, each of which reads the state and decides one Action; and attacks on the
+reward: players that try to earn without doing the work, and must stay below `adaptive`."""
 
 from __future__ import annotations
 

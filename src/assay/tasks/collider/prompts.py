@@ -13,8 +13,10 @@ from assay.tasks.collider.world.simulator import ColliderState, overall_z
 
 Surface = Literal["compact", "json"]
 
-INSTRUCTIONS = """You run a collider experiment. Somewhere on a mass axis there may be one new particle, visible in one
-channel, or nothing at all. Decide where to spend beam time, then give a verdict. Each turn, answer with exactly one
+INSTRUCTIONS = """You run a collider experiment. Somewhere on a mass axis there may be one new particle, \
+visible in one
+channel, or nothing at all. Decide where to spend beam time, then give a verdict. Each turn, answer with \
+exactly one
 JSON object and nothing else:
 {"action_type":"take_data","channel":"diphoton","blocks":2}  collects data; costs its blocks
 {"action_type":"calibrate","channel":"diphoton"}  measures energy scale and background; costs 1 block
@@ -46,9 +48,8 @@ def compact_state(state: ColliderState) -> str:
         mark = "k" if data.calibrated else ""
         if data.blocks:
             proof = "+" if overall_z(data.local_z, seen) >= state.briefing.required_z else ""
-            words.append(
-                f"{letter(channels[place])}{bin_token(data.peak_bin)}{proof}{z_token(data.local_z)}{data.blocks}{mark}"
-            )
+            found = f"{letter(channels[place])}{bin_token(data.peak_bin)}{proof}{z_token(data.local_z)}"
+            words.append(f"{found}{data.blocks}{mark}")
         elif mark:
             words.append(f"{letter(channels[place])}0{mark}")
     return " ".join(words)

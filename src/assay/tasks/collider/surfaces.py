@@ -1,5 +1,5 @@
-"""What a player can do, and how it is written and read: the compact surface, where every value is one token so that a
-tiny model trained from scratch can speak it, and JSON, one object a turn, for models that already speak it."""
+"""What a player can do, and how it is written and read: on the compact surface every value is one token, so
+that a tiny model trained from scratch can speak it; on the other a turn is one JSON object."""
 
 from __future__ import annotations
 
@@ -100,7 +100,8 @@ _ACTION = re.compile(
     rf"(?P<take>r(?P<take_channel>[{LETTERS}])(?P<blocks>10|[1-9]))"
     rf"|(?P<verb>[kfa])(?P<verb_channel>[{LETTERS}])"
     r"|(?P<scan>s)"
-    rf"|(?P<claim>y(?P<claim_channel>[{LETTERS}])b(?P<bin>[0-5]\d|6[0-3])(?P<spin>[012-])c(?P<claim_confidence>\d))"
+    rf"|(?P<claim>y(?P<claim_channel>[{LETTERS}])b(?P<bin>[0-5]\d|6[0-3])"
+    r"(?P<spin>[012-])c(?P<claim_confidence>\d))"
     r"|(?P<null>nc(?P<null_confidence>\d))"
 )
 _LONE = re.compile(rf"(?<![A-Za-z0-9])(?:{re.sub(r'[?]P<[a-z_]+>', '', _ACTION.pattern)})(?![A-Za-z0-9-])")
@@ -197,7 +198,8 @@ def parse_compact(text: str, m0_gev: float) -> ParsedAction:
     """Read a completion: exactly one action is ok; one action among other words is repaired; anything else
     failed.
 
-    >>> parse_compact("rg4", 100.0).outcome, parse_compact("go: rg4", 100.0).outcome, parse_compact("rg", 100.0).reason
+    >>> (parse_compact("rg4", 100.0).outcome, parse_compact("go: rg4", 100.0).outcome,
+    ... parse_compact("rg", 100.0).reason)
     ('ok', 'repaired', 'no action found')
     """
     if len(text) > MAX_LENGTH:

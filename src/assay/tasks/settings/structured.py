@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 from assay.core.config.base import Fraction, Positive, Settings
 from assay.core.config.tasks import TaskSettings
 
-
 PartKind = Literal["outcome", "shaping", "format"]
 
 

@@ -1,5 +1,4 @@
-"""Scripted players: one that says nothing, one that guesses, an oracle; and named cheats, who must earn less than
-honest work."""
+"""Scripted players: one that says nothing, one that guesses, an oracle; and cheats, who must earn less."""
 
 from __future__ import annotations
 

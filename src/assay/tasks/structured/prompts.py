@@ -1,4 +1,4 @@
-"""What the model is told, and how the middle of a context is cut where that is too long; nothing else ever is."""
+"""What the model is told, and how the middle of a context is cut where it is too long; nothing else is."""
 
 from __future__ import annotations
 

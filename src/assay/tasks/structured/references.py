@@ -1,4 +1,4 @@
-"""Where schemas stand inside a schema and what they refer to, so that no name or value is ever taken for one."""
+"""Where schemas stand inside a schema and what they refer to: no name or value is ever taken for one."""
 
 from __future__ import annotations
 

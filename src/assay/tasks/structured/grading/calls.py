@@ -43,7 +43,8 @@ class Elements:
 def is_call_gold(gold: Any) -> bool:
     """Return whether a gold has the form of accepted calls: an object of objects of lists, not empty.
 
-    >>> is_call_gold({"f": {"x": [1, 2]}}), is_call_gold({"name": "f", "arguments": {"x": 1}}), is_call_gold({})
+    >>> (is_call_gold({"f": {"x": [1, 2]}}), is_call_gold({"name": "f", "arguments": {"x": 1}}),
+    ... is_call_gold({}))
     (True, False, False)
     """
     return (

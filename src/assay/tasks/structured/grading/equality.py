@@ -103,7 +103,8 @@ def _exactly(bound: float) -> Fraction:
 def close(one: float, other: float, rules: Rules) -> bool:
     """Return whether two numbers are the same; symmetric.
 
-    >>> close(1.0, 1.1, Rules("fold", absolute=0.1)), close(100, 101, Rules("fold", relative=0.01)), close(1, 2, Rules("fold"))
+    >>> (close(1.0, 1.1, Rules("fold", absolute=0.1)), close(100, 101, Rules("fold", relative=0.01)),
+    ... close(1, 2, Rules("fold")))
     (True, True, False)
     """
     a, b = number(one), number(other)
@@ -116,7 +117,8 @@ def close(one: float, other: float, rules: Rules) -> bool:
 def equal(one: Any, other: Any, rules: Rules) -> bool:
     """Return whether two JSON values are the same in value and type; lists in order, objects in any.
 
-    >>> [equal(1, other, FOLDED) for other in (1.0, True, "1")], equal("a  b", "a b", FOLDED), equal([1, 2], [2, 1], FOLDED)
+    >>> ([equal(1, other, FOLDED) for other in (1.0, True, "1")], equal("a  b", "a b", FOLDED),
+    ... equal([1, 2], [2, 1], FOLDED))
     ([True, False, False], True, False)
     """
     if isinstance(one, str) and isinstance(other, str):
@@ -139,7 +141,8 @@ def key(value: Any, rules: Rules) -> Hashable:
     """Return a hashable stand-in: equal ones if and only if the values are the same, but for a tolerance,
     which it leaves out.
 
-    >>> key(1, FOLDED) == key(1.0, FOLDED), key(True, FOLDED) == key(1, FOLDED), key([1, 2], FOLDED) == key([2, 1], FOLDED)
+    >>> (key(1, FOLDED) == key(1.0, FOLDED), key(True, FOLDED) == key(1, FOLDED),
+    ... key([1, 2], FOLDED) == key([2, 1], FOLDED))
     (True, False, False)
     """
     return _key(value, rules, ordered=True)
@@ -173,7 +176,8 @@ def field_score(found: Any, gold: Any, rules: Rules) -> float:
     orders. What is too much costs like what is missing.
 
     >>> plain = Rules("fold")
-    >>> field_score({"a": 1, "b": 2}, {"a": 1, "b": 3}, plain), field_score({"a": 1, "b": 2, "c": 3}, {"a": 1}, plain)
+    >>> (field_score({"a": 1, "b": 2}, {"a": 1, "b": 3}, plain),
+    ... field_score({"a": 1, "b": 2, "c": 3}, {"a": 1}, plain))
     (0.5, 0.5)
     >>> field_score([1, 1, 2], [1, 2, 2], plain), field_score([{"a": 1, "b": 2}], [{"a": 1, "b": 0}], plain)
     (0.6666666666666666, 0.5)

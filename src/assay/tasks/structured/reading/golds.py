@@ -189,7 +189,8 @@ def agree(one: Sequence[Gold], other: Sequence[Gold], rules: Rules) -> bool:
 
     Where a gold with options accepts more than a few hundred answers, the options themselves are compared.
 
-    >>> agree([Plain({"a": 1})], [Plain({"a": 1.0})], Rules("fold")), agree([Plain(1)], [Plain(1), Plain(2)], Rules("fold"))
+    >>> (agree([Plain({"a": 1})], [Plain({"a": 1.0})], Rules("fold")),
+    ... agree([Plain(1)], [Plain(1), Plain(2)], Rules("fold")))
     (True, False)
     """
     if _keys(one, rules) == _keys(other, rules):
@@ -281,7 +282,8 @@ def _paired(fits: Sequence[Sequence[bool]], n: int) -> dict[int, int]:
 def graded_gold(gold: Gold, graded: Collection[str] | None) -> Gold | None:
     """Return what of a gold counts, None where nothing does; all of it where no fields are named.
 
-    >>> graded_gold(Plain({"a": 1, "b": 2}), ["b"]), graded_gold(Plain({"a": 1}), ["b"]), graded_gold(Plain(3), ["b"])
+    >>> (graded_gold(Plain({"a": 1, "b": 2}), ["b"]), graded_gold(Plain({"a": 1}), ["b"]),
+    ... graded_gold(Plain(3), ["b"]))
     (Plain(written={'b': 2}), None, Plain(written=3))
     """
     if graded is None:
@@ -310,7 +312,8 @@ def graded_part(value: Any, graded: Collection[str] | None, *, is_call: bool) ->
     """Return what of a value counts: its named fields, those of the objects in a list, or the named arguments
     of its calls.
 
-    >>> graded_part([{"a": 1, "b": 2}], ["a"], is_call=False), graded_part({"f": {"a": 1, "b": 2}}, ["a"], is_call=True)
+    >>> (graded_part([{"a": 1, "b": 2}], ["a"], is_call=False),
+    ... graded_part({"f": {"a": 1, "b": 2}}, ["a"], is_call=True))
     ([{'a': 1}], {'f': {'a': 1}})
     """
     if graded is None:

@@ -1,4 +1,4 @@
-"""What kind of JSON value a schema asks for, and values of its shape for scripted players, not guaranteed valid."""
+"""What kind of JSON value a schema asks for; and values of its shape for scripted players."""
 
 from __future__ import annotations
 
@@ -42,8 +42,10 @@ def wanted_kinds(schema: Schema, golds: Iterable[Any]) -> frozenset[str]:
     golds, and an object where there is no gold either.
 
     >>> from assay.tasks.structured.schema import compile_schema, schema_key
-    >>> def wanted(schema, *golds): return sorted(wanted_kinds(compile_schema(schema_key(schema, {}, None)), golds))
-    >>> wanted({"anyOf": [{"type": "integer"}, {"const": "all"}]}), wanted({"properties": {}}), wanted(True, [1])
+    >>> def wanted(schema, *golds):
+    ...     return sorted(wanted_kinds(compile_schema(schema_key(schema, {}, None)), golds))
+    >>> (wanted({"anyOf": [{"type": "integer"}, {"const": "all"}]}), wanted({"properties": {}}),
+    ... wanted(True, [1]))
     (['number', 'string'], ['object'], ['array'])
     """
     node, resolver = schema.root()
