@@ -24,6 +24,7 @@ from assay.tools.doctor.findings import DoctorCheck
 from assay.tools.doctor.forecast import passes
 from assay.tools.doctor.observed import MOST_STEPS
 from assay.tools.doctor.texts import opened
+from assay.tools.doctor.worlds import TrainingAhead
 from assay.training.adapter import tensors_digest
 from assay.training.health.signals import StepSignals
 from tests.training.fault_library import FAULTS, Fault, sliding_window, with_policy
@@ -152,14 +153,19 @@ def test_the_last_line_of_the_doctor_counts_as_people_do(
 def test_one_of_anything_is_not_said_in_the_plural() -> None:
     one = healthy()
     items, validation = [one.items[0]] * 2, replace(one.validation, items=(one.items[0],))
-    told = [each.found for each in examine_without_model(one.task, one.task, items, validation, one.params)]
+    told = [
+        each.found
+        for each in examine_without_model(TrainingAhead(one.task, one.task, items, validation, one.params))
+    ]
     assert any(found.startswith("1 item in both") for found in told), told
     assert any("with 1 id" in found and "ids" not in found for found in told), told
 
 
 def test_no_training_items_are_a_finding_and_no_crash() -> None:
     setup = healthy()
-    findings = examine_without_model(setup.task, setup.task, [], setup.validation, setup.params)
+    findings = examine_without_model(
+        TrainingAhead(setup.task, setup.task, [], setup.validation, setup.params)
+    )
     assert ("fault", "training items", "none") in amiss(findings)
 
 
@@ -172,7 +178,9 @@ def test_an_endless_environment_is_given_up_soon(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(NeverEnds, "step", counted)
     setup = replace(healthy(), task=NeverEnds())
-    findings = examine_without_model(setup.task, setup.task, setup.items, setup.validation, setup.params)
+    findings = examine_without_model(
+        TrainingAhead(setup.task, setup.task, setup.items, setup.validation, setup.params)
+    )
     assert "endings" in {check for _, check, _ in amiss(findings)}
     assert steps[0] < MOST_STEPS + 1000
 

@@ -46,6 +46,7 @@ from assay.tools.doctor.findings import (
 )
 from assay.tools.doctor.forecast.forecast import folder_ahead, look_ahead, memory_ahead
 from assay.tools.doctor.texts import context_limit
+from assay.tools.doctor.worlds import TrainingAhead
 from assay.training.rollouts import untouched
 
 FOLDER = ".scratch/preflight"
@@ -239,14 +240,8 @@ def memory_finding(project: Project) -> Finding:
     assert isinstance(params.base, PretrainedBase)
     folder = folder_ahead(params.base, project.root)
     assert folder is not None
-    task, items, validation = (
-        task_of(project, shaping=True),
-        items_of(project, "train"),
-        validation_suite(project),
-    )
-    return memory_ahead(
-        look_ahead(folder, params), task, items, validation, params, Deadline(AHEAD * MOST_SECONDS)
-    )[0]
+    deadline = Deadline(AHEAD * MOST_SECONDS)
+    return memory_ahead(look_ahead(folder, params), TrainingAhead.of(project), deadline)[0]
 
 
 def prompts_of(project: Project) -> dict[str, list[Play]]:
@@ -287,13 +282,12 @@ def refuse_prompts(project: Project, task: Task, policy: Policy) -> Finding:
 
 
 def _looked_ahead(project: Project) -> list[Finding]:
-    params, task, judged = project.params, task_of(project, shaping=True), task_of(project)
-    items, validation = items_of(project, "train"), validation_suite(project)
-    policy = unbuilt(params, judged, project.root)
+    training = TrainingAhead.of(project)
+    policy = unbuilt(project.params, training.judged, project.root)
     if policy is None:  # the stage that needs it says where it is to be had
-        return examine_without_model(task, judged, items, validation, params)
-    told = refuse_prompts(project, judged, policy)
-    return [*examine_ahead(policy, task, judged, items, validation, params, folder=project.root), told]
+        return examine_without_model(training)
+    told = refuse_prompts(project, training.judged, policy)
+    return [*examine_ahead(policy, training, folder=project.root), told]
 
 
 def say_power(project: Project) -> None:
@@ -330,6 +324,7 @@ def examine_training(
     """
     say_power(project)
     params, told, deadline = project.params, list[Finding](), Deadline()
+    training = TrainingAhead(task, judged, items, validation, params)
     if not params.health.preflight:
         return
     if params.device == "cuda" and isinstance(params.base, PretrainedBase):
@@ -337,14 +332,11 @@ def examine_training(
 
         def weighed() -> list[Finding]:
             ahead, part = look_ahead(base, params), Deadline(AHEAD * MOST_SECONDS)
-            return [memory_ahead(ahead, task, items, validation, params, part)[0]]
+            return [memory_ahead(ahead, training, part)[0]]
 
         told += looked(project, "memory", base, weighed)
     seconds = max(deadline.left, LEAST)
-    findings = [
-        *examine(policy, task, judged, items, validation, params, folder=folder, seconds=seconds),
-        *told,
-    ]
+    findings = [*examine(policy, training, folder=folder, seconds=seconds), *told]
     for finding in (each for each in findings if each.level == "warning"):
         complain(in_words(finding))
     refuse_faults(findings)

@@ -16,9 +16,11 @@ from assay.core.config.settings import Params
 from assay.core.counting import counted
 from assay.core.errors import EnvironmentFailure
 from assay.core.records import Episode
-from assay.dataset.suite import Play
+from assay.dataset.suite import Play, Suite, choose
 from assay.evaluation.rollout import play_baseline
-from assay.tasks.protocol import Step, Task
+from assay.pipeline.inputs import items_of, task_of, validation_suite
+from assay.pipeline.project import Project
+from assay.tasks.protocol import Item, Step, Task
 from assay.tools.doctor.findings import DoctorCheck, Finding
 from assay.tools.doctor.observed import RAISED, Observed
 
@@ -42,6 +44,39 @@ BAD_COMPLETIONS = (
     "\n" * 500,
 )
 LARGE_REWARD = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingAhead:
+    """What a training will be made of.
+
+    Attributes:
+        task: What is trained on (shaping may be on).
+        judged: The same task as it is evaluated.
+        items: Training items.
+        validation: The suite that chooses the checkpoint.
+        params: All settings.
+    """
+
+    task: Task
+    judged: Task
+    items: Sequence[Item]
+    validation: Suite
+    params: Params
+
+    @classmethod
+    def of(cls, project: Project) -> TrainingAhead:
+        """Return what the settings and data of a project say.
+
+        Raises:
+            AssayError: They cannot be used.
+        """
+        items, validation = items_of(project, "train"), validation_suite(project)
+        return cls(task_of(project, shaping=True), task_of(project), items, validation, project.params)
+
+    def sample(self, n: int) -> Suite:
+        """Return a suite of some training items."""
+        return choose(self.items, min(n, len(self.items)), split="train", draws=1, seed=self.params.seed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ and arithmetic."""
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -15,18 +14,16 @@ from assay.core.config.places import setting
 from assay.core.config.settings import Params, PretrainedBase
 from assay.core.counting import counted
 from assay.core.errors import AssayError
-from assay.dataset.suite import Suite, choose
 from assay.policy.base.model_files import refuse_odd_files, refuse_unreadable
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
-from assay.tasks.protocol import Item, Task
 from assay.tools.doctor.findings import Deadline, DoctorCheck, Finding, TooSlow
 from assay.tools.doctor.forecast.memory import MemoryForecast, Scales, most, rows_at_once, scales
 from assay.tools.doctor.forecast.pace import Pace, pace
 from assay.tools.doctor.forecast.passes import GIB, duration
 from assay.tools.doctor.forecast.rehearsal import Lengths
 from assay.tools.doctor.texts import opened, turns_of
-from assay.tools.doctor.worlds import scripted
+from assay.tools.doctor.worlds import TrainingAhead, scripted
 from assay.training.rollouts import untouched
 
 # Beside tensors: a CUDA context, its libraries and their workspaces; on a CPU the interpreter with what it
@@ -82,16 +79,15 @@ def folder_ahead(base: PretrainedBase, root: Path) -> Path | None:
     return Path(found).parent if isinstance(found, str) else None
 
 
-def longest(
-    ahead: Ahead, task: Task, items: Sequence[Item], validation: Suite, params: Params, deadline: Deadline
-) -> Lengths:
+def longest(ahead: Ahead, training: TrainingAhead, deadline: Deadline) -> Lengths:
     """Return how long an episode may get: prompts and observations of a sample, completions at their limit.
 
     Raises:
         AssayError: Nothing can be rendered.
     """
-    sample = choose(items, min(N_OPENINGS, len(items)), split="train", draws=1, seed=params.seed).plays()
-    plays = [*sample, *validation.plays()[:: max(1, validation.draws)][:N_OPENINGS]]
+    task, params, suite = training.task, training.params, training.validation
+    sample = training.sample(N_OPENINGS).plays()
+    plays = [*sample, *suite.plays()[:: max(1, suite.draws)][:N_OPENINGS]]
     prompts = opened(ahead.policy, task, plays, retries=params.health.retries, until=SHARE * deadline.left)
     both, _ = scripted(task, sample[:N_SCRIPTED], params)
     episodes, dialogue = [*(both.ceiling or ()), *(both.floor or ())], ahead.policy.dialogue
@@ -104,37 +100,19 @@ def longest(
 
 
 def forecast(
-    ahead: Ahead,
-    task: Task,
-    items: Sequence[Item],
-    validation: Suite,
-    params: Params,
-    deadline: Deadline,
-    *,
-    device_bytes: int | None = None,
+    ahead: Ahead, training: TrainingAhead, deadline: Deadline, *, device_bytes: int | None = None
 ) -> list[Finding]:
     """Return what memory and time a training will take, against what there is; arguments as for
     `memory_ahead`."""
-    told, lengths = memory_ahead(ahead, task, items, validation, params, deadline, device_bytes=device_bytes)
+    told, lengths = memory_ahead(ahead, training, deadline, device_bytes=device_bytes)
     if lengths is None:
         return [told]
-    return [
-        told,
-        time_finding(
-            ahead, lengths, params, deadline, fits=told.level == "ok", elsewhere=device_bytes is not None
-        ),
-    ]
+    fits, elsewhere = told.level == "ok", device_bytes is not None
+    return [told, time_finding(ahead, lengths, training.params, deadline, fits=fits, elsewhere=elsewhere)]
 
 
 def memory_ahead(
-    ahead: Ahead,
-    task: Task,
-    items: Sequence[Item],
-    validation: Suite,
-    params: Params,
-    deadline: Deadline,
-    *,
-    device_bytes: int | None = None,
+    ahead: Ahead, training: TrainingAhead, deadline: Deadline, *, device_bytes: int | None = None
 ) -> tuple[Finding, Lengths | None]:
     """Return what memory a training will take, and for episodes of which lengths; None where that cannot be
     told.
@@ -143,15 +121,13 @@ def memory_ahead(
 
     Args:
         ahead: The base.
-        task: What is trained on.
-        items: Training items.
-        validation: The suite that chooses the checkpoint.
-        params: All settings.
+        training: What it is to be trained on.
         deadline: By which to be done.
         device_bytes: Memory of a device that is not here; None: of the one that is.
     """
+    params = training.params
     try:
-        lengths = longest(ahead, task, items, validation, params, deadline)
+        lengths = longest(ahead, training, deadline)
         here = _bytes_here(params.device) if device_bytes is None else device_bytes
         with untouched(), scales(ahead.config, params, lengths, deadline) as weighed:
             return memory_finding(weighed.memory(), weighed, lengths, params, here), lengths
