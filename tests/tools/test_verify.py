@@ -97,6 +97,14 @@ def test_an_unpacked_folder_with_an_edited_number_fails_and_is_left_as_it_was(
     assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == before
 
 
+def test_a_folder_that_changes_after_it_was_checked_is_not_looked_into(tar: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    unpack(tar, folder)
+    result = tool._files(folder, VerifyRequest())
+    (folder / "LICENSE").write_bytes(b"another\n")
+    assert "changed" in tool._unpacked(folder, result, tmp_path / "copy")
+
+
 def test_what_is_no_package_is_not_looked_into(
     tar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

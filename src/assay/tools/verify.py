@@ -161,8 +161,8 @@ def _unpacked(package: Path, result: plain.Result, root: Path) -> str:
             target = root / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(package / name, target, follow_symlinks=False)
-        again = plain.check(root)
-        return "" if again.sha256 == result.sha256 else "the folder changed while it was read"
+        again = plain.check(root, sha256=result.sha256)
+        return "" if again.ok else "the folder changed while it was read"
     except (OSError, PackageError) as error:
         return str(error)
 

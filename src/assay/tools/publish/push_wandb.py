@@ -44,7 +44,7 @@ def run(package: Path) -> None:
     with open_checked(package) as checked, tempfile.TemporaryDirectory(prefix="assay-wandb-") as scratch:
         tar = Path(scratch, f"{NAME}.tar")
         shutil.copyfile(package, tar)
-        if plain.check(tar).sha256 != checked.identity:
+        if not plain.check(tar, sha256=checked.identity).ok:
             fix = "leave the archive alone meanwhile, and call again"
             raise PackageError("the archive that was checked", found="another", where=str(package), fix=fix)
         digest = tar.with_name(f"{NAME}.sha256")
