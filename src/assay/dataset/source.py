@@ -11,7 +11,7 @@ from typing import Any
 
 from assay.core.errors import AssayError, DataError
 from assay.core.storage.json import MAX_DEPTH, digest, parse_strict
-from assay.core.storage.untrusted import Lines, opened
+from assay.core.storage.untrusted import Lines, open_regular
 from assay.dataset.schema_files import Closure, SchemaFiles
 from assay.tasks.protocol import Item
 
@@ -65,7 +65,7 @@ def read_tasks(path: Path, *, where: str, fix: str, skip: Collection[int] = ()) 
     Raises:
         DataError: The file cannot be opened, is no text, or is beyond all limits.
     """
-    with opened(path, max_bytes=MAX_FILE_BYTES, fix=fix) as stream:
+    with open_regular(path, max_bytes=MAX_FILE_BYTES, fix=fix) as stream:
         lines = Lines(stream, max_line=MAX_LINE_BYTES)
         reading = read_lines(lines, where=where, skip=skip)
         reading.file_sha256 = lines.sha256

@@ -47,7 +47,7 @@ def inside(path: Path, roots: Sequence[Path], *, where: str, fix: str) -> Path:
 
 
 @contextmanager
-def opened(path: Path, *, max_bytes: int, fix: str) -> Iterator[BinaryIO]:
+def open_regular(path: Path, *, max_bytes: int, fix: str) -> Iterator[BinaryIO]:
     """Open a regular file for reading; a pipe or device is refused instead of waited for.
 
     Raises:
@@ -80,9 +80,9 @@ def read_capped(path: Path, *, max_bytes: int, fix: str) -> bytes:
     """Return the bytes of a regular file of limited size.
 
     Raises:
-        DataError: As `opened`.
+        DataError: As `open_regular`.
     """
-    with opened(path, max_bytes=max_bytes, fix=fix) as stream:
+    with open_regular(path, max_bytes=max_bytes, fix=fix) as stream:
         # Not max_bytes at once: a reader sets aside what it is asked for, which may be more than there is
         # memory.
         content = stream.read(os.fstat(stream.fileno()).st_size + 1)
@@ -97,9 +97,9 @@ def sha256_capped(path: Path, *, max_bytes: int, fix: str) -> str:
     """Return the hexadecimal sha256 of a regular file of limited size, read in pieces.
 
     Raises:
-        DataError: As `opened`.
+        DataError: As `open_regular`.
     """
-    with opened(path, max_bytes=max_bytes, fix=fix) as stream:
+    with open_regular(path, max_bytes=max_bytes, fix=fix) as stream:
         digest = hashlib.sha256()
         while piece := stream.read(_PIECE):
             digest.update(piece)

@@ -100,10 +100,10 @@ def examined(project: Project, device_memory: float | None = None) -> tuple[list
 def _without_base(project: Project, training: TrainingAhead) -> tuple[list[Finding], bool]:
     """Return what can be said before the base is built or loaded, and whether its tokenizer could be looked
     at."""
-    from assay.tools.doctor.preflight import refuse_prompts, unbuilt
+    from assay.tools.doctor.preflight import read_ahead, refuse_prompts
 
     try:
-        policy = unbuilt(project.params, training.judged, project.root)
+        policy = read_ahead(project.params, training.judged, project.root)
     except AssayError as error:
         return [*examine_without_model(training), error_finding("base", error)], False
     if policy is None:

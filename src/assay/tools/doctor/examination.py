@@ -18,17 +18,17 @@ from assay.tasks.protocol import Message, Task
 from assay.tools.doctor.findings import MOST_SECONDS, Deadline, DoctorCheck, Finding, TooSlow
 from assay.tools.doctor.forecast.passes import disk_finding, pass_findings, time_finding
 from assay.tools.doctor.observed import Observed
-from assay.tools.doctor.probe import MOST_ITEMS, probe_findings, probed
+from assay.tools.doctor.probe import MOST_ITEMS, play_probe, probe_findings
 from assay.tools.doctor.settings import counts_findings, settings_findings
-from assay.tools.doctor.texts import length_findings, opened, text_findings, turns_of
+from assay.tools.doctor.texts import length_findings, render_openings, text_findings, turns_of
 from assay.tools.doctor.weights import adapter_bytes, weight_findings
 from assay.tools.doctor.worlds import (
     Scripted,
     TrainingAhead,
+    play_scripted,
     put_bad_completions,
     repetition,
     reward_size,
-    scripted,
     trouble_findings,
 )
 from assay.training.rollouts import untouched
@@ -150,7 +150,7 @@ def _without_model(training: TrainingAhead) -> tuple[list[Finding], _Case | None
         return [*findings, check.fault("none", "add records to train.jsonl")], None
     observed = Observed(training.task)
     plays = tuple(training.sample(N_SCRIPTED).plays())
-    both, said = scripted(cast(Task, observed), plays, params)
+    both, said = play_scripted(cast(Task, observed), plays, params)
     for each in (observed, Observed(training.judged, observed.problems)):
         put_bad_completions(each, plays)
     played, case = _played(plays, both), _Case(training, observed, plays, both)
@@ -187,7 +187,7 @@ def _with_model(
     case.observed.most_steps = PATIENCE * max(turns, LEAST_TURNS)
     plays = [*training.sample(N_OPENINGS).plays(), *suite.plays()[: N_OPENINGS * suite.draws]]
     once = list({each.item.id: each for each in plays}.values())
-    openings = opened(
+    openings = render_openings(
         policy, case.as_task, once, retries=params.health.retries, until=SHARE_OF_OPENINGS * deadline.left
     )
     findings += length_findings(policy, params, openings, case.both.ceiling, turns)
@@ -198,7 +198,7 @@ def _probe(policy: Policy, case: _Case, faulty: set[str], deadline: Deadline) ->
     """Return what playing and learning show; what scripted play showed to be faulty is not told again."""
     observed, params, known = case.observed, case.training.params, set(case.observed.problems)
     try:
-        probe = probed(policy, observed, case.training.sample(MOST_ITEMS).items, params, deadline)
+        probe = play_probe(policy, observed, case.training.sample(MOST_ITEMS).items, params, deadline)
     except TooSlow as error:
         return [_left_out(error)]
     except (RuntimeError, IndexError, ValueError) as error:

@@ -59,7 +59,7 @@ class _Looked(Record):
     findings: tuple[Finding, ...]
 
 
-def looked(
+def look_once(
     project: Project, name: str, ahead: Path | None, look: Callable[[], Sequence[Finding]]
 ) -> list[Finding]:
     """Return what a look finds; the last one of the name is not taken again while nothing changed that it
@@ -182,7 +182,7 @@ def _sizes(task: Task, dialogue: Dialogue, plays: Sequence[Play], retries: int) 
             raise gone.of(each) from gone
 
 
-def unbuilt(params: Params, task: Task, root: Path) -> Policy | None:
+def read_ahead(params: Params, task: Task, root: Path) -> Policy | None:
     """Return a base as far as it is known before it is built or loaded; None where a pretrained one is not
     here.
 
@@ -224,12 +224,12 @@ def look(project: Project) -> None:
     params, base = project.params, project.params.base
     ahead = folder_ahead(base, project.root) if isinstance(base, PretrainedBase) else None
     with progress("looking ahead: settings, data, grader, prompts", 1) as advance:
-        findings = looked(project, "ahead", ahead, lambda: _looked_ahead(project))
+        findings = look_once(project, "ahead", ahead, lambda: _looked_ahead(project))
         advance(1)
     if not params.health.preflight:
         return
     if ahead is not None and params.device == "cuda" and torch.cuda.is_available():
-        findings += looked(project, "memory", ahead, lambda: [memory_finding(project)])
+        findings += look_once(project, "memory", ahead, lambda: [memory_finding(project)])
     refuse_faults(findings, "what can be known before a base is there (health.preflight)")
 
 
@@ -283,7 +283,7 @@ def refuse_prompts(project: Project, task: Task, policy: Policy) -> Finding:
 
 def _looked_ahead(project: Project) -> list[Finding]:
     training = TrainingAhead.of(project)
-    policy = unbuilt(project.params, training.judged, project.root)
+    policy = read_ahead(project.params, training.judged, project.root)
     if policy is None:  # the stage that needs it says where it is to be had
         return examine_without_model(training)
     told = refuse_prompts(project, training.judged, policy)
@@ -334,7 +334,7 @@ def examine_training(
             ahead, part = look_ahead(base, params), Deadline(AHEAD * MOST_SECONDS)
             return [memory_ahead(ahead, training, part)[0]]
 
-        told += looked(project, "memory", base, weighed)
+        told += look_once(project, "memory", base, weighed)
     seconds = max(deadline.left, LEAST)
     findings = [*examine(policy, training, folder=folder, seconds=seconds), *told]
     for finding in (each for each in findings if each.level == "warning"):

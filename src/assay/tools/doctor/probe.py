@@ -83,7 +83,7 @@ class _Pace:
     reading: float | None
 
 
-def probed(
+def play_probe(
     policy: Policy, observed: Observed, items: Sequence[Item], params: Params, deadline: Deadline
 ) -> Probe:
     """Play groups of a few items as training does: same temperature, same limits, one world a group.

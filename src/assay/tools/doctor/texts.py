@@ -193,7 +193,7 @@ class Openings:
         return max((len(ids) for ids in self.prompts), default=0)
 
 
-def opened(
+def render_openings(
     policy: Policy, task: Task, plays: Sequence[Play], *, retries: int = 0, until: float = math.inf
 ) -> Openings:
     """Render openings as playing does, for so many seconds; of those not rendered nothing is known.

@@ -89,7 +89,7 @@ class Scripted:
     ceiling: list[Episode] | None
 
 
-def scripted(task: Task, plays: Sequence[Play], params: Params) -> tuple[Scripted, list[Finding]]:
+def play_scripted(task: Task, plays: Sequence[Play], params: Params) -> tuple[Scripted, list[Finding]]:
     """Let the floor and the ceiling player play, and return what that says about grader and reward."""
     check = DoctorCheck(
         "scripted players", f"{task.floor} and {task.ceiling}, which play", "the task's baselines"

@@ -72,7 +72,7 @@ def count_tokens(project: Project, tasks: Path, audited: Audited, base: str) -> 
         DataError: Prompts are too long for the task's limit or the base.
     """
     from assay.dataset.suite import choose
-    from assay.tools.doctor.preflight import refuse_long_prompts, unbuilt
+    from assay.tools.doctor.preflight import read_ahead, refuse_long_prompts
     from assay.tools.doctor.texts import context_limit
 
     task = task_with(project, blocklist_of(project))
@@ -80,7 +80,7 @@ def count_tokens(project: Project, tasks: Path, audited: Audited, base: str) -> 
         kind="pretrained", model=base, revision=None, dtype="float32", quantization=None, template={}
     )
     params = project.params.model_copy(update={"base": told})
-    policy = unbuilt(params, task, project.root)
+    policy = read_ahead(params, task, project.root)
     if policy is None:
         found, fix = "none here", f"{how_to_download(base, None)}   (or name a folder)"
         raise PolicyError("config.json and tokenizer of a base", found=found, where=f"--base {base}", fix=fix)

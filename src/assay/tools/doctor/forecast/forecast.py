@@ -22,8 +22,8 @@ from assay.tools.doctor.forecast.memory import MemoryForecast, Scales, most, row
 from assay.tools.doctor.forecast.pace import Pace, pace
 from assay.tools.doctor.forecast.passes import GIB, duration
 from assay.tools.doctor.forecast.rehearsal import Lengths
-from assay.tools.doctor.texts import opened, turns_of
-from assay.tools.doctor.worlds import TrainingAhead, scripted
+from assay.tools.doctor.texts import render_openings, turns_of
+from assay.tools.doctor.worlds import TrainingAhead, play_scripted
 from assay.training.rollouts import untouched
 
 # Beside tensors: a CUDA context, its libraries and their workspaces; on a CPU the interpreter with what it
@@ -79,7 +79,7 @@ def folder_ahead(base: PretrainedBase, root: Path) -> Path | None:
     return Path(found).parent if isinstance(found, str) else None
 
 
-def longest(ahead: Ahead, training: TrainingAhead, deadline: Deadline) -> Lengths:
+def longest_episode(ahead: Ahead, training: TrainingAhead, deadline: Deadline) -> Lengths:
     """Return how long an episode may get: prompts and observations of a sample, completions at their limit.
 
     Raises:
@@ -88,8 +88,10 @@ def longest(ahead: Ahead, training: TrainingAhead, deadline: Deadline) -> Length
     task, params, suite = training.task, training.params, training.validation
     sample = training.sample(N_OPENINGS).plays()
     plays = [*sample, *suite.plays()[:: max(1, suite.draws)][:N_OPENINGS]]
-    prompts = opened(ahead.policy, task, plays, retries=params.health.retries, until=SHARE * deadline.left)
-    both, _ = scripted(task, sample[:N_SCRIPTED], params)
+    prompts = render_openings(
+        ahead.policy, task, plays, retries=params.health.retries, until=SHARE * deadline.left
+    )
+    both, _ = play_scripted(task, sample[:N_SCRIPTED], params)
     episodes, dialogue = [*(both.ceiling or ()), *(both.floor or ())], ahead.policy.dialogue
     told = {
         turn.observation for episode in episodes for turn in episode.turns if turn.observation is not None
@@ -127,7 +129,7 @@ def memory_ahead(
     """
     params = training.params
     try:
-        lengths = longest(ahead, training, deadline)
+        lengths = longest_episode(ahead, training, deadline)
         here = _bytes_here(params.device) if device_bytes is None else device_bytes
         with untouched(), scales(ahead.config, params, lengths, deadline) as weighed:
             return memory_finding(weighed.memory(), weighed, lengths, params, here), lengths
