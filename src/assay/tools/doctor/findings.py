@@ -66,7 +66,7 @@ class DoctorCheck:
 def verdict_of(findings: Sequence[Finding]) -> Level:
     """Return the worst level there is.
 
-    >>> verdict_of([Check("a", "x", "y").ok("z"), Check("b", "x", "y").warning("z", "w")])
+    >>> verdict_of([DoctorCheck("a", "x", "y").ok("z"), DoctorCheck("b", "x", "y").warning("z", "w")])
     'warning'
     """
     return max((finding.level for finding in findings), key=LEVELS.index, default="ok")
@@ -80,7 +80,7 @@ def error_finding(check: str, error: AssayError) -> Finding:
 def in_words(finding: Finding) -> str:
     """Return a finding as an error would be told.
 
-    >>> in_words(Check("threads", "at most 2", "setting threads").warning("8", "threads: 2"))
+    >>> in_words(DoctorCheck("threads", "at most 2", "setting threads").warning("8", "threads: 2"))
     'WARNING threads: setting threads: expected at most 2, found 8.\\nFix: threads: 2'
     """
     head = (
