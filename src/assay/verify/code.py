@@ -1,4 +1,4 @@
-"""V3, the code: that of the package is the code that checks it here; and whether its packages are those here."""
+"""V3, the code: that of the package is the code that checks here; and whether its packages are those here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""V1: episodes, tables, data, claim, pages, figures and the package's own documents, made again and compared."""
+"""V1: episodes, tables, data, claim, pages, figures and the package's documents, made again and compared."""
 
 from __future__ import annotations
 

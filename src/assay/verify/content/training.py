@@ -1,4 +1,4 @@
-"""V3, the training: the plan before it, its items, log, checkpoint, and the alarms that ring again from its log."""
+"""V3, the training: the plan before it, its items, log and checkpoint, and the alarms that ring again."""
 
 from __future__ import annotations
 

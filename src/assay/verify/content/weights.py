@@ -1,4 +1,4 @@
-"""V3, the model: base and adapter are those that were pinned and trained, finite, and moved as far as they could."""
+"""V3, the model: base and adapter are those pinned and trained, finite, and moved as far as they could."""
 
 from __future__ import annotations
 
