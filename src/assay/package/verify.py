@@ -100,7 +100,7 @@ def check(
     try:
         found = _read_folder(place, allow) if os.path.isdir(place) else _read_archive(place)
         files, total = _measure(found, lists, most)
-    except NotAPackage as error:
+    except (NotAPackage, RecursionError) as error:  # the latter by a folder deeper than any package
         return Result([FileCheck("form", False, str(error))], None, {})
     left_out = sorted(name.rstrip("/") for name in allow if os.path.lexists(os.path.join(place, name)))
     but = f"; left out as allowed: {', '.join(map(shown, left_out))}" if left_out else ""
@@ -148,11 +148,12 @@ def _open(path: str) -> BinaryIO:
 
 def _measure(members: Members, lists: dict[str, bytes], most: int) -> tuple[dict[str, str], int]:
     """Return the sha256 of each file and the bytes of all; keep the lists among them."""
-    files, folded, total = dict[str, str](), set[str](), 0
+    files, folded, total = dict[str, str](), dict[str, str](), 0
     for name, size, stream in members:
         total += size
         key = unicodedata.normalize("NFD", name.casefold())
-        if reason := objection(name) or ("one name twice, or but for case" if key in folded else ""):
+        taken = any(key[:n] in folded for n, sign in enumerate(f"{key}/") if sign == "/")
+        if reason := objection(name) or ("one name twice, but for case, or as a folder too" if taken else ""):
             raise NotAPackage(shown(name), "a name that means the same file on every system", reason)
         if total > most or len(files) == MOST_FILES:
             fix = "raise --max-total if you trust where it comes from"
@@ -166,8 +167,7 @@ def _measure(members: Members, lists: dict[str, bytes], most: int) -> tuple[dict
             left -= len(piece)
             if name in (SUMS, PROVENANCE, OLD_LIST) and size <= LONGEST_LIST:
                 kept.append(piece)
-        files[name], lists[name] = digest.hexdigest(), b"".join(kept)
-        folded.add(key)
+        files[name], lists[name], folded[key] = digest.hexdigest(), b"".join(kept), name
     return files, total
 
 
