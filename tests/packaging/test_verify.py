@@ -303,6 +303,38 @@ def test_an_archive_that_is_exchanged_after_it_was_checked_leaves_nothing(
     assert len(calls) == 2 and sorted(tmp_path.iterdir()) == before
 
 
+def test_what_is_no_archive_any_more_after_it_was_checked_is_refused_in_one_message(
+    tar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = archive.check
+
+    def exchanged(path: Path, *, sha256: str | None = None) -> verify.Result:
+        result = real(path, sha256=sha256)
+        tar.write_bytes(b"no tar" * 1000)
+        return result
+
+    monkeypatch.setattr(archive, "check", exchanged)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(PackageError, match="an archive that stays as it is"):
+        archive.unpack(tar, tmp_path / "target")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_folder_deeper_than_any_package_is_refused_without_a_traceback(tmp_path: Path) -> None:
+    here = os.getcwd()
+    try:
+        os.chdir(tmp_path)
+        for _ in range(1200):
+            os.mkdir("d")
+            os.chdir("d")
+    finally:
+        os.chdir(here)
+    try:
+        assert verify.main([str(tmp_path)]) == 1
+    finally:
+        subprocess.run(["rm", "-rf", tmp_path / "d"], check=True)  # Python's own removal is recursive, too
+
+
 def test_a_file_in_a_folder_that_grows_while_it_is_read_is_refused(
     tar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
