@@ -38,7 +38,7 @@ MEANING: dict[Level, str] = {
 class VerifyRequest:
     """What somebody wants to know of a package.
 
-    `sha256` is the published digest of the tar; `regenerate` the batches to play again, None for none; `key`
+    `sha256` is the published one of the package; `regenerate` the batches to play again, None for none; `key`
     what they are drawn by; `base` the folder of a pretrained base; `allow` what an unpacked folder may hold
     besides; `signature` a file of `assay publish sign` and `public_key` whose it has to be, both or none.
     """

@@ -18,8 +18,6 @@ from assay.verify.checks import LookResult
 NEAR = 1e-9
 NEARLY = "equal to 9 digits, not to the last"
 _PICTURE = re.compile(rb'src="data:image/svg\+xml;base64,[A-Za-z0-9+/=]*"')  # a figure on a page
-_TABLES = (".csv",)
-_VALUES = (".json", ".jsonl")
 Place = tuple[str, Any, Any]
 
 
