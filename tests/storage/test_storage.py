@@ -216,6 +216,23 @@ def test_a_second_holder_is_refused_and_told_who_is_first(tmp_path: Path) -> Non
         pass
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_holder_whose_number_is_not_there_to_read_is_refused_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
+    path = tmp_path / "run.lock"
+
+    def read(*_: object, **__: object) -> str:
+        if gone:
+            raise FileNotFoundError(2, "No such file or directory")
+        return ""
+
+    with hold(path):
+        monkeypatch.setattr(Path, "read_text", read)
+        with pytest.raises(RunningAlready, match=r"process \?\."), hold(path):
+            pass
+
+
 @pytest.mark.parametrize("end", [signal.SIGKILL, None])
 def test_a_lock_ends_with_its_process(tmp_path: Path, end: signal.Signals | None) -> None:
     path = tmp_path / "run.lock"
