@@ -1,4 +1,4 @@
-"""Strict JSON and JSONL: no NaN, no duplicate keys, lines end at \n only; equal values are equal bytes."""
+"""Strict JSON and JSONL: no NaN, no duplicate keys, lines end at \\n only; equal values are equal bytes."""
 
 from __future__ import annotations
 
