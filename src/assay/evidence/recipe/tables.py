@@ -40,7 +40,7 @@ def compare_runs(runs: Sequence[Run], *, one_sided: bool, notes: Sequence[str] =
     """Return the comparison of finished runs; their order does not matter.
 
     Raises:
-        EvidenceError: there are none, or they cannot be put together (see `check_together` and `group_by_recipe`).
+        EvidenceError: there are none, or they cannot be put together (`check_together`, `group_by_recipe`).
     """
     if not runs:
         fix = "name run folders or experiments"

@@ -37,7 +37,7 @@ from assay.statistics.seeds_and_items import (
 
 
 def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_sided: bool) -> RecipeClaim:
-    """Return what the runs of one recipe support; runs are those of `group_by_recipe`, checked by `check_together`.
+    """Return what the runs of one recipe support; runs come of `group_by_recipe` and `check_together`.
 
     `apart` names the settings in which this recipe differs from others beside it.
     Under 5 seeds (one-sided) or 6 (two-sided) at alpha 0.05 the verdict is NOT EVALUABLE and no number is

@@ -317,7 +317,7 @@ def _distinct(value: float, base: float | None, settings: HealthSettings) -> Run
 
 
 def _over(rule: HealthRule, value: float, base: float | None, settings: HealthSettings) -> Rungs | None:
-    """Return the rungs of a rule whose signal has upper limits, multiples of its baseline where it has one."""
+    """Return the rungs of a rule with upper limits: multiples of its baseline where it has one."""
     what, floor = _ABOVE[rule]
     if floor is not None and base is None:
         return None

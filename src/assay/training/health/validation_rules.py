@@ -39,8 +39,8 @@ class Change(NamedTuple):
 
         Too few items to tell are not flat.
 
-        >>> Change(0.0, -0.1, 0.1).is_flat(0.3), Change(0.0, -0.4, 0.4).is_flat(0.3), Change(-0.3, -0.4, -0.2).is_flat(0.3)
-        (True, False, True)
+        >>> [Change(*each).is_flat(0.3) for each in ((0.0, -0.1, 0.1), (0.0, -0.4, 0.4), (-0.3, -0.4, -0.2))]
+        [True, False, True]
         """
         return self.low <= 0.0 and self.high < reference
 
