@@ -52,7 +52,8 @@ ASSAY = [sys.executable, "-m", "assay.cli"]
 
 
 def environment_without(*names: str, **more: str) -> dict[str, str]:
-    """Return the environment of a person who has called nothing yet, in which this house's sources are run."""
+    """Return the environment of a person who has called nothing yet, in which this house's sources are
+    run."""
     left_out = ("DVC_ROOT", *STARTED_BY, "RANK", "WORLD_SIZE", *names)
     kept = {name: value for name, value in os.environ.items() if name not in left_out}
     return kept | {"PYTHONPATH": str(ROOT / "src"), IN_EXPERIMENT: "0" * 40} | more

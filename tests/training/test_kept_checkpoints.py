@@ -1,4 +1,5 @@
-"""Which checkpoints stay: the newest ones, and the newest healthy one; a damaged one takes the place of none."""
+"""Which checkpoints stay: the newest ones, and the newest healthy one; a damaged one takes the place of
+none."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What validations show of a training's health is told at each level and not before it, also by a training taken
-up again."""
+"""What validations show of a training's health is told at each level and not before it, also by a training
+taken up again."""
 
 from __future__ import annotations
 

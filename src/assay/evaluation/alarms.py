@@ -39,8 +39,8 @@ def training_alarm_said(found: TrainAlarm) -> str:
     """Return what rang during a training as one sentence: how often, since when, and at its worst.
 
     >>> worst = Alarm(flag="empty_fields", rate=0.25, threshold=0.05, n=64)
-    >>> said = training_alarm_said(TrainAlarm(source="batch", first_step=3, times=2, worst_step=9, worst=worst))
-    >>> said.partition("; ")[2]
+    >>> found = TrainAlarm(source="batch", first_step=3, times=2, worst_step=9, worst=worst)
+    >>> training_alarm_said(found).partition("; ")[2]
     'at worst 25.0 % of 64 at step 9, tolerated are 5 %.'
     """
     worst = found.worst
