@@ -276,7 +276,7 @@ def test_how_far_the_completions_of_a_group_differ(
     assert signals.distinct == value and signals.concerned["distinct"] == items
 
 
-def test_a_validation_that_lost_episodes_is_amber_at_one_red_beyond_the_limit_and_over_with_the_next_step() -> (
+def test_a_validation_that_lost_episodes_is_amber_at_one_red_beyond_the_limit_over_with_the_next() -> (
     None
 ):
     monitor = Monitor(SETTINGS, ONE_PART)
