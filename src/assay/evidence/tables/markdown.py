@@ -15,16 +15,23 @@ def _make_plain(value: object) -> object:
     return value if isinstance(value, Markup) else one_line(str(value))
 
 
-MARKDOWN = Environment(
-    loader=FileSystemLoader(Path(__file__).with_name("templates")),
-    undefined=StrictUndefined,
-    finalize=_make_plain,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
-MARKDOWN.filters |= {
-    "fenced": lambda text: Markup(fenced(text)),
-    "inline": lambda text: Markup(inline(text)),
-    "visible": lambda text: Markup(visible(text)),
-}
+def make_pages(folder: Path) -> Environment:
+    """Return the Markdown templates of a folder."""
+    pages = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=False,  # Markdown: `_make_plain` escapes
+        undefined=StrictUndefined,
+        finalize=_make_plain,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    pages.filters |= {
+        "fenced": lambda text: Markup(fenced(text)),
+        "inline": lambda text: Markup(inline(text)),
+        "visible": lambda text: Markup(visible(text)),
+    }
+    return pages
+
+
+MARKDOWN = make_pages(Path(__file__).with_name("templates"))
