@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from tests.training.alarm_shapes import Training, ill, sound, worst
+from tests.training.shaped_trainings import Training, ill, sound, worst
 
 SEEDS = 2
 RESULT = Path(__file__).parent / "results/alarms.json"

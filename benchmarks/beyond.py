@@ -23,7 +23,7 @@ from assay.pipeline.inputs import heldout_suite, task_of
 from assay.pipeline.project import Project
 from assay.training.log.step_chain import START, chain_of
 
-PLAY, TRAIN, NOTHING = ("V4 (--regenerate)", "V5 (--retrain)", "only the published sha256 of the tar")
+PLAY, TRAIN, NOTHING = ("V4 (--regenerate)", "V5 (--retrain)", "only the published sha256 of the package")
 Attempt = Callable[[Files, Path], Files]
 
 

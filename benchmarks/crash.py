@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tests.training import crash_harness
-from tests.training.crash_harness import Killer, Tally, kill_at_operations
+from tests.training.kills import Killer, Tally, kill_at_operations
 
 # Curves are no part of what is compared, and the drawer of a training that was killed lives a moment longer
 # than it.

@@ -30,9 +30,8 @@ from assay.pipeline.project import Project
 from assay.policy.digests import adapted_digest, digest_folder
 from assay.statistics.report import Reports, report_on
 from assay.training.log.step_chain import START, chain_of
-from assay.verify.content.learned import weights_digest
-from assay.verify.content.tables import tables_again
-from assay.verify.content.weights import read_safetensors
+from assay.verify.content.rendered import tables_again
+from assay.verify.content.weights import read_safetensors, weights_digest
 from assay.verify.unpacked import Unpacked
 
 Forge = Callable[[Files], None]
@@ -469,7 +468,7 @@ def rung_anew(files: Files, folder: Path) -> Files:
     """Return the files with the alarms that log, validations and thresholds, as they are now, raise."""
     from assay.core.records import HealthSummary
     from assay.pipeline.live_log import quiet
-    from assay.verify.content.alarms import rung_again
+    from assay.verify.content.training import rung_again
 
     write(files, folder)
     package = Unpacked(folder)

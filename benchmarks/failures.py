@@ -10,8 +10,8 @@ Validation plays in an environment that works, in every arm (a validation with a
 nothing), and so does the probe that the KL is measured on. Nobody waits between two calls: no such failure
 would pass by waiting.
 
-* masked: what assay does. The episode has no reward, stays out of its group's mean and deviation, and none of its tokens
-  counts.
+* masked: what assay does. The episode has no reward, stays out of its group's mean and deviation, and none
+  of its tokens counts.
 * zero: what a naive pipeline does. The failure is the end of the episode, with reward 0.
 
 The interval, at each validation step: the 95 % prediction interval of one new clean run, mean +- t(n - 1) s
@@ -28,10 +28,11 @@ the mean over the points stands beside it.
 
 Prediction, written before the first run:
 
-* masked 5, 25, 50 %: all inside. At 50 % a step learns from half the episodes, so its first points may lie low.
+* masked 5, 25, 50 %: all inside. At 50 % a step learns from half the episodes, so its first points may lie
+  low.
 * zero 5 %: inside; three episodes of 64 are too few to be seen.
-* zero 25 %: leaves, downwards: with 0 the environment pays more than the base earns (about -0.7), so failures are
-  rewarded at first and punished later, and staying longer is rewarded whatever for.
+* zero 25 %: leaves, downwards: with 0 the environment pays more than the base earns (about -0.7), so
+  failures are rewarded at first and punished later, and staying longer is rewarded whatever for.
 * zero 50 %: leaves at most points, downwards.
 
 Fewer episodes a step alone can make learning slower, without anything being wrong; these arms do not separate
@@ -47,7 +48,8 @@ Added after these results were seen, to learn why masked 50 % left; no criterion
 
 * clean again: no failures, on the seeds of the arms; are these seeds slow ones?
 * halved: no failures, groups of half the size, so half the episodes a step; is it the number of episodes?
-* late: masked, 50 %, but lost at the end, whatever the length (`judge` fails, not `step`); is it which episodes are lost?
+* late: masked, 50 %, but lost at the end, whatever the length (`judge` fails, not `step`); is it which
+  episodes are lost?
 
 What came: the seeds are ordinary ones (7 of 8 points inside). Half the group without any failure falls as far
 below clean as masked 50 % does, so the loss of episodes is enough to explain it. Whether it matters which

@@ -2,7 +2,7 @@
 doctor.
 
     ./run bench gpu_check
-    ./run python benchmarks/gpu_check.py --device cpu --tiny --out FILE    (tries this very script where there is no GPU)
+    ./run python benchmarks/gpu_check.py --device cpu --tiny --out FILE   (a try without a GPU)
 
 Each part makes a copy of the project in a temporary folder and runs the commands of assay there, as a user
 does. determinism: the same training twice gives the same bytes. resume: a training killed with SIGKILL and

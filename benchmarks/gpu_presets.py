@@ -2,7 +2,7 @@
 bit?
 
     ./run bench gpu_presets
-    ./run python benchmarks/gpu_presets.py --device cpu --tiny --out FILE    (tries this very script where there is no GPU)
+    ./run python benchmarks/gpu_presets.py --device cpu --tiny --out FILE   (a try without a GPU)
 
 For the shapes of 4090_qwen3_8b (inside 24 GiB) and h100_qwen3 (inside 80 GiB), with random weights and a
 tokenizer of letters: what `assay doctor` forecasts of memory and seconds a step; then a training of 5 steps
@@ -41,7 +41,7 @@ from transformers import AutoConfig
 
 from assay.policy.base import tiny
 from assay.policy.model import pin
-from assay.tools.doctor.deadline import Deadline
+from assay.tools.doctor.findings import Deadline
 from assay.tools.doctor.forecast.forecast import BESIDE
 from assay.tools.doctor.forecast.memory import scales
 from assay.tools.doctor.forecast.pace import pace

@@ -19,7 +19,7 @@ from assay.core.config.reading import parse_params
 from assay.core.seeds import rng
 from assay.tasks.catalogue import build
 from assay.tasks.protocol import Task
-from assay.tasks.structured.reading.records import State
+from assay.tasks.structured.reading.records import StructuredState
 
 N_COMPLETIONS, REPEATS = 2000, 9
 RESULT = Path(__file__).parent / "results" / "grader_speed.json"
@@ -80,7 +80,7 @@ def completions(number: int) -> dict[str, str]:
     }
 
 
-def seconds(task: Task, plays: list[tuple[State, str]]) -> float:
+def seconds(task: Task, plays: list[tuple[StructuredState, str]]) -> float:
     """Return the seconds that Task.step and judge need for all."""
     begun = time.perf_counter()
     for state, text in plays:
@@ -91,7 +91,7 @@ def seconds(task: Task, plays: list[tuple[State, str]]) -> float:
 def main() -> None:
     """Measure and write the result."""
     task = build(SETTINGS.task, SETTINGS.generation, shaping=False, blocklist=BLOCKLIST)
-    plays: dict[str, list[tuple[State, str]]] = {}
+    plays: dict[str, list[tuple[StructuredState, str]]] = {}
     for number in range(N_COMPLETIONS):
         row = {"prompt": f"Order {number}", "schema": SCHEMA, "gold": gold(number)}
         state = task.start(task.item(row), 0)[1]

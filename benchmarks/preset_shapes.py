@@ -2,7 +2,7 @@
 on a CPU.
 
     ./run bench preset_shapes
-    ./run python benchmarks/preset_shapes.py 4090_gemma2    (these presets alone; the others keep what was measured before)
+    ./run python benchmarks/preset_shapes.py 4090_gemma2   (these alone; the others stay)
 
 What tests/presets does with fewer hidden units and words is done here with all of them: pin, two steps of
 GRPO on both tasks, save, load again, compare, evaluate. Each preset has a process of its own, so that its

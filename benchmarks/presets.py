@@ -39,7 +39,7 @@ from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
 from assay.core.storage.files import write_text
 from assay.tools.doctor.forecast.forecast import BESIDE
-from assay.tools.doctor.forecast.memory import Memory, scales
+from assay.tools.doctor.forecast.memory import MemoryForecast, scales
 from assay.tools.doctor.forecast.rehearsal import Lengths
 
 RESULT = Path(__file__).parent / "results" / "presets.json"
@@ -137,7 +137,7 @@ def accuracy(model: Model) -> dict[str, Any]:
 
 
 def floor_seconds(
-    memory: Memory, params: Any, lengths: Lengths, config: Any, parameters: int, device: str
+    memory: MemoryForecast, params: Any, lengths: Lengths, config: Any, parameters: int, device: str
 ) -> float:
     """Return what a data sheet allows: weights and keys and values read once a token written, all tokens read
     twice and written once backwards; nothing waits for anything else."""

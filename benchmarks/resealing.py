@@ -22,7 +22,7 @@ from assay.stages import render_evidence
 from assay.stages.package import BEFORE
 from assay.stages.package.pages import documents
 from assay.verify.checks import UNUSABLE
-from assay.verify.content.tables import tables_again
+from assay.verify.content.rendered import tables_again
 from assay.verify.unpacked import Unpacked
 
 

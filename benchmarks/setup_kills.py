@@ -1,8 +1,8 @@
 """Can a set-up be killed anywhere? SIGKILL of all its processes at random moments, and of a removal by hand.
 
     ./run bench setup_kills
-    ./run python benchmarks/setup_kills.py --kills 100 --seed 0 --out benchmarks/results/setup_kills.json
-    ./run python benchmarks/setup_kills.py --kills 20 --script OTHER/run --out /dev/null    # another project's, to compare
+    ./run python benchmarks/setup_kills.py --kills 100 --seed 0 --out FILE
+    ./run python benchmarks/setup_kills.py --kills 20 --script OTHER/run --out /dev/null   # to compare
 
 The true `run` makes true environments, in a project of six small packages of constraints.txt, one of them
 from its source, with a Python of its own: a copy of this one, with pip, so that what goes wrong pollutes

@@ -2,8 +2,8 @@
 memory.
 
     ./run bench speed_gpu
-    ./run python benchmarks/speed_gpu.py --only decode-0.6B side-8B-nf4      (these parts; the others stay as they are)
-    ./run python benchmarks/speed_gpu.py --device cpu --tiny --out FILE      (tries this very script where there is no GPU)
+    ./run python benchmarks/speed_gpu.py --only decode-0.6B side-8B-nf4   (these parts; the others stay)
+    ./run python benchmarks/speed_gpu.py --device cpu --tiny --out FILE   (a try without a GPU)
 
 Weights are random and made on the device; shapes are those of config.json of Qwen/Qwen3-0.6B, -4B and -8B on
 the Hugging Face hub. Stock is what TRL does (benchmarks/filler.py): generate over the group's copies, and the

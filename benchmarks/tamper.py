@@ -6,8 +6,8 @@ Each tampering is made at random from a seed, at one of three depths:
 
 * as is: the files are changed, and nothing else;
 * re-sealed: SHA256SUMS is made anew, so that V0 has nothing to find;
-* re-locked: dvc.lock, the checksums of the data, the model card and provenance are made anew as well, so that only
-  what follows from other files is left to find it.
+* re-locked: dvc.lock, the checksums of the data, the model card and provenance are made anew as well, so
+  that only what follows from other files is left to find it.
 
 It is found if any check of V0 to V3 fails. Checks are made from the cheapest to the dearest and end with the
 first that fails; where nothing was touched that grading and tables are computed from, these are not computed
@@ -56,8 +56,7 @@ from assay.package.layout import NAME
 from assay.tools import verify as tool
 from assay.verify.checks import Check
 from assay.verify.content.regraded import regraded
-from assay.verify.content.rendered import rendered_again_lazily
-from assay.verify.content.tables import tables_again
+from assay.verify.content.rendered import rendered_again_lazily, tables_again
 from assay.verify.levels import consistent, settings
 from assay.verify.unpacked import Unpacked
 

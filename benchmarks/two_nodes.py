@@ -1,11 +1,13 @@
 """Do two processes, and two machines, give what one gives? The whole pipeline; writes results/two_nodes.json.
 
 Two launches on this machine play two machines, in three ways:
-* by hand: each has its own copy of the project and its own torchrun; they know of each other by address and port alone and
-  share the folder of checkpoints (DVC_ROOT). What one writes is copied to the other between stages, as rsync
-  would.
-* the same for the training alone, where the second machine is told to stop in the middle, and both are called again.
-* by configs/launch/slurm.sh on a Slurm of small programs (tests/fake_slurm.py) and one folder, told to stop in the middle.
+* by hand: each has its own copy of the project and its own torchrun; they know of each other by address and
+  port alone and share the folder of checkpoints (DVC_ROOT). What one writes is copied to the other between
+  stages, as rsync would.
+* the same for the training alone, where the second machine is told to stop in the middle, and both are
+  called again.
+* by configs/launch/slurm.sh on a Slurm of small programs (tests/fake_slurm.py) and one folder, told to stop
+  in the middle.
 All of them must give, byte by byte, what one machine with two processes gives by `dvc repro`. One process
 does the same work up to the training; where its training parts from that of two processes is written down.
 The base is made once for all. Usage: ./run bench two_nodes

@@ -20,19 +20,28 @@ TESTS = Path(__file__).resolve().parent
 # runs them too.
 LONG = {
     "fuzz/test_fuzz.py",
+    "packaging/test_canaries.py",
     "policy/test_pretrained.py",
     "presets/test_presets.py",
+    "stages/test_claim_inputs.py",
+    "stages/test_refused_early.py",
+    "stages/test_tampering.py",
     "stages/test_two_processes.py",
     "tasks/collider/test_collider_players.py",
     "test_benchmarks.py",
     "test_contributing.py",
     "test_dvc_traps.py",
     "test_notebook.py",
+    "test_parameters_way.py",
+    "test_run_script.py",
+    "test_workflows.py",
+    "tools/test_merge.py",
     "tools/test_redraw.py",
     "tools/test_sweep.py",
     "tools/test_sweep_adapters.py",
     "training/test_alarm_shapes.py",
     "training/test_crash.py",
+    "training/test_determinism.py",
     "training/test_disk_full.py",
     "training/test_distributed.py",
     "training/test_forecast.py",
@@ -41,6 +50,8 @@ LONG = {
     "training/test_own_labels.py",
     "training/test_poison.py",
     "training/test_sharded.py",
+    "verification/test_numbers.py",
+    "verification/test_retrained.py",
 }
 
 

@@ -25,6 +25,7 @@ TAKEN = (
     "tests/house.py",
     "tests/test_house.py",
     "tests/verification/__init__.py",
+    "tests/verification/made_lock.py",
     "tests/verification/made_run.py",
 )
 DATA = ("data/collider", "data/structured")

@@ -188,7 +188,10 @@ def test_no_setting_is_refused_in_the_words_of_another_library(raw: dict[str, An
 def test_a_value_that_may_be_of_two_kinds_is_refused_once_with_both(raw: dict[str, Any]) -> None:
     raw["train"] = raw["train"] | {"lora": raw["train"]["lora"] | {"target_modules": "all"}}
     error = refusal(raw)
-    assert (error.where, error.expected) == ("setting train.lora.target_modules", "a list or 'all-linear'")
+    assert (error.where, error.expected) == (
+        "setting train.lora.target_modules",
+        "a valid list or 'all-linear'",
+    )
     assert error.found == "'all'"
 
 

@@ -82,7 +82,8 @@ class Echo:
     def step(self, state: Any, completion: str) -> Step:
         """Grade the one completion."""
         said = completion.strip()
-        return Step((state[0], said), None, "done", "ok", None, said, {"said": self._pay * (said == state[0])})
+        earned = {"said": self._pay * (said == state[0])}
+        return Step((state[0], said), None, "done", "ok", None, said, earned)
 
     def judge(self, state: Any) -> Verdict:
         """Say whether it was the word."""
@@ -122,7 +123,9 @@ class EchoTask(TaskSettings):
 '''
 ECHO_BUILD = '''
 
-def build(settings: EchoTask, generation: GenerationSettings, *, shaping: bool, blocklist: str, where: str) -> Echo:
+def build(
+    settings: EchoTask, generation: GenerationSettings, *, shaping: bool, blocklist: str, where: str
+) -> Echo:
     """Return the task that the settings describe."""
     return Echo(settings.pay)
 '''
@@ -142,10 +145,13 @@ from tests.verification.made_run import made_run
 
 project = made_run(Path("run"), task="echo")
 words = tiny.build_tokenizer([chr(code) for code in range(32, 127)])
-shape = TinyArchitecture(hidden_size=8, intermediate_size=8, layers=1, heads=1, max_positions=64, initializer_range=0.02)
+shape = TinyArchitecture(
+    hidden_size=8, intermediate_size=8, layers=1, heads=1, max_positions=64, initializer_range=0.02
+)
 policy = Policy(tiny.build_model(shape, words, 0).eval(), words, Dialogue(words), "untrained")
 episodes = measure(policy, task_of(project), heldout_suite(project, draws=1), Decoding(1.0, 4), batch_size=32)
-print(json.dumps([json.loads(project.results("claim.json").read_text())["verdict"], len(episodes), sorted(episodes[0].parts)]))
+claim = json.loads(project.results("claim.json").read_text())
+print(json.dumps([claim["verdict"], len(episodes), sorted(episodes[0].parts)]))
 """
 BRIEF = '"brief": weights.brief * (strict and len(completion) <= 80),'
 MADE = (
@@ -211,13 +217,12 @@ def test_a_new_task_goes_from_its_data_to_a_claim(tmp_path: Path) -> None:
 def test_a_new_reward_part_is_in_every_table_by_its_name(tmp_path: Path) -> None:
     root = copied(tmp_path)
     room = root / "src/assay/tasks/structured"
-    insert(room / "task.py", '        "schema_valid": "outcome",\n', '        "brief": "shaping",\n')
     insert(room / "grading/rewards.py", '        "schema_valid": share', f"        {BRIEF}\n")
     insert(room / "grading/rewards.py", "weights.schema_valid + has_gold", "weights.brief + ")
     insert(
         root / "src/assay/tasks/settings/structured.py",
-        "    schema_valid: Fraction\n",
-        "    brief: Fraction\n",
+        '    schema_valid: Fraction = _part("outcome")\n',
+        '    brief: Fraction = _part("shaping")\n',
     )
     insert(root / "configs/task/structured.yaml", "schema_valid: ", "brief: 0.1, ")
     assert touched(root) == named("Add a reward part")

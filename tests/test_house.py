@@ -68,7 +68,7 @@ TOUCHED = {
     "training/trainer.py": {"train", "control"},
     "policy/engine/engine.py": _RETRAIN,
     "evaluation/rollout.py": {*_RETRAIN, "render_evidence"},
-    "dataset/reading.py": {"fingerprint", *_RETRAIN, "render_evidence"},
+    "dataset/source.py": {"fingerprint", *_RETRAIN, "render_evidence"},
     "tasks/collider/rewards.py": {"fingerprint", *_RETRAIN, "render_evidence"},
     "core/seeds.py": {"fingerprint", *_RETRAIN, "render_evidence"},
 }
@@ -244,13 +244,11 @@ def test_evidence_can_be_rendered_without_torch() -> None:
 def test_every_setting_is_read_somewhere() -> None:
     from pydantic import BaseModel
 
-    from assay.core.config import claim, health, package, settings
+    from assay.core.config import health, settings
 
     own = [importlib.import_module(f"assay.tasks.settings.{name}") for name in task_names()]
     text = "\n".join(path.read_text(encoding="utf-8") for path in house.modules())
-    for name, model in [
-        each for module in (claim, health, package, settings, *own) for each in vars(module).items()
-    ]:
+    for name, model in [each for module in (health, settings, *own) for each in vars(module).items()]:
         if isinstance(model, type) and issubclass(model, BaseModel) and model is not BaseModel:
             for field in model.model_fields:
                 # What is done about odd records is looked up by the name of the kind.

@@ -66,7 +66,7 @@ TASKS_OF_ONES_OWN = "".join(
 )
 def test_a_generated_block_is_the_one_of_the_last_run(page: str, name: str) -> None:
     start, end = readme.marks(name)
-    assert text_of(page).split(start)[1].split(end)[0] == readme.blocks(ROOT)[name], (
+    assert text_of(page).split(start)[1].split(end)[0] == readme.make_blocks(ROOT)[name], (
         "./run assay readme renews it"
     )
 

@@ -13,16 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.audit.audit import ALWAYS_REFUSED, REPORTED, Audited, audit
+from assay.audit.audit import ALWAYS_REFUSED, REPORTED, Audited, audit, cure, refuse_unusable, require_records
 from assay.audit.drift import changes, index_of
-from assay.audit.refusal import cure, refuse_unusable, require_records
 from assay.core.config.settings import AuditSettings
 from assay.core.errors import DataError
 from assay.core.storage.json import dumps
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import load
 from assay.pipeline.inputs import task_with
-from assay.tools.own_data.splits import files_of, grouped, split_of_groups
+from assay.tools.own_data.splits import make_files, split_by_group, split_of_groups
 from tests import own_data
 from tests.own_data import jsonl, row
 
@@ -262,7 +261,11 @@ def test_the_order_of_the_records_does_not_decide_their_split(folder: Path) -> N
     for numbers in (range(100), reversed(range(100))):
         members = audited(folder, jsonl([row(number) for number in numbers])).kept["tasks"]
         homes.append(
-            {m.item.id: name for name, ms in grouped(members, (0.6, 0.2, 0.2), 0, "x").items() for m in ms}
+            {
+                m.item.id: name
+                for name, ms in split_by_group(members, (0.6, 0.2, 0.2), 0, "x").items()
+                for m in ms
+            }
         )
     assert homes[0] == homes[1]
 
@@ -270,7 +273,7 @@ def test_the_order_of_the_records_does_not_decide_their_split(folder: Path) -> N
 def test_records_of_one_prompt_go_to_one_split(folder: Path) -> None:
     members = audited(folder, jsonl([row(n % 40, id=f"x{n}") for n in range(120)])).kept["tasks"]
     homes: dict[str, set[str]] = {}
-    for name, chosen in grouped(members, (0.5, 0.25, 0.25), 0, "x").items():
+    for name, chosen in split_by_group(members, (0.5, 0.25, 0.25), 0, "x").items():
         for member in chosen:
             homes.setdefault(member.item.cluster, set()).add(name)
     assert all(len(names) == 1 for names in homes.values())
@@ -295,7 +298,7 @@ def test_groups_of_many_records_cost_at_most_a_group_of_accuracy(sizes: list[int
 def test_an_empty_split_is_refused(folder: Path) -> None:
     members = audited(folder, jsonl([row(1), row(2)])).kept["tasks"]
     with pytest.raises(DataError, match="of 2 prompts"):
-        grouped(members, (0.98, 0.01, 0.01), 0, "x")
+        split_by_group(members, (0.98, 0.01, 0.01), 0, "x")
 
 
 def test_schema_files_of_one_name_stay_apart_in_a_dataset_made_of_a_tasks_file(folder: Path) -> None:
@@ -303,7 +306,7 @@ def test_schema_files_of_one_name_stay_apart_in_a_dataset_made_of_a_tasks_file(f
     (folder / "other/person.json").write_text('{"type": "object"}')
     rows = [row(n, schema_path="other/person.json" if n % 2 else "schemas/person.json") for n in range(40)]
     members = audited(folder, jsonl(rows)).kept["tasks"]
-    files = files_of(grouped(members, (0.5, 0.25, 0.25), 0, "x"))
+    files = make_files(split_by_group(members, (0.5, 0.25, 0.25), 0, "x"))
     assert files["schemas/other/person.json"] != files["schemas/schemas/person.json"]
     named = {
         json.loads(line)["schema_path"]

@@ -12,10 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.audit.contamination import contamination
-from assay.audit.overlap import BOILERPLATE, NGRAM, Texts, answers_inside, shared_ngrams, words_of
+from assay.audit.contamination import (
+    BOILERPLATE,
+    NGRAM,
+    Texts,
+    answers_inside,
+    contamination,
+    shared_ngrams,
+    words_of,
+)
 from assay.dataset.audit_records import Contamination, judged
-from assay.dataset.source import Entry, Kept
+from assay.dataset.source import DataRow, KeptRecord
 from assay.tasks.protocol import Item
 
 SPLITS = ("train", "validation", "heldout")
@@ -27,7 +34,9 @@ def found_in(**splits: Sequence[Mapping[str, Any]]) -> Contamination:
     for split, rows in splits.items():
         named = [{"id": f"{split}-{k}", **row} for k, row in enumerate(rows)]
         kept[split] = [
-            Kept(Entry(k + 1, row, row, "", None), Item(str(row["id"]), str(row["id"]), {}, None, None))
+            KeptRecord(
+                DataRow(k + 1, row, row, "", None), Item(str(row["id"]), str(row["id"]), {}, None, None)
+            )
             for k, row in enumerate(named)
         ]
     return contamination(kept)

@@ -12,16 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.audit.audit import Audited, audit
-from assay.audit.refusal import refuse_unusable
+from assay.audit.audit import Audited, audit, refuse_unusable
 from assay.core.config.settings import AuditSettings
 from assay.core.errors import DataError
 from assay.core.storage.json import dumps, read_record
-from assay.dataset.checksums import check_sums, covered, parse_sums, sums_text
 from assay.dataset.fingerprint import Fingerprint, dataset_sha256, enforce, fingerprint
-from assay.dataset.reading import read_lines
 from assay.dataset.schema_files import SchemaFiles
-from assay.dataset.source import Source, resolved
+from assay.dataset.source import DataFile, read_lines, resolved
+from assay.dataset.verified import check_sums, covered, parse_sums, sums_text
 from assay.tasks.collider import Collider, ColliderSettings, generate
 from tests import own_data
 from tests.house import ROOT
@@ -32,10 +30,10 @@ OTHER = generate("heldout", 6, max_turns=8, labels=("test",))
 STRICT = AuditSettings.model_validate(dict.fromkeys(AuditSettings.model_fields, "refuse"))
 
 
-def source(rows: Sequence[Mapping[str, Any]], folder: Path = ROOT) -> Source:
+def source(rows: Sequence[Mapping[str, Any]], folder: Path = ROOT) -> DataFile:
     reading = read_lines([json.dumps(row).encode() for row in rows], where="x")
     schemas = SchemaFiles(folder, folder)
-    return Source([resolved(line, schemas) for line in reading.lines], reading.refused, reading)
+    return DataFile([resolved(line, schemas) for line in reading.lines], reading.refused, reading)
 
 
 def audited(**splits: Sequence[Mapping[str, Any]]) -> Audited:

@@ -20,7 +20,7 @@ from assay.statistics.seeds_and_items import (
     sign_flip_runs,
     weighted_mean,
 )
-from assay.statistics.tests import sign_flip_test
+from assay.statistics.tests import sign_flip_tests
 
 Array = NDArray[np.float64]
 DRAWS = 4
@@ -90,11 +90,8 @@ def test_sign_flips_of_runs_alone_would_be_fooled_by_the_one_measurement_of_the_
 def test_the_effect_called_detectable_is_found_in_four_of_five_pipelines(n_seeds: int) -> None:
     # Trainings differ much and items little: there the formula for a t test alone promises too much at five
     # and six seeds.
-    rng, one_sided, world = (
-        np.random.default_rng(n_seeds),
-        n_seeds < fewest_runs(0.05, one_sided=False),
-        (128, 0.06, 0.02),
-    )
+    rng, one_sided = np.random.default_rng(n_seeds), n_seeds < fewest_runs(0.05, one_sided=False)
+    world = (128, 0.06, 0.02)
     names, times = [str(item) for item in range(128)], 500
     tried = [crossed_mean(gains(rng, n_seeds, *world), names) for _ in range(200)]
     errors = np.array([(t.error_of_seeds, t.error_of_items, t.standard_error) for t in tried])
@@ -189,7 +186,7 @@ def test_sign_flips_of_runs_agree_with_those_of_clusters_and_one_sided_with_eith
     for n in (7, 20):
         values = rng.normal(0.2, 1, n)
         two = sign_flip_runs(values, np.random.default_rng(1), one_sided=False)
-        assert two == pytest.approx(sign_flip_test(values, np.random.default_rng(1)), abs=0.015)
+        assert two == pytest.approx(sign_flip_tests(values[None], np.random.default_rng(1))[0], abs=0.015)
         up, down = (sign_flip_runs(s * values, np.random.default_rng(1), one_sided=True) for s in (1, -1))
         assert up + down == pytest.approx(1, abs=0.02)
 

@@ -21,7 +21,7 @@ from assay.statistics.intervals import (
     rate_interval,
     wilson,
 )
-from assay.statistics.tests import holm, sign_flip, sign_flip_test, smallest_detectable_effect
+from assay.statistics.tests import holm, sign_flip, smallest_detectable_effect
 
 
 def sums_of(totals: list[float] | np.ndarray, sizes: list[float] | np.ndarray | None = None) -> ClusterSums:
@@ -64,6 +64,12 @@ def test_wilson_agrees_with_published_values() -> None:
 
 def test_wilson_of_nothing_is_missing() -> None:
     assert wilson(0, 0).value is None
+
+
+def sign_flip_test(
+    totals: list[float] | np.ndarray, chance: np.random.Generator, flips: int = 20_000
+) -> float:
+    return sign_flip(sums_of(totals), chance, flips)[0]
 
 
 def test_exact_sign_flip_agrees_with_brute_force() -> None:

@@ -1,30 +1,25 @@
-"""A claim says what the episodes support under its plan, in one sentence, and nothing else."""
+"""A claim says what the episodes support under its plan, in one sentence, and nothing else; every obstacle
+has a reason without a number beside it."""
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 import pytest
 
+from assay.core.config.settings import AcknowledgedAlarm
 from assay.core.errors import EvidenceError
-from assay.core.records import Episode
+from assay.core.records import HEALTH_RULES, Episode, HealthRule, RuleSummary
 from assay.core.seeds import rng
+from assay.dataset.audit_records import Contamination, Overlap, judged
 from assay.evidence.claim.aa_test import aa_control
-from assay.evidence.claim.claim import Claim, plan_digest
+from assay.evidence.claim.claim import Claim, ClaimPlan, not_evaluable, plan_digest
 from assay.evidence.claim.differences import gain_split, success_changes
+from assay.evidence.claim.warnings import answer_for
 from conftest import make_claim, make_plan
 from synthetic_episodes import arm, episode
-
-
-def test_a_clear_gain_is_improved_and_the_sentence_has_its_form(claim: Claim) -> None:
-    assert claim.verdict == "IMPROVED"
-    form = (
-        r"held-out success rose \d+\.\d \u2192 \d+\.\d %: \+\d+\.\d points \(95 % interval"
-        r" \+\d+\.\d\u2026\+\d+\.\d, "
-        r"p (= |< )\.\d+; 20 scenarios, 40 items, K = 4\)\. One training run; this checkpoint against this"
-        r" base\."
-    )
-    assert re.fullmatch(form, claim.sentence)
 
 
 def test_a_claim_survives_json(claim: Claim) -> None:
@@ -40,30 +35,8 @@ def test_the_cross_check_agrees_with_the_interval(claim: Claim) -> None:
     assert claim.cross_check.low == pytest.approx(claim.difference.low, abs=0.05)
 
 
-def test_a_clear_loss_is_regressed(before: list[Episode], after: list[Episode]) -> None:
-    found = make_claim(after, before)
-    assert found.verdict == "REGRESSED" and " fell " in found.sentence
-
-
 def test_when_lower_is_better_a_fall_improves(before: list[Episode], after: list[Episode]) -> None:
     assert make_claim(after, before, make_plan(direction="lower", guardrails={})).verdict == "IMPROVED"
-
-
-def test_equal_policies_give_no_evidence_with_the_detectable_effect(before: list[Episode]) -> None:
-    found = make_claim(before, arm("again", 0.35))
-    assert (found.verdict, found.detail) == ("NO EVIDENCE", "inconclusive")
-    assert "smallest detectable effect" in found.sentence
-
-
-def test_a_change_too_small_to_matter_is_equivalent(before: list[Episode]) -> None:
-    found = make_claim(before, arm("again", 0.35), make_plan(smallest_effect_points=40.0))
-    assert found.detail == "equivalent"
-
-
-def test_a_gain_that_breaks_parsing_is_improved_with_regressions(before: list[Episode]) -> None:
-    found = make_claim(before, arm("rash", 0.95, parse_rate=0.75))
-    assert found.verdict == "IMPROVED WITH REGRESSIONS"
-    assert "parsed_rate" in found.reason
 
 
 def test_a_stratum_that_falls_is_a_warning_since_strata_are_exploratory() -> None:
@@ -81,33 +54,6 @@ def test_a_stratum_that_falls_is_a_warning_since_strata_are_exploratory() -> Non
     found = make_claim(arms[0], arms[1])
     assert found.verdict == "IMPROVED"
     assert "Got worse within strata, which is exploratory (Holm p <= 0.05): tier=few." in found.warnings
-
-
-@pytest.mark.parametrize("suites", [("x" * 64, "5" * 64), ("5" * 64, "x" * 64)])
-def test_another_suite_is_not_evaluable(
-    before: list[Episode], after: list[Episode], suites: tuple[str, str]
-) -> None:
-    found = make_claim(before, after, before_suite=suites[0], after_suite=suites[1])
-    assert found.verdict == "NOT EVALUABLE" and found.difference is None
-    assert not re.search(r"\d", found.sentence)
-
-
-def test_missing_draws_are_not_evaluable_and_give_no_number(
-    before: list[Episode], after: list[Episode]
-) -> None:
-    found = make_claim(before, after[:-1])
-    assert found.verdict == "NOT EVALUABLE" and "missing" in found.reason
-    assert not re.search(r"\d", found.sentence)
-
-
-def test_unpaired_items_are_not_evaluable(before: list[Episode], after: list[Episode]) -> None:
-    assert make_claim(before, after[:-8]).verdict == "NOT EVALUABLE"
-
-
-def test_a_known_blocker_is_not_evaluable(before: list[Episode], after: list[Episode]) -> None:
-    found = make_claim(before, after, blockers=["3 prompts leak between splits"])
-    assert found.verdict == "NOT EVALUABLE" and "leak" in found.reason
-    assert not re.search(r"\d", found.sentence)
 
 
 def test_notes_from_elsewhere_are_warnings_whatever_the_verdict(
@@ -154,14 +100,6 @@ def test_the_parts_of_the_gain_add_up(before: list[Episode], after: list[Episode
     assert split.parse_part.value + split.correct_part.value == pytest.approx(claim.difference.value)
 
 
-def test_a_gain_from_syntax_alone_is_a_parse_part() -> None:
-    broken = [episode(k, 0, success=False, parsed=k % 2 == 0) for k in range(12)]
-    mended = [episode(k, 0, success=k % 2 == 1) for k in range(12)]
-    split = gain_split(broken, [episode(k, 0, success=False) for k in range(12)])
-    assert split.parse_part.value == split.correct_part.value == 0
-    assert gain_split(broken, mended).parsed_before == 0.5
-
-
 def test_items_are_counted_as_better_worse_and_same() -> None:
     first = [episode(k, 0, success=k == 0) for k in range(3)]
     second = [episode(k, 0, success=k == 1) for k in range(3)]
@@ -172,14 +110,6 @@ def test_base_against_base_finds_no_evidence(before: list[Episode], claim: Claim
     assert claim.control is not None and claim.control.verdict == "NO EVIDENCE"
     found = make_claim(before, arm("trained", 0.65), base_again=arm("other draws", 0.35, first_draw=4))
     assert found.control is not None and found.control.kind == "second base run" and found.control.passed
-
-
-def test_a_control_that_finds_a_difference_blocks_the_claim(
-    before: list[Episode], after: list[Episode]
-) -> None:
-    found = make_claim(before, after, base_again=arm("not the base", 0.95))
-    assert found.verdict == "NOT EVALUABLE" and "control" in found.sentence
-    assert not re.search(r"\d", found.sentence)
 
 
 def test_a_control_on_the_same_draws_is_not_a_control(before: list[Episode]) -> None:
@@ -222,3 +152,196 @@ def test_any_change_of_the_plan_changes_its_digest() -> None:
 def test_a_primary_metric_that_is_not_a_rate_is_refused(before: list[Episode], after: list[Episode]) -> None:
     with pytest.raises(EvidenceError, match="rate"):
         make_claim(before, after, make_plan(primary="mean_reward"))
+
+
+BASE, TRAINED = arm("base", 0.35), arm("trained", 0.65)
+NUMBER = r"[+\u2212]\d+\.\d"
+INTERVAL = rf"95 % interval {NUMBER}\u2026{NUMBER}, p (= \.\d+|< \.0001|= 1)"
+COUNTS = r"\d+ scenarios, \d+ items, K = 4"
+ENDS = r"One training run; this checkpoint against this base\."
+
+
+def form(verb: str, between: str = "") -> str:
+    arms = r"\d+\.\d \u2192 \d+\.\d %"
+    return rf"held-out success {verb} {arms}: {NUMBER} points \({INTERVAL}; {COUNTS}\)\. {between}{ENDS}"
+
+
+SAID: list[tuple[str, str | None, list[Episode], dict[str, Any], str]] = [
+    ("IMPROVED", None, TRAINED, {}, form("rose")),
+    ("IMPROVED WITH REGRESSIONS", None, arm("rash", 0.95, parse_rate=0.75), {}, form("rose")),
+    ("REGRESSED", None, arm("worse", 0.1), {}, form("fell")),
+    (
+        "NO EVIDENCE",
+        "equivalent",
+        arm("same", 0.35),
+        {"smallest_effect_points": 40.0},
+        form("(rose|fell|stayed)", r"No evidence of a change that matters \(equivalent\)\. "),
+    ),
+    (
+        "NO EVIDENCE",
+        "inconclusive",
+        arm("same", 0.35),
+        {},
+        form(
+            "(rose|fell|stayed)",
+            r"No evidence of a change \(inconclusive; smallest detectable effect \d+\.\d points\)\. ",
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("verdict", "detail", "after", "plan", "sentence"), SAID)
+def test_each_verdict_has_its_wording(
+    verdict: str, detail: str | None, after: list[Episode], plan: dict[str, Any], sentence: str
+) -> None:
+    found = make_claim(BASE, after, make_plan(**plan))
+    assert (found.verdict, found.detail) == (verdict, detail)
+    assert re.fullmatch(sentence, found.sentence), found.sentence
+    assert ("parsed_rate" in found.reason) == (verdict == "IMPROVED WITH REGRESSIONS")
+
+
+def red(rule: HealthRule = "kl", level: Any = "RED") -> RuleSummary:
+    return RuleSummary(rule=rule, level=level, first_step=64, worst_step=90, times=2)
+
+
+def leak(kind: Any) -> Contamination:
+    shared = Overlap(kind=kind, splits=("heldout", "train"), count=3, first=("item-1",))
+    return Contamination(n_records={}, compared={}, overlaps=(shared,))
+
+
+def leaks(kind: Any) -> list[tuple[str, str]]:
+    return judged(leak(kind), ("train", "validation", "heldout"))[0]
+
+
+OBSTACLES: dict[str, tuple[list[Episode], list[Episode], dict[str, Any], str]] = {
+    "suite of the base": (BASE, TRAINED, {"before_suite": "x" * 64}, "before arm was played on suite x"),
+    "suite of the trained": (BASE, TRAINED, {"after_suite": "x" * 64}, "after arm was played on suite x"),
+    "prompt in two splits": (
+        BASE,
+        TRAINED,
+        {"blockers": leaks("prompt")},
+        "leak: heldout and train share 3 prompts",
+    ),
+    "scenario in two splits": (BASE, TRAINED, {"blockers": leaks("scenario")}, "share 3 scenario ids"),
+    "seed in two splits": (BASE, TRAINED, {"blockers": leaks("seed")}, "share 3 generator seeds"),
+    "missing draw": (BASE, TRAINED[:-1], {}, "1 missing, first ('item-039', 3)"),
+    "repeated draw": ([*BASE, BASE[0]], TRAINED, {}, "1 repeated"),
+    "no episodes": (BASE, [], {}, "at least one episode"),
+    "unpaired items": (BASE, TRAINED[:-4], {}, "arms differ: 1 (item, cluster) pairs"),
+    "not a number": (
+        [*BASE[:-1], BASE[-1].model_copy(update={"reward": float("nan")})],
+        TRAINED,
+        {},
+        "finite",
+    ),
+    "A/A control": (
+        BASE,
+        TRAINED,
+        {"base_again": arm("another", 0.95)},
+        "p <= 0.01 between two sets of draws",
+    ),
+    "red alarm": (
+        BASE,
+        TRAINED,
+        {"blockers": answer_for([red()], {})[0]},
+        "ALARM kl in training: RED from step 90",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OBSTACLES)
+def test_each_obstacle_ends_as_not_evaluable_with_its_reason_and_no_number_in_the_headline(name: str) -> None:
+    before, after, changes, reason = OBSTACLES[name]
+    found = make_claim(before, after, **changes)
+    assert found.verdict == "NOT EVALUABLE" and found.detail is None
+    assert reason in found.reason and (
+        found.difference is None or "base_again" in changes or "blockers" in changes
+    )
+    assert found.sentence.startswith("held-out result not evaluable: ") and not re.search(
+        r"\d", found.sentence
+    )
+    assert "blocking finding" not in found.sentence  # every kind is named in words
+
+
+def test_evidence_that_cannot_be_read_has_a_claim_without_any_number() -> None:
+    found = not_evaluable(
+        make_plan(),
+        [("a damaged file", "a damaged file: x.jsonl, line 3")],
+        before_policy="unknown",
+        after_policy="unknown",
+        split="heldout",
+        decoding="sampled",
+        training_seeds=(),
+    )
+    assert (
+        found.verdict == "NOT EVALUABLE" and "line 3" in found.reason and not re.search(r"\d", found.sentence)
+    )
+    assert (found.difference, found.p, found.before, found.after) == (None, None, None, None)
+
+
+def test_what_only_warns_does_not_bar() -> None:
+    for kind in ("ngram", "answer", "shared_seed"):
+        bars, notes = judged(leak(kind), ("train", "heldout"))
+        assert not bars and len(notes) == 1 and "heldout" in notes[0]
+    assert judged(leak("prompt"), ("train", "validation")) == ([], [])
+
+
+def test_a_red_alarm_that_was_answered_for_stays_a_warning_with_the_reason() -> None:
+    bars, notes = answer_for([red(), red("entropy", "AMBER")], {"kl": "looked at: the probe is short"})
+    assert not bars and "\u201clooked at: the probe is short\u201d" in notes[0] and "ALARM kl" in notes[0]
+    found = make_claim(BASE, TRAINED, blockers=bars, notes=notes)
+    assert found.verdict == "IMPROVED" and notes[0] in found.warnings
+
+
+def test_an_answer_for_an_alarm_that_did_not_ring_is_said() -> None:
+    bars, notes = answer_for([red("entropy", "AMBER")], {"entropy": "fine", "kl": "fine"})
+    assert not bars and [note.split(" did not")[0] for note in notes] == [
+        "Acknowledged alarm entropy",
+        "Acknowledged alarm kl",
+    ]
+
+
+def test_a_hostile_reason_is_quoted_on_one_line_with_nothing_invisible() -> None:
+    text = "fine\u201d\n\n# IMPROVED <script>\x1b[31m\u202e\u2028"
+    note = answer_for([red()], {"kl": text})[1][0]
+    assert "\n" not in note and "\x1b" not in note and "\u202e" not in note and "\u2028" not in note
+    assert note.count("\u201d") == 1
+
+
+def test_every_rule_of_health_can_be_acknowledged_and_no_other() -> None:
+    for rule in HEALTH_RULES:
+        assert AcknowledgedAlarm(rule=rule, reason="why").rule == rule
+    for wrong in (
+        {"rule": "klo", "reason": "why"},
+        {"rule": "kl", "reason": " "},
+        {"rule": "kl", "reason": ""},
+    ):
+        with pytest.raises(ValueError):
+            AcknowledgedAlarm.model_validate(wrong)
+
+
+def test_plans_from_before_there_was_a_choice_of_controls_keep_their_digest() -> None:
+    old = make_plan().model_dump(mode="json")
+    del old["controls"]
+    assert plan_digest(ClaimPlan.model_validate_json(json.dumps(old))) == plan_digest(make_plan())
+    assert plan_digest(make_plan(controls=("aa", "random_reward"))) != plan_digest(make_plan())
+
+
+def test_a_confirmatory_measure_that_falls_while_the_primary_rises_is_a_regression() -> None:
+    after = [e.model_copy(update={"reward": e.reward - 2}) for e in TRAINED]
+    found = make_claim(BASE, after, make_plan(guardrails={}))
+    assert found.verdict == "IMPROVED WITH REGRESSIONS" and "mean_reward" in found.reason
+
+
+def test_a_gain_from_parsing_alone_and_one_from_play_alone_are_told_apart() -> None:
+    def half(k: int) -> bool:
+        return k % 2 == 0
+
+    base = [episode(k, 0, success=half(k) and k % 4 == 0, parsed=half(k)) for k in range(40)]
+    mended = [episode(k, 0, success=k % 4 in (0, 1), parsed=True) for k in range(40)]
+    parse = gain_split(base, mended)
+    assert parse.parse_part.value == pytest.approx(0.25) and parse.correct_part.value == pytest.approx(0.0)
+    assert parse.parsed_before == 0.5 and parse.parsed_after == 1.0
+    better = [episode(k, 0, success=half(k), parsed=half(k)) for k in range(40)]
+    play = gain_split(base, better)
+    assert play.parse_part.value == pytest.approx(0.0) and play.correct_part.value == pytest.approx(0.25)

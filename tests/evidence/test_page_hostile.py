@@ -3,6 +3,9 @@ one, no more."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 import unicodedata
 import warnings
 from xml.etree import ElementTree
@@ -10,14 +13,60 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.figure import Figure
 
+from assay.core.errors import EvidenceError
 from assay.evidence.claim.differences import deltas
 from assay.evidence.escape import visible
 from assay.evidence.figures.comparison_figures import before_after_summary
 from assay.evidence.figures.drawing import render
+from assay.evidence.page.shell import escaped, shell
 from conftest import make_claim, make_report
 from hostile import PAYLOADS
 from made_pages import Tags, made_page
 from made_pages import arms as made_arms
+
+
+def policy(text: str) -> dict[str, str]:
+    """Return the rules of a page by their names."""
+    found = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    assert found is not None
+    rules = [rule.strip().split(" ", 1) for rule in found[1].split(";")]
+    return {name: value for name, value in rules}
+
+
+def test_the_policy_names_script_and_style_by_their_digests() -> None:
+    text = shell(title="t", body="<main id='main'></main>", script="'use strict';\n", style="b{color:red}")
+    rules = policy(text)
+    assert rules["default-src"] == "'none'" and "unsafe" not in str(rules)
+    for tag in ("script", "style"):
+        inside = re.search(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        assert inside is not None
+        digest = base64.b64encode(hashlib.sha256(inside[1].encode()).digest()).decode()
+        assert rules[f"{tag}-src"] == f"'sha256-{digest}'"
+
+
+def test_without_a_script_none_may_run_and_a_served_page_may_ask_its_server() -> None:
+    assert policy(shell(title="t", body=""))["script-src"] == "'none'"
+    rules = policy(shell(title="t", body="", served=True, refresh_seconds=5))
+    assert rules["connect-src"] == "'self'" and rules["img-src"] == "data: 'self'"
+    assert 'http-equiv="refresh" content="5"' in shell(title="t", body="", refresh_seconds=5)
+    assert "connect-src" not in policy(shell(title="t", body=""))
+
+
+@pytest.mark.parametrize("text", ["</script>", "</SCRIPT x", "a<!--b"])
+def test_a_script_that_would_end_early_is_refused(text: str) -> None:
+    with pytest.raises(EvidenceError, match="would end it"):
+        shell(title="t", body="", script=text)
+
+
+def test_a_style_that_would_end_early_is_refused() -> None:
+    with pytest.raises(EvidenceError, match="would end it"):
+        shell(title="t", body="", style="a{}</style>")
+
+
+def test_the_title_is_text() -> None:
+    assert "<title>&lt;/title&gt;\\u2028</title>" in shell(title="</title>\u2028", body="")
+    assert escaped("\u202e\"'&") == "\\u202e&quot;&#x27;&amp;"
+
 
 PICTURE = "data:image/svg+xml;base64,"  # in which a browser runs nothing
 
@@ -33,7 +82,9 @@ def harmless() -> Tags:
 
 
 @pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
-def test_a_payload_in_every_place_adds_no_element_and_no_attribute(payload: str, harmless: Tags) -> None:
+def test_a_payload_in_every_place_adds_no_element_no_attribute_and_no_invisible_character(
+    payload: str, harmless: Tags
+) -> None:
     text = made_page(payload)
     tags = Tags(text)
     assert tags.seen == harmless.seen and tags.open == []
@@ -42,16 +93,8 @@ def test_a_payload_in_every_place_adds_no_element_and_no_attribute(payload: str,
         assert (
             value == known or name in ("aria-label", "alt") or (name == "src" and value.startswith(PICTURE))
         )
-
-
-@pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
-def test_no_invisible_character_of_a_payload_is_left(payload: str) -> None:
-    text = made_page(payload)
-    bad = {char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")} - {
-        "\n",
-        "\t",
-    }
-    assert bad == set()
+    hidden = {each for each in text if unicodedata.category(each) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")}
+    assert hidden <= {"\n", "\t"}
     text.encode("utf-8")
 
 

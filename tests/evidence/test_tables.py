@@ -1,14 +1,24 @@
-"""Tables show every number with its interval, and missing as missing."""
+"""Tables show every number with its interval, and missing as missing; what no comparison shows is said in
+words."""
 
 from __future__ import annotations
 
+import json
+import re
+
+import numpy as np
 import pandas as pd
 import pytest
+from tests.tasks.structured.material import CALL_GOLD, GOLD, call_row, row, settings
 
 from assay.core.errors import EvidenceError
-from assay.core.records import Episode, Interval
+from assay.core.records import Episode, HealthSummary, Interval, TrainFacts
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.differences import deltas
+from assay.evidence.claim.warnings import cut_off_said, no_gold_said, no_spread_said, untrained_said
+from assay.evidence.claim.what_was_run import BaseFacts, base_said, run_frame
+from assay.evidence.figures.verdict_figures import validity_frame
+from assay.evidence.formatting import interval_text
 from assay.evidence.tables.claim_tables import (
     BeforeAfter,
     before_after_metrics,
@@ -17,8 +27,11 @@ from assay.evidence.tables.claim_tables import (
     measures_frame,
     readme_block,
 )
+from assay.tasks.collider import Collider, ColliderSettings, generate
+from assay.tasks.structured import Structured
 from conftest import make_claim, make_report
 from synthetic_episodes import arm
+from synthetic_structured import FLAGS, STRATA, structured_arm
 
 
 def gaps_of(before: list[Episode], after: list[Episode]) -> dict[str, Interval]:
@@ -31,9 +44,9 @@ def test_before_after_metrics_start_with_the_contracted_keys(
 ) -> None:
     found = before_after_metrics(make_report(before), make_report(after, "a" * 64), gaps_of(before, after))
     keys = ["n", "mean_reward", "median_reward", "success_rate", "channel_acc", "mass_acc"]
-    for row in (found.pre, found.post, found.delta):
-        assert list(row)[:6] == keys
-        assert {"mean_reward_low", "success_rate_high", "median_reward_low"} <= set(row)
+    for side in (found.pre, found.post, found.delta):
+        assert list(side)[:6] == keys
+        assert {"mean_reward_low", "success_rate_high", "median_reward_low"} <= set(side)
     assert found.greedy is None
     assert BeforeAfter.model_validate_json(found.model_dump_json()) == found
 
@@ -136,3 +149,164 @@ def test_without_floor_or_ceiling_the_score_is_missing(before: list[Episode], af
     )
     assert list(frame["normalised score"]) == ["missing", "missing"]
     assert list(frame["player"]) == ["policy before", "policy after"]
+
+
+def test_the_untrained_adapter_is_named() -> None:
+    assert untrained_said(0) == "Validation chose step 0: the adapter is the untrained one."
+    assert untrained_said(1) is None
+
+
+@pytest.mark.parametrize(
+    ("spread", "said"),
+    [
+        ([0.0] * 4, "All rewards of each step were equal"),
+        ([0.0, 0.0, 0.0, 0.1], "In 75 % of 4 steps"),
+        ([0.0] * 999 + [0.1], "In 99 % of 1000 steps"),
+        ([0.0, 0.0, np.nan, 0.1], "In 67 % of 3 steps"),
+        ([0.0, 0.1], None),
+        ([np.nan], None),
+        ([], None),
+        (None, None),
+    ],
+)
+def test_a_training_without_spread_is_named_with_its_share(
+    spread: list[float] | None, said: str | None
+) -> None:
+    found = no_spread_said(spread)
+    assert found is None if said is None else found is not None and found.startswith(said)
+
+
+def cut(episodes: list[Episode], n: int) -> list[Episode]:
+    """Return the episodes with the last turn of the first n cut off and no other."""
+    return [
+        e.model_copy(update={"turns": tuple(t.model_copy(update={"truncated": k < n}) for t in e.turns)})
+        for k, e in enumerate(episodes)
+    ]
+
+
+def test_completions_that_were_cut_off_are_said_for_both_arms() -> None:
+    arm = structured_arm("base", 0.3)
+    few, many = make_report(cut(arm, 19)), make_report(cut(arm, 48))
+    said = "9.9 % of completions before and 25.0 % of completions after were cut off at task.max_new_tokens."
+    assert cut_off_said(few, many) == said
+    assert cut_off_said(many, few) is not None and cut_off_said(few, few) is None
+
+
+def test_items_without_gold_are_counted_where_the_task_knows_exact_answers(before: list[Episode]) -> None:
+    arm = structured_arm("base", 0.3)
+    said = "4 of 48 items have no gold: there a valid answer counts as a success."
+    assert no_gold_said([*arm, *structured_arm("trained", 0.8)], FLAGS) == said
+    assert no_gold_said(arm[:44], FLAGS) is None
+    one = no_gold_said(arm[44:48], FLAGS)
+    assert one == "1 of 1 item has no gold: there a valid answer counts as a success."
+    assert no_gold_said(before, ("discovered",)) is None
+
+
+BEFORE, AFTER = structured_arm("base", 0.3), structured_arm("trained", 0.85)
+
+
+def test_all_items_come_first_then_every_stratum_of_every_label() -> None:
+    before, after = make_report(BEFORE), make_report(AFTER)
+    frame = validity_frame(before, after)
+    assert frame is not None
+    named = [f"{label}={value}" for label, values in sorted(STRATA.items()) for value in sorted(values)]
+    assert list(frame["stratum"]) == ["all", *named]
+    assert list(frame["items"])[:4] == [48, 16, 16, 16]
+
+
+def test_each_cell_is_the_measure_of_its_arm_with_its_interval() -> None:
+    before, after = make_report(BEFORE), make_report(AFTER)
+    frame = validity_frame(before, after)
+    assert frame is not None
+    hard = frame.set_index("stratum").loc["difficulty=hard"]
+    for column, report, measure, rate in (
+        ("valid before, %", before, "schema_valid_rate", True),
+        ("valid after, %", after, "schema_valid_rate", True),
+        ("field F1 before", before, "metric.field_f1", False),
+        ("field F1 after", after, "metric.field_f1", False),
+    ):
+        found = report.strata["difficulty"]["hard"].measures[measure]
+        assert hard[column] == interval_text(found, rate=rate)
+        assert "[" in hard[column]
+
+
+def test_without_any_gold_the_f1_is_missing_and_not_zero() -> None:
+    bare = [e.model_copy(update={"metrics": e.metrics | {"field_f1": None}}) for e in AFTER]
+    frame = validity_frame(make_report(BEFORE), make_report(bare))
+    assert frame is not None
+    assert set(frame["field F1 after"]) == {"missing"} and "missing" not in set(frame["valid after, %"])
+
+
+def test_a_task_without_schemas_has_no_such_table(before: list[Episode], after: list[Episode]) -> None:
+    assert validity_frame(make_report(before), make_report(after)) is None
+
+
+def test_a_run_is_told_by_task_data_base_training_and_suite(before: list[Episode]) -> None:
+    trained = TrainFacts(
+        seed=7,
+        steps=200,
+        chosen_step=150,
+        claim_plan_sha256="c" * 64,
+        base_digest="b" * 64,
+        policy_digest="a" * 64,
+        validation_suite="v",
+        chain="",
+        alarms=(),
+        health=HealthSummary.of([]),
+    )
+    base = BaseFacts.model_validate_json(
+        json.dumps({"kind": "scratch", "seed": 3, "digest": "b" * 64, "parsed_rate": 0.9})
+    )
+    frame = run_frame(
+        task="collider",
+        data="data/collider",
+        dataset_sha256="0123456789abcdef" + "9" * 48,
+        base=base,
+        trained=trained,
+        checkpoint_rule="last",
+        before=make_report(before),
+        decoding="temperature 1",
+    )
+    assert dict(zip(frame["what"], frame["value"], strict=True)) == {
+        "task": "collider",
+        "data": "data/collider, dataset digest 0123456789abcdef",
+        "base": "from scratch, seed 3; digest bbbbbbbbbbbb",
+        "training": "GRPO, 200 steps, training seed 7",
+        "chosen checkpoint": "step 150 of 200, by the rule last",
+        "held-out suite": "40 items, 4 draws each",
+        "completions": "temperature 1",
+    }
+
+
+def test_a_pretrained_base_is_told_by_model_and_revision() -> None:
+    facts = {"kind": "pretrained", "model": "Some/Model", "revision": "abc", "digest": "d" * 64}
+    assert (
+        base_said(BaseFacts.model_validate(facts))
+        == "pretrained, Some/Model; revision abc; digest dddddddddddd"
+    )
+
+
+def test_a_collider_says_its_particle_or_that_there_is_none() -> None:
+    task = Collider(ColliderSettings(surface="compact", max_turns=8, shaping=0.0, gamma=1.0))
+    rows = generate("validation", 60, max_turns=8, labels=("tests",))
+    items = [task.item(row) for row in rows]
+    said = {item.strata["kind"]: task.truth(item) for item in items}
+    assert said["null"] == "no particle"
+    assert re.fullmatch(r"[a-z_]+, \d+\.\d GeV, spin [012]", said["signal"])
+    row = next(row for row in rows if row["kind"] == "signal")
+    assert task.truth(task.item(row)).startswith(
+        f"{row['truth']['channel']}, {row['truth']['mass_gev']:.1f} GeV"
+    )
+
+
+def test_structured_output_says_its_gold_as_compact_json_or_that_it_has_none() -> None:
+    task = Structured(settings())
+    said = [task.truth(task.item(row(**changes))) for changes in ({}, {"gold": None})]
+    assert said == [json.dumps(GOLD, separators=(",", ":")), "no gold: any valid object counts"]
+    assert json.loads(task.truth(task.item(call_row()))) == CALL_GOLD
+
+
+def test_no_truth_is_told_to_a_policy() -> None:
+    task = Structured(settings())
+    item = task.item(row(context=None, gold=GOLD | {"vendor": "Unheard"}))
+    assert "Unheard" in task.truth(item) and "Unheard" not in json.dumps(task.start(item, 0)[0])

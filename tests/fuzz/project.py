@@ -22,7 +22,8 @@ from assay.core.storage.json import write_json
 from assay.pipeline.project import Project
 from tests.house import ROOT
 from tests.own_data import write_sums
-from tests.verification.made_run import PARITY, lock
+from tests.verification.made_lock import lock
+from tests.verification.made_run import PARITY
 from tests.verification.small_run import SHAPE, base_folder
 
 TAKEN = ("constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE", "dvc.yaml")

@@ -14,7 +14,7 @@ import pytest
 from assay.core import evidence_files
 from assay.core.errors import PackageError
 from assay.package.archive import write_tar
-from assay.package.parity import Measured, Parity
+from assay.package.parity import MergeComparison, Parity
 from assay.package.secrets.known import KnownSecret, MachineFacts, known_secrets, this_machine
 from assay.package.secrets.search import cleared, scan
 from assay.pipeline.project import Project
@@ -214,7 +214,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pack:
         max_logit_difference=1.0,
         min_greedy_agreement=0.0,
     )
-    monkeypatch.setattr(package, "parity_of", lambda project: (parity, Measured(1, 1, 1, 1, 1.0, 0.0)))
+    monkeypatch.setattr(package, "parity_of", lambda project: (parity, MergeComparison(1, 1, 1, 1, 1.0, 0.0)))
     # Whose claim it is comes first in a real project, and test_at_hand asks it; here files are changed on
     # purpose.
     monkeypatch.setattr(package, "claim_at_hand", lambda project: None)

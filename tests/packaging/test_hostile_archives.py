@@ -113,6 +113,8 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "out of order": (lambda: pair("b", "a"), "in order"),
     "case": (lambda: pair("A", "a"), "but for case"),
     "normalisation": (lambda: pair("e\u0301", "é"), "but for case"),
+    "file and folder": (lambda: pair("a", "a/b"), "as a folder too"),
+    "file and folder but for case": (lambda: pair("A", "a/b"), "as a folder too"),
     "a git folder": (lambda: inside(".git/hooks/post-checkout"), "hidden"),
     "escape codes": (lambda: inside("\x1b[2J"), SIGN),
     "reversed text": (lambda: inside("a\u202egpj.exe"), SIGN),

@@ -11,8 +11,7 @@ import pytest
 from huggingface_hub import ModelCard
 from ruamel.yaml import YAML
 
-from assay.core.config.package import Waiver
-from assay.core.config.settings import PretrainedBase
+from assay.core.config.settings import PretrainedBase, Waiver
 from assay.core.errors import EvidenceError
 from assay.core.evidence_files import place_of
 from assay.core.records import Interval, TrainFacts

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from assay.core.config.package import ParitySettings
+from assay.core.config.settings import ParitySettings
 from assay.core.decoding import Decoding
 from assay.core.errors import PackageError
-from assay.package.parity import Measured, Side, refusal, rounded_up
+from assay.package.parity import MergeComparison, Side, refusal, rounded_up
 from assay.policy.base.adapter_files import Weights, merge
 from assay.policy.model import Policy
 from tests.policy.adapted import OPENINGS, adapted_base
@@ -115,11 +115,11 @@ def test_tokens_alone_can_refuse_too(weights: Weights, side: Side) -> None:
 
 def test_both_bounds_hold_to_the_very_number_and_nothing_holds_for_nan() -> None:
     def within(difference: float, agreed: int) -> bool:
-        return Measured(1, 10, 100, agreed, 1.0, difference).within(BOUNDS)
+        return MergeComparison(1, 10, 100, agreed, 1.0, difference).within(BOUNDS)
 
     assert within(1e-4, 99)
     assert not within(1.0001e-4, 100) and not within(0.0, 98) and not within(float("nan"), 100)
-    assert "98 of 100" in refusal(Measured(1, 10, 100, 98, 1.0, 0.0), BOUNDS).found
+    assert "98 of 100" in refusal(MergeComparison(1, 10, 100, 98, 1.0, 0.0), BOUNDS).found
 
 
 @pytest.mark.parametrize("value", [1e-9, 7.62939453125e-06, 0.0099, 0.01, 0.3, 1.0, 42.0])

@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from assay.core.config.package import Waiver
+from assay.core.config.settings import Waiver
 from assay.core.errors import PackageError
 from assay.package.secrets import search as secrets
 from assay.package.secrets.known import KnownSecret, MachineFacts, known_secrets
+from assay.package.secrets.patterns import tokens as find_tokens
 from assay.package.secrets.search import cleared, refuse, scan
 from tests.packaging.canaries import drawn, tokens
 
@@ -334,3 +335,10 @@ def test_the_command_line_of_a_parent_is_known(tmp_path: Path) -> None:
 def test_a_member_that_is_no_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PackageError, match="regular file"):
         scan({"gone": tmp_path / "gone"}, (), [])
+
+
+@pytest.mark.parametrize("text", ["token=your_api_key={}", "password: {{token: {}, x: 1}}"])
+def test_a_secret_inside_what_is_no_value_of_another_name_is_found(text: str) -> None:
+    value = "Zx8kQ2mN7p" + "Lw4RtY9v"
+    said = text.format(value).encode()
+    assert [said[hit.start : hit.end].decode() for hit in find_tokens(said)] == [value]

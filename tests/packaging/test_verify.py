@@ -70,13 +70,6 @@ def test_an_unpacked_package_passes_and_has_the_identity_of_its_tar(tar: Path, t
         assert (tmp_path / "unpacked" / name).read_bytes() == expected
 
 
-def test_real_results_pass_too(tmp_path: Path) -> None:
-    folder = house.ROOT / "evidence/results"
-    real: dict[str, bytes | Path] = {path.name: path for path in folder.rglob("*.json")}
-    digest = archive.write_tar(tmp_path / "a.tar", archive.sealed({**real, **FILES}))
-    assert len(real) > 5 and verify.check(tmp_path / "a.tar", sha256=digest).ok
-
-
 def test_a_digest_counts_if_it_was_given(tar: Path) -> None:
     result = verify.check(tar)
     assert result.ok and outcomes(result)["digest"] is None
@@ -308,6 +301,34 @@ def test_an_archive_that_is_exchanged_after_it_was_checked_leaves_nothing(
     with pytest.raises(PackageError, match="digest"):
         archive.unpack(tar, tmp_path / "target")
     assert len(calls) == 2 and sorted(tmp_path.iterdir()) == before
+
+
+def test_what_is_no_archive_any_more_after_it_was_checked_is_refused_in_one_message(
+    tar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = archive.check
+
+    def exchanged(path: Path, *, sha256: str | None = None) -> verify.Result:
+        result = real(path, sha256=sha256)
+        tar.write_bytes(b"no tar" * 1000)
+        return result
+
+    monkeypatch.setattr(archive, "check", exchanged)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(PackageError, match="an archive that stays as it is"):
+        archive.unpack(tar, tmp_path / "target")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_folder_deeper_than_any_package_is_refused_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def walk(*_: object) -> list[Path]:
+        raise RecursionError("maximum recursion depth exceeded")  # as of 1,000 folders in each other
+
+    monkeypatch.setattr(Path, "rglob", walk)
+    (finding,) = verify.check(tmp_path).findings
+    assert finding.name == "form" and finding.ok is False
 
 
 def test_a_file_in_a_folder_that_grows_while_it_is_read_is_refused(

@@ -94,10 +94,8 @@ def test_the_base_is_asked_for_by_its_name_and_the_greedy_adapter_by_its_content
     server: StandIn, weights: Weights
 ) -> None:
     greedy, served = Decoding(0.0, 6), Decoding(0.0, 6, backend="vllm_server")
-    plain, adapted = (
-        load(weights.base, adapter=None, device="cpu", dtype="float32", quantization=None),
-        weights.policy(),
-    )
+    plain = load(weights.base, adapter=None, device="cpu", dtype="float32", quantization=None)
+    adapted = weights.policy()
     written = {}
     for policy in (plain, adapted):
         found = [one.ids for one in converse(policy, OPENINGS, SEEDS, served).complete()]

@@ -27,7 +27,7 @@ from assay.pipeline.inputs import task_with
 from assay.pipeline.project import Project
 from assay.policy.model import Policy
 from assay.policy.renderer import ChatTemplate, Dialogue, Message, control_names
-from assay.tasks.structured.reading.control_tokens import control_tokens
+from assay.tasks.structured.reading.oddities import control_tokens
 from assay.tools.doctor.texts import text_findings
 from tests.house import ROOT
 
@@ -139,9 +139,8 @@ def assembled(
 
 words = st.text("aZ 9\n\t{}é思", max_size=12)
 observed = words.map(lambda text: f"{text}.")
-said = words.map(str.strip).filter(
-    bool
-)  # an answer without white space around it, which some templates strip
+# An answer without white space around it, which some templates strip
+said = words.map(str.strip).filter(bool)
 
 
 def talk(contents: Sequence[str]) -> list[Message]:

@@ -48,9 +48,8 @@ class StandIn:
     def __init__(self, base: Path, *, max_lora_rank: int = 8, max_model_len: int = 4096) -> None:
         self.base, self.max_lora_rank, self.max_model_len = base, max_lora_rank, max_model_len
         self.adapters: dict[str, Path] = {}
-        self.held: tuple[str, Policy] | None = (
-            None  # there is room for one, as by default; another is read anew when asked
-        )
+        # There is room for one, as by default; another is read anew when asked
+        self.held: tuple[str, Policy] | None = None
         self.plain = self._loaded(None)
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.root = str(base)

@@ -38,7 +38,8 @@ from assay.tools.watch.serve import ClaimShown
 from assay.tools.watch.snapshot import SnapshotReader, find_place
 from tests.house import ROOT
 from tests.training.whole_project import environment
-from tests.verification.made_run import lock, made_run, packaged
+from tests.verification.made_lock import lock
+from tests.verification.made_run import made_run, packaged
 
 
 @pytest.fixture(scope="module")

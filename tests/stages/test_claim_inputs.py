@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from assay.core.config.claim import AcknowledgedAlarm, EvidenceSettings
+from assay.core.config.settings import AcknowledgedAlarm, EvidenceSettings
 from assay.core.errors import RecordError
 from assay.core.records import ControlFacts, HealthSummary, RuleSummary, TrainFacts
 from assay.core.storage.files import sha256_bytes
@@ -24,7 +24,7 @@ from assay.pipeline.project import Project
 from assay.stages.render_evidence.arms import Arm, checkpoint_frame, log_table, read_arm
 from assay.stages.render_evidence.claim_inputs import Arms, ClaimInputs, claim_inputs
 from assay.statistics.power import PlannedPower
-from assay.tools.doctor.preflight import training
+from assay.tools.doctor import preflight
 from tests.house import ROOT
 from tests.stages.test_bad_input import assay
 
@@ -195,16 +195,16 @@ def test_the_power_that_the_claim_tells_is_said_once_the_base_was_measured(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said, complained = list[str](), list[str]()
-    monkeypatch.setattr(training, "say", said.append)
-    monkeypatch.setattr(training, "complain", complained.append)
+    monkeypatch.setattr(preflight, "say", said.append)
+    monkeypatch.setattr(preflight, "complain", complained.append)
     points = read(project).planned.smallest_detectable_points
-    training.say_power(project)
+    preflight.say_power(project)
     assert said[0].startswith(f"plan: smallest detectable effect {points:.1f} points") and not complained
     claim = project.params.claim.model_copy(update={"smallest_effect_points": 1.0})
-    training.say_power(Project(project.root, project.params.model_copy(update={"claim": claim})))
+    preflight.say_power(Project(project.root, project.params.model_copy(update={"claim": claim})))
     assert "EXCEEDS the smallest effect that matters, 1 points" in complained[0] and len(said) == 1
     project.results("pre_eval.jsonl").unlink()
-    training.say_power(project)
+    preflight.say_power(project)
     assert (len(said), len(complained)) == (1, 1)  # nothing is known, so nothing is said
 
 
@@ -255,9 +255,8 @@ def test_random_rewards_taught_the_tiny_policy_nothing(project: Project) -> None
 def test_a_bad_cell_of_a_log_fails_its_reader(project: Project, name: str, cell: str) -> None:
     lines = project.results(name).read_text().split("\n")
     fields = lines[3].split(",")
-    at = (
-        lines[0].split(",").index("mean_reward") if name == "validation_scores.csv" else 2
-    )  # ids stand before it
+    # Ids stand before it
+    at = lines[0].split(",").index("mean_reward") if name == "validation_scores.csv" else 2
     lines[3] = ",".join([*fields[:at], cell, *fields[at + 1 :]])
     project.results(name).write_text("\n".join(lines))
     with pytest.raises(RecordError, match=re.escape(name)):

@@ -234,7 +234,7 @@ def test_whoever_evaluates_held_out_records_from_another_file_has_opened_them(
     some = [row(40), row(10), row(11)]  # two of them are held out
     (project.root / "elsewhere.jsonl").write_bytes(jsonl(some))
     shutil.copytree(project.data("schemas"), project.root / "schemas")
-    asked = evaluate.Asked(tasks=project.root / "elsewhere.jsonl", policy=tmp_path)
+    asked = evaluate.EvaluationRequest(tasks=project.root / "elsewhere.jsonl", policy=tmp_path)
     read, _ = evaluate.items_of(project, task_of(project), asked.tasks)
     evaluate.note_heldout(project, evaluate.suite_of(project, read, asked, 1), "e" * 64)
     ledger = openings(project)

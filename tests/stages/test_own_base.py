@@ -22,14 +22,14 @@ from assay.pipeline.project import Project
 from assay.policy.base import tiny
 from assay.policy.base.pretrained import locate
 from assay.stages import base, control, fingerprint, package, post_eval, pre_eval, render_evidence, train
-from assay.tools.doctor.findings import Check, Finding
+from assay.tools.doctor import preflight
+from assay.tools.doctor.findings import DoctorCheck, Finding
 from assay.tools.doctor.forecast.forecast import Ahead
-from assay.tools.doctor.preflight import training
 from assay.verify.stated import facts_within_bounds
 from assay.verify.unpacked import Unpacked
 from tests import own_data
 from tests.house import ROOT
-from tests.verification.made_run import lock
+from tests.verification.made_lock import lock
 
 
 def pretrained(folder: Path) -> Path:
@@ -55,9 +55,8 @@ def small(root: Path, model: str = "kept/mine") -> Project:
     values["evidence"] = {
         "acknowledged_alarms": [{"rule": "parsed", "reason": "the base never learned to write"}]
     }
-    values["health"] |= {
-        "preflight": False
-    }  # an untrained base that is cut off everywhere: the doctor would refuse it
+    # An untrained base that is cut off everywhere: the doctor would refuse it
+    values["health"] |= {"preflight": False}
     values["train"] |= {
         "steps": 2,
         "items_per_step": 2,
@@ -76,9 +75,8 @@ def test_an_untrained_base_goes_through_every_stage_and_is_no_evidence(tmp_path:
     project = small(root)
     for name in ("constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE", "dvc.yaml"):
         shutil.copy(ROOT / name, root)
-    (root / "params.yaml").write_text(
-        json.dumps(project.params.model_dump(mode="json"))
-    )  # with the path that was written
+    # With the path that was written
+    (root / "params.yaml").write_text(json.dumps(project.params.model_dump(mode="json")))
     shutil.copytree(ROOT / "src/assay", root / "src/assay", ignore=shutil.ignore_patterns("__pycache__"))
     for stage in (fingerprint, base, pre_eval, train, control, post_eval, render_evidence):
         stage.run(project)
@@ -134,25 +132,27 @@ def test_a_base_of_ones_own_is_weighed_before_the_first_step_on_a_gpu(
 
     def weighed(ahead: Ahead, *_: object) -> tuple[Finding, None]:
         layers.append(ahead.config.num_hidden_layers)
-        return Check("memory (forecast)", "a peak that fits", "params.yaml").warning("too much", "less"), None
+        return DoctorCheck("memory (forecast)", "a peak that fits", "params.yaml").warning(
+            "too much", "less"
+        ), None
 
     project, nothing = small(tmp_path), cast(Any, None)
     own_data.write_data(tmp_path)
     fingerprint.run(project)
     base.run(project)
     said: list[str] = []
-    monkeypatch.setattr(training, "examine", lambda *_, **__: [])
-    monkeypatch.setattr(training, "memory_ahead", weighed)
-    monkeypatch.setattr(training, "complain", said.append)
+    monkeypatch.setattr(preflight, "examine", lambda *_, **__: [])
+    monkeypatch.setattr(preflight, "memory_ahead", weighed)
+    monkeypatch.setattr(preflight, "complain", said.append)
     health = project.params.health.model_copy(update={"preflight": True})
     cpu = Project(project.root, project.params.model_copy(update={"health": health}))
-    training.examine_training(cpu, nothing, nothing, nothing, [], nothing, tmp_path)
+    preflight.examine_training(cpu, nothing, nothing, nothing, [], nothing, tmp_path)
     assert said == [] and layers == []
     gpu = Project(project.root, cpu.params.model_copy(update={"device": "cuda"}))
-    training.examine_training(gpu, nothing, nothing, nothing, [], nothing, tmp_path)
+    preflight.examine_training(gpu, nothing, nothing, nothing, [], nothing, tmp_path)
     assert ["memory (forecast)" in line for line in said] == [True] and layers == [1]
-    refused = Check("memory (forecast)", "a peak that fits", "params.yaml").fault("too much", "less")
-    monkeypatch.setattr(training, "memory_ahead", lambda *_: (refused, None))
+    refused = DoctorCheck("memory (forecast)", "a peak that fits", "params.yaml").fault("too much", "less")
+    monkeypatch.setattr(preflight, "memory_ahead", lambda *_: (refused, None))
     shutil.rmtree(tmp_path / ".scratch/preflight")
     with pytest.raises(TrainingError, match="too much"):
-        training.examine_training(gpu, nothing, nothing, nothing, [], nothing, tmp_path)
+        preflight.examine_training(gpu, nothing, nothing, nothing, [], nothing, tmp_path)

@@ -202,7 +202,7 @@ def test_a_build_that_breaks_off_leaves_no_copy(tmp_path: Path, monkeypatch: pyt
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("assay.core.storage.folders.os.rename", full)
+    monkeypatch.setattr("assay.core.storage.files.os.rename", full)
     with pytest.raises(OSError, match="No space"):
         made(tmp_path, cache=CACHE)
     assert list((tmp_path / CACHE).iterdir()) == []

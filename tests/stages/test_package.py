@@ -15,12 +15,13 @@ from assay.core.errors import NoVerdictYet, PackageError, RunningAlready
 from assay.core.storage.json import loads, write_json
 from assay.core.storage.locks import hold
 from assay.package import verify as plain
-from assay.package.parity import Measured
+from assay.package.parity import MergeComparison
 from assay.pipeline.project import Project
 from assay.policy.digests import adapted_digest, digest_folder
 from assay.stages import package
 from tests.house import ROOT
-from tests.verification.made_run import PARITY, lock, made_run
+from tests.verification.made_lock import lock
+from tests.verification.made_run import PARITY, made_run
 
 TAR = "dist/assay-package.tar"
 
@@ -36,9 +37,11 @@ def parity_of_a_model_that_merges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a real model merges as it plays is asked in tests/policy/test_merged.py; the made run has
     none."""
 
-    def measured(project: Project) -> tuple[Any, Measured]:
+    def measured(project: Project) -> tuple[Any, MergeComparison]:
         digest = adapted_digest(digest_folder(project.root / "models/base"), project.root / "models/adapter")
-        return PARITY.model_copy(update={"policy_digest": digest}), Measured(32, 400, 200, 200, 1.0, 1e-5)
+        return PARITY.model_copy(update={"policy_digest": digest}), MergeComparison(
+            32, 400, 200, 200, 1.0, 1e-5
+        )
 
     monkeypatch.setattr(package, "parity_of", measured)
 

@@ -18,8 +18,7 @@ from assay.core.errors import AssayError, DataError
 from assay.pipeline import heldout
 from assay.pipeline.project import Project
 from assay.stages import base, fingerprint
-from assay.tools.doctor import Finding
-from assay.tools.doctor.preflight import look as preflight
+from assay.tools.doctor import Finding, preflight
 from tests.house import ROOT
 from tests.own_data import jsonl, write_sums
 from tests.stages.test_bad_input import assay, refused

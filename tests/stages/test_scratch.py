@@ -209,9 +209,8 @@ def test_nothing_is_taken_from_a_run_with_other_settings(
 ) -> None:
     interrupt(project, policy, playing, 3)
     evaluate(with_params(project, section, **changes), policy)
-    assert len(playing.batches) == (
-        8 if "batch_size" in changes else 6
-    )  # units of two sampled plays or one greedy
+    # Units of two sampled plays or one greedy
+    assert len(playing.batches) == (8 if "batch_size" in changes else 6)
     playing.batches.clear()
     evaluate(project, policy)  # and changed back, what was kept is still there
     assert as_uninterrupted(project) and playing.batches == BATCHES[3:]

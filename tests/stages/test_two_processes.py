@@ -34,8 +34,7 @@ from assay.pipeline.inputs import heldout_suite, task_of
 from assay.pipeline.project import Project
 from assay.policy.processes import Processes
 from assay.stages import base, fingerprint, pre_eval, train
-from assay.tools.doctor import MOST_SECONDS, Finding
-from assay.tools.doctor.preflight import training
+from assay.tools.doctor import MOST_SECONDS, Finding, preflight
 from assay.training.log.step_chain import check_chain
 from tests import fake_slurm
 from tests.house import ROOT
@@ -50,6 +49,14 @@ PR_SET_CHILD_SUBREAPER = 36  # Source: prctl(2)
 MARK = "ASSAY_TEST_TWO_PROCESSES"
 PARENT = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); sys.stdin.read()"
 ASSAY = [sys.executable, "-m", "assay.cli"]
+
+
+def environment_without(*names: str, **more: str) -> dict[str, str]:
+    """Return the environment of a person who has called nothing yet, in which this house's sources are
+    run."""
+    left_out = ("DVC_ROOT", *STARTED_BY, "RANK", "WORLD_SIZE", *names)
+    kept = {name: value for name, value in os.environ.items() if name not in left_out}
+    return kept | {"PYTHONPATH": str(ROOT / "src"), IN_EXPERIMENT: "0" * 40} | more
 
 
 def small(root: Path) -> Project:
@@ -136,12 +143,9 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Calls:
     fingerprint.run(project)
     base.run(project)
     episodes = played(task_of(project), heldout_suite(project).plays(), 0.2, "base")
-    write_jsonl(
-        project.results("pre_eval.jsonl"), episodes
-    )  # from which a training says what its plan can show
-    dvc = ("DVC_ROOT", *STARTED_BY, "RANK", "WORLD_SIZE")
-    environment = {name: value for name, value in os.environ.items() if name not in dvc}
-    environment |= {"PYTHONPATH": str(ROOT / "src"), IN_EXPERIMENT: "0" * 40, MARK: root.name}
+    # From which a training says what its plan can show
+    write_jsonl(project.results("pre_eval.jsonl"), episodes)
+    environment = environment_without(**{MARK: root.name})
     mine = environment | {"DVC_STAGE": "train"}
     with inheriting_orphans(), (root / "out").open("w") as out, (root / "err").open("w") as err:
         command = [sys.executable, "-c", PARENT, *ASSAY, "train"]
@@ -181,10 +185,9 @@ def test_one_command_starts_two_processes_and_a_killed_parent_ends_them_all_with
         == 1
     )
     assert re.search(rf"after step {calls.saved}( of {STEPS})?, which is saved", err), err
-    assert out == "train: looking at what is to be trained; the other processes wait\n", out
-    assert len([line for line in err.splitlines() if line.startswith("plan: ")]) == 1, (
-        err
-    )  # said by one of them
+    assert out == "", "health.preflight is false: nothing is looked at"
+    # Said by one of them
+    assert len([line for line in err.splitlines() if line.startswith("plan: ")]) == 1, err
 
 
 def test_what_all_processes_know_is_said_once(calls: Calls) -> None:
@@ -256,9 +259,8 @@ class Measured:
 def measured(calls: Calls, tmp_path_factory: pytest.TempPathFactory) -> Measured:
     root = tmp_path_factory.mktemp("measured") / "project"
     shutil.copytree(calls.project.root, root, ignore=shutil.ignore_patterns(".scratch", "observed"))
-    shutil.copy(
-        ROOT / "dvc.yaml", root
-    )  # by which the number of processes is no part of what a measurement is
+    # By which the number of processes is no part of what a measurement is
+    shutil.copy(ROOT / "dvc.yaml", root)
     (root / "run").write_text(RUN, encoding="utf-8")
     (root / "run").chmod(0o755)
     values = json.loads((root / "params.yaml").read_text())
@@ -277,12 +279,7 @@ def measured(calls: Calls, tmp_path_factory: pytest.TempPathFactory) -> Measured
             one.results(name).unlink()
         return found, clock
 
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("DVC_ROOT", *STARTED_BY, "RANK", "WORLD_SIZE")
-    }
-    environment |= {"PYTHONPATH": str(ROOT / "src"), IN_EXPERIMENT: "0" * 40, MARK: "measured"}
+    environment = environment_without(**{MARK: "measured"})
 
     def second() -> list[int]:
         return [
@@ -302,10 +299,8 @@ def measured(calls: Calls, tmp_path_factory: pytest.TempPathFactory) -> Measured
             os.kill(second()[0], signal.SIGKILL)
             out, err = running.communicate(timeout=120)
         killed = subprocess.CompletedProcess(command, running.returncode, out, err)
-        left_over, kept = (
-            alive("measured"),
-            len(list(root.glob(".scratch/pre_eval/*/pre_eval/batch-*.jsonl"))),
-        )
+        left_over = alive("measured")
+        kept = len(list(root.glob(".scratch/pre_eval/*/pre_eval/batch-*.jsonl")))
         pre_eval.run(one)
         gone_on, clock_gone_on = taken()
     slurm = fake_slurm.write(root.parent / "slurm")
@@ -363,12 +358,10 @@ cli.main()
 
 def test_several_processes_are_started_before_anything_heavy_is_imported(tmp_path: Path) -> None:
     small(tmp_path)
-    environment = {
-        name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", *STARTED_BY)
-    }
-    environment |= {"PYTHONPATH": str(ROOT / "src"), IN_EXPERIMENT: "0" * 40}
     command = [sys.executable, "-c", BEFORE_EXEC]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment_without(), capture_output=True, text=True, check=False
+    )
     assert done.stdout == "['-m', 'assay.pipeline.launching'] []\n", done.stderr
 
 
@@ -392,7 +385,7 @@ def test_a_fault_found_by_the_main_process_ends_all_of_them_and_is_told_by_one(
 ) -> None:
     said: list[str] = []
     monkeypatch.setattr(train, "say", said.append)
-    monkeypatch.setattr(training, "complain", said.append)
+    monkeypatch.setattr(preflight, "complain", said.append)
     looked: list[int] = []
     project, nothing = Project(tmp_path, Project.open(ROOT).params), cast(Any, None)
 
@@ -400,19 +393,19 @@ def test_a_fault_found_by_the_main_process_ends_all_of_them_and_is_told_by_one(
         """Return what `assay train` looks with, where the doctor finds this."""
 
         def examine() -> None:
-            monkeypatch.setattr(training, "examine", lambda *_, **__: looked.append(1) or found)  # type: ignore[func-returns-value]
-            training.examine_training(project, nothing, nothing, nothing, [], nothing, tmp_path)
+            monkeypatch.setattr(preflight, "examine", lambda *_, **__: looked.append(1) or found)  # type: ignore[func-returns-value]
+            preflight.examine_training(project, nothing, nothing, nothing, [], nothing, tmp_path)
 
         return examine
 
-    train._examined(look([WARNING]), Gathering(0, False))
+    train._examined(look([WARNING]), Gathering(0, False), wait=True)
     assert "the other processes wait" in said[0] and "WARNING probe" in said[1]
     with pytest.raises(TrainingError, match="1 fault"):
-        train._examined(look([FAULT]), Gathering(0, False))
+        train._examined(look([FAULT]), Gathering(0, False), wait=True)
     assert len(looked) == 2
-    train._examined(look([FAULT]), Gathering(1, False))
+    train._examined(look([FAULT]), Gathering(1, False), wait=True)
     with pytest.raises(SystemExit) as ended:
-        train._examined(look([]), Gathering(1, True))
+        train._examined(look([]), Gathering(1, True), wait=True)
     assert ended.value.code == TrainingError.exit_code and len(looked) == 2, "the others do not look"
     assert capsys.readouterr().out == ""
 
@@ -455,20 +448,12 @@ cli.main()
 
 def test_more_processes_than_gpus_are_refused_by_one_of_them(tmp_path: Path) -> None:
     (tmp_path / "surplus.py").write_text(SURPLUS)
-    left_out = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-    environment = {name: value for name, value in os.environ.items() if name not in left_out}
-    torchrun = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node=3",
-        "surplus.py",
-    ]
+    torchrun = [sys.executable, "-m", "torch.distributed.run"]
+    torchrun += ["--standalone", "--nproc-per-node=3", "surplus.py"]
     done = subprocess.run(
         torchrun,
         cwd=tmp_path,
-        env=environment | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
+        env=environment_without("LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", OMP_NUM_THREADS="1"),
         capture_output=True,
         text=True,
         timeout=120,

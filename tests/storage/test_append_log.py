@@ -219,7 +219,8 @@ else:
 log.append({"k": rows})
 log.close()
 again = AppendLog.open(path)
-print(json.dumps({"rows": rows, "last": list(read_complete(path))[-1], "torn": again.torn_bytes, "failures": failures}))
+last = list(read_complete(path))[-1]
+print(json.dumps({"rows": rows, "last": last, "torn": again.torn_bytes, "failures": failures}))
 """
 
 

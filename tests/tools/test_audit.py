@@ -19,7 +19,7 @@ from assay.cli import main
 from assay.core import console
 from assay.pipeline.project import Project
 from assay.stages import fingerprint
-from assay.tools.own_data.advice import MachineSize, fitting
+from assay.tools.own_data.advice import MachineSize, find_fitting
 from assay.tools.own_data.audit import project_for
 from tests import own_data
 from tests.own_data import jsonl, row
@@ -250,7 +250,7 @@ def test_the_advice_names_no_preset_that_cannot_run_and_writes_one_that_composes
     [(None, []), (24, ["4090_qwen3", "pretrained"]), (8, ["pretrained"]), (80, ["h100_qwen3", "pretrained"])],
 )
 def test_a_preset_fits_a_machine_by_its_gpu(gpu: int | None, fits: list[str]) -> None:
-    found, lines = fitting(own_data.ROOT, MachineSize(gpu and gpu * 2**30, 16 * 2**30, 4))
+    found, lines = find_fitting(own_data.ROOT, MachineSize(gpu and gpu * 2**30, 16 * 2**30, 4))
     assert set(fits) <= set(found) and "tiny" not in found
     assert bool(found) == bool(fits) and (not found or found[0] == "pretrained")
     assert ("h100_qwen3" in found) == (gpu == 80) and len(lines) > len(found)

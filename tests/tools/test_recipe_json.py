@@ -14,7 +14,7 @@ from assay.core.errors import RecordError
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import write_text
 from assay.core.storage.json import write_json, write_jsonl
-from assay.evidence.recipe.records import BaseBuilt, SeedRun, SeedsTogether, failed
+from assay.evidence.recipe.records import BaseBuilt, SeedRun, SeedsTogether, record_failed
 from assay.evidence.recipe.tables import compare_runs, seeds_block
 from assay.tools import readme
 from assay.tools.recipe import recipe_file
@@ -31,7 +31,7 @@ def test_the_code_shown_is_that_of_a_finished_seed_not_of_one_that_failed(
     lock = {"stages": recipe_file.read_stages(stale)}
     lock["stages"]["train"]["deps"] = [{"path": "src/assay/training", "md5": "0" * 32}]
     write_json(stale / "dvc.lock", lock)
-    runs = [failed("seed9", 9, "a disk"), *(recipe_file.read_seed(copy) for copy in six.values())]
+    runs = [record_failed("seed9", 9, "a disk"), *(recipe_file.read_seed(copy) for copy in six.values())]
     found = recipe_file.combine_seeds("collider", "tiny", [stale, *six.values()], runs, (), one_sided=False)
     assert found.code_digest == entry_of(six).code_digest
 
@@ -182,7 +182,7 @@ def test_readme_gets_its_blocks_and_keeps_the_rest(
 
 
 def test_a_failed_run_has_no_number_at_all() -> None:
-    run = failed("a-seed3", 3, "the disk was full")
+    run = record_failed("a-seed3", 3, "the disk was full")
     numbers = {
         name: value for name, value in run if name not in ("name", "seed", "state", "reason", "warnings")
     }

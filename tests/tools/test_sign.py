@@ -13,7 +13,7 @@ from assay.package import verify as plain
 from assay.package.archive import sealed, unpack, write_gz, write_tar
 from assay.tools import verify as tool
 from assay.tools.publish import sign
-from assay.tools.verify import Asked
+from assay.tools.verify import VerifyRequest
 from assay.verify import levels as levels_room
 from tests.house import ROOT
 
@@ -57,7 +57,7 @@ def keys(folder: Path, name: str, password: bytes | None = None) -> tuple[Path, 
 
 def looked(package: Path, signature: Path, public: Path) -> tuple[int, str]:
     """Return the exit code and what the check of the signature came to."""
-    asked = Asked(signature=signature, public_key=public)
+    asked = VerifyRequest(signature=signature, public_key=public)
     (found,) = [c for c in tool.verified(package, plain.check(package), asked) if c.name == "signature"]
     assert found.level == "V0"
     return tool.run(package, asked, None), f"{found.outcome}: {found.found}"
@@ -70,7 +70,7 @@ def test_without_the_extra_one_message_says_what_to_type(
     (tmp_path / "key").touch()
     for call in (
         lambda: sign.run(package, tmp_path / "key", None),
-        lambda: tool.run(package, Asked(signature=package, public_key=package), None),
+        lambda: tool.run(package, VerifyRequest(signature=package, public_key=package), None),
     ):
         with pytest.raises(PackageError) as error:
             call()
@@ -83,9 +83,9 @@ def test_without_the_extra_one_message_says_what_to_type(
 
 def test_a_signature_without_the_key_it_has_to_be_by_checks_nothing(package: Path) -> None:
     with pytest.raises(PackageError, match="one of them"):
-        tool.run(package, Asked(signature=package), None)
+        tool.run(package, VerifyRequest(signature=package), None)
     with pytest.raises(AssayError, match="readable file"):
-        tool.run(package, Asked(signature=package, public_key=package.with_name("none")), None)
+        tool.run(package, VerifyRequest(signature=package, public_key=package.with_name("none")), None)
 
 
 def test_tar_gzip_and_folder_pass_with_the_key_and_fail_with_another(package: Path, tmp_path: Path) -> None:

@@ -46,7 +46,8 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with a base that hardly speaks, trained for four steps with all checkpoints kept."""
+    """A project with a base that hardly speaks, trained for four steps with all checkpoints kept, and swept
+    once: what was played then is kept."""
     root = tmp_path_factory.mktemp("trained")
     shutil.copytree(ROOT / "data/collider", root / "data/collider")
     values = json.loads(json.dumps(composed("tiny_smoke", "collider")))
@@ -60,6 +61,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base.tokenizer.save_pretrained(root / "models/base")
     pre_eval.run(project)
     train.run(project)
+    tool.run(root, SweepRequest(path=root, out=root / "out"))
+    shutil.rmtree(root / "out")
     return root
 
 
@@ -177,6 +180,7 @@ def test_nothing_of_the_project_changes_but_scratch(root: Path) -> None:
 
 
 def test_a_second_sweep_plays_nothing_again_and_gives_equal_bytes(root: Path, played: list[int]) -> None:
+    shutil.rmtree(root / ".scratch/sweep")
     _, _, out = swept(root)
     first = {path.name: path.read_bytes() for path in out.iterdir()}
     assert sum(played) == 5 * (16 + 8)

@@ -17,7 +17,7 @@ from assay.evidence.tables.sweep_table import (
     Sweep,
     SweptCheckpoint,
     against_base,
-    corrected,
+    correct_for_many,
     sweep_markdown,
     sweep_rows,
 )
@@ -50,7 +50,7 @@ def sweep_of(n: int, solved: Sequence[int], split: str = "validation", **more: o
         "format": "assay-sweep/1",
         **{"run": "r", "task": "toy", "split": split, "suite_digest": "s", "cluster_name": "scenarios"},
         **{"n_items": n, "n_clusters": len({e.cluster for e in base}), "draws": 2, "temperature": 1.0},
-        "checkpoints": corrected(checkpoints),
+        "checkpoints": correct_for_many(checkpoints),
         **{"chosen_step": 10, "chosen_by": "chosen by the training", "left_out": (), "notes": (OPTIMISTIC,)},
     }
     return Sweep.model_validate(known | more)

@@ -12,7 +12,7 @@ import pytest
 from assay.package import verify as plain
 from assay.package.archive import unpack
 from assay.tools import verify as tool
-from assay.tools.verify import Asked
+from assay.tools.verify import VerifyRequest
 from tests.house import SRC
 from tests.verification.made_run import made_run, packaged
 
@@ -65,6 +65,9 @@ def test_a_package_passes_without_torch_and_leaves_nothing_but_what_was_asked_fo
     assert {check["level"] for check in told["checks"] if check["outcome"] == "not checked"} >= {"V4", "V5"}
     assert (told["verdict"], told["counts"]["failed"]) == ("passed", 0)
     assert told["sha256"] == plain.check(str(tar)).sha256
+    page = (SRC.parent / "docs/verify.md").read_text(encoding="utf-8")
+    unnamed = [c["name"] for c in told["checks"] if c["outcome"] == "passed" and f"`{c['name']}`" not in page]
+    assert unnamed == [], "docs/verify.md names each line as it is printed"
     assert str(tmp_path) not in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["verify.json"]
 
@@ -85,13 +88,21 @@ def test_an_unpacked_folder_with_an_edited_number_fails_and_is_left_as_it_was(
         assert isinstance(content, bytes)
         (folder / name).write_bytes(content)
     before = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
-    result = tool._files(folder, Asked())
+    result = tool._files(folder, VerifyRequest())
     assert result.ok
-    checks = list(tool.verified(folder, result, Asked()))
+    checks = list(tool.verified(folder, result, VerifyRequest()))
     failed = {check.name: check.found for check in checks if check.outcome == "failed"}
     assert set(failed) >= {"claim", "dvc.lock"}
     assert "metrics.json" in failed["claim"]
     assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == before
+
+
+def test_a_folder_that_changes_after_it_was_checked_is_not_looked_into(tar: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    unpack(tar, folder)
+    result = tool._files(folder, VerifyRequest())
+    (folder / "LICENSE").write_bytes(b"another\n")
+    assert "changed" in tool._unpacked(folder, result, tmp_path / "copy")
 
 
 def test_what_is_no_package_is_not_looked_into(
@@ -101,20 +112,20 @@ def test_what_is_no_package_is_not_looked_into(
     content = bytearray(tar.read_bytes())
     content[3000] ^= 1
     broken.write_bytes(content)
-    result = tool._files(broken, Asked())
-    checks = list(tool.verified(broken, result, Asked(regenerate=1, retrain=True)))
+    result = tool._files(broken, VerifyRequest())
+    checks = list(tool.verified(broken, result, VerifyRequest(regenerate=1, retrain=True)))
     assert {check.level for check in checks if check.outcome == "failed"} == {"V0"}
     assert {check.level: check.outcome for check in checks if check.level != "V0"} == dict.fromkeys(
         ("V1", "V2", "V3", "V4", "V5"), "not checked"
     )
     said: list[str] = []
     monkeypatch.setattr(tool, "say", said.append)
-    assert tool.run(broken, Asked(), None) == 1
+    assert tool.run(broken, VerifyRequest(), None) == 1
     assert said[-1].startswith("FAILED")
 
 
 def test_another_digest_than_the_published_one_fails_before_anything_is_read(tar: Path) -> None:
-    result = tool._files(tar, Asked(sha256="0" * 64))
+    result = tool._files(tar, VerifyRequest(sha256="0" * 64))
     assert not result.ok
 
 

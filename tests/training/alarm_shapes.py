@@ -8,7 +8,6 @@ settings are the preset's).
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -17,23 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from assay.core.config.reading import parse_params
-from assay.core.config.settings import Params
-from assay.core.records import Episode, HealthEvent
 from assay.core.seeds import rng
-from assay.dataset.suite import Play
-from assay.evaluation.trajectory import episode_of, turn_of
-from assay.tasks.catalogue import build
-from assay.tasks.protocol import Item
-from assay.training.health.commonest import Honest
-from assay.training.health.rules import Monitor
-from assay.training.health.signals import StepSignals
-from tests.training.healthy_setup import composed
 
-STEPS, ITEMS, GROUP, VALIDATE, VALIDATED = 60, 8, 8, 20, 48
 N_ITEMS = 160
 Dist = Mapping[str, float]  # completion -> probability
 Policy = Callable[["Asked", float], Dist]  # at a share of the training in [0, 1]
+Golds = Callable[[int], tuple[Any, Sequence[Any], Sequence[float]]]
 
 
 @dataclass(frozen=True)
@@ -56,7 +44,7 @@ class Shape:
     one: none)."""
 
     name: str
-    golds: Callable[[int], tuple[Any, Sequence[Any], Sequence[float]]]
+    golds: Golds
     policy: Policy
     ill: bool
     schema: Mapping[str, Any] | None = None
@@ -70,9 +58,7 @@ def said(value: Any) -> str:
 # Golds
 
 
-def labels(
-    *shares: float, field: str = "label"
-) -> Callable[[int], tuple[Any, Sequence[Any], Sequence[float]]]:
+def labels(*shares: float, field: str = "label") -> Golds:
     """Return golds of one label each, in these shares."""
     total = math.fsum(shares)
     known = [{field: f"label{k}"} for k in range(len(shares))]
@@ -84,13 +70,11 @@ def labels(
     return gold
 
 
-def even(k: int) -> Callable[[int], tuple[Any, Sequence[Any], Sequence[float]]]:
+def even(k: int) -> Golds:
     return labels(*[1.0] * k)
 
 
-def made(
-    make: Callable[[np.random.Generator, int], Any],
-) -> Callable[[int], tuple[Any, Sequence[Any], Sequence[float]]]:
+def made(make: Callable[[np.random.Generator, int], Any]) -> Golds:
     """Return golds made for each item; other golds of the shape stand for wrong answers."""
     many = [make(rng("made", k), k) for k in range(N_ITEMS)]
 
@@ -100,7 +84,7 @@ def made(
     return gold
 
 
-NAMES = (
+NAMES = [
     "Ana",
     "Bo",
     "Cem",
@@ -117,7 +101,7 @@ NAMES = (
     "Noa",
     "Oto",
     "Pia",
-)
+]
 CITIES = ("Oslo", "Rome", "Lima", "Kyiv", "Cairo", "Delhi", "Quito", "Turin")
 
 
@@ -338,264 +322,18 @@ def always(value: Any) -> Callable[[Asked], str]:
     return lambda asked: value if isinstance(value, str) else said(value)
 
 
-def changed(change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Callable[[Asked], str]:
-    """Return a right answer but for one change."""
-    return lambda asked: said(dict(json.loads(right_of(asked))) | dict(change(json.loads(right_of(asked)))))
+def changed(**change: Any) -> Callable[[Asked], str]:
+    """Return a right answer but for one change: fields with other values, of an object only those named."""
+
+    def answer(asked: Asked) -> str:
+        right = dict(json.loads(right_of(asked)))
+        for name, value in change.items():
+            right[name] = right[name] | value if isinstance(value, dict) and value else value
+        return said(right)
+
+    return answer
 
 
 def copies(asked: Asked) -> str:
     """Return a wrong answer of the item's own."""
     return next(iter(wrong_of(asked)))
-
-
-LABEL0, LABEL1 = {"label": "label0"}, {"label": "label1"}
-
-
-def sound() -> list[Shape]:
-    """Return trainings in which nothing is wrong."""
-    shapes = [Shape(f"{k} labels, learned", even(k), learner(1 / k, 0.97), False) for k in (2, 3, 5, 10)]
-    shapes += [Shape(f"{k} labels, all right from the start", even(k), certain, False) for k in (2, 3, 5, 10)]
-    shapes += [
-        Shape(f"{k} labels, learned to certainty", even(k), learner(0.9 / k + 0.1, 0.999), False)
-        for k in (2, 4, 7)
-    ]
-    shapes += [
-        Shape("2 labels, 70 to 30", labels(7, 3), learner(0.55, 0.97), False),
-        Shape("2 labels, 95 to 5", labels(95, 5), learner(0.8, 0.99), False),
-        Shape("3 labels, 80 to 10 to 10", labels(8, 1, 1), learner(0.6, 0.97), False),
-        Shape("8 labels, by Zipf", labels(*(1 / k for k in range(1, 9))), learner(0.3, 0.95), False),
-        Shape(
-            "2 labels, a base that leans by 75 to 25",
-            even(2),
-            learner(0.5, 0.97, lean={said(LABEL0): 1.0}),
-            False,
-        ),
-        Shape(
-            "3 labels, a base that leans",
-            even(3),
-            learner(0.4, 0.97, lean={said(LABEL1): 0.8, said(LABEL0): 0.2}),
-            False,
-        ),
-        Shape("10 labels, a base that leans", even(10), learner(0.2, 0.95, lean={said(LABEL1): 1.0}), False),
-        Shape("3 labels, 15 % mislabelled", even(3), learner(0.4, 0.99, noise=0.15), False),
-        Shape("2 labels, hard: 80 % at best", even(2), learner(0.52, 0.8), False),
-        Shape("4 labels, guessed and never learned", even(4), guesser, False),
-        Shape("numbers, each its own", made(number_only), learner(0.3, 0.95), False),
-        Shape("numbers, certain", made(number_only), certain, False),
-        Shape("free text", made(free_text), learner(0.2, 0.8), False),
-        Shape("three fields", made(order), learner(0.3, 0.95), False),
-        Shape("three fields, certain", made(order), certain, False),
-        Shape("nested fields and a list", made(nested), learner(0.3, 0.95), False),
-        Shape("yes or no in two fields", made(flags), learner(0.3, 0.95), False),
-        Shape("a field that is constant in the golds", made(with_constant), learner(0.3, 0.95), False),
-        Shape("a field that is mostly empty in the golds", made(with_rare_note), learner(0.3, 0.95), False),
-        Shape("a field that is often null in the golds", made(with_null), learner(0.3, 0.95), False),
-        Shape("calls of functions", made(call), learner(0.3, 0.95), False, functions=FUNCTIONS),
-        Shape("one gold for all", made(same_gold), learner(0.5, 0.99), False),
-        Shape("prose at first, an answer later", made(order), chatty(learner(0.3, 0.95)), False),
-        Shape("half right, and no more learned", made(order), learner(0.5, 0.55), False),
-    ]
-    return shapes
-
-
-def ill() -> list[Shape]:
-    """Return trainings that collapse, or that cheat."""
-    shapes = [
-        Shape(f"{k} labels, always one of them", even(k), into(always(LABEL0)), True) for k in (2, 3, 5, 10)
-    ]
-    shapes += [
-        Shape("2 labels, one of them from the start", even(2), into(always(LABEL0), at=0.0, over=0.0), True),
-        Shape("3 labels, one of them from the start", even(3), into(always(LABEL0), at=0.0, over=0.0), True),
-        Shape("2 labels, nearly always one of them", even(2), into(always(LABEL0), share=0.9), True),
-        Shape("2 labels 70 to 30, always the commoner", labels(7, 3), into(always(LABEL0)), True),
-        Shape(
-            "2 labels 95 to 5, always the commoner",
-            labels(95, 5),
-            into(always(LABEL0), first=learner(0.8, 0.9)),
-            True,
-        ),
-        Shape(
-            "2 labels 95 to 5, the commoner from the start",
-            labels(95, 5),
-            into(always(LABEL0), at=0.0, over=0.0),
-            True,
-        ),
-        Shape("2 labels 95 to 5, always the rarer", labels(95, 5), into(always(LABEL1)), True),
-        Shape(
-            "3 labels, an answer that is none of them",
-            even(3),
-            into(always({"label": "unknown"}), share=0.5),
-            True,
-        ),
-        Shape("3 labels, prose", even(3), into(always("I cannot say.")), True),
-        Shape(
-            "one order for all", made(order), into(always({"name": "Ana", "city": "Oslo", "count": 1})), True
-        ),
-        Shape(
-            "one order for a third",
-            made(order),
-            into(always({"name": "Ana", "city": "Oslo", "count": 1}), share=0.4),
-            True,
-        ),
-        Shape("an empty object for all", made(order), into(always({})), True),
-        Shape("one number for all", made(number_only), into(always({"answer": 42})), True),
-        Shape("copies of a wrong answer in each group", made(order), into(copies), True),
-        Shape("sure of wrong numbers", made(number_only), into(copies, first=learner(0.2, 0.25)), True),
-        Shape("sure of wrong labels", even(10), into(copies, first=learner(0.2, 0.25)), True),
-        Shape("a field that empties out", made(order), into(changed(lambda a: {"city": ""})), True),
-        Shape("a field that is left out", made(order), into(changed(lambda a: {"city": None})), True),
-        Shape(
-            "a field that empties out in half",
-            made(order),
-            into(changed(lambda a: {"city": ""}), share=0.5),
-            True,
-        ),
-        Shape(
-            "a field that says one and the same", made(order), into(changed(lambda a: {"city": "Oslo"})), True
-        ),
-        Shape("a number that is always 0", made(order), into(changed(lambda a: {"count": 0})), True),
-        Shape(
-            "two fields that say one and the same",
-            made(order),
-            into(changed(lambda a: {"city": "Oslo", "count": 1})),
-            True,
-        ),
-        Shape(
-            "a nested field that empties out",
-            made(nested),
-            into(changed(lambda a: {"who": a["who"] | {"city": ""}})),
-            True,
-        ),
-        Shape("a nested object that is left out", made(nested), into(changed(lambda a: {"who": {}})), True),
-        Shape("a list that empties out", made(nested), into(changed(lambda a: {"tags": []})), True),
-        Shape("always yes", made(flags), into(changed(lambda a: {"urgent": True})), True),
-        Shape(
-            "often null in the golds, always null",
-            made(with_null),
-            into(changed(lambda a: {"discount": None})),
-            True,
-        ),
-        Shape(
-            "mostly empty in the golds, always empty",
-            made(with_rare_note),
-            into(changed(lambda a: {"note": ""})),
-            True,
-        ),
-        Shape(
-            "an argument that empties out",
-            made(call),
-            into(changed(lambda a: {"arguments": a["arguments"] | {"item": ""}})),
-            True,
-            functions=FUNCTIONS,
-        ),
-        Shape(
-            "always the same function",
-            made(call),
-            into(changed(lambda a: {"name": "ship"})),
-            True,
-            functions=FUNCTIONS,
-        ),
-    ]
-    return shapes
-
-
-@functools.cache
-def settings() -> Params:
-    return parse_params(composed("tiny", "structured"))
-
-
-@dataclass
-class Training:
-    """One shape as a training."""
-
-    shape: Shape
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        params = settings()
-        self.task = build(params.task, params.generation, shaping=False, blocklist=())
-        self.asked, self.items = {}, []
-        for number in range(N_ITEMS):
-            gold, golds, shares = self.shape.golds(number)
-            asked = Asked(number, gold, golds, shares, float(rng("hard", self.seed, number).normal()))
-            row: dict[str, Any] = {"id": f"i{number}", "prompt": f"Item {number}: answer.", "gold": gold}
-            row |= (
-                {"functions": self.shape.functions}
-                if self.shape.functions
-                else {"schema": self.shape.schema or {}}
-            )
-            item = self.task.item(row)
-            self.asked[item.id] = asked
-            self.items.append(item)
-        self.graded: dict[tuple[str, str], Episode] = {}
-        self.rows: list[dict[str, Any]] = []  # of the log, as far as alarms read it
-
-    def episode(self, item: Item, text: str, draw: int) -> Episode:
-        if (item.id, text) not in self.graded:
-            _, state = self.task.start(item, 0)
-            step = self.task.step(state, text)
-            turn = turn_of(step, text, 1 + len(text) // 4, False, "")
-            assert step.ending is not None
-            self.graded[item.id, text] = episode_of(
-                self.task, Play(item, 0, 0, 0), step.state, [turn], step.ending, 0
-            )
-        return self.graded[item.id, text].model_copy(update={"draw": draw})
-
-    def group(self, item: Item, done: float, draws: int, *label: Any) -> tuple[list[Episode], float]:
-        """Return draws of an item and the entropy of a token."""
-        dist = {text: p for text, p in self.shape.policy(self.asked[item.id], done).items() if p > 0}
-        texts, p = list(dist), np.array(list(dist.values()))
-        p = p / p.sum()
-        chosen = rng("draws", self.seed, item.id, *label).choice(len(texts), size=draws, p=p)
-        nats = float(-(p * np.log(p)).sum()) / 6 + 0.002
-        return [self.episode(item, texts[int(k)], draw) for draw, k in enumerate(chosen)], nats
-
-    def run(self) -> list[HealthEvent]:
-        """Return what rings."""
-        train, judged = self.items[:-VALIDATED], self.items[-VALIDATED:]
-        monitor = Monitor(settings().health, self.task, Honest(self.task, train))
-        chance, events = rng("order", self.seed), list[HealthEvent]()
-        for step in range(STEPS + 1):
-            done = step / STEPS
-            if step % VALIDATE == 0:
-                groups = [self.group(item, done, 2, "validation", step)[0] for item in judged]
-                events += monitor.validation(step, [each for group in groups for each in group])
-            if step == 0:
-                continue
-            chosen = chance.choice(len(train), size=ITEMS, replace=False)
-            played = [self.group(train[int(k)], done, GROUP, step) for k in chosen]
-            episodes = [each for group, _ in played for each in group]
-            entropy = float(np.mean([nats for _, nats in played]))
-            signals = StepSignals.of(
-                step,
-                episodes,
-                entropy=entropy,
-                kl=0.05 * done,
-                clip=None,
-                grad_norm=0.3,
-                lost=0.0,
-                honest=monitor.honest,
-            )
-            events += monitor.step(signals)
-            whole, parts = monitor.heard.logged()
-            self.rows.append(
-                {
-                    "step": step,
-                    "item_ids": list(signals.item_ids),
-                    "skipped": None,
-                    "signals": signals.numbers() | whole,
-                    "window": parts,
-                    "fields": monitor.shares(episodes),
-                }
-            )
-        return events
-
-
-def worst(events: Sequence[HealthEvent]) -> dict[str, str]:
-    """Return the worst level of each rule that rang; STOP for one that ended the training."""
-    rank, found = ("AMBER", "RED", "STOP"), dict[str, str]()
-    for event in events:
-        level = "STOP" if event.stop else event.level
-        if level != "GREEN" and rank.index(level) >= rank.index(found.get(event.rule, "AMBER")):
-            found[event.rule] = level
-    return found

@@ -3,7 +3,9 @@ it."""
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -78,7 +80,7 @@ def no_padding(setup: Setup) -> Setup:
     return setup
 
 
-def other_generation_config(setup: Setup) -> Setup:
+def other_config(setup: Setup) -> Setup:
     setup.policy.model.generation_config.eos_token_id = [0]
     return setup
 
@@ -179,13 +181,27 @@ def repeated_items(setup: Setup) -> Setup:
     return replace(setup, items=[*setup.items, setup.items[0]])
 
 
-def fewer_validation_items(setup: Setup) -> Setup:
+def fewer_items(setup: Setup) -> Setup:
     return replace(setup, validation=replace(setup.validation, items=setup.validation.items[:5]))
 
 
 PRETRAINED = PretrainedBase(
     kind="pretrained", model="mine", revision=None, dtype="float32", quantization=None, template={}
 )
+
+
+TINY_RATE = settings(base=PRETRAINED, train__learning_rate=5e-3)
+NCCL = settings(distributed__processes=2, distributed__backend="nccl")
+FOUR_BIT = settings(base=PRETRAINED.model_copy(update={"quantization": "nf4"}))
+MANY_CHECKPOINTS = settings(checkpoint__keep=10**10)
+HUGE_REWARDS = both(playing(tasks.HugeReward), settings(train__scale_rewards="none"))
+THINKS_ALOUD = with_template(STRIPS_REASONING)
+REFUSES_SYSTEM = both(playing(tasks.SystemMessage), with_template(NO_SYSTEM))
+DROPS_SYSTEM = both(playing(tasks.SystemMessage), with_template(SKIPS_SYSTEM))
+FOUR_TOKENS = settings(task__max_new_tokens={"compact": 4, "json": 4})
+EIGHT_TOKENS = settings(task__max_new_tokens={"compact": 8, "json": 8})
+MISSPELT = settings(train__lora__target_modules=["q_proj", "v_prj"])
+ON_THE_HEAD = settings(train__lora__target_modules=["q_proj", "lm_head"])
 
 
 def structured(**changes: Any) -> Callable[[Setup], Setup]:
@@ -228,385 +244,107 @@ class Fault:
         return setup.examined()
 
 
-FAULTS: tuple[Fault, ...] = (
-    # settings
-    Fault(
-        "a learning rate that diverges",
-        settings(train__learning_rate=0.5),
-        "learning rate",
-        "fault",
-        "train.learning_rate",
-    ),
-    Fault(
-        "a learning rate of nothing",
-        settings(train__learning_rate=1e-9),
-        "learning rate",
-        "fault",
-        "train.learning_rate",
-    ),
-    Fault(
-        "a tiny model's rate for a pretrained one",
-        settings(base=PRETRAINED, train__learning_rate=5e-3),
-        "learning rate",
-        "warning",
-        "train.learning_rate",
-    ),
-    Fault(
-        "an unused warm-up",
-        settings(train__lr_scheduler="constant"),
-        "warm-up",
-        "warning",
-        "constant_with_warmup",
-    ),
-    Fault(
-        "a warm-up longer than the training",
-        settings(train__warmup_steps=100),
-        "warm-up",
-        "warning",
-        "train.warmup_steps",
-    ),
-    Fault("one step, in the warm-up", settings(train__steps=1), "warm-up", "fault", "train.warmup_steps"),
-    Fault(
-        "groups of two",
-        settings(train__group_size=2, train__micro_batch_size=8),
-        "group size",
-        "warning",
-        "train.group_size",
-    ),
-    Fault(
-        "gradients that are never clipped",
-        settings(train__max_grad_norm=1e6),
-        "gradient clipping",
-        "warning",
-        "train.max_grad_norm",
-    ),
-    Fault(
-        "gradients clipped to nothing",
-        settings(train__max_grad_norm=1e-6),
-        "gradient clipping",
-        "warning",
-        "train.max_grad_norm",
-    ),
-    Fault(
-        "a clip range upside down",
-        settings(train__epsilon_high=0.1),
-        "clip range",
-        "warning",
-        "train.epsilon_high",
-    ),
-    Fault(
-        "a KL term that outweighs the reward", settings(train__beta=5.0), "KL weight", "warning", "train.beta"
-    ),
-    Fault(
-        "a LoRA scale of 256", settings(train__lora__alpha=1024), "LoRA scale", "warning", "train.lora.alpha"
-    ),
-    Fault(
-        "a rank above the module's",
-        settings(train__lora__r=48, train__lora__alpha=96),
-        "LoRA rank",
-        "warning",
-        "train.lora.r",
-    ),
-    Fault(
-        "LoRA dropout", settings(train__lora__dropout=0.1), "LoRA dropout", "warning", "train.lora.dropout"
-    ),
-    Fault("more threads than cores", settings(threads=256), "threads", "warning", "threads:"),
-    Fault(
-        "nccl without a GPU",
-        settings(distributed__processes=2, distributed__backend="nccl"),
-        "processes",
-        "fault",
-        "distributed.backend",
-    ),
-    Fault(
-        "groups torn between processes",
-        settings(distributed__processes=3),
-        "processes",
-        "fault",
-        "train.items_per_step",
-    ),
-    Fault("a discount that nothing reads", settings(task__gamma=0.9), "shaping", "warning", "task.gamma"),
-    Fault(
-        "a shaping that moves the optimum",
-        settings(task__gamma=0.9, task__shaping=0.1),
-        "shaping",
-        "warning",
-        "task.gamma",
-    ),
-    Fault(
-        "a ban on terms that nobody lists",
-        structured(reject_blocklisted=True),
-        "blocklist",
-        "warning",
-        "task.blocklist",
-    ),
-    Fault(
-        "a validation that comes too late",
-        settings(validation__interval=100),
-        "validation interval",
-        "warning",
-        "validation.interval",
-    ),
-    Fault(
-        "a checkpoint that comes too late",
-        settings(checkpoint__every=100),
-        "checkpoints",
-        "warning",
-        "checkpoint.every",
-    ),
-    Fault(
-        "a baseline longer than the training",
-        settings(health__baseline_steps=60),
-        "alarm baseline",
-        "warning",
-        "health.baseline_steps",
-    ),
-    Fault(
-        "4-bit weights on a CPU",
-        settings(base=PRETRAINED.model_copy(update={"quantization": "nf4"})),
-        "precision",
-        "warning",
-        "base.quantization",
-    ),
-    Fault(
-        "checkpoints for a bigger disk", settings(checkpoint__keep=10**10), "disk", "fault", "checkpoint.keep"
-    ),
-    # data
-    Fault(
-        "more items a step than there are",
-        settings(train__items_per_step=64),
-        "items a step",
-        "warning",
-        "train.items_per_step",
-    ),
-    Fault("fifty epochs", settings(train__steps=500), "epochs", "warning", "train.steps"),
-    Fault(
-        "a KL probe larger than the data",
-        settings(train__kl_probe_episodes=64),
-        "KL probe",
-        "fault",
-        "train.kl_probe_episodes",
-    ),
-    Fault(
-        "items of validation that are trained on",
-        shared_items,
-        "validation kept apart",
-        "fault",
-        "validation.suite",
-    ),
-    Fault(
-        "prompts of validation that are trained on",
-        shared_clusters,
-        "validation kept apart",
-        "fault",
-        "validation.suite",
-    ),
-    Fault("an item twice in the data", repeated_items, "training items", "warning", "train.jsonl"),
-    Fault(
-        "a validation suite smaller than asked for",
-        fewer_validation_items,
-        "validation items",
-        "warning",
-        "validation.items",
-    ),
-    # task
-    Fault("a reward that is NaN", playing(tasks.NanReward), "reward numbers", "fault", "reward parts"),
-    Fault(
-        "a reward that is infinite", playing(tasks.InfiniteReward), "reward numbers", "fault", "reward parts"
-    ),
-    Fault(
-        "a reward that is always the same",
-        playing(tasks.ConstantReward),
-        "reward spread",
-        "fault",
-        "task.weights",
-    ),
-    Fault("a reward that is never earned", playing(tasks.NeverPaid), "reward spread", "fault", "items"),
-    Fault(
-        "a reward for failing", playing(tasks.PaidBackwards), "reward and success", "fault", "task.weights"
-    ),
-    Fault(
-        "the worst player is paid best", playing(tasks.PaysTheFloor), "reward order", "fault", "task.weights"
-    ),
-    Fault(
-        "rewards of a million, unscaled",
-        both(playing(tasks.HugeReward), settings(train__scale_rewards="none")),
-        "reward size",
-        "warning",
-        "train.scale_rewards",
-    ),
-    Fault(
-        "a reward part that nobody declared",
-        playing(tasks.UndeclaredPart),
-        "reward parts",
-        "fault",
-        "task's parts",
-    ),
-    Fault("a grader that never says yes", playing(tasks.ForgottenRule), "grader", "fault", "judge"),
-    Fault("nothing left to learn", playing(tasks.AllSucceed), "room to learn", "warning", "items"),
-    Fault("a verdict that cannot be recorded", playing(tasks.NumpyVerdict), "records", "fault", "judge"),
-    Fault("a metric that is NaN", playing(tasks.NanMetric), "records", "fault", "judge"),
-    Fault("a parser that raises", playing(tasks.ParsesWithoutNet), "task code", "fault", "step"),
-    Fault("a world of global chance", playing(tasks.GlobalChance), "repetition", "fault", "world_seed"),
-    Fault("a world of fresh chance", playing(tasks.FreshChance), "repetition", "fault", "world_seed"),
-    Fault("an opening that changes", playing(tasks.RestlessOpening), "repetition", "fault", "world_seed"),
-    Fault(
-        "a state that is changed in place",
-        playing(tasks.ChangesItsState),
-        "repetition",
-        "fault",
-        "copy what a step changes",
-    ),
-    Fault("episodes that never end", playing(tasks.NeverEnds), "endings", "fault", "task.max_turns"),
-    Fault(
-        "an environment that crashes",
-        playing(tasks.CrashingEnvironment),
-        "environment",
-        "fault",
-        "health.max_lost_share",
-    ),
-    Fault("completions that never parse", playing(tasks.Unparsable), "parsing", "fault", "base"),
-    # text
-    Fault("no end of sequence", no_end, "base", "fault", "eos_token"),
-    Fault(
-        "a template that ends no answer",
-        with_template(NO_END),
-        "end of sequence",
-        "warning",
-        "chat_template.jinja",
-    ),
-    Fault("no padding", no_padding, "padding", "warning", "pad_token"),
-    Fault(
-        "a generation config of another model",
-        other_generation_config,
-        "generation config",
-        "warning",
-        "generation_config.json",
-    ),
-    Fault(
-        "a template without a generation prompt",
-        with_template(NO_PROMPT),
-        "base",
-        "fault",
-        "add_generation_prompt",
-    ),
-    Fault(
-        "a template that shortens history",
-        with_template(SHORTENS_HISTORY),
-        "conversation",
-        "fault",
-        "chat_template.jinja",
-    ),
-    Fault(
-        "a template that keeps three messages",
-        with_template(LAST_THREE),
-        "conversation",
-        "fault",
-        "chat_template.jinja",
-    ),
-    Fault("a template that drops messages", with_template(LAST_ONE), "base", "fault", "multi-turn"),
-    Fault(
-        "a template that strips reasoning", with_template(STRIPS_REASONING), "history", "warning", "template"
-    ),
-    Fault(
-        "a base that thinks aloud, and no room",
-        with_template(STRIPS_REASONING),
-        "reasoning",
-        "warning",
-        "task.max_new_tokens.compact",
-    ),
-    Fault(
-        "a template that refuses the system role",
-        both(playing(tasks.SystemMessage), with_template(NO_SYSTEM)),
-        "opening",
-        "fault",
-        "roles system",
-    ),
-    Fault(
-        "a template that drops the system role",
-        both(playing(tasks.SystemMessage), with_template(SKIPS_SYSTEM)),
-        "opening",
-        "fault",
-        "roles system",
-    ),
-    Fault("a tokenizer of another task", other_words, "vocabulary", "fault", "base"),
-    Fault("answers that cannot be written", other_words, "writing", "fault", "base"),
-    Fault(
-        "completions too short for an answer",
-        settings(task__max_new_tokens={"compact": 4, "json": 4}),
-        "completion limit",
-        "fault",
-        "task.max_new_tokens.compact",
-    ),
-    Fault(
-        "completions that are mostly cut off",
-        settings(task__max_new_tokens={"compact": 8, "json": 8}),
-        "truncation",
-        "warning",
-        "task.max_new_tokens.compact",
-    ),
-    Fault("prompts longer than the context", with_policy(positions=32), "context", "fault", "max_positions"),
-    Fault(
-        "prompts longer than the task allows",
-        playing(tasks.ShortPrompts),
-        "prompts",
-        "fault",
-        "task.max_prompt_tokens",
-    ),
-    Fault("prompts that are cut", playing(tasks.CutPrompts), "prompts", "warning", "task.max_prompt_tokens"),
-    # sampling
-    Fault(
-        "a temperature near greedy",
-        settings(generation__temperature=0.001),
-        "variety",
-        "fault",
-        "generation.temperature",
-    ),
-    Fault(
-        "a low temperature",
-        settings(generation__temperature=0.1),
-        "temperature",
-        "warning",
-        "generation.temperature",
-    ),
-    Fault(
-        "a temperature of noise",
-        settings(generation__temperature=5.0),
-        "temperature",
-        "warning",
-        "generation.temperature",
-    ),
-    # weights
-    Fault("a weight that is NaN", nan_weight, "base weights", "fault", "base.model"),
-    Fault("tokens beyond the embedding", more_words, "embedding rows", "fault", "tokenizer"),
-    Fault(
-        "modules that the base does not have",
-        settings(train__lora__target_modules=["q_proj", "v_prj"]),
-        "LoRA targets",
-        "fault",
-        "all-linear",
-    ),
-    Fault(
-        "an adapter on the output layer",
-        settings(train__lora__target_modules=["q_proj", "lm_head"]),
-        "LoRA targets",
-        "fault",
-        "train.lora.target_modules",
-    ),
-    Fault(
-        "an adapter on a whole block",
-        settings(train__lora__target_modules=["q_proj", "mlp"]),
-        "LoRA targets",
-        "fault",
-        "train.lora.target_modules",
-    ),
-    Fault("modules that get no gradient", dead_attention, "gradients", "fault", "train.lora.target_modules"),
-    Fault("dropout in the base", with_policy(attention_dropout=0.5), "log-probabilities", "fault", "dropout"),
-    Fault(
-        "positions that padding shifts",
-        absolute_positions,
-        "log-probabilities",
-        "fault",
-        "relative positions",
-    ),
-)
+# What is wrong | level and check of the finding | what it blames (it: the setting) | the function above that
+# Puts it in, and with what: settings, a class of faulty_tasks, or a template above.
+TABLE = """
+a learning rate that diverges | fault, learning rate | it | settings train.learning_rate=0.5
+a learning rate of nothing | fault, learning rate | it | settings train.learning_rate=1e-09
+an unused warm-up | warning, warm-up | constant_with_warmup | settings train.lr_scheduler='constant'
+a warm-up longer than the training | warning, warm-up | it | settings train.warmup_steps=100
+one step, in the warm-up | fault, warm-up | train.warmup_steps | settings train.steps=1
+groups of two | warning, group size | it | settings train.group_size=2, train.micro_batch_size=8
+gradients that are never clipped | warning, gradient clipping | it | settings train.max_grad_norm=1000000.0
+gradients clipped to nothing | warning, gradient clipping | it | settings train.max_grad_norm=1e-06
+a clip range upside down | warning, clip range | it | settings train.epsilon_high=0.1
+a KL term that outweighs the reward | warning, KL weight | it | settings train.beta=5.0
+a LoRA scale of 256 | warning, LoRA scale | it | settings train.lora.alpha=1024
+a rank above the module's | warning, LoRA rank | it | settings train.lora.r=48, train.lora.alpha=96
+LoRA dropout | warning, LoRA dropout | it | settings train.lora.dropout=0.1
+more threads than cores | warning, threads | threads: | settings threads=256
+groups torn between processes | fault, processes | train.items_per_step | settings distributed.processes=3
+a discount that nothing reads | warning, shaping | it | settings task.gamma=0.9
+a shaping that moves the optimum | warning, shaping | it | settings task.gamma=0.9, task.shaping=0.1
+a ban on terms that nobody lists | warning, blocklist | task.blocklist | structured reject_blocklisted=True
+a validation that comes too late | warning, validation interval | it | settings validation.interval=100
+a checkpoint that comes too late | warning, checkpoints | it | settings checkpoint.every=100
+a baseline longer than the training | warning, alarm baseline | it | settings health.baseline_steps=60
+more items a step than there are | warning, items a step | it | settings train.items_per_step=64
+fifty epochs | warning, epochs | it | settings train.steps=500
+a KL probe larger than the data | fault, KL probe | it | settings train.kl_probe_episodes=64
+items of validation that are trained on | fault, validation kept apart | validation.suite | shared_items
+prompts of validation that are trained on | fault, validation kept apart | validation.suite | shared_clusters
+an item twice in the data | warning, training items | train.jsonl | repeated_items
+a reward that is NaN | fault, reward numbers | reward parts | playing NanReward
+a reward that is infinite | fault, reward numbers | reward parts | playing InfiniteReward
+a reward that is always the same | fault, reward spread | task.weights | playing ConstantReward
+a reward that is never earned | fault, reward spread | items | playing NeverPaid
+a reward for failing | fault, reward and success | task.weights | playing PaidBackwards
+the worst player is paid best | fault, reward order | task.weights | playing PaysTheFloor
+a reward part that nobody declared | fault, reward parts | task's parts | playing UndeclaredPart
+a grader that never says yes | fault, grader | judge | playing ForgottenRule
+nothing left to learn | warning, room to learn | items | playing AllSucceed
+a verdict that cannot be recorded | fault, records | judge | playing NumpyVerdict
+a metric that is NaN | fault, records | judge | playing NanMetric
+a parser that raises | fault, task code | step | playing ParsesWithoutNet
+a world of global chance | fault, repetition | world_seed | playing GlobalChance
+a world of fresh chance | fault, repetition | world_seed | playing FreshChance
+an opening that changes | fault, repetition | world_seed | playing RestlessOpening
+a state that is changed in place | fault, repetition | copy what a step changes | playing ChangesItsState
+episodes that never end | fault, endings | task.max_turns | playing NeverEnds
+an environment that crashes | fault, environment | health.max_lost_share | playing CrashingEnvironment
+completions that never parse | fault, parsing | base | playing Unparsable
+no end of sequence | fault, base | eos_token | no_end
+a template that ends no answer | warning, end of sequence | chat_template.jinja | with_template NO_END
+no padding | warning, padding | pad_token | no_padding
+a template without a generation prompt | fault, base | add_generation_prompt | with_template NO_PROMPT
+a template that shortens history | fault, conversation | chat_template.jinja | with_template SHORTENS_HISTORY
+a template that keeps three messages | fault, conversation | chat_template.jinja | with_template LAST_THREE
+a template that drops messages | fault, base | multi-turn | with_template LAST_ONE
+a template that strips reasoning | warning, history | template | with_template STRIPS_REASONING
+a tokenizer of another task | fault, vocabulary | base | other_words
+answers that cannot be written | fault, writing | base | other_words
+prompts longer than the context | fault, context | max_positions | with_policy positions=32
+prompts longer than the task allows | fault, prompts | task.max_prompt_tokens | playing ShortPrompts
+prompts that are cut | warning, prompts | task.max_prompt_tokens | playing CutPrompts
+a temperature near greedy | fault, variety | it | settings generation.temperature=0.001
+a low temperature | warning, temperature | it | settings generation.temperature=0.1
+a temperature of noise | warning, temperature | it | settings generation.temperature=5.0
+a weight that is NaN | fault, base weights | base.model | nan_weight
+tokens beyond the embedding | fault, embedding rows | tokenizer | more_words
+an adapter on a whole block | fault, LoRA targets | it | settings train.lora.target_modules=['q_proj', 'mlp']
+modules that get no gradient | fault, gradients | train.lora.target_modules | dead_attention
+dropout in the base | fault, log-probabilities | dropout | with_policy attention_dropout=0.5
+positions that padding shifts | fault, log-probabilities | relative positions | absolute_positions
+a tiny model's rate for a pretrained one | warning, learning rate | train.learning_rate | TINY_RATE
+nccl without a GPU | fault, processes | distributed.backend | NCCL
+4-bit weights on a CPU | warning, precision | base.quantization | FOUR_BIT
+checkpoints for a bigger disk | fault, disk | checkpoint.keep | MANY_CHECKPOINTS
+a validation suite smaller than asked for | warning, validation items | validation.items | fewer_items
+rewards of a million, unscaled | warning, reward size | train.scale_rewards | HUGE_REWARDS
+a generation config of another model | warning, generation config | generation_config.json | other_config
+a base that thinks aloud, and no room | warning, reasoning | task.max_new_tokens.compact | THINKS_ALOUD
+a template that refuses the system role | fault, opening | roles system | REFUSES_SYSTEM
+a template that drops the system role | fault, opening | roles system | DROPS_SYSTEM
+completions too short for an answer | fault, completion limit | task.max_new_tokens.compact | FOUR_TOKENS
+completions that are mostly cut off | warning, truncation | task.max_new_tokens.compact | EIGHT_TOKENS
+modules that the base does not have | fault, LoRA targets | all-linear | MISSPELT
+an adapter on the output layer | fault, LoRA targets | train.lora.target_modules | ON_THE_HEAD
+"""
+
+
+def _of_row(row: str) -> Fault:
+    name, found, blamed, how = row.split(" | ")
+    (level, check), (put, _, rest) = found.split(", "), how.partition(" ")
+    inject = globals()[put]
+    if put == "playing":
+        inject = playing(getattr(tasks, rest))
+    elif put == "with_template":
+        inject = with_template(globals()[rest])
+    elif rest:
+        given = dict(re.findall(r"([a-z_.]+)=(.+?)(?:, (?=[a-z])|$)", rest))
+        inject = inject(**{key.replace(".", "__"): ast.literal_eval(value) for key, value in given.items()})
+        blamed = next(iter(given)) if blamed == "it" else blamed
+    return Fault(name, inject, check, level, blamed)
+
+
+FAULTS: tuple[Fault, ...] = tuple(map(_of_row, TABLE.strip().splitlines()))

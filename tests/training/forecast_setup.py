@@ -23,8 +23,8 @@ from assay.dataset.suite import choose
 from assay.policy.base import tiny
 from assay.policy.model import load
 from assay.tasks.protocol import Item, Message, Step, Verdict
-from assay.tools.doctor.deadline import Deadline
-from assay.tools.doctor.forecast.fake_tensors import Meter
+from assay.tools.doctor.findings import Deadline
+from assay.tools.doctor.forecast.memory import Meter
 from assay.tools.doctor.forecast.pace import Pace, pace
 from assay.tools.doctor.forecast.rehearsal import Lengths
 from assay.training.adapter import TrainedAdapter

@@ -14,7 +14,7 @@ from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import Params, ScratchBase, TinyArchitecture
 from assay.dataset.suite import Suite, choose
-from assay.pipeline.inputs import items_of, task_of, validation_suite
+from assay.pipeline.inputs import task_of
 from assay.pipeline.project import Project
 from assay.policy.base import tiny
 from assay.policy.model import Policy
@@ -23,6 +23,7 @@ from assay.stages import fingerprint
 from assay.stages.base import warm_started
 from assay.tasks.protocol import Item
 from assay.tools.doctor import Finding, examine
+from assay.tools.doctor.worlds import TrainingAhead
 from tests.house import ROOT
 from tests.training.faulty_tasks import WORDS, Letters
 
@@ -38,15 +39,8 @@ class Setup:
     params: Params
 
     def examined(self) -> list[Finding]:
-        return examine(
-            self.policy,
-            self.task,
-            self.task,
-            self.items,
-            self.validation,
-            self.params,
-            folder=Path(__file__).parent,
-        )
+        training = TrainingAhead(self.task, self.task, self.items, self.validation, self.params)
+        return examine(self.policy, training, folder=Path(__file__).parent)
 
 
 def rows(first: int, n: int) -> list[Item]:
@@ -161,15 +155,7 @@ def spoken(project: Project, *, quickly: bool = True) -> Policy:
 
 def examined_project(project: Project, policy: Policy) -> list[Finding]:
     """Return what is found as the train stage would look."""
-    return examine(
-        policy,
-        task_of(project, shaping=True),
-        task_of(project),
-        items_of(project, "train"),
-        validation_suite(project),
-        project.params,
-        folder=project.root,
-    )
+    return examine(policy, TrainingAhead.of(project), folder=project.root)
 
 
 # These say something about the machine that the tests happen to run on.

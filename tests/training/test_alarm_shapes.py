@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from assay.training.health.commonest import Common, Honest, most_common
+from assay.training.health.rules import Monitor
 from assay.training.health.signals import StepSignals, failures_left
-from assay.verify.content.alarms import FIELDS, Relistened
-from tests.training.alarm_shapes import Shape, Training, even, ill, labels, learner, settings, sound, worst
-from tests.training.test_health import SETTINGS, Monitor, Parts, told
+from assay.verify.content.training import FIELDS, Relistened
+from tests.training.alarm_shapes import Shape, even, labels, learner
+from tests.training.health_levels import SETTINGS, Parts, told
+from tests.training.shaped_trainings import Training, ill, settings, sound, worst
 
 SOUND, ILL = sound(), ill()
 QUIET = [shape for shape in SOUND if "certain" in shape.name or "all right" in shape.name]
@@ -68,9 +70,8 @@ def test_an_ill_training_rings_by_the_rule_that_names_what_is_wrong(shape: Shape
 @pytest.mark.parametrize("name", ["3 labels, always one of them", "always yes", "always the same function"])
 def test_alarms_ring_again_from_what_is_logged_and_no_text(name: str) -> None:
     training = Training(next(shape for shape in ILL if shape.name == name))
-    events = [
-        event for event in training.run() if event.step % 20
-    ]  # but for validations, which are logged whole
+    # But for validations, which are logged whole
+    events = [event for event in training.run() if event.step % 20]
     monitor: Any = Relistened(settings().health, training.task)
     again = []
     for row in json.loads(json.dumps(training.rows)):

@@ -13,12 +13,10 @@ from safetensors.torch import load as load_tensors
 
 from assay.training.checkpoints.store import MANIFEST, Checkpoints, read_checkpoint
 from tests.training import crash_harness
-from tests.training.crash_harness import Killer, Operations, differences, ended, fork, kill_at_operations
+from tests.training.crash_harness import differences, ended, fork
+from tests.training.kills import Killer, Operations, kill_at_operations, operated
 
 KILLS, STEPS, STEP = 30, 7, crash_harness.RETAINING_STEP
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
-)
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +87,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path
     crash_harness.warm()
     folder, params = tmp_path_factory.mktemp("operations"), crash_harness.settings(12)
     before, after = folder / "before", folder / "after"
-    assert (
-        ended(fork(lambda: crash_harness.operated(Operations(STEP, 0), before, params), folder), folder)
-        is None
-    )
+    assert ended(fork(lambda: operated(Operations(STEP, 0), before, params), folder), folder) is None
     shutil.copytree(before, after)
-    _, names = ended(fork(lambda: crash_harness.operated(Operations(STEP), after, params), folder), folder)
+    _, names = ended(fork(lambda: operated(Operations(STEP), after, params), folder), folder)
     yield crash_harness.run_folder(before), crash_harness.run_folder(after), names
 
 

@@ -24,9 +24,6 @@ from tests.training.crash_harness import Left, before, command, differences, end
 
 STEPS, STEP = 6, 4  # nothing more fits once step 4 is to be saved, told, or shown
 PARAMS = crash_harness.settings(STEPS)
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
-)
 
 
 @dataclass(frozen=True)

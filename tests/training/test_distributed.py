@@ -30,10 +30,6 @@ from tests.training import distributed_worker as worker
 from tests.training import test_training as toy
 from tests.training.distributed_worker import CRASH_STEP, RETRIES, STEPS, WORLD, failing, settings, training
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
-)
-
 PLAIN, OURS = (
     "torch.distributed.run",
     "assay.pipeline.launching",
@@ -184,9 +180,8 @@ def test_only_the_main_process_writes(played: Played) -> None:
         below = f"{played.folder / scene}{os.sep}"
         assert all(each.split(" ", 1)[1] == below.rstrip(os.sep) or below in each for each in main["wrote"])
     names = sorted(path.name for path in (played.folder / "clean").iterdir() if "step-" in path.name)
-    assert names == [
-        f"step-{step:06d}" for step in (0, 2, 4, 6, 7)
-    ]  # whole, with nothing beside them that was given up
+    # Whole, with nothing beside them that was given up
+    assert names == [f"step-{step:06d}" for step in (0, 2, 4, 6, 7)]
     files = {path.name for path in (played.folder / f"clean/step-{STEPS:06d}").iterdir()}
     assert {f"rng_state_{rank}.pth" for rank in range(WORLD)} <= files and "rng_state.pth" not in files
 

@@ -14,15 +14,17 @@ import torch
 
 from assay.core.errors import TrainingError
 from assay.dataset.suite import choose
+from assay.evaluation import trajectory
 from assay.pipeline.project import Project
 from assay.policy.model import Policy
 from assay.tasks.protocol import Step
 from assay.tools.doctor import command as tool
 from assay.tools.doctor import examine_without_model, probe, refuse_faults, verdict_of
-from assay.tools.doctor.findings import Check
+from assay.tools.doctor.findings import DoctorCheck
 from assay.tools.doctor.forecast import passes
-from assay.tools.doctor.lengths import opened
 from assay.tools.doctor.observed import MOST_STEPS
+from assay.tools.doctor.texts import render_openings
+from assay.tools.doctor.worlds import TrainingAhead
 from assay.training.adapter import tensors_digest
 from assay.training.health.signals import StepSignals
 from tests.training.fault_library import FAULTS, Fault, sliding_window, with_policy
@@ -38,10 +40,6 @@ from tests.training.healthy_setup import (
     with_preset,
 )
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
-)
-
 
 def test_a_healthy_set_up_gives_no_cause_for_doubt() -> None:
     findings = healthy().examined()
@@ -51,7 +49,10 @@ def test_a_healthy_set_up_gives_no_cause_for_doubt() -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_real_fault_is_named_with_the_setting_to_blame(fault: Fault) -> None:
+def test_a_real_fault_is_named_with_the_setting_to_blame(
+    fault: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trajectory, "pause", lambda seconds: None)
     findings = fault.examined()
     named = fault.named_by(findings)
     assert named is not None, amiss(findings)
@@ -137,7 +138,7 @@ def test_a_training_is_refused_with_all_its_faults_and_their_fixes() -> None:
 def test_the_last_line_of_the_doctor_counts_as_people_do(
     ok: int, warnings: int, faults: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check = Check("steps", "some", "params.yaml, train.steps")
+    check = DoctorCheck("steps", "some", "params.yaml, train.steps")
     found = (
         [check.ok("3")] * ok + [check.warning("2", "more")] * warnings + [check.fault("0", "more")] * faults
     )
@@ -152,14 +153,19 @@ def test_the_last_line_of_the_doctor_counts_as_people_do(
 def test_one_of_anything_is_not_said_in_the_plural() -> None:
     one = healthy()
     items, validation = [one.items[0]] * 2, replace(one.validation, items=(one.items[0],))
-    told = [each.found for each in examine_without_model(one.task, one.task, items, validation, one.params)]
+    told = [
+        each.found
+        for each in examine_without_model(TrainingAhead(one.task, one.task, items, validation, one.params))
+    ]
     assert any(found.startswith("1 item in both") for found in told), told
     assert any("with 1 id" in found and "ids" not in found for found in told), told
 
 
 def test_no_training_items_are_a_finding_and_no_crash() -> None:
     setup = healthy()
-    findings = examine_without_model(setup.task, setup.task, [], setup.validation, setup.params)
+    findings = examine_without_model(
+        TrainingAhead(setup.task, setup.task, [], setup.validation, setup.params)
+    )
     assert ("fault", "training items", "none") in amiss(findings)
 
 
@@ -172,7 +178,9 @@ def test_an_endless_environment_is_given_up_soon(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(NeverEnds, "step", counted)
     setup = replace(healthy(), task=NeverEnds())
-    findings = examine_without_model(setup.task, setup.task, setup.items, setup.validation, setup.params)
+    findings = examine_without_model(
+        TrainingAhead(setup.task, setup.task, setup.items, setup.validation, setup.params)
+    )
     assert "endings" in {check for _, check, _ in amiss(findings)}
     assert steps[0] < MOST_STEPS + 1000
 
@@ -241,8 +249,8 @@ def test_a_pass_there_is_no_time_for_is_not_made_and_that_is_said(monkeypatch: p
 def test_openings_that_take_long_to_render_are_as_many_as_there_is_time_for() -> None:
     setup = healthy()
     plays = choose(setup.items, 8, split="train", draws=1, seed=0).plays()
-    assert len(opened(setup.policy, setup.task, plays).prompts) == 8
-    assert len(opened(setup.policy, setup.task, plays, until=0.0).prompts) == 1
+    assert len(render_openings(setup.policy, setup.task, plays).prompts) == 8
+    assert len(render_openings(setup.policy, setup.task, plays, until=0.0).prompts) == 1
 
 
 def test_copies_within_a_group_are_forecast_as_what_the_alarm_of_a_training_would_say() -> None:

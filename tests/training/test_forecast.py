@@ -12,8 +12,7 @@ import torch
 
 from assay.core.config.settings import Params
 from assay.dataset.suite import choose
-from assay.tools.doctor.deadline import Deadline, TooSlow
-from assay.tools.doctor.forecast.fake_tensors import Meter, weightless
+from assay.tools.doctor.findings import Deadline, TooSlow
 from assay.tools.doctor.forecast.forecast import (
     BESIDE,
     MEMORY,
@@ -26,15 +25,13 @@ from assay.tools.doctor.forecast.forecast import (
     time_finding,
     what_to_lower,
 )
-from assay.tools.doctor.forecast.memory import Memory, Scales, scales
+from assay.tools.doctor.forecast.memory import MemoryForecast, Meter, Scales, scales, weightless
 from assay.tools.doctor.forecast.pace import pace
 from assay.tools.doctor.forecast.rehearsal import Lengths
+from assay.tools.doctor.worlds import TrainingAhead
 from tests.training.forecast_setup import Model, Talk, measured, settings
 from tests.training.healthy_setup import rows
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
-)
 SMALL = Lengths(40, 2, 8, 10)
 
 
@@ -93,7 +90,7 @@ def test_what_is_said_to_be_lowered_makes_it_fit_and_one_more_would_not(tmp_path
 
 def test_a_base_that_alone_is_too_large_is_a_fault() -> None:
     params, nothing_else = settings(model()), cast(Scales, None)
-    told = memory_finding(Memory(2**33, 0, 0, 0, 1, 1, 1, 1), nothing_else, SMALL, params, 2**33)
+    told = memory_finding(MemoryForecast(2**33, 0, 0, 0, 1, 1, 1, 1), nothing_else, SMALL, params, 2**33)
     assert told.level == "fault" and "base.quantization: nf4" in told.fix
 
 
@@ -102,7 +99,7 @@ def test_what_is_sharded_by_another_engine_is_not_held_against_the_device() -> N
     other = params.model_copy(
         update={"distributed": params.distributed.model_copy(update={"engine": "fsdp"})}
     )
-    told = memory_finding(Memory(2**33, 0, 0, 0, 1, 1, 1, 1), nothing_else, SMALL, other, 2**33)
+    told = memory_finding(MemoryForecast(2**33, 0, 0, 0, 1, 1, 1, 1), nothing_else, SMALL, other, 2**33)
     assert told.level == "ok" and "while fsdp may take less or more" in told.found
 
 
@@ -116,7 +113,7 @@ def test_weighing_ends_at_its_deadline_and_what_it_did_not_come_to_is_named_with
 
         learn = play
 
-    ways = what_to_lower(Memory(0, 0, 0, 0, 9, 9, 9, 4), cast(Scales, NoTime()), settings(model()), 2)
+    ways = what_to_lower(MemoryForecast(0, 0, 0, 0, 9, 9, 9, 4), cast(Scales, NoTime()), settings(model()), 2)
     assert ways == [
         "lower generation.batch_size (to how many was not weighed: the time was up)",
         "lower train.micro_batch_size (to how many was not weighed: the time was up)",
@@ -135,12 +132,12 @@ def test_a_forecast_needs_configuration_and_tokenizer_and_no_weights(tmp_path: P
     ahead, items = look_ahead(tmp_path, params), rows(0, 8)
     suite, task = choose(rows(50, 4), 4, split="validation", draws=1, seed=0), Talk(which.lengths)
     state = torch.get_rng_state()
-    here = forecast(ahead, task, items, suite, params, Deadline(60.0))
+    here = forecast(ahead, TrainingAhead(task, task, items, suite, params), Deadline(60.0))
     assert [(one.check, one.level) for one in here] == [(MEMORY, "ok"), (TIME, "ok")]
     assert "s at most (playing" in here[1].found and torch.equal(torch.get_rng_state(), state)
     elsewhere = time_finding(ahead, which.lengths, params, Deadline(60.0), fits=True, elsewhere=True)
     assert elsewhere.found.startswith("missing")
-    (late,) = forecast(ahead, task, items, suite, params, Deadline(0.0))
+    (late,) = forecast(ahead, TrainingAhead(task, task, items, suite, params), Deadline(0.0))
     assert (late.check, late.level) == (MEMORY, "warning") and late.found.startswith("missing")
 
 

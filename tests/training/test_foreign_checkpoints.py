@@ -21,9 +21,6 @@ from tests.training.crash_harness import differences
 from tests.training.test_checkpoints import BEFORE, NEWEST, Made, go_on, made, run
 
 __all__ = ["made", "run"]  # fixtures
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
-)
 
 
 class Canary:

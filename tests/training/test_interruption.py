@@ -13,14 +13,12 @@ import pytest
 
 from assay.training.log.callback import Recorder
 from tests.training import crash_harness
-from tests.training.crash_harness import Left, Stages, before, command, differences, ended, fork
+from tests.training.crash_harness import Left, before, command, differences, ended, fork
+from tests.training.kills import Stages
 
 STEPS = 7
 PARAMS = crash_harness.settings(STEPS)
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
-)
 
 
 @pytest.fixture(scope="module")

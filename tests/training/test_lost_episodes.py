@@ -30,10 +30,6 @@ from tests.evaluation.failing_environment import Call, Failing, Timeout
 from tests.training.crash_harness import ITEMS, Left, differences, policy, settings, training
 from tests.training.toy_task import Letters
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
-)
-
 
 @pytest.fixture(autouse=True)
 def no_waiting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,18 +92,15 @@ def trained(root: Path, params: Params, failures: Mapping[Call, int]) -> Left:
     return training(root, params, task)
 
 
-class Seen:
+class LookResult:
     """What the trainer was given and made of it in its first step."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.played: list[Any] = []
         self.scored: dict[str, torch.Tensor] = {}
         self.gradients: dict[str, torch.Tensor] = {}
-        play, score, clip = (
-            GroupRollouts.__call__,
-            Trainer._generate_and_score_completions,
-            Trainer._clip_grad_norm,
-        )
+        play, score = GroupRollouts.__call__, Trainer._generate_and_score_completions
+        clip = Trainer._clip_grad_norm
 
         def called(rollouts: GroupRollouts, *given: Any) -> Any:
             fields = play(rollouts, *given)
@@ -133,7 +126,7 @@ class Seen:
         monkeypatch.setattr(Trainer, "_clip_grad_norm", clipped)
 
 
-def by_hand(seen: Seen, params: Params) -> tuple[list[float], dict[str, torch.Tensor]]:
+def by_hand(seen: LookResult, params: Params) -> tuple[list[float], dict[str, torch.Tensor]]:
     """Return advantages of all members, and the gradients of the episodes that were played out, as if no
     other were."""
     advantages: list[float] = []
@@ -175,7 +168,7 @@ def test_a_group_teaches_what_it_would_without_its_lost_members(
     plain |= {"beta": 0.0, "lr_scheduler": "constant", "warmup_steps": 0, "micro_batch_size": 2 * GROUP}
     params = settings(1, train=plain, health={"max_lost_share": 1.0})
     failures = losing(params, (1, 0, lost[0]), (1, 1, lost[1]), call=call)
-    seen = Seen(monkeypatch)
+    seen = LookResult(monkeypatch)
     trained(tmp_path, params, failures)
     gone = [isinstance(each, Lost) for each in seen.played]
     assert gone == [place % GROUP < lost[place // GROUP] for place in range(2 * GROUP)]

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import TinyArchitecture
@@ -32,10 +31,6 @@ PLAIN = ("they", "he", "she", "then", "today", "and", "again", "home")
 SCHEMA = {"type": "object", "required": ["mood"], "properties": {"mood": {"enum": list(LABELS)}}}
 SAID = {label: json.dumps({"mood": label}, separators=(",", ":")) for label in LABELS}
 HEAD = "which mood ?"
-
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
-)
 
 
 def write_rows(path: Path, n: int) -> None:

@@ -23,9 +23,6 @@ from assay.training.log.history import History, Watch
 from assay.training.log.reporters import INSTALL, NAME, VARIABLES, asked_for, numbers_of, reporting, run_name
 from tests.training.test_training import ITEMS, TASK, fresh_policy, params, validation, with_last_checkpoint
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
-)
 SETTINGS = with_last_checkpoint(params())
 
 

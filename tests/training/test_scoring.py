@@ -42,9 +42,6 @@ from tests.training.test_training import params, run
 
 TEMPERATURE = 0.7
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
-)
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 50,
@@ -103,10 +100,8 @@ def rows(
         torch.randint(1, 50, (length,), generator=generator) for length in {g: n for g, n in prompts}.values()
     ]
     p, t = max(n for _, n in prompts), max(completions)
-    ids, attention = (
-        torch.zeros(len(prompts), p + t, dtype=torch.long),
-        torch.zeros(len(prompts), p + t, dtype=torch.long),
-    )
+    ids = torch.zeros(len(prompts), p + t, dtype=torch.long)
+    attention = torch.zeros(len(prompts), p + t, dtype=torch.long)
     counted = torch.zeros(len(prompts), t, dtype=torch.bool)
     for row, ((group, n), written) in enumerate(zip(prompts, completions, strict=True)):
         ids[row, p - n : p] = texts[group]

@@ -261,9 +261,8 @@ def test_flags_that_torchrun_takes_are_let_pass(flags: str) -> None:
     refuse_unfit([*flags.split(), "-m", "assay.cli", "train", "--resume-from", "--nnodes"])
 
 
-@pytest.mark.parametrize(
-    "flags", ["--foo", "--rdzv-backend=none --rdzv-endpoint=127.0.0.1:1"]
-)  # the latter it finds later
+# The latter it finds later
+@pytest.mark.parametrize("flags", ["--foo", "--rdzv-backend=none --rdzv-endpoint=127.0.0.1:1"])
 def test_a_launch_by_wrong_flags_ends_as_any_wrong_setting_does(flags: str) -> None:
     command = [sys.executable, "-m", "assay.pipeline.launching", *flags.split(), "-m", "assay.cli", "train"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}

@@ -33,10 +33,6 @@ from tests.training.toy_task import Letters, items
 TASK = Letters()
 ITEMS = items(12)
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
-)
-
 
 def params(*, every: int = 2, **changes: Any) -> Params:
     raw = read_yaml(ROOT / "params.yaml", fix="")

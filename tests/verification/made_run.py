@@ -7,7 +7,6 @@ whatever needs no model, and a number changed in it can be caught or missed like
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +24,6 @@ from assay.core.records import ControlFacts, Episode, HealthSummary, TrainFacts
 from assay.core.seeds import derive_seed, rng
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import read_record, write_json, write_jsonl
-from assay.core.storage.yaml import read_yaml
 from assay.dataset.suite import Play, Suite
 from assay.evaluation.alarms import flat
 from assay.evaluation.replay import play_baseline
@@ -33,7 +31,6 @@ from assay.evaluation.trajectory import open_item
 from assay.package.archive import sealed, write_tar
 from assay.package.layout import NAME
 from assay.package.parity import Parity
-from assay.pipeline.dvc_lock import folder_md5, md5
 from assay.pipeline.inputs import heldout_suite, items_of, task_of, validation_suite
 from assay.pipeline.live_log import Tables
 from assay.pipeline.project import Project
@@ -49,11 +46,11 @@ from assay.training.health.signals import StepSignals
 from assay.training.log.history import History, Validation, Watch, component_row
 from assay.training.log.step_chain import LINKS, START, chain_of
 from assay.training.recipe import chosen_step, item_order
-from assay.verify.content.learned import weights_digest
 from assay.verify.content.training import learning_rates
-from assay.verify.content.weights import base_shapes, read_safetensors
+from assay.verify.content.weights import base_shapes, read_safetensors, weights_digest
 from assay.verify.folders import _FREE, adapter_expected, base_expected
 from tests.house import ROOT
+from tests.verification.made_lock import lock
 
 TAKEN = ("constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE", "dvc.yaml", "data", "src")
 PARITY = Parity(
@@ -392,49 +389,3 @@ def _after(project: Project, trained: TrainFacts) -> None:
         health=trained.health,
     )
     write_json(project.results("control.json"), facts)
-
-
-def lock(project: Project) -> None:
-    """Write the dvc.lock that DVC would write of a run as it stands."""
-    root, values = project.root, read_yaml(project.root / "params.yaml", fix="")
-    stages: dict[str, Any] = {}
-    for name, declared in read_yaml(root / "dvc.yaml", fix="")["stages"].items():
-        if name == "package":
-            stages[name] = {"cmd": declared["cmd"]}
-            continue
-        found: dict[str, Any] = {"cmd": _filled(declared["cmd"], values)}
-        for kind, parts in (("deps", ("deps",)), ("outs", ("outs", "metrics", "plots"))):
-            paths = sorted(_filled(each, values) for part in parts for each in _names(declared.get(part)))
-            found[kind] = [_entry(root, path) for path in paths if (root / path).exists() or kind == "outs"]
-        told = {each: _at(values, each) for each in _names(declared.get("params"))}
-        if told:
-            found["params"] = {"params.yaml": told}
-        stages[name] = found
-    (root / "dvc.lock").write_text(
-        OmegaConf.to_yaml(OmegaConf.create({"schema": "2.0", "stages": stages})), encoding="utf-8"
-    )
-
-
-def _names(listed: Any) -> list[str]:
-    """Return the paths or parameters that a section of dvc.yaml lists, with or without options behind
-    them."""
-    return [name for each in listed or [] for name in ([each] if isinstance(each, str) else list(each))]
-
-
-def _filled(text: str, values: Any) -> str:
-    return re.sub(r"\$\{([\w.]+)\}", lambda found: str(_at(values, found[1])), text)
-
-
-def _at(values: Any, dotted: str) -> Any:
-    for name in dotted.split("."):
-        values = values[name]
-    return values
-
-
-def _entry(root: Path, path: str) -> dict[str, Any]:
-    if (root / path).is_file():
-        content = (root / path).read_bytes()
-        return {"path": path, "hash": "md5", "md5": md5(content), "size": len(content)}
-    files = [each for each in (root / path).rglob("*") if each.is_file() and "__pycache__" not in each.parts]
-    found, size = folder_md5({each.relative_to(root / path).as_posix(): each for each in files})
-    return {"path": path, "hash": "md5", "md5": found, "size": size, "nfiles": len(files)}

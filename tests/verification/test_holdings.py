@@ -13,11 +13,15 @@ import pytest
 from safetensors.numpy import load, save
 
 from assay.core.evidence_files import place_of
+from assay.core.storage.yaml import read_yaml
 from assay.package.layout import BASE_FILES, strangers
-from assay.verify import folders, suites
-from assay.verify.checks import Seen
-from assay.verify.content import alarms, learned, tokens, training, weights
+from assay.pipeline.dvc_lock import folder_md5
+from assay.verify import code, folders, suites
+from assay.verify.checks import Check, LookResult
+from assay.verify.content import training, weights
+from assay.verify.levels import all_levels, consistent, settings
 from assay.verify.unpacked import Unpacked
+from tests.house import ROOT
 from tests.verification.test_consistency import Tamper, edit, lines
 
 ADAPTER, CONFIG = "models/adapter/adapter_model.safetensors", "models/adapter/adapter_config.json"
@@ -179,17 +183,17 @@ def balanced(root: Path) -> None:
 def test_an_adapter_that_did_not_learn_or_learned_too_much_is_found(
     unpacked: Path, tamper: Tamper, said: str
 ) -> None:
-    assert not learned.adapter_learned(Unpacked(unpacked)).wrong
+    assert not weights.adapter_learned(Unpacked(unpacked)).wrong
     tamper(unpacked)
-    wrong = " ".join(learned.adapter_learned(Unpacked(unpacked)).wrong)
+    wrong = " ".join(weights.adapter_learned(Unpacked(unpacked)).wrong)
     assert said in wrong and "of train_log.jsonl made" in wrong
 
 
 def test_an_adapter_of_step_0_adds_nothing_and_is_called_so(unpacked: Path) -> None:
     edit(place_of("train.json"), '"chosen_step": \\d+', '"chosen_step": 0')(unpacked)
-    assert any("at step 0" in each for each in learned.adapter_learned(Unpacked(unpacked)).wrong)
+    assert any("at step 0" in each for each in weights.adapter_learned(Unpacked(unpacked)).wrong)
     zeroed("lora_B")(unpacked)
-    seen = learned.adapter_learned(Unpacked(unpacked))
+    seen = weights.adapter_learned(Unpacked(unpacked))
     assert not seen.wrong and "adds nothing" in seen.said
 
 
@@ -215,9 +219,9 @@ def test_an_array_more_in_the_base_is_found(unpacked: Path) -> None:
     ],
 )
 def test_a_prompt_or_a_number_of_tokens_that_does_not_follow_is_found(unpacked: Path, tamper: Tamper) -> None:
-    assert not tokens.tokens_counted(Unpacked(unpacked)).wrong
+    assert not suites.tokens_counted(Unpacked(unpacked)).wrong
     tamper(unpacked)
-    assert tokens.tokens_counted(Unpacked(unpacked)).wrong
+    assert suites.tokens_counted(Unpacked(unpacked)).wrong
 
 
 def rows_in(root: Path, name: str) -> list[Any]:
@@ -228,7 +232,7 @@ def rows_in(root: Path, name: str) -> list[Any]:
 def test_rows_of_another_arm_are_found_by_the_policy_they_name_or_by_their_texts(
     unpacked: Path, source: str, target: str
 ) -> None:
-    def looks() -> list[Seen]:
+    def looks() -> list[LookResult]:
         return [look(Unpacked(unpacked)) for look in (suites.policies_named, suites.arms_apart)]
 
     assert not any(seen.wrong for seen in looks())
@@ -261,15 +265,81 @@ def test_other_thresholds_than_those_of_the_plan_are_found_though_every_alarm_fo
 ) -> None:
     edit("params.yaml", "(?s)kl:\n    amber: [\\d.]+", "kl:\n    amber: 0.999")(unpacked)
     package = Unpacked(unpacked)
-    assert any("thresholds of the plan" in each for each in alarms.alarms_ring_again(package).wrong)
+    assert any("thresholds of the plan" in each for each in training.alarms_ring_again(package).wrong)
     assert any("other alarms" in each for each in training.plan_precedes(package).wrong)
 
 
 def test_an_emptied_log_of_alarms_is_found(unpacked: Path) -> None:
     (unpacked / place_of("health.jsonl")).write_bytes(b"")
-    assert any("empty" in each for each in alarms.alarms_ring_again(Unpacked(unpacked)).wrong)
+    assert any("empty" in each for each in training.alarms_ring_again(Unpacked(unpacked)).wrong)
 
 
 def test_how_accidents_are_met_is_no_part_of_the_plan(unpacked: Path) -> None:
     edit("params.yaml", "on_non_finite: \\w+", "on_non_finite: rollback")(unpacked)
     assert not training.plan_precedes(Unpacked(unpacked)).wrong
+
+
+def test_settings_that_point_out_of_the_package_are_refused_before_anything_is_read(unpacked: Path) -> None:
+    for root in ("/etc", "../..", "data/../../.."):
+        edit("params.yaml", "  root: .*", f"  root: {root}")(unpacked)
+        checks: list[Check] = [
+            *settings(Unpacked(unpacked), other_code=True),
+            *consistent(Unpacked(unpacked)),
+        ]
+        told = next(check for check in checks if check.name == "settings")
+        assert told.outcome == "failed"
+        assert "dataset.root" in told.found
+
+
+def test_other_code_is_accepted_only_when_asked_and_never_called_checked(unpacked: Path) -> None:
+    (unpacked / "src/assay/core/seeds.py").write_text("raise SystemExit('this was run')", encoding="utf-8")
+    found = code.code_equal(Unpacked(unpacked), other_code=True)
+    assert found.unchecked
+    assert "differ from those that check here" in found.said
+
+
+def test_the_md5_of_a_folder_is_the_one_that_dvc_takes() -> None:
+    stages = read_yaml(ROOT / "dvc.lock", fix="")["stages"]
+    entry = next(each for each in stages["fingerprint"]["deps"] if each["path"].startswith("data/"))
+    folder = ROOT / entry["path"]
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    assert folder_md5(files) == (entry["md5"], entry["size"])
+
+
+@pytest.mark.parametrize("kind", ["constant", "constant_with_warmup", "linear", "cosine"])
+def test_learning_rates_are_those_of_the_library(pristine: Path, kind: str) -> None:
+    import torch
+    from transformers import get_scheduler
+
+    asked = {"lr_scheduler": kind, "warmup_steps": 7, "steps": 40, "learning_rate": 0.003}
+    settings_of = Unpacked(pristine).project.params.train.model_copy(update=asked)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.003)
+    schedule, rates = get_scheduler(kind, optimizer, num_warmup_steps=7, num_training_steps=40), []
+    for _ in range(40):
+        rates.append(schedule.get_last_lr()[0])
+        optimizer.step()
+        schedule.step()
+    assert training.learning_rates(settings_of) == pytest.approx(rates, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name"),
+    [
+        ("steps: 6", "steps: 1000000000000", "train.steps"),
+        ("  items: 20\n  draws: 2", "  items: 20\n  draws: 1000000000", "evaluation.draws"),
+        ("  items: 12\n  draws: 2", "  items: 12\n  draws: 1000000000", "validation.draws"),
+    ],
+)
+def test_settings_that_ask_for_years_of_work_are_refused_before_any_is_done(
+    unpacked: Path, tmp_path: Path, old: str, new: str, name: str
+) -> None:
+    text = (unpacked / "params.yaml").read_text(encoding="utf-8")
+    assert old in text
+    (unpacked / "params.yaml").write_text(text.replace(old, new, 1), encoding="utf-8")
+    (tmp_path / "work").mkdir()
+    found = list(all_levels(unpacked, tmp_path / "work"))
+    assert [(each.name, each.outcome) for each in found[1:]] == [
+        ("settings", "failed"),
+        *[("all else", "not checked")] * 3,
+    ]
+    assert name in found[1].found

@@ -12,8 +12,7 @@ import pytest
 from assay.core.evidence_files import place_of
 from assay.verify.checks import Check
 from assay.verify.compared import NEARLY, compare, difference
-from assay.verify.content.rendered import rendered_again
-from assay.verify.content.tables import tables_again
+from assay.verify.content.rendered import rendered_again, tables_again
 from assay.verify.unpacked import Unpacked
 
 RESULTS = "evidence/results"

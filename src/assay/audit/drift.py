@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from assay.core.records import Record
 from assay.core.storage.json import digest
-from assay.dataset.source import Kept
+from assay.dataset.source import KeptRecord
 
 _NAMED = 3
 
@@ -19,7 +19,7 @@ class Index(Record):
     schemas: dict[str, str]
 
 
-def index_of(kept: Mapping[str, Sequence[Kept]], schemas: Mapping[str, str]) -> Index:
+def index_of(kept: Mapping[str, Sequence[KeptRecord]], schemas: Mapping[str, str]) -> Index:
     """Return the index of a dataset; a record's digest is that of its row, so that an edited schema is told
     by itself."""
     records = {

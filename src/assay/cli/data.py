@@ -16,7 +16,7 @@ def make_data(
 ) -> None:
     """Generate a task's shipped data and their SHA256SUMS; equal code gives equal bytes."""
     from assay.core.storage.files import sha256_bytes, write_text
-    from assay.dataset.checksums import SUMS, sums_text
+    from assay.dataset.verified import SUMS, sums_text
     from assay.pipeline.project import Project
     from assay.tasks.catalogue import shipped_data
 

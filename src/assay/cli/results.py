@@ -48,7 +48,7 @@ def verify(
     nothing failed."""
     from assay.tools import verify as tool
 
-    raise typer.Exit(tool.run(package, make_request(tool.Asked, locals()), out))
+    raise typer.Exit(tool.run(package, make_request(tool.VerifyRequest, locals()), out))
 
 
 def verdict() -> None:

@@ -86,7 +86,7 @@ def _run_stage(name: str, root: Path | None = None, **options: Any) -> None:
     if (
         name in ("base", "pre_eval") and "RANK" not in os.environ
     ):  # of several processes the one that starts them looks
-        from assay.tools.doctor.preflight.look import look
+        from assay.tools.doctor.preflight import look
 
         look(project)
     if name in ("base", "pre_eval", "train", "control", "post_eval"):
@@ -94,12 +94,12 @@ def _run_stage(name: str, root: Path | None = None, **options: Any) -> None:
     if name in ("pre_eval", "train", "control", "post_eval"):
         _become_several(name, project.params, **options)
     if name == "train":
-        from assay.tools.doctor.preflight.training import examine_training
+        from assay.tools.doctor.preflight import examine_training
 
         options["examine"] = examine_training
     importlib.import_module(f"assay.stages.{name}").run(project, **options)
     if name == "pre_eval" and os.environ.get("RANK", "0") == "0":
-        from assay.tools.doctor.preflight.training import say_power
+        from assay.tools.doctor.preflight import say_power
 
         say_power(project)
     if name == "fingerprint":

@@ -123,7 +123,8 @@ def remotes(root: Path) -> list[str] | None:
 def host_and_path(address: str) -> str:
     """Return host/path of a git address, `local` for a folder, `unclear` where parts cannot be told apart.
 
-    >>> [host_and_path(each) for each in ("git@host.org:team/code.git", "https://me@host.org:443/team/code?x#y", "../code")]
+    >>> [host_and_path(each)
+    ... for each in ("git@host.org:team/code.git", "https://me@host.org:443/team/code?x#y", "../code")]
     ['host.org/team/code.git', 'host.org/team/code', 'local']
     """
     address = address.strip()

@@ -51,7 +51,8 @@ def keyed_uniform(keys: NDArray[np.uint64], counters: NDArray[np.uint64]) -> NDA
 
     The same pair always gives the same number: noise can be looked up instead of drawn in sequence.
 
-    >>> one, two = keyed_uniform(np.uint64([7]), np.uint64([3])), keyed_uniform(np.uint64([7, 8]), np.uint64([3, 3]))
+    >>> one = keyed_uniform(np.uint64([7]), np.uint64([3]))
+    >>> two = keyed_uniform(np.uint64([7, 8]), np.uint64([3, 3]))
     >>> bool(one[0] == two[0])
     True
     """

@@ -23,7 +23,7 @@ SAID: Mapping[Shared, str] = {
 }
 
 
-class Finding(Record):
+class AuditFinding(Record):
     """One odd thing."""
 
     split: str
@@ -37,7 +37,7 @@ class Kind(Record):
 
     count: int = Field(ge=0)
     action: Literal["refuse", "drop", "keep", "report"]
-    first: list[Finding] = Field(
+    first: list[AuditFinding] = Field(
         description="in the order of the files; all of them, unless unlisted says how many are not"
     )
     unlisted: int = Field(ge=0, description="findings beyond the first 100,000")

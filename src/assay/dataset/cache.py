@@ -8,14 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from assay.core.errors import DataError
-from assay.core.storage.files import sha256_bytes
-from assay.core.storage.folders import write_folder
-from assay.core.storage.json import as_written
-from assay.core.storage.strict_json import parse_strict
+from assay.core.storage.files import sha256_bytes, write_folder
+from assay.core.storage.json import as_written, parse_strict
 from assay.core.storage.untrusted import listing, read_capped
 from assay.dataset.fingerprint import dataset_sha256, records_sha256
 from assay.dataset.schema_files import SchemaFiles
-from assay.dataset.source import Entry
+from assay.dataset.source import DataRow
 from assay.dataset.verified import entries, reader, require, verify
 
 MANIFEST = "manifest.json"
@@ -23,7 +21,7 @@ BLOCKLIST = "blocklist.txt"
 _MANIFEST_BYTES = 64_000_000
 
 
-def copies(splits: Mapping[str, Sequence[Entry]], blocklist: bytes | None) -> dict[str, bytes]:
+def copies(splits: Mapping[str, Sequence[DataRow]], blocklist: bytes | None) -> dict[str, bytes]:
     """Return the files of a dataset's copy, its manifest included: schema files by digest, with the layout
     they had.
 
@@ -122,7 +120,7 @@ def read_with(cached: Mapping[str, str], split: str) -> list[str]:
     return [name for name in cached if "/" in name or not name.endswith(".jsonl") or name == own]
 
 
-def open_copy(folder: Path, cached: Mapping[str, str], split: str) -> list[Entry]:
+def open_copy(folder: Path, cached: Mapping[str, str], split: str) -> list[DataRow]:
     """Return the records of one split of a copy; every file that is read is verified, files of other splits
     are not read.
 
@@ -136,7 +134,7 @@ def open_copy(folder: Path, cached: Mapping[str, str], split: str) -> list[Entry
     return entries(folder / name, cached[name], schemas, where=f"{folder}/{name}", fix=fix)
 
 
-def _identity(splits: Mapping[str, Sequence[Entry]], blocklist: bytes | None) -> str:
+def _identity(splits: Mapping[str, Sequence[DataRow]], blocklist: bytes | None) -> str:
     terms = None if blocklist is None else sha256_bytes(blocklist)
     return dataset_sha256({name: records_sha256(members) for name, members in splits.items()}, terms)
 

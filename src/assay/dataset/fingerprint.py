@@ -11,7 +11,7 @@ from pydantic import Field
 from assay.core.errors import DataError
 from assay.core.records import Record
 from assay.core.storage.json import digest
-from assay.dataset.source import Entry, Kept, Source
+from assay.dataset.source import DataFile, DataRow, KeptRecord
 
 
 class SplitFingerprint(Record):
@@ -45,7 +45,7 @@ class Fingerprint(Record):
     )
 
 
-def records_sha256(entries: Iterable[Entry]) -> str:
+def records_sha256(entries: Iterable[DataRow]) -> str:
     """Return the digest of some records, in whatever order they come."""
     return digest(sorted(entry.digest for entry in entries))
 
@@ -57,7 +57,7 @@ def dataset_sha256(records: Mapping[str, str], blocklist: str | None) -> str:
     return digest(whole if blocklist is None else [*whole, ["blocklist", blocklist]])
 
 
-def schema_sums(entries: Iterable[Entry]) -> dict[str, str]:
+def schema_sums(entries: Iterable[DataRow]) -> dict[str, str]:
     """Return the sha256 of every schema file the records reach, by its label."""
     closures = {id(entry.closure): entry.closure for entry in entries if entry.closure is not None}
     return dict(sorted((file.label, file.sha256) for closure in closures.values() for file in closure.files))
@@ -65,8 +65,8 @@ def schema_sums(entries: Iterable[Entry]) -> dict[str, str]:
 
 def fingerprint(
     task: str,
-    sources: Mapping[str, Source],
-    kept: Mapping[str, Sequence[Kept]],
+    sources: Mapping[str, DataFile],
+    kept: Mapping[str, Sequence[KeptRecord]],
     dropped: Mapping[str, list[int]],
     blocklist: str | None,
 ) -> Fingerprint:

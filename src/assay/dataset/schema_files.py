@@ -5,18 +5,100 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote, urldefrag, urljoin, urlsplit
+
+from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
 from assay.core.errors import AssayError, DataError
 from assay.core.storage.files import sha256_bytes
-from assay.core.storage.json import digest
-from assay.core.storage.strict_json import MAX_DEPTH, parse_strict
+from assay.core.storage.json import MAX_DEPTH, digest, parse_strict
 from assay.core.storage.untrusted import inside, read_capped
-from assay.dataset.references import METASCHEMAS, Reference, Walked, walk
+
+# Under these a dict maps names to schemas, so a key called "$ref" or "enum" there is a name and not a
+# keyword.
+_MAPS = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
+)
+_DATA = frozenset({"const", "enum", "default", "examples"})
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+METASCHEMAS = frozenset(str(uri).rstrip("#") for uri in REGISTRY)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaReference:
+    """One $ref as it is written, and the URI it means, without the fragment."""
+
+    ref: str
+    target: str
+
+
+@dataclass(slots=True)
+class Walked:
+    """All references of one document, in the order of the text, and the URIs that are found inside it."""
+
+    base: str
+    references: list[SchemaReference] = field(default_factory=list)
+    identifiers: set[str] = field(default_factory=set)
+
+
+def joined(base: str, ref: str) -> str:
+    """Return the URI a reference means, without the fragment.
+
+    Raises:
+        ValueError: It cannot be a URI.
+
+    >>> joined("file:///a/b.json", "../c.json#/x")
+    'file:///c.json'
+    """
+    return urldefrag(urljoin(base, ref)).url
+
+
+def walk(document: Any, uri: str, *, own_id: bool = True) -> Walked:
+    """Return what a document that was found under a URI refers to.
+
+    Args:
+        document: The parsed schema file.
+        uri: Where it was found.
+        own_id: Whether its own $id, if it has one, takes the place of that URI.
+
+    Raises:
+        ValueError: A reference is no URI.
+    """
+    walked = Walked(_rebased(document, uri) if own_id else uri, identifiers={uri})
+    todo: list[tuple[Any, str]] = [(document, uri)]
+    while todo:
+        value, base = todo.pop()
+        if isinstance(value, dict):
+            base = _rebased(value, base) if own_id or value is not document else base
+            walked.identifiers.add(base)
+            refs = [value[key] for key in _REFERENCES if isinstance(value.get(key), str)]
+            walked.references += [
+                SchemaReference(ref, base if ref.startswith("#") else joined(base, ref)) for ref in refs
+            ]
+        todo += reversed([(part, base) for part in _parts(value)])
+    return walked
+
+
+def _rebased(value: Any, base: str) -> str:
+    own = value.get("$id") if isinstance(value, dict) else None
+    # "#name" is how old drafts wrote an anchor; it moves nothing.
+    return joined(base, own) if isinstance(own, str) and not own.startswith("#") else base
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    if isinstance(value, list):
+        yield from value
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            if key in _MAPS and isinstance(part, dict):
+                yield from part.values()
+            elif key not in _DATA and isinstance(part, dict | list):
+                yield part
+
 
 MAX_SCHEMA_BYTES = 4_000_000
 MAX_FILES = 100
@@ -225,7 +307,7 @@ def _walk(document: Any, uri: str, label: str) -> Walked:
         raise DataError("a $ref that is a URI", found=str(error), where=label, fix=FIX) from None
 
 
-def _file_of(reference: Reference, walked: Walked, path: Path) -> Path | None:
+def _file_of(reference: SchemaReference, walked: Walked, path: Path) -> Path | None:
     """Return the file that a reference means, None if it means something inside the document or an absolute
     URI."""
     parts, target = urlsplit(reference.ref), urlsplit(reference.target)

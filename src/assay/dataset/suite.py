@@ -97,9 +97,11 @@ def units(plays: Sequence[Play], batch_size: int) -> list[Sequence[Play]]:
     """Return plays in the parts that are played, kept and played again as a whole: 1 to 4 times `batch_size`
     of them.
 
-    >>> [len(unit) for unit in units([Play(None, draw, 0, 0) for draw in range(10)], 2)]  # type: ignore[arg-type]
+    >>> [len(unit)
+    ... for unit in units([Play(None, draw, 0, 0) for draw in range(10)], 2)]  # type: ignore[arg-type]
     [2, 2, 2, 2, 2]
-    >>> [len(unit) for unit in units([Play(None, draw, 0, 0) for draw in range(35)], 2)]  # type: ignore[arg-type]
+    >>> [len(unit)
+    ... for unit in units([Play(None, draw, 0, 0) for draw in range(35)], 2)]  # type: ignore[arg-type]
     [8, 8, 8, 8, 3]
     """
     size = batch_size * max(1, min(UNIT, len(plays) // (UNIT * batch_size)))

@@ -1,4 +1,4 @@
-"""What an episode is measured by: the value it contributes to each measure, means over a suite, the best of k,
+"""What an episode is measured by: the value it contributes to each measure, means over a suite, best of k,
 and validations as rows of tables. No interval."""
 
 from __future__ import annotations

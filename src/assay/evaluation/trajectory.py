@@ -64,9 +64,8 @@ class Lost:
     logprobs: list[float]
     attempts: int
     retries: int = 0
-    reward: float | None = (
-        None  # what a broken grader gave instead of a number; None where the environment failed
-    )
+    # What a broken grader gave instead of a number; None where the environment failed
+    reward: float | None = None
 
     @property
     def error(self) -> AssayError:

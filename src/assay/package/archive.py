@@ -16,6 +16,7 @@ import stat
 import tarfile
 import tempfile
 import unicodedata
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import BinaryIO
 
 from assay.core.errors import PackageError
 from assay.core.storage.files import ASIDE, aside, sha256_bytes, sync_folder
-from assay.dataset.checksums import sums_text
+from assay.dataset.verified import sums_text
 from assay.package.layout import NAME, SUMS
 from assay.package.verify import AGAIN, PIECE, Result, check, header, objection
 
@@ -131,6 +132,10 @@ def unpack(path: Path, folder: Path, *, sha256: str | None = None) -> Result:
             tar.extractall(scratch, filter="data")
         _passed(check(scratch / NAME, sha256=result.sha256), path)  # it may have been exchanged meanwhile
         os.replace(scratch / NAME, folder)
+    except (tarfile.TarError, EOFError, zlib.error) as error:  # passed, so something else lies there by now
+        found = f"another since it was checked ({' '.join(str(error).split())[:100]})"
+        expected = "an archive that stays as it is"
+        raise PackageError(expected, found=found, where=str(path), fix=AGAIN) from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return result

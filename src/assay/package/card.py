@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from assay.core.config.settings import Params
@@ -26,7 +25,7 @@ from assay.evaluation.measures import column_name, is_rate
 from assay.evidence.claim.claim import Claim, controls_said
 from assay.evidence.claim.differences import measure_of_primary
 from assay.evidence.claim.what_was_run import BaseFacts, splits_frame
-from assay.evidence.escape import inline, markdown_table, one_line, visible
+from assay.evidence.escape import inline, markdown_table, visible
 from assay.evidence.formatting import (
     MISSING,
     NO_INTERVAL,
@@ -36,6 +35,7 @@ from assay.evidence.formatting import (
     split_word,
 )
 from assay.evidence.tables.claim_tables import BeforeAfter, Row, main_measures
+from assay.evidence.tables.markdown import make_pages
 from assay.policy.base.pretrained import LOCAL
 from assay.statistics.report import Report
 
@@ -56,27 +56,14 @@ DATASHEET = "README.md"  # of a folder of data: its page
 _LONGEST = 100_000  # of a page that is read; what stands behind it is not looked at
 
 
-def _shown(value: object) -> object:
-    """Return what is put into the card so that it means nothing there, unless it was marked as Markdown."""
-    return value if isinstance(value, Markup) else one_line(str(value))
-
-
-_ENVIRONMENT = Environment(
-    loader=FileSystemLoader(Path(__file__).with_name("templates")),
-    autoescape=False,  # Markdown: `_shown` escapes
-    undefined=StrictUndefined,
-    finalize=_shown,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
-_ENVIRONMENT.globals |= {
+_PAGES = make_pages(Path(__file__).with_name("templates"))
+_PAGES.globals |= {
     "controls_said": controls_said,
     "counted": counted,
     "place_of": place_of,
     "split_word": split_word,
 }
-_ENVIRONMENT.filters |= {
+_PAGES.filters |= {
     "code": lambda text: Markup(inline(text)),
     "table": lambda frame: Markup(markdown_table(frame)),
 }
@@ -125,7 +112,7 @@ def model_card(
     frame = shown and before_after_frame(shown.before, shown.after, shown.metrics)
     gap = frame is not None and NO_INTERVAL in markdown_table(frame)
     named = f'"{hub}", revision="{base.revision}"' if hub else ""
-    text = _ENVIRONMENT.get_template("model_card.md").render(
+    text = _PAGES.get_template("model_card.md").render(
         head=metadata(
             claim,
             shown.after if shown else None,

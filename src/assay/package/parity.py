@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import Field
 
-from assay.core.config.package import ParitySettings
+from assay.core.config.settings import ParitySettings
 from assay.core.decoding import Decoding
 from assay.core.errors import PackageError
 from assay.core.records import Record
@@ -57,7 +57,7 @@ class Parity(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MergeComparison:
     """What was measured, unrounded."""
 
     prompts: int
@@ -109,7 +109,7 @@ class Side:
         """Drop what was recorded."""
         self._logits.close()
 
-    def against(self, merged: Policy) -> Measured:
+    def against(self, merged: Policy) -> MergeComparison:
         """Compare with the merged model: every logit of the same texts, the next tokens in them, and free
         writing."""
         import torch
@@ -137,11 +137,11 @@ class Side:
             a == b for ours_ids, theirs_ids in pairs for a, b in zip(ours_ids, theirs_ids, strict=False)
         )
         longest = sum(max(len(ours_ids), len(theirs_ids)) for ours_ids, theirs_ids in pairs)
-        return Measured(len(self._openings), positions, n_tokens, n_agreed, same / longest, difference)
+        return MergeComparison(len(self._openings), positions, n_tokens, n_agreed, same / longest, difference)
 
     def parity(
         self, merged: Policy, bounds: ParitySettings, *, base_was_4bit: bool
-    ) -> tuple[Parity, Measured]:
+    ) -> tuple[Parity, MergeComparison]:
         """Return the record of a comparison that keeps its bounds, and the numbers behind it.
 
         Raises:
@@ -165,7 +165,7 @@ class Side:
         return record, found
 
 
-def refusal(found: Measured, bounds: ParitySettings) -> PackageError:
+def refusal(found: MergeComparison, bounds: ParitySettings) -> PackageError:
     """Return the error for a merged model that does not follow its adapter."""
     return PackageError(
         f"a merged model that follows its adapter: logits within {bounds.max_logit_difference:g}, "

@@ -1,16 +1,13 @@
 """Check an assay package with Python 3.9 or newer and nothing else: python3 verify.py assay-package.tar
 
 Also of a .tar.gz, and of an unpacked folder (without an argument: the folder this file lies in). It says
-whether every file is there, is what SHA256SUMS says, and nothing else is there; nothing is unpacked or run.
-Whether the numbers in the files are right is another question, which `assay verify` answers.
-
-The identity of a package is the sha256 of its SHA256SUMS. A verify.py that came inside an archive can be
-trusted as far as that archive. Take it from the project instead, or compare the identity with the published
-one (--sha256) and use `sha256sum -c SHA256SUMS`.
+whether the files are those that SHA256SUMS lists, and no others; nothing is unpacked or run, and whether the
+numbers in them are right is what `assay verify` answers. A verify.py that came inside an archive can be
+trusted as far as that archive: take it from the project, or compare the identity of the package, which is the
+sha256 of its SHA256SUMS, with the published one (--sha256) and use `sha256sum -c SHA256SUMS`.
 """
 
 # ruff: noqa: UP045 (Python 3.9 has no X | None)
-
 import sys
 
 if __name__ == "__main__" and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
@@ -29,23 +26,20 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO, NamedTuple, Optional, Union, cast
 
-ROOT, SUMS, PROVENANCE = "assay-package", "SHA256SUMS", "provenance.json"
-OLD_LIST = "manifest.json"  # of formats 1 to 3
+ROOT, SUMS, PROVENANCE, OLD_LIST = "assay-package", "SHA256SUMS", "provenance.json", "manifest.json"
 FORMAT = "assay-package/4"
 OTHER_FORMAT = "Check it with the version that wrote it, which lies in the package under src/assay"
 AGAIN = "get the package again from where it was published"
 PIECE, BLOCK = 1 << 20, tarfile.BLOCKSIZE
-MOST_FILES, MOST_BYTES, LONGEST_LIST = 20_000, 8 << 30, 16_000_000
-SHOWN = 5  # names a check lists before it only counts
+MOST_FILES, MOST_BYTES, LONGEST_LIST, SHOWN = 20_000, 8 << 30, 16_000_000, 5  # SHOWN: names in a check
 Path = Union[str, "os.PathLike[str]"]
 Members = Iterator[tuple[str, int, BinaryIO]]  # name, size in bytes, and where the content is read from
 
 
 class NotAPackage(Exception):
-    """What may not be read as a package."""
+    """What may not be read as a package: says where, what was expected and found there, and what to do."""
 
     def __init__(self, where: str, expected: str, found: str, fix: str = AGAIN) -> None:
-        """Say where, what was expected there and what was found, and what to do."""
         super().__init__(f"{where}: expected {expected}, found {found}. Fix: {fix}")
 
 
@@ -78,7 +72,7 @@ def shown(text: str) -> str:
 def header(name: str, size: int) -> Optional[bytes]:
     """Return the 512 bytes of ustar before a file: no owner, mode 644, time 0; None if one does not fit."""
     entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = size, 0o644
+    entry.size = size
     try:
         return entry.tobuf(tarfile.USTAR_FORMAT, "utf-8", "surrogateescape")
     except ValueError:
@@ -99,62 +93,52 @@ def check(
 ) -> Result:
     """Check a .tar, a .tar.gz or an unpacked folder; nothing is written.
 
-    `sha256` is its identity as it was published, `allow` names what is left out directly in an unpacked
-    folder, such as .gitattributes, and `most` is the bytes of all files at which to stop. Raises OSError.
+    `sha256` is the published identity, `allow` names what is left out directly in a folder, such as
+    .gitattributes, and `most` is how many bytes are read. Raises OSError.
     """
     place, lists = os.fspath(path), dict[str, bytes]()
     try:
         found = _read_folder(place, allow) if os.path.isdir(place) else _read_archive(place)
         files, total = _measure(found, lists, most)
-    except NotAPackage as error:
+    except (NotAPackage, RecursionError) as error:  # the latter by a folder deeper than any package
         return Result([FileCheck("form", False, str(error))], None, {})
-    left_out = sorted(name for name in allow if os.path.lexists(os.path.join(place, name)))
+    left_out = sorted(name.rstrip("/") for name in allow if os.path.lexists(os.path.join(place, name)))
     but = f"; left out as allowed: {', '.join(map(shown, left_out))}" if left_out else ""
     form = FileCheck("form", True, f"{len(files)} regular files, {total} bytes{but}")
-    checks = [form, _check_format(lists), _check_digest(files, sha256), _check_sums(files, lists)]
-    return Result(checks, files.get(SUMS), files)
-
-
-def _check_format(lists: dict[str, bytes]) -> FileCheck:
-    told = lists.get(PROVENANCE, b"") + lists.get(OLD_LIST, b"")
-    found = {each.decode() for each in re.findall(rb'"format":"(assay-package/[0-9]{1,6})"', told)}
-    if found == {FORMAT}:
-        return FileCheck("format", True, FORMAT)
-    said = f"says {' and '.join(sorted(found)) or 'none'}, and this reads {FORMAT}. {OTHER_FORMAT}"
-    return FileCheck("format", False, said)
-
-
-def _check_digest(files: dict[str, str], sha256: Optional[str]) -> FileCheck:
+    pages = lists.get(PROVENANCE, b"") + lists.get(OLD_LIST, b"")
+    told = re.findall(rb'"format":"(assay-package/[0-9]{1,6})"', pages)
+    formats = " and ".join(sorted({each.decode() for each in told})) or "none"
+    other = "" if formats == FORMAT else f", and this reads {FORMAT}. {OTHER_FORMAT}"
     same = None if sha256 is None else files.get(SUMS) == sha256.lower()
     as_given = {None: "; none was given to compare it with", True: ", as given", False: f", not {sha256}"}
-    told = f"the sha256 of the package, that of its {SUMS}, is {files.get(SUMS)}{as_given[same]}"
-    return FileCheck("digest", same, told)
+    digest = f"the sha256 of the package, that of its {SUMS}, is {files.get(SUMS)}{as_given[same]}"
+    checks = [form, FileCheck("format", not other, f"says {formats}{other}")]
+    checks += [FileCheck("digest", same, digest), _check_sums(files, lists)]
+    return Result(checks, files.get(SUMS), files)
 
 
 def _check_sums(files: dict[str, str], lists: dict[str, bytes]) -> FileCheck:
     if not lists.get(SUMS):
         return FileCheck(SUMS, False, f"there is no {SUMS}, or one longer than any of a package")
-    others = sorted(files.keys() - {SUMS})
-    right = "".join(f"{files[name]}  {name}\n" for name in others)
+    others = files.keys() - {SUMS}
+    right = "".join(f"{files[name]}  {name}\n" for name in sorted(others))
     if lists[SUMS] == right.encode("utf-8", "surrogateescape"):
         return FileCheck(SUMS, True, f"lists exactly the {len(others)} other files, each as it is")
     lines = re.findall(r"(?m)^([0-9a-f]{64})  ([^\n]+)$", lists[SUMS].decode("utf-8", "surrogateescape"))
     listed = {name: digest for digest, name in lines}
     faults = [f"listed and not there: {shown(name)}" for name in listed if name not in others]
-    faults += [f"there and not listed: {shown(name)}" for name in others if name not in listed]
-    for name in others:
-        if listed.get(name, files[name]) != files[name]:
-            digests = f"listed as sha256 {listed[name][:12]}...; is {files[name][:12]}..."
-            faults.append(f"changed: {shown(name)} ({digests})")
+    faults += [f"there and not listed: {shown(name)}" for name in sorted(others - listed.keys())]
+    changed = sorted(name for name in others & listed.keys() if listed[name] != files[name])
+    faults += [
+        f"changed: {shown(name)} (listed {listed[name]:.12}, is {files[name]:.12})" for name in changed
+    ]
     faults = faults or ["the right files in another form: order, a line twice, or something more in it"]
     more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
     return FileCheck(SUMS, False, "; ".join(faults[:SHOWN]) + more)
 
 
 def _open(path: str) -> BinaryIO:
-    flags = (
-        os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    )  # a pipe is not waited for
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     stream = os.fdopen(os.open(path, flags), "rb")
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()
@@ -164,13 +148,12 @@ def _open(path: str) -> BinaryIO:
 
 def _measure(members: Members, lists: dict[str, bytes], most: int) -> tuple[dict[str, str], int]:
     """Return the sha256 of each file and the bytes of all; keep the lists among them."""
-    files: dict[str, str] = {}
-    folded: set[str] = set()
-    total = 0
+    files, folded, total = dict[str, str](), dict[str, str](), 0
     for name, size, stream in members:
         total += size
         key = unicodedata.normalize("NFD", name.casefold())
-        if reason := objection(name) or ("one name twice, or but for case" if key in folded else ""):
+        taken = any(key[:n] in folded for n, sign in enumerate(f"{key}/") if sign == "/")
+        if reason := objection(name) or ("one name twice, but for case, or as a folder too" if taken else ""):
             raise NotAPackage(shown(name), "a name that means the same file on every system", reason)
         if total > most or len(files) == MOST_FILES:
             fix = "raise --max-total if you trust where it comes from"
@@ -184,8 +167,7 @@ def _measure(members: Members, lists: dict[str, bytes], most: int) -> tuple[dict
             left -= len(piece)
             if name in (SUMS, PROVENANCE, OLD_LIST) and size <= LONGEST_LIST:
                 kept.append(piece)
-        files[name], lists[name] = digest.hexdigest(), b"".join(kept)
-        folded.add(key)
+        files[name], lists[name], folded[key] = digest.hexdigest(), b"".join(kept), name
     return files, total
 
 
@@ -218,11 +200,12 @@ def _read_archive(path: str) -> Members:
 def _read_folder(folder: str, allow: Sequence[str]) -> Members:
     """Yield each file of an unpacked package; no link is followed, and nothing but files may be there."""
     top, names, faults = pathlib.Path(folder), list[str](), list[str]()
+    allowed = {name.rstrip("/") for name in allow}
     for number, path in enumerate(top.rglob("*")):
         if number == 2 * MOST_FILES:
-            raise NotAPackage("the folder", f"at most {MOST_FILES} files", "far more", "see what it is")
+            raise NotAPackage("the folder", f"at most {MOST_FILES} files", "far more")
         name, mode = path.relative_to(top).as_posix(), path.lstat().st_mode
-        if name.split("/")[0] in allow:
+        if name.split("/")[0] in allowed:
             continue
         if stat.S_ISREG(mode):
             names.append(name)
@@ -252,15 +235,14 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if not re.fullmatch("([0-9a-fA-F]{64})?", given.sha256 or "") or not os.path.exists(path):
         parser.error(f"--sha256 takes 64 hexadecimal digits, and {shown(path)} has to be there")
     try:
-        allow = [name.rstrip("/") for name in given.allow]
-        result = check(path, sha256=given.sha256, allow=allow, most=given.max_total)
+        result = check(path, sha256=given.sha256, allow=given.allow, most=given.max_total)
     except OSError as error:
         result = Result([FileCheck("form", False, shown(str(error)))], None, {})
     words = {True: "ok  ", False: "FAIL", None: "--  "}
-    lines = [f"{words[each.ok]} {each.name}: {each.text}" for each in result.findings]
-    lines.append("the files are what the package lists" if result.ok else "NOT to be trusted: see FAIL above")
+    lines = [f"{words[each.ok]} {each.name}: {each.text}\n" for each in result.findings]
+    lines += ["the files are what the package lists\n" if result.ok else "NOT to be trusted: see FAIL\n"]
     encoding = sys.stdout.encoding or "ascii"
-    sys.stdout.write("\n".join([*lines, ""]).encode(encoding, "backslashreplace").decode(encoding))
+    sys.stdout.write("".join(lines).encode(encoding, "backslashreplace").decode(encoding))
     return 0 if result.ok else 1
 
 

@@ -17,7 +17,7 @@ from assay.core.storage.untrusted import inside, read_capped
 from assay.dataset import cache
 from assay.dataset.fingerprint import Fingerprint
 from assay.dataset.schema_files import SchemaFiles
-from assay.dataset.source import Entry
+from assay.dataset.source import DataRow
 from assay.dataset.suite import Suite, choose, rules_of
 from assay.dataset.verified import entries, reader, require, verify
 from assay.pipeline.project import Project
@@ -212,13 +212,13 @@ def _copy_of(project: Project, found: Fingerprint) -> Path | None:
     return folder
 
 
-def _entries(project: Project, found: Fingerprint, split: str, copy: Path | None) -> Sequence[Entry]:
+def _entries(project: Project, found: Fingerprint, split: str, copy: Path | None) -> Sequence[DataRow]:
     if copy is not None and found.cached is not None:
         return cache.open_copy(copy, found.cached, split)
     return _source_entries(project, found, split)
 
 
-def _source_entries(project: Project, found: Fingerprint, split: str) -> list[Entry]:
+def _source_entries(project: Project, found: Fingerprint, split: str) -> list[DataRow]:
     part, fix = found.splits[split], _fix(project)
     schemas = SchemaFiles(project.data(""), project.root, read=reader(project.root, found.schemas, fix))
     where = f"{project.params.dataset.root}/{split}.jsonl"

@@ -138,9 +138,8 @@ def main() -> None:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import main as torchrun
 
-    logging.disable(
-        logging.ERROR
-    )  # of this process alone; what went wrong is said below, or by the processes themselves
+    # Of this process alone; what went wrong is said below, or by the processes themselves
+    logging.disable(logging.ERROR)
     # Until it has started processes, whose signals it then passes on, it waits for other machines where
     # Python hears nothing.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -213,9 +212,8 @@ def refuse_unfit(words: Sequence[str]) -> None:
         _refuse(f"--nproc-per-node={told.nproc_per_node} ({error})")
     if here < 1:
         _refuse(f"--nproc-per-node={told.nproc_per_node}")
-    if (
-        told.rdzv_backend == "static" and not 0 <= told.node_rank < most
-    ):  # it would wait for the others in vain
+    # It would wait for the others in vain
+    if told.rdzv_backend == "static" and not 0 <= told.node_rank < most:
         _refuse(f"--node-rank={told.node_rank} with --nnodes={told.nnodes}; ranks begin at 0")
 
 

@@ -257,9 +257,8 @@ class Tables:
         )
         scores = [row for step, rows in self._scores.items() if step in known for row in rows]
         _write(project.results("validation_scores.csv"), scores)
-        write_csv(
-            project.results("fields.csv"), list(self._field_rows()), COLUMNS
-        )  # a task without fields has a header
+        # A task without fields has a header
+        write_csv(project.results("fields.csv"), list(self._field_rows()), COLUMNS)
         _write(project.observed("training_clock.csv"), history.observed)
         if history.train_log:
             write_jsonl(project.results("train_log.jsonl"), history.train_log)

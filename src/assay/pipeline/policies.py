@@ -1,5 +1,5 @@
-"""Which policy a stage plays with: the pinned base, alone or under the adapter; and texts of the data that are
-control tokens of that base."""
+"""Which policy a stage plays with: the pinned base, alone or under the adapter; and texts of the data that
+are control tokens of that base."""
 
 from __future__ import annotations
 

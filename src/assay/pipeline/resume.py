@@ -20,9 +20,9 @@ from assay.core.errors import ConfigError, RecordError
 from assay.core.provenance import arithmetic, packages
 from assay.core.records import Episode
 from assay.core.storage.files import read_bytes, sha256_bytes, write_bytes
-from assay.core.storage.hashing import sha256_contents
 from assay.core.storage.json import digest, dumps, loads, write_json
 from assay.core.storage.locks import hold
+from assay.core.storage.untrusted import sha256_contents
 from assay.core.storage.yaml import read_yaml
 from assay.pipeline.project import Project
 

@@ -16,8 +16,7 @@ from assay.core.console import complain, say
 from assay.core.errors import ConfigError, RecordError
 from assay.core.evidence_files import folder_of
 from assay.core.storage.append_log import AppendLog, read_complete
-from assay.core.storage.files import read_bytes, real, write_bytes
-from assay.core.storage.folders import write_folder
+from assay.core.storage.files import read_bytes, real, write_bytes, write_folder
 from assay.core.storage.json import loads, write_json
 from assay.core.storage.yaml import read_yaml
 from assay.pipeline.dvc_lock import md5_at

@@ -82,9 +82,8 @@ def open_tokenizer(base: Path, template: Mapping[str, bool | int | str] | None) 
             "a model without code of its own", found=f"auto_map in {name}", where=base.name, fix=fix
         )
     fix = "./run dvc repro base"
-    if not any(
-        (base / name).is_file() for name in TOKENIZERS
-    ):  # transformers would make up an empty one of the model's kind
+    # Transformers would make up an empty one of the model's kind
+    if not any((base / name).is_file() for name in TOKENIZERS):
         raise PolicyError(
             "a readable tokenizer", found=f"none of {', '.join(TOKENIZERS)}", where=base.name, fix=fix
         )
@@ -125,9 +124,8 @@ def load(
         PolicyError: The folder holds no readable model or adapter, or a chat template that cannot be served.
     """
     target = require_device(device)
-    if (
-        target.type == "cuda"
-    ):  # of several processes each has its own, and some loaders take "cuda" for the first
+    # Of several processes each has its own, and some loaders take "cuda" for the first
+    if target.type == "cuda":
         target = torch.device("cuda", torch.cuda.current_device())
     arguments: dict[str, Any] = {
         "dtype": _DTYPES[dtype],
@@ -179,10 +177,8 @@ def _look_at(model: Any, tokenizer: PreTrainedTokenizerBase, where: str) -> None
         PolicyError: The tokenizer knows tokens that the model has no rows for, or what the model says are no
             numbers.
     """
-    rows, last = (
-        int(model.get_input_embeddings().weight.shape[0]),
-        max(tokenizer.get_vocab().values(), default=0),
-    )
+    rows = int(model.get_input_embeddings().weight.shape[0])
+    last = max(tokenizer.get_vocab().values(), default=0)
     if last >= rows:
         fix = "put model and tokenizer of one kind into the folder"
         raise PolicyError(

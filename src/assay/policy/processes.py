@@ -26,9 +26,8 @@ T = TypeVar("T")
 # minutes at most) or at a save, or one whose environment is slow. Said, since torch's own limits differ: 10
 # minutes for nccl, 30 for gloo.
 LONGEST_WAIT = timedelta(minutes=30)
-LONGEST_COUNT = timedelta(
-    seconds=10
-)  # a try to meet, for who counts what all of them refuse; torch makes one or two
+# A try to meet, for who counts what all of them refuse; torch makes one or two
+LONGEST_COUNT = timedelta(seconds=10)
 _LONG_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")
 # How gloo, and NCCL's watch over its peers, put it.
 _GONE = re.compile(r"Connection (closed|reset) by peer|remote process exited|Broken pipe")

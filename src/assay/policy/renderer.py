@@ -218,10 +218,8 @@ class Dialogue:
         ends: int | Iterable[int] | None = None,
     ) -> None:
         self._tokenizer, self._template = tokenizer, ChatTemplate(tokenizer, settings or {})
-        self._decoded, self._opened = (
-            lru_cache(MOST_WRITTEN)(self._decode),
-            lru_cache(MOST_OPENED)(self._open),
-        )
+        self._decoded = lru_cache(MOST_WRITTEN)(self._decode)
+        self._opened = lru_cache(MOST_OPENED)(self._open)
         if tokenizer.eos_token_id is None:
             raise PolicyError(
                 "an end-of-sequence token", found="none", where=self._template.where, fix="set eos_token"

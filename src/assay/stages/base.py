@@ -76,9 +76,8 @@ def pin_pretrained(project: Project, settings: PretrainedBase) -> PreTrainedToke
     except ConfigError as error:
         complain(f"the stages after base cannot run here: {error}")
     source = pretrained.resolve(settings.model, settings.revision, project.root)
-    tokenizer = open_tokenizer(
-        source.folder, settings.template
-    )  # else it would be told where all weights have been loaded
+    # Else it would be told where all weights have been loaded
+    tokenizer = open_tokenizer(source.folder, settings.template)
     folder = project.root / "models/base"
     shutil.rmtree(folder, ignore_errors=True)
     pretrained.write_pointer(folder, source)

@@ -6,10 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from assay.audit import drift
-from assay.audit.audit import Audited, audit
-from assay.audit.ceiling import ceiling_said
+from assay.audit.audit import Audited, audit, ceiling_said, refuse_unusable, require_records
 from assay.audit.contamination import contamination
-from assay.audit.refusal import refuse_unusable, require_records
 from assay.core.config.places import setting
 from assay.core.console import complain, say
 from assay.core.errors import DataError, RecordError
@@ -19,13 +17,11 @@ from assay.core.storage.json import read_record, write_json
 from assay.core.storage.untrusted import inside, listing, read_capped, sha256_capped
 from assay.dataset import cache
 from assay.dataset.audit_records import Audit, judged
-from assay.dataset.checksums import SUMS, check_sums, covered, parse_sums
 from assay.dataset.fingerprint import Fingerprint, enforce, fingerprint
-from assay.dataset.reading import MAX_FILE_BYTES
 from assay.dataset.schema_files import SchemaFiles
-from assay.dataset.source import Source, load
+from assay.dataset.source import MAX_FILE_BYTES, DataFile, load
 from assay.dataset.suite import FEWEST_CLUSTERS, choose, rules_of
-from assay.dataset.verified import require
+from assay.dataset.verified import SUMS, check_sums, covered, parse_sums, require
 from assay.evidence.claim.plan import plan_of
 from assay.pipeline.inputs import blocklist_of, cache_folder, splits_of, task_with
 from assay.pipeline.project import Project
@@ -57,10 +53,8 @@ def run(project: Project) -> None:
     _require_covered(found, sums, root)
     enforce(found, params.dataset.expected_dataset_sha256, root)
     found = found.model_copy(update={"cached": _cached(project, found, audited, blocklist)})
-    chosen, held = (
-        params.evaluation,
-        {split: [member.item for member in members] for split, members in audited.kept.items()},
-    )
+    chosen = params.evaluation
+    held = {split: [member.item for member in members] for split, members in audited.kept.items()}
     rules = rules_of(params.task, params.generation.surface, terms)
     suite = choose(
         held["heldout"], chosen.items, split="heldout", draws=chosen.draws, seed=chosen.seed, rules=rules
@@ -125,7 +119,7 @@ def checked_sums(project: Project) -> dict[str, str]:
     return sums
 
 
-def sources_of(project: Project, sums: Mapping[str, str]) -> dict[str, Source]:
+def sources_of(project: Project, sums: Mapping[str, str]) -> dict[str, DataFile]:
     """Return every data file of the dataset by split, from the bytes that were checked.
 
     Raises:

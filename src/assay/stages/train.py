@@ -98,9 +98,8 @@ def run(project: Project, resume_from: Path | None = None, examine: Examine | No
                     tell=live.tell,
                 )
             except BaseException as error:
-                with suppress(
-                    OSError, RecordError
-                ):  # why it ended is what has to be said, also on a disk that is full
+                # Why it ended is what has to be said, also on a disk that is full
+                with suppress(OSError, RecordError):
                     if isinstance(error, (Interrupted, TrainingStopped)):
                         live.tell("ended early", {"why": str(error).split("\n")[0]})
                     live.publish()

@@ -2,7 +2,8 @@
 alone.
 
 The model. An item's difference is what its cluster truly gained plus the luck of the draws:
-    after_i - before_i = gain_c + noise_i,   Var(noise_i) = p_i (1 - p_i) / K + q_i (1 - q_i) / K,   q_i = p_i + gain_c.
+    after_i - before_i = gain_c + noise_i,
+    Var(noise_i) = p_i (1 - p_i) / K + q_i (1 - q_i) / K,   q_i = p_i + gain_c.
 Success of the base on item i has the rate p_i, whose noise the K draws tell without bias. True gains differ
 between clusters with a standard deviation that nobody can know before training: it is an assumption, and said
 as one. The noise of the trained arm follows from the gain that is looked for. Power is that of the deciding
@@ -72,7 +73,8 @@ def planned_power(
     """Return the smallest true gain that is found with power 0.8 when the base's own draws are the arm
     before.
 
-    `primary` and `alpha` are those of a claim's plan. Items where the measure is undefined are left out, as the comparison will leave them out.
+    `primary` and `alpha` are those of a claim's plan. Items where the measure is undefined are left out, as
+    the comparison will leave them out.
     """
     measure = f"{primary}_rate"
     values, clusters = defaultdict(list), {}

@@ -4,7 +4,7 @@ would show."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,17 +53,12 @@ def _flipped(totals: Array, sizes: Array, rng: np.random.Generator, flips: int) 
     return np.concatenate(sums)
 
 
-def _p_value(totals: Array, flipped: Array) -> float:
-    slack = 1e-12 * float(np.abs(totals).sum())
-    observed = float(totals.sum())
-    return float(np.mean(np.abs(observed - 2 * flipped) >= abs(observed) - slack))
-
-
 def sign_flip(
     sums: ClusterSums, rng: np.random.Generator, flips: int = 20_000, alpha: float = 0.05
 ) -> tuple[float, Interval]:
-    """Return the two-sided p for "mean difference = 0" and the (1 - alpha) interval from the very same sign
-    flips.
+    """Return the two-sided p for "mean difference = 0" and the (1 - alpha) interval from the very same flips.
+
+    p is exact over all sign patterns up to 16 clusters; beyond that (b + 1) / (flips + 1) from seeded flips.
 
     The interval holds every shift d for which the test on total - d x size has p > alpha. A flip does not
     contradict d exactly when d lies between the mean over its flipped clusters and the mean over the others,
@@ -72,12 +67,14 @@ def sign_flip(
     differ by the same amount. Source: Canay, Romano, Shaikh (2017), Econometrica 85:1013, section 2; Phipson
     and Smyth (2010), eq. 2.
 
-    >>> p, difference = sign_flip(ClusterSums(tuple("abcdef"), np.arange(1.0, 7), np.ones(6)), np.random.default_rng(0))
+    >>> sums = ClusterSums(tuple("abcdef"), np.arange(1.0, 7), np.ones(6))
+    >>> p, difference = sign_flip(sums, np.random.default_rng(0))
     >>> p, difference.value, difference.low
     (0.03125, 3.5, 1.0)
     """
     flipped = _flipped(sums.totals, sums.sizes, rng, flips)
-    p = _p_value(sums.totals, flipped[:, 0])
+    observed, slack = float(sums.totals.sum()), 1e-12 * float(np.abs(sums.totals).sum())
+    p = float(np.mean(np.abs(observed - 2 * flipped[:, 0]) >= abs(observed) - slack))
     n = int(sums.sizes.sum())
     if not sums.has_spread:
         return p, interval(sums.mean, math.nan, math.nan, n)
@@ -91,24 +88,8 @@ def sign_flip(
     return p, interval(sums.mean, float(np.partition(lows, k)[k]), float(-np.partition(-highs, k)[k]), n)
 
 
-def sign_flip_test(
-    cluster_totals: Sequence[float] | Array, rng: np.random.Generator, flips: int = 20_000
-) -> float:
-    """Return the two-sided sign-flip p of the sum of paired cluster totals, in (0, 1].
-
-    Exact over all sign patterns up to 16 clusters; beyond that (b + 1) / (flips + 1) from seeded flips.
-    Source: Phipson and Smyth (2010), Stat. Appl. Genet. Mol. Biol. 9:39, eq. 2.
-
-    >>> sign_flip_test([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], np.random.default_rng(0))
-    0.03125
-    """
-    totals = np.asarray(cluster_totals, np.float64)
-    return _p_value(totals, _flipped(totals, np.ones_like(totals), rng, flips)[:, 0])
-
-
 def sign_flip_tests(cluster_totals: Array, rng: np.random.Generator, flips: int = 20_000) -> Array:
-    """Return the p of `sign_flip_test` for each row of [experiments, clusters]; all rows meet the same sign
-    flips.
+    """Return the p of `sign_flip` for each row of totals, [experiments, clusters]; all meet the same flips.
 
     For simulations: a thousand experiments cost little more than one.
 

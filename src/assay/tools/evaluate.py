@@ -9,8 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from assay.audit.audit import audit
-from assay.audit.refusal import refuse_unusable
+from assay.audit.audit import audit, refuse_unusable
 from assay.core.console import complain, progress, say
 from assay.core.counting import counted
 from assay.core.decoding import Decoding

@@ -25,7 +25,7 @@ WIDTH = 108
 TABLES = "\n\nBefore and after ("
 
 
-def blocks(root: Path) -> dict[str, str]:
+def make_blocks(root: Path) -> dict[str, str]:
     """Return the text of every generated block, by its name.
 
     Raises:
@@ -34,15 +34,15 @@ def blocks(root: Path) -> dict[str, str]:
     """
     recipes, code = read_recipes(root), digest_last_code(root)
     claim_at_hand(Project.open(root))
-    claim = wrapped(read_text(root / place_of("summary.md"), fix="./run repro"))
-    seeds = {f"{task} seeds": wrapped(seeds_block(recipes.get(task), task, code)) for task in TASKS}
+    claim = wrap_lines(read_text(root / place_of("summary.md"), fix="./run repro"))
+    seeds = {f"{task} seeds": wrap_lines(seeds_block(recipes.get(task), task, code)) for task in TASKS}
     return {"headline": claim.split(TABLES)[0].rstrip("\n") + "\n", "claim": claim} | seeds
 
 
-def wrapped(text: str) -> str:
+def wrap_lines(text: str) -> str:
     """Return Markdown with long lines broken, except rows of tables; none begins with what would be a mark.
 
-    >>> print(wrapped("- " + "word " * 25 + "> 1\\n"), end="")
+    >>> print(wrap_lines("- " + "word " * 25 + "> 1\\n"), end="")
     - word word word word word word word word word word word word word word word word word word word word word
       word word word word > 1
     """
@@ -66,16 +66,12 @@ def marks(name: str) -> tuple[str, str]:
 def run(root: Path, reference: str) -> None:
     """Write docs/cli.md, and the generated blocks of README.md and docs/results.md; the rest stays.
 
-    Args:
-        root: The project's folder.
-        reference: Text of docs/cli.md, which is about no claim and so is written in any case.
-
     Raises:
         AssayError: A block has no place there, or its source cannot be read.
     """
     texts = {page: read_text(root / page, fix="run this in the project's folder") for page in PAGES}
     write_text(root / CLI, reference)
-    found = blocks(root)
+    found = make_blocks(root)
     for page, names in PAGES.items():
         text = texts[page]
         for name in names:

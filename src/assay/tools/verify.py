@@ -35,10 +35,10 @@ MEANING: dict[Level, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class VerifyRequest:
     """What somebody wants to know of a package.
 
-    `sha256` is the published digest of the tar; `regenerate` the batches to play again, None for none; `key`
+    `sha256` is the published one of the package; `regenerate` the batches to play again, None for none; `key`
     what they are drawn by; `base` the folder of a pretrained base; `allow` what an unpacked folder may hold
     besides; `signature` a file of `assay publish sign` and `public_key` whose it has to be, both or none.
     """
@@ -55,7 +55,7 @@ class Asked:
     public_key: Path | None = None
 
 
-def run(package: Path, asked: Asked, out: Path | None) -> int:
+def run(package: Path, asked: VerifyRequest, out: Path | None) -> int:
     """Print every check of a package and return the exit code: 0 if none failed, else 1.
 
     Args:
@@ -105,7 +105,7 @@ def verification(package: Path, sha256: str | None, checks: Sequence[Check]) -> 
     )
 
 
-def _files(package: Path, asked: Asked) -> plain.Result:
+def _files(package: Path, asked: VerifyRequest) -> plain.Result:
     """Return V0; what cannot be read at all has failed."""
     try:
         return plain.check(package, sha256=asked.sha256, allow=asked.allow)
@@ -113,7 +113,7 @@ def _files(package: Path, asked: Asked) -> plain.Result:
         return plain.Result([plain.FileCheck("form", False, error_said(error))], None, {})
 
 
-def verified(package: Path, result: plain.Result, asked: Asked) -> Iterator[Check]:
+def verified(package: Path, result: plain.Result, asked: VerifyRequest) -> Iterator[Check]:
     """Yield each check as it ends: V0 as it was found, then what can be looked at once the files are those of
     a package."""
     words: dict[bool | None, Outcome] = {True: "passed", False: "failed", None: "not checked"}
@@ -161,13 +161,13 @@ def _unpacked(package: Path, result: plain.Result, root: Path) -> str:
             target = root / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(package / name, target, follow_symlinks=False)
-        again = plain.check(root)
-        return "" if again.sha256 == result.sha256 else "the folder changed while it was read"
+        again = plain.check(root, sha256=result.sha256)
+        return "" if again.ok else "the folder changed while it was read"
     except (OSError, PackageError) as error:
         return str(error)
 
 
-def _on_demand(root: Path, asked: Asked, sound: bool) -> Iterator[Check]:
+def _on_demand(root: Path, asked: VerifyRequest, sound: bool) -> Iterator[Check]:
     """Yield V4 and V5, which need the model and time, or say that nobody asked for them."""
     why = None if sound else "not done, because a check before it failed"
     if asked.regenerate is None or why:

@@ -19,7 +19,7 @@ from assay.core.config.settings import Params
 from assay.core.errors import ConfigError, TrainingError
 from assay.core.records import HealthRule, HonestFacts
 from assay.core.seeds import derive_seed
-from assay.core.storage.folders import write_folder
+from assay.core.storage.files import write_folder
 from assay.evaluation.rollout import Lost, Rollout
 from assay.policy.model import Policy
 

@@ -246,10 +246,8 @@ def hidden_states(
         rows = torch.tensor([row for unit in units for row in unit.rows], device=ids.device)
         if units[0].prompt > 0:
             assert prompt_width is not None
-            states, first = (
-                _shared(model, ids, units, rows, prompt_width),
-                torch.full_like(rows, prompt_width - 1),
-            )
+            states = _shared(model, ids, units, rows, prompt_width)
+            first = torch.full_like(rows, prompt_width - 1)
         else:
             first = start[rows]
             columns = (first[:, None] + torch.arange(units[0].width, device=ids.device)).clamp(
@@ -337,9 +335,8 @@ def _scored(
     is False."""
     prompt_width = input_ids.shape[1] - counted.shape[1]
     everywhere = torch.nn.functional.pad(counted, (prompt_width, 0))
-    if (
-        not counted.any()
-    ):  # one token is scored for nothing: gradients of 0 are awaited, by other processes too
+    # One token is scored for nothing: gradients of 0 are awaited, by other processes too
+    if not counted.any():
         everywhere[0, prompt_width] = True
     # What is recomputed on the way back must find the layers it found before; shards are no matrices, and
     # under autocast neither is what is added up the weight that is multiplied.

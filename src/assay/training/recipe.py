@@ -33,6 +33,8 @@ def chosen_step(validations: Sequence[Validation], rule: str, last: int | None =
     """
     if rule == "last":
         return validations[-1].step if last is None else last
+    if rule != "best_validation_reward":
+        raise NotImplementedError(f"claim.checkpoint_rule: {rule}")
     means = [float(np.mean([e.reward for e in validation.sampled])) for validation in validations]
     return validations[int(np.argmax(means))].step
 

@@ -69,13 +69,8 @@ class Trainer(GRPOTrainer):
         on_save: Callable[[int, dict[str, bytes]], None],
         **arguments: Any,
     ) -> None:
-        self._rollouts, self._guard, self._phases, self._processes, self._on_save = (
-            rollouts,
-            guard,
-            phases,
-            processes,
-            on_save,
-        )
+        self._rollouts, self._guard, self._phases, self._processes = rollouts, guard, phases, processes
+        self._on_save = on_save
         self._item_ids: list[str] = []
         self._shard, self._shards = shard, cast("Shards | None", None)
         self.links: dict[str, str] = {}
@@ -84,9 +79,8 @@ class Trainer(GRPOTrainer):
         rollout: Any = _roll_out
         super().__init__(reward_funcs=rewards, rollout_func=rollout, **arguments)
         for _, parameter in trainable(self.model):
-            parameter.data = (
-                parameter.data.float()
-            )  # QLoRA's adapters arrive in bfloat16, where small steps round away
+            # QLoRA's adapters arrive in bfloat16, where small steps round away
+            parameter.data = parameter.data.float()
         self._counted = torch.zeros(0, 0, dtype=torch.bool)
         policy: Any = self.model
         # Stock scores whole rows: models of one piece, and mixtures of experts whose routers look at all
@@ -225,9 +219,8 @@ class Trainer(GRPOTrainer):
         with tempfile.TemporaryDirectory(prefix="assay-rng-") as scratch:
             try:
                 self._save_rng_state(scratch)
-            except (
-                RuntimeError
-            ) as error:  # torch tells of a full disk by the line of its own source that noticed
+            # Torch tells of a full disk by the line of its own source that noticed
+            except RuntimeError as error:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), scratch) from error
             written = next(Path(scratch).iterdir())
             return written.name, written.read_bytes()

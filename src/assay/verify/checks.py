@@ -58,7 +58,7 @@ class Verification(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LookResult:
     """What one look came to: what was looked at with counts, and what was wrong with it."""
 
     said: str
@@ -66,7 +66,7 @@ class Seen:
     unchecked: bool = False  # nothing is wrong, and yet it cannot be called checked
 
 
-def looked(level: Level, name: str, look: Callable[[], Seen]) -> Check:
+def looked(level: Level, name: str, look: Callable[[], LookResult]) -> Check:
     """Return a look as a check; a look that cannot be finished has failed, whatever ended it.
 
     What is called says nothing to the terminal meanwhile.

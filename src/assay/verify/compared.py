@@ -12,14 +12,12 @@ from typing import Any
 
 from assay.core.errors import RecordError
 from assay.core.storage.json import loads
-from assay.verify.checks import Seen
+from assay.verify.checks import LookResult
 
 # relative: what another processor or another release of a library makes of the last bits, and no editor
 NEAR = 1e-9
 NEARLY = "equal to 9 digits, not to the last"
 _PICTURE = re.compile(rb'src="data:image/svg\+xml;base64,[A-Za-z0-9+/=]*"')  # a figure on a page
-_TABLES = (".csv",)
-_VALUES = (".json", ".jsonl")
 Place = tuple[str, Any, Any]
 
 
@@ -31,7 +29,7 @@ def compare(
     said: str,
     nearly: bool = False,
     apart_from_svg: bool = False,
-) -> Seen:
+) -> LookResult:
     """Compare files of two folders byte by byte and say what was seen.
 
     Args:
@@ -54,8 +52,8 @@ def compare(
             text, close = difference(name, one, other)
             (near if close else wrong).append(text)
     if near and not wrong and nearly:
-        return Seen(f"{said}; {NEARLY} in {len(near)} of them ({near[0]})")
-    return Seen(f"{said}, equal to the last byte", [*wrong, *near])
+        return LookResult(f"{said}; {NEARLY} in {len(near)} of them ({near[0]})")
+    return LookResult(f"{said}, equal to the last byte", [*wrong, *near])
 
 
 def _content(path: Path, apart_from_svg: bool) -> bytes | None:

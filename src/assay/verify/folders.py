@@ -22,7 +22,7 @@ from assay.package.layout import ADAPTER, BASE
 from assay.policy.base.model_files import maps_code
 from assay.policy.base.words import ASSISTANT, CHAT_TEMPLATE, END, PAD, UNKNOWN, USER, Words
 from assay.stages.package import strangers_in
-from assay.verify.checks import Seen
+from assay.verify.checks import LookResult
 from assay.verify.unpacked import FIX, Unpacked
 
 _VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
@@ -36,14 +36,14 @@ _NOTHING_AROUND = {
 }
 
 
-def names_allowed(package: Unpacked) -> Seen:
+def names_allowed(package: Unpacked) -> LookResult:
     """Check that every file of the package has a place in one, and none of it is hidden or can run code when
     it is loaded."""
     wrong = list(strangers_in(package.project, package.names))
-    return Seen(f"{len(package.names)} files, each one that a package of these settings holds", wrong)
+    return LookResult(f"{len(package.names)} files, each one that a package of these settings holds", wrong)
 
 
-def model_settings(package: Unpacked) -> Seen:
+def model_settings(package: Unpacked) -> LookResult:
     """Check every value of the JSON files in models/ against what the settings of the run give."""
     params, adapter = package.project.params, f"{ADAPTER}/adapter_config.json"
     found = _read(package, adapter)
@@ -61,7 +61,7 @@ def model_settings(package: Unpacked) -> Seen:
         if read_text(package.root / template, fix=FIX) != CHAT_TEMPLATE:
             wrong.append(f"{template}: not the template of assay's tiny base")
         said += f" and of {BASE}, its words and its chat template"
-    return Seen(f"{said} follows from params.yaml; none names code", wrong)
+    return LookResult(f"{said} follows from params.yaml; none names code", wrong)
 
 
 def adapter_expected(params: Params) -> dict[str, Any]:

@@ -11,14 +11,13 @@ from functools import partial
 from pathlib import Path
 
 from assay.verify import code, folders, locked, stated, suites
-from assay.verify.checks import Check, Level, Seen, looked, plain, unlooked
-from assay.verify.content import alarms, learned, tokens, training, weights
+from assay.verify.checks import Check, Level, LookResult, looked, plain, unlooked
+from assay.verify.content import training, weights
 from assay.verify.content.regraded import regraded
-from assay.verify.content.rendered import rendered_again
-from assay.verify.content.tables import tables_again
+from assay.verify.content.rendered import rendered_again, tables_again
 from assay.verify.unpacked import Unpacked
 
-Look = Callable[[Unpacked], Seen]
+Look = Callable[[Unpacked], LookResult]
 LEVELS: tuple[Level, ...] = ("V1", "V2", "V3")
 CONSISTENT: tuple[tuple[str, Look], ...] = (
     ("dvc.lock", locked.lock_holds),
@@ -27,19 +26,19 @@ CONSISTENT: tuple[tuple[str, Look], ...] = (
     ("model settings", folders.model_settings),
     ("base and adapter", weights.digests_hold),
     ("weights", weights.weights_sane),
-    ("adapter", learned.adapter_learned),
+    ("adapter", weights.adapter_learned),
     ("facts of the model", stated.facts_within_bounds),
     ("plan before training", training.plan_precedes),
     ("suites", suites.suites_equal),
     ("draws and seeds", suites.draws_complete),
     ("openings", suites.openings_equal),
-    ("tokens", tokens.tokens_counted),
+    ("tokens", suites.tokens_counted),
     ("policies", suites.policies_named),
     ("arms", suites.arms_apart),
     ("steps", training.log_whole),
     ("training items", training.items_in_order),
     ("checkpoint", training.checkpoint_follows),
-    ("alarms", alarms.alarms_ring_again),
+    ("alarms", training.alarms_ring_again),
 )
 
 
@@ -84,7 +83,7 @@ def settings(package: Unpacked, *, other_code: bool) -> Iterator[Check]:
     yield looked("V3", "settings", partial(settings_fit, package))
 
 
-def settings_fit(package: Unpacked) -> Seen:
+def settings_fit(package: Unpacked) -> LookResult:
     """Check that the settings can be read and ask for no more steps and draws than are stored: checks cost
     what they ask."""
     params = package.project.params
@@ -99,7 +98,7 @@ def settings_fit(package: Unpacked) -> Seen:
             lines = sum(1 for _ in stream)
         if n > lines:
             wrong.append(f"params.yaml, {name}: {n}, and {lines} lines in {file}")
-    return Seen(
+    return LookResult(
         f"params.yaml of task {params.task.name}, read strictly; no larger than what is stored", wrong
     )
 

@@ -13,7 +13,7 @@ from assay.core.evidence_files import folder_of, place_of
 from assay.core.storage.yaml import read_yaml
 from assay.pipeline.dvc_lock import folder_md5, md5
 from assay.stages.package import BEFORE
-from assay.verify.checks import Seen
+from assay.verify.checks import LookResult
 from assay.verify.unpacked import FIX, Unpacked
 
 PARAMS, BASE = "params.yaml", "models/base"
@@ -26,10 +26,10 @@ READS = {
     "render_evidence": (folder_of("data"), folder_of("train")),
 }
 WRITTEN = ("evidence/", "models/")
-Entry = Mapping[str, Any]
+LockEntry = Mapping[str, Any]
 
 
-def lock_holds(package: Unpacked) -> Seen:
+def lock_holds(package: Unpacked) -> LookResult:
     """Compare every dep and out of dvc.lock with the file or folder in the package."""
     wrong: list[str] = []
     absent: list[str] = []
@@ -54,10 +54,12 @@ def lock_holds(package: Unpacked) -> Seen:
         f"{n} deps and outs of {len(package.lock)} stages, {len(known)} files and folders: each with the md5"
         " and size it has"
     )
-    return Seen(f"{said}; not in the package: {', '.join(sorted(set(absent)))}" if absent else said, wrong)
+    return LookResult(
+        f"{said}; not in the package: {', '.join(sorted(set(absent)))}" if absent else said, wrong
+    )
 
 
-def lock_whole(package: Unpacked) -> Seen:
+def lock_whole(package: Unpacked) -> LookResult:
     """Check that all stages before this package are there with the settings of params.yaml, and read what
     others wrote."""
     wrong, lock = [], package.lock
@@ -70,7 +72,7 @@ def lock_whole(package: Unpacked) -> Seen:
         wrong += _other_settings(stage, lock[stage], values)
         read = {entry["path"] for _, kind, entry in _entries({stage: lock[stage]}) if kind == "deps"}
         wrong += [f"dvc.lock, {stage}, deps: no {name}" for name in READS.get(stage, ()) if name not in read]
-    made: dict[str, tuple[str, Entry]] = {}
+    made: dict[str, tuple[str, LockEntry]] = {}
     for stage, kind, entry in _entries(lock):
         if kind == "outs" and made.setdefault(entry["path"], (stage, entry))[0] != stage:
             wrong.append(f"dvc.lock: {entry['path']} is an out of two stages")
@@ -90,10 +92,10 @@ def lock_whole(package: Unpacked) -> Seen:
             if (out["md5"], out["size"]) != (entry["md5"], entry["size"]):
                 wrong.append(f"dvc.lock: {stage} read another {entry['path']} than {maker} wrote")
     said = f"all {len(lock)} stages, with the settings of params.yaml; {n} times one read what another wrote"
-    return Seen(said, wrong)
+    return LookResult(said, wrong)
 
 
-def _entries(lock: Mapping[str, Any]) -> Iterator[tuple[str, str, Entry]]:
+def _entries(lock: Mapping[str, Any]) -> Iterator[tuple[str, str, LockEntry]]:
     """Yield (stage, deps or outs, entry) of everything with a digest.
 
     Raises:
@@ -134,7 +136,7 @@ def _value(values: Mapping[str, Any], dotted: str) -> Any:
     return found
 
 
-def _other_settings(stage: str, locked: Entry, values: Mapping[str, Any]) -> list[str]:
+def _other_settings(stage: str, locked: LockEntry, values: Mapping[str, Any]) -> list[str]:
     """Return the settings of a stage that dvc.lock has otherwise than params.yaml."""
     told = locked.get("params") or {}
     if not isinstance(told, dict) or set(told) - {PARAMS} or not isinstance(told.get(PARAMS, {}), dict):

@@ -11,11 +11,11 @@ from assay.core.storage.json import read_record
 from assay.package.layout import PARITY
 from assay.package.parity import Parity
 from assay.policy.base.pretrained import name_of
-from assay.verify.checks import Seen
+from assay.verify.checks import LookResult
 from assay.verify.unpacked import FIX, Unpacked
 
 
-def facts_within_bounds(package: Unpacked) -> Seen:
+def facts_within_bounds(package: Unpacked) -> LookResult:
     """Check that what was measured of the model is of this model, in range, and keeps the bounds of the
     settings."""
     wrong = [*_base(package), *_parity(package), *_control(package)]
@@ -23,7 +23,7 @@ def facts_within_bounds(package: Unpacked) -> Seen:
         "base.json, parity.json and control.json are of this run and keep its bounds; their numbers need the"
         " model"
     )
-    return Seen(said, wrong)
+    return LookResult(said, wrong)
 
 
 def _base(package: Unpacked) -> Iterator[str]:

@@ -1,18 +1,23 @@
-"""V3, what was measured: one suite for all arms, every draw in its place with its seed, and the policies that
-were trained."""
+"""V3, what was measured: one suite for all arms, every draw in its place, every token by the base's words."""
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
+import numpy as np
+
+from assay.core.config.settings import ScratchBase
 from assay.core.counting import counted
 from assay.core.records import Episode
-from assay.dataset.suite import Suite
+from assay.dataset.suite import Play, Suite
+from assay.evaluation.trajectory import open_item
+from assay.policy.base.words import Words
 from assay.stages.render_evidence.arms import CONTROL
-from assay.verify.checks import Seen
+from assay.verify.checks import SHOWN, LookResult
 from assay.verify.content.training import learning_rates
 from assay.verify.unpacked import Unpacked
 
@@ -22,7 +27,7 @@ Texts = list[tuple[str, ...]]
 _PROMPT = re.compile(r"[0-9a-f]{16}")
 
 
-def suites_equal(package: Unpacked) -> Seen:
+def suites_equal(package: Unpacked) -> LookResult:
     """Check that plan and reports name the suite that settings and data make."""
     suite, wrong = package.heldout, []
     told = {"claim_plan.json": package.plan.suite_digest}
@@ -32,10 +37,10 @@ def suites_equal(package: Unpacked) -> Seen:
         if found != expected:
             wrong.append(f"{name}, suite_digest: {found[:16]}; settings and data make {expected[:16]}")
     size = f"{counted(len(suite.items), 'items')} x {counted(suite.draws, 'draws')}"
-    return Seen(f"suite {suite.digest[:16]} ({size}) in the plan and all arms", wrong)
+    return LookResult(f"suite {suite.digest[:16]} ({size}) in the plan and all arms", wrong)
 
 
-def draws_complete(package: Unpacked) -> Seen:
+def draws_complete(package: Unpacked) -> LookResult:
     """Check that every play of every suite is there once, in its place, with the seed that its labels
     give."""
     wrong, n = [], 0
@@ -54,7 +59,7 @@ def draws_complete(package: Unpacked) -> Seen:
     order = [(line.step, line.greedy) for line in package.validation_lines]
     if order != sorted(order):
         wrong.append("validation.jsonl: not by step, sampled before greedy")
-    return Seen(
+    return LookResult(
         f"{counted(n, 'episodes')}, each draw of each item once and in its place, with the seed of its"
         " labels",
         wrong,
@@ -79,7 +84,7 @@ def _out_of_place(suite: Suite, episodes: list[Episode], name: str, package: Unp
     return wrong
 
 
-def openings_equal(package: Unpacked) -> Seen:
+def openings_equal(package: Unpacked) -> LookResult:
     """Check that all arms and validations were shown the same opening of an item, and lost the same of it."""
     shown: dict[tuple[str, str], tuple[str, int]] = {}
     wrong = []
@@ -95,10 +100,10 @@ def openings_equal(package: Unpacked) -> Seen:
                 wrong.append(
                     f"{name}: item {episode.item_id}, draw {episode.draw} was opened otherwise than before"
                 )
-    return Seen(f"{counted(len(shown), 'items')}, each opened with the same prompt in every arm", wrong)
+    return LookResult(f"{counted(len(shown), 'items')}, each opened with the same prompt in every arm", wrong)
 
 
-def policies_named(package: Unpacked) -> Seen:
+def policies_named(package: Unpacked) -> LookResult:
     """Check that the arms were played by the base and by what was trained on it, and the control by
     neither."""
     trained, control = package.trained, package.control
@@ -128,7 +133,7 @@ def policies_named(package: Unpacked) -> Seen:
         wrong.append("control.json, policy_digest: that of another arm")
     beside = ", another as control" if asked else ""
     said = f"base {trained.base_digest[:16]} before, {trained.policy_digest[:16]} after{beside}"
-    return Seen(f"{said}; each episode names who played it", wrong)
+    return LookResult(f"{said}; each episode names who played it", wrong)
 
 
 def _of_another(name: str, episodes: Sequence[Episode], expected: str | None) -> list[str]:
@@ -143,7 +148,7 @@ def _of_another(name: str, episodes: Sequence[Episode], expected: str | None) ->
     return [f"{name}: {counted(len(odd), 'episodes')} of another policy ({first})"]
 
 
-def arms_apart(package: Unpacked) -> Seen:
+def arms_apart(package: Unpacked) -> LookResult:
     """Check that no arm is a copy of another: draws share their seeds, so policies that differ coincide
     often, and not always.
 
@@ -172,11 +177,11 @@ def arms_apart(package: Unpacked) -> Seen:
     told = ", ".join(f"{other} and {one} {100 * share:.0f} %" for (one, other), share in pairs.items())
     said = f"items whose texts are all the same: {told}"
     if alike and not wrong:
-        return Seen(
+        return LookResult(
             f"{said}; so little was learned that a copy could not be told from what was played",
             unchecked=True,
         )
-    return Seen(said, wrong)
+    return LookResult(said, wrong)
 
 
 def _share(one: Mapping[str, Texts], other: Mapping[str, Texts]) -> float:
@@ -191,3 +196,89 @@ def _texts(episodes: Sequence[Episode]) -> dict[str, Texts]:
     for episode in episodes:
         found.setdefault(episode.item_id, []).append(tuple(turn.completion for turn in episode.turns))
     return {item: sorted(texts) for item, texts in found.items()}
+
+
+def tokens_counted(package: Unpacked) -> LookResult:
+    """Read every episode by the base's words: prompts, numbers of tokens, and which completions were cut."""
+    if not isinstance(package.project.params.base, ScratchBase):
+        said = (
+            f"prompts and numbers of tokens: the tokenizer of {package.base.get('model')} is not in the"
+            " package"
+        )
+        return LookResult(f"{said}; V4 with --base DIR counts what it plays again", unchecked=True)
+    reader, n, turns, wrong = _Reader(package), 0, 0, list[str]()
+    for name, suite, episodes in _told(package):
+        for play, episode in zip(suite.plays(), episodes, strict=False):
+            n, turns = n + 1, turns + len(episode.turns)
+            wrong += [
+                f"{name}, item {episode.item_id}, draw {episode.draw}: {fault}"
+                for fault in reader.faults(play, episode)
+            ]
+            if len(wrong) > SHOWN:
+                return LookResult("", wrong)
+    said = (
+        f"{counted(turns, 'completions')} of {counted(n, 'episodes')} have the tokens that are stored of"
+        " them, "
+    )
+    return LookResult(f"{said}and follow the prompts whose digests are stored", wrong)
+
+
+def _told(package: Unpacked) -> Iterator[tuple[str, Suite, Sequence[Episode]]]:
+    for name in package.arms:
+        yield f"{name}.jsonl", package.suite_of(name), package.episodes(name)
+    single = replace(package.validation, draws=1)
+    for step, sampled, greedy in package.validations:
+        yield f"validation.jsonl, step {step}, sampled", package.validation, sampled
+        yield f"validation.jsonl, step {step}, greedy", single, greedy
+
+
+class _Reader:
+    """Reads episodes as the tokenizer of the package's base does; openings are kept, since all draws of an
+    item share one."""
+
+    def __init__(self, package: Unpacked) -> None:
+        self._task, self._words = package.task, Words(package.task.vocabulary())
+        self._opened: dict[tuple[str, int], tuple[list[int], int]] = {}
+
+    def faults(self, play: Play, episode: Episode) -> Iterator[str]:
+        """Yield the first thing in which an episode is not what its words make it, or nothing."""
+        ids, cut = self._opening(play)
+        if cut != episode.prompt_chars_cut:
+            yield f"prompt_chars_cut {episode.prompt_chars_cut}; {cut} do not fit"
+            return
+        for number, turn in enumerate(episode.turns, start=1):
+            if _digest(ids) != turn.prompt_digest:
+                yield f"turn {number} was written after another prompt than its task and its words make"
+                return
+            ends = [] if turn.truncated else [self._words.eos_id]
+            written = turn.n_tokens - len(ends)
+            follows = episode.turns[number].prompt_digest if number < len(episode.turns) else None
+            readings: Iterator[Sequence[int]] = (
+                self._words.readings(turn.completion, written) if written >= 0 else iter(())
+            )
+            if follows is None:
+                found = next(readings, None)
+            else:
+                read = ([*ids, *each, *ends] for each in readings)
+                told = str(turn.observation)
+                ahead = ([*each, *self._words.reply(told, last_id=each[-1])] for each in read if each)
+                found = next((each for each in ahead if _digest(each) == follows), None)
+            if found is None:
+                end = "cut at the limit" if turn.truncated else "and an end"
+                behind = "" if follows is None else ", and the next prompt behind them"
+                yield (
+                    f"turn {number}: {turn.n_tokens} tokens, {end}{behind}, cannot be {turn.completion!r:.60}"
+                )
+                return
+            ids = list(found)
+
+    def _opening(self, play: Play) -> tuple[list[int], int]:
+        key = (play.item.id, play.world_seed)
+        if key not in self._opened:
+            opening = open_item(self._task, self._words, play.item, play.world_seed)
+            self._opened[key] = (opening.prompt_ids, opening.chars_cut)
+        return self._opened[key]
+
+
+def _digest(ids: Sequence[int]) -> str:
+    return hashlib.sha256(np.asarray(ids, np.int64).tobytes()).hexdigest()[:16]

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from assay.core.errors import ConfigError, TaskError
 from assay.core.seeds import derive_seed
 from assay.tasks.collider import Collider, ColliderSettings, generate, rewards
-from assay.tasks.collider.actions import Action
 from assay.tasks.collider.prompts import observation, opening
+from assay.tasks.collider.surfaces import Action
 from assay.tasks.collider.world import physics
-from assay.tasks.collider.world.simulator import State, expected_in_hand
+from assay.tasks.collider.world.simulator import ColliderState, expected_in_hand
 from assay.tasks.protocol import Item, Step
 
 GOLDEN = "767efd36db7c890316b45b1dae8c69da6924021b56376e3f788c5699013390df"
@@ -35,8 +35,8 @@ def settings(surface: Any = "compact", **changes: Any) -> ColliderSettings:
     return ColliderSettings(**({"surface": surface, "max_turns": 8, "shaping": 0.0, "gamma": 1.0} | changes))
 
 
-def start(task: Collider, item: Item, seed: int = 5) -> State:
-    state: State = task.start(item, seed)[1]
+def start(task: Collider, item: Item, seed: int = 5) -> ColliderState:
+    state: ColliderState = task.start(item, seed)[1]
     return state
 
 

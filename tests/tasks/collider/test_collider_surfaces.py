@@ -10,9 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.tasks.collider import COMPACT_TOKEN_PATTERN, Collider
-from assay.tasks.collider.actions import Action
-from assay.tasks.collider.compact import compact_vocabulary, parse_compact, write_compact, z_token
-from assay.tasks.collider.json_surface import parse_json, write_json
+from assay.tasks.collider.surfaces import (
+    Action,
+    compact_vocabulary,
+    parse_compact,
+    parse_json,
+    write_compact,
+    write_json,
+    z_token,
+)
 from assay.tasks.collider.world.physics import LETTERS, NAMES, bin_centre_gev, global_z
 from assay.tasks.protocol import Item, Step
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.core.storage.strict_json import MAX_DEPTH, parse_strict
+from assay.core.storage.json import MAX_DEPTH, parse_strict
 from assay.tasks.structured.grading.parsing import MAX_CHARS, MAX_STARTS, parse
 from tests.tasks.structured.material import objects, texts
 

@@ -14,8 +14,7 @@ from assay.core.config.settings import AuditSettings
 from assay.core.errors import TaskError
 from assay.core.seeds import rng
 from assay.tasks.structured import Structured
-from assay.tasks.structured.grading.truncation import MARK, opening_chars, shortened
-from assay.tasks.structured.prompts import opening
+from assay.tasks.structured.prompts import MARK, opening, opening_chars, shortened
 from assay.tasks.structured.reading.golds import Plain
 from assay.tasks.structured.reading.records import Request
 from tests.tasks.structured.material import (

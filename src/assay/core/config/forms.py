@@ -27,6 +27,12 @@ def form_of(steps: Sequence[str]) -> FieldInfo | None:
     return found[0] if found else None
 
 
+def known_names(steps: Sequence[str]) -> set[str]:
+    """Return the names of the settings in a section, whichever of its kinds it is."""
+    form = form_of(steps)
+    return set() if form is None else {name for choice in _choices(form) for name in _fields(choice)}
+
+
 def shown_form(steps: Sequence[str]) -> str | None:
     """Return what to write for a setting of a wrong form, with an example; None for one in which nothing
     stands.
@@ -36,7 +42,7 @@ def shown_form(steps: Sequence[str]) -> str | None:
     >>> shown_form(["validation", "suite"]) is None
     True
     >>> shown_form(["claim", "controls", "0"])  # doctest: +ELLIPSIS
-    'write it as controls: [aa]   (aa: base against base, always; random_reward: ...; each is one of aa, random_reward)'
+    'write it as controls: [aa]   (aa: base against base, always; ...; each is one of aa, random_reward)'
     """
     places = [n for n, step in enumerate(steps) if step.isdigit()]
     steps = steps[: places[0]] if places else steps

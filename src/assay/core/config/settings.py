@@ -5,15 +5,105 @@ from __future__ import annotations
 
 import os
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from assay.core.config.base import Fraction, Natural, Positive, Rate, Settings
-from assay.core.config.claim import ClaimSettings, EvidenceSettings
 from assay.core.config.health import HealthSettings
-from assay.core.config.package import PackageSettings
 from assay.core.config.tasks import Surface, TaskSettings, every_task
+from assay.core.records import HealthRule
+
+
+class ClaimSettings(Settings):
+    """What will be claimed, fixed before training."""
+
+    primary: Literal["success"]
+    smallest_effect_points: Annotated[float, Field(gt=0, le=100)]
+    alpha: Annotated[float, Field(ge=0.05, le=0.05)] = Field(
+        description="all intervals are 95 %; no other level yet"
+    )
+    parsed_rate_margin: Rate = Field(description="largest tolerable loss of parsed completions, as a share")
+    checkpoint_rule: Literal["best_validation_reward", "last"]
+    controls: list[Literal["aa", "random_reward"]] = Field(
+        description=(
+            "aa: base against base, always; random_reward: the same training for rewards that mean nothing"
+        )
+    )
+
+    @model_validator(mode="after")
+    def _base_is_always_compared_with_itself(self) -> Self:
+        if "aa" not in self.controls or len(set(self.controls)) < len(self.controls):
+            raise ValueError("controls: aa has to be among them, and each once")
+        return self
+
+
+class AcknowledgedAlarm(Settings):
+    """A RED alarm that somebody looked at and answers for; the reason is quoted beside the claim."""
+
+    rule: HealthRule
+    reason: Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")] = Field(
+        examples=["what was looked at, and why it is harmless"]
+    )
+
+
+class EvidenceSettings(Settings):
+    """What is said about a training after it ended; no part of the plan that was hashed before."""
+
+    acknowledged_alarms: list[AcknowledgedAlarm] = Field(
+        description="RED alarms that no longer bar the claim"
+    )
+
+    @model_validator(mode="after")
+    def _each_rule_once(self) -> Self:
+        rules = [each.rule for each in self.acknowledged_alarms]
+        if len(set(rules)) < len(rules):
+            raise ValueError("acknowledged_alarms: each rule once")
+        return self
+
+
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Waiver(Settings):
+    """A finding of the secret scan that somebody looked at and answers for; it is written into the
+    package."""
+
+    file: Annotated[str, Field(min_length=1)] = Field(
+        description="path inside the package", examples=["evidence/README.md"]
+    )
+    sha256: Digest = Field(
+        description="of the text that was found, as the refusal names it; never the text",
+        examples=["0123456789abcdef" * 4],
+    )
+    reason: Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")] = Field(
+        examples=["what was looked at, and why it is no secret"]
+    )
+
+
+class ParitySettings(Settings):
+    """How far the merged model may be from base and adapter side by side."""
+
+    prompts: Positive = Field(description="held-out openings that both answer")
+    max_logit_difference: Annotated[float, Field(gt=0)] = Field(
+        description="largest absolute difference of any logit"
+    )
+    min_greedy_agreement: Fraction = Field(description="share of greedy tokens that have to be the same")
+
+
+class PackageSettings(Settings):
+    """What `package` refuses for, and what it may let pass."""
+
+    waivers: list[Waiver]
+    parity: ParitySettings
+
+    @model_validator(mode="after")
+    def _each_finding_once(self) -> Self:
+        found = [(each.file, each.sha256) for each in self.waivers]
+        if len(set(found)) < len(found):
+            raise ValueError("waivers: each finding once")
+        return self
+
 
 Action = Literal["refuse", "drop", "keep"]
 

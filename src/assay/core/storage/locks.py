@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -31,9 +31,12 @@ def hold(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout:
+        holder = ""
+        with suppress(OSError):  # it may end, and remove the file, right now
+            holder = path.read_text(errors="replace").strip()
         raise RunningAlready(
             "no other process on this run",
-            found=f"process {path.read_text(errors='replace').strip() if path.exists() else '?'}",
+            found=f"process {holder or '?'}",
             where=str(path),
             fix="wait until it ends, or end it (kill PID): what it has finished is kept",
         ) from None

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from assay.core.errors import DataError
+from assay.core.errors import DataError, RecordError
 
 _PIECE = 1 << 20
 
@@ -47,7 +47,7 @@ def inside(path: Path, roots: Sequence[Path], *, where: str, fix: str) -> Path:
 
 
 @contextmanager
-def opened(path: Path, *, max_bytes: int, fix: str) -> Iterator[BinaryIO]:
+def open_regular(path: Path, *, max_bytes: int, fix: str) -> Iterator[BinaryIO]:
     """Open a regular file for reading; a pipe or device is refused instead of waited for.
 
     Raises:
@@ -80,9 +80,9 @@ def read_capped(path: Path, *, max_bytes: int, fix: str) -> bytes:
     """Return the bytes of a regular file of limited size.
 
     Raises:
-        DataError: As `opened`.
+        DataError: As `open_regular`.
     """
-    with opened(path, max_bytes=max_bytes, fix=fix) as stream:
+    with open_regular(path, max_bytes=max_bytes, fix=fix) as stream:
         # Not max_bytes at once: a reader sets aside what it is asked for, which may be more than there is
         # memory.
         content = stream.read(os.fstat(stream.fileno()).st_size + 1)
@@ -97,9 +97,9 @@ def sha256_capped(path: Path, *, max_bytes: int, fix: str) -> str:
     """Return the hexadecimal sha256 of a regular file of limited size, read in pieces.
 
     Raises:
-        DataError: As `opened`.
+        DataError: As `open_regular`.
     """
-    with opened(path, max_bytes=max_bytes, fix=fix) as stream:
+    with open_regular(path, max_bytes=max_bytes, fix=fix) as stream:
         digest = hashlib.sha256()
         while piece := stream.read(_PIECE):
             digest.update(piece)
@@ -162,3 +162,51 @@ def listing(folder: Path) -> dict[str, bool]:
             else:
                 names[name] = entry.is_file(follow_symlinks=False)
     return dict(sorted(names.items()))
+
+
+_PIECE = 1 << 20
+# As .dvcignore has it.
+LEFT_BEHIND = (
+    "__pycache__",
+    ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".hypothesis",
+    ".ipynb_checkpoints",
+    ".DS_Store",
+)
+
+
+def sha256_contents(path: Path) -> str | None:
+    """Return the sha256 of a file, or of the names and contents of a folder's files; None if there is no such
+    path.
+
+    Links are followed, so that what is linked from a cache is the same as a copy of it.
+
+    Raises:
+        RecordError: A file cannot be read.
+    """
+    if path.is_file():
+        return _sha256_file(path)
+    if not path.is_dir():
+        return None
+    files = {file.relative_to(path).as_posix(): file for file in path.rglob("*") if file.is_file()}
+    digest = hashlib.sha256()
+    for name in sorted(files):
+        if not name.endswith(".pyc") and not set(LEFT_BEHIND) & set(name.split("/")):
+            digest.update(f"{name}\0{_sha256_file(files[name])}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def _sha256_file(path: Path) -> str:
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as stream:
+            while piece := stream.read(_PIECE):
+                digest.update(piece)
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise RecordError(
+            "a readable file", found=found, where=str(path), fix="make it readable, or remove it"
+        ) from None
+    return digest.hexdigest()

@@ -90,26 +90,19 @@ class Claim(Record):
     random_reward: RandomRewardControl | None = Field(description="null: such an arm was not run")
 
 
+# What a claim holds that may not be made.
 _NOTHING: dict[str, Any] = {
+    name: None
+    for name in Claim.model_fields
+    if name not in ("reason", "sentence", "plan", "split", "decoding", "draws", "training_seeds")
+} | {
     "verdict": "NOT EVALUABLE",
-    "detail": None,
     "warnings": (),
-    "before": None,
-    "after": None,
-    "difference": None,
-    "p": None,
-    "cross_check": None,
     "n_clusters": 0,
     "n_items": 0,
-    "smallest_detectable_points": None,
-    "items_changed": None,
-    "gain_split": None,
-    "tokens_per_completion": None,
     "secondary": {},
     "guardrails": (),
     "strata": {},
-    "control": None,
-    "random_reward": None,
 }
 
 
@@ -156,7 +149,7 @@ def _nothing_said(head: dict[str, Any], stops: Sequence[tuple[str, str]], notes:
         "; ".join(text for _, text in stops),
         not_evaluable_sentence(head["split"], [k for k, _ in stops]),
     )
-    return Claim(**head, **(_NOTHING | {"warnings": tuple(notes)}), reason=reason, sentence=sentence)
+    return Claim(**(_NOTHING | head | {"warnings": tuple(notes), "reason": reason, "sentence": sentence}))
 
 
 def not_evaluable(

@@ -25,7 +25,7 @@ class ClaimPlan(Record):
     dataset_sha256: str | None = Field(
         default=None, description="of all data, as fingerprint.json has it; null: hashed before plans said so"
     )
-    checkpoint_rule: str = Field(description="how the checkpoint is chosen, in words")
+    checkpoint_rule: str = Field(description="how the checkpoint is chosen: a setting")
     alpha: float = Field(gt=0, le=0.2, description="two-sided level of the deciding test")
     cluster_name: str = Field(description="what one cluster is, plural: scenarios, prompt groups")
     secondary: tuple[str, ...] = Field(description="further confirmatory measures, Holm-corrected together")

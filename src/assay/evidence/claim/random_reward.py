@@ -55,20 +55,9 @@ def random_reward_control(
     )
     barred = arm_obstacles({"before": base, "random-reward": random_arm, "after": trained}, plan)
     if barred:
-        return RandomRewardControl(
-            verdict="NOT EVALUABLE",
-            detail=None,
-            reason="; ".join(text for _, text in barred),
-            before=None,
-            after=None,
-            difference=None,
-            p=None,
-            ahead=None,
-            ahead_p=None,
-            trained_is_ahead=None,
-            n_clusters=0,
-            n_items=0,
-        )
+        reason = "; ".join(text for _, text in barred)
+        known = {"verdict": "NOT EVALUABLE", "reason": reason, "n_clusters": 0, "n_items": 0}
+        return RandomRewardControl.model_validate(dict.fromkeys(RandomRewardControl.model_fields) | known)
     gained = compare_measure(base, random_arm, measure, labelled_rng(seed, "random reward"))
     ahead = compare_measure(random_arm, trained, measure, labelled_rng(seed, "trained against random reward"))
     verdict, detail, reason = decide(gained, plan, (), None)

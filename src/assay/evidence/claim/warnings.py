@@ -49,10 +49,8 @@ def no_spread_said(
     """Return in how many steps all rewards were equal, if in more than half; a step without a value is not
     counted.
 
-    >>> no_spread_said([0.0, 0.0])
-    'All rewards of each step were equal: no group held rewards that differ, so GRPO had nothing to learn from.'
-    >>> no_spread_said([0.0, 0.0, 0.3])
-    'In 67 % of 3 steps all rewards were equal: no group held rewards that differ, so GRPO had nothing to learn from there.'
+    >>> no_spread_said([0.0, 0.0]).partition(":")[0], no_spread_said([0.0, 0.0, 0.3]).partition(":")[0]
+    ('All rewards of each step were equal', 'In 67 % of 3 steps all rewards were equal')
     >>> no_spread_said([0.0, 0.3])
     """
     known = [value for value in ([] if reward_std is None else reward_std) if np.isfinite(value)]

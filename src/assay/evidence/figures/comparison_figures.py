@@ -33,6 +33,7 @@ from assay.evidence.figures.paired_rows import (
     draw_rows,
     legends_below,
     level_room,
+    levels_of,
     name_rows,
     point,
     row_places,
@@ -100,11 +101,7 @@ def before_after_summary(
         return figure
     zero = _always_zero(measure, before, after, gaps)
     paired = summary_rows(claim, before, after, gaps)
-    players = (baselines or {}).items()
-    levels = [
-        (name, report.measures[measure].value if measure in report.measures else None)
-        for name, report in players
-    ]
+    levels = levels_of(baselines, measure)
     places = row_places(len(paired), {0: level_room(levels)})
     figure, panels = new_figure(1, 2, height=2.34 + 0.44 * places[-1], ratios=[1.25, 1])
     draw_rows(panels[0], panels[1], paired, rate=True, words=("primary", "exploratory"), places=places)

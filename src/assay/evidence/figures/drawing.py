@@ -209,8 +209,7 @@ def legend(axes: Axes, columns: int = 1, *, below: bool = False, zero: Sequence[
         if below:  # by inches, so that it clears the label of the axis whatever the panel's height
             under = axes.transAxes + ScaledTranslation(0, -0.42, axes.figure.dpi_scale_trans)
             place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "bbox_transform": under}
-        title: dict[str, Any] = {"title": always_zero_said(zero), "alignment": "left"} if zero else {}
-        axes.legend(list(unique.values()), list(unique), ncols=columns, title_fontsize=8.5, **place, **title)
+        _draw_legend(axes, unique, place | {"ncols": columns}, zero, 56)
 
 
 def beside(axes: Axes, zero: Sequence[str] = ()) -> None:
@@ -218,12 +217,17 @@ def beside(axes: Axes, zero: Sequence[str] = ()) -> None:
     handles, labels = axes.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
     if unique or zero:
-        title: dict[str, Any] = {"title": always_zero_said(zero, 28), "alignment": "left"} if zero else {}
-        place: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)}
-        axes.legend(list(unique.values()), list(unique), title_fontsize=8.5, **place, **title)
+        _draw_legend(axes, unique, {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)}, zero, 28)
 
 
-def always_zero_said(names: Sequence[str], width: int = 56) -> str:
+def _draw_legend(
+    axes: Axes, entries: dict[str, Any], place: dict[str, Any], zero: Sequence[str], width: int
+) -> None:
+    title: dict[str, Any] = {"title": always_zero_said(zero, width), "alignment": "left"} if zero else {}
+    axes.legend(list(entries.values()), list(entries), title_fontsize=8.5, **place, **title)
+
+
+def always_zero_said(names: Sequence[str], width: int) -> str:
     r"""Return what is always 0, in lines that fit a panel.
 
     >>> always_zero_said(["blocked", "empty"], 20)

@@ -149,6 +149,14 @@ def row_places(n: int, rooms: Mapping[int, float]) -> list[float]:
     return [k + sum((room for row, room in rooms.items() if row <= k), 0.0) for k in range(n)]
 
 
+def levels_of(players: Mapping[str, Report] | None, measure: str) -> list[tuple[str, float | None]]:
+    """Return what players reached in a measure, as levels to draw; None where it is not defined."""
+    return [
+        (name, report.measures[measure].value if measure in report.measures else None)
+        for name, report in (players or {}).items()
+    ]
+
+
 def level_room(levels: Sequence[tuple[str, float | None]]) -> float:
     """Return how much room, in rows, the names of these levels of a rate need above their row."""
     return TIER * max((1 + tier for *_, tier in _level_names(levels)), default=0)

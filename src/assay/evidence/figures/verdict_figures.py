@@ -22,6 +22,7 @@ from assay.evidence.figures.paired_rows import (
     draw_rows,
     legends_below,
     level_room,
+    levels_of,
     row_places,
 )
 from assay.evidence.formatting import difference_text, interval_text
@@ -176,14 +177,7 @@ def false_claims(
     """
     rows = [*null_rows, *signal_rows]
     parts = ((null_rows, FALSE_CLAIM, 0), (signal_rows, POWER, len(null_rows)))
-    levels = {
-        row: [
-            (name, r.measures[measure].value if measure in r.measures else None)
-            for name, r in baselines.items()
-        ]
-        for part, measure, row in parts
-        if part
-    }
+    levels = {row: levels_of(baselines, measure) for part, measure, row in parts if part}
     places = row_places(len(rows), {row: level_room(each) for row, each in levels.items()})
     figure, panels = new_figure(1, 2, height=2.64 + 0.44 * (places[-1] if places else 0), ratios=[1.25, 1])
     panels[0].set_title("Claims on null worlds, discoveries on signal worlds")
@@ -248,12 +242,7 @@ def validity_by_stratum(
         rate = measure == VALID
         draw_rows(arms, gaps, rows, rate=rate)
         scale = 100.0 if rate else 1.0
-        players = (baselines or {}).items()
-        levels = [
-            (name, report.measures[measure].value if measure in report.measures else None)
-            for name, report in players
-        ]
-        draw_levels(arms, levels, scale=scale)
+        draw_levels(arms, levels_of(baselines, measure), scale=scale)
         arms.set_xlim(-0.03 * scale, 1.03 * scale)
         arms.set_title(title)
         arms.set_xlabel(unit)

@@ -15,8 +15,8 @@ from assay.core.seeds import rng as labelled_rng
 from assay.evaluation.clusters import Array
 from assay.evidence.claim.differences import measure_of_primary
 from assay.evidence.formatting import p_text, signed
-from assay.evidence.recipe.runs import Run, Scores, scores
-from assay.evidence.recipe.verdict import interval_words
+from assay.evidence.recipe.runs import Run, Scores, collect_scores
+from assay.evidence.recipe.verdict import describe_interval
 from assay.statistics.intervals import interval
 from assay.statistics.seeds_and_items import (
     crossed_mean,
@@ -89,7 +89,7 @@ def _draft(a: str, b: str, runs_a: Sequence[Run], runs_b: Sequence[Run]) -> dict
     plan = runs_a[0].claim.plan
     seeds = sorted({run.trained.seed for run in runs_a} & {run.trained.seed for run in runs_b})
     draft: dict[str, Any] = {"a": a, "b": b, "seeds": tuple(seeds)} | dict.fromkeys(MEASURED)
-    both = scores([*runs_a, *runs_b], measure_of_primary(plan.primary))
+    both = collect_scores([*runs_a, *runs_b], measure_of_primary(plan.primary))
     if both is None or len(seeds) < fewest_runs(plan.alpha, one_sided=False) or len(set(both.clusters)) < 2:
         return draft
     rows = [{run.trained.seed: k for k, run in enumerate(runs)} for runs in (runs_a, runs_b)]
@@ -136,7 +136,7 @@ def _judged(
             why = f"fewer than 2 {plan.cluster_name} where {plan.primary} is defined in every run"
         text = f"{said} is not evaluable: {why}."
         return Contest(**draft, p_holm=None, verdict="NOT EVALUABLE", sentence=text)
-    numbers = f"{signed(found.value, 100)} points ({interval_words(found)};"
+    numbers = f"{signed(found.value, 100)} points ({describe_interval(found)};"
     numbers += f" {'Holm ' if n_tested > 1 else ''}{p_text(p_holm)};"
     numbers += f" {counted(len(draft['seeds']), 'seeds')} in common)"
     ahead = (found.value or 0.0) * (1 if plan.direction == "higher" else -1) > 0

@@ -157,7 +157,7 @@ class Recipes(Record):
     recipes: dict[str, SeedsTogether]
 
 
-def finished(
+def record_finished(
     name: str,
     claim: Claim,
     trained: TrainFacts,
@@ -173,32 +173,25 @@ def finished(
         greedy: Success rate before and after with greedy decoding.
         metrics: Its metrics.json; a run that is not evaluable has no score there.
     """
+    of_claim = ("verdict", "reason", "warnings", "before", "after", "p", "random_reward")
+    of_training = ("seed", "chosen_step", "base_digest", "policy_digest", "chain")
+    known: dict[str, Any] = {field: getattr(claim, field) for field in of_claim}
+    known |= {field: getattr(trained, field) for field in of_training}
     score = metrics.get("score")
     return SeedRun(
+        **known,
         name=name,
-        seed=trained.seed,
         state="finished",
-        verdict=claim.verdict,
-        reason=claim.reason,
-        warnings=claim.warnings,
-        chosen_step=trained.chosen_step,
         health=trained.health.worst,
-        base_digest=trained.base_digest,
-        policy_digest=trained.policy_digest,
-        chain=trained.chain,
-        before=claim.before,
-        after=claim.after,
         gain=claim.difference,
-        p=claim.p,
         greedy_before=greedy[0],
         greedy_after=greedy[1],
         normalised_score=None if score is None else float(score),
         aa_passed=None if claim.control is None else claim.control.passed,
-        random_reward=claim.random_reward,
     )
 
 
-def failed(name: str, seed: int, reason: str) -> SeedRun:
+def record_failed(name: str, seed: int, reason: str) -> SeedRun:
     """Return the record of a run that did not reach a verdict, with the reason and no number at all."""
     nothing: dict[str, Any] = dict.fromkeys(SeedRun.model_fields)
     given = {"name": name, "seed": seed, "state": "failed", "reason": reason, "warnings": ()}

@@ -139,13 +139,13 @@ def _homes(episodes: Sequence[Episode]) -> dict[str, tuple[str, Mapping[str, str
     return {episode.item_id: (episode.cluster, episode.strata) for episode in episodes}
 
 
-def by_recipe(runs: Sequence[Run]) -> dict[str, list[Run]]:
+def group_by_recipe(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Return the runs by recipe, each by seed; a recipe is named by the settings in which the recipes differ.
 
     Raises:
         EvidenceError: two runs of one recipe have the same seed, or one and the same trained policy.
     """
-    apart = settings_apart(runs)
+    apart = find_settings_apart(runs)
     groups: dict[tuple[str, ...], list[Run]] = defaultdict(list)
     for run in sorted(runs, key=lambda run: (run.trained.seed, run.name)):
         own = groups[tuple(run.settings.get(name, ABSENT) for name in apart)]
@@ -170,7 +170,7 @@ def by_recipe(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return named
 
 
-def settings_apart(runs: Sequence[Run]) -> list[str]:
+def find_settings_apart(runs: Sequence[Run]) -> list[str]:
     """Return the names of the settings that are not the same in all runs, sorted."""
     names = sorted({name for run in runs for name in run.settings})
     return [name for name in names if len({run.settings.get(name, ABSENT) for run in runs}) > 1]
@@ -184,7 +184,7 @@ def _title(names: Sequence[str], values: Sequence[str]) -> str:
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
-def scores(runs: Sequence[Run], measure: str) -> Scores | None:
+def collect_scores(runs: Sequence[Run], measure: str) -> Scores | None:
     """Return what the runs scored on the items where the measure is defined in every run and arm; None if
     nowhere."""
     tables: list[tuple[dict[str, float], dict[str, float]]] = [

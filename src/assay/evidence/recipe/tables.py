@@ -16,7 +16,7 @@ from assay.evidence.escape import markdown_table, one_line, visible
 from assay.evidence.formatting import MISSING, difference_text, interval_text, p_number, percent
 from assay.evidence.recipe.contest import Contest, contests
 from assay.evidence.recipe.records import BaseBuilt, RecipeClaim, SeedRun, SeedsTogether
-from assay.evidence.recipe.runs import RUNS, Run, by_recipe, check_together, settings_apart
+from assay.evidence.recipe.runs import RUNS, Run, check_together, find_settings_apart, group_by_recipe
 from assay.evidence.recipe.verdict import MEANING, recipe_claim
 
 NOT_EVALUABLE = "NOT EVALUABLE"
@@ -40,13 +40,13 @@ def compare_runs(runs: Sequence[Run], *, one_sided: bool, notes: Sequence[str] =
     """Return the comparison of finished runs; their order does not matter.
 
     Raises:
-        EvidenceError: there are none, or they cannot be put together (see `check_together` and `by_recipe`).
+        EvidenceError: there are none, or they cannot be put together (`check_together`, `group_by_recipe`).
     """
     if not runs:
         fix = "name run folders or experiments"
         raise EvidenceError("at least one finished run", found="none", where=RUNS, fix=fix)
     check_together(runs)
-    recipes, apart = by_recipe(runs), settings_apart(runs)
+    recipes, apart = group_by_recipe(runs), find_settings_apart(runs)
     claim = runs[0].claim
     claims = [recipe_claim(name, own, apart=apart, one_sided=one_sided) for name, own in recipes.items()]
     return RecipeComparison(

@@ -17,7 +17,7 @@ from assay.evidence.claim.differences import FEWEST_CLUSTERS, measure_of_primary
 from assay.evidence.claim.verdict import Detail, Guardrail, Verdict
 from assay.evidence.formatting import p_text, signed
 from assay.evidence.recipe.records import ProfilePoint, RecipeClaim, SeedRow
-from assay.evidence.recipe.runs import ABSENT, KnownPlan, Run, Scores, scores
+from assay.evidence.recipe.runs import ABSENT, KnownPlan, Run, Scores, collect_scores
 from assay.statistics.intervals import interval
 from assay.statistics.seeds_and_items import (
     CrossedMean,
@@ -37,14 +37,14 @@ from assay.statistics.seeds_and_items import (
 
 
 def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_sided: bool) -> RecipeClaim:
-    """Return what the runs of one recipe support; runs are those of `by_recipe`, checked by `check_together`.
+    """Return what the runs of one recipe support; runs come of `group_by_recipe` and `check_together`.
 
     `apart` names the settings in which this recipe differs from others beside it.
     Under 5 seeds (one-sided) or 6 (two-sided) at alpha 0.05 the verdict is NOT EVALUABLE and no number is
     given.
     """
     plan = runs[0].claim.plan
-    found = scores(runs, measure_of_primary(plan.primary))
+    found = collect_scores(runs, measure_of_primary(plan.primary))
     sign = 1.0 if plan.direction == "higher" else -1.0
     head: dict[str, Any] = {
         "recipe": recipe,
@@ -60,7 +60,7 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
     }
     enough = fewest_runs(plan.alpha, one_sided=one_sided)
     if found is None or len(runs) < enough or head["n_clusters"] < FEWEST_CLUSTERS:
-        reason = too_few_said(len(runs), plan.alpha, one_sided=one_sided)
+        reason = describe_too_few(len(runs), plan.alpha, one_sided=one_sided)
         if found is not None and len(runs) >= enough:
             clusters = counted(head["n_clusters"], plan.cluster_name)
             reason = f"{clusters}, at least {FEWEST_CLUSTERS} are needed"
@@ -86,31 +86,10 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
             verdict, detail = "NO EVIDENCE", "inconclusive"
             reason = f"{counted(moved, plan.cluster_name)} changed in any run"
     numbers = _numbers(found, mean, plan)
-    sentence = recipe_sentence(
-        mean.interval,
-        numbers["iqm"],
-        p,
-        plan,
-        one_sided=one_sided,
-        n_runs=len(runs),
-        n_clusters=head["n_clusters"],
-        verdict=verdict,
-        detail=detail,
-        detectable_points=detectable,
-    )
-    return RecipeClaim(
-        **head,
-        **numbers,
-        verdict=verdict,
-        detail=detail,
-        reason=reason,
-        sentence=sentence,
-        p=p,
-        p_seeds=p_seeds,
-        p_seeds_items=round(p_both, 10),
-        smallest_detectable_points=detectable,
-        guardrails=guardrails,
-    )
+    head |= {"verdict": verdict, "detail": detail, "reason": reason, "guardrails": guardrails}
+    head |= {"p": p, "p_seeds": p_seeds, "p_seeds_items": round(p_both, 10)}
+    claim = RecipeClaim(**head, **numbers, smallest_detectable_points=detectable, sentence="")
+    return claim.model_copy(update={"sentence": recipe_sentence(claim, mean.interval, numbers["iqm"], plan)})
 
 
 def _numbers(found: Scores, mean: CrossedMean, plan: KnownPlan) -> dict[str, Any]:
@@ -179,7 +158,7 @@ def _decide(
 
 
 def _guardrail(runs: Sequence[Run], measure: str, margin: float) -> Guardrail:
-    found = scores(runs, measure)
+    found = collect_scores(runs, measure)
     if found is None or len(set(found.clusters)) < FEWEST_CLUSTERS:
         missing = interval(None, 0.0, 0.0, 0)
         return Guardrail(measure=measure, margin=margin, difference=missing, outcome="inconclusive")
@@ -242,10 +221,10 @@ MEANING = (
 )
 
 
-def too_few_said(n_runs: int, alpha: float, *, one_sided: bool) -> str:
+def describe_too_few(n_runs: int, alpha: float, *, one_sided: bool) -> str:
     """Return why so few seeds make no claim about a recipe.
 
-    >>> too_few_said(5, 0.05, one_sided=False)
+    >>> describe_too_few(5, 0.05, one_sided=False)
     '5 seeds, at least 5 one-sided / 6 two-sided (two-sided was asked)'
     """
     fewest = [fewest_runs(alpha, one_sided=sided) for sided in (True, False)]
@@ -254,10 +233,10 @@ def too_few_said(n_runs: int, alpha: float, *, one_sided: bool) -> str:
     return f"{counted(n_runs, 'seeds')}, {least} ({asked} was asked)"
 
 
-def interval_words(found: Interval) -> str:
+def describe_interval(found: Interval) -> str:
     r"""Return a 95 % interval of a difference in words, in points.
 
-    >>> ascii(interval_words(Interval(value=0.5, low=0.25, high=0.75, n=8)))
+    >>> ascii(describe_interval(Interval(value=0.5, low=0.25, high=0.75, n=8)))
     "'95 % interval +25.0\\u2026+75.0'"
     """
     if found.low is None or found.high is None:
@@ -265,35 +244,22 @@ def interval_words(found: Interval) -> str:
     return f"95 % interval {signed(found.low, 100)}\u2026{signed(found.high, 100)}"
 
 
-def recipe_sentence(
-    difference: Interval,
-    middle: Interval,
-    p: float,
-    plan: KnownPlan,
-    *,
-    one_sided: bool,
-    n_runs: int,
-    n_clusters: int,
-    verdict: Verdict,
-    detail: Detail | None,
-    detectable_points: float | None,
-) -> str:
-    """Return the one sentence about a recipe: verb, mean gain with interval, IQM, p, counts, and how far it
-    reaches."""
+def recipe_sentence(claim: RecipeClaim, gain: Interval, middle: Interval, plan: KnownPlan) -> str:
+    """Return the one sentence about a recipe: verb, mean gain, IQM, p, counts, and how far it reaches."""
     verbs = {"IMPROVED": "improves", "IMPROVED WITH REGRESSIONS": "improves", "REGRESSED": "worsens"}
-    what = f"held-out {plan.primary}"
-    if verdict in verbs:
-        opening = f"The recipe {verbs[verdict]} {what}"
-    elif detail == "equivalent":
+    what, detectable = f"held-out {plan.primary}", claim.smallest_detectable_points
+    one_sided = claim.sided == "one-sided"
+    if claim.verdict in verbs:
+        opening = f"The recipe {verbs[claim.verdict]} {what}"
+    elif claim.detail == "equivalent":
         opening = f"No evidence that the recipe changes {what} by as much as matters (equivalent)"
     else:
-        known = detectable_points is not None
-        reach = f"; smallest detectable effect {detectable_points:.1f} points" if known else ""
+        reach = f"; smallest detectable effect {detectable:.1f} points" if detectable is not None else ""
         aim = "improves" if one_sided else "changes"
         opening = f"No evidence that the recipe {aim} {what} (inconclusive{reach})"
-    sided = "one-sided " if one_sided else ""
-    counts = f"{counted(n_runs, 'seeds')}, {counted(n_clusters, plan.cluster_name)}, K = {plan.draws}"
-    both_ways = "two-sided " if one_sided else ""
-    iqm = f"IQM {signed(middle.value, 100)}, {interval_words(middle)}"
-    numbers = f"{both_ways}{interval_words(difference)}; {iqm}; {sided}{p_text(p)}; {counts}"
-    return f"{opening}: {signed(difference.value, 100)} points ({numbers}). One base, one held-out suite."
+    sided, both_ways = ("one-sided ", "two-sided ") if one_sided else ("", "")
+    clusters = counted(claim.n_clusters, plan.cluster_name)
+    counts = f"{counted(len(claim.seeds), 'seeds')}, {clusters}, K = {plan.draws}"
+    iqm = f"IQM {signed(middle.value, 100)}, {describe_interval(middle)}"
+    numbers = f"{both_ways}{describe_interval(gain)}; {iqm}; {sided}{p_text(claim.p)}; {counts}"
+    return f"{opening}: {signed(gain.value, 100)} points ({numbers}). One base, one held-out suite."

@@ -229,7 +229,7 @@ def readme_block(
     """Return the text of summary.md, as docs/results.md shows it: verdict, sentence, warnings, tables, and a
     newline.
 
-    `gaps` are the paired differences by measure (see `evidence.differences.deltas`). `ends` are the baselines
+    `gaps` are the paired differences by measure (`claim.differences.deltas`). `ends` are the baselines
     that score 0 and 1; without them no baseline is shown. `further` maps captions to tables of the task's
     own. The first table holds only the main measures; the report holds all. Where the claim is not evaluable
     only verdict, sentence and warnings are written.

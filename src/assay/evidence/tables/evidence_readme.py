@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from assay.core.evidence_files import FILES, LOGS, OBSERVED_FILES
 from assay.evidence.claim.claim import Claim, controls_said
-from assay.evidence.escape import one_line, visible
+from assay.evidence.tables.markdown import MARKDOWN
 
 VERIFY: tuple[tuple[str, str], ...] = (
     (
@@ -45,50 +45,25 @@ VERIFY: tuple[tuple[str, str], ...] = (
 def landing_page(
     claim: Claim, key_figure: tuple[str, str] | None, limits: Sequence[str], *, data: str
 ) -> str:
-    """Return evidence/README.md; `key_figure` is (name, caption) of the figure that tells most. Links are
-    relative.
+    """Return evidence/README.md; links are relative.
 
-    It says which data, plan and policies it is about, `data` being what the data are called: a page cannot
-    know the settings at hand when it is read.
+    A page cannot know the settings at hand when it is read, so it says which data, plan and policies it is
+    about.
 
-    A claim that is not evaluable shows no figure: a figure is numbers too.
+    Args:
+        claim: One that is not evaluable shows no figure: a figure is numbers too.
+        key_figure: (name, caption) of the figure that tells most.
+        limits: What is not claimed, one sentence each.
+        data: What the data are called.
     """
-    split = (
-        "Measurements are in `results/`: a function of data, settings and code, the same bytes each time."
-        " Clocks and "
-    )
-    split += "hardware are in `observed/` and enter no number."
-    blocks = [f"# Evidence: {one_line(data)}", f"**{claim.verdict}.** {visible(claim.sentence)}"]
-    if claim.verdict == "NOT EVALUABLE":
-        blocks.append(f"Reason: {one_line(claim.reason)}.")
-    else:
-        blocks.append(controls_said(claim))
-    about = f"plan `{claim.plan_digest[:12]}`, base `{one_line(claim.before_policy[:12])}`, policy "
-    about += f"`{one_line(claim.after_policy[:12])}`"
-    if claim.plan.dataset_sha256 is not None:
-        about = f"dataset `{claim.plan.dataset_sha256[:12]}`, {about}"
-    blocks.append(
-        f"This is about {about}. `./run assay verdict` says whether these are the settings and data at hand."
-    )
-    if claim.warnings:
-        blocks += ["Warnings:", "\n".join(f"- {one_line(text)}" for text in claim.warnings)]
-    if key_figure is not None and claim.verdict != "NOT EVALUABLE":
-        name, caption = key_figure
-        blocks += [f"![{one_line(caption)}](results/report/figures/{name}.png)", one_line(caption)]
-    rows = [
-        f"| {_link(folder, name)} | {meaning} |"
-        for folder, names in FILES.items()
-        for name, meaning in names.items()
-    ]
-    blocks += ["## Files", split, "\n".join(["| file | what it is |", "| --- | --- |", *rows])]
-    rows = [f"| [{name}](observed/{name}) | {meaning} |" for name, meaning in OBSERVED_FILES.items()]
-    blocks.append("\n".join(["| file of `observed/` | what it is |", "| --- | --- |", *rows]))
-    blocks += ["## Check it", *(f"{said}\n\n```sh\n{command}\n```" for said, command in VERIFY)]
-    blocks += ["## Limits", "\n".join(f"- {one_line(text)}" for text in limits)]
-    blocks.append("This page is written by `assay render-evidence`; an edit by hand would not last.")
-    return "\n\n".join(blocks) + "\n"
+    page = MARKDOWN.get_template("evidence_readme.md")
+    return page.render(claim=claim, key_figure=key_figure, limits=limits, data=data)
 
 
-def _link(folder: str, name: str) -> str:
-    path = f"{folder}/{name}".removeprefix("evidence/")
-    return f"`{path}`" if folder.startswith(LOGS) else f"[{path}]({path})"
+MARKDOWN.globals |= {
+    "FILES": FILES,
+    "LOGS": LOGS,
+    "OBSERVED_FILES": OBSERVED_FILES,
+    "VERIFY": VERIFY,
+    "controls_said": controls_said,
+}

@@ -87,7 +87,7 @@ def against_base(
     }
 
 
-def corrected(checkpoints: Sequence[SweptCheckpoint]) -> tuple[SweptCheckpoint, ...]:
+def correct_for_many(checkpoints: Sequence[SweptCheckpoint]) -> tuple[SweptCheckpoint, ...]:
     """Return the checkpoints with the p of each measure corrected for how many of them were looked at."""
     measures = list(dict.fromkeys(name for each in checkpoints for name in each.against_base))
     columns = {

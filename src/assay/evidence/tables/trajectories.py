@@ -10,7 +10,7 @@ import numpy as np
 from assay.core.counting import counted
 from assay.core.errors import EvidenceError
 from assay.core.records import Episode, Turn
-from assay.evidence.escape import fenced, inline
+from assay.evidence.tables.markdown import MARKDOWN
 
 LONGEST = 4000
 RIGHT = "Right (never shown to the model):"
@@ -82,11 +82,6 @@ def _shuffled(keys: Sequence[tuple[str, int]], rng: np.random.Generator) -> list
     return [keys[k] for k in rng.permutation(len(keys))]
 
 
-def deciding_turn(episode: Episode) -> int | None:
-    """Return the index of the turn that ended the episode, its last one; None if no turn was played."""
-    return len(episode.turns) - 1 if episode.turns else None
-
-
 def shortened(text: str, limit: int = LONGEST) -> str:
     """Return the text with its middle replaced by the number of characters left out, if longer than the
     limit.
@@ -103,34 +98,6 @@ def shortened(text: str, limit: int = LONGEST) -> str:
 def parts_text(turn: Turn) -> str:
     """Return what a turn earned, by reward part; nothing where it earned none."""
     return ", ".join(f"{name} {value:+.3g}" for name, value in sorted(turn.parts.items()) if value)
-
-
-def _turn(turn: Turn, number: int, total: int, deciding: bool) -> str:
-    head = f"Turn {number} of {total}" + (", **deciding**" if deciding else "")
-    parts = parts_text(turn)
-    facts = [counted(turn.n_tokens, "tokens"), turn.outcome, *(["truncated"] if turn.truncated else [])]
-    facts += [f"failure {inline(turn.failure)}"] if turn.failure is not None else []
-    facts += [f"reward {inline(parts)}"] if parts else []
-    text = turn.completion if deciding else shortened(turn.completion)
-    lines = [f"{head} ({'; '.join(facts)})", "", fenced(text)]
-    if turn.observation is not None:
-        lines += [
-            "",
-            "Observation:",
-            "",
-            fenced(turn.observation if deciding else shortened(turn.observation)),
-        ]
-    return "\n".join(lines)
-
-
-def _episode(name: str, episode: Episode) -> str:
-    total, last = len(episode.turns), deciding_turn(episode)
-    blocks = [f"#### {name}"]
-    blocks += [_turn(turn, k + 1, total, k == last) for k, turn in enumerate(episode.turns)] or [
-        "No turn was played."
-    ]
-    blocks.append(f"Ending: {inline(episode.ending)}")
-    return "\n\n".join(blocks)
 
 
 def summary_rows(pair: Pair) -> list[tuple[str, str, str]]:
@@ -173,24 +140,19 @@ def sample_trajectories(
     the page says that it is not shown. Only prompts, truths and turns that did not decide an episode are ever
     shortened, beyond 4,000 characters, and say so.
     """
-    blocks = [
-        "# Sample trajectories",
-        (
-            "The same item and draw before and after training. Text in blocks is what the model wrote or was"
-            " told; invisible and control characters are shown as escapes. Draws are independent: a single"
-            " fixed or broken pair may be luck, the counts and the claim are not."
-        ),
-    ]
-    for number, pair in enumerate(pairs, 1):
-        strata = ", ".join(f"{k} {v}" for k, v in sorted(pair.before.strata.items()))
-        blocks.append(f"## {number}. {pair.reason}")
-        blocks.append(f"Item {inline(pair.before.item_id)}, draw {pair.before.draw}, strata {inline(strata)}")
-        rows = [f"| {inline(f)} | {inline(x)} | {inline(y)} |" for f, x, y in summary_rows(pair)]
-        blocks.append("\n".join(["| | before | after |", "| --- | --- | --- |", *rows]))
-        prompt, truth = ((known or {}).get(pair.before.item_id) for known in (prompts, truths))
-        blocks.append(
-            "Prompt: not shown." if prompt is None else f"{prompt_head(pair)}\n\n{fenced(shortened(prompt))}"
-        )
-        blocks.append("Right: not shown." if truth is None else f"{RIGHT}\n\n{fenced(shortened(truth))}")
-        blocks += [_episode("Before", pair.before), _episode("After", pair.after)]
-    return "\n\n".join(blocks) + "\n"
+    page = MARKDOWN.get_template("sample_trajectories.md")
+    return page.render(pairs=pairs, prompts=prompts or {}, truths=truths or {})
+
+
+def _strata_text(pair: Pair) -> str:
+    return ", ".join(f"{label} {value}" for label, value in sorted(pair.before.strata.items()))
+
+
+MARKDOWN.globals |= {"RIGHT": RIGHT, "counted": counted}
+MARKDOWN.filters |= {
+    "parts_text": parts_text,
+    "prompt_head": prompt_head,
+    "shortened": shortened,
+    "strata_text": _strata_text,
+    "summary_rows": summary_rows,
+}

@@ -99,7 +99,6 @@ _ASSIGNED = (
 _TO_VALUE = r"(?:\\{0,3}[\"'])?[ \t]{0,8}(?:=>|:=|[:=])[ \t]{0,8}(?P<quote>\\{0,3}[\"'])?"
 _GAP = r"(?:\s|\\[nrt]){1,16}"
 _WORD = r"[^\s\\]{1,256}"
-_NAMES = "|".join(sorted(_ASSIGNED.split(), key=len, reverse=True))
 
 # Of 28 kinds of examples (tests/packaging/canaries.py) the 27 detectors of detect-secrets 1.5 know 9.
 _SHAPES: tuple[tuple[str, str, str], ...] = (
@@ -168,11 +167,17 @@ _FILLED: tuple[tuple[str, str, str], ...] = (
         rf"{_GAP}password{_GAP}(?P<secret>{_WORD})",
     ),
 )
-_ASSIGNMENT = rf"(?i)(?P<name>{_NAMES}){_TO_VALUE}(?P<secret>[^\s\"'`,;&<>\\]{{6,512}})"
+_VALUE = rf"{_TO_VALUE}(?P<secret>[^\s\"'`,;&<>\\]{{6,512}})"
 PATTERNS: tuple[Pattern, ...] = (
     *(Pattern(kind, literals, re.compile(shape.encode())) for kind, literals, shape in _SHAPES),
     *(Pattern(kind, literals, re.compile(shape.encode()), _is_filled) for kind, literals, shape in _FILLED),
-    Pattern("value of a secret's name", _ASSIGNED, re.compile(_ASSIGNMENT.encode()), _is_value),
+    # Each name by itself: what is no value of one may hold another, as in token=your_api_key=...
+    *(
+        Pattern(
+            "value of a secret's name", name, re.compile(rf"(?i)(?P<name>{name}){_VALUE}".encode()), _is_value
+        )
+        for name in _ASSIGNED.split()
+    ),
 )
 
 

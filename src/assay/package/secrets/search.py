@@ -9,6 +9,7 @@ searched again.
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -16,18 +17,15 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from assay.core.config.package import Waiver
+from assay.core.config.settings import Waiver
 from assay.core.errors import PackageError
 from assay.core.records import Record
+from assay.package.archive import open_plain
 from assay.package.secrets.encodings import View, decodings, png_texts, printable, spellings
 from assay.package.secrets.known import KnownSecret
 from assay.package.secrets.patterns import tokens
 
-WINDOW, OVERLAP, BEFORE = (
-    1 << 20,
-    1 << 14,
-    1 << 9,
-)  # bytes: a window's own, what it sees behind them, and before them
+WINDOW, OVERLAP, BEFORE = (1 << 20, 1 << 14, 1 << 9)  # bytes: a window's own, seen behind, and before
 _SHOWN = 10
 _MOST = 1000  # different findings in one file; who finds more has another trouble
 _PLACE = "the package"
@@ -70,36 +68,22 @@ class _Window(NamedTuple):
     line: int  # of the file at which the body begins
 
 
-def _pieces(source: bytes | Path) -> Iterator[bytes]:
-    if isinstance(source, bytes):
-        for at in range(0, max(1, len(source)), WINDOW):
-            yield source[at : at + WINDOW]
-        return
-    if not source.is_file():  # a pipe would keep us waiting for ever
-        raise PackageError(
-            "a regular file", found="none", where=str(source), fix="run the stage that writes it"
-        )
-    with source.open("rb") as stream:
-        while piece := stream.read(WINDOW):
-            yield piece
-
-
 def _windows(source: bytes | Path) -> Iterator[_Window]:
     """Yield windows that overlap: what begins in the own bytes of one is seen whole in it, if it is no longer
     than OVERLAP."""
     body, start, own, line, last = b"", 0, 0, 1, False
-    pieces = _pieces(source)
-    while not last:
-        piece = next(pieces, None)
-        last = piece is None
-        body += piece or b""
-        until = len(body) if last else len(body) - OVERLAP
-        if until <= own and not last:
-            continue
-        yield _Window(body, start, range(own, until), line)
-        cut = max(0, until - BEFORE)
-        line += body.count(b"\n", 0, cut)
-        body, start, own = body[cut:], start + cut, until - cut
+    with io.BytesIO(source) if isinstance(source, bytes) else open_plain(source) as stream:
+        while not last:
+            piece = stream.read(WINDOW)
+            last = not piece
+            body += piece
+            until = len(body) if last else len(body) - OVERLAP
+            if until <= own and not last:
+                continue
+            yield _Window(body, start, range(own, until), line)
+            cut = max(0, until - BEFORE)
+            line += body.count(b"\n", 0, cut)
+            body, start, own = body[cut:], start + cut, until - cut
 
 
 def _needles(known: Sequence[KnownSecret]) -> list[_Needle]:

@@ -20,7 +20,7 @@ import contextlib
 import json
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 import urllib3
 from pydantic import BaseModel, Field, ValidationError
 
-from assay.core.decoding import Completion, Decoding
+from assay.core.decoding import Completion
 from assay.core.errors import ConfigError, PolicyError
 from assay.policy.backends.by_vllm import Handover, largest_rank, sampling
 from assay.policy.backends.select import Transcripts
@@ -83,10 +83,8 @@ class VllmServer:
         if parts.scheme not in ("http", "https") or not host:
             raise wrong
         if "@" in parts.netloc:  # urls are said in messages
-            found, fix = (
-                "a user or password in it, which is not shown",
-                f"export {ADDRESS}={HERE}, and the key as {KEY}",
-            )
+            found = "a user or password in it, which is not shown"
+            fix = f"export {ADDRESS}={HERE}, and the key as {KEY}"
             raise ConfigError(f"a URL such as {HERE}", found=found, where=ADDRESS, fix=fix)
         key = os.environ.get(KEY)
         self._headers = {"Connection": "close"} | ({"Authorization": f"Bearer {key}"} if key else {})
@@ -176,10 +174,8 @@ class VllmServer:
         except _Refused as refused:
             # Another process of this training may have been faster.
             if name not in {card.id for card in self.told(_Cards, "/v1/models").data}:
-                expected, fix = (
-                    "an adapter loaded",
-                    f"start it where {folder} can be read, {self.command}; {AGAIN}",
-                )
+                expected = "an adapter loaded"
+                fix = f"start it where {folder} can be read, {self.command}; {AGAIN}"
                 raise PolicyError(expected, found=str(refused), where=self.url + path, fix=fix) from None
         self._loaded = name
 
@@ -238,28 +234,16 @@ _SERVERS: dict[str, VllmServer] = {}
 class ServerConversations(Transcripts):
     """Conversations by token ids, a request a row and turn; the server's prefix cache keeps what it read.
 
-    Arguments are those of `engine.Session`.
-
     Raises:
         ConfigError: The address is none.
         PolicyError: There is no server there, it has another base, or it cannot load the adapter.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        openings: Sequence[Sequence[int]],
-        seeds: Sequence[int],
-        decoding: Decoding,
-        *,
-        end_ids: Sequence[int],
-        pad_id: int,
-    ) -> None:
-        super().__init__(openings, seeds)
+    def _open(self, model: Any) -> None:
         url = os.environ.get(ADDRESS) or HERE
         if url not in _SERVERS:
             _SERVERS[url] = VllmServer(url)
-        self._server, self._decoding, self._ends = _SERVERS[url], decoding, list(end_ids)
+        self._server = _SERVERS[url]
         self._name = self._server.serve(model)
 
     def complete(self) -> list[Completion]:
@@ -286,22 +270,15 @@ class ServerConversations(Transcripts):
         path, limit = "/v1/completions", self._decoding.max_new_tokens
         answer = self._server.told(_Answer, path, body)
         choice = answer.choices[0]
-        ids, logprobs, ended = (
-            choice.token_ids,
-            choice.logprobs.token_logprobs,
-            choice.finish_reason == "stop",
-        )
+        ids, logprobs = choice.token_ids, choice.logprobs.token_logprobs
+        ended = choice.finish_reason == "stop"
         if answer.model != self._name or choice.prompt_token_ids != text or len(logprobs) != len(ids):
-            expected, found = (
-                f"{self._name}, behind the tokens that were sent",
-                f"{answer.model}, or behind others",
-            )
+            expected = f"{self._name}, behind the tokens that were sent"
+            found = f"{answer.model}, or behind others"
             fix = "let nothing that rewrites requests stand before the server"
         elif ended != (ids[-1] in self._ends):
-            expected, found = (
-                f"an end by one of the tokens {self._ends}",
-                f"{choice.finish_reason!r} behind {ids[-1]}",
-            )
+            expected = f"an end by one of the tokens {self._ends}"
+            found = f"{choice.finish_reason!r} behind {ids[-1]}"
             fix = f"start the server without sampling options of its own, {self._server.command}"
         elif len(ids) > limit or (not ended and len(ids) < limit):
             expected, found = f"room for {limit} tokens behind {len(text)}", f"{len(ids)}"

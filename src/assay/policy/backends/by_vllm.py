@@ -180,28 +180,17 @@ class _Engine:
 
 
 class VllmConversations(Transcripts):
-    """Conversations by token ids; vLLM's prefix cache keeps what was read. Arguments are those of
-    `engine.Session`.
+    """Conversations by token ids; vLLM's prefix cache keeps what was read.
 
     Raises:
         ConfigError: vLLM is not installed.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        openings: Sequence[Sequence[int]],
-        seeds: Sequence[int],
-        decoding: Decoding,
-        *,
-        end_ids: Sequence[int],
-        pad_id: int,
-    ) -> None:
-        super().__init__(openings, seeds)
+    def _open(self, model: Any) -> None:
         base = str(model.config._name_or_path)
         if base not in _ENGINES:
             _ENGINES[base] = _Engine(model)
-        self._engine, self._decoding, self._ends = _ENGINES[base], decoding, list(end_ids)
+        self._engine = _ENGINES[base]
         self._adapter = self._engine.adapter(model)
 
     def complete(self) -> list[Completion]:

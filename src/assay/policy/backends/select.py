@@ -77,17 +77,29 @@ def converse(
 
 
 class Transcripts:
-    """The part of `backends.Conversations` that needs no engine: who is there, and what has been said so far.
+    """The part of `Conversations` that needs no engine: who is there, and what has been said so far.
 
-    Args:
-        openings: Token ids, one list a row.
-        seeds: One sampling seed a row.
+    Arguments are those of `engine.Session`; `_open` is handed the model.
     """
 
-    def __init__(self, openings: Sequence[Sequence[int]], seeds: Sequence[int]) -> None:
+    def __init__(
+        self,
+        model: Any,
+        openings: Sequence[Sequence[int]],
+        seeds: Sequence[int],
+        decoding: Decoding,
+        *,
+        end_ids: Sequence[int],
+        pad_id: int,
+    ) -> None:
+        self._decoding, self._ends, self._pad = decoding, list(end_ids), pad_id
         self._texts: list[list[int]] = []
         self._seeds: list[int] = []
         self.admit(openings, seeds)
+        self._open(model)
+
+    def _open(self, model: Any) -> None:
+        raise NotImplementedError
 
     def admit(self, openings: Sequence[Sequence[int]], seeds: Sequence[int]) -> None:
         """Take in further conversations behind the rows there are."""
@@ -109,24 +121,13 @@ class StockConversations(Transcripts):
     engine's own.
 
     Sampled tokens are those of `generate`: they hang on the batch, and repeat for the same batch with the
-    same seeds. Arguments are those of `engine.Session`.
+    same seeds.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        openings: Sequence[Sequence[int]],
-        seeds: Sequence[int],
-        decoding: Decoding,
-        *,
-        end_ids: Sequence[int],
-        pad_id: int,
-    ) -> None:
+    def _open(self, model: Any) -> None:
         # Adapters sit inside of the model that peft wraps.
         self._model = model.get_base_model() if hasattr(model, "get_base_model") else model
-        self._decoding, self._ends, self._pad = decoding, list(end_ids), pad_id
         self._device = next(model.parameters()).device
-        super().__init__(openings, seeds)
 
     def complete(self) -> list[Completion]:
         """Let every row write until one of its ends or the token limit."""

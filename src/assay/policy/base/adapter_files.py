@@ -1,5 +1,5 @@
-"""A LoRA adapter that somebody else may have written: looked at before anything is done with it, such as being
-merged into its base."""
+"""A LoRA adapter that somebody else may have written: looked at before anything is done with it, such as
+being merged into its base."""
 
 from __future__ import annotations
 

@@ -133,9 +133,8 @@ def _capture(arena: Arena, step: _Captured, forward: Forward, used: int) -> None
     beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     beside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(beside):
-        for _ in range(
-            2
-        ):  # libraries that reserve memory at their first calls must not do so while it is captured
+        # Libraries that reserve memory at their first calls must not do so while it is captured
+        for _ in range(2):
             forward(step.ids, step.places, used)
     torch.cuda.current_stream().wait_stream(beside)
     if arena.pool is None:

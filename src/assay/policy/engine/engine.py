@@ -59,9 +59,8 @@ class Reader:
         """
         sizes = np.asarray([len(block) for block in blocks])
         width, longest = int(sizes.max()), int((lengths + sizes.max()).max())
-        column = (
-            np.arange(width) - (width - sizes)[:, None]
-        )  # of each place in its own block; padding is negative
+        # Of each place in its own block; padding is negative
+        column = np.arange(width) - (width - sizes)[:, None]
         ids = np.full((len(blocks), width), self._pad, np.int64)
         ids[column >= 0] = np.concatenate([np.asarray(block, np.int64) for block in blocks])
         places = lengths[:, None] + np.where(column >= 0, column, column + width)

@@ -47,9 +47,8 @@ class KeyValues(Cache):
         if (slots, capacity) == (self.slots, self.capacity):
             return
         for pair in self._stored.values():
-            for index, old in enumerate(
-                pair
-            ):  # one at a time, so that no more than one tensor is there twice
+            # One at a time, so that no more than one tensor is there twice
+            for index, old in enumerate(pair):
                 pair[index] = old.new_zeros(slots, old.shape[1], capacity, old.shape[3])
                 pair[index][: old.shape[0], :, : old.shape[2]] = old
         self.slots, self.capacity = slots, capacity

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from assay.core.errors import PackageError
 from assay.core.records import TrainFacts
-from assay.core.storage.folders import write_folder
+from assay.core.storage.files import write_folder
 from assay.core.storage.json import read_record
 from assay.dataset.suite import choose
-from assay.package.parity import Measured, Parity, Side
+from assay.package.parity import MergeComparison, Parity, Side
 from assay.pipeline.inputs import decoding_of, items_of, task_of
 from assay.pipeline.project import Project
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ADAPTER = "models/adapter"
 
 
-def parity_of(project: Project) -> tuple[Parity, Measured]:
+def parity_of(project: Project) -> tuple[Parity, MergeComparison]:
     """Merge in memory and return how the merged model compares with base and adapter; writes nothing.
 
     One model is in memory at a time. Held-out openings are read and no answer is graded, so nothing is
@@ -41,7 +41,7 @@ def parity_of(project: Project) -> tuple[Parity, Measured]:
     return _compared(project, weights, lambda: merge(weights))
 
 
-def merge_into(project: Project, folder: Path) -> tuple[Parity, Measured]:
+def merge_into(project: Project, folder: Path) -> tuple[Parity, MergeComparison]:
     """Write the merged model as a plain model folder, whole or not at all, after it was read back and
     compared.
 
@@ -59,7 +59,7 @@ def merge_into(project: Project, folder: Path) -> tuple[Parity, Measured]:
     from assay.policy.base.adapter_files import merge, write_model
 
     weights = weights_of(project)
-    found: list[tuple[Parity, Measured]] = []
+    found: list[tuple[Parity, MergeComparison]] = []
 
     def fill(fresh: Path) -> None:
         def written() -> Policy:
@@ -91,7 +91,9 @@ def weights_of(project: Project) -> Weights:
     )
 
 
-def _compared(project: Project, weights: Weights, merged: Callable[[], Policy]) -> tuple[Parity, Measured]:
+def _compared(
+    project: Project, weights: Weights, merged: Callable[[], Policy]
+) -> tuple[Parity, MergeComparison]:
     """Record what base and adapter say, then load the merged model in their place and compare."""
     params = project.params
     with _side(project, weights) as side:

@@ -18,7 +18,7 @@ from assay.core.records import TrainFacts
 from assay.core.storage.json import read_record
 from assay.core.storage.untrusted import listing, sha256_capped
 from assay.core.storage.yaml import read_yaml
-from assay.dataset.reading import MAX_FILE_BYTES
+from assay.dataset.source import MAX_FILE_BYTES
 from assay.evidence.claim.claim import UNREAD, Claim
 from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.claim.what_was_run import BaseFacts

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import pandas as pd
 
 from assay.core.counting import counted
-from assay.core.records import Episode, TrainFacts
+from assay.core.records import TrainFacts
 from assay.core.seeds import rng
 from assay.core.storage.files import write_text
 from assay.core.storage.json import read_record
@@ -28,6 +27,7 @@ from assay.evidence.tables.trajectories import choose_pairs, sample_trajectories
 from assay.pipeline.inputs import decoding_of, fingerprint_of, heldout_suite
 from assay.pipeline.project import Project
 from assay.stages.render_evidence import README
+from assay.stages.render_evidence.arms import Arm
 from assay.statistics.report import Report
 from assay.tasks.protocol import Message, Task
 
@@ -62,21 +62,6 @@ OPENINGS = (
 SPLITS_UNCHECKED = "not checked: whether splits share what they must not, for contamination.json is missing."
 
 
-@dataclass(frozen=True, slots=True)
-class Material:
-    """What stands on the pages and was computed already."""
-
-    claim: Claim
-    findings: Sequence[str]
-    trained: TrainFacts
-    before: tuple[Report, list[Episode]]
-    after: tuple[Report, list[Episode]]
-    compared: Sequence[Shown]
-    training_figures: Sequence[Shown]
-    tables: Mapping[str, pd.DataFrame]
-    baselines: pd.DataFrame
-
-
 def _asked(messages: Sequence[Message]) -> str:
     """Return an opening as readers are shown it: a conversation with who said what, a single message as it
     is."""
@@ -85,9 +70,21 @@ def _asked(messages: Sequence[Message]) -> str:
     return "\n".join(f"[{message['role']}] {message['content']}" for message in messages)
 
 
-def write_pages(project: Project, task: Task, material: Material) -> None:
-    """Write the three pages."""
-    claim, before, after = material.claim, material.before, material.after
+def write_pages(
+    project: Project,
+    task: Task,
+    claim: Claim,
+    trained: TrainFacts,
+    before: Arm,
+    after: Arm,
+    *,
+    findings: Sequence[str],
+    compared: Sequence[Shown],
+    training_figures: Sequence[Shown],
+    tables: Mapping[str, pd.DataFrame],
+    baselines: pd.DataFrame,
+) -> None:
+    """Write the three pages from what was computed already; arguments as of `report_html`."""
     items = heldout_suite(project).items
     given = {
         "prompts": {item.id: _asked(task.start(item, 0)[0]) for item in items},
@@ -104,18 +101,18 @@ def write_pages(project: Project, task: Task, material: Material) -> None:
         claim,
         title=f"assay: {project.params.dataset.name}, before and after GRPO",
         digests={
-            "claim_plan.json (sha256 of the file, when training began)": material.trained.claim_plan_sha256,
+            "claim_plan.json (sha256 of the file, when training began)": trained.claim_plan_sha256,
             "dataset (digest of its records, in any order)": fingerprint.dataset_sha256,
         },
-        run=_what_was_run(project, material),
+        run=_what_was_run(project, claim.plan.checkpoint_rule, trained, before[0]),
         checked=(*CHECKS, _splits_said(shared), OPENINGS),
-        findings=material.findings,
+        findings=findings,
         arms=(before[1], after[1]),
-        compared=material.compared,
-        tables=material.tables,
-        baselines=material.baselines,
-        trained=material.trained,
-        training_figures=material.training_figures,
+        compared=compared,
+        tables=tables,
+        baselines=baselines,
+        trained=trained,
+        training_figures=training_figures,
         pairs=many,
         **given,
         data={
@@ -126,7 +123,7 @@ def write_pages(project: Project, task: Task, material: Material) -> None:
         limits=limits(task),
         verify=VERIFY,
     )
-    captions = {shown.name: shown.caption for shown in material.compared}
+    captions = {shown.name: shown.caption for shown in compared}
     key = (KEY_FIGURE, captions[KEY_FIGURE]) if KEY_FIGURE in captions else None
     write_text(project.results("report.html"), page)
     write_text(project.results("sample_trajectories.md"), sample_trajectories(few, **given))
@@ -158,7 +155,9 @@ def limits(task: Task) -> tuple[str, ...]:
     )
 
 
-def _what_was_run(project: Project, material: Material) -> pd.DataFrame:
+def _what_was_run(
+    project: Project, checkpoint_rule: str, trained: TrainFacts, before: Report
+) -> pd.DataFrame:
     params, decoding = project.params, decoding_of(project)
     limit = counted(decoding.max_new_tokens, "tokens")
     name, kind = params.dataset.name, params.task.name
@@ -168,9 +167,9 @@ def _what_was_run(project: Project, material: Material) -> pd.DataFrame:
         data=params.dataset.root,
         dataset_sha256=fingerprint_of(project).dataset_sha256,
         base=read_record(project.results("base.json"), BaseFacts, fix="./run dvc repro base"),
-        trained=material.trained,
-        checkpoint_rule=material.claim.plan.checkpoint_rule,
-        before=material.before[0],
+        trained=trained,
+        checkpoint_rule=checkpoint_rule,
+        before=before,
         decoding=(
             f"temperature {decoding.temperature:g}, at most {limit}, {params.generation.surface} surface"
         ),

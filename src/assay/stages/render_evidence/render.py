@@ -52,7 +52,7 @@ from assay.stages.render_evidence.arms import (
 )
 from assay.stages.render_evidence.claim_inputs import claim_inputs, opened_said
 from assay.stages.render_evidence.no_claim import refuse
-from assay.stages.render_evidence.reader_pages import EPISODES, SOURCES, Material, write_pages
+from assay.stages.render_evidence.reader_pages import EPISODES, SOURCES, write_pages
 from assay.statistics.report import Report, Reports
 from assay.statistics.timing import timing_summary
 from assay.tasks.protocol import Task
@@ -154,17 +154,15 @@ def _render(project: Project) -> None:
     write_pages(
         project,
         task,
-        Material(
-            claim=claim,
-            findings=findings,
-            trained=trained,
-            before=before,
-            after=after,
-            compared=_drawn(project, comparison),
-            training_figures=_drawn(project, training),
-            tables=tables,
-            baselines=ladder_frame(baselines, before[0], after[0], floor=task.floor, ceiling=task.ceiling),
-        ),
+        claim,
+        trained,
+        before,
+        after,
+        findings=findings,
+        compared=_drawn(project, comparison),
+        training_figures=_drawn(project, training),
+        tables=tables,
+        baselines=ladder_frame(baselines, before[0], after[0], floor=task.floor, ceiling=task.ceiling),
     )
     summary = readme_block(
         claim,

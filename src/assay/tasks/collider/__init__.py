@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from assay.core.config.settings import GenerationSettings
 from assay.core.storage.json import dumps
-from assay.tasks.collider.compact import COMPACT_TOKEN_PATTERN
+from assay.tasks.collider.surfaces import COMPACT_TOKEN_PATTERN
 from assay.tasks.collider.task import Collider, ColliderSettings
 from assay.tasks.collider.world.batch import play_adaptive
 from assay.tasks.collider.world.generation import SUITES, generate

@@ -6,12 +6,11 @@ from __future__ import annotations
 import numpy as np
 
 from assay.tasks.collider import baselines
-from assay.tasks.collider.actions import Action
-from assay.tasks.collider.compact import bin_token, letter, z_token
+from assay.tasks.collider.surfaces import Action, bin_token, letter, z_token
 from assay.tasks.collider.world import generation, physics
 from assay.tasks.collider.world.physics import BUDGET_BLOCKS, N_BINS
 from assay.tasks.collider.world.scenario import TIERS, Scenario, from_row
-from assay.tasks.collider.world.simulator import State
+from assay.tasks.collider.world.simulator import ColliderState
 from assay.tasks.protocol import Message
 
 # Weak on purpose: these players gather data sensibly, but judge them blindly. Before a significant excess
@@ -38,7 +37,7 @@ def pick_style(rng: np.random.Generator) -> str:
     return "explore" if rng.uniform() < EXPLORER_ODDS else "wander"
 
 
-def _verdict(state: State, rng: np.random.Generator) -> Action:
+def _verdict(state: ColliderState, rng: np.random.Generator) -> Action:
     confidence = int(rng.integers(10)) / 10
     seen = state.looked_at()
     if not seen:
@@ -58,7 +57,7 @@ def _verdict(state: State, rng: np.random.Generator) -> Action:
     return action
 
 
-def weak_action(state: State, style: str, rng: np.random.Generator) -> Action:
+def weak_action(state: ColliderState, style: str, rng: np.random.Generator) -> Action:
     """Return the next move of a noisy player that speaks well and plays poorly."""
     channels, seen = state.briefing.channels, state.looked_at()
     proven = any(state.is_significant(place) for place in seen)

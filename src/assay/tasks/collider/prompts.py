@@ -6,15 +6,17 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from assay.tasks.collider.compact import bin_token, letter, z_token
+from assay.tasks.collider.surfaces import bin_token, letter, z_token
 from assay.tasks.collider.world import spin
 from assay.tasks.collider.world.physics import bin_at
-from assay.tasks.collider.world.simulator import State, overall_z
+from assay.tasks.collider.world.simulator import ColliderState, overall_z
 
 Surface = Literal["compact", "json"]
 
-INSTRUCTIONS = """You run a collider experiment. Somewhere on a mass axis there may be one new particle, visible in one
-channel, or nothing at all. Decide where to spend beam time, then give a verdict. Each turn, answer with exactly one
+INSTRUCTIONS = """You run a collider experiment. Somewhere on a mass axis there may be one new particle, \
+visible in one
+channel, or nothing at all. Decide where to spend beam time, then give a verdict. Each turn, answer with \
+exactly one
 JSON object and nothing else:
 {"action_type":"take_data","channel":"diphoton","blocks":2}  collects data; costs its blocks
 {"action_type":"calibrate","channel":"diphoton"}  measures energy scale and background; costs 1 block
@@ -28,7 +30,7 @@ required global significance. Saved blocks and an honest confidence (0 to 1) cou
 new. Early excesses may be fluctuations."""
 
 
-def compact_state(state: State) -> str:
+def compact_state(state: ColliderState) -> str:
     """Return blocks left, then each channel with data, strongest excess first.
 
     A channel is told as its letter, best bin, + if that excess is globally significant, local significance in
@@ -46,15 +48,14 @@ def compact_state(state: State) -> str:
         mark = "k" if data.calibrated else ""
         if data.blocks:
             proof = "+" if overall_z(data.local_z, seen) >= state.briefing.required_z else ""
-            words.append(
-                f"{letter(channels[place])}{bin_token(data.peak_bin)}{proof}{z_token(data.local_z)}{data.blocks}{mark}"
-            )
+            found = f"{letter(channels[place])}{bin_token(data.peak_bin)}{proof}{z_token(data.local_z)}"
+            words.append(f"{found}{data.blocks}{mark}")
         elif mark:
             words.append(f"{letter(channels[place])}0{mark}")
     return " ".join(words)
 
 
-def _compact_opening(state: State) -> str:
+def _compact_opening(state: ColliderState) -> str:
     briefing = state.briefing
     words = [
         "".join(letter(name) for name in briefing.channels),
@@ -67,7 +68,7 @@ def _compact_opening(state: State) -> str:
     return " ".join([*words, compact_state(state)])
 
 
-def _compact_observation(state: State) -> str:
+def _compact_observation(state: ColliderState) -> str:
     notice = state.notice
     name = "" if notice.place is None else letter(state.briefing.channels[notice.place])
     prefix = ""
@@ -84,7 +85,7 @@ def _compact_observation(state: State) -> str:
     return prefix + compact_state(state)
 
 
-def _json_state(state: State) -> dict[str, Any]:
+def _json_state(state: ColliderState) -> dict[str, Any]:
     channels: dict[str, Any] = {}
     for place, data in enumerate(state.data):
         told: dict[str, Any] = {}
@@ -103,7 +104,7 @@ def _json_state(state: State) -> dict[str, Any]:
     return {"blocks_left": state.blocks_left, "turns_left": state.turns_left, "channels": channels}
 
 
-def _json_opening(state: State) -> str:
+def _json_opening(state: ColliderState) -> str:
     briefing = state.briefing
     public = {
         "mass_axis_gev": [briefing.m0_gev, 2.0 * briefing.m0_gev],
@@ -116,7 +117,7 @@ def _json_opening(state: State) -> str:
     return f"{INSTRUCTIONS}\n\n{json.dumps(public, allow_nan=False)}"
 
 
-def _json_notice(state: State) -> dict[str, Any]:
+def _json_notice(state: ColliderState) -> dict[str, Any]:
     notice = state.notice
     if notice.kind in ("failed", "refused"):
         return {notice.kind: notice.reason}
@@ -146,12 +147,12 @@ def _json_notice(state: State) -> dict[str, Any]:
     return {notice.kind: {"channel": channel, **told}}
 
 
-def opening(state: State, surface: Surface) -> str:
+def opening(state: ColliderState, surface: Surface) -> str:
     """Return the first user message."""
     return _compact_opening(state) if surface == "compact" else _json_opening(state)
 
 
-def observation(state: State, surface: Surface) -> str:
+def observation(state: ColliderState, surface: Surface) -> str:
     """Return what the player is told after a turn that did not end the episode."""
     if surface == "compact":
         return _compact_observation(state)

@@ -8,11 +8,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from assay.tasks.collider.actions import Action
+from assay.tasks.collider.surfaces import Action
 from assay.tasks.collider.world import physics
 from assay.tasks.collider.world.physics import BUDGET_BLOCKS, NAMES
 from assay.tasks.collider.world.scenario import Truth
-from assay.tasks.collider.world.simulator import State, overall_z
+from assay.tasks.collider.world.simulator import ColliderState, overall_z
 from assay.tasks.protocol import Verdict
 
 RIGHT_CLAIM = 0.7
@@ -56,7 +56,7 @@ def mass_pull(truth: Truth, mass_gev: float) -> float:
     return (mass_gev - truth.mass_gev) / (sigma * truth.mass_gev)
 
 
-def claimed_significance(state: State, claim: Action) -> tuple[float, float]:
+def claimed_significance(state: ColliderState, claim: Action) -> tuple[float, float]:
     """Return local and global significance, from the player's own data, of the best window near the claimed
     mass."""
     if claim.channel not in state.briefing.channels or claim.mass_gev is None:
@@ -78,7 +78,7 @@ def _best_near(profile: bytes, m0_gev: float, scale: float, mass_gev: float, rea
     return float(np.frombuffer(profile, "<f8")[near].max(initial=0.0))
 
 
-def compare(state: State) -> Facts:
+def compare(state: ColliderState) -> Facts:
     """Return the facts of a finished episode."""
     truth, verdict = state.scenario.truth, state.verdict
     if verdict is None:
@@ -103,7 +103,7 @@ def compare(state: State) -> Facts:
     )
 
 
-def proven(facts: Facts, state: State) -> bool:
+def proven(facts: Facts, state: ColliderState) -> bool:
     """Return whether the player's data at the claimed mass reach the global significance that the briefing
     asks for."""
     return facts.global_z is not None and facts.global_z >= state.briefing.required_z
@@ -137,7 +137,7 @@ def null_reward(is_null: bool, confidence: float) -> float:
     return base - CALIBRATION_WEIGHT * (confidence - float(is_null)) ** 2
 
 
-def terminal_reward(state: State) -> float:
+def terminal_reward(state: ColliderState) -> float:
     """Return the terminal part of a turn: 0 while the episode goes on."""
     if state.ending is None:
         return 0.0
@@ -152,7 +152,7 @@ def terminal_reward(state: State) -> float:
     )
 
 
-def potential(state: State) -> float:
+def potential(state: ColliderState) -> float:
     """Return the capped expected significance of the data in hand, in [0, 1]; 0 at the end and on null
     worlds.
 
@@ -175,12 +175,12 @@ def potential(state: State) -> float:
     return min(float(physics.asimov_z(signal, expected)), POTENTIAL_CAP_Z) / POTENTIAL_CAP_Z
 
 
-def shaping(before: State, after: State, weight: float, gamma: float) -> float:
+def shaping(before: ColliderState, after: ColliderState, weight: float, gamma: float) -> float:
     """Return weight * (gamma * potential(after) - potential(before))."""
     return weight * (gamma * potential(after) - potential(before))
 
 
-def judge(state: State) -> Verdict:
+def judge(state: ColliderState) -> Verdict:
     """Return success, flags and metrics of a finished episode."""
     facts, verdict = compare(state), state.verdict
     signal = state.scenario.truth.channel is not None

@@ -10,12 +10,18 @@ import numpy as np
 
 from assay.core.errors import ConfigError, TaskError
 from assay.tasks.collider import baselines, lessons, prompts, rewards
-from assay.tasks.collider.actions import Action, Parsed
-from assay.tasks.collider.attacks import ATTACKS, Attack
-from assay.tasks.collider.compact import compact_vocabulary, parse_compact, write_compact
-from assay.tasks.collider.json_surface import parse_json, write_json
+from assay.tasks.collider.baselines import ATTACKS, Attack
+from assay.tasks.collider.surfaces import (
+    Action,
+    ParsedAction,
+    compact_vocabulary,
+    parse_compact,
+    parse_json,
+    write_compact,
+    write_json,
+)
 from assay.tasks.collider.world.scenario import Scenario, from_row
-from assay.tasks.collider.world.simulator import State, apply, begin
+from assay.tasks.collider.world.simulator import ColliderState, apply, begin
 from assay.tasks.protocol import Baseline, Item, Message, Oddity, PartKind, Step, Verdict
 
 
@@ -91,7 +97,7 @@ class Collider:
             return "no particle"
         return f"{truth.channel}, {truth.mass_gev:.1f} GeV, spin {truth.spin}"
 
-    def start(self, item: Item, world_seed: int) -> tuple[list[Message], State]:
+    def start(self, item: Item, world_seed: int) -> tuple[list[Message], ColliderState]:
         """Open an episode: one user message, no system message."""
         if not isinstance(item.hidden, Scenario) or not 0 <= world_seed < 2**64:
             found = f"{type(item.hidden).__name__}, world seed {world_seed}"
@@ -104,7 +110,7 @@ class Collider:
         state = begin(item.hidden, world_seed, self.settings.max_turns)
         return [{"role": "user", "content": prompts.opening(state, self.settings.surface)}], state
 
-    def step(self, state: State, completion: str) -> Step:
+    def step(self, state: ColliderState, completion: str) -> Step:
         """Play one completion; a bad one costs its turn and the format part, and never raises."""
         if state.ending is not None:
             raise TaskError(
@@ -123,7 +129,7 @@ class Collider:
         told = None if after.ending is not None else prompts.observation(after, self.settings.surface)
         return Step(after, told, after.ending, parsed.outcome, parsed.reason, action, parts)
 
-    def judge(self, state: State) -> Verdict:
+    def judge(self, state: ColliderState) -> Verdict:
         """Judge a finished episode."""
         if state.ending is None:
             raise TaskError(
@@ -134,13 +140,13 @@ class Collider:
             )
         return rewards.judge(state)
 
-    def parse(self, completion: str, state: State) -> Parsed:
+    def parse(self, completion: str, state: ColliderState) -> ParsedAction:
         """Read a completion on the surface in use."""
         if self.settings.surface == "compact":
             return parse_compact(completion, state.briefing.m0_gev)
         return parse_json(completion)
 
-    def write(self, action: Action, state: State) -> str:
+    def write(self, action: Action, state: ColliderState) -> str:
         """Return the canonical text of an action on the surface in use."""
         if self.settings.surface == "compact":
             return write_compact(action, state.briefing.m0_gev)
@@ -155,7 +161,7 @@ class Collider:
         return {name: self._written(player) for name, player in ATTACKS.items()}
 
     def _written(self, player: Attack) -> Baseline:
-        def play(item: Item, state: State, rng: np.random.Generator) -> str:
+        def play(item: Item, state: ColliderState, rng: np.random.Generator) -> str:
             move = player(state, rng)
             return move if isinstance(move, str) else self.write(move, state)
 

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
 from assay.core.config.base import Fraction, Positive, Settings
 from assay.core.config.tasks import TaskSettings
 
+PartKind = Literal["outcome", "shaping", "format"]
+
+
+def _part(kind: PartKind, description: str | None = None) -> Any:
+    """Return the form of a weight whose part pays for an outcome, for shaping or for form."""
+    return Field(description=description, json_schema_extra={"kind": kind})
+
 
 class RewardWeights(Settings):
     """What each part of a structured answer is worth; their sum is the reward of a perfect one."""
 
-    parsed_strict: Fraction
-    parsed_extracted: Fraction = Field(
-        description="instead of parsed_strict, for an object dug out of other text"
+    parsed_strict: Fraction = _part("format")
+    parsed_extracted: Fraction = _part(
+        "format", "instead of parsed_strict, for an object dug out of other text"
     )
-    schema_valid: Fraction
-    fields: Fraction = Field(description="times the share of gold fields that are right")
-    exact: Fraction
+    schema_valid: Fraction = _part("outcome")
+    fields: Fraction = _part("outcome", "times the share of gold fields that are right")
+    exact: Fraction = _part("outcome")
 
     @model_validator(mode="after")
     def _chatter_does_not_pay(self) -> Self:
@@ -33,6 +40,13 @@ class RewardWeights(Settings):
                 " gold"
             )
         return self
+
+
+# The reward's parts by name, in the order of the weights: what has a weight is a part.
+PARTS: dict[str, PartKind] = {
+    name: cast(dict[str, Any], field.json_schema_extra)["kind"]
+    for name, field in RewardWeights.model_fields.items()
+}
 
 
 class NumberTolerance(Settings):

@@ -12,19 +12,18 @@ from assay.core.config.places import setting
 from assay.core.errors import TaskError
 from assay.core.storage.json import as_written
 from assay.tasks.protocol import Baseline, FieldAnswer, Item, Message, Oddity, PartKind, Step, Verdict
-from assay.tasks.settings.structured import StructuredTask
+from assay.tasks.settings.structured import PARTS, StructuredTask
 from assay.tasks.structured import shop
-from assay.tasks.structured.attacks import ATTACKS
-from assay.tasks.structured.grading import rewards, truncation
+from assay.tasks.structured.grading import rewards
 from assay.tasks.structured.grading.equality import rules_of
 from assay.tasks.structured.grading.fields import answer_text, field_answers, right_text, survey
-from assay.tasks.structured.players import PLAYERS, Player
-from assay.tasks.structured.prompts import opening
+from assay.tasks.structured.players import ATTACKS, PLAYERS, Player
+from assay.tasks.structured.prompts import opening, shortened
 from assay.tasks.structured.reading.blocklist import Blocklist
 from assay.tasks.structured.reading.golds import contradictory, most_right
 from assay.tasks.structured.reading.oddities import oddities
 from assay.tasks.structured.reading.reading import read
-from assay.tasks.structured.reading.records import Reference, Request, State
+from assay.tasks.structured.reading.records import Reference, Request, StructuredState
 
 
 class Structured:
@@ -32,13 +31,7 @@ class Structured:
 
     name = "structured"
     cluster_name = "prompt groups"
-    parts: Mapping[str, PartKind] = {
-        "parsed_strict": "format",
-        "parsed_extracted": "format",
-        "schema_valid": "outcome",
-        "fields": "outcome",
-        "exact": "outcome",
-    }
+    parts: Mapping[str, PartKind] = PARTS
     flags = rewards.FLAGS
     metrics = rewards.METRICS
     floor, ceiling = "empty_fields", "gold"
@@ -66,7 +59,7 @@ class Structured:
         short."""
         if not self.settings.truncate_prompts:
             return None
-        request = truncation.shortened(item.public, chars)
+        request = shortened(item.public, chars)
         return None if request is None else replace(item, public=request, chars_cut=request.chars_cut)
 
     def truth(self, item: Item) -> str:
@@ -88,7 +81,7 @@ class Structured:
         with_gold = [item.hidden.counting for item in items if item.hidden.has_gold]
         return len(items) - len(with_gold) + most_right(with_gold, rules_of(self.settings))
 
-    def start(self, item: Item, world_seed: int) -> tuple[list[Message], State]:
+    def start(self, item: Item, world_seed: int) -> tuple[list[Message], StructuredState]:
         """Open an episode: one user message, or a conversation. Nothing is left to chance here, so the seed
         changes nothing."""
         if not isinstance(item.public, Request) or not isinstance(item.hidden, Reference):
@@ -96,9 +89,9 @@ class Structured:
             raise TaskError(
                 "a structured item", found=found, where=item.id, fix="make items with Structured.item"
             )
-        return opening(item.public), State(item.id, item.public, item.hidden, None)
+        return opening(item.public), StructuredState(item.id, item.public, item.hidden, None)
 
-    def step(self, state: State, completion: str) -> Step:
+    def step(self, state: StructuredState, completion: str) -> Step:
         """Grade the one completion; a bad one never raises."""
         if state.grade is not None:
             raise TaskError(
@@ -113,7 +106,7 @@ class Structured:
             replace(state, grade=grade), None, ending, grade.outcome, grade.reason, grade.action, grade.parts
         )
 
-    def judge(self, state: State) -> Verdict:
+    def judge(self, state: StructuredState) -> Verdict:
         """Judge an answered episode."""
         if state.grade is None:
             raise TaskError(
@@ -178,7 +171,7 @@ class Structured:
 
 
 def _as_baseline(player: Player) -> Baseline:
-    def play(item: Item, state: State, rng: np.random.Generator) -> str:
+    def play(item: Item, state: StructuredState, rng: np.random.Generator) -> str:
         return player(state, rng)
 
     return play

@@ -11,12 +11,9 @@ from assay.core.config.settings import PretrainedBase
 from assay.core.console import complain, progress, say, say_table
 from assay.core.counting import counted
 from assay.core.errors import AssayError, ConfigError
-from assay.dataset.suite import Suite
-from assay.pipeline.inputs import items_of, task_of, validation_suite
 from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
 from assay.policy.base.pretrained import how_to_download
-from assay.tasks.protocol import Item, Task
 from assay.tools.doctor import (
     Finding,
     examine,
@@ -26,8 +23,8 @@ from assay.tools.doctor import (
     settings_findings,
     verdict_of,
 )
-from assay.tools.doctor.deadline import AHEAD, LEAST, Deadline
-from assay.tools.doctor.findings import error_finding
+from assay.tools.doctor.findings import AHEAD, LEAST, Deadline, error_finding
+from assay.tools.doctor.worlds import TrainingAhead
 
 BASE = "models/base"
 GIB = 2.0**30
@@ -71,82 +68,55 @@ def examined(project: Project, device_memory: float | None = None) -> tuple[list
     """Return all findings that can be had, and what could not be looked at, a sentence each."""
     params = project.params
     try:
-        items, validation = items_of(project, "train"), validation_suite(project)
-        task, judged = task_of(project, shaping=True), task_of(project)
+        training = TrainingAhead.of(project)
     except AssayError as error:
         left = "not looked at: data, task, tokenizer, model, probe"
         return [*settings_findings(params), error_finding("data", error)], [left]
     deadline = Deadline()
-    told, unseen = _forecast(project, task, items, validation, deadline, device_memory)
+    told, unseen = _forecast(project, training, deadline, device_memory)
     if device_memory is not None:
-        return [*examine_without_model(task, judged, items, validation, params), *told], unseen
+        return [*examine_without_model(training), *told], unseen
     why = None
     if not (project.root / BASE).is_dir():
         why = f"there is no {BASE} yet. Fix: ./run dvc repro base"
     elif verdict_of(told) == "fault":
         why = "the base would not fit this device"
     if why is not None:
-        found, seen = _without_base(project, task, judged, items, validation)
+        found, seen = _without_base(project, training)
         left = f"not looked at: {'' if seen else 'tokenizer, template, '}weights, probe; {why}"
         return [*found, *told], [left, *unseen]
     try:
         policy = open_policy(project, None)
     except AssayError as error:
-        told = [
-            *examine_without_model(task, judged, items, validation, params),
-            *told,
-            error_finding("base", error),
-        ]
+        told = [*examine_without_model(training), *told, error_finding("base", error)]
         return told, ["not looked at: tokenizer, template, weights, probe", *unseen]
-    found = examine(
-        policy,
-        task,
-        judged,
-        items,
-        validation,
-        params,
-        folder=project.root,
-        seconds=max(deadline.left, LEAST),
-    )
-    if any(
-        "s at most" in finding.found for finding in told
-    ):  # timed as it is trained; the probe's is the cruder one
+    found = examine(policy, training, folder=project.root, seconds=max(deadline.left, LEAST))
+    # Timed as it is trained; the probe's is the cruder one.
+    if any("s at most" in finding.found for finding in told):
         found = [finding for finding in found if finding.check != "time (forecast)"]
     return [*found, *told], unseen
 
 
-def _without_base(
-    project: Project, task: Task, judged: Task, items: Sequence[Item], validation: Suite
-) -> tuple[list[Finding], bool]:
+def _without_base(project: Project, training: TrainingAhead) -> tuple[list[Finding], bool]:
     """Return what can be said before the base is built or loaded, and whether its tokenizer could be looked
     at."""
-    from assay.tools.doctor.preflight.look import refuse_prompts
-    from assay.tools.doctor.preflight.unbuilt import unbuilt
+    from assay.tools.doctor.preflight import read_ahead, refuse_prompts
 
-    params = project.params
     try:
-        policy = unbuilt(params, judged, project.root)
+        policy = read_ahead(project.params, training.judged, project.root)
     except AssayError as error:
-        return [
-            *examine_without_model(task, judged, items, validation, params),
-            error_finding("base", error),
-        ], False
+        return [*examine_without_model(training), error_finding("base", error)], False
     if policy is None:
-        return examine_without_model(task, judged, items, validation, params), False
-    found = examine_ahead(policy, task, judged, items, validation, params, folder=project.root)
+        return examine_without_model(training), False
+    found = examine_ahead(policy, training, folder=project.root)
     try:
-        return [*found, refuse_prompts(project, judged, policy)], True
+        return [*found, refuse_prompts(project, training.judged, policy)], True
     except AssayError as error:
         return [*found, error_finding("prompts of all splits", error)], True
 
 
 def _forecast(
-    project: Project,
-    task: Task,
-    items: Sequence[Item],
-    validation: Suite,
-    deadline: Deadline,
-    device_memory: float | None,
+    project: Project, training: TrainingAhead, deadline: Deadline, device_memory: float | None
 ) -> tuple[list[Finding], list[str]]:
     """Return what is forecast of a pretrained base before its weights are loaded, or why nothing is."""
     params, base = project.params, project.params.base
@@ -173,7 +143,7 @@ def _forecast(
         return [], [f"not forecast: memory and time; {str(error).splitlines()[0]}"]
     size = None if device_memory is None else int(device_memory * GIB)
     part = Deadline((AHEAD if device_memory is None else 1.0) * deadline.left)
-    return forecast(ahead, task, items, validation, params, part, device_bytes=size), []
+    return forecast(ahead, training, part, device_bytes=size), []
 
 
 def _summary(findings: Sequence[Finding], seconds: float) -> str:

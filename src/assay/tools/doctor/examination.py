@@ -3,37 +3,77 @@ probe."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from assay.core.config.settings import Params
+import torch
+
 from assay.core.records import Episode
-from assay.dataset.suite import Play, Suite, choose
+from assay.dataset.suite import Play
 from assay.policy.model import Policy
-from assay.tasks.protocol import Item, Message, Task
-from assay.tools.doctor.as_it_was import as_it_was
-from assay.tools.doctor.counts import counts_findings
-from assay.tools.doctor.deadline import MOST_SECONDS, Deadline, TooSlow
-from assay.tools.doctor.findings import Check, Finding
-from assay.tools.doctor.forecast.passes import pass_findings
-from assay.tools.doctor.forecast.step_cost import disk_finding, time_finding
-from assay.tools.doctor.lengths import length_findings, opened, turns_of
+from assay.tasks.protocol import Message, Task
+from assay.tools.doctor.findings import MOST_SECONDS, Deadline, DoctorCheck, Finding, TooSlow
+from assay.tools.doctor.forecast.passes import disk_finding, pass_findings, time_finding
 from assay.tools.doctor.observed import Observed
-from assay.tools.doctor.probe import MOST_ITEMS, probed
-from assay.tools.doctor.settings import settings_findings
-from assay.tools.doctor.signs import probe_findings
-from assay.tools.doctor.texts import text_findings
+from assay.tools.doctor.probe import MOST_ITEMS, play_probe, probe_findings
+from assay.tools.doctor.settings import counts_findings, settings_findings
+from assay.tools.doctor.texts import length_findings, render_openings, text_findings, turns_of
 from assay.tools.doctor.weights import adapter_bytes, weight_findings
 from assay.tools.doctor.worlds import (
     Scripted,
+    TrainingAhead,
+    play_scripted,
     put_bad_completions,
     repetition,
     reward_size,
-    scripted,
     trouble_findings,
 )
+from assay.training.rollouts import untouched
+
+
+@contextmanager
+def as_it_was(model: Any) -> Iterator[None]:
+    """Put a model back as it is now when the block ends, whatever was attached to it, and every random
+    generator.
+
+    Base weights are not copied: nothing in the block may write to them. An adapter that is attached replaces
+    modules, freezes parameters and leaves attributes behind; all of this is undone.
+    """
+    modules = [(module, dict(module._modules), module.training) for module in model.modules()]
+    gradients = [(parameter, parameter.requires_grad, parameter.grad) for parameter in model.parameters()]
+    hooks = [
+        (module, dict(module._forward_hooks), dict(module._forward_pre_hooks)) for module in model.modules()
+    ]
+    attributes, use_cache = set(vars(model)), getattr(model.config, "use_cache", None)
+    try:
+        with untouched():
+            yield
+    finally:
+        for module, children, training in modules:
+            module._modules.clear()
+            module._modules.update(children)
+            module.training = training
+        for module, after, before in hooks:
+            _restore(module._forward_hooks, after)
+            _restore(module._forward_pre_hooks, before)
+        for parameter, wanted, gradient in gradients:
+            parameter.requires_grad_(wanted)
+            parameter.grad = gradient
+        for name in set(vars(model)) - attributes:
+            delattr(model, name)
+        if use_cache is not None:
+            model.config.use_cache = use_cache
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def _restore(hooks: Any, before: dict[int, Any]) -> None:
+    for name in [name for name in hooks if name not in before]:
+        del hooks[name]
+
 
 N_SCRIPTED, N_OPENINGS, N_REPEATED = 32, 256, 12
 SHARE_OF_OPENINGS = 0.25  # of the time, where rendering or starting an episode is slow
@@ -46,35 +86,21 @@ FATAL = {"opening", "prompts", "context", "base weights", "embedding rows", "tas
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """Everything that is examined."""
+    """Everything that is examined, and what scripted players did with it."""
 
-    task: Task
+    training: TrainingAhead
     observed: Observed
-    items: Sequence[Item]
-    validation: Suite
-    params: Params
     plays: tuple[Play, ...]
+    both: Scripted
 
     @property
     def as_task(self) -> Task:
         """The observed task, as whoever plays it sees it."""
         return cast(Task, self.observed)
 
-    def sample(self, n: int) -> Suite:
-        """Return a suite of some training items."""
-        return choose(self.items, min(n, len(self.items)), split="train", draws=1, seed=self.params.seed)
-
 
 def examine(
-    policy: Policy,
-    task: Task,
-    judged: Task,
-    items: Sequence[Item],
-    validation: Suite,
-    params: Params,
-    *,
-    folder: Path,
-    seconds: float = MOST_SECONDS,
+    policy: Policy, training: TrainingAhead, *, folder: Path, seconds: float = MOST_SECONDS
 ) -> list[Finding]:
     """Return all that was found, in the order in which it was looked at; what is well is a finding too.
 
@@ -84,81 +110,53 @@ def examine(
 
     Args:
         policy: The base, without an adapter.
-        task: What is trained on (shaping may be on).
-        judged: The same task as it is evaluated.
-        items: Training items.
-        validation: The suite that chooses the checkpoint.
-        params: All settings.
+        training: What it is to be trained on.
         folder: Where checkpoints will be written.
         seconds: That it may take.
     """
     deadline = Deadline(seconds)
     with as_it_was(policy.model):
-        findings, case, both = _without_model(task, judged, items, validation, params)
+        findings, case = _without_model(training)
         if case is None:
             return findings
-        told = _with_model(policy, case, both, folder, deadline)
-        findings += told
-        if fatal := [
-            finding.check for finding in findings if finding.level == "fault" and finding.check in FATAL
-        ]:
-            check = Check("probe", "a few groups played with the base", "the examination itself")
+        findings += _with_model(policy, case, folder, deadline)
+        faults = [finding.check for finding in findings if finding.level == "fault"]
+        if fatal := [check for check in faults if check in FATAL]:
+            check = DoctorCheck("probe", "a few groups played with the base", "the examination itself")
             fix = "correct what is named there, then ./run assay doctor looks further"
             return [*findings, check.warning(f"none, because of {', '.join(fatal)}", fix)]
-        faulty = {finding.check for finding in findings if finding.level == "fault"}
-        return findings + _probe(policy, case, faulty, deadline)
+        return findings + _probe(policy, case, set(faults), deadline)
 
 
-def examine_ahead(
-    policy: Policy,
-    task: Task,
-    judged: Task,
-    items: Sequence[Item],
-    validation: Suite,
-    params: Params,
-    *,
-    folder: Path,
-    seconds: float = MOST_SECONDS,
-) -> list[Finding]:
+def examine_ahead(policy: Policy, training: TrainingAhead, *, folder: Path) -> list[Finding]:
     """Return what can be said of a base that is not built or loaded yet: as `examine`, without its weights
     and a probe."""
-    findings, case, both = _without_model(task, judged, items, validation, params)
+    findings, case = _without_model(training)
     return (
-        findings
-        if case is None
-        else findings + _with_model(policy, case, both, folder, Deadline(seconds), weights=False)
+        findings if case is None else findings + _with_model(policy, case, folder, Deadline(), weights=False)
     )
 
 
-def examine_without_model(
-    task: Task, judged: Task, items: Sequence[Item], validation: Suite, params: Params
-) -> list[Finding]:
+def examine_without_model(training: TrainingAhead) -> list[Finding]:
     """Return what can be said before there is a base: settings, data, grader, reward, worlds."""
-    return _without_model(task, judged, items, validation, params)[0]
+    return _without_model(training)[0]
 
 
-def _without_model(
-    task: Task, judged: Task, items: Sequence[Item], validation: Suite, params: Params
-) -> tuple[list[Finding], _Case | None, Scripted]:
-    findings = settings_findings(params) + counts_findings(params, items, validation.items)
+def _without_model(training: TrainingAhead) -> tuple[list[Finding], _Case | None]:
+    params, items = training.params, training.items
+    findings = settings_findings(params) + counts_findings(params, items, training.validation.items)
     if not items:
-        check = Check("training items", "some", "train.jsonl")
-        return [*findings, check.fault("none", "add records to train.jsonl")], None, Scripted((), None, None)
-    observed = Observed(task)
-    plays = tuple(
-        choose(items, min(N_SCRIPTED, len(items)), split="train", draws=1, seed=params.seed).plays()
-    )
-    case = _Case(task, observed, items, validation, params, plays)
-    both, said = scripted(case.as_task, plays, params)
-    for each in (observed, Observed(judged, observed.problems)):
+        check = DoctorCheck("training items", "some", "train.jsonl")
+        return [*findings, check.fault("none", "add records to train.jsonl")], None
+    observed = Observed(training.task)
+    plays = tuple(training.sample(N_SCRIPTED).plays())
+    both, said = play_scripted(cast(Task, observed), plays, params)
+    for each in (observed, Observed(training.judged, observed.problems)):
         put_bad_completions(each, plays)
-    played = _played(plays, both)
-    findings += [
-        *said,
-        *trouble_findings(observed).values(),
-        reward_size([episode.reward for _, episode in played], params),
-    ]
-    return findings + _repeated(case, played, "repetition"), case, both
+    played, case = _played(plays, both), _Case(training, observed, plays, both)
+    findings += [*said, *trouble_findings(observed).values()]
+    findings.append(reward_size([episode.reward for _, episode in played], params))
+    return findings + _repeated(case, played, "repetition"), case
 
 
 def _played(plays: Sequence[Play], both: Scripted) -> list[tuple[Play, Episode]]:
@@ -170,15 +168,16 @@ def _played(plays: Sequence[Play], both: Scripted) -> list[tuple[Play, Episode]]
 def _repeated(case: _Case, played: Sequence[tuple[Play, Episode]], name: str) -> list[Finding]:
     if not played or case.observed.problems.keys() & {"raised", "form", "endless"}:
         return []
-    again = Observed(case.task)
+    again = Observed(case.training.task)
     finding = repetition(cast(Task, again), played[:: max(1, len(played) // N_REPEATED)])
     return [finding.model_copy(update={"check": name})]
 
 
 def _with_model(
-    policy: Policy, case: _Case, both: Scripted, folder: Path, deadline: Deadline, *, weights: bool = True
+    policy: Policy, case: _Case, folder: Path, deadline: Deadline, *, weights: bool = True
 ) -> list[Finding]:
-    params, played = case.params, _played(case.plays, both)
+    training, played = case.training, _played(case.plays, case.both)
+    params, suite = training.params, training.validation
     opening = case.as_task.start(case.plays[0].item, case.plays[0].world_seed)[0]
     findings = text_findings(policy, params, opening, _conversation(case.as_task, played))
     findings.append(disk_finding(params, adapter_bytes(policy.model, params), folder))
@@ -186,20 +185,20 @@ def _with_model(
         return findings
     turns = turns_of(params, [episode for _, episode in played])
     case.observed.most_steps = PATIENCE * max(turns, LEAST_TURNS)
-    plays = [*case.sample(N_OPENINGS).plays(), *case.validation.plays()[: N_OPENINGS * case.validation.draws]]
+    plays = [*training.sample(N_OPENINGS).plays(), *suite.plays()[: N_OPENINGS * suite.draws]]
     once = list({each.item.id: each for each in plays}.values())
-    openings = opened(
+    openings = render_openings(
         policy, case.as_task, once, retries=params.health.retries, until=SHARE_OF_OPENINGS * deadline.left
     )
-    findings += length_findings(policy, params, openings, both.ceiling, turns)
+    findings += length_findings(policy, params, openings, case.both.ceiling, turns)
     return findings + weight_findings(policy, params, openings, loaded=weights)
 
 
 def _probe(policy: Policy, case: _Case, faulty: set[str], deadline: Deadline) -> list[Finding]:
     """Return what playing and learning show; what scripted play showed to be faulty is not told again."""
-    observed, params, known = case.observed, case.params, set(case.observed.problems)
+    observed, params, known = case.observed, case.training.params, set(case.observed.problems)
     try:
-        probe = probed(policy, observed, case.sample(MOST_ITEMS).items, params, deadline)
+        probe = play_probe(policy, observed, case.training.sample(MOST_ITEMS).items, params, deadline)
     except TooSlow as error:
         return [_left_out(error)]
     except (RuntimeError, IndexError, ValueError) as error:
@@ -231,7 +230,7 @@ def _brought_to_light(observed: Observed, known: set[str]) -> list[Finding]:
 
 
 def _left_out(error: TooSlow) -> Finding:
-    check = Check(
+    check = DoctorCheck(
         "probe",
         "a few groups played, and a pass that learns, within the time",
         "this machine, with this base",
@@ -244,7 +243,7 @@ def _left_out(error: TooSlow) -> Finding:
 
 
 def _playing_failed(error: Exception) -> Finding:
-    check = Check("playing", "a base that plays", "the base, on this device")
+    check = DoctorCheck("playing", "a base that plays", "the base, on this device")
     fix = (
         "deterministic: false"
         if "deterministic" in str(error)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,7 +30,7 @@ class Finding(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DoctorCheck:
     """One thing that is looked at: its name, what it should be, and which setting or file says it."""
 
     name: str
@@ -48,6 +49,14 @@ class Check:
         """Return that a training cannot work so."""
         return self._finding("fault", found, fix)
 
+    def judge(
+        self, found: str, fix: str, *, fault: bool = False, doubtful: bool = False, ok: str = ""
+    ) -> Finding:
+        """Return a fault, a warning, or that all is well, told in the words `ok` where they are others."""
+        if fault:
+            return self.fault(found, fix)
+        return self.warning(found, fix) if doubtful else self.ok(ok or found)
+
     def _finding(self, level: Level, found: str, fix: str) -> Finding:
         return Finding(
             check=self.name, level=level, expected=self.expected, found=found, where=self.where, fix=fix
@@ -57,7 +66,7 @@ class Check:
 def verdict_of(findings: Sequence[Finding]) -> Level:
     """Return the worst level there is.
 
-    >>> verdict_of([Check("a", "x", "y").ok("z"), Check("b", "x", "y").warning("z", "w")])
+    >>> verdict_of([DoctorCheck("a", "x", "y").ok("z"), DoctorCheck("b", "x", "y").warning("z", "w")])
     'warning'
     """
     return max((finding.level for finding in findings), key=LEVELS.index, default="ok")
@@ -65,13 +74,13 @@ def verdict_of(findings: Sequence[Finding]) -> Level:
 
 def error_finding(check: str, error: AssayError) -> Finding:
     """Return an error that kept the rest from being looked at, as a fault."""
-    return Check(check, error.expected, error.where).fault(error.found, error.fix)
+    return DoctorCheck(check, error.expected, error.where).fault(error.found, error.fix)
 
 
 def in_words(finding: Finding) -> str:
     """Return a finding as an error would be told.
 
-    >>> in_words(Check("threads", "at most 2", "setting threads").warning("8", "threads: 2"))
+    >>> in_words(DoctorCheck("threads", "at most 2", "setting threads").warning("8", "threads: 2"))
     'WARNING threads: setting threads: expected at most 2, found 8.\\nFix: threads: 2'
     """
     head = (
@@ -103,3 +112,32 @@ def refuse_faults(
             where=where,
             fix=f"{fixes}\n  ./run assay doctor looks again; health.preflight: false trains all the same",
         )
+
+
+# With the import of torch and the loading of a base before it, a whole call stays under 110 s.
+MOST_SECONDS = 85.0
+AHEAD = 0.4  # of the time, for what is forecast before the base is played with
+LEAST = 0.5 * MOST_SECONDS  # for the rest, however long the forecast and loading the base took
+
+
+class TooSlow(Exception):
+    """There is no time for what has to be done at least; says for what."""
+
+
+class Deadline:
+    """A time by which to be done.
+
+    >>> ticks = iter([10.0, 14.0, 21.0])
+    >>> deadline = Deadline(10.0, lambda: next(ticks))
+    >>> deadline.left, deadline.left
+    (6.0, 0.0)
+    """
+
+    def __init__(self, seconds: float = MOST_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin now; `clock` gives seconds."""
+        self._clock, self._end = clock, clock() + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left, at least 0."""
+        return max(0.0, self._end - self._clock())

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
+import numpy as np
 import torch
 
+from assay.core.config.places import setting
 from assay.core.config.settings import Params
+from assay.core.counting import counted
 from assay.core.decoding import Decoding
 from assay.core.records import Episode
 from assay.core.seeds import derive_seed
@@ -19,8 +23,11 @@ from assay.evaluation.trajectory import open_item
 from assay.policy.backends.select import converse
 from assay.policy.model import Policy, evaluating
 from assay.tasks.protocol import Item, Task
-from assay.tools.doctor.deadline import Deadline, TooSlow
+from assay.tools.doctor.findings import Deadline, DoctorCheck, Finding, TooSlow
 from assay.tools.doctor.observed import BROKEN, UNDER_WAY, Observed
+from assay.tools.doctor.texts import context_limit
+from assay.training.health.alarm_levels import ROUNDING
+from assay.training.health.signals import StepSignals, episode_text
 
 MOST_ITEMS, MOST_MEMBERS = 8, 16
 SMALL_MODEL = 20_000_000  # parameters; of a larger one it is measured first how long a token takes
@@ -76,7 +83,7 @@ class _Pace:
     reading: float | None
 
 
-def probed(
+def play_probe(
     policy: Policy, observed: Observed, items: Sequence[Item], params: Params, deadline: Deadline
 ) -> Probe:
     """Play groups of a few items as training does: same temperature, same limits, one world a group.
@@ -175,3 +182,171 @@ def _seconds_per_token(policy: Policy, ids: Sequence[int], group: Sequence[Play]
         written = max(len(completion.ids) for completion in session.complete())
     # The last token chosen is not fed to the model.
     return (time.monotonic() - begun) / max(1, written - 1)
+
+
+ENOUGH_GROUPS, SATURATED, CLEAR = 4, 0.95, 5
+
+
+def probe_findings(probe: Probe, policy: Policy, params: Params) -> list[Finding]:
+    """Return what the episodes forebode; nothing of rewards where completions had less room than in
+    training."""
+    findings = [_infrastructure(probe, params), _whole(probe, params)]
+    if not probe.rollouts:
+        return findings
+    findings.append(_measured_context(probe, policy))
+    if findings[1].level != "ok":
+        return findings
+    episodes = probe.episodes
+    signals = StepSignals.of(0, episodes, entropy=None, kl=None, clip=None, grad_norm=None, lost=None)
+    return [
+        *findings,
+        _variety(episodes, signals.distinct, params),
+        _spread(episodes, params),
+        _truncated(signals.truncated or 0.0, params),
+        _parsed(signals.parsed or 0.0, params),
+        _success(episodes),
+        _paid_for_success(episodes),
+    ]
+
+
+def _groups(episodes: Sequence[Episode]) -> list[list[Episode]]:
+    groups: dict[str, list[Episode]] = defaultdict(list)
+    for episode in episodes:
+        groups[episode.item_id].append(episode)
+    return list(groups.values())
+
+
+def _infrastructure(probe: Probe, params: Params) -> Finding:
+    n, most = probe.lost + len(probe.rollouts), params.health.max_lost_share
+    check = DoctorCheck("environment", f"at most {most:.0%} of the episodes lost", "the task's environment")
+    fix = "see to the environment, raise health.retries, or raise health.max_lost_share"
+    found, much = f"{probe.lost} of {n}", bool(n) and probe.lost > most * n
+    return check.judge(found, fix, fault=much, doubtful=probe.lost > 0, ok=f"none of {n} lost")
+
+
+def _whole(probe: Probe, params: Params) -> Finding:
+    room, surface = params.task.max_new_tokens[params.generation.surface], params.generation.surface
+    check = DoctorCheck("probe", "whole episodes in a minute", "this machine, with this base")
+    fix = (
+        f"use a faster device or a smaller base, or lower task.max_new_tokens.{surface}; rewards were not"
+        " looked at"
+    )
+    if probe.room < room:
+        return check.warning(
+            f"completions of {probe.room} instead of {counted(room, 'tokens')}, which take too long", fix
+        )
+    if probe.unfinished:
+        return check.warning(
+            f"{counted(len(probe.unfinished), 'episodes')} under way after {probe.seconds:.0f} s", fix
+        )
+    return check.ok(f"{counted(len(probe.rollouts), 'episodes')} in {probe.seconds:.1f} s")
+
+
+def _variety(episodes: Sequence[Episode], differ: float | None, params: Params) -> Finding:
+    check = DoctorCheck("variety", "other completions within a group", setting("generation.temperature"))
+    texts = Counter(episode_text(episode) for episode in episodes)
+    if set(texts) == {""}:
+        return check.fault(
+            "nothing but empty completions", "use a base that answers: base.model, or base.warm_start"
+        )
+    groups = _groups(episodes)
+    alike = sum(len({episode_text(episode) for episode in group}) == 1 for group in groups)
+    fix = "generation.temperature: 1.0, or a base that has not settled on one answer"
+    if alike == len(groups):
+        return check.fault(f"one and the same completion in each of {counted(len(groups), 'groups')}", fix)
+    if alike > len(groups) / 2:
+        return check.warning(
+            f"one and the same completion in {alike} of {counted(len(groups), 'groups')}", fix
+        )
+    if differ is not None and differ < params.health.distinct.amber:
+        told = f"groups whose completions differ by {differ:.2g} (0 all alike, 1 none alike)"
+        return check.warning(f"{told}, below health.distinct.amber: {params.health.distinct.amber:g}", fix)
+    return check.ok(f"{counted(len(texts), 'different episodes')} of {len(episodes)}")
+
+
+def _spread(episodes: Sequence[Episode], params: Params) -> Finding:
+    check = DoctorCheck(
+        "reward spread", "rewards that differ within groups", "the task's rewards, and the items of train"
+    )
+    rewards = [episode.reward for episode in episodes]
+    groups = _groups(episodes)
+    n, compared = len(groups), [[each.reward for each in group] for group in groups if len(group) > 1]
+    # Before the first step, a group that succeeds throughout is no better than one that fails: neither
+    # teaches anything.
+    alike = sum(max(each) - min(each) <= ROUNDING for each in compared) / len(compared) if compared else None
+    if max(rewards) == min(rewards) and len(episodes) >= ENOUGH_GROUPS:
+        fix = (
+            "let the reward tell completions apart (task.weights), or choose items and a base that earn"
+            " something at times"
+        )
+        return check.fault(
+            f"{rewards[0]:g} for each of {counted(len(episodes), 'episodes')}: no gradient", fix
+        )
+    if alike is None:
+        return check.warning("no group of two episodes left", "see the findings above")
+    fix = "take items of another difficulty, or a larger train.group_size"
+    if alike == 1.0:
+        found = f"equal rewards within each of {counted(n, 'groups')}: no gradient"
+        return check.fault(found, fix) if n >= ENOUGH_GROUPS else check.warning(found, fix)
+    if alike > params.health.zero_variance.amber:
+        return check.warning(f"equal rewards within {alike:.0%} of {counted(n, 'groups')}", fix)
+    return check.ok(
+        f"{min(rewards):.3g} … {max(rewards):.3g}, equal within {alike:.0%} of {counted(n, 'groups')}"
+    )
+
+
+def _truncated(share: float, params: Params) -> Finding:
+    levels, limit = params.health.truncated, f"task.max_new_tokens.{params.generation.surface}"
+    expected = f"at most {levels.amber:.0%} of the completions cut off"
+    fix = f"raise {limit}, or use a base that ends its answers"
+    return DoctorCheck("truncation", expected, setting(limit)).judge(
+        f"{share:.0%}", fix, fault=share >= levels.stop, doubtful=share > levels.amber, ok=f"{share:.1%}"
+    )
+
+
+def _parsed(share: float, params: Params) -> Finding:
+    least = params.health.parsed.amber
+    expected = f"at least {least:.0%} of the completions readable"
+    check = DoctorCheck("parsing", expected, "the base, on this task")
+    fix = "use a base that speaks the task's format: more base.warm_start, or another base.model"
+    found = f"{share:.0%}" if share else "none"
+    return check.judge(found, fix, fault=share == 0.0, doubtful=share < least, ok=f"{share:.1%}")
+
+
+def _success(episodes: Sequence[Episode]) -> Finding:
+    rate, n = float(np.mean([episode.success for episode in episodes])), counted(len(episodes), "episodes")
+    expected = f"a base that succeeds in less than {SATURATED:.0%}"
+    check = DoctorCheck("room to learn", expected, "the items of train")
+    found, ok = f"{rate:.0%} of {n} succeed already", f"success in {rate:.0%} of {n}"
+    return check.judge(found, "take harder items", doubtful=rate >= SATURATED, ok=ok)
+
+
+def _paid_for_success(episodes: Sequence[Episode]) -> Finding:
+    """Look whether successes are paid better than failures; a few of each are needed to say anything."""
+    check = DoctorCheck("reward and success", "success paid better than failure", "the task's reward parts")
+    rewards = {success: [e.reward for e in episodes if e.success is success] for success in (True, False)}
+    if min(len(side) for side in rewards.values()) < CLEAR:
+        return check.ok(f"{len(rewards[True])} successes of {len(episodes)}: too few of a kind to tell")
+    # Rank-biserial correlation: how much oftener a success is paid better than a failure, than the other way
+    # round.
+    found = float(np.mean(np.sign(np.subtract.outer(rewards[True], rewards[False]))))
+    means = f"{np.mean(rewards[True]):.3g} for success, {np.mean(rewards[False]):.3g} for failure"
+    fix = "correct the task's reward parts or their weights (task.weights): what is learned is what is paid"
+    told = f"a rank correlation of {found:+.2f} ({means})"
+    return check.judge(told, fix, fault=found < -2.0 / np.sqrt(len(episodes)), doubtful=found < 0.0)
+
+
+def _measured_context(probe: Probe, policy: Policy) -> Finding:
+    longest = max(len(one.prompt_ids) + len(one.completion_ids) for one in probe.rollouts)
+    limit = context_limit(policy.model)
+    check = DoctorCheck(
+        "episode length",
+        f"episodes within {limit} positions",
+        "config.json of the base, max_position_embeddings",
+    )
+    fix = (
+        "lower task.max_turns or task.max_new_tokens, or use a base with more positions"
+        " (base.architecture.max_positions)"
+    )
+    over = limit is not None and longest > limit
+    return check.judge(f"{longest} tokens", fix, fault=over, ok=f"up to {longest} tokens")

@@ -3,15 +3,23 @@ completion can end."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from assay.core.config.places import setting
 from assay.core.config.settings import Params
-from assay.core.errors import PolicyError
+from assay.core.counting import counted
+from assay.core.errors import PolicyError, TaskError
+from assay.core.records import Episode
+from assay.dataset.suite import Play
+from assay.evaluation.trajectory import GivenUp, open_item, tried
 from assay.policy.model import Policy
 from assay.policy.renderer import Message, unthought
-from assay.tools.doctor.findings import Check, Finding
+from assay.tasks.protocol import Task
+from assay.tools.doctor.findings import DoctorCheck, Finding
 
 TEMPLATE, TOKENIZER = "chat_template.jinja of the base", "tokenizer_config.json of the base"
 LITTLE_ROOM = 512  # tokens, for a model that thinks aloud before it answers
@@ -36,7 +44,7 @@ def text_findings(
         if conversation is not None:
             findings += [_assembly(policy, conversation), _history(policy, conversation)]
     except PolicyError as error:
-        check = Check("chat template", "one that renders user and assistant in turn", TEMPLATE)
+        check = DoctorCheck("chat template", "one that renders user and assistant in turn", TEMPLATE)
         findings.append(check.fault(error.found, "use an instruct model, or correct chat_template.jinja"))
     return findings
 
@@ -47,19 +55,16 @@ def ids_of(policy: Policy, text: str) -> list[int]:
 
 
 def _padding(policy: Policy) -> Finding:
-    tokenizer = policy.tokenizer
-    check = Check("padding", "a token of its own", f"{TOKENIZER}, pad_token")
-    if tokenizer.pad_token_id is None:
-        return check.warning(
-            "none: end-of-sequence stands in for it", "set pad_token to a token that is never written"
-        )
-    return check.ok(str(tokenizer.pad_token))
+    token = policy.tokenizer.pad_token if policy.tokenizer.pad_token_id is not None else None
+    check = DoctorCheck("padding", "a token of its own", f"{TOKENIZER}, pad_token")
+    found, fix = "none: end-of-sequence stands in for it", "set pad_token to a token that is never written"
+    return check.judge(found, fix, doubtful=token is None, ok=str(token))
 
 
 def _generation_config(policy: Policy) -> Finding:
     told: Any = getattr(getattr(policy.model, "generation_config", None), "eos_token_id", None)
     ends, ours = [told] if isinstance(told, int) else list(told or []), policy.dialogue.eos_id
-    check = Check(
+    check = DoctorCheck(
         "generation config", f"the end that stands behind an answer ({ours})", "generation_config.json"
     )
     if ends and ours not in ends:
@@ -73,7 +78,7 @@ def _generation_config(policy: Policy) -> Finding:
 
 def _opening(policy: Policy, messages: Sequence[Message]) -> Finding:
     roles = " and ".join(dict.fromkeys(message["role"] for message in messages))
-    check = Check("opening", f"a template that shows every message ({roles})", TEMPLATE)
+    check = DoctorCheck("opening", f"a template that shows every message ({roles})", TEMPLATE)
     fix = (
         f"use a template that knows the roles {roles}, or move what is said elsewhere into the user's message"
     )
@@ -91,7 +96,7 @@ def _end_of_sequence(policy: Policy) -> Finding:
     """Name the tokens that end an answer, and warn where the base may never have seen one end."""
     dialogue = policy.dialogue
     names = [str(policy.tokenizer.convert_ids_to_tokens(end)) for end in dialogue.end_ids]
-    check = Check("end of sequence", "a token that the chat template writes behind an answer", TEMPLATE)
+    check = DoctorCheck("end of sequence", "a token that the chat template writes behind an answer", TEMPLATE)
     if not dialogue.closes:
         found = f"{names[0]}, while the template writes none: the base may never have seen an answer end"
         return check.warning(
@@ -103,7 +108,7 @@ def _end_of_sequence(policy: Policy) -> Finding:
 def _reasoning(policy: Policy, params: Params, opening: Sequence[Message]) -> Finding:
     room = params.task.max_new_tokens[params.generation.surface]
     where = setting(f"task.max_new_tokens.{params.generation.surface}")
-    check = Check("reasoning", f"{LITTLE_ROOM} tokens or more for a base that thinks aloud", where)
+    check = DoctorCheck("reasoning", f"{LITTLE_ROOM} tokens or more for a base that thinks aloud", where)
     if _thinks(policy, opening) and room < LITTLE_ROOM:
         found = f"{room}, and a chat template with <think>: most completions may end before the answer begins"
         fix = f"raise task.max_new_tokens.{params.generation.surface}, or use a base without reasoning"
@@ -125,7 +130,9 @@ def _assembly(policy: Policy, conversation: Sequence[Message]) -> Finding:
     text = policy.dialogue.render(conversation, open_turn=False)
     # Through the tokenizer as well, so that words it does not know look alike on both sides.
     theirs = _comparable(policy, ids_of(policy, text))
-    check = Check("conversation", "the same from the template and from our assembly, turn by turn", TEMPLATE)
+    check = DoctorCheck(
+        "conversation", "the same from the template and from our assembly, turn by turn", TEMPLATE
+    )
     if ours != theirs:
         at = next(
             (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b),
@@ -143,7 +150,7 @@ def _assembly(policy: Policy, conversation: Sequence[Message]) -> Finding:
 
 def _history(policy: Policy, conversation: Sequence[Message]) -> Finding:
     """Look whether a turn, once written, stays as it was written; templates of reasoning models strip it."""
-    check = Check("history", "a template that keeps earlier answers as they were written", TEMPLATE)
+    check = DoctorCheck("history", "a template that keeps earlier answers as they were written", TEMPLATE)
     first = next(i for i, message in enumerate(conversation) if message["role"] == "assistant")
     thought = {"role": "assistant", "content": f"<think>\n.\n</think>\n\n{conversation[first]['content']}"}
     text = policy.dialogue.render([*conversation[:first], thought, conversation[first + 1]], open_turn=True)
@@ -164,3 +171,170 @@ def _comparable(policy: Policy, ids: Sequence[int]) -> str:
     for end in policy.dialogue.end_ids:
         text = text.replace(str(policy.tokenizer.convert_ids_to_tokens(end)), "")
     return "".join(unthought(text).split())
+
+
+UNKNOWN_SHARE, MOSTLY = 0.01, 0.5
+# What is right can often be spelt in several ways (the keys of an object in another order), and one may be
+# writable.
+UNWRITABLE_SHARE = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Openings:
+    """Prompts of training items as token ids, and how many were refused as too long or had to be cut."""
+
+    prompts: list[list[int]]
+    refused: list[str]
+    cut: int
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest prompt."""
+        return max((len(ids) for ids in self.prompts), default=0)
+
+
+def render_openings(
+    policy: Policy, task: Task, plays: Sequence[Play], *, retries: int = 0, until: float = math.inf
+) -> Openings:
+    """Render openings as playing does, for so many seconds; of those not rendered nothing is known.
+
+    Raises:
+        EnvironmentLost: The environment failed for good.
+    """
+    prompts: list[list[int]] = []
+    refused: list[str] = []
+    cut, begun = 0, time.monotonic()
+    for each in plays:
+        if prompts and time.monotonic() - begun > until:
+            break
+        try:
+            opening, _ = tried(retries, open_item, task, policy.dialogue, each.item, each.world_seed)
+        except GivenUp as gone:
+            raise gone.of(each) from gone
+        except TaskError:
+            refused.append(each.item.id)
+            continue
+        prompts.append(opening.prompt_ids)
+        cut += opening.chars_cut > 0
+    return Openings(prompts, refused, cut)
+
+
+def length_findings(
+    policy: Policy, params: Params, openings: Openings, ceiling: Sequence[Episode] | None, turns: int
+) -> list[Finding]:
+    """Return what does not fit.
+
+    Args:
+        policy: Whose tokenizer and context are looked at.
+        params: Limits of prompt and completion.
+        openings: Of a sample of items.
+        ceiling: Episodes of the player who knows what is right; its completions have to fit and to be
+            writable.
+        turns: Completions that an episode may take.
+    """
+    findings = [
+        _prompts(params, openings),
+        _words(policy, openings),
+        _context(policy, params, openings, turns),
+    ]
+    texts = [turn.completion for episode in ceiling or () for turn in episode.turns]
+    return findings + ([_budget(policy, params, texts), _writable(policy, texts)] if texts else [])
+
+
+def turns_of(params: Params, scripted: Sequence[Episode]) -> int:
+    """Return how many completions an episode may take: as the settings say, else the most that was seen."""
+    return params.task.most_turns or max((len(episode.turns) for episode in scripted), default=1)
+
+
+def context_limit(model: Any) -> int | None:
+    """Return the positions a model was made for, None where it does not say."""
+    config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
+    limit = getattr(config, "max_position_embeddings", None)
+    return int(limit) if isinstance(limit, int) and limit > 0 else None
+
+
+def _prompts(params: Params, openings: Openings) -> Finding:
+    n = len(openings.prompts) + len(openings.refused)
+    check = DoctorCheck("prompts", "prompts within task.max_prompt_tokens", setting("task.max_prompt_tokens"))
+    if openings.refused:
+        found = f"{len(openings.refused)} of {n} too long (first: item {openings.refused[0]})"
+        return check.fault(
+            found, "raise task.max_prompt_tokens, set task.truncate_prompts: true, or drop the records"
+        )
+    if openings.cut:
+        found = f"{openings.cut} of {n} {'is' if openings.cut == 1 else 'are'} cut to fit"
+        return check.warning(found, "raise task.max_prompt_tokens if the base has room")
+    return check.ok(f"up to {counted(openings.longest, 'tokens')} in {n}")
+
+
+def _words(policy: Policy, openings: Openings) -> Finding:
+    check = DoctorCheck(
+        "vocabulary", "prompts in words that the tokenizer knows", "tokenizer.json of the base"
+    )
+    unknown = policy.tokenizer.unk_token_id
+    if unknown is None:
+        return check.ok("it knows every text")
+    marks = set(policy.tokenizer.all_special_ids) - {int(unknown)}
+    words = [i for ids in openings.prompts for i in ids if i not in marks]
+    share = words.count(int(unknown)) / max(1, len(words))
+    fix = "./run dvc repro base (it was made for another task), or another generation.surface"
+    found, ok = f"{share:.0%} of the prompts' words unknown", f"{share:.1%} unknown"
+    return check.judge(found, fix, fault=share > MOSTLY, doubtful=share > UNKNOWN_SHARE, ok=ok)
+
+
+def _context(policy: Policy, params: Params, openings: Openings, turns: int) -> Finding:
+    limit, room = context_limit(policy.model), params.task.max_new_tokens[params.generation.surface]
+    check = DoctorCheck(
+        "context", f"episodes within {limit} positions", "config.json of the base, max_position_embeddings"
+    )
+    needed = openings.longest + turns * room
+    found = (
+        f"a prompt of {openings.longest} tokens and {turns} x {room} of completions, before any observation"
+    )
+    if limit is None:
+        return check.ok("no limit given")
+    if openings.longest + room > limit:
+        surface = params.generation.surface
+        fix = (
+            f"lower task.max_prompt_tokens or task.max_new_tokens.{surface}, or use a base with more"
+            " positions"
+        )
+        return check.fault(found, f"{fix} (base.architecture.max_positions)")
+    if needed > limit:
+        return check.warning(
+            found, "lower task.max_turns or task.max_new_tokens, or use a base with more positions"
+        )
+    return check.ok(f"at most {needed} and observations")
+
+
+def _budget(policy: Policy, params: Params, texts: Sequence[str]) -> Finding:
+    """Compare the limit with what a right completion takes, its end-of-sequence included."""
+    surface = params.generation.surface
+    room, needed = params.task.max_new_tokens[surface], [len(ids_of(policy, text)) + 1 for text in texts]
+    over = sum(each > room for each in needed)
+    check = DoctorCheck(
+        "completion limit", "room for every right completion", setting(f"task.max_new_tokens.{surface}")
+    )
+    takes = "takes" if over == 1 else "take"
+    found = (
+        f"{room}, while {over} of {counted(len(texts), 'right completions')} {takes} more (up to"
+        f" {max(needed)})"
+    )
+    fix, ok = (
+        f"task.max_new_tokens.{surface}: {max(needed)} or more",
+        f"{room}; right completions take up to {max(needed)}",
+    )
+    return check.judge(found, fix, fault=over > MOSTLY * len(texts), doubtful=over > 0, ok=ok)
+
+
+def _writable(policy: Policy, texts: Sequence[str]) -> Finding:
+    lost = [text for text in texts if policy.dialogue.text(ids_of(policy, text)) != text]
+    check = DoctorCheck(
+        "writing", "right completions that the tokenizer can write", "tokenizer.json of the base"
+    )
+    first = f"(first: {lost[0][:40]!r})" if lost else ""
+    found = f"{len(lost)} of {len(texts)} come back changed from the tokenizer {first}"
+    fix = "./run dvc repro base (it was made for another task), or another generation.surface"
+    ok = f"{len(texts) - len(lost)} of {len(texts)} as they are spelt"
+    mostly, many = (len(lost) > share * len(texts) for share in (MOSTLY, UNWRITABLE_SHARE))
+    return check.judge(found, fix, fault=mostly, doubtful=many, ok=ok)

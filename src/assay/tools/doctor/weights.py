@@ -11,8 +11,8 @@ from assay.core.config.places import setting
 from assay.core.config.settings import Params
 from assay.core.counting import counted
 from assay.policy.model import Policy
-from assay.tools.doctor.findings import Check, Finding, error_finding
-from assay.tools.doctor.lengths import Openings
+from assay.tools.doctor.findings import DoctorCheck, Finding, error_finding
+from assay.tools.doctor.texts import Openings
 from assay.training.adapter import adapted_modules, finite, refused_targets
 
 
@@ -28,7 +28,7 @@ def weight_findings(
 
 
 def _finite(policy: Policy) -> Finding:
-    check = Check("base weights", "finite numbers", "the weights of the base (model.safetensors)")
+    check = DoctorCheck("base weights", "finite numbers", "the weights of the base (model.safetensors)")
     named = [(name, p) for name, p in policy.model.named_parameters() if p.is_floating_point()]
     if not finite(p for _, p in named):
         bad = [name for name, p in named if not torch.isfinite(p).all()]
@@ -41,11 +41,11 @@ def _rows(policy: Policy, openings: Openings) -> Finding:
     rows = int(policy.model.get_input_embeddings().weight.shape[0])
     used = max((max(ids) for ids in openings.prompts if ids), default=0)
     largest = max(len(policy.tokenizer) - 1, used, policy.dialogue.eos_id, policy.pad_id)
-    check = Check("embedding rows", "a row for every token id", "the tokenizer of the base and its embedding")
-    if largest >= rows:
-        fix = "use the tokenizer that belongs to the base (base.model), or resize its embedding"
-        return check.fault(f"ids up to {largest}, {rows} rows", fix)
-    return check.ok(f"ids up to {largest}, {rows} rows")
+    check = DoctorCheck(
+        "embedding rows", "a row for every token id", "the tokenizer of the base and its embedding"
+    )
+    fix = "use the tokenizer that belongs to the base (base.model), or resize its embedding"
+    return check.judge(f"ids up to {largest}, {rows} rows", fix, fault=largest >= rows)
 
 
 def lora_findings(model: Any, params: Params) -> list[Finding]:
@@ -56,20 +56,18 @@ def lora_findings(model: Any, params: Params) -> list[Finding]:
     if refusal is not None:
         return [error_finding("LoRA targets", refusal)]
     adapted = adapted_modules(model, lora.target_modules)
-    targets = Check(
+    targets = DoctorCheck(
         "LoRA targets", "names of inner linear modules of the base", setting("train.lora.target_modules")
     )
     smallest = min(min(columns, rows) for _, columns, rows in adapted)
-    rank = Check(
-        "LoRA rank", f"at most {smallest}, the smallest side of what is adapted", setting("train.lora.r")
-    )
+    named = "names of inner linear modules of the base"
+    targets = DoctorCheck("LoRA targets", named, setting("train.lora.target_modules"))
+    expected = f"at most {smallest}, the smallest side of what is adapted"
+    found, fix = f"{lora.r}: more than full rank", f"train.lora.r: {max(1, smallest // 4)}"
+    rank = DoctorCheck("LoRA rank", expected, setting("train.lora.r"))
     return [
         targets.ok(f"{len(adapted)} modules"),
-        (
-            rank.warning(f"{lora.r}: more than full rank", f"train.lora.r: {max(1, smallest // 4)}")
-            if lora.r > smallest
-            else rank.ok(str(lora.r))
-        ),
+        rank.judge(found, fix, doubtful=lora.r > smallest, ok=str(lora.r)),
     ]
 
 

@@ -16,10 +16,12 @@ from assay.core.config.settings import Params
 from assay.core.counting import counted
 from assay.core.errors import EnvironmentFailure
 from assay.core.records import Episode
-from assay.dataset.suite import Play
+from assay.dataset.suite import Play, Suite, choose
 from assay.evaluation.rollout import play_baseline
-from assay.tasks.protocol import Step, Task
-from assay.tools.doctor.findings import Check, Finding
+from assay.pipeline.inputs import items_of, task_of, validation_suite
+from assay.pipeline.project import Project
+from assay.tasks.protocol import Item, Step, Task
+from assay.tools.doctor.findings import DoctorCheck, Finding
 from assay.tools.doctor.observed import RAISED, Observed
 
 # Texts that models do write when they go wrong; grading them must end in a failure, never in an error.
@@ -45,6 +47,39 @@ LARGE_REWARD = 100.0
 
 
 @dataclass(frozen=True, slots=True)
+class TrainingAhead:
+    """What a training will be made of.
+
+    Attributes:
+        task: What is trained on (shaping may be on).
+        judged: The same task as it is evaluated.
+        items: Training items.
+        validation: The suite that chooses the checkpoint.
+        params: All settings.
+    """
+
+    task: Task
+    judged: Task
+    items: Sequence[Item]
+    validation: Suite
+    params: Params
+
+    @classmethod
+    def of(cls, project: Project) -> TrainingAhead:
+        """Return what the settings and data of a project say.
+
+        Raises:
+            AssayError: They cannot be used.
+        """
+        items, validation = items_of(project, "train"), validation_suite(project)
+        return cls(task_of(project, shaping=True), task_of(project), items, validation, project.params)
+
+    def sample(self, n: int) -> Suite:
+        """Return a suite of some training items."""
+        return choose(self.items, min(n, len(self.items)), split="train", draws=1, seed=self.params.seed)
+
+
+@dataclass(frozen=True, slots=True)
 class Scripted:
     """What the task's floor and ceiling players did, by name; one that is not there, or failed, is
     missing."""
@@ -54,9 +89,11 @@ class Scripted:
     ceiling: list[Episode] | None
 
 
-def scripted(task: Task, plays: Sequence[Play], params: Params) -> tuple[Scripted, list[Finding]]:
+def play_scripted(task: Task, plays: Sequence[Play], params: Params) -> tuple[Scripted, list[Finding]]:
     """Let the floor and the ceiling player play, and return what that says about grader and reward."""
-    check = Check("scripted players", f"{task.floor} and {task.ceiling}, which play", "the task's baselines")
+    check = DoctorCheck(
+        "scripted players", f"{task.floor} and {task.ceiling}, which play", "the task's baselines"
+    )
     played: dict[str, list[Episode]] = {}
     try:
         players = task.baselines()
@@ -78,7 +115,7 @@ def scripted(task: Task, plays: Sequence[Play], params: Params) -> tuple[Scripte
 
 def _grader(task: Task, ceiling: Sequence[Episode]) -> Finding:
     rate = float(np.mean([episode.success for episode in ceiling]))
-    check = Check(
+    check = DoctorCheck(
         "grader",
         f"success for {task.ceiling}, who knows what is right",
         "the task's judge, and the golds of train",
@@ -92,13 +129,12 @@ def _grader(task: Task, ceiling: Sequence[Episode]) -> Finding:
 
 def _order(task: Task, floor: Sequence[Episode], ceiling: Sequence[Episode]) -> Finding:
     low, high = (float(np.mean([episode.reward for episode in one])) for one in (floor, ceiling))
-    check = Check(
+    check = DoctorCheck(
         "reward order", f"more reward for {task.ceiling} than for {task.floor}", "the task's reward parts"
     )
-    if high <= low:
-        fix = "correct the reward parts in the task's rewards, or their weights (task.weights)"
-        return check.fault(f"{high:.3g} for {task.ceiling}, {low:.3g} for {task.floor}", fix)
-    return check.ok(f"{high:.3g} against {low:.3g}")
+    found, ok = f"{high:.3g} for {task.ceiling}, {low:.3g} for {task.floor}", f"{high:.3g} against {low:.3g}"
+    fix = "correct the reward parts in the task's rewards, or their weights (task.weights)"
+    return check.judge(found, fix, fault=high <= low, ok=ok)
 
 
 # By kind of problem: what is looked at, what it should be, where it lies, and what to do.
@@ -140,7 +176,7 @@ def trouble_findings(observed: Observed) -> dict[str, Finding]:
     """Return for each kind of problem whether it was noted while the task was played so far."""
     findings = {}
     for kind, (name, expected, where, fix) in _TROUBLES.items():
-        check, detail = Check(name, expected, where), observed.problems.get(kind)
+        check, detail = DoctorCheck(name, expected, where), observed.problems.get(kind)
         findings[kind] = check.ok("nothing else") if detail is None else check.fault(detail, fix)
     return findings
 
@@ -148,14 +184,14 @@ def trouble_findings(observed: Observed) -> dict[str, Finding]:
 def reward_size(rewards: Sequence[float], params: Params) -> Finding:
     """Return whether rewards are of a size that can be learned from where nothing scales them."""
     largest = max((abs(reward) for reward in rewards), default=0.0)
-    check = Check(
-        "reward size", f"at most {LARGE_REWARD:g} where it is not scaled", setting("train.scale_rewards")
+    expected = f"at most {LARGE_REWARD:g} where it is not scaled"
+    check = DoctorCheck("reward size", expected, setting("train.scale_rewards"))
+    odd = largest > LARGE_REWARD and params.train.scale_rewards == "none"
+    found, fix = (
+        f"{largest:.3g}, with train.scale_rewards: none",
+        "train.scale_rewards: group, or smaller parts",
     )
-    if largest > LARGE_REWARD and params.train.scale_rewards == "none":
-        return check.warning(
-            f"{largest:.3g}, with train.scale_rewards: none", "train.scale_rewards: group, or smaller parts"
-        )
-    return check.ok(f"{largest:.3g}")
+    return check.judge(found, fix, doubtful=odd, ok=f"{largest:.3g}")
 
 
 def put_bad_completions(observed: Observed, plays: Sequence[Play]) -> None:
@@ -177,7 +213,7 @@ def repetition(task: Task, played: Sequence[tuple[Play, Episode]]) -> Finding:
 
     Between two looks the global generators are moved on, as a training moves them.
     """
-    check = Check(
+    check = DoctorCheck(
         "repetition",
         "equal worlds from equal world seeds, and states that are values",
         "the task's start and step",

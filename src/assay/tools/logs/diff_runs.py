@@ -27,10 +27,6 @@ MAX_ITEMS = 8
 def run(a: Path, b: Path) -> int:
     """Say whether two trainings are the same, or where they part; return the exit code: 0 the same, 1 not.
 
-    Args:
-        a: A train_log.jsonl, or a folder that holds one: a run, evidence/logs/train, or a project.
-        b: Another.
-
     Raises:
         RecordError: There is no log, or one is damaged or was changed after it was written.
     """

@@ -13,8 +13,7 @@ import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
 from assay.core.errors import RecordError
 from assay.core.records import TRAINING_LOG_COLUMNS, Episode, HealthEvent, ValidationEpisode
-from assay.core.storage.json import MAX_LINE_CHARS, dumps
-from assay.core.storage.strict_json import MAX_DEPTH, parse_strict
+from assay.core.storage.json import MAX_DEPTH, MAX_LINE_CHARS, dumps, parse_strict
 from assay.core.storage.untrusted import read_capped
 
 Kind = Literal["steps", "episodes", "validation", "alarms"]

@@ -53,12 +53,6 @@ NOTES = {
 def run(files: Sequence[Path], *, form: str | None, out: Path | None, skip_damaged: bool) -> None:
     """Show files as tables; with `out` write them there instead.
 
-    Args:
-        files: Any mix, of one run or several; health.jsonl beside a log of a training is read as well.
-        form: One of FORMATS; if None by the name of `out`, and as tables on the terminal without one.
-        out: Where to.
-        skip_damaged: Leave damaged lines out, count them, and say so everywhere.
-
     Raises:
         AssayError: A file is damaged or none that is known; nothing is written then.
     """

@@ -47,7 +47,7 @@ def this_machine() -> MachineSize:
     return MachineSize(gpu, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), cores)
 
 
-def fitting(root: Path, machine: MachineSize) -> tuple[list[str], list[str]]:
+def find_fitting(root: Path, machine: MachineSize) -> tuple[list[str], list[str]]:
     """Return the presets that run on a machine with data of one's own, and a line on each preset."""
     forecasts = _forecasts(root)
     found, lines = list[str](), [f"presets for data of your own on this machine ({machine}):"]
@@ -64,7 +64,7 @@ def fitting(root: Path, machine: MachineSize) -> tuple[list[str], list[str]]:
     return sorted(found, key=lambda name: name != START), lines
 
 
-def preset_for(root: Path, machine: MachineSize, sizes: Mapping[str, int]) -> tuple[str, str, list[str]]:
+def make_preset(root: Path, machine: MachineSize, sizes: Mapping[str, int]) -> tuple[str, str, list[str]]:
     """Return a preset for a dataset on a machine: which one it is made of, its text, and what is other in it.
 
     Args:
@@ -75,11 +75,11 @@ def preset_for(root: Path, machine: MachineSize, sizes: Mapping[str, int]) -> tu
     Raises:
         ConfigError: There is no preset to start from.
     """
-    found, _ = fitting(root, machine)
+    found, _ = find_fitting(root, machine)
     source = (found or [START])[0]
     path = root / f"configs/grpo/{source}.yaml"
     values = read_yaml(path, fix=RESTORE)
-    changes = {} if found else on_processor(values, machine)
+    changes = {} if found else fit_to_processor(values, machine)
     bounds = (("evaluation.items", "heldout"), ("validation.items", "validation"))
     for setting, split in (*bounds, ("train.kl_probe_episodes", "train")):
         section, name = setting.split(".")
@@ -93,12 +93,12 @@ def preset_for(root: Path, machine: MachineSize, sizes: Mapping[str, int]) -> tu
     return source, "\n".join(lines), [f"{setting}: {value}" for setting, value in changes.items()]
 
 
-def base_of(text: Mapping[str, Any]) -> str:
+def describe_download(text: Mapping[str, Any]) -> str:
     """Return how to bring the base of a preset here."""
     return how_to_download(str(text["base"]["model"]), text["base"]["revision"])
 
 
-def on_processor(values: Mapping[str, Any], machine: MachineSize) -> dict[str, str]:
+def fit_to_processor(values: Mapping[str, Any], machine: MachineSize) -> dict[str, str]:
     """Return what to change in a preset for a GPU so that it runs without one, by setting."""
     episodes = values["train"]["items_per_step"] * values["train"]["group_size"]
     return {

@@ -10,23 +10,20 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from assay.audit.audit import Audited, audit
-from assay.audit.ceiling import ceiling_said
-from assay.audit.refusal import refuse_unusable, require_records
+from assay.audit.audit import Audited, audit, ceiling_said, refuse_unusable, require_records
 from assay.core.config.composition import Selection, compose, parse_selected, selected
 from assay.core.config.settings import Params, PretrainedBase
 from assay.core.console import say, say_table
 from assay.core.counting import counted
 from assay.core.errors import PolicyError
 from assay.core.storage.json import write_json
-from assay.dataset.audit_records import Audit, Finding, Kind
-from assay.dataset.reading import SHOWN
+from assay.dataset.audit_records import Audit, AuditFinding, Kind
 from assay.dataset.schema_files import SchemaFiles
-from assay.dataset.source import load
+from assay.dataset.source import SHOWN, load
 from assay.pipeline.inputs import blocklist_of, task_with
 from assay.pipeline.project import Project
 from assay.policy.base.pretrained import how_to_download
-from assay.tools.own_data.advice import fitting, this_machine
+from assay.tools.own_data.advice import find_fitting, this_machine
 
 RECORD = "audit.json"
 
@@ -50,11 +47,6 @@ def project_for(root: Path, task: str) -> Project:
 
 def run(project: Project, tasks: Path, out: Path) -> Audited:
     """Audit a tasks file: write audit.json, show it, and return what remains.
-
-    Args:
-        project: Says how rows are read and which oddities are refused.
-        tasks: The JSONL file.
-        out: Folder for audit.json.
 
     Raises:
         DataError: The file cannot be used; audit.json is written all the same, unless it cannot even be read.
@@ -80,16 +72,15 @@ def count_tokens(project: Project, tasks: Path, audited: Audited, base: str) -> 
         DataError: Prompts are too long for the task's limit or the base.
     """
     from assay.dataset.suite import choose
-    from assay.tools.doctor.lengths import context_limit
-    from assay.tools.doctor.preflight.prompt_lengths import refuse_long_prompts
-    from assay.tools.doctor.preflight.unbuilt import unbuilt
+    from assay.tools.doctor.preflight import read_ahead, refuse_long_prompts
+    from assay.tools.doctor.texts import context_limit
 
     task = task_with(project, blocklist_of(project))
     told = PretrainedBase(
         kind="pretrained", model=base, revision=None, dtype="float32", quantization=None, template={}
     )
     params = project.params.model_copy(update={"base": told})
-    policy = unbuilt(params, task, project.root)
+    policy = read_ahead(params, task, project.root)
     if policy is None:
         found, fix = "none here", f"{how_to_download(base, None)}   (or name a folder)"
         raise PolicyError("config.json and tokenizer of a base", found=found, where=f"--base {base}", fix=fix)
@@ -107,7 +98,7 @@ def advise(project: Project, tasks: Path) -> None:
     shipped = tasks.resolve().is_relative_to(project.data("").resolve())
     if shipped or not project.params.task.reads_own_records:
         return
-    found, lines = fitting(project.root, this_machine())
+    found, lines = find_fitting(project.root, this_machine())
     for line in lines:
         say(line)
     which = (
@@ -135,7 +126,7 @@ def _show(checked: Audit, tasks: Path, schemas: SchemaFiles) -> None:
 
 def _rows(name: str, kind: Kind) -> list[tuple[str, ...]]:
     """Return the rows of a kind: what many records have alike is told once, with their number and first."""
-    alike: dict[str, list[Finding]] = {}
+    alike: dict[str, list[AuditFinding]] = {}
     for finding in kind.first:
         alike.setdefault(finding.detail, []).append(finding)
     rows: list[tuple[str, ...]] = []

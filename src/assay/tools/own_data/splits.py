@@ -21,11 +21,11 @@ from assay.core.storage.files import read_text, real, remove, sha256_bytes, writ
 from assay.core.storage.json import as_written
 from assay.core.storage.untrusted import inside, listing
 from assay.core.storage.yaml import read_yaml
-from assay.dataset.checksums import SUMS, UNLISTED, parse_sums, sums_text
-from assay.dataset.source import Kept
+from assay.dataset.source import KeptRecord
+from assay.dataset.verified import SUMS, UNLISTED, parse_sums, sums_text
 from assay.pipeline.inputs import blocklist_of
 from assay.pipeline.project import Project
-from assay.tools.own_data.advice import base_of, fitting, preset_for, this_machine
+from assay.tools.own_data.advice import describe_download, find_fitting, make_preset, this_machine
 
 NAME = re.compile(r"[a-z0-9_]+")
 SPLITS = ("train", "validation", "heldout")
@@ -89,8 +89,8 @@ def write(project: Project, preset: str, audited: Audited, made: Plan) -> None:
         DataError: A split would be empty.
     """
     members = [member for kept in audited.kept.values() for member in kept]
-    splits = grouped(members, made.fractions, made.seed, made.root)
-    files = files_of(splits)
+    splits = split_by_group(members, made.fractions, made.seed, made.root)
+    files = make_files(splits)
     if (blocklist := blocklist_of(project)) is not None:
         files[getattr(project.params.task, "blocklist", "")] = blocklist
     text = _preset_text(project.root, preset, made)
@@ -147,18 +147,18 @@ def _preset_text(root: Path, preset: str, made: Plan) -> str:
 def _preset_for_here(root: Path, made: Plan, sizes: dict[str, int]) -> list[str]:
     """Write a preset that runs here with these data, unless there is one, and return how to go on."""
     machine = this_machine()
-    found, lines = fitting(root, machine)
+    found, lines = find_fitting(root, machine)
     place = f"configs/grpo/{made.name}.yaml"
     if (root / place).exists():
         lines.append(f"{place} is there already and was left as it is")
     else:
-        source, text, changes = preset_for(root, machine, sizes)
+        source, text, changes = make_preset(root, machine, sizes)
         write_text(root / place, text)
         if not found:
             slow = "does on the processor, slowly, with a small model"
             lines.append(f"none runs here as it is; {source} {slow}")
         lines.append(f"wrote {place}, like {source}.yaml{' with ' + ', '.join(changes) if changes else ''}")
-    base = base_of(read_yaml(root / place, fix=f"rm {place}"))
+    base = describe_download(read_yaml(root / place, fix=f"rm {place}"))
     return [
         *lines,
         "next:",
@@ -189,11 +189,11 @@ def split_of_groups(sizes: Mapping[str, int], fractions: Sequence[float], seed: 
     return found
 
 
-def grouped(
-    members: Sequence[Kept], fractions: Sequence[float], seed: int, where: str
-) -> dict[str, list[Kept]]:
+def split_by_group(
+    members: Sequence[KeptRecord], fractions: Sequence[float], seed: int, where: str
+) -> dict[str, list[KeptRecord]]:
     """Return the records by split, in the order they came; DataError: a split would be empty."""
-    splits: dict[str, list[Kept]] = {name: [] for name in SPLITS}
+    splits: dict[str, list[KeptRecord]] = {name: [] for name in SPLITS}
     homes = split_of_groups(Counter(member.item.cluster for member in members), fractions, seed)
     for member in members:
         splits[homes[member.item.cluster]].append(member)
@@ -205,7 +205,7 @@ def grouped(
     return splits
 
 
-def files_of(splits: Mapping[str, Sequence[Kept]]) -> dict[str, bytes]:
+def make_files(splits: Mapping[str, Sequence[KeptRecord]]) -> dict[str, bytes]:
     """Return the files of a dataset: one JSONL a split, and schema files in schemas/ with their layout."""
     closures = [member.entry.closure for members in splits.values() for member in members]
     schemas = {file.path: file.content for closure in closures if closure for file in closure.files}

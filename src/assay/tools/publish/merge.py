@@ -9,7 +9,7 @@ from pathlib import Path
 from assay.core.console import say
 from assay.core.errors import PackageError
 from assay.core.storage.json import write_json
-from assay.package.parity import Measured, Parity
+from assay.package.parity import MergeComparison, Parity
 from assay.pipeline.project import Project
 from assay.stages.package.merged import ADAPTER, merge_into
 
@@ -18,11 +18,6 @@ RECORD = "parity.json"
 
 def run(root: Path, *, out: Path | None, run: Path | None) -> None:
     """Merge the adapter of a project and write the model with the record of its comparison, parity.json.
-
-    Args:
-        root: The project, unless another is named.
-        out: The folder to write; `.scratch/merged` of the project if not given.
-        run: Another project: a run's folder, or an unpacked package.
 
     Raises:
         PackageError: There is other content already, or the merged model does not follow its adapter.
@@ -53,7 +48,7 @@ def run(root: Path, *, out: Path | None, run: Path | None) -> None:
         say(line)
 
 
-def describe_merge(folder: Path, parity: Parity, measured: Measured) -> list[str]:
+def describe_merge(folder: Path, parity: Parity, measured: MergeComparison) -> list[str]:
     """Return the lines to print."""
     megabytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
     lines = [f"{folder}: base and adapter as one model ({parity.policy_digest[:16]}…), {megabytes:.1f} MB"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import tempfile
@@ -23,11 +22,10 @@ from assay.package.secrets.known import known_secrets, this_machine
 from assay.package.secrets.search import cleared
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.at_hand import claim_at_hand
-from assay.tools.verify import Asked, verified
+from assay.tools.verify import VerifyRequest, verified
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
-    from huggingface_hub.hf_api import RepoFile
 
 # The hub writes it into every repository; no package may hold a name of git's.
 OF_THE_HUB = frozenset({".gitattributes"})
@@ -105,7 +103,7 @@ def open_checked(package: Path) -> Iterator[Checked]:
     """
     with progress("publish: checks", 1) as advance:
         result = plain.check(package)
-        checks = list(verified(package, result, Asked()))
+        checks = list(verified(package, result, VerifyRequest()))
         advance(1)
     failed = [check for check in checks if check.outcome == "failed"]
     if failed or result.sha256 is None:
@@ -183,7 +181,7 @@ def send(
         asked, other = ("private", "public") if private else ("public", "private")
         fix = "change it in the repository's settings, or leave the option out"
         raise PackageError(f"a {asked} repository", found=f"a {other} one", where=where, fix=fix)
-    others = sorted(set(list_files(api, repo_id, str(info.sha))) - set(files) - OF_THE_HUB)
+    others = sorted(set(api.list_repo_files(repo_id, revision=info.sha)) - set(files) - OF_THE_HUB)
     if others and not replace:
         raise PackageError(
             "a repository with nothing but a package, which nothing can be added to",
@@ -201,7 +199,11 @@ def send(
             parent_commit=info.sha,  # if there is a newer one the hub refuses
         )
         advance(1)
-    amiss = find_differences(files, list_files(api, repo_id, str(done.oid)))
+    # A large file is listed by the sha256 of its content, any other as git names its blob.
+    seen = api.verify_repo_checksums(repo_id, revision=done.oid, local_dir=checked.root)
+    amiss = [f"{name} is missing" for name in seen.extra_paths]
+    amiss += [f"{name} is not of the package" for name in sorted({*seen.missing_paths} - OF_THE_HUB)]
+    amiss += [f"{each['path']} has another content" for each in seen.mismatches]
     if amiss:
         fix = "call the same command again; until it ends without this, what lies there is not the package"
         there = f"{where}, commit {done.oid}"
@@ -215,33 +217,6 @@ def send(
 def name_some(told: list[str]) -> str:
     """Return the first few of what there is to tell, and how many more there are."""
     return "; ".join(told[:SHOWN]) + (f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else "")
-
-
-def list_files(api: HfApi, repo_id: str, commit: str) -> dict[str, RepoFile]:
-    """Return what lies in a commit, by name."""
-    from huggingface_hub.hf_api import RepoFile
-
-    listed = api.list_repo_tree(repo_id, recursive=True, revision=commit)
-    return {each.path: each for each in listed if isinstance(each, RepoFile)}
-
-
-def find_differences(files: Mapping[str, Path], listed: Mapping[str, RepoFile]) -> list[str]:
-    """Return in what a repository is not these files, in words: names, sizes, digests of the contents."""
-    amiss = [f"{name} is missing" for name in sorted(set(files) - set(listed))]
-    amiss += [f"{name} is not of the package" for name in sorted(set(listed) - set(files) - OF_THE_HUB)]
-    for name in sorted(set(files) & set(listed)):
-        there, size = listed[name], files[name].stat().st_size
-        # A large file is listed by the sha256 of its content, any other as git names its blob.
-        of_blob = hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
-        digest = hashlib.sha256() if there.lfs else of_blob
-        with files[name].open("rb") as stream:
-            while piece := stream.read(1 << 20):
-                digest.update(piece)
-        if there.size != size:
-            amiss.append(f"{name} has {there.size} bytes there and {size} here")
-        elif digest.hexdigest() != (there.lfs.sha256 if there.lfs else there.blob_id):
-            amiss.append(f"{name} has another content")
-    return amiss
 
 
 @contextmanager

@@ -29,9 +29,6 @@ def run(package: Path) -> None:
 
     WANDB_PROJECT names the project; without it nothing is sent. All else is read by the library.
 
-    Args:
-        package: The .tar.
-
     Raises:
         PackageError: WANDB_PROJECT is unset, the extra is not installed, a check fails, there is a secret, or
             W&B refuses, fails, or does not list the files as they are here.
@@ -47,7 +44,7 @@ def run(package: Path) -> None:
     with open_checked(package) as checked, tempfile.TemporaryDirectory(prefix="assay-wandb-") as scratch:
         tar = Path(scratch, f"{NAME}.tar")
         shutil.copyfile(package, tar)
-        if plain.check(tar).sha256 != checked.identity:
+        if not plain.check(tar, sha256=checked.identity).ok:
             fix = "leave the archive alone meanwhile, and call again"
             raise PackageError("the archive that was checked", found="another", where=str(package), fix=fix)
         digest = tar.with_name(f"{NAME}.sha256")

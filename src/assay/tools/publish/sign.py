@@ -20,7 +20,7 @@ from assay.core.errors import PackageError
 from assay.core.storage.files import read_bytes, write_bytes
 from assay.package.archive import unpack
 from assay.package.layout import NAME
-from assay.verify.checks import Check, Seen, error_said, looked
+from assay.verify.checks import Check, LookResult, error_said, looked
 
 INSTALL = "./run python -m pip install -c constraints.txt --no-build-isolation -e '.[sign]'"
 MAKE = "openssl ecparam -name prime256v1 -genkey -noout -out KEY.pem;"
@@ -90,7 +90,7 @@ def signature_check(root: Path, signature: Path, public_key: Path) -> Check:
     return looked("V0", "signature", lambda: _look(root, signature, public_key))
 
 
-def _look(root: Path, signature: Path, public_key: Path) -> Seen:
+def _look(root: Path, signature: Path, public_key: Path) -> LookResult:
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from model_signing import verifying
 
@@ -99,13 +99,17 @@ def _look(root: Path, signature: Path, public_key: Path) -> Seen:
         config = verifying.Config().set_hashing_config(_make_hashing())
         config.use_elliptic_key_verifier(public_key=public_key).verify(root, signature)
     except InvalidSignature:
-        return Seen("", [f"{told}: this key did not sign what it lists"])
+        return LookResult("", [f"{told}: this key did not sign what it lists"])
     except (KeyError, IndexError, TypeError, AttributeError) as error:
-        return Seen("", [f"{told}: no signature, or no elliptic-curve key ({type(error).__name__}: {error})"])
+        return LookResult(
+            "", [f"{told}: no signature, or no elliptic-curve key ({type(error).__name__}: {error})"]
+        )
     except (ValueError, UnsupportedAlgorithm) as error:
-        return Seen("", [f"{told}: {error}"])
+        return LookResult("", [f"{told}: {error}"])
     n = sum(path.is_file() for path in root.rglob("*"))
-    return Seen(f"{signature.name}, by the key in {public_key.name}, is over all {n} files and no others")
+    return LookResult(
+        f"{signature.name}, by the key in {public_key.name}, is over all {n} files and no others"
+    )
 
 
 def _make_hashing() -> Any:

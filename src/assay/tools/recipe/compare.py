@@ -43,28 +43,21 @@ def run(root: Path, names: Sequence[str], *, one_sided: bool, out: Path | None) 
     """Say what the runs show together; with `out` write compare.json, compare.csv, compare.md and two figures
     there.
 
-    Args:
-        root: The project.
-        names: Folders, experiments or revisions; without any, all experiments of the commit at hand and the
-            workspace.
-        one_sided: Ask only whether the recipe improves: 5 seeds are enough, and a loss is never shown.
-        out: A folder, made if it is not there.
-
     Raises:
         AssayError: A run cannot be read, or they cannot be put together.
     """
     if out is not None and out.exists() and not out.is_dir():
         fix = "--out with another name"
         raise RecordError("a folder to write in", found="a file", where=str(out), fix=fix)
-    runs = read_all(root, names or [*experiments(root), WORKSPACE])
+    runs = read_all(root, names or [*list_experiments(root), WORKSPACE])
     notes: list[str] = []
     if not names:
-        runs, notes = without_copies(runs)
-    runs, unknown = with_known_code(runs)
+        runs, notes = drop_copies(runs)
+    runs, unknown = drop_unknown_code(runs)
     found = compare_runs(runs, one_sided=one_sided, notes=[*notes, *unknown])
-    tell(found)
+    print_comparison(found)
     if out is not None:
-        write(out, found, runs[0].claim.plan.smallest_effect_points, runs[0].claim.plan.primary)
+        write_comparison(out, found, runs[0].claim.plan.smallest_effect_points, runs[0].claim.plan.primary)
         say(f"wrote compare.json, compare.csv, compare.md and figures to {out}")
 
 
@@ -95,7 +88,7 @@ def read_all(root: Path, names: Sequence[str]) -> list[Run]:
     return runs
 
 
-def without_copies(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
+def drop_copies(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
     """Return the runs without those that are another one's copy in everything, and a note of each copy.
 
     After `dvc exp run` the workspace holds the newest experiment a second time.
@@ -111,7 +104,7 @@ def without_copies(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
     return kept, notes
 
 
-def with_known_code(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
+def drop_unknown_code(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
     """Return the runs, without code in their settings if it is not known of all; then a note says so."""
     unknown = [run.name for run in runs if not any(name.startswith(CODE) for name in run.settings)]
     if not unknown:
@@ -124,7 +117,7 @@ def with_known_code(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
     return bare, [f"Whether the same code trained them is not known: no dvc.lock beside {named}."]
 
 
-def tell(found: RecipeComparison) -> None:
+def print_comparison(found: RecipeComparison) -> None:
     """Say verdicts, then tables, then what the intervals are for."""
     for recipe in found.recipes:
         title = f"{recipe.recipe}: " if len(found.recipes) > 1 else ""
@@ -144,7 +137,7 @@ def tell(found: RecipeComparison) -> None:
     say(MEANING)
 
 
-def write(out: Path, found: RecipeComparison, smallest_effect_points: float, primary: str) -> None:
+def write_comparison(out: Path, found: RecipeComparison, smallest_effect_points: float, primary: str) -> None:
     """Write the comparison as record, table, text and figures; equal runs give equal bytes."""
     write_json(out / "compare.json", found)
     write_csv(out / "compare.csv", csv_rows(found), CSV_COLUMNS)
@@ -174,7 +167,7 @@ _PARSED: dict[bytes, list[Episode]] = {}
 TAKE = "take the run's files again, or name another run"
 
 
-def experiments(root: Path) -> list[str]:
+def list_experiments(root: Path) -> list[str]:
     """Return the DVC experiments that started from the commit at hand, by name; none outside of git."""
     head = _find_commit(root, "HEAD")
     return sorted(name for name, base, _ in _experiments(root) if base == head)
@@ -233,7 +226,7 @@ def _read(results: Path, settings: Path, name: str) -> Run:
     if lock is not None:
         _check_recorded(name, lock, params, results)
     arms = [_episodes(results / arm, contents[arm]) for arm in (BEFORE, AFTER)]
-    kept = {key: value for key, value in flat(params).items() if key.split(".")[0] not in APART}
+    kept = {key: value for key, value in flatten_settings(params).items() if key.split(".")[0] not in APART}
     return Run(name, kept | _code(lock), claim, trained, arms[0], arms[1])
 
 
@@ -295,16 +288,16 @@ def _code(lock: Mapping[str, Any] | None) -> dict[str, str]:
     return {f"{CODE}{dep['path']}": str(dep.get("md5"))[:8] for dep in own}
 
 
-def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def flatten_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Return settings by dotted name, as text.
 
-    >>> flat({"train": {"steps": 200}, "device": "cpu"})
+    >>> flatten_settings({"train": {"steps": 200}, "device": "cpu"})
     {'train.steps': '200', 'device': 'cpu'}
     """
     found: dict[str, str] = {}
     for name, value in settings.items():
         inner = isinstance(value, dict)
-        found |= flat(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": str(value)}
+        found |= flatten_settings(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": str(value)}
     return found
 
 

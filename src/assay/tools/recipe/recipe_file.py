@@ -15,9 +15,16 @@ from assay.core.storage.json import digest, loads, read_record, read_records, wr
 from assay.core.storage.yaml import read_yaml
 from assay.evaluation.measures import mean_of
 from assay.evidence.claim.claim import Claim
-from assay.evidence.recipe.records import BaseBuilt, RecipeClaim, Recipes, SeedRun, SeedsTogether, finished
+from assay.evidence.recipe.records import (
+    BaseBuilt,
+    RecipeClaim,
+    Recipes,
+    SeedRun,
+    SeedsTogether,
+    record_finished,
+)
 from assay.evidence.recipe.tables import compare_runs
-from assay.tools.recipe.compare import APART, LOCK, SETTINGS, flat, read_run, with_known_code
+from assay.tools.recipe.compare import APART, LOCK, SETTINGS, drop_unknown_code, flatten_settings, read_run
 
 FILE = f"{RESULTS}/recipe.json"
 NOT_EVALUABLE = "NOT EVALUABLE"
@@ -74,7 +81,7 @@ def digest_last_code(root: Path) -> str | None:
 
 def digest_run(copy: Path) -> tuple[str, str, str]:
     """Return the digests of the code, the data and the settings of a run, the training seed left out."""
-    settings = flat(read_yaml(copy / SETTINGS, fix=_AGAIN))
+    settings = flatten_settings(read_yaml(copy / SETTINGS, fix=_AGAIN))
     kept = {name: value for name, value in settings.items() if name.split(".")[0] not in APART}
     return *digest_deps(read_stages(copy)), digest(kept)
 
@@ -87,7 +94,9 @@ def read_seed(copy: Path) -> SeedRun:
     before, after = (
         mean_of(read_records(copy / file, Episode, fix=_AGAIN), "success_rate") for file in files
     )
-    return finished(copy.name, claim, trained, (before, after), _read_json(copy / place_of("metrics.json")))
+    return record_finished(
+        copy.name, claim, trained, (before, after), _read_json(copy / place_of("metrics.json"))
+    )
 
 
 def read_base(copy: Path, seed: int | None, failure: str | None) -> BaseBuilt:
@@ -151,7 +160,7 @@ def _claim_together(
     try:
         # A folder is read where it lies; the scratch folder is for runs out of git.
         read = [replace(read_run(copy, str(copy), copy), name=copy.name) for copy in copies]
-        read, notes = with_known_code(read)
+        read, notes = drop_unknown_code(read)
         found = compare_runs(read, one_sided=one_sided)
     except AssayError as error:
         return None, describe(error, *copies), ()

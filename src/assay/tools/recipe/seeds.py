@@ -22,9 +22,9 @@ from assay.core.storage.files import read_bytes, read_text, write_bytes, write_t
 from assay.core.storage.json import digest, dumps
 from assay.core.storage.locks import hold
 from assay.evidence.formatting import difference_text
-from assay.evidence.recipe.records import SeedRun, SeedsTogether, failed
+from assay.evidence.recipe.records import SeedRun, SeedsTogether, record_failed
 from assay.evidence.recipe.tables import bases_frame, runs_frame
-from assay.evidence.recipe.verdict import too_few_said
+from assay.evidence.recipe.verdict import describe_too_few
 from assay.pipeline.project import Project
 from assay.statistics.seeds_and_items import fewest_runs
 from assay.tools.recipe import recipe_file
@@ -129,7 +129,7 @@ def check_request(
         expected = "a base that is built from a seed"
         raise ConfigError(expected, found="a pretrained one", where="--bases", fix="leave it out")
     if len(seeds) < fewest_runs(params.claim.alpha, one_sided=one_sided):
-        few = too_few_said(len(seeds), params.claim.alpha, one_sided=one_sided)
+        few = describe_too_few(len(seeds), params.claim.alpha, one_sided=one_sided)
         complain(f"there will be no verdict over seeds: {few}")
     return data
 
@@ -140,9 +140,11 @@ def train_seeds(jobs: Sequence[SeedJob], at_once: int, label: str) -> list[SeedR
     for job, failure in run_jobs(jobs, at_once, label):
         name, seed = job.copy.name, job.settings.seed
         try:
-            run = failed(name, seed, failure) if failure is not None else recipe_file.read_seed(job.copy)
+            run = (
+                record_failed(name, seed, failure) if failure is not None else recipe_file.read_seed(job.copy)
+            )
         except AssayError as error:
-            run = failed(name, seed, describe(error, job.copy))
+            run = record_failed(name, seed, describe(error, job.copy))
         found[seed] = run
         if run.verdict in (None, NOT_EVALUABLE):
             complain(f"{name}: {run.verdict or 'FAILED'}: {run.reason}")

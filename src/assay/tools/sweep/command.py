@@ -18,9 +18,9 @@ from assay.core.errors import AssayError, ConfigError, DataError, Interrupted, P
 from assay.core.provenance import hardware, packages
 from assay.core.records import Episode
 from assay.core.storage.files import real, write_bytes, write_text
-from assay.core.storage.hashing import sha256_contents
 from assay.core.storage.json import digest, write_json
 from assay.core.storage.tables import write_csv
+from assay.core.storage.untrusted import sha256_contents
 from assay.dataset.suite import Suite
 from assay.evaluation.measure import measure
 from assay.evaluation.measures import Row
@@ -33,7 +33,7 @@ from assay.evidence.tables.sweep_table import (
     SweptCheckpoint,
     against_base,
     caption,
-    corrected,
+    correct_for_many,
     sweep_frame,
     sweep_markdown,
     sweep_rows,
@@ -69,10 +69,6 @@ NOT_HERE = ("evidence/results", "models", "data", "dist", "src", "configs")
 def run(root: Path, asked: SweepRequest) -> None:
     """Play every checkpoint, print the table, and write sweep.csv, sweep.md, sweep.json, sweep.png and
     sweep.svg.
-
-    Args:
-        root: The project one stands in.
-        asked: What the command line says.
 
     Raises:
         AssayError: What was named cannot be swept, or only in part; Interrupted where a signal came.
@@ -195,7 +191,7 @@ class SuitePlayer:
             cluster_name=self._task.cluster_name,
             draws=suite.draws,
             temperature=decoding_of(project).temperature,
-            checkpoints=corrected(checkpoints),
+            checkpoints=correct_for_many(checkpoints),
             chosen_step=chosen,
             chosen_by=chosen_by,
             left_out=tuple(source.damaged),

@@ -20,10 +20,6 @@ COLUMNS = (
 def run(root: Path, file: Path | None) -> int:
     """Show the alarms of a training and return the exit code of the worst level that any rule reached.
 
-    Args:
-        root: The project.
-        file: The events of a training; health.jsonl of the project's last one if None.
-
     Raises:
         RecordError: A line of the file is not an event of health.
     """

@@ -43,9 +43,8 @@ class Guard:
     def __init__(self, settings: HealthSettings, processes: Processes, skipped: Mapping[int, str]) -> None:
         self._settings, self._processes = settings, processes
         self.skipped = dict(skipped)
-        self.concerned: tuple[
-            str, ...
-        ] = ()  # items of the step just settled, where what was not finite is theirs
+        # Items of the step just settled, where what was not finite is theirs
+        self.concerned: tuple[str, ...] = ()
         self._noted: Poison | None = None
 
     def note(self, what: str, values: Sequence[float], item_ids: Sequence[str]) -> bool:

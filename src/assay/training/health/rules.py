@@ -22,9 +22,8 @@ from assay.training.health.validation_rules import ValidationRules
 
 DIGEST_CHARS = 16  # of a text's sha256: enough to tell the texts of one window apart
 MIN_FIELD_ITEMS = 10  # of a window: a field of fewer is not judged
-Window = list[
-    dict[str, Any]
-]  # of each step: texts, which of them are right, and the same by field, as digests
+# Of each step: texts, which of them are right, and the same by field, as digests
+Window = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +33,8 @@ class Heard:
 
     top: Common | None = None
     fields: Mapping[str, Common] = field(default_factory=dict)
-    items: Mapping[str | None, Sequence[str]] = field(
-        default_factory=dict
-    )  # by field, None: of whole answers
+    # By field, None: of whole answers
+    items: Mapping[str | None, Sequence[str]] = field(default_factory=dict)
 
     def logged(self) -> tuple[dict[str, float | None], dict[str, float]]:
         """Return all but the items as numbers for the log: of whole answers, and of fields."""
@@ -202,10 +200,8 @@ class Monitor:
         if heard.top is None:
             return found
         self._steps_heard += 1
-        full, steps = (
-            self._steps_heard >= settings.top_share_window,
-            f"the last {settings.top_share_window} steps' items",
-        )
+        full = self._steps_heard >= settings.top_share_window
+        steps = f"the last {settings.top_share_window} steps' items"
         start = self._start("top_share", heard.top)
         if full:
             what = f"the share of {steps} that one text answers"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from assay.core.config.health import HealthSettings, Levels, StoppingLevels
+from assay.core.config.health import HealthSettings, StoppingLevels
 from assay.core.records import Episode, HealthRule
 from assay.tasks.protocol import FieldAnswer
 from assay.training.health.alarm_levels import ROUNDING, RuleReading, Rung, above, below, reached
@@ -40,23 +40,18 @@ class StepSignals:
     clip: float | None = None  # share of tokens
     grad_norm: float | None = None  # before clipping
     lost: float | None = None  # share of episodes that the environment lost
-    distinct: float | None = (
-        None  # how far the episodes of a group differ, 0 (copies of one) to 1 (each its own)
-    )
+    # How far the episodes of a group differ, 0 (copies of one) to 1 (each its own)
+    distinct: float | None = None
     success: float | None = None  # share of the episodes
-    texts: Mapping[str, Sequence[str]] | None = (
-        None  # by item, what its episodes answered: all of it, or what counts
-    )
-    right: Mapping[str, Sequence[str]] | None = (
-        None  # by item, the texts that are right; None where that is not known
-    )
-    fields: Mapping[str, Mapping[str, Sequence[FieldAnswer]]] = field(
-        default_factory=dict
-    )  # by field and item
+    # By item, what its episodes answered: all of it, or what counts
+    texts: Mapping[str, Sequence[str]] | None = None
+    # By item, the texts that are right; None where that is not known
+    right: Mapping[str, Sequence[str]] | None = None
+    # By field and item
+    fields: Mapping[str, Mapping[str, Sequence[FieldAnswer]]] = field(default_factory=dict)
     item_ids: tuple[str, ...] = ()
-    concerned: Mapping[HealthRule, Sequence[str]] = field(
-        default_factory=dict
-    )  # by rule, where it is not all items
+    # By rule, where it is not all items
+    concerned: Mapping[HealthRule, Sequence[str]] = field(default_factory=dict)
     skipped: str | None = None  # what was not finite, if the step moved no weight for it
 
     @classmethod
@@ -215,12 +210,13 @@ def step_readings(
     `left` is the share of the first steps' failures that the policy still makes (`failures_left`).
     """
     found = []
-    for rule, signal, judge in _RULES:
+    for rule, signal in _SIGNALS.items():
         value = known(getattr(signals, signal))
         if value is None:
             continue
         base = baselines.take(rule, value, settings.baseline_steps) if rule in _RELATIVE else None
-        rungs = judge(value, base, settings)
+        judge = _OTHERS.get(rule)
+        rungs = _over(rule, value, base, settings) if judge is None else judge(value, base, settings)
         if rungs is not None:
             rungs = _unless_earned(rule, value, base, rungs, settings, left)
             found.append(RuleReading(rule, rungs, base, signals.concerned.get(rule) or signals.item_ids))
@@ -288,42 +284,6 @@ class Baselines:
         return {rule: list(values) for rule, values in self._first.items()}
 
 
-def _zero_variance(value: float, base: float | None, settings: HealthSettings) -> Rungs:
-    return _stopping(
-        "the share of groups that fail somewhere and whose rewards are all equal",
-        value,
-        settings.zero_variance,
-    )
-
-
-def _truncated(value: float, base: float | None, settings: HealthSettings) -> Rungs:
-    return _stopping("the share of truncated completions", value, settings.truncated)
-
-
-def _kl(value: float, base: float | None, settings: HealthSettings) -> Rungs:
-    return _over("the KL to the base in nats a token", value, settings.kl, 1.0)
-
-
-def _infrastructure(value: float, base: float | None, settings: HealthSettings) -> Rungs:
-    return _over("the share of episodes that the environment lost", value, settings.infrastructure, 1.0)
-
-
-def _clip(value: float, base: float | None, settings: HealthSettings) -> Rungs | None:
-    return (
-        None
-        if base is None
-        else _over("the clipped share of tokens", value, settings.clip, max(base, CLIP_FLOOR))
-    )
-
-
-def _grad_norm(value: float, base: float | None, settings: HealthSettings) -> Rungs | None:
-    return (
-        None
-        if base is None
-        else _over("the gradient norm", value, settings.grad_norm, max(base, GRAD_NORM_FLOOR))
-    )
-
-
 def _entropy(value: float, base: float | None, settings: HealthSettings) -> Rungs | None:
     if base is None or base < ENTROPY_FLOOR:
         return None
@@ -356,27 +316,43 @@ def _distinct(value: float, base: float | None, settings: HealthSettings) -> Run
     )
 
 
-def _over(what: str, value: float, levels: Levels, unit: float) -> Rungs:
+def _over(rule: HealthRule, value: float, base: float | None, settings: HealthSettings) -> Rungs | None:
+    """Return the rungs of a rule with upper limits: multiples of its baseline where it has one."""
+    what, floor = _ABOVE[rule]
+    if floor is not None and base is None:
+        return None
+    levels, unit = getattr(settings, rule), 1.0 if floor is None or base is None else max(base, floor)
+    stop = reached(what, value, levels.stop, levels.stop_for) if isinstance(levels, StoppingLevels) else None
     amber = above(what, value, levels.amber * unit, levels.amber_for)
-    return amber, above(what, value, levels.red * unit, levels.red_for), None
+    return amber, above(what, value, levels.red * unit, levels.red_for), stop
 
 
-def _stopping(what: str, value: float, levels: StoppingLevels) -> Rungs:
-    amber, red, _ = _over(what, value, levels, 1.0)
-    return amber, red, reached(what, value, levels.stop, levels.stop_for)
-
-
+# By rule: its signal in words, and the least that its baseline counts as; None: its limits are absolute.
+_ABOVE: Mapping[HealthRule, tuple[str, float | None]] = {
+    "zero_variance": ("the share of groups that fail somewhere and whose rewards are all equal", None),
+    "truncated": ("the share of truncated completions", None),
+    "kl": ("the KL to the base in nats a token", None),
+    "infrastructure": ("the share of episodes that the environment lost", None),
+    "clip": ("the clipped share of tokens", CLIP_FLOOR),
+    "grad_norm": ("the gradient norm", GRAD_NORM_FLOOR),
+}
 Judge = Callable[[float, float | None, HealthSettings], Rungs | None]
-_RULES: tuple[tuple[HealthRule, str, Judge], ...] = (
-    ("zero_variance", "zero_variance", _zero_variance),
-    ("entropy", "entropy", _entropy),
-    ("kl", "kl", _kl),
-    ("truncated", "truncated", _truncated),
-    ("length", "mean_length", _length),
-    ("parsed", "parsed", _parsed),
-    ("distinct", "distinct", _distinct),
-    ("clip", "clip", _clip),
-    ("grad_norm", "grad_norm", _grad_norm),
-    ("infrastructure", "lost", _infrastructure),
-)
+_OTHERS: Mapping[HealthRule, Judge] = {
+    "entropy": _entropy,
+    "length": _length,
+    "parsed": _parsed,
+    "distinct": _distinct,
+}
+_SIGNALS: Mapping[HealthRule, str] = {
+    "zero_variance": "zero_variance",
+    "entropy": "entropy",
+    "kl": "kl",
+    "truncated": "truncated",
+    "length": "mean_length",
+    "parsed": "parsed",
+    "distinct": "distinct",
+    "clip": "clip",
+    "grad_norm": "grad_norm",
+    "infrastructure": "lost",
+}
 _RELATIVE = ("entropy", "length", "parsed", "clip", "grad_norm")

@@ -39,8 +39,8 @@ class Change(NamedTuple):
 
         Too few items to tell are not flat.
 
-        >>> Change(0.0, -0.1, 0.1).is_flat(0.3), Change(0.0, -0.4, 0.4).is_flat(0.3), Change(-0.3, -0.4, -0.2).is_flat(0.3)
-        (True, False, True)
+        >>> [Change(*each).is_flat(0.3) for each in ((0.0, -0.1, 0.1), (0.0, -0.4, 0.4), (-0.3, -0.4, -0.2))]
+        [True, False, True]
         """
         return self.low <= 0.0 and self.high < reference
 
@@ -143,9 +143,8 @@ class ValidationMemory:
     best: dict[str, float] | None = None  # rewards by item of the validation whose mean is highest
     seen: int = 0  # validations
     highest: float | None = None  # highest training reward between two validations before this one
-    running: dict[str, Any] = field(
-        default_factory=lambda: asdict(TrainedRewards())
-    )  # since the last validation
+    # Since the last validation
+    running: dict[str, Any] = field(default_factory=lambda: asdict(TrainedRewards()))
     last: float | None = None  # reward of the last training step
 
 
@@ -213,11 +212,8 @@ class ValidationRules:
         """
         memory, amber, red = self._memory, None, None
         blocks = [TrainedRewards(**block) for block in memory.trained]
-        here, earlier, differences = (
-            blocks[-1].mean,
-            blocks[0].mean,
-            sum(block.differences for block in blocks),
-        )
+        here, earlier = blocks[-1].mean, blocks[0].mean
+        differences = sum(block.differences for block in blocks)
         moved = change(memory.rewards[0], rewards, memory.clusters)
         if (
             len(blocks) == self._levels.evaluations
@@ -226,10 +222,8 @@ class ValidationRules:
             and here is not None
             and earlier is not None
         ):
-            rise, noise = (
-                here - earlier,
-                math.sqrt(sum(block.squares for block in blocks) / (2 * differences)),
-            )
+            rise = here - earlier
+            noise = math.sqrt(sum(block.squares for block in blocks) / (2 * differences))
             surely = rise - 1.96 * noise * math.sqrt(1 / blocks[0].steps + 1 / blocks[-1].steps)
             said = (
                 f"validation reward changed by {moved} while training reward changed by {rise:+.3g},"

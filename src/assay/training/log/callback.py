@@ -46,9 +46,8 @@ class Interruption:
         self._told = told
         self._before: dict[signal.Signals, Any] = {}
         self.signal: signal.Signals | None = None
-        self.heard: signal.Signals | None = (
-            None  # of any process: whoever was asked, all stop for the same reason
-        )
+        # Of any process: whoever was asked, all stop for the same reason
+        self.heard: signal.Signals | None = None
         self._since = 0.0
 
     def __enter__(self) -> Interruption:
@@ -156,13 +155,8 @@ class Recorder(TrainerCallback):
         tell: Tell,
         on_step: Callable[[int], None],
     ) -> None:
-        self._ledger, self._trainer, self._task, self._schedule, self._interruption = (
-            ledger,
-            trainer,
-            task,
-            schedule,
-            interruption,
-        )
+        self._ledger, self._trainer, self._task, self._schedule = ledger, trainer, task, schedule
+        self._interruption = interruption
         self._processes, self._guard, self._phases, self._latest = processes, guard, phases, latest
         self._kl, self._validate, self._tell, self._on_step = kl, validate, tell, on_step
         self._mark = time.monotonic()
@@ -273,9 +267,8 @@ class Recorder(TrainerCallback):
             skipped=skipped,
             honest=ledger.monitor.honest,
         )
-        if (
-            skipped is not None
-        ):  # an item whose episodes were all graded with NaN has none of them in the signals
+        # An item whose episodes were all graded with NaN has none of them in the signals
+        if skipped is not None:
             signals = replace(signals, concerned={"non_finite": self._guard.concerned or item_ids})
         facts |= {
             "skipped": skipped,

@@ -252,12 +252,10 @@ def _place(folder: str) -> Path:
 
 
 def _wandb(project: str, name: str, params: Params, start: int) -> Any:
-    os.environ["WANDB_WATCH"] = os.environ["WANDB_LOG_MODEL"] = (
-        "false"  # an adapter goes there by assay publish wandb
-    )
-    os.environ.setdefault(
-        "WANDB_ERROR_REPORTING", "false"
-    )  # its crashes, with their stacks, would go to its makers
+    # An adapter goes there by assay publish wandb
+    os.environ["WANDB_WATCH"] = os.environ["WANDB_LOG_MODEL"] = "false"
+    # Its crashes, with their stacks, would go to its makers
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     wandb = import_module("wandb")
     # Left to itself it would ask in the middle of a training whether to make an account.
     if wandb.setup().settings.mode == "online" and not wandb.login(prompt=False):

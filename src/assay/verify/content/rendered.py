@@ -1,5 +1,4 @@
-"""V1, the part that readers see: data, claim, pages, figures and the package's own documents, made again in a
-copy."""
+"""V1: episodes, tables, data, claim, pages, figures and the package's documents, made again and compared."""
 
 from __future__ import annotations
 
@@ -12,18 +11,91 @@ import matplotlib as mpl
 from assay.core.counting import counted
 from assay.core.errors import RecordError
 from assay.core.evidence_files import place_of
+from assay.core.records import TRAINING_LOG_COLUMNS
 from assay.core.storage.files import read_bytes, write_bytes
-from assay.core.storage.json import read_record
+from assay.core.storage.json import read_record, write_jsonl
 from assay.core.storage.untrusted import listing
 from assay.package.layout import PARITY, SUMS
 from assay.package.parity import Parity
+from assay.pipeline.live_log import Tables
 from assay.pipeline.project import Project
 from assay.stages import fingerprint, render_evidence
 from assay.stages.package import members_of
-from assay.verify.checks import Check, Seen, looked
+from assay.training.log.history import History, component_row
+from assay.verify.checks import Check, LookResult, looked
+from assay.verify.code import pins_of
 from assay.verify.compared import compare
-from assay.verify.stack import pins_of
 from assay.verify.unpacked import FIX, Unpacked
+
+TRAINING_TABLES = (
+    "training_log.csv",
+    "reward_components.csv",
+    "checkpoint_evals.csv",
+    "validation_scores.csv",
+    "fields.csv",
+    "train_log.jsonl",
+    "validation.jsonl",
+    "health.jsonl",
+)
+
+
+def tables_again(package: Unpacked, work: Path, *, nearly: bool) -> Iterator[Check]:
+    """Write the episodes of every arm and compute the tables of a training again, and compare each with the
+    stored one.
+
+    Args:
+        package: What is stored.
+        work: An empty folder to compute in.
+        nearly: Whether agreement to 9 digits will do.
+    """
+
+    def episodes() -> LookResult:
+        again, n = Project(work, package.project.params), 0
+        for name in package.arms:
+            write_jsonl(again.results(f"{name}.jsonl"), package.episodes(name))
+            n += len(package.episodes(name))
+        said = f"{counted(n, 'episodes')} of {counted(len(package.arms), 'arms')} written again"
+        names = [place_of(f"{name}.jsonl") for name in package.arms]
+        return compare(package.root, work, names, nearly=nearly, said=said)
+
+    def training() -> LookResult:
+        history, again = history_of(package), Project(work, package.project.params)
+        Tables(again, history, package.validation, package.task).write()
+        write_jsonl(again.results("validation.jsonl"), package.validation_lines)
+        n = sum(len(each.sampled) + len(each.greedy) for each in history.validations)
+        said = (
+            f"tables of {counted(len(package.log), 'steps')} and"
+            f" {counted(len(history.validations), 'validations')} "
+        )
+        said += f"({counted(n, 'episodes')})"
+        return compare(
+            package.root, work, [place_of(name) for name in TRAINING_TABLES], nearly=nearly, said=said
+        )
+
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    yield looked("V1", "episodes", episodes)
+    yield looked("V1", "training tables", training)
+
+
+def history_of(package: Unpacked) -> History:
+    """Return a training as its log and its validations tell it.
+
+    Raises:
+        KeyError: A row lacks its components.
+    """
+    columns = list(component_row(0, [], package.task))
+    return History(
+        training_log=[
+            {name: row["kl_probe"] if name == "kl" else row.get(name) for name in TRAINING_LOG_COLUMNS}
+            for row in package.log
+        ],
+        reward_components=[{name: row["components"][name] for name in columns} for row in package.log],
+        train_log=list(package.log),
+        validations=package.validations,
+        health=package.events,
+    )
+
 
 PAGE, FIGURES, NUMBERS = place_of("report.html"), f"{place_of('figures')}/", (".json", ".csv")
 
@@ -50,21 +122,21 @@ def rendered_again_lazily(
     """Yield the checks of `rendered_again` one at a time, for who may have seen enough."""
     root = package.root
 
-    def judged(seen: Seen) -> Seen:
+    def judged(seen: LookResult) -> LookResult:
         if other_code and seen.wrong:
-            return Seen(
+            return LookResult(
                 f"worded otherwise by the code here, so nobody can tell by them: {seen.wrong[0]}",
                 unchecked=True,
             )
         return seen
 
-    def data() -> Seen:
+    def data() -> LookResult:
         fingerprint.run(_copied(package, work, fingerprint.WRITES))
         shutil.rmtree(work / ".scratch", ignore_errors=True)
         said = "fingerprint, audit, contamination and plan of the claim from the data"
         return compare(root, work, written_names(work, fingerprint.WRITES), nearly=nearly, said=said)
 
-    def claim() -> Seen:
+    def claim() -> LookResult:
         render_evidence.run(_copied(package, work, render_evidence.WRITES))
         stored = among(package.names, render_evidence.WRITES)  # a table more than follows is found too
         names = {name for name in _rendered_names(work) | stored if name.endswith(NUMBERS)}
@@ -72,7 +144,7 @@ def rendered_again_lazily(
             root, work, names, nearly=nearly, said=f"{len(names)} files from episodes, reports and logs"
         )
 
-    def pages() -> Seen:
+    def pages() -> LookResult:
         names = _rendered_names(work)
         drawn = {name for name in names if name.startswith(FIGURES)} | {PAGE}
         other = nearly and bool(compare(root, work, drawn, said="").wrong)
@@ -85,14 +157,14 @@ def rendered_again_lazily(
             apart_from_svg=other,
         )
         if other and not seen.wrong:
-            return Seen(f"{seen.said}, but for the drawings in report.html", unchecked=True)
+            return LookResult(f"{seen.said}, but for the drawings in report.html", unchecked=True)
         return judged(seen)
 
-    def figures() -> Seen:
+    def figures() -> LookResult:
         names = {name for name in listing(work) if name.startswith(FIGURES)}
         stored = {name for name in package.names if name.startswith(FIGURES)}
         if odd := sorted(names ^ stored):
-            return Seen(
+            return LookResult(
                 "",
                 [f"{name} is {'missing' if name in names else 'no figure of this evidence'}" for name in odd],
             )
@@ -106,9 +178,9 @@ def rendered_again_lazily(
             f"{len(seen.wrong)} of {len(names)} are drawn otherwise here (matplotlib {mpl.__version__},"
             f" theirs {theirs})"
         )
-        return Seen(said, unchecked=True) if nearly else Seen("", [f"{said}: {seen.wrong[0]}"])
+        return LookResult(said, unchecked=True) if nearly else LookResult("", [f"{said}: {seen.wrong[0]}"])
 
-    def documents() -> Seen:
+    def documents() -> LookResult:
         parity = read_record(root / PARITY, Parity, fix=FIX)
         members = members_of(_copied(package, work, ()), parity)
         expected = {*members, SUMS}
@@ -122,7 +194,7 @@ def rendered_again_lazily(
             " run's"
         )
         seen = compare(root, work, made, nearly=nearly, said=said)
-        return Seen("", wrong) if wrong else judged(seen)
+        return LookResult("", wrong) if wrong else judged(seen)
 
     yield looked("V1", "data", data)
     yield looked("V1", "claim", claim)

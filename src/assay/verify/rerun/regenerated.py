@@ -25,7 +25,7 @@ from assay.dataset.suite import units
 from assay.pipeline.inputs import decoding_of, heldout_suite, task_of
 from assay.pipeline.project import Project
 from assay.verify.checks import UNUSABLE, Check, Outcome, error_said
-from assay.verify.stack import stack_said
+from assay.verify.code import stack_said
 
 if TYPE_CHECKING:
     from assay.dataset.suite import Play
@@ -155,14 +155,14 @@ def _played(
     parts, written = units(plays, size), iter(stored)
     pairs = [(part, list(islice(written, len(part)))) for part in parts]
     drawn = sorted(int(i) for i in rng("regenerate", key, label).permutation(len(parts))[:batches])
-    found = _Found()
+    found = _PlayedAgain()
     for index in drawn:
         found.add(project, policy, *pairs[index], greedy)
     which = f"unit{'s' if len(drawn) > 1 else ''} {', '.join(str(i + 1) for i in drawn)} of {len(parts)}"
     return told(*found.told(which, f"{label}.jsonl", project.root))
 
 
-class _Found:
+class _PlayedAgain:
     """What playing again showed so far."""
 
     def __init__(self) -> None:

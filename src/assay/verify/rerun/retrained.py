@@ -25,8 +25,8 @@ from assay.pipeline.project import Project
 from assay.policy.digests import digest_folder
 from assay.training.log.step_chain import Difference, check_chain, first_difference, first_numbers
 from assay.verify.checks import UNUSABLE, Check, Outcome, error_said
+from assay.verify.code import stack_said
 from assay.verify.rerun.regenerated import base_of, without_device
-from assay.verify.stack import stack_said
 
 ADAPTER, LOG = "models/adapter", "train_log.jsonl"
 # Of what a training writes, these are a function of data, settings and code to the last byte.

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from assay.tasks.collider.actions import Action
+from assay.tasks.collider.surfaces import Action
 from assay.tasks.collider.world import noise, physics, spin
 from assay.tasks.collider.world.physics import BUDGET_BLOCKS, N_BINS, NAMES, Floats
 from assay.tasks.collider.world.scenario import Briefing, Scenario
@@ -65,7 +65,7 @@ Told = tuple[
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ColliderState:
     """One moment of an episode, as a value. Hidden fields stay out of the public repr."""
 
     briefing: Briefing
@@ -110,10 +110,10 @@ def corrected_mass_gev(m0_gev: float, window_bin: int, scale: float | None) -> f
     return physics.centre_gev(m0_gev, window_bin) / (1.0 + (scale or 0.0))
 
 
-def begin(scenario: Scenario, world_seed: int, max_turns: int) -> State:
+def begin(scenario: Scenario, world_seed: int, max_turns: int) -> ColliderState:
     """Return the state before the first turn."""
     briefing = scenario.briefing
-    return State(
+    return ColliderState(
         briefing=briefing,
         max_turns=min(max_turns, briefing.max_turns),
         scenario=scenario,
@@ -136,7 +136,7 @@ def expected_in_hand(worlds: Worlds, place: int, blocks: int, norm: float | None
 
 
 def _rescanned(
-    state: State,
+    state: ColliderState,
     place: int,
     blocks: int,
     visits: int,
@@ -164,7 +164,7 @@ def _rescanned(
     return ChannelData(blocks, visits, held, scale, norm, float(profile[best]), best, mass, shown, kept)
 
 
-def _index(state: State, place: int) -> int:
+def _index(state: ColliderState, place: int) -> int:
     return NAMES.index(state.briefing.channels[place])
 
 
@@ -172,7 +172,7 @@ def _refused(reason: str) -> Told:
     return Notice("refused", reason=reason), None
 
 
-def _take(state: State, place: int, blocks: int) -> Told:
+def _take(state: ColliderState, place: int, blocks: int) -> Told:
     if blocks > state.blocks_left:
         return _refused(f"only {state.blocks_left} blocks are left")
     data, known = state.data[place], state.worlds.known
@@ -188,7 +188,7 @@ def _take(state: State, place: int, blocks: int) -> Told:
     return Notice("data", place), known[key]
 
 
-def _calibrate(state: State, place: int) -> Told:
+def _calibrate(state: ColliderState, place: int) -> Told:
     data = state.data[place]
     if data.calibrated:
         return _refused("the channel is calibrated already")
@@ -202,7 +202,7 @@ def _calibrate(state: State, place: int) -> Told:
     return Notice("calibrated", place, (scale, norm)), fresh
 
 
-def _scan(state: State) -> Told:
+def _scan(state: ColliderState) -> Told:
     seen = state.looked_at()
     if not seen:
         return _refused("no channel has data")
@@ -210,7 +210,7 @@ def _scan(state: State) -> Told:
     return Notice("scan", best, (overall_z(state.data[best].local_z, len(seen)),)), None
 
 
-def _fit(state: State, place: int) -> Told:
+def _fit(state: ColliderState, place: int) -> Told:
     """Fit mass and yield around the best window: the mass that maximises the likelihood of a Gaussian
     peak."""
     data, m0_gev = state.data[place], state.briefing.m0_gev
@@ -230,7 +230,7 @@ def _fit(state: State, place: int) -> Told:
     return Notice("fit", place, (mass, error, excess)), None
 
 
-def _angles(state: State, place: int) -> Told:
+def _angles(state: ColliderState, place: int) -> Told:
     data = state.data[place]
     if not data.blocks:
         return _refused("the channel has no data")
@@ -250,7 +250,7 @@ def _angles(state: State, place: int) -> Told:
     return Notice("angles", place, (float(best), lead, value, error)), None
 
 
-def _told(state: State, action: Action | None, failure: str | None) -> Told:
+def _told(state: ColliderState, action: Action | None, failure: str | None) -> Told:
     if action is None:
         return Notice("failed", reason=failure), None
     if action.kind == "scan":
@@ -263,7 +263,7 @@ def _told(state: State, action: Action | None, failure: str | None) -> Told:
     return {"calibrate": _calibrate, "fit": _fit, "angles": _angles}[action.kind](state, place)
 
 
-def apply(state: State, action: Action | None, failure: str | None) -> State:
+def apply(state: ColliderState, action: Action | None, failure: str | None) -> ColliderState:
     """Return the state after one turn; `action` is None where the completion could not be read."""
     turn, left, data, notice = state.turn + 1, state.blocks_left, state.data, state.notice
     ending: Ending | None = "turn_limit" if turn >= state.max_turns else None
@@ -276,7 +276,7 @@ def apply(state: State, action: Action | None, failure: str | None) -> State:
             data = (*data[: notice.place], fresh, *data[notice.place + 1 :])
             left -= action.blocks or 1  # only a take says how many; a calibration costs one
     # Not dataclasses.replace, which takes as long as the rest of a turn.
-    return State(
+    return ColliderState(
         state.briefing,
         state.max_turns,
         state.scenario,

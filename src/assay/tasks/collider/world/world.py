@@ -45,8 +45,8 @@ class Worlds:
     widths: NDArray[np.int64]
     """Scan windows in bins [scenarios, channels]."""
     known: dict[tuple[int, int, ChannelData, int], ChannelData] = field(default_factory=dict)
-    """What a channel holds after a take, by world seed, place, what it held before and blocks: copies of a group, who share
-    a world, are given what the first of them was given."""
+    """What a channel holds after a take, by world seed, place, what it held before and blocks:
+    copies of a group, who share a world, are given what the first of them was given."""
 
 
 def build(scenarios: Sequence[Scenario]) -> Worlds:

@@ -16,8 +16,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.tasks.structured.grading.equality import Rules, equal, key
-from assay.tasks.structured.grading.matching import field_score
+from assay.tasks.structured.grading.equality import Rules, equal, field_score, key
 
 LEFT_OUT = ""
 Path = tuple[str | int, ...]
@@ -44,7 +43,8 @@ class Elements:
 def is_call_gold(gold: Any) -> bool:
     """Return whether a gold has the form of accepted calls: an object of objects of lists, not empty.
 
-    >>> is_call_gold({"f": {"x": [1, 2]}}), is_call_gold({"name": "f", "arguments": {"x": 1}}), is_call_gold({})
+    >>> (is_call_gold({"f": {"x": [1, 2]}}), is_call_gold({"name": "f", "arguments": {"x": 1}}),
+    ... is_call_gold({}))
     (True, False, False)
     """
     return (

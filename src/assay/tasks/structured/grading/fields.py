@@ -14,8 +14,7 @@ from assay.core.storage.json import dumps
 from assay.tasks.protocol import FieldAnswer, Item, Oddity
 from assay.tasks.structured.grading.calls import Options, accepted_score, calls_in, plainest
 from assay.tasks.structured.grading.equality import Rules, equal
-from assay.tasks.structured.grading.graded import graded_part
-from assay.tasks.structured.reading.golds import Call, Calls, Gold, Plain
+from assay.tasks.structured.reading.golds import Call, Calls, Gold, Plain, graded_part
 from assay.tasks.structured.reading.oddities import right_answer
 from assay.tasks.structured.reading.records import Reference
 

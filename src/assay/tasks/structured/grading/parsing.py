@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.core.records import ParseOutcome
-from assay.core.storage.strict_json import MAX_DEPTH, parse_strict
-from assay.tasks.structured.reading.kinds import OBJECT, kind_of
+from assay.core.storage.json import MAX_DEPTH, parse_strict
+from assay.tasks.structured.reading.shapes import OBJECT, kind_of
 
 MAX_CHARS = 200_000
 # Each look at a place is linear in what stands there, so a bound on the looks keeps the whole linear.
@@ -23,7 +23,7 @@ _OPENS = {"object": "{", "array": "["}
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedAnswer:
     """What a completion was read as; `value` means nothing if it failed, `reason` says why."""
 
     outcome: ParseOutcome
@@ -31,7 +31,7 @@ class Parsed:
     reason: str | None
 
 
-def parse(completion: str, wanted: frozenset[str] = OBJECT) -> Parsed:
+def parse(completion: str, wanted: frozenset[str] = OBJECT) -> ParsedAnswer:
     """Read a completion as a JSON value of one of the kinds that are wanted.
 
     >>> parse(' {"a": 1} ').outcome, parse('Sure: {"a": 1}').outcome, parse("[1]").outcome
@@ -43,9 +43,9 @@ def parse(completion: str, wanted: frozenset[str] = OBJECT) -> Parsed:
     """
     text = completion.strip(_WHITESPACE)
     if not text:
-        return Parsed("failed", None, "empty")
+        return ParsedAnswer("failed", None, "empty")
     if len(completion) > MAX_CHARS:
-        return Parsed("failed", None, f"longer than {MAX_CHARS} characters")
+        return ParsedAnswer("failed", None, f"longer than {MAX_CHARS} characters")
     name = " or ".join(sorted(wanted))
     try:
         value = parse_strict(text, max_chars=MAX_CHARS, max_depth=MAX_DEPTH)
@@ -54,12 +54,12 @@ def parse(completion: str, wanted: frozenset[str] = OBJECT) -> Parsed:
         reason = str(error) if begun else f"no JSON {name} in it"
     else:
         if kind_of(value) in wanted:
-            return Parsed("ok", value, None)
+            return ParsedAnswer("ok", value, None)
         reason = f"JSON, but no {name}"
     found = _fenced(text, wanted) or _first_balanced(text, wanted)
     if found is None:
-        return Parsed("failed", None, reason[:200])
-    return Parsed("repaired", found[0], None)
+        return ParsedAnswer("failed", None, reason[:200])
+    return ParsedAnswer("repaired", found[0], None)
 
 
 def _value(text: str, wanted: frozenset[str]) -> tuple[Any] | None:

@@ -13,7 +13,8 @@ from assay.core.errors import TaskError
 
 # Control and format characters, joiners, variation selectors, fillers: unseen, they would split a term.
 _INVISIBLE = regex.compile(
-    r"[\p{Cf}\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\p{Variation_Selector}\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\p{Default_Ignorable_Code_Point}]"
+    r"[\p{Cf}\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\p{Variation_Selector}\u034f\u115f\u1160\u17b4\u17b5\u2800"
+    r"\u3164\uffa0\p{Default_Ignorable_Code_Point}]"
 )
 # Scripts that put no space between words: there a term is found anywhere.
 _UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
@@ -84,7 +85,8 @@ class Blocklist:
         """Return the first term in a text that may hold JSON, or None: escapes are resolved, whether it
         parses or not.
 
-        >>> Blocklist(["bad", "its"]).hit_in_json(r'{"a":"\\u0062ad"}'), Blocklist(["tits"]).hit_in_json(r'{"a":":\\tits"}')
+        >>> (Blocklist(["bad", "its"]).hit_in_json(r'{"a":"\\u0062ad"}'),
+        ... Blocklist(["tits"]).hit_in_json(r'{"a":":\\tits"}'))
         ('bad', None)
         """
         return self.hit(_resolved(completion)) if self.terms else None

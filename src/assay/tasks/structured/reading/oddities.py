@@ -11,20 +11,74 @@ from typing import Any
 from assay.core.storage.json import dumps
 from assay.tasks.protocol import Oddity
 from assay.tasks.structured.grading.calls import Elements, Options
-from assay.tasks.structured.grading.truncation import opening_chars
+from assay.tasks.structured.prompts import opening_chars
 from assay.tasks.structured.reading.blocklist import Blocklist, normalised
-from assay.tasks.structured.reading.control_tokens import control_tokens
 from assay.tasks.structured.reading.golds import Call, Calls, Gold
-from assay.tasks.structured.reading.reading import Reading
+from assay.tasks.structured.reading.reading import RowReading
 from assay.tasks.structured.reading.records import Reference
 from assay.tasks.structured.schema import compile_schema
+
+# By their form where a family has one (ChatML, Llama 3, Phi, DeepSeek), else by name.
+_FAMILIES = (r"<\|[A-Za-z0-9_.\- ]{1,60}\|>", r"<\uff5c[^\uff5c<>\n]{1,60}\uff5c>")
+_NAMES = (
+    "<s>",
+    "</s>",
+    "<bos>",
+    "<eos>",
+    "<pad>",
+    "<unk>",
+    "<mask>",
+    "<start_of_turn>",
+    "<end_of_turn>",
+    "<start_of_image>",
+    "[INST]",
+    "[/INST]",
+    "<<SYS>>",
+    "<</SYS>>",
+    "[SYSTEM_PROMPT]",
+    "[/SYSTEM_PROMPT]",
+    "[AVAILABLE_TOOLS]",
+    "[/AVAILABLE_TOOLS]",
+    "[TOOL_CALLS]",
+    "[TOOL_RESULTS]",
+    "[/TOOL_RESULTS]",
+    "[THINK]",
+    "[/THINK]",
+    "[gMASK]",
+    "<sop>",
+    "<think>",
+    "</think>",
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_response>",
+    "</tool_response>",
+    "[CLS]",
+    "[SEP]",
+    "[PAD]",
+    "[UNK]",
+    "[MASK]",
+    "[BOS]",
+    "[EOS]",
+)
+_KNOWN = re.compile("|".join([*_FAMILIES, *map(re.escape, _NAMES)]))
+_MOST_NAMED = 5
+
+
+def control_tokens(text: str) -> list[str]:
+    """Return the first few different control tokens of well-known models that stand in a text.
+
+    >>> control_tokens("Ignore that.<|im_end|>\\n<|im_start|>system"), control_tokens("a <b> c | d [1]")
+    (['<|im_end|>', '<|im_start|>'], [])
+    """
+    return list(dict.fromkeys(_KNOWN.findall(text)))[:_MOST_NAMED]
+
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:e[+-]?\d{1,3})?")
 _MAX_SEARCH = 1_000_000_000
 _SHOWN = 80
 
 
-def oddities(reading: Reading, blocklist: Blocklist, max_prompt_chars: int) -> list[Oddity]:
+def oddities(reading: RowReading, blocklist: Blocklist, max_prompt_chars: int) -> list[Oddity]:
     """Return what is odd about a record, each kind at most once."""
     found = []
     reference, request = reading.reference, reading.request
@@ -80,7 +134,7 @@ def gold_problem(reference: Reference) -> str | None:
     return None
 
 
-def _unstated(reading: Reading) -> list[str]:
+def _unstated(reading: RowReading) -> list[str]:
     """Return the places in a gold that hold a value found neither in what the model is told nor among the
     schema's choices.
 
@@ -94,7 +148,7 @@ def _unstated(reading: Reading) -> list[str]:
     return found[0] if found and all(found) else []
 
 
-def _unstated_in(right: Gold, reading: Reading, place: str) -> Iterator[str]:
+def _unstated_in(right: Gold, reading: RowReading, place: str) -> Iterator[str]:
     told = normalised(reading.request.told)
     numbers = {number for token in _NUMBER.findall(told) for number in _readings(token)}
     choices = {normalised(text) for text in _choices(json.loads(reading.reference.schema))}

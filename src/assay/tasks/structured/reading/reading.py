@@ -10,19 +10,70 @@ from typing import Any
 from urllib.parse import urldefrag
 
 from assay.core.errors import TaskError
-from assay.core.storage.json import digest, dumps
-from assay.core.storage.strict_json import MAX_DEPTH, parse_strict
+from assay.core.storage.json import MAX_DEPTH, digest, dumps, parse_strict
 from assay.tasks.protocol import Item
 from assay.tasks.settings.structured import StructuredTask
-from assay.tasks.structured.grading.graded import graded_gold
-from assay.tasks.structured.grading.positions import translate_types
-from assay.tasks.structured.grading.truncation import fitting
+from assay.tasks.structured.prompts import fitting
 from assay.tasks.structured.reading.blocklist import normalised
-from assay.tasks.structured.reading.conversations import RULE, NoConversation, read_conversation
-from assay.tasks.structured.reading.golds import Call, Calls, Gold, gold_of
-from assay.tasks.structured.reading.kinds import OBJECT, kind_of, wanted_kinds
+from assay.tasks.structured.reading.golds import Call, Calls, Gold, gold_of, graded_gold
 from assay.tasks.structured.reading.records import Reference, Request
+from assay.tasks.structured.reading.shapes import OBJECT, kind_of, wanted_kinds
+from assay.tasks.structured.references import translate_types
 from assay.tasks.structured.schema import compile_schema, parameters_of, schema_from_functions, schema_key
+
+ROLES = ("system", "user", "assistant")
+RULE = (
+    "messages {role, content}: a system's first if at all, then user and assistant in turn, the user's last"
+)
+
+
+class NoConversation(ValueError):
+    """A list of messages that no chat template would render as it is meant; says what was found."""
+
+
+def read_conversation(messages: Any) -> tuple[tuple[tuple[str, str], ...], str]:
+    """Return what was said before, as (role, text), and the user's last message.
+
+    A field that is null counts as none, as exports write it.
+
+    >>> read_conversation([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who?"}])
+    ((('system', 'Be brief.'),), 'Who?')
+
+    Raises:
+        NoConversation: The messages are no conversation, or one that does not end with the user.
+    """
+    if not isinstance(messages, list) or not messages:
+        raise NoConversation(ascii(messages)[:80])
+    said = [_message(message, number) for number, message in enumerate(messages, start=1)]
+    turns = said[1:] if said[0][0] == "system" else said
+    for number, (role, _) in enumerate(turns, start=len(said) - len(turns) + 1):
+        expected = "user" if (number - (len(said) - len(turns))) % 2 else "assistant"
+        if role != expected:
+            raise NoConversation(f"message {number} is the {role}'s where the {expected}'s is due")
+    if not turns or turns[-1][0] != "user":
+        raise NoConversation(
+            "the last message is not the user's (what the assistant should say belongs into gold)"
+        )
+    return tuple(said[:-1]), said[-1][1]
+
+
+def _message(message: Any, number: int) -> tuple[str, str]:
+    if not isinstance(message, Mapping):
+        raise NoConversation(f"message {number} is no object")
+    given = {name: value for name, value in message.items() if value is not None}
+    role, content = given.pop("role", None), given.pop("content", None)
+    if role not in ROLES:
+        raise NoConversation(
+            f"message {number} has the role {ascii(role)[:40]}; there are {', '.join(ROLES)}"
+        )
+    if not isinstance(content, str) or not content.strip():
+        raise NoConversation(
+            f"message {number} has {'no text' if content is None else ascii(content)[:40]} as content"
+        )
+    if given:
+        raise NoConversation(f"message {number} has {ascii(sorted(given)[0])[:40]}, which would not be shown")
+    return role, content
+
 
 MAX_ROW_CHARS = 8_000_000
 _MAX_ID, _MAX_SHOWN = 200, 160
@@ -31,7 +82,7 @@ _FIX = "correct the record, or let the audit drop it (dataset.audit.unreadable: 
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RowReading:
     """A row as it was read: the whole request, the one the model is shown, and how many types were
     respelt."""
 
@@ -48,7 +99,7 @@ class Reading:
         return Item(self.id, self.cluster, self.strata, self.request, self.reference, self.request.chars_cut)
 
 
-def read(row: Mapping[str, Any], settings: StructuredTask) -> Reading:
+def read(row: Mapping[str, Any], settings: StructuredTask) -> RowReading:
     """Read one row.
 
     Raises:
@@ -89,7 +140,7 @@ def _plain(row: Any) -> dict[str, Any]:
     return plain
 
 
-def _read(given: dict[str, Any], settings: StructuredTask) -> Reading:
+def _read(given: dict[str, Any], settings: StructuredTask) -> RowReading:
     row = {
         name: value for name, value in given.items() if value is not None
     }  # null is how exports write "absent"
@@ -121,7 +172,7 @@ def _read(given: dict[str, Any], settings: StructuredTask) -> Reading:
         text = _with_functions(text, row["functions"])
     whole = Request(prompt, context, text, 0, before, "object" if wanted == OBJECT else "value")
     said = " ".join([*(content for _, content in before), prompt, *([] if context is None else [context])])
-    return Reading(
+    return RowReading(
         id=_id(row),
         cluster=f"p-{digest(normalised(said))[:16]}",
         strata={name: _label(row[name]) for name in settings.strata if isinstance(row.get(name), str | int)},

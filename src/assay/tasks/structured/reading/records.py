@@ -72,7 +72,7 @@ class Grade:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StructuredState:
     """An episode: asked while `grade` is None, answered after."""
 
     item_id: str

@@ -4,7 +4,6 @@ and arithmetic."""
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -15,19 +14,16 @@ from assay.core.config.places import setting
 from assay.core.config.settings import Params, PretrainedBase
 from assay.core.counting import counted
 from assay.core.errors import AssayError
-from assay.dataset.suite import Suite, choose
 from assay.policy.base.model_files import refuse_odd_files, refuse_unreadable
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
-from assay.tasks.protocol import Item, Task
-from assay.tools.doctor.deadline import Deadline, TooSlow
-from assay.tools.doctor.findings import Check, Finding
-from assay.tools.doctor.forecast.memory import Memory, Scales, most, rows_at_once, scales
+from assay.tools.doctor.findings import Deadline, DoctorCheck, Finding, TooSlow
+from assay.tools.doctor.forecast.memory import MemoryForecast, Scales, most, rows_at_once, scales
 from assay.tools.doctor.forecast.pace import Pace, pace
+from assay.tools.doctor.forecast.passes import GIB, duration
 from assay.tools.doctor.forecast.rehearsal import Lengths
-from assay.tools.doctor.forecast.step_cost import GIB, duration
-from assay.tools.doctor.lengths import opened, turns_of
-from assay.tools.doctor.worlds import scripted
+from assay.tools.doctor.texts import render_openings, turns_of
+from assay.tools.doctor.worlds import TrainingAhead, play_scripted
 from assay.training.rollouts import untouched
 
 # Beside tensors: a CUDA context, its libraries and their workspaces; on a CPU the interpreter with what it
@@ -83,18 +79,19 @@ def folder_ahead(base: PretrainedBase, root: Path) -> Path | None:
     return Path(found).parent if isinstance(found, str) else None
 
 
-def longest(
-    ahead: Ahead, task: Task, items: Sequence[Item], validation: Suite, params: Params, deadline: Deadline
-) -> Lengths:
+def longest_episode(ahead: Ahead, training: TrainingAhead, deadline: Deadline) -> Lengths:
     """Return how long an episode may get: prompts and observations of a sample, completions at their limit.
 
     Raises:
         AssayError: Nothing can be rendered.
     """
-    sample = choose(items, min(N_OPENINGS, len(items)), split="train", draws=1, seed=params.seed).plays()
-    plays = [*sample, *validation.plays()[:: max(1, validation.draws)][:N_OPENINGS]]
-    prompts = opened(ahead.policy, task, plays, retries=params.health.retries, until=SHARE * deadline.left)
-    both, _ = scripted(task, sample[:N_SCRIPTED], params)
+    task, params, suite = training.task, training.params, training.validation
+    sample = training.sample(N_OPENINGS).plays()
+    plays = [*sample, *suite.plays()[:: max(1, suite.draws)][:N_OPENINGS]]
+    prompts = render_openings(
+        ahead.policy, task, plays, retries=params.health.retries, until=SHARE * deadline.left
+    )
+    both, _ = play_scripted(task, sample[:N_SCRIPTED], params)
     episodes, dialogue = [*(both.ceiling or ()), *(both.floor or ())], ahead.policy.dialogue
     told = {
         turn.observation for episode in episodes for turn in episode.turns if turn.observation is not None
@@ -105,37 +102,19 @@ def longest(
 
 
 def forecast(
-    ahead: Ahead,
-    task: Task,
-    items: Sequence[Item],
-    validation: Suite,
-    params: Params,
-    deadline: Deadline,
-    *,
-    device_bytes: int | None = None,
+    ahead: Ahead, training: TrainingAhead, deadline: Deadline, *, device_bytes: int | None = None
 ) -> list[Finding]:
     """Return what memory and time a training will take, against what there is; arguments as for
     `memory_ahead`."""
-    told, lengths = memory_ahead(ahead, task, items, validation, params, deadline, device_bytes=device_bytes)
+    told, lengths = memory_ahead(ahead, training, deadline, device_bytes=device_bytes)
     if lengths is None:
         return [told]
-    return [
-        told,
-        time_finding(
-            ahead, lengths, params, deadline, fits=told.level == "ok", elsewhere=device_bytes is not None
-        ),
-    ]
+    fits, elsewhere = told.level == "ok", device_bytes is not None
+    return [told, time_finding(ahead, lengths, training.params, deadline, fits=fits, elsewhere=elsewhere)]
 
 
 def memory_ahead(
-    ahead: Ahead,
-    task: Task,
-    items: Sequence[Item],
-    validation: Suite,
-    params: Params,
-    deadline: Deadline,
-    *,
-    device_bytes: int | None = None,
+    ahead: Ahead, training: TrainingAhead, deadline: Deadline, *, device_bytes: int | None = None
 ) -> tuple[Finding, Lengths | None]:
     """Return what memory a training will take, and for episodes of which lengths; None where that cannot be
     told.
@@ -144,36 +123,34 @@ def memory_ahead(
 
     Args:
         ahead: The base.
-        task: What is trained on.
-        items: Training items.
-        validation: The suite that chooses the checkpoint.
-        params: All settings.
+        training: What it is to be trained on.
         deadline: By which to be done.
         device_bytes: Memory of a device that is not here; None: of the one that is.
     """
+    params = training.params
     try:
-        lengths = longest(ahead, task, items, validation, params, deadline)
+        lengths = longest_episode(ahead, training, deadline)
         here = _bytes_here(params.device) if device_bytes is None else device_bytes
         with untouched(), scales(ahead.config, params, lengths, deadline) as weighed:
             return memory_finding(weighed.memory(), weighed, lengths, params, here), lengths
     except TooSlow as error:
-        check = Check(MEMORY, "a training weighed within the time", "this machine, with this base")
+        check = DoctorCheck(MEMORY, "a training weighed within the time", "this machine, with this base")
         fix = "./run assay doctor --device-memory GIB, which has more time for it"
         return check.warning(f"missing: {error}", fix), None
     except (AssayError, RuntimeError, ValueError, TypeError, AttributeError, LookupError) as error:
         first = str(error).split("\n")[0]
-        check = Check(MEMORY, "a base that can be rehearsed", "config.json and tokenizer of the base")
+        check = DoctorCheck(MEMORY, "a base that can be rehearsed", "config.json and tokenizer of the base")
         fix = "./run assay doctor, once the base is there, plays and learns with it"
         return check.warning(f"{type(error).__name__}: {first}", fix), None
 
 
 def memory_finding(
-    memory: Memory, weighed: Scales, lengths: Lengths, params: Params, there_is: int | None
+    memory: MemoryForecast, weighed: Scales, lengths: Lengths, params: Params, there_is: int | None
 ) -> Finding:
     """Return how much memory a training takes at its peak, against what there is, and what to lower by how
     much."""
     beside = BESIDE[params.device]
-    check = Check(
+    check = DoctorCheck(
         MEMORY,
         "a peak that fits",
         f"{setting('train.micro_batch_size')} and {setting('generation.batch_size')}",
@@ -200,7 +177,7 @@ def memory_finding(
     return check.fault(found, "; ".join(fixes)) if room < 0 else check.warning(found, "; ".join(fixes))
 
 
-def terms(memory: Memory, params: Params) -> dict[str, int]:
+def terms(memory: MemoryForecast, params: Params) -> dict[str, int]:
     """Return the bytes of a training by what takes them, in words; playing, learning and the KL come one
     after another."""
     return {
@@ -214,7 +191,7 @@ def terms(memory: Memory, params: Params) -> dict[str, int]:
     }
 
 
-def what_to_lower(memory: Memory, weighed: Scales, params: Params, room: int) -> list[str]:
+def what_to_lower(memory: MemoryForecast, weighed: Scales, params: Params, room: int) -> list[str]:
     """Return which settings to lower to which values so that a training fits, each weighed and not guessed.
 
     What the deadline of the scales leaves no time for is named without a value.
@@ -271,7 +248,7 @@ def time_finding(
 ) -> Finding:
     """Return how long a step takes at most, timed on this very device; missing where it cannot be timed
     here."""
-    check = Check(TIME, "a time you have", setting("train.steps"))
+    check = DoctorCheck(TIME, "a time you have", setting("train.steps"))
     plain = params.generation.backend == "cached" and not params.generation.cuda_graphs
     if elsewhere or (params.device == "cuda" and not torch.cuda.is_available()):
         return check.ok("missing: it is timed on the device itself, which is not here")

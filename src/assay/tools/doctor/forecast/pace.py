@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from assay.core.config.settings import Params
-from assay.tools.doctor.deadline import Deadline, TooSlow
+from assay.tools.doctor.findings import Deadline, TooSlow
 from assay.tools.doctor.forecast.rehearsal import Lengths, Rehearsal, build, with_layers
 from assay.training.adapter import tensors_digest
 

@@ -4,10 +4,12 @@ everywhere."""
 from __future__ import annotations
 
 import math
+import shutil
 import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,8 +20,7 @@ from assay.core.counting import counted
 from assay.core.errors import ConfigError
 from assay.evaluation.rollout import Rollout
 from assay.policy.model import Policy
-from assay.tools.doctor.deadline import Deadline
-from assay.tools.doctor.findings import Check, Finding, error_finding
+from assay.tools.doctor.findings import Deadline, DoctorCheck, Finding, error_finding
 from assay.training.adapter import attach_adapter
 
 # What a pass may cost, in floating-point operations: some ten seconds on the device.
@@ -65,7 +66,9 @@ def pass_findings(
         policy, rollouts, params, math.inf if reading is None else deadline.left / (LEARNING * reading)
     )
     if not chosen:
-        check = Check("learning pass", "time for a pass over one episode", "this machine, with this base")
+        check = DoctorCheck(
+            "learning pass", "time for a pass over one episode", "this machine, with this base"
+        )
         fix = "use a faster device or a smaller base; log-probabilities and gradients were not looked at"
         return [check.warning(f"none in the {deadline.left:.0f} s that were left", fix)], None
     try:
@@ -73,7 +76,7 @@ def pass_findings(
     except ConfigError as error:
         return [error_finding("LoRA targets", error)], None
     model: Any = adapted.model
-    check = Check("learning pass", "a forward and backward pass that works", "the model under training")
+    check = DoctorCheck("learning pass", "a forward and backward pass that works", "the model under training")
     if params.train.gradient_checkpointing:
         model.gradient_checkpointing_enable()
         model.enable_input_require_grads()
@@ -93,7 +96,7 @@ def pass_findings(
             torch.cuda.synchronize()
     except torch.cuda.OutOfMemoryError:
         fix = "lower train.micro_batch_size, set train.gradient_checkpointing: true, or use a smaller base"
-        memory = Check("memory", "room for one micro-batch", setting("train.micro_batch_size"))
+        memory = DoctorCheck("memory", "room for one micro-batch", setting("train.micro_batch_size"))
         return [
             memory.fault(f"none for {counted(len(chosen), 'episodes')} of {batch.ids.shape[1]} tokens", fix)
         ], None
@@ -161,7 +164,7 @@ def _logprobs(model: Any, batch: _Batch, temperature: float) -> torch.Tensor:
 
 
 def _agreement(learned: torch.Tensor, batch: _Batch, *, exact: bool) -> Finding:
-    check = Check(
+    check = DoctorCheck(
         "log-probabilities", "the same in play and in the pass that learns", "the base, as it is trained"
     )
     gaps = (learned - batch.played).abs()[batch.counted.bool()]
@@ -173,9 +176,8 @@ def _agreement(learned: torch.Tensor, batch: _Batch, *, exact: bool) -> Finding:
         "set every dropout in the base's config.json to 0, and use a base with relative positions (prompts"
         " are padded on the left); else another base.dtype or base.quantization"
     )
-    if (exact and largest > FLOAT32_TOLERANCE) or mean > HALF_FAULT:
-        return check.fault(found, fix)
-    return check.warning(found, fix) if mean > HALF_WARNING else check.ok(found)
+    apart = (exact and largest > FLOAT32_TOLERANCE) or mean > HALF_FAULT
+    return check.judge(found, fix, fault=apart, doubtful=mean > HALF_WARNING)
 
 
 def _is_float32(params: Params) -> bool:
@@ -186,7 +188,7 @@ def _is_float32(params: Params) -> bool:
 def _gradients(model: Any, params: Params) -> Finding:
     """Return whether each kind of adapted module gets a gradient; B alone does at first, since it starts at
     0."""
-    check = Check(
+    check = DoctorCheck(
         "gradients", "finite and not 0 in every kind of adapted module", setting("train.lora.target_modules")
     )
     largest: dict[str, float] = defaultdict(float)
@@ -208,3 +210,57 @@ def _gradients(model: Any, params: Params) -> Finding:
         )
         return check.fault(f"0 in {', '.join(dead)}", fix)
     return check.ok(", ".join(f"{kind} {size:.1g}" for kind, size in largest.items()))
+
+
+GIB = 2.0**30
+MIB = 2.0**20
+
+
+def time_finding(params: Params, played_seconds: float, cost: Cost | None) -> Finding:
+    """Return how long the training may take, from the seconds an episode took to play and to learn from."""
+    train, validation = params.train, params.validation
+    learned_seconds = cost.seconds / cost.episodes if cost is not None else 0.0
+    probe = train.kl_probe_episodes * learned_seconds
+    step = (
+        train.items_per_step
+        * train.group_size
+        * (played_seconds + learned_seconds)
+        / params.distributed.processes
+        + probe
+    )
+    validations = 2 + (train.steps - 1) // validation.interval
+    whole = train.steps * step + validations * validation.items * (validation.draws + 1) * played_seconds
+    check = DoctorCheck("time (forecast)", "a time you have", setting("train.steps"))
+    without = "" if cost is not None else ", the learning pass left out"
+    return check.ok(
+        f"about {step:.2g} s a step, {duration(whole)} in all with"
+        f" {counted(validations, 'validations')}{without}"
+    )
+
+
+def disk_finding(params: Params, adapter_bytes: int, folder: Path) -> Finding:
+    """Return whether the checkpoints will fit: weights, two moments and the best adapter, for each that is
+    kept at a time."""
+    needed = 4 * adapter_bytes * (params.checkpoint.keep + 2)
+    free = shutil.disk_usage(_existing(folder)).free
+    check = DoctorCheck(
+        "disk", f"{needed / MIB:.3g} MiB for checkpoints", f"the disk of {folder.name or folder}"
+    )
+    found, fix = f"{free / MIB:.3g} MiB free", "make room, or lower checkpoint.keep or train.lora.r"
+    ok = f"{free / GIB:.3g} GiB free"
+    return check.judge(found, fix, fault=needed > free, doubtful=2 * needed > free, ok=ok)
+
+
+def _existing(folder: Path) -> Path:
+    return next(place for place in (folder.resolve(), *folder.resolve().parents) if place.exists())
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words.
+
+    >>> duration(30.0), duration(600.0), duration(9000.0)
+    ('30 s', '10 minutes', '2.5 hours')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} minutes" if seconds < 6000 else f"{seconds / 3600:.1f} hours"
