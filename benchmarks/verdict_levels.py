@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from assay.core.seeds import rng as labelled_rng
-from assay.evaluation.clusters import ClusterSums
-from assay.statistics.bounded_mean import bounded_mean_test, bounded_mean_tests
+from assay.statistics.bounded_mean import bounded_mean_tests
 from assay.statistics.tests import sign_flip_tests
 
 REPLICATIONS, WEIGHTINGS, COVERAGE_REPLICATIONS = 3_000, 4_000, 400

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from assay.core.records import Interval
 from assay.evaluation.clusters import Array, ClusterSums
@@ -72,7 +73,7 @@ def bounded_mean_test(
     return p, interval(sums.mean, lowest, highest, int(sums.sizes.sum()))
 
 
-def _share(contradicts: Array) -> float:
+def _share(contradicts: NDArray[np.bool_]) -> float:
     # The observed weighting counts as one more: a p from chance is never 0. Source: Phipson and Smyth (2010), eq. 2.
     return float((np.count_nonzero(contradicts) + 1) / (len(contradicts) + 1))
 

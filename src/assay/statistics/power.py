@@ -152,7 +152,7 @@ def smallest_gain(
             after = np.clip(true + gains[:, clusters], 0.0, 1.0)
         gain = float((after - true).mean())
         differences = (luck.binomial(draws, after) - luck.binomial(draws, true, size=after.shape)) / draws
-        totals = np.stack([np.bincount(clusters, row, minlength=n) for row in differences])
+        totals = np.stack([np.bincount(clusters, row, minlength=n).astype(np.float64) for row in differences])
         if _power(totals, sizes, alpha) >= power:
             high, found = asked, gain
         else:

@@ -3,7 +3,6 @@ sentence."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,8 +43,8 @@ from assay.evidence.claim.verdict import (
 )
 from assay.evidence.formatting import claim_sentence, not_evaluable_sentence
 from assay.statistics.intervals import rate_interval
-from assay.statistics.report import Decoding
 from assay.statistics.power import detectable_effect
+from assay.statistics.report import Decoding
 
 __all__ = ["Claim", "ClaimPlan", "Guardrail", "Verdict", "compare", "plan_digest"]
 UNREAD = (  # the policies of a claim whose evidence could not even be read: it says why, and shows no number

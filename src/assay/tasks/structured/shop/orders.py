@@ -137,7 +137,7 @@ class Form:
         """The JSON Schema of the form."""
         parts = {key: _part(value) for key, value in self.layout.items() if value}
         flat = [key for key, value in self.layout.items() if not value]
-        whole = _object(flat, parts)
+        whole: dict[str, Any] = _object(flat, parts)
         for field in self.nullable:
             whole["properties"][field]["type"] = ["string", "null"]
         return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | whole
