@@ -109,7 +109,9 @@ def test_a_preset_is_a_name_and_nothing_else(project: Path, name: str) -> None:
 def test_nothing_is_written_when_the_composed_settings_are_wrong(project: Path) -> None:
     broken = project / "configs" / "grpo" / "broken.yaml"
     broken.write_text(
-        (project / "configs" / "grpo" / "tiny.yaml").read_text().replace("draws: 4", "draws: some")
+        (project / "configs" / "grpo" / "tiny.yaml")
+        .read_text()
+        .replace("512\n  draws: 2", "512\n  draws: some")
     )
     files = [project / "params.yaml", project / "configs" / "config.yaml"]
     before = [file.read_bytes() for file in files]
@@ -176,7 +178,7 @@ def test_an_edited_setting_is_named_with_the_file_it_belongs_in(project: Path) -
         ("device: cpu\n", "", "device: nothing"),
         ("device: cpu\n", "device: cpu\ndevise: cpu\n", 'devise: "cpu"'),
         ("\nseed: 0", "\nseed: 0.0", "seed: 0.0"),
-        ("draws: 4", "draws: 5", "evaluation.draws: 5"),
+        ("512\n  draws: 2", "512\n  draws: 5", "evaluation.draws: 5"),
         (
             "expected_dataset_sha256: null",
             "expected_dataset_sha256: {}",

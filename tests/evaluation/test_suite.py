@@ -3,9 +3,12 @@ alike."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
@@ -97,3 +100,24 @@ def test_choosing_keeps_rules_and_records_in_the_order_of_the_file() -> None:
     suite = choose(all_items, 3, split="heldout", draws=1, seed=0, rules="r")
     assert suite.records == ("1", "2", "3") and suite.rules == "r"
     assert replace(suite, draws=2).records == suite.records and replace(suite, draws=2).digest != suite.digest
+
+
+@pytest.mark.parametrize("n", [24, 64, 100, 256, 511])
+def test_a_part_of_the_held_out_file_holds_every_kind_and_tier_within_one_item_of_its_share(n: int) -> None:
+    rows = [json.loads(line) for line in (ROOT / "data/collider/heldout.jsonl").read_text().splitlines()]
+    whole = [
+        Item(row["id"], row["id"], {"kind": row["kind"], "tier": row["tier"]}, None, None) for row in rows
+    ]
+    part = choose(whole, n, split="heldout", draws=2, seed=0)
+    of_whole, of_part = (
+        Counter(tuple(item.strata.values()) for item in each) for each in (whole, part.items)
+    )
+    assert len(part.items) == n and len(of_whole) == 6
+    assert all(abs(of_part[cell] - n * count / len(whole)) <= 1 for cell, count in of_whole.items())
+
+
+@pytest.mark.parametrize("preset", sorted(path.stem for path in (ROOT / "configs/grpo").glob("*.yaml")))
+def test_presets_spend_their_episodes_on_items_and_not_on_further_draws_of_them(preset: str) -> None:
+    """Two draws of twice the items tell more than four: the luck of a draw is shared out, items are not."""
+    evaluation = compose(ROOT, Selection(preset, "collider", 0)).values["evaluation"]
+    assert evaluation["draws"] == 2
