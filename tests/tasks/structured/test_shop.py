@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -56,6 +57,32 @@ def test_no_template_family_and_no_text_is_in_two_splits() -> None:
         assert not found[0] & found[1] and not found[0] & found[2] and not found[1] & found[2]
 
 
+def test_held_out_work_is_of_many_template_families_in_every_form_and_many_shapes() -> None:
+    families = {row["family"] for row in rows("heldout")}
+    assert len(families) >= 60
+    between = {orders.template(int(family[1:]))[3] for family in families}
+    assert between == {"", orders.NEXT_SENTENCE, orders.NEXT_NOTE}
+    golds = [row["gold"] for row in rows("heldout") if row["task_type"] == "extraction"]
+    assert len({json.dumps(_shape(gold), sort_keys=True) for gold in golds}) >= 11
+    said = [value for gold in golds for value in gold.values()]
+    assert None in said and any(isinstance(value, list) for value in said)
+    assert any(isinstance(value, dict) for value in said)
+
+
+def _shape(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _shape(part) for name, part in value.items()}
+    return [_shape(part) for part in value] if isinstance(value, list) else type(value).__name__
+
+
+def test_no_template_of_one_split_is_a_template_of_another() -> None:
+    homes = {
+        split: {json.dumps(orders.template(family)) for family in orders.FAMILIES[split]} for split in SPLITS
+    }
+    for one, other in combinations(SPLITS, 2):
+        assert not homes[one] & homes[other], (one, other)
+
+
 def test_every_split_holds_every_kind_of_job_in_about_the_same_share() -> None:
     for split in SPLITS:
         kinds = Counter((row["task_type"], row["difficulty"]) for row in rows(split))
@@ -69,7 +96,7 @@ def test_every_split_holds_every_kind_of_job_in_about_the_same_share() -> None:
 
 def test_a_job_that_asks_for_a_fact_states_the_one_it_can_be_mistaken_for() -> None:
     draws = rng("test", "rivals")
-    for family in range(36):
+    for family in range(160):
         job = orders.draw_job(draws, family)
         for field in job.fields():
             assert orders.RIVALS.get(field, field) in job.facts
@@ -80,6 +107,9 @@ def test_every_value_of_a_gold_stands_in_its_text() -> None:
     for split in SPLITS:
         for row in rows(split):
             for value in _leaves(row["gold"]):
+                if value is None:
+                    assert not set(row["context"].split()) & {*orders.DAYS, *(f"{d}." for d in orders.DAYS)}
+                    continue
                 assert str(value).removesuffix("s") in row["context"], row["id"]
 
 
@@ -100,7 +130,7 @@ def test_the_tiny_tokenizer_knows_every_word_and_gives_every_text_back(dialogue:
 
 def test_a_right_answer_fits_the_completion_limit_of_the_tiny_preset(dialogue: Dialogue) -> None:
     draws = rng("test", "length")
-    for family in range(36):
+    for family in range(160):
         job = orders.draw_job(draws, family)
         if isinstance(job.form, orders.Form):
             ids = dialogue._ids(json.dumps(job.form.fill(job.facts), separators=(",", ":")))
@@ -111,7 +141,7 @@ def test_the_weak_player_writes_json_and_is_seldom_right() -> None:
     draws = rng("test", "weak")
     right = []
     for number in range(600):
-        job = orders.draw_job(draws, number % 20)
+        job = orders.draw_job(draws, number % 80)
         answer = json.loads(lessons.weak_answer(job, draws))
         if isinstance(job.form, orders.Form):
             right.append(answer == job.form.fill(job.facts))
