@@ -30,6 +30,7 @@ def make_plan(**changes: Any) -> ClaimPlan:
         "cluster_name": "scenarios",
         "secondary": ("mean_reward", "mass_correct_rate"),
         "guardrails": {"parsed_rate": 0.05, "mean_reward": 0.05},
+        "rivals": {"null": "trivial"},
     }
     return ClaimPlan(**(settings | changes))
 
@@ -39,6 +40,7 @@ def make_claim(
 ) -> Claim:
     """Return a claim about two arms with the settings of the tests, with changes."""
     settings: dict[str, Any] = {
+        "rivals": {"null": never_right(before)},
         "before_suite": SUITE,
         "after_suite": SUITE,
         "before_policy": "b" * 64,
@@ -49,6 +51,11 @@ def make_claim(
         "rng": rng("claim"),
     }
     return compare(before, after, plan or make_plan(), **(settings | changes))
+
+
+def never_right(episodes: list[Episode]) -> list[Episode]:
+    """Return what a player without skill did with the same items: nothing."""
+    return [each.model_copy(update={"success": False, "reward": 0.0}) for each in episodes]
 
 
 def make_report(episodes: list[Episode], policy: str = "b" * 64, **changes: Any) -> Report:

@@ -39,15 +39,18 @@ def run(
     recipe: str = "a",
     name: str | None = None,
     before: Sequence[Episode] = BEFORE,
+    rivals: dict[str, list[Episode]] | None = None,
     **plan: Any,
 ) -> Run:
     """Return a run whose trained policy succeeds at about `rate`, a little better or worse by seed."""
     luck = 0.06 * (rng("seed", recipe, seed).random() - 0.5)
     after = arm(f"{recipe}{seed}", rate + luck)
+    lower = plan.get("direction") == "lower"
     claim = make_claim(
         list(before),
         after,
         make_plan(**plan),
+        rivals=rivals or {"null": [e.model_copy(update={"success": lower}) for e in before]},
         training_seeds=(seed,),
         after_policy=f"{recipe}{seed}".rjust(64, "0"),
     )

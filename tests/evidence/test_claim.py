@@ -30,23 +30,27 @@ def test_episode_order_does_not_matter(before: list[Episode], after: list[Episod
     assert make_claim(before[::-1], after[::-1]) == claim
 
 
-def test_the_cross_check_agrees_with_the_interval(claim: Claim) -> None:
+def test_the_cross_check_lies_within_the_interval_that_assumes_nothing(claim: Claim) -> None:
     assert claim.cross_check is not None and claim.difference is not None
-    assert claim.cross_check.low == pytest.approx(claim.difference.low, abs=0.05)
+    found, check = claim.difference, claim.cross_check
+    assert None not in (found.low, found.high, check.low, check.high)
+    assert found.low <= check.low < check.high <= found.high  # type: ignore[operator]
 
 
 def test_when_lower_is_better_a_fall_improves(before: list[Episode], after: list[Episode]) -> None:
-    assert make_claim(after, before, make_plan(direction="lower", guardrails={})).verdict == "IMPROVED"
+    always = [each.model_copy(update={"success": True}) for each in before]
+    plan = make_plan(direction="lower", guardrails={})
+    assert make_claim(after, before, plan, rivals={"null": always}).verdict == "IMPROVED"
 
 
 def test_a_stratum_that_falls_is_a_warning_since_strata_are_exploratory() -> None:
     base, good, bad = (
-        arm(name, rate, clusters=30) for name, rate in (("base", 0.4), ("good", 1.1), ("bad", 0.0))
+        arm(name, rate, clusters=60) for name, rate in (("base", 0.4), ("good", 1.1), ("bad", 0.0))
     )
-    after = [b if b.cluster < "scenario-008" else g for g, b in zip(good, bad, strict=True)]
+    after = [b if b.cluster < "scenario-016" else g for g, b in zip(good, bad, strict=True)]
     arms = [
         [
-            e.model_copy(update={"strata": {"tier": "few" if e.cluster < "scenario-008" else "most"}})
+            e.model_copy(update={"strata": {"tier": "few" if e.cluster < "scenario-016" else "most"}})
             for e in one
         ]
         for one in (base, after)
@@ -68,7 +72,7 @@ def test_notes_from_elsewhere_are_warnings_whatever_the_verdict(
 
 def test_under_six_clusters_a_claim_is_descriptive_only() -> None:
     found = make_claim(arm("base", 0.3, clusters=5), arm("trained", 0.9, clusters=5))
-    assert (found.verdict, found.detail, found.p) == ("NO EVIDENCE", "descriptive only", None)
+    assert (found.verdict, found.p) == ("NO EVIDENCE", None) and "descriptive only" in found.reason
 
 
 def test_six_to_nine_clusters_give_a_warning() -> None:
@@ -76,13 +80,13 @@ def test_six_to_nine_clusters_give_a_warning() -> None:
     assert any("Only 8 scenarios" in text for text in found.warnings)
 
 
-def test_no_wide_interval_is_warned_of_where_there_is_none() -> None:
+def test_having_seen_no_change_in_few_clusters_excludes_little() -> None:
     base = arm("base", 0.0, clusters=8, parse_rate=1.0)
     nothing = [e.model_copy(update={"success": False}) for e in base]
     found = make_claim(nothing, nothing)
-    assert found.difference is not None and found.difference.low is None
-    assert not any("the interval is wide" in text for text in found.warnings)
-    assert "All 8 scenarios changed by the same amount: the data hold no interval." in found.warnings
+    assert found.difference is not None and found.difference.low is not None
+    assert found.difference.low == pytest.approx(0.025 ** (1 / 8) - 1, abs=0.02)
+    assert found.effect is not None and found.effect.size == "not shown"
 
 
 def test_one_of_a_kind_is_said_in_the_singular() -> None:
@@ -166,36 +170,72 @@ def form(verb: str, between: str = "") -> str:
     return rf"held-out success {verb} {arms}: {NUMBER} points \({INTERVAL}; {COUNTS}\)\. {between}{ENDS}"
 
 
-SAID: list[tuple[str, str | None, list[Episode], dict[str, Any], str]] = [
-    ("IMPROVED", None, TRAINED, {}, form("rose")),
-    ("IMPROVED WITH REGRESSIONS", None, arm("rash", 0.95, parse_rate=0.75), {}, form("rose")),
-    ("REGRESSED", None, arm("worse", 0.1), {}, form("fell")),
+BEATS = r"It beats null \(\+\d+\.\d \[\+\d+\.\d, \+\d+\.\d\]\)\. "
+SAID: list[tuple[str, str, str, list[Episode], dict[str, Any], str]] = [
     (
-        "NO EVIDENCE",
-        "equivalent",
-        arm("same", 0.35),
-        {"smallest_effect_points": 40.0},
-        form("(rose|fell|stayed)", r"No evidence of a change that matters \(equivalent\)\. "),
+        "IMPROVED",
+        "better",
+        "matters",
+        arm("trained", 0.65, clusters=40),
+        {},
+        form("rose", rf"The change exceeds the 3 points that matter\. {BEATS}"),
+    ),
+    (
+        "IMPROVED",
+        "better",
+        "not shown",
+        arm("trained", 0.65, clusters=40),
+        {"smallest_effect_points": 30.0},
+        form("rose", rf"Whether the change reaches the 30 points that matter is not shown\. {BEATS}"),
+    ),
+    (
+        "IMPROVED WITH REGRESSIONS",
+        "better",
+        "matters",
+        arm("rash", 1.2, parse_rate=0.6, clusters=40),
+        {},
+        form("rose", rf"The change exceeds the 3 points that matter\. {BEATS}"),
+    ),
+    (
+        "REGRESSED",
+        "worse",
+        "matters",
+        arm("worse", 0.05, clusters=40),
+        {},
+        form("fell", r"The change exceeds the 3 points that matter\. It is not shown to beat null .*"),
     ),
     (
         "NO EVIDENCE",
-        "inconclusive",
-        arm("same", 0.35),
+        "not shown",
+        "equivalent",
+        arm("same", 0.35, clusters=40),
+        {"smallest_effect_points": 40.0},
+        form(
+            "(rose|fell|stayed)",
+            rf"No evidence of a change; one of [\d.]+ points down or [\d.]+ up is excluded \(equivalent\)\. {BEATS}",
+        ),
+    ),
+    (
+        "NO EVIDENCE",
+        "not shown",
+        "not shown",
+        arm("same", 0.35, clusters=40),
         {},
         form(
             "(rose|fell|stayed)",
-            r"No evidence of a change \(inconclusive; smallest detectable effect \d+\.\d points\)\. ",
+            rf"No evidence of a change \(smallest detectable effect \d+\.\d points\)\. {BEATS}",
         ),
     ),
 ]
 
 
-@pytest.mark.parametrize(("verdict", "detail", "after", "plan", "sentence"), SAID)
+@pytest.mark.parametrize(("verdict", "direction", "size", "after", "plan", "sentence"), SAID)
 def test_each_verdict_has_its_wording(
-    verdict: str, detail: str | None, after: list[Episode], plan: dict[str, Any], sentence: str
+    verdict: str, direction: str, size: str, after: list[Episode], plan: dict[str, Any], sentence: str
 ) -> None:
-    found = make_claim(BASE, after, make_plan(**plan))
-    assert (found.verdict, found.detail) == (verdict, detail)
+    found = make_claim(arm("base", 0.35, clusters=40), after, make_plan(**plan))
+    assert found.effect is not None
+    assert (found.verdict, found.effect.direction, found.effect.size) == (verdict, direction, size)
     assert re.fullmatch(sentence, found.sentence), found.sentence
     assert ("parsed_rate" in found.reason) == (verdict == "IMPROVED WITH REGRESSIONS")
 
@@ -253,7 +293,7 @@ OBSTACLES: dict[str, tuple[list[Episode], list[Episode], dict[str, Any], str]] =
 def test_each_obstacle_ends_as_not_evaluable_with_its_reason_and_no_number_in_the_headline(name: str) -> None:
     before, after, changes, reason = OBSTACLES[name]
     found = make_claim(before, after, **changes)
-    assert found.verdict == "NOT EVALUABLE" and found.detail is None
+    assert found.verdict == "NOT EVALUABLE" and found.effect is None
     assert reason in found.reason and (
         found.difference is None or "base_again" in changes or "blockers" in changes
     )

@@ -89,22 +89,30 @@ def test_five_seeds_are_enough_for_a_one_sided_statement_that_says_so() -> None:
 
 def test_seeds_that_gain_and_lose_alike_give_no_evidence_with_the_detectable_effect() -> None:
     found = only(compare_runs(runs(6, 0.35), one_sided=False))
-    assert (found.verdict, found.detail) == ("NO EVIDENCE", "inconclusive")
+    assert found.verdict == "NO EVIDENCE" and found.effect is not None and found.effect.size == "not shown"
     assert found.sentence.startswith(
-        "No evidence that the recipe changes held-out success (inconclusive; smallest detectable"
+        "No evidence that the recipe changes held-out success (smallest detectable effect"
     )
     assert any("got worse" in text for text in found.warnings)
 
 
 def test_a_change_too_small_to_matter_is_equivalent() -> None:
     found = only(compare_runs(runs(6, 0.35, smallest_effect_points=30.0), one_sided=False))
-    assert (found.verdict, found.detail) == ("NO EVIDENCE", "equivalent")
+    assert found.verdict == "NO EVIDENCE" and found.effect is not None and found.effect.size == "equivalent"
 
 
-def test_a_recipe_that_loses_is_regressed_two_sided_and_never_improved_one_sided() -> None:
-    worse = runs(6, 0.1)
-    assert only(compare_runs(worse, one_sided=False)).verdict == "REGRESSED"
-    assert only(compare_runs(worse, one_sided=True)).verdict == "NO EVIDENCE"
+@pytest.mark.parametrize("one_sided", [False, True])
+def test_a_recipe_that_loses_is_regressed_however_many_sides_were_asked_about(one_sided: bool) -> None:
+    assert only(compare_runs(runs(6, 0.1), one_sided=one_sided)).verdict == "REGRESSED"
+
+
+def test_seeds_that_all_gain_and_do_not_beat_a_trivial_player_show_no_skill() -> None:
+    lucky = [e.model_copy(update={"success": True}) for e in BEFORE]
+    found = only(compare_runs([run(k, 0.6, rivals={"null": lucky}) for k in range(6)], one_sided=False))
+    assert (
+        found.verdict == "NO SKILL SHOWN" and "null (" in found.reason and "beaten by 0 of 6" in found.reason
+    )
+    assert found.reason in found.sentence
 
 
 def test_where_lower_is_better_a_fall_improves() -> None:
@@ -149,12 +157,10 @@ def test_having_seen_almost_nothing_is_not_called_equivalent() -> None:
     ]
     found = only(compare_runs(idle, one_sided=False))
     assert found.difference is not None and found.difference.high is not None and found.difference.high < 0.1
-    assert (found.verdict, found.detail, found.reason) == (
-        "NO EVIDENCE",
-        "inconclusive",
-        "1 scenario changed in any run",
+    assert found.verdict == "NO EVIDENCE" and found.effect is not None and found.effect.size == "not shown"
+    assert any(
+        "Only 1 of 20 scenarios changed in any run: the interval is too short" in t for t in found.warnings
     )
-    assert any("the interval is too short" in text for text in found.warnings)
     assert found.smallest_detectable_points is None and "detectable" not in found.sentence
 
 

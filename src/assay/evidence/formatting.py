@@ -113,18 +113,10 @@ def split_word(split: str) -> str:
 
 
 def claim_sentence(
-    primary: Comparison,
-    metric: str,
-    split: str,
-    cluster_name: str,
-    draws: int,
-    n_runs: int,
-    verdict: str,
-    detail: str | None,
-    detectable_points: float | None,
+    primary: Comparison, metric: str, split: str, cluster_name: str, draws: int, n_runs: int, *further: str
 ) -> str:
-    """Return the one sentence of a claim: metric, both arms, difference with interval, p, counts, and its
-    reach."""
+    """Return what a claim says: metric, both arms, difference with interval, p, counts, what further there is to
+    say, and its reach."""
     found = primary.difference
     change = found.value or 0.0
     verb = "rose" if change > 0 else "fell" if change < 0 else "stayed"
@@ -142,17 +134,8 @@ def claim_sentence(
         f"{split_word(split)} {metric} {verb} {arms}: {signed(found.value, 100)} points ({measured};"
         f" {counts})."
     )
-    if verdict == "NO EVIDENCE" and detail == "equivalent":
-        text += " No evidence of a change that matters (equivalent)."
-    elif verdict == "NO EVIDENCE":
-        reach = (
-            ""
-            if detectable_points is None
-            else f"; smallest detectable effect {detectable_points:.1f} points"
-        )
-        text += f" No evidence of a change ({detail}{reach})."
     runs = {0: "No training run", 1: "One training run"}.get(n_runs, f"{n_runs} training runs")
-    return f"{text} {runs}; this checkpoint against this base."
+    return " ".join([text, *filter(None, further), f"{runs}; this checkpoint against this base."])
 
 
 def not_evaluable_sentence(split: str, kinds: Sequence[str]) -> str:

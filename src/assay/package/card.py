@@ -24,6 +24,7 @@ from assay.evaluation.alarms import rule_said, training_alarm_said
 from assay.evaluation.measures import column_name, is_rate
 from assay.evidence.claim.claim import Claim, controls_said
 from assay.evidence.claim.differences import measure_of_primary
+from assay.evidence.claim.effect import effect_words
 from assay.evidence.claim.what_was_run import BaseFacts, splits_frame
 from assay.evidence.escape import inline, markdown_table, visible
 from assay.evidence.formatting import (
@@ -249,7 +250,9 @@ def _results(claim: Claim, after: Report, fingerprint: Fingerprint, data: str) -
         },
     }
     primary = measure_of_primary(claim.plan.primary)
-    verdict = claim.verdict + (f" ({claim.detail})" if claim.detail else "")
+    verdict: str = claim.verdict
+    if claim.effect is not None:
+        verdict += f" ({effect_words(claim.effect.direction, claim.effect.size)})"
     found = []
     for name in dict.fromkeys([primary, "mean_reward"]):
         unit = {"unit": "share" if is_rate(name) else "reward", "decoding": claim.decoding}

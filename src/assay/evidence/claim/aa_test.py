@@ -1,5 +1,7 @@
-"""The A/A control: the base policy against itself on other draws, through the very test that decides the
-claim."""
+"""The A/A control: the base policy against itself on other draws.
+
+Two sets of draws of one policy can be exchanged, so that sign flips are exact here whatever the distribution.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ from assay.core.counting import counted
 from assay.core.errors import EvidenceError
 from assay.core.records import Episode, Interval, Record
 from assay.evaluation.measures import check_complete
-from assay.evidence.claim.differences import FEWEST_CLUSTERS, compare_measure
+from assay.evidence.claim.differences import FEWEST_CLUSTERS, paired
 from assay.evidence.formatting import difference_text, p_text
+from assay.statistics.tests import sign_flip
 
 # The control guards against broken pipelines, which show at any level; at 0.05 it would bar one sound claim
 # in twenty.
@@ -105,22 +108,23 @@ def aa_control(
     try:
         for side in sides:
             check_complete(side, half, "aa_control")
-        result = compare_measure(sides[0], sides[1], measure, rng)
+        sums = paired(sides[0], sides[1], measure)
     except EvidenceError as error:
         return _not_run(f"expected {error.expected}, found {error.found}")
-    if result.p is None:
+    if sums is None or len(sums.names) < FEWEST_CLUSTERS:
         return _not_run(f"under {FEWEST_CLUSTERS} clusters nothing can be tested")
-    if 2.0 ** (1 - result.n_clusters) > level:
-        n = counted(result.n_clusters, "clusters")
+    if 2.0 ** (1 - len(sums.names)) > level:
+        n = counted(len(sums.names), "clusters")
         return _not_run(f"with {n} no p can reach {level:g}, so nothing could ever be flagged")
-    passed = result.p > level
+    p, difference = sign_flip(sums, rng)
+    passed = p > level
     return Control(
         kind=kind,
         verdict="NO EVIDENCE" if passed else "EVIDENCE OF A DIFFERENCE",
         passed=passed,
         reason=f"p {'>' if passed else '<='} {level:g} between two sets of draws of the same policy",
-        difference=result.difference,
-        p=result.p,
+        difference=difference,
+        p=p,
         level=level,
         draws=half,
     )

@@ -3,7 +3,7 @@ sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from assay.evidence.claim.differences import (
     success_changes,
     with_holm,
 )
+from assay.evidence.claim.effect import Effect, effect_of, size_said
 from assay.evidence.claim.plan import ClaimPlan, plan_digest
 from assay.evidence.claim.random_reward import (
     RandomRewardControl,
@@ -31,14 +32,15 @@ from assay.evidence.claim.random_reward import (
     random_reward_said,
     random_reward_warnings,
 )
+from assay.evidence.claim.rivals import Rival, compare_rivals, missing_rivals, rivals_said, why_no_skill
 from assay.evidence.claim.verdict import (
-    Detail,
     Guardrail,
     Verdict,
     decide,
     judge_guardrail,
     obstacles,
     regressions,
+    unpaired,
     warnings,
 )
 from assay.evidence.formatting import claim_sentence, not_evaluable_sentence
@@ -56,7 +58,8 @@ class Claim(Record):
     """One comparison. Differences are shares (0.086 is 8.6 points); null numbers were not measured."""
 
     verdict: Verdict
-    detail: Detail | None
+    effect: Effect | None = Field(description="direction and size of the primary difference")
+    level: float = Field(gt=0, lt=1, description="level at which this claim was tested, of the plan's alpha")
     reason: str
     sentence: str
     warnings: tuple[str, ...]
@@ -79,6 +82,7 @@ class Claim(Record):
     planned_detectable_points: float | None = Field(
         description="the same as planned before training; null: not planned"
     )
+    rivals: dict[str, Rival] = Field(description="the trained policy against each rival of the plan")
     items_changed: dict[str, int] | None
     gain_split: GainSplit | None
     tokens_per_completion: Comparison | None
@@ -93,12 +97,13 @@ class Claim(Record):
 _NOTHING: dict[str, Any] = {
     name: None
     for name in Claim.model_fields
-    if name not in ("reason", "sentence", "plan", "split", "decoding", "draws", "training_seeds")
+    if name not in ("reason", "sentence", "plan", "level", "split", "decoding", "draws", "training_seeds")
 } | {
     "verdict": "NOT EVALUABLE",
     "warnings": (),
     "n_clusters": 0,
     "n_items": 0,
+    "rivals": {},
     "secondary": {},
     "guardrails": (),
     "strata": {},
@@ -129,10 +134,12 @@ def _head(
     decoding: Decoding,
     training_seeds: Sequence[int],
     planned_points: float | None,
+    level: float,
 ) -> dict[str, Any]:
     return {
         "plan": plan,
         "plan_digest": plan_digest(plan),
+        "level": level,
         "before_policy": policies[0],
         "after_policy": policies[1],
         "split": split,
@@ -163,13 +170,18 @@ def not_evaluable(
 ) -> Claim:
     """Return the claim of evidence that cannot even be read: NOT EVALUABLE with the reasons and no number at
     all."""
-    head = _head(plan, (before_policy, after_policy), split, decoding, training_seeds, None)
+    head = _head(plan, (before_policy, after_policy), split, decoding, training_seeds, None, plan.alpha)
     return _nothing_said(head, blockers, ())
 
 
 def _arm(episodes: Sequence[Episode], measure: str) -> Interval:
     values = [value_of(episode, measure) for episode in episodes]
     return rate_interval(cluster_sums(values, [episode.cluster for episode in episodes]))
+
+
+def _guarded(found: Comparison, margin: float) -> Guardrail:
+    unchanged = found.p == 1.0 and found.difference.value == 0.0
+    return judge_guardrail(found.measure, found.difference, margin, before=found.before, unchanged=unchanged)
 
 
 def _detectable_points(
@@ -195,7 +207,9 @@ def compare(
     rng: np.random.Generator,
     base_again: Sequence[Episode] | None = None,
     random_arm: Sequence[Episode] | None = None,
+    rivals: Mapping[str, Sequence[Episode]] | None = None,
     planned_points: float | None = None,
+    level: float | None = None,
     blockers: Sequence[str | tuple[str, str]] = (),
     notes: Sequence[str] = (),
 ) -> Claim:
@@ -206,20 +220,28 @@ def compare(
     what was found); `notes` are warnings known elsewhere (alarms, cut prompts), shown whatever the verdict.
     `base_again` holds further base draws for the A/A control; without it the base's draws are split in two
     halves. `random_arm` holds what a policy trained for random rewards played on the same items;
-    `planned_points` is the smallest detectable effect that was said before training. Episode order does not
-    matter.
+    `rivals` holds what the rivals of the plan played, by name; `planned_points` is the smallest detectable
+    effect that was said before training; `level` is that of the test, where earlier openings of the held-out
+    records have used up a part of the plan's alpha. Episode order does not matter.
 
     Raises:
         EvidenceError: the plan's primary metric is not a rate.
     """
     measure, seed = measure_of_primary(plan.primary), int(rng.integers(2**63))
     before, after = (sorted(arm, key=lambda e: (e.item_id, e.draw)) for arm in (before, after))
-    head = _head(plan, (before_policy, after_policy), split, decoding, training_seeds, planned_points)
+    alpha, rivals = plan.alpha if level is None else min(level, plan.alpha), rivals or {}
+    head = _head(plan, (before_policy, after_policy), split, decoding, training_seeds, planned_points, alpha)
     barred = obstacles(before, after, plan, (before_suite, after_suite))
     stops = [(each, each) if isinstance(each, str) else each for each in blockers]
     if random_arm is None and "random_reward" in plan.controls:
         text = "the random-reward arm that the plan asks for was not played"
         stops.append((text, text))
+    lost, unused = missing_rivals(plan, rivals)
+    stops += [
+        (text, text) for text in (f"the rival {name} that the plan names did not play" for name in lost)
+    ]
+    notes = [*notes, *(f"The rival {name} of the plan did not play." for name in unused)]
+    barred += unpaired({"after": after} | {f"{name} rival": arm for name, arm in rivals.items()})
     if barred:
         return _nothing_said(head, [*barred, *stops], notes)
 
@@ -233,27 +255,41 @@ def compare(
     random_reward = (
         None
         if random_arm is None
-        else random_reward_control(before, random_arm, after, plan, labelled_rng(seed, "random reward"))
+        else random_reward_control(
+            before, random_arm, after, plan, labelled_rng(seed, "random reward"), alpha=alpha
+        )
     )
     secondary = with_holm({name: found(name, "secondary") for name in plan.secondary})
     guardrails = tuple(
-        judge_guardrail(found(name, "guardrail"), m) for name, m in sorted(plan.guardrails.items())
+        _guarded(found(name, "guardrail"), margin) for name, margin in sorted(plan.guardrails.items())
     )
     strata = compare_strata(before, after, measure, seed)
-    detectable = _detectable_points(before, after, measure, plan.alpha)
-    verdict, detail, reason = decide(primary, plan, regressions(guardrails, secondary, plan), detectable)
-    if (
-        random_reward is not None
-        and random_reward.verdict == "NOT EVALUABLE"
-        and "random_reward" in plan.controls
-    ):
+    detectable = _detectable_points(before, after, measure, alpha)
+    beside = compare_rivals(after, rivals, plan, measure, alpha=alpha, seed=seed)
+    effect = effect_of(
+        primary.difference,
+        primary.p,
+        base=primary.before,
+        points=plan.smallest_effect_points,
+        higher=plan.direction == "higher",
+        alpha=alpha,
+    )
+    verdict, reason = decide(
+        effect,
+        n_clusters=primary.n_clusters,
+        alpha=alpha,
+        no_skill=why_no_skill(beside, random_reward),
+        regressions=regressions(guardrails, secondary, plan),
+        detectable=detectable,
+    )
+    if random_reward is not None and not random_reward.comparable and "random_reward" in plan.controls:
         text = "the random-reward arm that the plan asks for is not comparable"
         stops.append((text, f"{text}: {random_reward.reason}"))
     if control.passed is False:
         text = "the control found a difference between base and base"
         stops.append((text, f"{text}: {control.reason}"))
     if stops:
-        verdict, detail, reason = "NOT EVALUABLE", None, "; ".join(text for _, text in stops)
+        verdict, reason = "NOT EVALUABLE", "; ".join(text for _, text in stops)
         sentence = not_evaluable_sentence(split, [kind for kind, _ in stops])
     else:
         sentence = claim_sentence(
@@ -263,18 +299,20 @@ def compare(
             plan.cluster_name,
             plan.draws,
             len(training_seeds),
-            verdict,
-            detail,
-            detectable,
+            "" if primary.p is None else size_said(effect, detectable),
+            "" if alpha == plan.alpha else f"Tested at the level {alpha:.2g}.",
+            rivals_said(beside),
         )
     return Claim(
         **head,
         verdict=verdict,
-        detail=detail,
+        effect=None if verdict == "NOT EVALUABLE" else effect,
         reason=reason,
         sentence=sentence,
         warnings=(
-            *warnings(primary, plan, detectable, control, guardrails, strata, (before_policy, after_policy)),
+            *warnings(
+                primary, plan, detectable, control, guardrails, strata, (before_policy, after_policy), effect
+            ),
             *random_reward_warnings(random_reward),
             *notes,
         ),
@@ -286,6 +324,7 @@ def compare(
         n_clusters=primary.n_clusters,
         n_items=primary.difference.n,
         smallest_detectable_points=detectable,
+        rivals=beside,
         items_changed=success_changes(before, after),
         gain_split=gain_split(before, after),
         tokens_per_completion=found("mean_tokens_per_completion", "tokens"),

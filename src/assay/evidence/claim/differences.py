@@ -65,7 +65,7 @@ def compare_measure(
     Raises:
         EvidenceError: the arms do not hold the same items.
     """
-    sums = _paired(before, after, measure)
+    sums = paired(before, after, measure)
     means = (_mean(before, measure), _mean(after, measure))
     nothing: dict[str, Any] = {
         "measure": measure,
@@ -133,13 +133,16 @@ def deltas(
                 labelled_rng(seed, "delta", name),
             )
         else:
-            found[name] = _difference(_paired(before, after, name), name, labelled_rng(seed, "delta", name))[
-                1
-            ]
+            found[name] = _difference(paired(before, after, name), name, labelled_rng(seed, "delta", name))[1]
     return found
 
 
-def _paired(before: Sequence[Episode], after: Sequence[Episode], measure: str) -> ClusterSums | None:
+def paired(before: Sequence[Episode], after: Sequence[Episode], measure: str) -> ClusterSums | None:
+    """Return the differences after - before summed over each cluster; None where the measure is nowhere defined.
+
+    Raises:
+        EvidenceError: the arms do not hold the same items.
+    """
     return paired_cluster_differences(before, after, lambda episode: value_of(episode, measure))
 
 

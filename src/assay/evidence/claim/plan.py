@@ -13,6 +13,8 @@ from assay.core.config.settings import Params
 from assay.core.records import Record
 from assay.dataset.suite import Suite
 
+RivalKind = Literal["trivial", "scripted", "instead of training"]
+
 
 class ClaimPlan(Record):
     """What will be called an improvement; written and hashed before the first optimizer step."""
@@ -36,6 +38,10 @@ class ClaimPlan(Record):
     controls: tuple[Literal["aa", "random_reward"], ...] = Field(
         default=("aa",),
         description="aa: base against base; random_reward: a training for random rewards beside it",
+    )
+    rivals: dict[str, RivalKind] = Field(
+        default={},
+        description="who else plays the held-out items, by name; better than every trivial one is what skill needs",
     )
     # By what the training is watched and its checkpoint chosen, so that neither is settled when the alarms
     # have rung.

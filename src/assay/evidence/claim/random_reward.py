@@ -11,8 +11,9 @@ from pydantic import Field
 from assay.core.records import Episode, Interval, Record
 from assay.core.seeds import rng as labelled_rng
 from assay.evidence.claim.differences import Comparison, compare_measure, measure_of_primary
+from assay.evidence.claim.effect import Direction, Size, effect_of
 from assay.evidence.claim.plan import ClaimPlan
-from assay.evidence.claim.verdict import Detail, Verdict, arm_obstacles, decide
+from assay.evidence.claim.verdict import arm_obstacles
 from assay.evidence.formatting import difference_text, p_text
 
 NOT_RUN = "Random-reward arm: not run."
@@ -22,9 +23,10 @@ class RandomRewardControl(Record):
     """What random rewards did to the primary metric on the same items, and how far the training proper is
     ahead of that."""
 
-    verdict: Verdict = Field(description="of random rewards against the base, by the rules of the claim")
-    detail: Detail | None
-    reason: str
+    comparable: bool = Field(description="whether the arm is a whole suite of the same items")
+    reason: str | None = Field(description="why it is not")
+    direction: Direction | None = Field(description="of random rewards against the base")
+    size: Size | None
     before: float | None
     after: float | None
     difference: Interval | None = Field(description="random rewards - base over paired items, shares")
@@ -42,9 +44,11 @@ def random_reward_control(
     trained: Sequence[Episode],
     plan: ClaimPlan,
     rng: np.random.Generator,
+    *,
+    alpha: float,
 ) -> RandomRewardControl:
-    """Return the control; an arm that is no whole suite, or holds other items, makes it NOT EVALUABLE with
-    the reason.
+    """Return the control; an arm that is no whole suite, or holds other items, is not comparable, with the
+    reason.
 
     Raises:
         EvidenceError: the plan's primary metric is not a rate.
@@ -56,30 +60,38 @@ def random_reward_control(
     barred = arm_obstacles({"before": base, "random-reward": random_arm, "after": trained}, plan)
     if barred:
         reason = "; ".join(text for _, text in barred)
-        known = {"verdict": "NOT EVALUABLE", "reason": reason, "n_clusters": 0, "n_items": 0}
+        known = {"comparable": False, "reason": reason, "n_clusters": 0, "n_items": 0}
         return RandomRewardControl.model_validate(dict.fromkeys(RandomRewardControl.model_fields) | known)
     gained = compare_measure(base, random_arm, measure, labelled_rng(seed, "random reward"))
     ahead = compare_measure(random_arm, trained, measure, labelled_rng(seed, "trained against random reward"))
-    verdict, detail, reason = decide(gained, plan, (), None)
+    effect = effect_of(
+        gained.difference,
+        gained.p,
+        base=gained.before,
+        points=plan.smallest_effect_points,
+        higher=plan.direction == "higher",
+        alpha=alpha,
+    )
     return RandomRewardControl(
-        verdict=verdict,
-        detail=detail,
-        reason=reason,
+        comparable=True,
+        reason=None,
+        direction=effect.direction,
+        size=effect.size,
         before=gained.before,
         after=gained.after,
         difference=gained.difference,
         p=gained.p,
         ahead=ahead.difference,
         ahead_p=ahead.p,
-        trained_is_ahead=None if ahead.p is None else _is_ahead(ahead, plan),
+        trained_is_ahead=None if ahead.p is None else _is_ahead(ahead, plan, alpha),
         n_clusters=gained.n_clusters,
         n_items=gained.difference.n,
     )
 
 
-def _is_ahead(ahead: Comparison, plan: ClaimPlan) -> bool:
+def _is_ahead(ahead: Comparison, plan: ClaimPlan, alpha: float) -> bool:
     better = (ahead.difference.value or 0.0) * (1 if plan.direction == "higher" else -1) > 0
-    return better and ahead.p is not None and ahead.p <= plan.alpha
+    return better and ahead.p is not None and ahead.p <= alpha
 
 
 def random_reward_said(control: RandomRewardControl | None) -> str:
@@ -90,11 +102,13 @@ def random_reward_said(control: RandomRewardControl | None) -> str:
     """
     if control is None:
         return NOT_RUN
-    if control.verdict == "NOT EVALUABLE":
+    if not control.comparable:
         return f"Random-reward arm: NOT EVALUABLE ({control.reason})."
-    detail = f" ({control.detail})" if control.detail else ""
+    found = "equivalent to" if control.size == "equivalent" else "not shown to differ from"
+    if control.direction in ("better", "worse"):
+        found = f"{control.direction} than"
     return (
-        f"Random-reward arm: {control.verdict}{detail}, {difference_text(control.difference, rate=True)}"
+        f"Random-reward arm: {found} the base, {difference_text(control.difference, rate=True)}"
         f" points, {p_text(control.p)}; the training proper is ahead by"
         f" {difference_text(control.ahead, rate=True)} points, {p_text(control.ahead_p)}."
     )
@@ -105,14 +119,20 @@ def random_reward_warnings(control: RandomRewardControl | None) -> list[str]:
     should."""
     if control is None:
         return []
-    if control.verdict == "NOT EVALUABLE":
+    if not control.comparable:
         return [random_reward_said(control)]
     found = []
-    if control.verdict in ("IMPROVED", "IMPROVED WITH REGRESSIONS"):
+    if control.direction == "better":
         gap = difference_text(control.difference, rate=True)
         found.append(
             f"Random rewards improved the primary metric too: {gap} points, {p_text(control.p)}. That part of"
             " the gain is no sign of learning the task."
+        )
+    if control.direction == "worse":
+        gap = difference_text(control.difference, rate=True)
+        found.append(
+            f"Random rewards made the primary metric worse: {gap} points, {p_text(control.p)}. To be ahead of"
+            " them takes less than to be ahead of the base."
         )
     if not control.trained_is_ahead:
         gap = difference_text(control.ahead, rate=True)

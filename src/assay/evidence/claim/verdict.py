@@ -1,4 +1,4 @@
-"""From numbers to one of five verdicts, by rules that the plan fixed."""
+"""From numbers to one of six verdicts, by rules that the plan fixed. docs/method.md has the truth table."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Literal
 from assay.core.counting import counted
 from assay.core.errors import EvidenceError
 from assay.core.records import Episode, Interval, Record
-from assay.evaluation.measures import check_complete
+from assay.evaluation.measures import check_complete, is_rate
 from assay.evidence.claim.aa_test import Control
 from assay.evidence.claim.differences import FEW_CLUSTERS, FEWEST_CLUSTERS, Comparison
+from assay.evidence.claim.effect import Effect, margins_of
 from assay.evidence.claim.plan import ClaimPlan
 
-Verdict = Literal["IMPROVED", "IMPROVED WITH REGRESSIONS", "NO EVIDENCE", "REGRESSED", "NOT EVALUABLE"]
-Detail = Literal["equivalent", "inconclusive", "descriptive only"]
+Verdict = Literal[
+    "IMPROVED", "IMPROVED WITH REGRESSIONS", "NO SKILL SHOWN", "NO EVIDENCE", "REGRESSED", "NOT EVALUABLE"
+]
 
 
 class Guardrail(Record):
@@ -27,16 +29,22 @@ class Guardrail(Record):
     outcome: Literal["held", "inconclusive", "regressed"]
 
 
-def judge_guardrail(found: Comparison, margin: float) -> Guardrail:
-    """Return whether a loss beyond the margin is excluded (held), any loss is shown (regressed), or
-    neither."""
-    low, high = found.difference.low, found.difference.high
-    unchanged = found.p == 1.0 and found.difference.value == 0.0
+def judge_guardrail(
+    measure: str, difference: Interval, margin: float, *, before: float | None, unchanged: bool
+) -> Guardrail:
+    """Return whether a loss beyond the margin is excluded (held), any loss is shown (regressed), or neither.
+
+    Of a rate the margin is at most half of what it was before. `unchanged`: both arms are the same everywhere.
+    """
+    if is_rate(measure):
+        margin = min(margin, margins_of(100 * margin, before)[0])
+    low, high = difference.low, difference.high
+    outcome: Literal["held", "inconclusive", "regressed"] = "inconclusive"
     if (low is not None and low > -margin) or unchanged:
-        outcome: Literal["held", "inconclusive", "regressed"] = "held"
-    else:
-        outcome = "regressed" if high is not None and high < 0 else "inconclusive"
-    return Guardrail(measure=found.measure, margin=margin, difference=found.difference, outcome=outcome)
+        outcome = "held"
+    elif high is not None and high < 0:
+        outcome = "regressed"
+    return Guardrail(measure=measure, margin=margin, difference=difference, outcome=outcome)
 
 
 def obstacles(
@@ -72,6 +80,12 @@ def arm_obstacles(arms: Mapping[str, Sequence[Episode]], plan: ClaimPlan) -> lis
             )
             detail = f"{arm} arm: {said} the sampling seed of another draw of their item"
             found.append((f"draws of the {arm} arm share sampling seeds", detail))
+    return found + unpaired(arms)
+
+
+def unpaired(arms: Mapping[str, Sequence[Episode]]) -> list[tuple[str, str]]:
+    """Return which arms hold other items, or items in other clusters, than the first one."""
+    found = []
     homes = {arm: {(e.item_id, e.cluster) for e in episodes} for arm, episodes in arms.items()}
     first = next(iter(homes))
     for arm, home in homes.items():
@@ -85,33 +99,40 @@ def arm_obstacles(arms: Mapping[str, Sequence[Episode]], plan: ClaimPlan) -> lis
 
 
 def decide(
-    primary: Comparison, plan: ClaimPlan, regressions: Sequence[str], detectable: float | None
-) -> tuple[Verdict, Detail | None, str]:
-    """Return verdict, detail and reason; a change proven too small to matter is equivalence, whatever its
-    p."""
-    if primary.p is None:
-        n = primary.n_clusters
-        return (
-            "NO EVIDENCE",
-            "descriptive only",
-            f"descriptive only: {counted(n, 'clusters')}, a test needs {FEWEST_CLUSTERS}",
-        )
-    low, high, matters = primary.difference.low, primary.difference.high, plan.smallest_effect_points / 100
-    if low is not None and high is not None and -matters < low and high < matters:
-        return (
-            "NO EVIDENCE",
-            "equivalent",
-            f"any change is smaller than {plan.smallest_effect_points:g} points",
-        )
-    if primary.p > plan.alpha:
+    effect: Effect,
+    *,
+    n_clusters: int,
+    alpha: float,
+    no_skill: str | None,
+    regressions: Sequence[str],
+    detectable: float | None,
+) -> tuple[Verdict, str]:
+    """Return the verdict and its reason: direction decides, whatever the size.
+
+    Args:
+        effect: What the primary difference shows.
+        n_clusters: Of the primary difference.
+        alpha: Level of the test.
+        no_skill: Why better than the base is not skill; None where it is.
+        regressions: Measures that got worse.
+        detectable: The effect that would have been found with power 0.8, points.
+    """
+    if n_clusters < FEWEST_CLUSTERS:
+        few = f"descriptive only: {counted(n_clusters, 'clusters')}, a test needs {FEWEST_CLUSTERS}"
+        return "NO EVIDENCE", few
+    if effect.direction == "worse":
+        return "REGRESSED", f"the primary metric got worse, p <= {alpha:g}"
+    if effect.direction == "not shown":
+        if effect.size == "equivalent":
+            return "NO EVIDENCE", f"p > {alpha:g}; any change is smaller than what matters"
         reach = "unknown" if detectable is None else f"{detectable:.1f} points"
-        return "NO EVIDENCE", "inconclusive", f"p > {plan.alpha:g}; smallest detectable effect {reach}"
-    better = (primary.difference.value or 0.0) * (1 if plan.direction == "higher" else -1) > 0
-    if not better:
-        return "REGRESSED", None, f"the primary metric got worse, p <= {plan.alpha:g}"
+        return "NO EVIDENCE", f"p > {alpha:g}; smallest detectable effect {reach}"
+    better = f"the primary metric got better, p <= {alpha:g}"
+    if no_skill is not None:
+        return "NO SKILL SHOWN", f"{better}, but the trained policy is {no_skill}"
     if regressions:
-        return "IMPROVED WITH REGRESSIONS", None, "got worse: " + ", ".join(regressions)
-    return "IMPROVED", None, f"the primary metric got better, p <= {plan.alpha:g}"
+        return "IMPROVED WITH REGRESSIONS", "got worse: " + ", ".join(regressions)
+    return "IMPROVED", f"{better}, and than every player without skill"
 
 
 def regressions(
@@ -143,6 +164,7 @@ def warnings(
     guardrails: Sequence[Guardrail],
     strata: Mapping[str, Comparison],
     policies: tuple[str, str],
+    effect: Effect,
 ) -> tuple[str, ...]:
     """Return what a reader must know beside the verdict, one sentence each."""
     found = []
@@ -161,6 +183,12 @@ def warnings(
         found.append(
             f"The smallest detectable effect, {detectable:.1f} points, exceeds the smallest that matters, "
             f"{plan.smallest_effect_points:g} points."
+        )
+    bounded = [100 * effect.fall_that_matters, 100 * effect.rise_that_matters]
+    if min(bounded) < plan.smallest_effect_points:
+        found.append(
+            f"The margin of {plan.smallest_effect_points:g} points exceeds half of what the base could lose or"
+            f" gain: a fall of {bounded[0]:.1f} or a rise of {bounded[1]:.1f} points counts as mattering."
         )
     if control.passed is None:
         found.append(f"No A/A control: {control.reason}.")

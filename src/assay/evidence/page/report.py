@@ -14,6 +14,7 @@ from assay.evaluation.alarms import training_alarm_said
 from assay.evaluation.measures import is_rate
 from assay.evidence.claim.aa_test import control_said
 from assay.evidence.claim.claim import Claim
+from assay.evidence.claim.effect import effect_words
 from assay.evidence.formatting import (
     MISSING,
     NO_INTERVAL,
@@ -51,6 +52,7 @@ HEADINGS = {
 _TONES = {
     "IMPROVED": ("\u25b2", "good"),
     "IMPROVED WITH REGRESSIONS": ("\u25b2\u25bc", "wait"),
+    "NO SKILL SHOWN": ("\u25b2?", "wait"),
     "NO EVIDENCE": ("=", "wait"),
     "REGRESSED": ("\u25bc", "bad"),
     "NOT EVALUABLE": ("\u2715", "bad"),
@@ -160,6 +162,7 @@ ENVIRONMENT.globals |= {
     "RIGHT": RIGHT,
     "missing_interval_said": missing_interval_said,
     "split_word": split_word,
+    "effect_words": effect_words,
 }
 ENVIRONMENT.filters |= {
     "outcome_text": _outcome_text,
@@ -260,11 +263,11 @@ def _checks(claim: Claim) -> list[tuple[str, str, str, str]]:
         asked = "asked for, not played" if "random_reward" in claim.plan.controls else "not asked for"
         rows.append(("random rewards against base", "control", "not run", f"not run: {asked}"))
     else:
-        detail = f" ({found.detail})" if found.detail else ""
         gap, ahead = (difference_text(each, rate=True) for each in (found.difference, found.ahead))
         counts = f"{counted(found.n_clusters, claim.plan.cluster_name)}, {counted(found.n_items, 'items')}"
         outcome = {True: "ahead", False: "not shown to be ahead", None: "not tested"}[found.trained_is_ahead]
-        said = f"{found.verdict}{detail}: {found.reason}; {p_text(found.p)}; {counts}"
+        known = effect_words(found.direction, found.size) if found.comparable else found.reason
+        said = f"{known}; {p_text(found.p)}; {counts}"
         rows += [
             ("random rewards against base", "control", gap, said),
             ("training against random rewards", "control", ahead, f"{outcome}, {p_text(found.ahead_p)}"),

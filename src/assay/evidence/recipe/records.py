@@ -10,8 +10,9 @@ from pydantic import Field
 
 from assay.core.records import Interval, Record, TrainFacts
 from assay.evidence.claim.claim import Claim
+from assay.evidence.claim.effect import Effect
 from assay.evidence.claim.random_reward import RandomRewardControl
-from assay.evidence.claim.verdict import Detail, Guardrail, Verdict
+from assay.evidence.claim.verdict import Guardrail, Verdict
 
 Sided = Literal["one-sided", "two-sided"]
 
@@ -47,7 +48,7 @@ class RecipeClaim(Record):
         description="where recipes differ: this one's settings, and digests of its code"
     )
     verdict: Verdict
-    detail: Detail | None
+    effect: Effect | None
     reason: str
     sentence: str
     warnings: tuple[str, ...]

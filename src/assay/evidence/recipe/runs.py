@@ -42,6 +42,14 @@ class KnownPlan(_Known):
     guardrails: dict[str, float]
 
 
+class KnownRival(_Known):
+    """What a comparison of runs needs of a rival; see `Rival`."""
+
+    kind: str
+    difference: Interval
+    beaten: bool | None
+
+
 class KnownClaim(_Known):
     """What a comparison of runs needs of a claim; see `Claim`."""
 
@@ -53,6 +61,7 @@ class KnownClaim(_Known):
     after_policy: str
     training_seeds: tuple[int, ...]
     difference: Interval | None
+    rivals: dict[str, KnownRival] = {}
 
 
 class KnownHealth(_Known):

@@ -11,6 +11,7 @@ from pydantic import Field
 from assay.core.counting import counted
 from assay.core.errors import EvidenceError
 from assay.core.records import Record
+from assay.evidence.claim.effect import effect_words
 from assay.evidence.claim.random_reward import RandomRewardControl
 from assay.evidence.escape import markdown_table, one_line, visible
 from assay.evidence.formatting import MISSING, difference_text, interval_text, p_number, percent
@@ -160,10 +161,10 @@ def runs_frame(runs: Sequence[SeedRun]) -> pd.DataFrame:
 def _describe_control(control: RandomRewardControl | None) -> str:
     if control is None:
         return "not run"
-    if control.verdict == NOT_EVALUABLE:
-        return f"{control.verdict}: {control.reason}"
+    if not control.comparable:
+        return f"{NOT_EVALUABLE}: {control.reason}"
     ahead = "" if control.trained_is_ahead else "; the training is not shown to be ahead"
-    return f"{difference_text(control.difference, rate=True)}: {control.verdict}{ahead}"
+    return f"{difference_text(control.difference, rate=True)}: {effect_words(control.direction, control.size)}{ahead}"
 
 
 def bases_frame(bases: Sequence[BaseBuilt]) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from assay.core.records import Interval
 from assay.core.seeds import rng as labelled_rng
 from assay.evaluation.clusters import Array
 from assay.evidence.claim.differences import FEWEST_CLUSTERS, measure_of_primary
-from assay.evidence.claim.verdict import Detail, Guardrail, Verdict
+from assay.evidence.claim.effect import Effect, effect_of
+from assay.evidence.claim.verdict import Guardrail, decide, judge_guardrail
 from assay.evidence.formatting import p_text, signed
 from assay.evidence.recipe.records import ProfilePoint, RecipeClaim, SeedRow
 from assay.evidence.recipe.runs import ABSENT, KnownPlan, Run, Scores, collect_scores
@@ -77,16 +78,22 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
     reach = detectable_effect(mean, len(runs), head["n_clusters"], plan.alpha, luck, one_sided=one_sided)
     detectable = None if reach is None or moved < FEWEST_CLUSTERS else round(100 * reach, 6)
     p = max(p_seeds, p_both)
-    verdict, detail, reason = _decide(plan, mean.interval, p, one_sided, guardrails, detectable)
+    effect = _effect(plan, mean.interval, p, found, one_sided=one_sided)
     if moved < FEWEST_CLUSTERS:
         # Nearly constant gains make a short interval out of having seen nothing; that excludes no change.
         few = f"Only {moved} of {counted(head['n_clusters'], plan.cluster_name)} changed in any run"
         head["warnings"] = (*head["warnings"], f"{few}: the interval is too short.")
-        if detail == "equivalent":
-            verdict, detail = "NO EVIDENCE", "inconclusive"
-            reason = f"{counted(moved, plan.cluster_name)} changed in any run"
+        effect = effect.model_copy(update={"size": "not shown"})
+    verdict, reason = decide(
+        effect,
+        n_clusters=head["n_clusters"],
+        alpha=plan.alpha,
+        no_skill=_why_no_skill(runs, plan, sign, flips, one_sided=one_sided),
+        regressions=[each.measure for each in guardrails if each.outcome == "regressed"],
+        detectable=detectable,
+    )
     numbers = _numbers(found, mean, plan)
-    head |= {"verdict": verdict, "detail": detail, "reason": reason, "guardrails": guardrails}
+    head |= {"verdict": verdict, "effect": effect, "reason": reason, "guardrails": guardrails}
     head |= {"p": p, "p_seeds": p_seeds, "p_seeds_items": round(p_both, 10)}
     claim = RecipeClaim(**head, **numbers, smallest_detectable_points=detectable, sentence="")
     return claim.model_copy(update={"sentence": recipe_sentence(claim, mean.interval, numbers["iqm"], plan)})
@@ -132,29 +139,43 @@ def _numbers(found: Scores, mean: CrossedMean, plan: KnownPlan) -> dict[str, Any
     }
 
 
-def _decide(
-    plan: KnownPlan,
-    found: Interval,
-    p: float,
-    one_sided: bool,
-    guardrails: Sequence[Guardrail],
-    detectable: float | None,
-) -> tuple[Verdict, Detail | None, str]:
-    matters = plan.smallest_effect_points / 100
-    if found.low is not None and found.high is not None and -matters < found.low and found.high < matters:
-        reason = f"any change is smaller than {plan.smallest_effect_points:g} points"
-        return "NO EVIDENCE", "equivalent", reason
-    if p > plan.alpha:
-        reach = "unknown" if detectable is None else f"{detectable:.1f} points"
-        return "NO EVIDENCE", "inconclusive", f"p > {plan.alpha:g}; smallest detectable effect {reach}"
-    # One-sided, a p at or under alpha can only mean better.
-    better = one_sided or (found.value or 0.0) * (1 if plan.direction == "higher" else -1) > 0
-    if not better:
-        return "REGRESSED", None, f"the primary metric got worse over seeds, p <= {plan.alpha:g}"
-    worse = [each.measure for each in guardrails if each.outcome == "regressed"]
-    if worse:
-        return "IMPROVED WITH REGRESSIONS", None, "got worse: " + ", ".join(worse)
-    return "IMPROVED", None, f"the primary metric got better over seeds, p <= {plan.alpha:g}"
+def _effect(plan: KnownPlan, gain: Interval, p: float, found: Scores, *, one_sided: bool) -> Effect:
+    effect = effect_of(
+        gain,
+        p,
+        base=float(found.before.mean()),
+        points=plan.smallest_effect_points,
+        higher=plan.direction == "higher",
+        alpha=plan.alpha,
+    )
+    if not one_sided or gain.low is None or gain.high is None:
+        return effect
+    # A one-sided p can only mean better; that all runs together got worse is said by the two-sided interval.
+    worse = gain.high < 0 if plan.direction == "higher" else gain.low > 0
+    return effect.model_copy(update={"direction": "worse"}) if worse else effect
+
+
+def _why_no_skill(
+    runs: Sequence[Run], plan: KnownPlan, sign: float, rng: np.random.Generator, *, one_sided: bool
+) -> str | None:
+    """Return which trivial player the runs together are not shown to beat; None if they beat each.
+
+    Other seeds: sign flips of whole runs. Other items: most runs beat the player on their own.
+    """
+    names = {name for run in runs for name, rival in run.claim.rivals.items() if rival.kind == "trivial"}
+    if not names:
+        return "the plan names no player without skill to compare with"
+    lost = []
+    for name in sorted(names):
+        rivals = [run.claim.rivals.get(name) for run in runs]
+        gains = np.array([0.0 if each is None else each.difference.value or 0.0 for each in rivals])
+        p = sign_flip_runs(sign * gains, rng, one_sided=one_sided)
+        beaten = sum(each is not None and each.beaten is True for each in rivals)
+        if p > plan.alpha or 2 * beaten <= len(runs):
+            lost.append(
+                f"{name} ({signed(float(gains.mean()), 100)} points, beaten by {beaten} of {len(runs)})"
+            )
+    return f"not shown to beat {', '.join(lost)}" if lost else None
 
 
 def _guardrail(runs: Sequence[Run], measure: str, margin: float) -> Guardrail:
@@ -163,13 +184,13 @@ def _guardrail(runs: Sequence[Run], measure: str, margin: float) -> Guardrail:
         missing = interval(None, 0.0, 0.0, 0)
         return Guardrail(measure=measure, margin=margin, difference=missing, outcome="inconclusive")
     mean = crossed_mean(found.gains, found.clusters)
-    low, high = mean.interval.low, mean.interval.high
-    outcome: Literal["held", "inconclusive", "regressed"] = "inconclusive"
-    if (low is not None and low > -margin) or (mean.standard_error == 0.0 and mean.mean == 0.0):
-        outcome = "held"
-    elif high is not None and high < 0:
-        outcome = "regressed"
-    return Guardrail(measure=measure, margin=margin, difference=mean.interval, outcome=outcome)
+    return judge_guardrail(
+        measure,
+        mean.interval,
+        margin,
+        before=float(found.before.mean()),
+        unchanged=mean.standard_error == 0.0 and mean.mean == 0.0,
+    )
 
 
 def _rows(runs: Sequence[Run], found: Scores | None) -> tuple[SeedRow, ...]:
@@ -246,20 +267,20 @@ def describe_interval(found: Interval) -> str:
 
 def recipe_sentence(claim: RecipeClaim, gain: Interval, middle: Interval, plan: KnownPlan) -> str:
     """Return the one sentence about a recipe: verb, mean gain, IQM, p, counts, and how far it reaches."""
-    verbs = {"IMPROVED": "improves", "IMPROVED WITH REGRESSIONS": "improves", "REGRESSED": "worsens"}
-    what, detectable = f"held-out {plan.primary}", claim.smallest_detectable_points
-    one_sided = claim.sided == "one-sided"
-    if claim.verdict in verbs:
-        opening = f"The recipe {verbs[claim.verdict]} {what}"
-    elif claim.detail == "equivalent":
+    what, one_sided = f"held-out {plan.primary}", claim.sided == "one-sided"
+    direction = None if claim.effect is None else claim.effect.direction
+    if direction in ("better", "worse"):
+        opening = f"The recipe {'improves' if direction == 'better' else 'worsens'} {what}"
+    elif claim.effect is not None and claim.effect.size == "equivalent":
         opening = f"No evidence that the recipe changes {what} by as much as matters (equivalent)"
     else:
-        reach = f"; smallest detectable effect {detectable:.1f} points" if detectable is not None else ""
-        aim = "improves" if one_sided else "changes"
-        opening = f"No evidence that the recipe {aim} {what} (inconclusive{reach})"
+        detectable = claim.smallest_detectable_points
+        reach = "" if detectable is None else f" (smallest detectable effect {detectable:.1f} points)"
+        opening = f"No evidence that the recipe {'improves' if one_sided else 'changes'} {what}{reach}"
     sided, both_ways = ("one-sided ", "two-sided ") if one_sided else ("", "")
     clusters = counted(claim.n_clusters, plan.cluster_name)
     counts = f"{counted(len(claim.seeds), 'seeds')}, {clusters}, K = {plan.draws}"
     iqm = f"IQM {signed(middle.value, 100)}, {describe_interval(middle)}"
     numbers = f"{both_ways}{describe_interval(gain)}; {iqm}; {sided}{p_text(claim.p)}; {counts}"
-    return f"{opening}: {signed(gain.value, 100)} points ({numbers}). One base, one held-out suite."
+    no_skill = f" No skill shown: {claim.reason}." if claim.verdict == "NO SKILL SHOWN" else ""
+    return f"{opening}: {signed(gain.value, 100)} points ({numbers}).{no_skill} One base, one held-out suite."
