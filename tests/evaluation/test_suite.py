@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from assay.core.config.composition import Selection, compose
 from assay.core.config.tasks import every_task, settings_class
-from assay.dataset.suite import Suite, choose, rules_of
+from assay.dataset.suite import SAMPLING_AGAIN, Suite, choose, rules_of
 from assay.tasks.protocol import Item
 from tests.house import ROOT
 
@@ -100,6 +100,17 @@ def test_choosing_keeps_rules_and_records_in_the_order_of_the_file() -> None:
     suite = choose(all_items, 3, split="heldout", draws=1, seed=0, rules="r")
     assert suite.records == ("1", "2", "3") and suite.rules == "r"
     assert replace(suite, draws=2).records == suite.records and replace(suite, draws=2).digest != suite.digest
+
+
+def test_the_second_time_of_the_base_meets_the_same_worlds_with_other_draws_and_is_another_suite() -> None:
+    suite = choose(items(("a", "1"), ("b", "2")), 2, split="heldout", draws=2, seed=0)
+    again = replace(suite, sampling=SAMPLING_AGAIN)
+    pairs = list(zip(suite.plays(), again.plays(), strict=True))
+    assert all(
+        (one.item, one.draw, one.world_seed) == (two.item, two.draw, two.world_seed) for one, two in pairs
+    )
+    assert not {one.seed for one, _ in pairs} & {two.seed for _, two in pairs}
+    assert suite.digest != again.digest and suite.records == again.records
 
 
 @pytest.mark.parametrize("n", [24, 64, 100, 256, 511])

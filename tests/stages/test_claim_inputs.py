@@ -77,7 +77,9 @@ def test_nothing_is_held_against_the_committed_run(project: Project) -> None:
     assert found.planned.smallest_detectable_points is not None and found.random_arm is not None
 
 
-@pytest.mark.parametrize("name", ["contamination.json", "health.jsonl", "control.json", "control_eval.jsonl"])
+@pytest.mark.parametrize(
+    "name", ["contamination.json", "health.jsonl", "control.json", "control_eval.jsonl", "base_again.jsonl"]
+)
 def test_what_every_run_writes_has_to_be_there(project: Project, name: str) -> None:
     project.results(name).unlink()
     with pytest.raises(RecordError, match=re.escape(name)):
@@ -238,8 +240,34 @@ def test_a_control_of_something_else_bars_the_claim(
 def test_the_base_itself_is_no_random_reward_arm(project: Project) -> None:
     shutil.copy(project.results("pre_eval.jsonl"), project.results("control_eval.jsonl"))
     edited(project, "control.json", policy_digest=arms(project)[0][0].policy_digest, chosen_step=0)
-    found = read(project)
-    assert kinds(found) == [OTHER] and any("chose step 0" in note for note in found.notes)
+    assert kinds(read(project)) == [OTHER, OTHER]  # neither by policy nor by step
+
+
+@pytest.mark.parametrize(
+    ("health", "said"),
+    [
+        (None, "The random-reward training was not watched: no alarm of it is known."),
+        (
+            HealthSummary(
+                worst="RED",
+                rules=(RuleSummary(rule="entropy", level="RED", first_step=3, worst_step=5, times=1),),
+                unmeasured=(),
+            ),
+            "RED in the random-reward training: entropy from step 5.",
+        ),
+    ],
+)
+def test_alarms_of_the_control_are_named_by_their_rules(
+    project: Project, health: HealthSummary | None, said: str
+) -> None:
+    facts = read_record(project.results("control.json"), ControlFacts, fix="")
+    write_json(project.results("control.json"), facts.model_copy(update={"health": health}))
+    assert said in read(project).notes
+
+
+def test_another_policy_may_not_play_the_base_a_second_time(project: Project) -> None:
+    edited(project, "base_again.jsonl", policy="e" * 64)
+    assert kinds(read(project)) == ["another policy than the base played the base's second time"]
 
 
 def test_random_rewards_taught_the_tiny_policy_nothing(project: Project) -> None:

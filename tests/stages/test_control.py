@@ -73,7 +73,11 @@ def test_a_control_is_played_on_the_held_out_suite_and_twice_the_same(
     assert set(first) == {"control.json", "control_eval.jsonl"}
     facts = facts_of(project)
     assert facts.asked
-    assert facts.steps == wanted.params.train.steps
+    assert facts.chosen_step == facts.steps == wanted.params.train.steps, (
+        "the last one, whatever validation says"
+    )
+    assert facts.validation_step is not None
+    assert facts.policy_digest not in (None, facts.base_digest), "the base itself would test nothing"
     episodes = read_records(project.results("control_eval.jsonl"), Episode, fix="")
     assert len(episodes) == 4 * 2  # items x draws
     assert not (project.root / "models/adapter").exists()

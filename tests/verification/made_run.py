@@ -38,7 +38,7 @@ from assay.policy.base.words import CHAT_TEMPLATE, Words
 from assay.policy.digests import adapted_digest, digest_folder
 from assay.stages import fingerprint, render_evidence
 from assay.stages.package import members_of
-from assay.stages.render_evidence.arms import CONTROL
+from assay.stages.render_evidence.arms import AGAIN, CONTROL
 from assay.tasks.protocol import Task
 from assay.training.health.commonest import Honest
 from assay.training.health.rules import Monitor
@@ -373,6 +373,7 @@ def _adapter(project: Project) -> Path:
 def _after(project: Project, trained: TrainFacts) -> None:
     _arm(project, "post_eval", heldout_suite(project), 0.8, trained.policy_digest)
     _arm(project, "post_eval_greedy", heldout_suite(project, draws=1), 0.8, trained.policy_digest)
+    _arm(project, AGAIN, heldout_suite(project, again=True), 0.2, trained.base_digest)
     if "random_reward" not in project.params.claim.controls:
         write_json(project.results("control.json"), ControlFacts(asked=False))
         return

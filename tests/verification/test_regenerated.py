@@ -19,6 +19,7 @@ from assay.pipeline.inputs import decoding_of, heldout_suite, task_of
 from assay.pipeline.project import Project
 from assay.policy.model import load
 from assay.policy.renderer import Dialogue
+from assay.stages.render_evidence.arms import suite_of
 from assay.tasks.protocol import Task
 from assay.verify.checks import Check
 from assay.verify.rerun.explained import slack
@@ -43,7 +44,7 @@ def outcomes(checks: list[Check]) -> dict[str, str]:
 
 def stored(project: Project, name: str) -> tuple[list[Episode], Suite]:
     episodes = read_records(project.results(f"{name}.jsonl"), Episode, fix="")
-    return episodes, heldout_suite(project, draws=1) if name.endswith("greedy") else heldout_suite(project)
+    return episodes, suite_of(heldout_suite(project), name)
 
 
 def written_by_hand(task: Task, play: Play, like: Episode) -> Episode:
@@ -73,12 +74,13 @@ def test_what_the_stages_played_is_played_again_to_the_last_character(project: P
     assert set(outcomes(checks).values()) == {"passed"}, checks
     assert [check.name for check in checks] == [
         "base",
-        *(f"play {name} again" for name in ("pre_eval", "pre_eval_greedy", "post_eval", "post_eval_greedy")),
+        *(f"play {name} again" for name in ("pre_eval", "pre_eval_greedy", "base_again")),
+        *(f"play {name} again" for name in ("post_eval", "post_eval_greedy")),
     ]
     assert "16 of 16 episodes of units 1, 2, 3, 4 of 4 are the same" in checks[1].found
 
 
-@pytest.mark.parametrize("name", ["pre_eval", "post_eval", "post_eval_greedy"])
+@pytest.mark.parametrize("name", ["pre_eval", "base_again", "post_eval", "post_eval_greedy"])
 def test_a_completion_nobody_generated_is_found_however_rightly_it_is_graded(
     project: Project, name: str
 ) -> None:

@@ -225,7 +225,10 @@ class ControlFacts(Record):
     base_digest: str | None = None
     seed: int | None = Field(default=None, ge=0)
     steps: int | None = Field(default=None, ge=1)
-    chosen_step: int | None = Field(default=None, ge=0)
+    chosen_step: int | None = Field(default=None, ge=0, description="whose weights were played: the last")
+    validation_step: int | None = Field(
+        default=None, ge=0, description="the step that validation would have chosen; 0 is the base itself"
+    )
     policy_digest: str | None = None
     stopped: str | None = Field(
         default=None, description="why it ended before its last step, and nothing was played"

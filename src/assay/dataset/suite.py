@@ -14,6 +14,7 @@ from assay.core.seeds import derive_seed
 from assay.core.storage.json import digest
 from assay.tasks.protocol import Item
 
+SAMPLING, SAMPLING_AGAIN = "sampling", "sampling again"  # labels of the seeds of draws
 FEWEST_CLUSTERS = 6  # below, no p of a test over clusters can reach 0.05
 
 
@@ -29,14 +30,15 @@ class Play:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Items of one split, draws per item, the seed all plays are derived from, and the rules of
-    `rules_of`."""
+    """Items of one split, draws per item, the seed all plays are derived from, the rules of `rules_of`, and
+    the label of its draws' seeds: with another label the same worlds are met by other draws."""
 
     split: Split
     items: tuple[Item, ...]
     draws: int
     seed: int
     rules: str = ""
+    sampling: str = SAMPLING
 
     @property
     def digest(self) -> str:
@@ -46,9 +48,9 @@ class Suite:
         An id can be given by whoever wrote the data, so it says nothing of what is asked or right; the record
         does.
         """
-        return digest(
-            [self.rules, self.split, [[item.id, item.record] for item in self.items], self.draws, self.seed]
-        )
+        asked = [[item.id, item.record] for item in self.items]
+        other = [] if self.sampling == SAMPLING else [self.sampling]
+        return digest([self.rules, self.split, asked, self.draws, self.seed, *other])
 
     @property
     def first_digest(self) -> str:
@@ -67,7 +69,7 @@ class Suite:
             Play(
                 item,
                 draw,
-                seed=derive_seed("sampling", self.split, self.seed, item.id, draw),
+                seed=derive_seed(self.sampling, self.split, self.seed, item.id, draw),
                 world_seed=derive_seed("world", self.split, self.seed, item.id),
             )
             for item in self.items

@@ -33,6 +33,7 @@ def evaluate(
     reads: Sequence[str] = (),
     stage: str | None = None,
     greedy: bool = True,
+    again: bool = False,
     processes: Processes = ALONE,
 ) -> None:
     """Play the held-out suite and write the raw episodes: `<name>.jsonl` and `<name>_greedy.jsonl`.
@@ -49,6 +50,7 @@ def evaluate(
         reads: READS of the stage.
         stage: Its name in dvc.yaml; that of the files if not given.
         greedy: Whether to play greedily as well.
+        again: Whether with other sampling seeds than everybody's, which is for the base's second time.
         processes: Everyone who plays.
 
     Raises:
@@ -56,7 +58,7 @@ def evaluate(
         ConfigError: The processes do not see the same inputs, or compute on different machines.
         EnvironmentLost: The environment failed for good.
     """
-    parts = [(name, heldout_suite(project), False)]
+    parts = [(name, heldout_suite(project, again=again), False)]
     if greedy:
         parts.append((f"{name}_greedy", heldout_suite(project, draws=1), True))
     run = run_key(project, stage or name, reads).digest

@@ -18,7 +18,7 @@ from assay.dataset import cache
 from assay.dataset.fingerprint import Fingerprint
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import DataRow
-from assay.dataset.suite import Suite, choose, rules_of
+from assay.dataset.suite import SAMPLING_AGAIN, Suite, choose, rules_of
 from assay.dataset.verified import entries, reader, require, verify
 from assay.pipeline.project import Project
 from assay.tasks.catalogue import build
@@ -140,14 +140,15 @@ def splits_of(params: Params) -> tuple[str, str, str]:
     return "train", params.validation.suite, "heldout"
 
 
-def heldout_suite(project: Project, *, draws: int | None = None) -> Suite:
-    """Return the held-out suite."""
+def heldout_suite(project: Project, *, draws: int | None = None, again: bool = False) -> Suite:
+    """Return the held-out suite; `again` with other sampling seeds, for the base's second time."""
     chosen = project.params.evaluation
     items = items_of(project, "heldout")
     draws = draws or chosen.draws
-    return choose(
+    suite = choose(
         items, chosen.items, split="heldout", draws=draws, seed=chosen.seed, rules=rules_at(project)
     )
+    return replace(suite, sampling=SAMPLING_AGAIN) if again else suite
 
 
 def validation_suite(project: Project) -> Suite:

@@ -31,9 +31,10 @@ WRITES = (FOLDER,)
 def run(project: Project) -> None:
     """Write control.json, and what the held-out suite says of a policy that was paid by the toss of a coin.
 
-    Everything but the pay is as in the training that the claim is about: items, order, seed, settings, and
-    the choice of the checkpoint, which is by true rewards on the validation suite. Nothing is trained unless
-    claim.controls has random_reward. An interrupted call is gone on with.
+    Everything but the pay and the choice of the checkpoint is as in the training that the claim is about:
+    items, order, seed and settings. What is played is the last checkpoint: validation, which goes by true
+    rewards, mostly chooses step 0 here, and that is the base itself. Nothing is trained unless claim.controls
+    has random_reward. An interrupted call is gone on with.
 
     Source: Shao et al. (2025), Spurious Rewards, arXiv 2506.10947: such rewards alone can raise a score.
     """
@@ -45,14 +46,19 @@ def run(project: Project) -> None:
         say("control: none was asked for (claim.controls)")
 
 
-def _never_stopping(params: Params) -> Params:
-    """Return the settings without the alarms that end a training: what becomes of this one is what is
-    asked."""
+def _to_the_end(params: Params) -> Params:
+    """Return the settings with the last checkpoint for the rule, and without the alarms that end a training:
+    what becomes of this one is what is asked."""
     endless = {
         name: getattr(params.health, name).model_copy(update={"stop_for": params.train.steps + 1})
         for name in ("zero_variance", "truncated")
     }
-    return params.model_copy(update={"health": params.health.model_copy(update=endless)})
+    return params.model_copy(
+        update={
+            "health": params.health.model_copy(update=endless),
+            "claim": params.claim.model_copy(update={"checkpoint_rule": "last"}),
+        }
+    )
 
 
 def _train_and_measure(project: Project) -> None:
@@ -65,7 +71,7 @@ def _train_and_measure(project: Project) -> None:
     from assay.training.adapter import save_adapter
     from assay.training.grpo import train
     from assay.training.log.history import History, Watch
-    from assay.training.recipe import coin
+    from assay.training.recipe import chosen_step, coin
 
     params = project.params
     processes = Processes.joined(params.distributed)
@@ -94,7 +100,7 @@ def _train_and_measure(project: Project) -> None:
                     judged,
                     items_of(project, "train"),
                     validation_suite(project),
-                    _never_stopping(params),
+                    _to_the_end(params),
                     checkpoints=folder.checkpoints,
                     start=start,
                     history=history,
@@ -130,16 +136,19 @@ def _train_and_measure(project: Project) -> None:
                 processes=processes,
             )
         if processes.main and trained is not None:
+            by_validation = chosen_step(history.validations, "best_validation_reward")
             facts = {
                 "policy_digest": played.digest,
                 "chosen_step": trained.chosen_step,
+                "validation_step": by_validation,
                 "chain": str(history.train_log[-1]["chain"]),
                 "health": HealthSummary.of(history.health, trained.unmeasured),
                 "other_machines": folder.other_machines,
             }
             write_json(project.results("control.json"), own.model_copy(update=facts))
             steps = counted(params.train.steps, "steps")
-            say(f"control: {steps} for random rewards; validation chose step {trained.chosen_step}")
+            said = f"the last checkpoint was played, validation would have chosen step {by_validation}"
+            say(f"control: {steps} for random rewards; {said}")
             folder.close()
             shutil.rmtree(folder.path, ignore_errors=True)
     processes.leave()

@@ -1,4 +1,4 @@
-"""Stage 6: play the same held-out suite with the trained policy."""
+"""Stage 6: play the same held-out suite with the trained policy, and with the base once more."""
 
 from __future__ import annotations
 
@@ -8,14 +8,25 @@ from assay.pipeline.policies import ADAPTER, open_policy
 from assay.pipeline.project import Project
 from assay.policy.processes import Processes
 
+STAGE = "post_eval"
 READS = (place_of("fingerprint.json"), "${dataset.root}/heldout.jsonl", "models/base", ADAPTER)
-WRITES = (folder_of("post_eval"),)
+WRITES = (folder_of(STAGE),)
 
 
 def run(project: Project) -> None:
-    """Write post_eval.jsonl and post_eval_greedy.jsonl."""
+    """Write post_eval.jsonl, post_eval_greedy.jsonl and base_again.jsonl.
+
+    The last is the A/A control: the base after the training, on the same suite with other sampling seeds,
+    through everything that the trained policy goes through. What differs there is a fault of the pipeline.
+    """
     processes = Processes.joined(project.params.distributed, device=project.params.device, any_number=True)
     with processes.as_one():
         policy = open_policy(project, project.root / ADAPTER)
-    evaluate(project, policy, "post_eval", reads=READS, processes=processes)
+    evaluate(project, policy, STAGE, reads=READS, processes=processes)
+    del policy  # a device holds one of them at a time
+    with processes.as_one():
+        base = open_policy(project, None)
+    evaluate(
+        project, base, "base_again", reads=READS, stage=STAGE, greedy=False, again=True, processes=processes
+    )
     processes.leave()

@@ -16,7 +16,7 @@ from assay.core.records import Episode
 from assay.dataset.suite import Play, Suite
 from assay.evaluation.trajectory import open_item
 from assay.policy.base.words import Words
-from assay.stages.render_evidence.arms import CONTROL
+from assay.stages.render_evidence.arms import AGAIN, CONTROL
 from assay.verify.checks import SHOWN, LookResult
 from assay.verify.content.training import learning_rates
 from assay.verify.unpacked import Unpacked
@@ -30,10 +30,10 @@ _PROMPT = re.compile(r"[0-9a-f]{16}")
 def suites_equal(package: Unpacked) -> LookResult:
     """Check that plan and reports name the suite that settings and data make."""
     suite, wrong = package.heldout, []
-    told = {"claim_plan.json": package.plan.suite_digest}
-    told |= {f"reports.json, {name}": report.suite_digest for name, report in package.reports.items()}
-    for name, found in told.items():
-        expected = package.suite_of(name).digest
+    told = [("claim_plan.json", package.plan.suite_digest, suite.digest)]
+    for arm, report in package.reports.items():
+        told.append((f"reports.json, {arm}", report.suite_digest, package.suite_of(arm).digest))
+    for name, found, expected in told:
         if found != expected:
             wrong.append(f"{name}, suite_digest: {found[:16]}; settings and data make {expected[:16]}")
     size = f"{counted(len(suite.items), 'items')} x {counted(suite.draws, 'draws')}"
@@ -112,6 +112,7 @@ def policies_named(package: Unpacked) -> LookResult:
         "pre_eval_greedy": trained.base_digest,
         "post_eval": trained.policy_digest,
         "post_eval_greedy": trained.policy_digest,
+        AGAIN: trained.base_digest,
         CONTROL: control.policy_digest,
     }
     wrong = []

@@ -18,13 +18,13 @@ from assay.dataset.suite import Suite
 from assay.evidence.claim.plan import ClaimPlan
 from assay.pipeline.inputs import heldout_suite, items_of, task_of, validation_suite
 from assay.pipeline.project import Project
-from assay.stages.render_evidence.arms import CONTROL, suite_of
+from assay.stages.render_evidence.arms import AGAIN, CONTROL, suite_of
 from assay.statistics.report import Report, Reports
 from assay.tasks.protocol import Task
 from assay.training.log.history import Validation
 
 FIX = "get the package again from where it was published"
-ARMS = ("pre_eval", "pre_eval_greedy", "post_eval", "post_eval_greedy")
+ARMS = ("pre_eval", "pre_eval_greedy", "post_eval", "post_eval_greedy", AGAIN)
 
 
 class Unpacked:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from assay.core.counting import counted
-from assay.core.records import Episode, RuleSummary
+from assay.core.records import Episode, HealthSummary, RuleSummary
 from assay.evaluation.alarms import rule_said
 from assay.evidence.escape import visible
 from assay.statistics.report import Report
@@ -41,6 +41,19 @@ def other_machines_said(times: int) -> str | None:
         f"The training went on on another processor, or under other thread flags ({counted(times, 'times')}):"
         " its numbers stand, but on no machine will it give these bytes again."
     )
+
+
+def control_health_said(found: HealthSummary | None) -> list[str]:
+    """Return which alarms of a control training were RED, by their rules; that nobody watched, where none
+    did.
+
+    >>> control_health_said(None)
+    ['The random-reward training was not watched: no alarm of it is known.']
+    """
+    if found is None:
+        return ["The random-reward training was not watched: no alarm of it is known."]
+    red = [f"{each.rule} from step {each.worst_step}" for each in found.rules if each.level == "RED"]
+    return [f"RED in the random-reward training: {', '.join(red)}."] if red else []
 
 
 def no_spread_said(

@@ -14,7 +14,7 @@ from assay.core.errors import RecordError
 from assay.core.records import Episode, TrainFacts
 from assay.core.storage.files import read_text
 from assay.core.storage.json import read_records
-from assay.dataset.suite import Suite
+from assay.dataset.suite import SAMPLING_AGAIN, Suite
 from assay.evaluation.replay import play_baseline
 from assay.pipeline.inputs import heldout_suite
 from assay.pipeline.project import Project
@@ -73,12 +73,14 @@ def _is_number(cell: str) -> bool:
 
 
 Arm = tuple[Report, list[Episode]]
-CONTROL = "control_eval"
-STAGES = {"pre_eval": "pre_eval", "post_eval": "post_eval", CONTROL: "control"}
+CONTROL, AGAIN = "control_eval", "base_again"
+STAGES = {"pre_eval": "pre_eval", "post_eval": "post_eval", AGAIN: "post_eval", CONTROL: "control"}
 
 
 def suite_of(heldout: Suite, name: str) -> Suite:
-    """Return the suite that an arm plays: all draws of it, or one that is greedy."""
+    """Return the suite that an arm plays: all draws of it, one that is greedy, or the base's second time."""
+    if name == AGAIN:
+        return replace(heldout, sampling=SAMPLING_AGAIN)
     return replace(heldout, draws=1) if name.endswith("_greedy") else heldout
 
 

@@ -14,7 +14,8 @@ from assay.core.storage.json import read_record, read_records
 from assay.dataset.audit_records import Contamination, judged
 from assay.evidence.claim.claim import UNREAD, Claim
 from assay.evidence.claim.plan import ClaimPlan, plan_of
-from assay.evidence.claim.warnings import answer_for, openings_said
+from assay.evidence.claim.relaxed import relaxed_said
+from assay.evidence.claim.warnings import answer_for, control_health_said, openings_said
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.pipeline.heldout_ledger import (
     known_copy_id,
@@ -25,7 +26,7 @@ from assay.pipeline.heldout_ledger import (
 )
 from assay.pipeline.inputs import fingerprint_of, heldout_suite, splits_of, validation_suite
 from assay.pipeline.project import Project
-from assay.stages.render_evidence.arms import CONTROL, Arm, read_arm
+from assay.stages.render_evidence.arms import AGAIN, CONTROL, Arm, read_arm
 from assay.statistics.power import PlannedPower, planned_power
 
 R = TypeVar("R", bound=BaseModel)
@@ -44,6 +45,7 @@ class ClaimInputs:
     blockers: list[tuple[str, str]]
     notes: list[str]
     planned: PlannedPower
+    base_again: Arm
     random_arm: Arm | None
 
 
@@ -77,8 +79,13 @@ def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: A
             f"Before training, {reach} would have been found with power {planned.power:g}; the smallest that"
             f" matters is {plan.smallest_effect_points:g} points."
         )
+    again = read_arm(project, AGAIN)
+    if again[0].policy_digest != before.policy_digest:
+        text = "another policy than the base played the base's second time"
+        blockers.append((text, text))
     arm, bars, warned = _random_arm(project, trained)
-    return ClaimInputs([*blockers, *bars], [*notes, *warned], planned, arm)
+    notes = [*notes, *relaxed_said(project.params), *warned]
+    return ClaimInputs([*blockers, *bars], notes, planned, again, arm)
 
 
 def plan_asked(project: Project, cluster_name: str) -> ClaimPlan:
@@ -171,14 +178,9 @@ def _random_arm(project: Project, trained: TrainFacts) -> tuple[Arm | None, list
         trained.policy_digest,
     ):
         bars.append((kind, f"{kind}: it was played by another policy than the one paid at random"))
-    notes = []
-    if facts.chosen_step == 0:
-        notes.append(
-            "Validation chose step 0 of the random-reward training, which is the base itself: the arm shows"
-            " nothing."
-        )
-    if facts.health is None or facts.health.worst == "RED":
-        notes.append("An alarm of the random-reward training was RED.")
+    if facts.chosen_step != facts.steps:
+        bars.append((kind, f"{kind}: step {facts.chosen_step} was played, and not the last, {facts.steps}"))
+    notes = control_health_said(facts.health)
     if facts.other_machines:
         notes.append("The random-reward training went on on another processor, or under other thread flags.")
     return (report, episodes), bars, notes

@@ -43,6 +43,7 @@ from assay.evidence.tables.claim_tables import (
 from assay.pipeline.inputs import heldout_suite, task_of
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.arms import (
+    AGAIN,
     CONTROL,
     baseline_reports,
     checkpoint_frame,
@@ -100,6 +101,7 @@ def _render(project: Project) -> None:
         "post_eval": after,
         "pre_eval_greedy": base_greedy,
         "post_eval_greedy": post_greedy,
+        AGAIN: beside.base_again,
     }
     arms |= {} if beside.random_arm is None else {CONTROL: beside.random_arm}
     for name, (_, episodes) in arms.items():
@@ -117,6 +119,7 @@ def _render(project: Project) -> None:
         training_seeds=[trained.seed],
         rng=rng("claim", plan.suite_digest),
         blockers=blockers,
+        base_again=beside.base_again[1],
         random_arm=None if beside.random_arm is None else beside.random_arm[1],
         planned_points=beside.planned.smallest_detectable_points,
         notes=[

@@ -24,6 +24,7 @@ from assay.core.storage.json import loads, read_records
 from assay.dataset.suite import units
 from assay.pipeline.inputs import decoding_of, heldout_suite, task_of
 from assay.pipeline.project import Project
+from assay.stages.render_evidence.arms import AGAIN, suite_of
 from assay.verify.checks import UNUSABLE, Check, Outcome, error_said
 from assay.verify.code import stack_said
 
@@ -128,7 +129,10 @@ def _arm(project: Project, base: Path, name: str, who: str, batches: int, key: s
         quantization=params.base.quantization,
         template=params.base.template,
     )
-    for label, greedy in ((name, False), (f"{name}_greedy", True)):
+    labels = [(name, False), (f"{name}_greedy", True)]
+    if who == "base":
+        labels.append((AGAIN, False))
+    for label, greedy in labels:
         yield _played(project, policy, label, who, greedy, batches, key)
 
 
@@ -146,7 +150,7 @@ def _played(
         return told(
             "failed", f"{label}.jsonl is of policy {min(others)}, the {who} one is {policy.digest[:16]}"
         )
-    suite = heldout_suite(project, draws=1) if greedy else heldout_suite(project)
+    suite = suite_of(heldout_suite(project), label)
     plays, size = suite.plays(), project.params.generation.batch_size
     if [(e.item_id, e.draw, e.seed) for e in stored] != [(p.item.id, p.draw, p.seed) for p in plays]:
         return told(

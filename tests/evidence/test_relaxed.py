@@ -1,0 +1,114 @@
+"""Whatever is set looser than the shipped presets have it is named in the claim, by name and value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from tests.house import ROOT
+
+from assay.core.config.composition import Selection, compose
+from assay.core.config.health import HealthSettings
+from assay.core.config.reading import parse_params
+from assay.core.config.settings import Gates, Params
+from assay.evidence.claim.relaxed import CHOICES, NUMBERS, relaxed, relaxed_said
+
+PRESETS = sorted(path.stem for path in (ROOT / "configs/grpo").glob("*.yaml") if "smoke" not in path.stem)
+
+
+def preset(grpo: str, task: str = "collider") -> dict[str, Any]:
+    return compose(ROOT, Selection(grpo=grpo, task=task, seed=0)).values
+
+
+def changed(name: str, value: Any) -> Params:
+    values = preset("tiny")
+    *folders, last = name.split(".")
+    place = values
+    for folder in folders:
+        place = place[folder]
+    place[last] = value
+    return parse_params(values)
+
+
+def numbers(model: type[BaseModel], prefix: str) -> set[str]:
+    found = set()
+    for name, field in model.model_fields.items():
+        kind: Any = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            found |= numbers(kind, f"{prefix}{name}.")
+        elif kind in (int, float):
+            found.add(f"{prefix}{name}")
+    return found
+
+
+def test_every_number_among_the_alarms_and_the_gates_is_judged() -> None:
+    asked = numbers(HealthSettings, "health.") | numbers(Gates, "base.gates.")
+    assert len(asked) > 60
+    assert asked == {name for name in NUMBERS if name.startswith(("health.", "base."))}
+
+
+@pytest.mark.parametrize("grpo", PRESETS)
+@pytest.mark.parametrize("task", sorted(path.stem for path in (ROOT / "configs/task").glob("*.yaml")))
+def test_no_shipped_preset_is_looser_than_usual(grpo: str, task: str) -> None:
+    assert relaxed(parse_params(preset(grpo, task))) == {}
+
+
+def test_the_usual_value_of_each_number_is_one_that_a_preset_has() -> None:
+    def value(values: Any, name: str) -> Any:
+        for step in name.split("."):
+            values = values.get(step, {})
+        return values
+
+    known = [preset(grpo) for grpo in PRESETS]
+    for name, (usual, _) in NUMBERS.items():
+        assert usual in [value(values, name) for values in known], name
+
+
+BEYOND = {"above": lambda usual: usual * 2, "below": lambda usual: usual / 2}
+
+
+@pytest.mark.parametrize("name", [name for name, (_, looser) in NUMBERS.items() if looser != "neither"])
+def test_a_looser_number_is_named_with_both_values(name: str) -> None:
+    usual, looser = NUMBERS[name]
+    value = BEYOND[looser](usual)
+    params = changed_freely(name, int(value) if name.endswith(("_for", "episodes", "steps")) else value)
+    assert relaxed(params) == {name: (usual, value)}
+    (said,) = relaxed_said(params)
+    assert name in said and f"{value:g}" in said and f"usual {usual:g}" in said
+
+
+def changed_freely(name: str, value: Any) -> Params:
+    """Return settings with a value that reading might refuse for its order beside another one."""
+    *folders, last = name.split(".")
+    params: Any = parse_params(preset("tiny"))
+    chain = [params]
+    for folder in folders:
+        chain.append(getattr(chain[-1], folder))
+    new = value
+    for model, field in zip(reversed(chain), [last, *reversed(folders)], strict=True):
+        new = model.model_copy(update={field: new})
+    assert isinstance(new, Params)
+    return new
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("deterministic", False),
+        ("health.preflight", False),
+        ("health.on_non_finite", "skip"),
+        ("dataset.audit.unreadable", "drop"),
+        ("dataset.audit.conflicting_gold", "keep"),
+        ("dataset.audit.gold_breaks_schema", "drop"),
+        ("dataset.audit.long_prompt", "keep"),
+    ],
+)
+def test_a_relaxed_choice_is_named(name: str, value: Any) -> None:
+    assert name in CHOICES
+    assert list(relaxed(changed(name, value))) == [name]
+
+
+def test_nothing_relaxed_says_nothing_and_the_smoke_test_is_named_for_what_it_is() -> None:
+    assert relaxed_said(parse_params(preset("tiny"))) == []
+    assert "base.gates.copy_accuracy" in relaxed(parse_params(preset("tiny_smoke")))
