@@ -51,7 +51,7 @@ def test_the_verdict_comes_first_with_sentence_numbers_and_scope(claim: Claim) -
     text = top(report_html(claim, title="t", digests={}))
     places = [
         text.index(word)
-        for word in ("▲ IMPROVED", "held-out success rose", "success before, %", "[", "checkpoint rule")
+        for word in ("▲ IMPROVED", "held-out success rose", "success before, %", "checkpoint rule")
     ]
     assert places == sorted(places)
     assert "20 scenarios, 40 items, K = 4" in text and "highest validation success" in text

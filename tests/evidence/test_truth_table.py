@@ -1,0 +1,173 @@
+"""What a difference shows, and what is called an improvement: docs/method.md and the code have one table."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from assay.core.records import Episode, Interval
+from assay.evidence.claim.effect import Effect, effect_of, margins_of
+from assay.evidence.claim.verdict import decide
+from conftest import make_claim, make_plan, never_right
+from synthetic_episodes import arm
+from tests.house import ROOT
+
+DIRECTIONS = ("better", "worse", "not shown")
+SIZES = ("matters", "less than matters", "equivalent", "not shown")
+
+
+def table() -> list[tuple[str, ...]]:
+    lines = (ROOT / "docs/method.md").read_text(encoding="utf-8").splitlines()
+    start = next(k for k, line in enumerate(lines) if line.startswith("| direction |"))
+    rows = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        rows.append(tuple(cell.strip() for cell in line.strip("|").split("|")))
+    return rows
+
+
+def can_be(direction: str, size: str) -> bool:
+    return size == "not shown" or (size == "equivalent") == (direction == "not shown")
+
+
+CASES = [
+    case for case in product(DIRECTIONS, SIZES, ("yes", "no"), ("yes", "no")) if can_be(case[0], case[1])
+]
+
+
+@pytest.mark.parametrize(("direction", "size", "beats", "worse"), CASES)
+def test_the_table_of_the_docs_has_one_row_for_each_case_and_the_code_agrees(
+    direction: str, size: str, beats: str, worse: str
+) -> None:
+    case = (direction, size, beats, worse)
+    rows = [row for row in table() if all(a in ("any", b) for a, b in zip(row[:4], case, strict=True))]
+    assert len(rows) == 1
+    effect = Effect.model_validate(
+        {"direction": direction, "size": size, "fall_that_matters": 0.1, "rise_that_matters": 0.1}
+    )
+    found, _ = decide(
+        effect,
+        n_clusters=20,
+        alpha=0.05,
+        no_skill=None if beats == "yes" else "not shown to beat null",
+        regressions=["parsed_rate"] if worse == "yes" else [],
+        detectable=None,
+    )
+    assert found == rows[0][4]
+
+
+def effect(low: float, high: float, p: float, **changes: float | bool) -> Effect:
+    settings = {"base": 0.5, "points": 10.0, "higher": True, "alpha": 0.05} | changes
+    return effect_of(Interval(value=(low + high) / 2, low=low, high=high, n=100), p, **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p", "expected"),
+    [
+        (0.12, 0.3, 0.001, ("better", "matters")),
+        (0.02, 0.3, 0.01, ("better", "not shown")),
+        (0.02, 0.08, 0.01, ("better", "less than matters")),
+        (-0.3, -0.12, 0.001, ("worse", "matters")),
+        (-0.08, -0.02, 0.0003, ("worse", "less than matters")),
+        (-0.05, 0.05, 0.9, ("not shown", "equivalent")),
+        (-0.2, 0.3, 0.5, ("not shown", "not shown")),
+        (0.02, 0.3, 0.03, ("better", "not shown")),
+    ],
+)
+def test_direction_is_the_test_and_size_is_the_interval(
+    low: float, high: float, p: float, expected: tuple[str, str]
+) -> None:
+    found = effect(low, high, p)
+    assert (found.direction, found.size) == expected
+
+
+def test_a_stricter_level_than_the_interval_has_the_word() -> None:
+    found = effect(0.12, 0.3, 0.03, alpha=0.01)
+    assert (found.direction, found.size) == ("not shown", "not shown")
+
+
+@pytest.mark.parametrize("points", [30.0, 95.0, 100.0])
+def test_no_margin_hides_a_proven_loss_or_calls_everything_equivalent(points: float) -> None:
+    assert effect(-0.08, -0.02, 0.0003, points=points).direction == "worse"
+    fall, rise = margins_of(points, 0.187)
+    assert fall <= 0.0935 and rise <= 0.4065
+    assert effect(-0.15, 0.2, 0.6, base=0.187, points=points).size == "not shown"
+
+
+def test_a_true_gain_that_is_small_is_found_more_often_with_more_data() -> None:
+    found = []
+    for clusters in (60, 240):
+        better = 0
+        for k in range(10):
+            base, after = (
+                arm(f"{x}{k}", r, clusters=clusters, draws=2) for x, r in (("b", 0.4), ("t", 0.52))
+            )
+            effect = make_claim(base, after, make_plan(smallest_effect_points=30.0, draws=2)).effect
+            better += effect is not None and effect.direction == "better"
+        found.append(better)
+    assert found[0] < found[1] and found[1] >= 9
+
+
+BEFORE, AFTER = arm("base", 0.35), arm("trained", 0.65)
+
+
+def always(rate: float) -> list[Episode]:
+    """Return a player that has the same answer for everything, which is right for a share of the items."""
+    return [e.model_copy(update={"success": int(e.item_id[5:]) < 40 * rate}) for e in BEFORE]
+
+
+def test_better_than_the_base_and_not_than_a_trivial_player_is_no_skill() -> None:
+    found = make_claim(BEFORE, AFTER, rivals={"null": always(0.8)})
+    assert (
+        found.verdict == "NO SKILL SHOWN" and found.effect is not None and found.effect.direction == "better"
+    )
+    assert (
+        "not shown to beat null (\u2212" in found.reason and "It is not shown to beat null" in found.sentence
+    )
+
+
+def test_every_trivial_player_has_to_be_beaten() -> None:
+    plan = make_plan(rivals={"null": "trivial", "constant": "trivial"})
+    rivals = {"null": never_right(BEFORE), "constant": always(0.8)}
+    found = make_claim(BEFORE, AFTER, plan, rivals=rivals)
+    assert found.verdict == "NO SKILL SHOWN" and "null (" not in found.reason and "constant (" in found.reason
+
+
+def test_scripted_players_and_the_base_used_otherwise_are_told_and_do_not_decide() -> None:
+    plan = make_plan(rivals={"null": "trivial", "script": "scripted", "few_shot": "instead of training"})
+    rivals = {"null": never_right(BEFORE), "script": always(1.0), "few_shot": always(0.1)}
+    found = make_claim(BEFORE, AFTER, plan, rivals=rivals)
+    assert found.verdict == "IMPROVED" and list(found.rivals) == ["null", "script", "few_shot"]
+    assert "It beats null (+" in found.sentence and "few_shot (+" in found.sentence
+    assert "It is not shown to beat script (\u2212" in found.sentence
+
+
+@pytest.mark.parametrize("plan", [make_plan(rivals={}), make_plan(rivals={"script": "scripted"})])
+def test_a_plan_without_a_trivial_player_shows_no_skill(plan: object) -> None:
+    found = make_claim(BEFORE, AFTER, plan, rivals={"script": never_right(BEFORE)})  # type: ignore[arg-type]
+    assert found.verdict == "NO SKILL SHOWN" and "names no player without skill" in found.reason
+
+
+def test_a_rival_that_did_not_play_bars_and_a_use_of_the_base_that_did_not_is_said() -> None:
+    plan = make_plan(rivals={"null": "trivial", "few_shot": "instead of training"})
+    assert "The rival few_shot of the plan did not play." in make_claim(BEFORE, AFTER, plan).warnings
+    absent = make_claim(BEFORE, AFTER, plan, rivals={})
+    assert (
+        absent.verdict == "NOT EVALUABLE"
+        and "the rival null that the plan names did not play" in absent.reason
+    )
+    torn = make_claim(BEFORE, AFTER, rivals={"null": never_right(BEFORE)[8:]})
+    assert torn.verdict == "NOT EVALUABLE" and "the arms hold different items" in torn.sentence
+
+
+def test_the_level_of_an_opening_decides_and_is_said() -> None:
+    weak = arm("a little better", 0.55)
+    first, later = make_claim(BEFORE, weak), make_claim(BEFORE, weak, level=1e-4)
+    assert (first.verdict, later.verdict) == ("IMPROVED", "NO EVIDENCE")
+    assert (first.level, later.level) == (0.05, 1e-4) and "Tested at the level 0.0001." in later.sentence
+
+
+def test_no_level_above_that_of_the_plan_is_taken() -> None:
+    assert make_claim(BEFORE, AFTER, level=0.5).level == 0.05
