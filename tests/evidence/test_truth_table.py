@@ -171,3 +171,28 @@ def test_the_level_of_an_opening_decides_and_is_said() -> None:
 
 def test_no_level_above_that_of_the_plan_is_taken() -> None:
     assert make_claim(BEFORE, AFTER, level=0.5).level == 0.05
+
+
+def test_a_gain_by_ten_times_the_tokens_is_said() -> None:
+    longer = [
+        e.model_copy(
+            update={"turns": tuple(t.model_copy(update={"n_tokens": 10 * t.n_tokens}) for t in e.turns)}
+        )
+        for e in AFTER
+    ]
+    found = [text for text in make_claim(BEFORE, longer).warnings if "times as many tokens" in text]
+    assert len(found) == 1 and found[0].startswith("The trained policy writes 10.0 times as many tokens")
+
+
+def test_a_gain_of_form_alone_is_said() -> None:
+    garbled = arm("base", 0.65, parse_rate=0.4, clusters=60)
+    mended = arm("mended", 0.65, parse_rate=1.0, clusters=60)
+    assert any(text.startswith("The gain is one of form") for text in make_claim(garbled, mended).warnings)
+    assert not any("one of form" in text for text in make_claim(BEFORE, AFTER).warnings)
+
+
+def test_a_gain_that_the_base_has_without_chance_is_called_sharpening() -> None:
+    plan = make_plan(rivals={"null": "trivial", "base_greedy": "instead of training"})
+    greedy = [e for e in always(0.7) if e.draw == 0]
+    found = make_claim(BEFORE, AFTER, plan, rivals={"null": never_right(BEFORE), "base_greedy": greedy})
+    assert found.verdict == "IMPROVED" and any("may be sharpening" in text for text in found.warnings)

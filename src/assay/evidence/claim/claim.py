@@ -43,6 +43,7 @@ from assay.evidence.claim.verdict import (
     unpaired,
     warnings,
 )
+from assay.evidence.claim.warnings import form_only_said, more_tokens_said, sharpening_said
 from assay.evidence.formatting import claim_sentence, not_evaluable_sentence
 from assay.statistics.intervals import rate_interval
 from assay.statistics.power import detectable_effect
@@ -264,6 +265,7 @@ def compare(
         _guarded(found(name, "guardrail"), margin) for name, margin in sorted(plan.guardrails.items())
     )
     strata = compare_strata(before, after, measure, seed)
+    parts, tokens = gain_split(before, after), found("mean_tokens_per_completion", "tokens")
     detectable = _detectable_points(before, after, measure, alpha)
     beside = compare_rivals(after, rivals, plan, measure, alpha=alpha, seed=seed)
     effect = effect_of(
@@ -314,6 +316,7 @@ def compare(
                 primary, plan, detectable, control, guardrails, strata, (before_policy, after_policy), effect
             ),
             *random_reward_warnings(random_reward),
+            *filter(None, (more_tokens_said(tokens), form_only_said(parts), sharpening_said(beside))),
             *notes,
         ),
         before=_arm(before, measure),
@@ -326,8 +329,8 @@ def compare(
         smallest_detectable_points=detectable,
         rivals=beside,
         items_changed=success_changes(before, after),
-        gain_split=gain_split(before, after),
-        tokens_per_completion=found("mean_tokens_per_completion", "tokens"),
+        gain_split=parts,
+        tokens_per_completion=tokens,
         secondary=secondary,
         guardrails=guardrails,
         strata=strata,

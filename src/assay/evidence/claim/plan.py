@@ -68,7 +68,8 @@ def plan_of(
         checkpoint_rule=claim.checkpoint_rule,
         alpha=claim.alpha,
         cluster_name=cluster_name,
-        secondary=("mean_reward",),
+        # Whatever is called the primary metric: more of it with less success is a regression.
+        secondary=("mean_reward",) if claim.primary == "success" else ("mean_reward", "success_rate"),
         guardrails={"parsed_rate": claim.parsed_rate_margin},
         controls=tuple(claim.controls),
         alarms=alarms_digest(params.health),

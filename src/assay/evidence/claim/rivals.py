@@ -14,6 +14,7 @@ from assay.evidence.claim.plan import ClaimPlan, RivalKind
 from assay.evidence.claim.random_reward import RandomRewardControl
 from assay.evidence.formatting import difference_text
 
+BASE_GREEDY = "base_greedy"  # what every pipeline plays anyway
 KINDS: Mapping[RivalKind, str] = {
     "trivial": "players that need no skill",
     "scripted": "scripted players that see what the policy sees",

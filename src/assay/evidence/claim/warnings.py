@@ -10,11 +10,15 @@ import numpy as np
 from assay.core.counting import counted
 from assay.core.records import Episode, HealthSummary, RuleSummary
 from assay.evaluation.alarms import rule_said
+from assay.evidence.claim.differences import Comparison, GainSplit
+from assay.evidence.claim.rivals import BASE_GREEDY, Rival
 from assay.evidence.escape import visible
+from assay.evidence.formatting import difference_text
 from assay.statistics.report import Report
 
 MOSTLY = 0.5  # of the steps of a training
 OFTEN_CUT = 0.1  # of the completions of an arm
+MORE_TOKENS = 1.5  # times those of the base
 
 
 def untrained_said(chosen_step: int) -> str | None:
@@ -89,6 +93,39 @@ def cut_off_said(before: Report, after: Report) -> str | None:
         return None
     arms = " and ".join(f"{100 * share:.1f} % of completions {name}" for share, name in shares)
     return f"{arms} were cut off at task.max_new_tokens."
+
+
+def more_tokens_said(found: Comparison) -> str | None:
+    """Return how many times as many tokens the trained policy writes a completion, from half as many more on."""
+    if not found.before or found.after is None or found.after < MORE_TOKENS * found.before:
+        return None
+    return (
+        f"The trained policy writes {found.after / found.before:.1f} times as many tokens a completion"
+        f" ({found.before:.1f} \u2192 {found.after:.1f}): what more computation brings is part of the gain."
+    )
+
+
+def form_only_said(split: GainSplit) -> str | None:
+    """Return that a gain comes from answers that parse, where being right more often is not shown."""
+    parse, correct = split.parse_part, split.correct_part
+    if parse.low is None or parse.low <= 0 or (correct.low is not None and correct.low > 0):
+        return None
+    return (
+        "The gain is one of form: answers that parse bring"
+        f" {difference_text(parse, rate=True)} points, right ones {difference_text(correct, rate=True)}."
+    )
+
+
+def sharpening_said(rivals: Mapping[str, Rival]) -> str | None:
+    """Return that the base without chance in its decoding does as well, so that nothing new need be learned."""
+    greedy = rivals.get(BASE_GREEDY)
+    if greedy is None or greedy.beaten is not False:
+        return None
+    return (
+        "The base decoded greedily is not shown to be worse:"
+        f" {difference_text(greedy.difference, rate=True)} points. The gain may be sharpening: less chance, no"
+        " new skill."
+    )
 
 
 def no_gold_said(episodes: Iterable[Episode], flags: Sequence[str]) -> str | None:
