@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from tests.house import ROOT
 
 from assay.core.records import Episode, Interval
 from assay.evidence.claim.effect import Effect, effect_of, margins_of
 from assay.evidence.claim.verdict import decide
 from conftest import make_claim, make_plan, never_right
 from synthetic_episodes import arm
-from tests.house import ROOT
 
 DIRECTIONS = ("better", "worse", "not shown")
 SIZES = ("matters", "less than matters", "equivalent", "not shown")
