@@ -15,7 +15,7 @@ from assay.evidence.claim.differences import deltas
 from assay.evidence.figures.comparison_figures import before_after_summary, reward_distribution
 from assay.evidence.figures.drawing import render
 from assay.evidence.page.report import report_html
-from assay.evidence.page.shell import Shown
+from assay.evidence.page.shell import Shown, Tick
 from assay.evidence.tables.trajectories import KINDS, Pair
 from conftest import make_claim, make_report
 from synthetic_episodes import arm, episode
@@ -131,17 +131,20 @@ def made_page(text: str | Sequence[str] = "plain", **changes: Any) -> str:
     # pandas takes no half of a surrogate pair; everything else does.
     cells = [each.encode("utf-8", "replace").decode() for each in texts]
     frame = pd.DataFrame({"name": [*cells, "last"], cells[0]: [None, *cells]})
-    shown = [Shown(said, each.svg, said, each.table, said) for each in figures()]
+    shown = [Shown(said, each.svg, said, each.table, said, said) for each in figures()]
+    held = (True, False, None)
     settings: dict[str, Any] = {
         "title": said,
         "digests": {said: said},
         "run": frame,
-        "checked": texts,
+        "checked": [Tick(each, held[k % 3], each) for k, each in enumerate(texts)],
         "findings": texts,
         "arms": arms(),
         "compared": shown,
         "tables": {said: frame},
         "baselines": frame,
+        "rivals": shown[:1],
+        "seeds": shown[:1],
         "trained": FACTS,
         "training_figures": shown[:1],
         "pairs": pairs,

@@ -11,12 +11,14 @@ import pytest
 from assay.evidence.page.shell import shell
 from browser import CHROMIUM, Browser, browser
 from hostile import PAYLOADS
-from made_pages import KINDS, made_page
+from made_pages import KINDS, made_page, plain_claim
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium, which is not installed")
 ELEMENTS = """[...document.querySelectorAll('*')]
     .map(e => e.tagName + ' ' + e.getAttributeNames().filter(name => name !== 'open')).join('\\n')"""
 SHOWN = "[...document.querySelectorAll('article')].filter(a => a.checkVisibility()).map(a => a.dataset.kind)"
+
+OPENED = "document.getElementById('pairs').open = true"
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +46,22 @@ def test_the_page_asks_for_nothing_and_fits_the_window(
     assert paper == ("rgb(22, 22, 22)" if dark else "rgb(255, 255, 255)")
     widths = chromium.value("[...document.querySelectorAll('figure img')].map(each => each.naturalWidth)")
     assert widths and all(found > 100 for found in widths), "every figure is drawn"
+
+
+def test_the_verdict_and_the_first_figure_stand_in_the_first_window_and_the_page_is_short(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    page = written(tmp_path, made_page(["plain"] * 12, claim=plain_claim()))
+    chromium.open(page)
+    places = "[...document.querySelectorAll('.verdict, .lead, figure img')].slice(0, 3)"
+    bottoms = chromium.value(f"{places}.map(each => each.getBoundingClientRect().bottom)")
+    assert len(bottoms) == 3 and bottoms == sorted(bottoms) and bottoms[-1] <= 900
+    assert chromium.value("document.documentElement.scrollHeight") <= 9000
+    chromium.value("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    assert chromium.value("document.documentElement.scrollWidth") == 1280
+    chromium.open(page, width=390)
+    chromium.value("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    assert chromium.value("document.documentElement.scrollWidth") == 390
 
 
 def test_nothing_hostile_runs_loads_or_becomes_an_element(chromium: Browser, tmp_path: Path) -> None:
@@ -74,6 +92,8 @@ def test_the_browser_of_these_tests_sees_a_request_and_a_breach_of_the_policy(
 
 def test_random_pairs_are_shown_first_and_the_filter_finds_others(chromium: Browser, tmp_path: Path) -> None:
     chromium.open(written(tmp_path, made_page([f"word{k}" for k in range(12)])))
+    assert chromium.value(SHOWN) == []
+    chromium.value(OPENED)
     assert chromium.value(SHOWN) == ["random", "random"]
     assert (
         chromium.value("document.getElementById('filtered').textContent")
@@ -111,6 +131,7 @@ def test_a_table_is_sorted_by_the_head_of_a_column(chromium: Browser, tmp_path: 
 def test_without_script_everything_is_there_and_no_dead_control(chromium: Browser, tmp_path: Path) -> None:
     chromium.open(written(tmp_path, made_page(["plain"] * 12)), script=False)
     chromium.call("Emulation.setScriptExecutionDisabled", value=False)
+    chromium.value(OPENED)
     assert len(chromium.value(SHOWN)) == 12
     assert (
         chromium.value(
@@ -122,6 +143,7 @@ def test_without_script_everything_is_there_and_no_dead_control(chromium: Browse
 
 def test_the_tab_key_reaches_everything_in_the_order_of_reading(chromium: Browser, tmp_path: Path) -> None:
     chromium.open(written(tmp_path, made_page("plain")))
+    chromium.value(OPENED)
     places, names = [], set()
     for _ in range(400):
         chromium.key("Tab", 9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pandas as pd
@@ -10,8 +11,9 @@ import pandas as pd
 from assay.core.records import Episode
 from assay.core.seeds import rng
 from assay.evidence.claim.claim import Claim
+from assay.evidence.page.item_index import index_of_items
 from assay.evidence.page.report import item_by_item, pairs_that_fit, report_html
-from assay.evidence.page.shell import SCRIPT, few_rows
+from assay.evidence.page.shell import SCRIPT, Tick, few_rows
 from assay.evidence.tables.trajectories import KINDS, Pair, choose_pairs
 from conftest import make_claim, make_plan
 from made_pages import FACTS, Tags, figures, hostile_pair, made_page, plain_claim
@@ -20,12 +22,14 @@ from synthetic_episodes import arm, episode
 ORDER = (
     "Verdict and scope",
     "Integrity",
+    "Limits",
+    "Rivals",
     "Before and after",
-    "Controls and baselines",
+    "Every training seed",
+    "Controls and guardrails",
     "Training",
     "Episodes",
     "Data",
-    "Limits",
     "Verify",
 )
 
@@ -92,7 +96,7 @@ def test_ids_are_unique_and_references_resolve() -> None:
 
 def test_behind_every_figure_stands_its_table_and_where_all_of_it_is() -> None:
     text = made_page("plain", compared=figures(), training_figures=[])
-    assert text.count("<figure>") == 2 == text.count("The numbers of this figure")
+    assert text.count("<figure>") == 4 == text.count("The numbers of this figure")
     assert text.count("Every 4th of 200 rows, and the last; all of them: log.csv.</caption>") == 2
 
 
@@ -135,13 +139,59 @@ def test_every_verdict_has_a_sign_beside_its_colour(before: list[Episode], after
 
 
 def test_findings_bar_a_claim_and_their_absence_is_said(claim: Claim) -> None:
-    text = words(report_html(claim, title="t", digests={}, checked=["whether it holds"], findings=[]))
-    assert "whether it holds" in text and "Nothing that bars a claim was found." in text
-    text = words(
-        report_html(claim, title="t", digests={}, checked=["whether it holds"], findings=["it does not"])
-    )
+    text = words(report_html(claim, title="t", digests={}, findings=[]))
+    assert "Nothing that bars a claim was found." in text
+    text = words(report_html(claim, title="t", digests={}, findings=["it does not"]))
     assert "Nothing that bars" not in text and "it does not" in text
     assert "Nothing that bars" not in words(report_html(claim, title="t", digests={}))
+
+
+def test_every_check_has_a_sign_a_word_and_what_was_looked_at(claim: Claim) -> None:
+    checks = [Tick("One", True, "all of it."), Tick("Two", False, "half."), Tick("Three", None, "no file.")]
+    text = words(report_html(claim, title="t", digests={}, checked=checks))
+    for said in (
+        "\u2713 One (held) all of it.",
+        "\u2717 Two (not held) half.",
+        "\u2013 Three (not checked) no file.",
+    ):
+        assert said in text
+
+
+def test_the_first_figure_and_the_limits_stand_before_every_table() -> None:
+    text = made_page("plain", claim=plain_claim())
+    figure, limits, table = (text.index(mark) for mark in ("<figure>", '<section id="limits"', "<table"))
+    assert figure < table and text.index('class="verdict') < figure
+    shown = re.sub(r"<details\b.*?</details>", "", text.replace("<details", "\n<details"), flags=re.DOTALL)
+    assert "<table" not in shown[: shown.index('<section id="limits"')]
+    assert limits < text.index('<section id="compared"')
+
+
+def test_a_figure_is_headed_by_what_it_shows(claim: Claim) -> None:
+    shown = [replace(each, finding="Success rose by +30.0 points, n = 40 items.") for each in figures()]
+    text = report_html(claim, title="t", digests={}, compared=shown)
+    heads = re.findall(r"<figcaption><h3>(.*?)</h3>", text)
+    assert heads == ["Success rose by +30.0 points, n = 40 items."] * 2
+    assert text.count('alt="Success rose by +30.0 points, n = 40 items. figure') == 2
+
+
+def test_every_pair_is_found_by_its_item_and_its_lines_and_broken_items_come_first(
+    before: list[Episode], after: list[Episode], claim: Claim
+) -> None:
+    pairs = choose_pairs(before, after, rng(0), n_random=4, n_each=2)
+    index = index_of_items(before, after, pairs)
+    assert len(index.rows) == 40 and index.said == "40 items, 160 pairs"
+    gains = [int(cells[4].replace("\u2212", "-")) for cells, _ in index.rows]
+    assert gains == sorted(gains)
+    text = report_html(claim, title="t", digests={}, arms=(before, after), pairs=pairs)
+    for cells, places in index.rows:
+        assert f'<th scope="row">{cells[0]}</th>' in text
+        first, last = map(int, cells[7].split("\u2013"))
+        assert {before[line - 1].item_id for line in range(first, last + 1)} == {cells[0]}
+        assert last - first + 1 == 4 == len(cells[2])
+        assert [pairs[place - 1].before.item_id for place in places] == [cells[0]] * len(places)
+    assert sum(len(places) for _, places in index.rows) == len(pairs)
+    few = index_of_items(before, after, most=3)
+    assert len(few.rows) == 3 and few.said == "40 items, 160 pairs; the 3 that changed most"
 
 
 def test_a_control_that_was_not_asked_for_is_not_run(claim: Claim) -> None:

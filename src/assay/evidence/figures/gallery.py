@@ -41,12 +41,14 @@ from assay.statistics.report import Report
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """One figure as a reader meets it. `table` holds the numbers that were drawn."""
+    """One figure as a reader meets it. `table` holds the numbers that were drawn, `finding` says what they
+    show."""
 
     name: str
     figure: Figure
     caption: str
     table: pd.DataFrame
+    finding: str = ""
 
 
 def of_training(

@@ -26,7 +26,8 @@ from assay.evidence.formatting import (
     percent,
     split_word,
 )
-from assay.evidence.page.shell import ENVIRONMENT, SCRIPT, Shown, fill, shell
+from assay.evidence.page.item_index import index_of_items
+from assay.evidence.page.shell import ENVIRONMENT, SCRIPT, Shown, Tick, fill, shell
 from assay.evidence.tables.trajectories import (
     KINDS,
     RIGHT,
@@ -40,12 +41,14 @@ from assay.evidence.tables.trajectories import (
 HEADINGS = {
     "verdict": "Verdict and scope",
     "integrity": "Integrity",
+    "limits": "Limits",
+    "rivals": "Rivals",
     "compared": "Before and after",
-    "controls": "Controls and baselines",
+    "seeds": "Every training seed",
+    "controls": "Controls and guardrails",
     "training": "Training",
     "episodes": "Episodes",
     "data": "Data",
-    "limits": "Limits",
     "verify": "Verify",
 }
 # A sign stands before the word, so that the colour is never all that tells verdicts and levels apart.
@@ -58,6 +61,12 @@ _TONES = {
     "NOT EVALUABLE": ("\u2715", "bad"),
 }
 _LEVELS = {"GREEN": "\u25cf GREEN", "AMBER": "\u25b2 AMBER", "RED": "\u25a0 RED"}
+# Whether a check held: sign, tone and word.
+_TICKS = {
+    True: ("\u2713", "good", "held"),
+    False: ("\u2717", "bad", "not held"),
+    None: ("\u2013", "wait", "not checked"),
+}
 LONGEST_GIVEN = 2000  # characters of a prompt or a truth
 MOST_CHARACTERS = 400_000  # of all episodes of a page together
 
@@ -68,12 +77,14 @@ def report_html(
     title: str,
     digests: Mapping[str, str],
     run: pd.DataFrame | None = None,
-    checked: Sequence[str] = (),
+    checked: Sequence[Tick] = (),
     findings: Sequence[str] | None = None,
     arms: tuple[Sequence[Episode], Sequence[Episode]] | None = None,
     compared: Sequence[Shown] = (),
     tables: Mapping[str, pd.DataFrame] | None = None,
     baselines: pd.DataFrame | None = None,
+    rivals: Sequence[Shown] = (),
+    seeds: Sequence[Shown] = (),
     trained: TrainFacts | None = None,
     training_figures: Sequence[Shown] = (),
     pairs: Sequence[Pair] = (),
@@ -90,12 +101,14 @@ def report_html(
         title: head of the page.
         digests: further rows of the table of what was measured, by their labels.
         run: what was run.
-        checked: what was checked when the page was drawn, one sentence each.
+        checked: what was checked, with what came of it.
         findings: reasons found then why nothing may be claimed; None where nobody looked.
         arms: all episodes before and after, for what is paired.
-        compared: figures of the comparison, in the order of reading.
+        compared: figures of the comparison, in the order of reading; the first stands beside the verdict.
         tables: tables of the comparison, by caption.
         baselines: scripted players beside both policies.
+        rivals: figures of the trained policy against what it has to beat.
+        seeds: figures of every training seed of the recipe.
         trained: facts of the training.
         training_figures: figures of the training.
         pairs: episodes to show; as many as fit.
@@ -107,9 +120,11 @@ def report_html(
     """
     fitting = pairs_that_fit(pairs)
     empty = {
-        "controls": claim.difference is None and baselines is None,
+        "rivals": not rivals and baselines is None,
+        "seeds": not seeds,
+        "controls": claim.difference is None,
         "training": trained is None and not training_figures,
-        "episodes": not fitting,
+        "episodes": not fitting and arms is None,
         "data": not data,
     }
     sign, tone = _TONES[claim.verdict]
@@ -132,6 +147,9 @@ def report_html(
         tables=tables or {},
         checks=_checks(claim),
         baselines=baselines,
+        rivals=rivals,
+        seeds=seeds,
+        items=None if arms is None else index_of_items(*arms, fitting),
         trained=trained,
         rules=[] if trained is None else _rules(trained),
         training_figures=training_figures,
@@ -160,6 +178,7 @@ ENVIRONMENT.globals |= {
     "LONGEST_GIVEN": LONGEST_GIVEN,
     "NO_INTERVAL": NO_INTERVAL,
     "RIGHT": RIGHT,
+    "TICKS": _TICKS,
     "missing_interval_said": missing_interval_said,
     "split_word": split_word,
     "effect_words": effect_words,

@@ -30,14 +30,25 @@ FEWEST_ROWS, MOST_ROWS = 12, 60
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A figure as bytes of SVG, its caption, the numbers that were drawn, and the file of evidence/results
-    that holds all."""
+    """A figure as bytes of SVG, its caption, the numbers that were drawn, the file of evidence/results that
+    holds all, and what it shows in one sentence with its numbers."""
 
     name: str
     svg: bytes
     caption: str
     table: pd.DataFrame
     source: str
+    finding: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One check: its name, whether it held (None: it was not made), and what was checked with what came of
+    it."""
+
+    name: str
+    held: bool | None
+    said: str
 
 
 def cell_text(value: object) -> str:

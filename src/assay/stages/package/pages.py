@@ -28,7 +28,7 @@ from assay.package.provenance import (
 )
 from assay.pipeline.inputs import fingerprint_of, task_of
 from assay.pipeline.project import Project
-from assay.stages.render_evidence.reader_pages import limits
+from assay.stages.render_evidence.limits import limits, seeds_of
 from assay.statistics.report import Reports
 
 AGAIN = "./run dvc repro"
@@ -117,15 +117,19 @@ def _made(project: Project, members: Mapping[str, bytes | Path], subjects: dict[
 
 
 def _card(project: Project, datasheet: str) -> str:
-    arms = read_record(project.results("reports.json"), Reports, fix=AGAIN).arms
+    reports, claim = (
+        read_record(project.results("reports.json"), Reports, fix=AGAIN),
+        read_record(project.results("claim.json"), Claim, fix=AGAIN),
+    )
+    before, after = reports.arms["pre_eval"], reports.arms["post_eval"]
     metrics = read_record(project.results("before_after_metrics.json"), BeforeAfter, fix=AGAIN)
     return model_card(
-        read_record(project.results("claim.json"), Claim, fix=AGAIN),
-        measured=CardNumbers(arms["pre_eval"], arms["post_eval"], metrics),
+        claim,
+        measured=CardNumbers(before, after, metrics),
         trained=read_record(project.results("train.json"), TrainFacts, fix=AGAIN),
         base=read_record(project.results("base.json"), BaseFacts, fix=AGAIN),
         fingerprint=fingerprint_of(project),
         params=project.params,
-        limits=limits(task_of(project)),
+        limits=limits(task_of(project), claim, before, after, reports.baselines, seeds_of(project, claim)),
         data_licence=stated_licence(datasheet),
     )

@@ -33,6 +33,22 @@ R = TypeVar("R", bound=BaseModel)
 CONTROL_STAGE = "control"
 
 
+# Kinds of what bars a claim, by what was looked at.
+OTHER_PLAN = (
+    "the plan of the claim was changed after training",
+    "the plan of the claim is about other data than fingerprint.json",
+    "the plan of the claim is not what the settings ask for",
+)
+OTHER_POLICY = (
+    "base.json is about another base than the one that was trained",
+    "the adapter was trained on another base than the one measured before",
+    "the policy measured after is not the one that was trained",
+    "another policy played greedily before",
+    "another policy played greedily after",
+)
+OTHER_ALARMS = "health.jsonl does not tell the alarms that train.json sums up"
+OTHER_RECORDS = "contamination.json is about other records than fingerprint.json"
+
 # Of the held-out suite: base, chosen checkpoint, and both again with greedy decoding.
 Arms = tuple[Arm, Arm, Arm, Arm]
 
@@ -64,8 +80,7 @@ def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: A
     )
     splits = fingerprint_of(project).splits
     if found.n_records != {name: split.n_records for name, split in splits.items()}:
-        text = "contamination.json is about other records than fingerprint.json"
-        blockers.append((text, text))
+        blockers.append((OTHER_RECORDS, OTHER_RECORDS))
     bars, warned = judged(found, splits_of(project.params))
     blockers, notes = [*blockers, *bars], [*notes, *warned]
     before, episodes = arms[0]
@@ -107,26 +122,18 @@ def _changed_since(
     asked = plan_asked(project, plan.cluster_name)
     base = read_record(project.results("base.json"), BaseFacts, fix="./run dvc repro base")
     before, after, base_greedy, after_greedy = (report for report, _ in arms)
-    checks = (
-        (written == trained.claim_plan_sha256, "the plan of the claim was changed after training"),
-        (
-            plan.dataset_sha256 == asked.dataset_sha256,
-            "the plan of the claim is about other data than fingerprint.json",
-        ),
-        (plan == asked, "the plan of the claim is not what the settings ask for"),
-        (base.digest == trained.base_digest, "base.json is about another base than the one that was trained"),
-        (
-            before.policy_digest == trained.base_digest,
-            "the adapter was trained on another base than the one measured before",
-        ),
-        (
-            after.policy_digest == trained.policy_digest,
-            "the policy measured after is not the one that was trained",
-        ),
-        (base_greedy.policy_digest == before.policy_digest, "another policy played greedily before"),
-        (after_greedy.policy_digest == after.policy_digest, "another policy played greedily after"),
+    holds = (
+        written == trained.claim_plan_sha256,
+        plan.dataset_sha256 == asked.dataset_sha256,
+        plan == asked,
+        base.digest == trained.base_digest,
+        before.policy_digest == trained.base_digest,
+        after.policy_digest == trained.policy_digest,
+        base_greedy.policy_digest == before.policy_digest,
+        after_greedy.policy_digest == after.policy_digest,
     )
-    return [(text, text) for holds, text in checks if not holds]
+    kinds = (*OTHER_PLAN, *OTHER_POLICY)
+    return [(text, text) for held, text in zip(holds, kinds, strict=True) if not held]
 
 
 def _other_alarms(project: Project, trained: TrainFacts) -> list[tuple[str, str]]:
@@ -134,8 +141,7 @@ def _other_alarms(project: Project, trained: TrainFacts) -> list[tuple[str, str]
     told = HealthSummary.of(events, trained.health.unmeasured) if events else None
     if told == trained.health and all(event.step <= trained.steps for event in events):
         return []
-    text = "health.jsonl does not tell the alarms that train.json sums up"
-    return [(text, text)]
+    return [(OTHER_ALARMS, OTHER_ALARMS)]
 
 
 def opened_said(project: Project, claim: Claim) -> list[tuple[str, str]]:

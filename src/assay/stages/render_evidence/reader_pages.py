@@ -11,7 +11,7 @@ from assay.core.records import TrainFacts
 from assay.core.seeds import rng
 from assay.core.storage.files import write_text
 from assay.core.storage.json import read_record
-from assay.dataset.audit_records import BLOCKING, SAID, Audit, Contamination
+from assay.dataset.audit_records import Audit, Contamination
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.what_was_run import (
     BaseFacts,
@@ -21,7 +21,7 @@ from assay.evidence.claim.what_was_run import (
     splits_frame,
 )
 from assay.evidence.page.report import report_html
-from assay.evidence.page.shell import Shown
+from assay.evidence.page.shell import Shown, Tick
 from assay.evidence.tables.evidence_readme import VERIFY, landing_page
 from assay.evidence.tables.trajectories import choose_pairs, sample_trajectories
 from assay.pipeline.inputs import decoding_of, fingerprint_of, heldout_suite
@@ -40,26 +40,6 @@ SOURCES = {
     "checkpoint_progression": "checkpoint_evals.csv",
     KEY_FIGURE: "before_after_metrics.json",
 }
-CHECKS = (
-    (
-        "whether the episodes are the items and draws of the suite that the plan names, in both arms, sampled"
-        " and greedy;"
-    ),
-    (
-        "whether every stored completion, parsed and graded again, earns the parts, flags and success that"
-        " are recorded;"
-    ),
-    "whether the base, compared with itself, shows no difference;",
-    "whether every report is what its episodes give;",
-    "whether the plan of the claim is the one that stood when training began;",
-    "whether the base that was trained is the base that was measured;",
-    "whether every red alarm of the training was answered for;",
-)
-OPENINGS = (
-    "not checked here: how often the held-out suite was opened; observed/heldout_openings.json has every"
-    " policy."
-)
-SPLITS_UNCHECKED = "not checked: whether splits share what they must not, for contamination.json is missing."
 
 
 def _asked(messages: Sequence[Message]) -> str:
@@ -79,10 +59,14 @@ def write_pages(
     after: Arm,
     *,
     findings: Sequence[str],
+    checked: Sequence[Tick],
     compared: Sequence[Shown],
     training_figures: Sequence[Shown],
     tables: Mapping[str, pd.DataFrame],
     baselines: pd.DataFrame,
+    rivals: Sequence[Shown],
+    seeds: Sequence[Shown],
+    limits: Sequence[str],
 ) -> None:
     """Write the three pages from what was computed already; arguments as of `report_html`."""
     items = heldout_suite(project).items
@@ -105,12 +89,14 @@ def write_pages(
             "dataset (digest of its records, in any order)": fingerprint.dataset_sha256,
         },
         run=_what_was_run(project, claim.plan.checkpoint_rule, trained, before[0]),
-        checked=(*CHECKS, _splits_said(shared), OPENINGS),
+        checked=checked,
         findings=findings,
         arms=(before[1], after[1]),
         compared=compared,
         tables=tables,
         baselines=baselines,
+        rivals=rivals,
+        seeds=seeds,
         trained=trained,
         training_figures=training_figures,
         pairs=many,
@@ -120,39 +106,14 @@ def write_pages(
             "What the audit found at least once": findings_frame(audit),
             "What splits share": contamination_frame(shared),
         },
-        limits=limits(task),
+        limits=limits,
         verify=VERIFY,
     )
     captions = {shown.name: shown.caption for shown in compared}
     key = (KEY_FIGURE, captions[KEY_FIGURE]) if KEY_FIGURE in captions else None
     write_text(project.results("report.html"), page)
     write_text(project.results("sample_trajectories.md"), sample_trajectories(few, **given))
-    write_text(
-        project.root / README, landing_page(claim, key, limits(task), data=project.params.dataset.name)
-    )
-
-
-def _splits_said(found: Contamination | None) -> str:
-    """Return what splits were compared for; a check that had nothing to read is named as such."""
-    if found is None:
-        return SPLITS_UNCHECKED
-    read = [SAID[kind] for kind in BLOCKING if found.compared.get(kind)]
-    idle = [SAID[kind] for kind in BLOCKING if not found.compared.get(kind)]
-    said = f"whether splits share {', '.join(read) or 'anything'}"
-    return f"{said}; the records hold nothing to compare for: {', '.join(idle)}." if idle else f"{said}."
-
-
-def limits(task: Task) -> tuple[str, ...]:
-    """Return what nobody should read into the claim."""
-    what = task.cluster_name
-    return (
-        "One training run: the claim is about this checkpoint against this base, not about the recipe.",
-        (
-            f"The held-out {what} come from the same source as the training {what}; nothing is said about any"
-            " other."
-        ),
-        "Bit-identity is a promise for one machine; other processors may round differently.",
-    )
+    write_text(project.root / README, landing_page(claim, key, limits, data=project.params.dataset.name))
 
 
 def _what_was_run(

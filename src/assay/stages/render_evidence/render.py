@@ -15,6 +15,7 @@ from assay.core.records import TRAINING_LOG_COLUMNS, Episode, HealthEvent, Inter
 from assay.core.seeds import derive_seed, rng
 from assay.core.storage.files import write_bytes, write_text
 from assay.core.storage.json import read_record, read_records, write_json
+from assay.dataset.audit_records import Contamination
 from assay.evaluation.alarms import alarm_said, alarms, cuts_said, training_alarm_said
 from assay.evaluation.replay import graded_again
 from assay.evidence.claim.claim import Claim, compare, differences_of
@@ -52,6 +53,8 @@ from assay.stages.render_evidence.arms import (
     suite_of,
 )
 from assay.stages.render_evidence.claim_inputs import claim_inputs, opened_said
+from assay.stages.render_evidence.integrity import integrity
+from assay.stages.render_evidence.limits import limits, seeds_of
 from assay.stages.render_evidence.no_claim import refuse
 from assay.stages.render_evidence.reader_pages import EPISODES, SOURCES, write_pages
 from assay.statistics.report import Report, Reports
@@ -104,8 +107,12 @@ def _render(project: Project) -> None:
         AGAIN: beside.base_again,
     }
     arms |= {} if beside.random_arm is None else {CONTROL: beside.random_arm}
-    for name, (_, episodes) in arms.items():
-        blockers += graded_again(task, suite_of(suite, name), episodes, name)
+    misgraded = [
+        said
+        for name, (_, episodes) in arms.items()
+        for said in graded_again(task, suite_of(suite, name), episodes, name)
+    ]
+    blockers += misgraded
     claim = compare(
         before[1],
         after[1],
@@ -154,6 +161,8 @@ def _render(project: Project) -> None:
     own = {} if validity is None else {"Validity and field F1 by stratum": validity}
     measures, strata = measures_frame(before[0], after[0], gaps), strata_frame(claim, before[0], after[0])
     tables = {"Every measure": measures, "By stratum": strata, **own}
+    seeds = seeds_of(project, claim)
+    path = project.results("contamination.json")
     write_pages(
         project,
         task,
@@ -162,10 +171,21 @@ def _render(project: Project) -> None:
         before,
         after,
         findings=findings,
+        checked=integrity(
+            claim,
+            trained,
+            read_record(path, Contamination, fix="./run dvc repro fingerprint") if path.exists() else None,
+            blockers=blockers,
+            graded={name: len(episodes) for name, (_, episodes) in arms.items()},
+            misgraded=misgraded,
+        ),
         compared=_drawn(project, comparison),
         training_figures=_drawn(project, training),
         tables=tables,
         baselines=ladder_frame(baselines, before[0], after[0], floor=task.floor, ceiling=task.ceiling),
+        rivals=[],
+        seeds=[],
+        limits=limits(task, claim, before[0], after[0], baselines, seeds),
     )
     summary = readme_block(
         claim,
@@ -237,7 +257,14 @@ def _drawn(project: Project, gallery: Sequence[Drawn]) -> list[Shown]:
         for kind, content in rendered.items():
             write_bytes(project.results(f"figures/{each.name}.{kind}"), content)
         shown.append(
-            Shown(each.name, rendered["svg"], each.caption, each.table, SOURCES.get(each.name, EPISODES))
+            Shown(
+                each.name,
+                rendered["svg"],
+                each.caption,
+                each.table,
+                SOURCES.get(each.name, EPISODES),
+                each.finding,
+            )
         )
     return shown
 
