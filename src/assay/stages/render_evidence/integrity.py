@@ -87,7 +87,7 @@ def integrity(
 def _of_random_rewards(claim: Claim) -> Tick:
     found = claim.random_reward
     held = None
-    if found is not None and found.verdict != "NOT EVALUABLE":
+    if found is not None and found.comparable:
         held = found.trained_is_ahead
     return Tick("Random rewards", held, random_reward_said(found))
 
