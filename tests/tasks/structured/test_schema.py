@@ -123,6 +123,25 @@ def test_formats_are_checked(value: str, right: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "iri", "reference"),
+    [
+        ("http://ex\u00e4mple.org/p\u00e4th?q=\u00fc#f", True, True),
+        ("http://[::1]/\u00e9", True, True),
+        ("http://[::1/", False, False),
+        ("urn:x:\u00fc", True, True),
+        ("//host/\u00e9?\ue000", False, True),
+        ("/\ue000", False, False),
+        ("a b", False, False),
+        ("http://h/%zz", False, False),
+        (7, True, True),
+    ],
+)
+def test_iris_are_uris_of_any_letters(value: Any, iri: bool, reference: bool) -> None:
+    found = [compiled({"format": name}).problem(value) is None for name in ("iri", "iri-reference")]
+    assert found == [iri, reference]
+
+
+@pytest.mark.parametrize(
     ("value", "right"),
     [(19.99, True), (0.3, True), (1e308, True), (10**400, True), (0.005, False), ("x", True)],
 )

@@ -8,7 +8,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urldefrag
 
@@ -23,6 +23,7 @@ from referencing.jsonschema import DRAFT202012
 from assay.core.errors import TaskError
 from assay.core.storage.json import dumps
 from assay.tasks.structured.grading.equality import SCHEMA, key
+from assay.tasks.structured.iri import is_iri
 from assay.tasks.structured.references import (
     Unfounded,
     check_references,
@@ -137,6 +138,8 @@ BoundedValidator: Any = extend(
 FORMATS: Any = FormatChecker()
 FORMATS.checkers = dict(Draft202012Validator.FORMAT_CHECKER.checkers)
 FORMATS.checks("regex", raises=(re.error, OverflowError, RecursionError))(_is_regex)
+FORMATS.checks("iri")(is_iri)
+FORMATS.checks("iri-reference", raises=ValueError)(partial(is_iri, rule="URI_reference"))
 
 
 __all__ = [
