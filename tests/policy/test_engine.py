@@ -14,7 +14,8 @@ from assay.core.config.settings import TinyArchitecture
 from assay.core.decoding import Decoding
 from assay.policy.base import tiny
 from assay.policy.engine import fused_lora as module
-from assay.policy.engine.engine import BLOCK, Session, _inverse, _inverse_by_blocks, choose
+from assay.policy.engine.choice import BLOCK, _inverse, _inverse_by_blocks, choose
+from assay.policy.engine.engine import Session
 from assay.policy.engine.fused_lora import summed
 from assay.policy.model import Policy, evaluating
 from assay.policy.renderer import Dialogue

@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 from safetensors.numpy import save
 
 from assay.core.config.composition import Selection, compose
-from assay.core.config.settings import PretrainedBase
+from assay.core.config.settings import PretrainedBase, ScratchBase
 from assay.core.console import quietly
 from assay.core.records import ControlFacts, Episode, HealthSummary, TrainFacts
 from assay.core.seeds import derive_seed, rng
@@ -26,6 +26,7 @@ from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import read_record, write_json, write_jsonl
 from assay.dataset.suite import Play, Suite
 from assay.evaluation.alarms import flat
+from assay.evaluation.few_shot import few_shot
 from assay.evaluation.replay import play_baseline
 from assay.evaluation.trajectory import open_item
 from assay.package.archive import sealed, write_tar
@@ -34,12 +35,14 @@ from assay.package.parity import Parity
 from assay.pipeline.inputs import heldout_suite, items_of, task_of, validation_suite
 from assay.pipeline.live_log import Tables
 from assay.pipeline.project import Project
+from assay.pipeline.rival_files import BaseRivals, facts_of, file_of, suite_for
 from assay.policy.base.words import CHAT_TEMPLATE, Words
 from assay.policy.digests import adapted_digest, digest_folder
 from assay.stages import fingerprint, render_evidence
 from assay.stages.package import members_of
 from assay.stages.render_evidence.arms import AGAIN, CONTROL
 from assay.tasks.protocol import Task
+from assay.tasks.rivals import BEST_OF_N, CONSTRAINED, FEW_SHOT, OF_THE_BASE, rivals_of
 from assay.training.health.commonest import Honest
 from assay.training.health.rules import Monitor
 from assay.training.health.signals import StepSignals
@@ -232,6 +235,32 @@ def _with_versions(values: Mapping[str, Any]) -> dict[str, Any]:
 def _before(project: Project, base: str) -> None:
     _arm(project, "pre_eval", heldout_suite(project), 0.2, base)
     _arm(project, "pre_eval_greedy", heldout_suite(project, draws=1), 0.2, base)
+    _rivals(project, base)
+
+
+def _rivals(project: Project, base: str) -> None:
+    """Write what the base played as a rival of what is trained on it."""
+    params, plain, found = project.params, task_of(project), {}
+    asked, words = params.evaluation.rivals, words_of(project)
+    settings = {FEW_SHOT: asked.few_shot, BEST_OF_N: asked.best_of_n, CONSTRAINED: 1}
+    for name in (name for name in OF_THE_BASE if name in rivals_of(plain, asked)):
+        suite, task, used = suite_for(heldout_suite(project), name), plain, settings[name]
+        if name == FEW_SHOT and words is not None:
+            assert isinstance(params.base, ScratchBase)
+            task, used = few_shot(
+                plain,
+                items_of(project, "train"),
+                suite,
+                asked.few_shot,
+                dialogue=words,
+                positions=params.base.architecture.max_positions,
+                max_new_tokens=params.task.max_new_tokens[params.generation.surface],
+            )
+        episodes = played(task, suite.plays(), 0.2, name, words)
+        told = [each.model_copy(update={"policy": base}) for each in episodes]
+        write_jsonl(project.results(f"{file_of(name)}.jsonl"), told)
+        found[name] = facts_of(plain, told, settings[name], used)
+    write_json(project.results("rivals.json"), BaseRivals(rivals=found))
 
 
 def _trained(project: Project, base: str) -> TrainFacts:

@@ -35,6 +35,10 @@ FILES: dict[str, dict[str, str]] = {
     f"{RESULTS}/pre_eval": {
         "pre_eval.jsonl": "every held-out episode of the base, sampled, one a line",
         "pre_eval_greedy.jsonl": "the same with greedy decoding",
+        "rival_few_shot.jsonl": "the same with examples from train in the prompt",
+        "rival_best_of_n.jsonl": "the same, drawn again where a draw was not valid",
+        "rival_constrained.jsonl": "the same under decoding that follows the record's JSON schema",
+        "rivals.json": "what became of those three: examples, draws, tokens, and why one did not play",
     },
     f"{RESULTS}/train": {
         "train.json": "the training in short: seed, steps, chosen checkpoint, alarms, digest of every step",

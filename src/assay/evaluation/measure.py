@@ -8,13 +8,21 @@ from typing import Protocol, TypeVar
 
 from assay.core.decoding import Decoding
 from assay.core.records import Episode
-from assay.dataset.suite import Play, Suite, units
+from assay.dataset.suite import Play, units
 from assay.evaluation.phases import Phases
-from assay.evaluation.rollout import Progress, play
+from assay.evaluation.rollout import Bounding, Progress, play
 from assay.policy.model import Policy
 from assay.tasks.protocol import Task
 
 T = TypeVar("T")
+
+
+class Playable(Protocol):
+    """A suite, or what of it is left to play."""
+
+    def plays(self) -> list[Play]:
+        """Return every play, in order."""
+        ...
 
 
 class KeptUnits(Protocol):
@@ -54,7 +62,7 @@ class Together(Protocol):
 def measure(
     policy: Policy,
     task: Task,
-    suite: Suite,
+    suite: Playable,
     decoding: Decoding,
     *,
     batch_size: int,
@@ -63,6 +71,7 @@ def measure(
     retries: int = 0,
     kept: KeptUnits | None = None,
     processes: Together | None = None,
+    bound: Bounding | None = None,
 ) -> list[Episode]:
     """Play a suite with a policy and return the episodes, in the order of the suite's plays.
 
@@ -87,6 +96,7 @@ def measure(
         kept: Units of the same measurement that ended before an interruption, as the first process finds
             them; those that end now are added.
         processes: Everyone who measures this; None: this process alone.
+        bound: Says of an item what may be written; None: anything.
 
     Raises:
         EnvironmentLost: The environment failed for good; units that ended before are kept.
@@ -116,6 +126,7 @@ def measure(
                     progress=progress,
                     phases=phases,
                     retries=retries,
+                    bound=bound,
                 )
                 done[index] = [rollout.episode for rollout in rollouts]
                 if kept is not None:

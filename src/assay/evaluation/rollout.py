@@ -11,8 +11,9 @@ from assay.evaluation.phases import Phases, Timed, untimed
 from assay.evaluation.replay import play_baseline
 from assay.evaluation.trajectory import GivenUp, Lost, Prompt, Rollout, Row, open_item, tried, turn_of
 from assay.policy.backends.select import Conversations, converse
+from assay.policy.engine.choice import Bound
 from assay.policy.model import Policy, playing
-from assay.tasks.protocol import Step, Task
+from assay.tasks.protocol import Item, Step, Task
 
 __all__ = ["Lost", "Progress", "Rollout", "attempt", "play", "play_baseline"]
 
@@ -21,6 +22,7 @@ Progress = Callable[[int], None]
 # short ones together compute at the length of the longest: on one CPU core a quarter cost 20 % of generation
 # against whole batches, a half 10 %, three quarters nothing.
 ADMIT_SHARE = 0.75
+Bounding = Callable[[Item], Bound | None]
 Placed = tuple[int, Row]  # a conversation, and the place of its play among all
 
 
@@ -34,6 +36,7 @@ def play(
     progress: Progress | None = None,
     phases: Phases | None = None,
     retries: int = 0,
+    bound: Bounding | None = None,
 ) -> list[Rollout]:
     """Play every play once and return the rollouts in the same order: all of them, or an error.
 
@@ -47,12 +50,14 @@ def play(
         progress: Told how many episodes have just ended.
         phases: Told where the time goes: encode, generate, environment, reward.
         retries: How often a call to the environment that failed is made again.
+        bound: Says of an item what may be written; None: anything.
 
     Raises:
         EnvironmentLost: The environment failed for good; names the item. Raised at once, since nothing may be
             left out.
     """
-    players = _Players(policy, task, decoding, untimed if phases is None else phases, retries, strict=True)
+    timed = untimed if phases is None else phases
+    players = _Players(policy, task, decoding, timed, retries, strict=True, bound=bound)
     rollouts = [one for one in players.play(plays, batch_size, progress) if isinstance(one, Rollout)]
     assert len(rollouts) == len(plays)
     return rollouts
@@ -82,10 +87,18 @@ class _Players:
     """Plays many conversations at once; when strict, the first loss is raised instead of returned."""
 
     def __init__(
-        self, policy: Policy, task: Task, decoding: Decoding, timed: Timed, retries: int, *, strict: bool
+        self,
+        policy: Policy,
+        task: Task,
+        decoding: Decoding,
+        timed: Timed,
+        retries: int,
+        *,
+        strict: bool,
+        bound: Bounding | None = None,
     ) -> None:
         self._policy, self._task, self._decoding = policy, task, decoding
-        self._timed, self._retries, self._strict = timed, retries, strict
+        self._timed, self._retries, self._strict, self._bound = timed, retries, strict, bound
 
     def play(self, plays: Sequence[Play], batch_size: int, progress: Progress | None) -> list[Rollout | Lost]:
         ended: dict[int, Rollout | Lost] = {}
@@ -118,10 +131,11 @@ class _Players:
         openings, seeds = [one.prompt_ids for one in new], [one.play.seed for one in new]
         if not new:
             return session
+        bounds = [] if self._bound is None else [self._bound(one.play.item) for one in new]
         with self._timed("generate"):
             if session is None:
-                return converse(self._policy, openings, seeds, self._decoding)
-            session.admit(openings, seeds)
+                return converse(self._policy, openings, seeds, self._decoding, bounds)
+            session.admit(openings, seeds, bounds)
             return session
 
     def _turn(self, session: Conversations, talking: Sequence[Placed]) -> tuple[list[Placed], list[Placed]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
+from typing import Protocol
 
 from assay.core.console import complain, progress, say
 from assay.core.counting import counted
@@ -25,6 +27,15 @@ from assay.policy.processes import ALONE, Processes
 from assay.tasks.protocol import answer_key
 
 
+class Beside(Protocol):
+    """What else is played in the same call: `rivals.play_rivals`."""
+
+    def __call__(self, *, folder: Path, key: str) -> None:
+        """Play; what was played before an interruption is kept in the folder, under a digest of all that decides
+        it."""
+        ...
+
+
 def evaluate(
     project: Project,
     policy: Policy,
@@ -35,6 +46,7 @@ def evaluate(
     greedy: bool = True,
     again: bool = False,
     processes: Processes = ALONE,
+    beside: Beside | None = None,
 ) -> None:
     """Play the held-out suite and write the raw episodes: `<name>.jsonl` and `<name>_greedy.jsonl`.
 
@@ -52,6 +64,7 @@ def evaluate(
         greedy: Whether to play greedily as well.
         again: Whether with other sampling seeds than everybody's, which is for the base's second time.
         processes: Everyone who plays.
+        beside: Plays on with the same policy before anything kept is forgotten.
 
     Raises:
         RunningAlready: Another call is at the same evaluation.
@@ -78,6 +91,8 @@ def evaluate(
         for label, suite, is_greedy in parts:
             kept = KeptEpisodes(folder / label, digest([key, label, suite.digest]))
             _one(project, policy, label, suite, is_greedy, kept, processes)
+        if beside is not None:
+            beside(folder=folder, key=key)
         processes.gather(None)  # nobody forgets what the main process has not written yet
         shutil.rmtree(folder, ignore_errors=True)
 

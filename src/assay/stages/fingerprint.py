@@ -25,6 +25,7 @@ from assay.dataset.verified import SUMS, check_sums, covered, parse_sums, requir
 from assay.evidence.claim.plan import plan_of
 from assay.pipeline.inputs import blocklist_of, cache_folder, splits_of, task_with
 from assay.pipeline.project import Project
+from assay.tasks.rivals import rivals_of
 
 READS = ("${dataset.root}",)
 WRITES = (folder_of("data"),)
@@ -69,7 +70,12 @@ def run(project: Project) -> None:
         rules=rules,
     )
     plan = plan_of(
-        params, suite, validation, cluster_name=task.cluster_name, dataset_sha256=found.dataset_sha256
+        params,
+        suite,
+        validation,
+        cluster_name=task.cluster_name,
+        dataset_sha256=found.dataset_sha256,
+        rivals=rivals_of(task, chosen.rivals),
     )
     shared = contamination(audited.kept)
     write_json(project.results("fingerprint.json"), found)

@@ -12,6 +12,10 @@ from assay.core.records import ParseOutcome
 
 Message = dict[str, str]
 PartKind = Literal["outcome", "shaping", "format"]
+# What a claim of skill is compared with: a player that needs none, one that works by rules that somebody wrote,
+# and what one would do with the base instead of training it.
+RivalKind = Literal["trivial", "scripted", "instead of training"]
+ScriptedRival = Literal["trivial", "scripted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,11 @@ class Task(Protocol):
     metrics: tuple[str, ...]
     floor: str  # the baselines between which a score is normalised
     ceiling: str
+    # Of `baselines`, those that see only what a policy sees, and whether they need any skill: a claim compares
+    # with each.
+    rivals: Mapping[str, ScriptedRival]
+    # Flags that hold of every answer of the right form, whatever is right; with `parsed` they say what is valid
+    valid_flags: tuple[str, ...]
     alarms: Mapping[str, float]  # flag -> the rate of it over a batch or suite beyond which something is ill
     max_prompt_tokens: int | None  # of a rendered opening; None: as many as the model takes
 
@@ -170,6 +179,15 @@ class AnswerKey(Protocol):
         """Return the graded part of a right answer as text, None where nothing is known to be right."""
         ...
 
+    def solution(self, item: Item) -> str | None:
+        """Return a whole completion that is right, None where nothing is known to be right."""
+        ...
+
+    def shape(self, item: Item) -> str:
+        """Return what says, in what the model is told, which form an answer has; items alike in it take each
+        other's answers."""
+        ...
+
     def answer(self, item: Item, action: str) -> str:
         """Return the graded part of an answer that could be read, as `right_answer` writes it; `action` as in
         `Step`."""
@@ -192,3 +210,16 @@ class AnswerKey(Protocol):
 def answer_key(task: Task) -> AnswerKey | None:
     """Return the task as one that can write down what is right; None if it cannot."""
     return cast(AnswerKey, task) if hasattr(task, "right_answer") else None
+
+
+class Schematic(Protocol):
+    """What a task offers beside `Task` whose answers are JSON; decoding can be constrained to it."""
+
+    def answer_schema(self, item: Item) -> str:
+        """Return the JSON Schema that an answer must satisfy, as text, from what the model is told."""
+        ...
+
+
+def schematic(task: Task) -> Schematic | None:
+    """Return the task as one whose answers have a JSON Schema; None if they have none."""
+    return cast(Schematic, task) if hasattr(task, "answer_schema") else None

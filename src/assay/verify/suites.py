@@ -15,8 +15,11 @@ from assay.core.counting import counted
 from assay.core.records import Episode
 from assay.dataset.suite import Play, Suite
 from assay.evaluation.trajectory import open_item
+from assay.pipeline.rival_files import file_of
 from assay.policy.base.words import Words
 from assay.stages.render_evidence.arms import AGAIN, CONTROL
+from assay.tasks.protocol import Task
+from assay.tasks.rivals import FEW_SHOT
 from assay.verify.checks import SHOWN, LookResult
 from assay.verify.content.training import learning_rates
 from assay.verify.unpacked import Unpacked
@@ -85,10 +88,12 @@ def _out_of_place(suite: Suite, episodes: list[Episode], name: str, package: Unp
 
 
 def openings_equal(package: Unpacked) -> LookResult:
-    """Check that all arms and validations were shown the same opening of an item, and lost the same of it."""
+    """Check that all arms and validations were shown the same opening of an item, and lost the same of it; but
+    for the rival with examples before it, which was shown the same in all its draws."""
     shown: dict[tuple[str, str], tuple[str, int]] = {}
     wrong = []
-    told = [(name, "heldout", package.episodes(name)) for name in package.arms]
+    behind = file_of(FEW_SHOT)
+    told = [(name, name if name == behind else "heldout", package.episodes(name)) for name in package.arms]
     told += [
         (f"validation.jsonl, step {v.step}", "validation", [*v.sampled, *v.greedy])
         for v in package.validations
@@ -100,7 +105,8 @@ def openings_equal(package: Unpacked) -> LookResult:
                 wrong.append(
                     f"{name}: item {episode.item_id}, draw {episode.draw} was opened otherwise than before"
                 )
-    return LookResult(f"{counted(len(shown), 'items')}, each opened with the same prompt in every arm", wrong)
+    n = len({(split, item) for split, item in shown if split != behind})
+    return LookResult(f"{counted(n, 'items')}, each opened with the same prompt in every arm", wrong)
 
 
 def policies_named(package: Unpacked) -> LookResult:
@@ -114,7 +120,7 @@ def policies_named(package: Unpacked) -> LookResult:
         "post_eval_greedy": trained.policy_digest,
         AGAIN: trained.base_digest,
         CONTROL: control.policy_digest,
-    }
+    } | {file_of(name): trained.base_digest for name in package.rivals}
     wrong = []
     for name in package.arms:
         if name not in package.reports or package.reports[name].policy_digest != expected[name]:
@@ -207,8 +213,10 @@ def tokens_counted(package: Unpacked) -> LookResult:
             " package"
         )
         return LookResult(f"{said}; V4 with --base DIR counts what it plays again", unchecked=True)
-    reader, n, turns, wrong = _Reader(package), 0, 0, list[str]()
+    plain, n, turns, wrong = _Reader(package, package.task), 0, 0, list[str]()
     for name, suite, episodes in _told(package):
+        behind = name == f"{file_of(FEW_SHOT)}.jsonl"
+        reader = _Reader(package, package.shown[0]) if behind else plain
         for play, episode in zip(suite.plays(), episodes, strict=False):
             n, turns = n + 1, turns + len(episode.turns)
             wrong += [
@@ -237,8 +245,8 @@ class _Reader:
     """Reads episodes as the tokenizer of the package's base does; openings are kept, since all draws of an
     item share one."""
 
-    def __init__(self, package: Unpacked) -> None:
-        self._task, self._words = package.task, Words(package.task.vocabulary())
+    def __init__(self, package: Unpacked, task: Task) -> None:
+        self._task, self._words = task, Words(package.task.vocabulary())
         self._opened: dict[tuple[str, int], tuple[list[int], int]] = {}
 
     def faults(self, play: Play, episode: Episode) -> Iterator[str]:

@@ -8,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from assay.core.config.settings import ScratchBase
 from assay.core.errors import AssayError, RecordError
 from assay.core.records import ControlFacts, Episode, HealthEvent, TrainFacts, ValidationEpisode
 from assay.core.storage.files import read_text
@@ -15,12 +16,16 @@ from assay.core.storage.json import loads, read_jsonl, read_record, read_records
 from assay.core.storage.untrusted import inside, listing
 from assay.core.storage.yaml import read_yaml
 from assay.dataset.suite import Suite
+from assay.evaluation.few_shot import few_shot
 from assay.evidence.claim.plan import ClaimPlan
 from assay.pipeline.inputs import heldout_suite, items_of, task_of, validation_suite
 from assay.pipeline.project import Project
+from assay.pipeline.rival_files import BaseRival, BaseRivals, file_of
+from assay.policy.base.words import Words
 from assay.stages.render_evidence.arms import AGAIN, CONTROL, suite_of
 from assay.statistics.report import Report, Reports
 from assay.tasks.protocol import Task
+from assay.tasks.rivals import FEW_SHOT
 from assay.training.log.history import Validation
 
 FIX = "get the package again from where it was published"
@@ -90,7 +95,8 @@ class Unpacked:
     @cached_property
     def arms(self) -> tuple[str, ...]:
         """Names of the arms that were played."""
-        return (*ARMS, CONTROL) if self.control.asked and self.control.stopped is None else ARMS
+        played = (*ARMS, *(file_of(name) for name, facts in self.rivals.items() if facts.used))
+        return (*played, CONTROL) if self.control.asked and self.control.stopped is None else played
 
     def episodes(self, name: str) -> list[Episode]:
         """Return the episodes of an arm as stored, parsed once."""
@@ -102,6 +108,26 @@ class Unpacked:
     def reports(self) -> Mapping[str, Report]:
         """The reports as stored, by the arm's name."""
         return read_record(self.results("reports.json"), Reports, fix=FIX).arms
+
+    @cached_property
+    def rivals(self) -> Mapping[str, BaseRival]:
+        """What became of the rivals that the base played, by name."""
+        return read_record(self.results("rivals.json"), BaseRivals, fix=FIX).rivals
+
+    @cached_property
+    def shown(self) -> tuple[Task, int]:
+        """The task behind the examples of the few-shot rival, and how many those are, for a tiny base."""
+        params = self.project.params
+        assert isinstance(params.base, ScratchBase), "the tokenizer of any other base is not in the package"
+        return few_shot(
+            self.task,
+            items_of(self.project, "train"),
+            self.suite_of(file_of(FEW_SHOT)),
+            params.evaluation.rivals.few_shot,
+            dialogue=Words(self.task.vocabulary()),
+            positions=params.base.architecture.max_positions,
+            max_new_tokens=params.task.max_new_tokens[params.generation.surface],
+        )
 
     @cached_property
     def control(self) -> ControlFacts:

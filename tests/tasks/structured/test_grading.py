@@ -243,7 +243,7 @@ def test_any_schema_is_kept_or_refused_and_everybody_can_answer_to_it(
 
 
 def test_scripted_players_go_from_nothing_to_everything() -> None:
-    assert list(TASK.baselines()) == ["empty_fields", "guess", "gold"]
+    assert list(TASK.baselines()) == ["empty_fields", "copied_schema", "copied_prompt", "guess", "gold"]
     assert TASK.floor in TASK.baselines() and TASK.ceiling in TASK.baselines()
     for told in (row(), call_row(), row(schema=LAX)):
         item = TASK.item(told)

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from assay.core.config.base import Fraction, Natural, Positive, Rate, Settings
 from assay.core.config.health import HealthSettings
+from assay.core.config.rivals import RivalSettings
 from assay.core.config.tasks import Surface, TaskSettings, every_task
 from assay.core.records import HealthRule
 
@@ -260,6 +261,7 @@ class EvaluationSettings(Settings):
     seed: Natural
     items: Positive
     draws: Annotated[int, Field(ge=2)]
+    rivals: RivalSettings
 
 
 class ValidationSettings(Settings):

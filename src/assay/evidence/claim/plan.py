@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -12,8 +13,7 @@ from assay.core.config.health import ACCIDENTS, HealthSettings
 from assay.core.config.settings import Params
 from assay.core.records import Record
 from assay.dataset.suite import Suite
-
-RivalKind = Literal["trivial", "scripted", "instead of training"]
+from assay.tasks.protocol import RivalKind
 
 
 class ClaimPlan(Record):
@@ -54,7 +54,13 @@ class ClaimPlan(Record):
 
 
 def plan_of(
-    params: Params, heldout: Suite, validation: Suite, *, cluster_name: str, dataset_sha256: str
+    params: Params,
+    heldout: Suite,
+    validation: Suite,
+    *,
+    cluster_name: str,
+    dataset_sha256: str,
+    rivals: Mapping[str, RivalKind],
 ) -> ClaimPlan:
     """Return the plan that the settings ask for on the suites of a dataset."""
     claim = params.claim
@@ -72,6 +78,7 @@ def plan_of(
         secondary=("mean_reward",) if claim.primary == "success" else ("mean_reward", "success_rate"),
         guardrails={"parsed_rate": claim.parsed_rate_margin},
         controls=tuple(claim.controls),
+        rivals=dict(rivals),
         alarms=alarms_digest(params.health),
         validation_suite=validation.digest,
     )

@@ -10,9 +10,10 @@ from pydantic import Field
 from assay.core.records import Episode, Interval, Record
 from assay.core.seeds import rng as labelled_rng
 from assay.evidence.claim.differences import compare_measure
-from assay.evidence.claim.plan import ClaimPlan, RivalKind
+from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.claim.random_reward import RandomRewardControl
 from assay.evidence.formatting import difference_text
+from assay.tasks.protocol import RivalKind
 
 BASE_GREEDY = "base_greedy"  # what every pipeline plays anyway
 KINDS: Mapping[RivalKind, str] = {

@@ -13,6 +13,7 @@ from assay.core.config.places import setting
 from assay.core.decoding import Completion, Decoding
 from assay.core.errors import ConfigError
 from assay.core.seeds import derive_seed
+from assay.policy.engine.choice import Bound
 from assay.policy.model import Policy
 
 
@@ -31,13 +32,19 @@ class Conversations(Protocol):
         """Give each row what stands between its completion, whose last token is named, and its next one."""
         ...
 
-    def admit(self, openings: Sequence[Sequence[int]], seeds: Sequence[int]) -> None:
+    def admit(
+        self, openings: Sequence[Sequence[int]], seeds: Sequence[int], bounds: Sequence[Bound | None] = ()
+    ) -> None:
         """Take in further conversations behind the rows there are, after `tell` and before `complete`."""
         ...
 
 
 def converse(
-    policy: Policy, openings: Sequence[Sequence[int]], seeds: Sequence[int], decoding: Decoding
+    policy: Policy,
+    openings: Sequence[Sequence[int]],
+    seeds: Sequence[int],
+    decoding: Decoding,
+    bounds: Sequence[Bound | None] = (),
 ) -> Conversations:
     """Begin conversations with a policy, by the backend that the decoding names.
 
@@ -46,6 +53,7 @@ def converse(
         openings: Token ids, up to where the policy starts to write.
         seeds: One sampling seed a row.
         decoding: How tokens are chosen, and by whom.
+        bounds: What each row may write, none for anything; only the cached engine keeps to them.
 
     Raises:
         ConfigError: The backend is not installed, or cannot do what is asked here.
@@ -61,6 +69,7 @@ def converse(
             where=setting("generation.cuda_graphs"),
             fix="set generation.cuda_graphs: false",
         )
+    assert decoding.backend == "cached" or not any(bounds), "no other engine keeps to bounds"
     if decoding.backend == "transformers":
         return StockConversations(policy.model, openings, seeds, decoding, **ends)
     if decoding.backend == "vllm_server":
@@ -73,7 +82,7 @@ def converse(
         return VllmConversations(policy.model, openings, seeds, decoding, **ends)
     from assay.policy.engine.engine import Session
 
-    return Session(policy.model, openings, seeds, decoding, **ends)
+    return Session(policy.model, openings, seeds, decoding, bounds=bounds, **ends)
 
 
 class Transcripts:
@@ -101,8 +110,10 @@ class Transcripts:
     def _open(self, model: Any) -> None:
         raise NotImplementedError
 
-    def admit(self, openings: Sequence[Sequence[int]], seeds: Sequence[int]) -> None:
-        """Take in further conversations behind the rows there are."""
+    def admit(
+        self, openings: Sequence[Sequence[int]], seeds: Sequence[int], bounds: Sequence[Bound | None] = ()
+    ) -> None:
+        """Take in further conversations behind the rows there are; none of them is bound."""
         self._texts += [list(ids) for ids in openings]
         self._seeds += [int(seed) for seed in seeds]
 

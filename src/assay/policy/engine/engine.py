@@ -12,6 +12,7 @@ import torch
 from assay.core.decoding import Completion, Decoding
 from assay.core.errors import PolicyError
 from assay.core.seeds import keyed_uniform
+from assay.policy.engine.choice import Bound, choose, masked
 from assay.policy.engine.cuda_graphs import arena_of, static_steps
 from assay.policy.engine.kv_cache import KeyValues, Slots, bias
 
@@ -140,62 +141,6 @@ def windows_of(config: Any, *, recurrent: bool = False) -> dict[str, int | None]
     return {kind: window if kind == SLIDING else None for kind in sorted(kinds)}
 
 
-# Of a vocabulary, in one block of the two-level search; a smaller vocabulary is one block.
-BLOCK = 1024
-
-
-def choose(
-    logits: torch.Tensor, temperature: float, noise: torch.Tensor | None
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Pick one token a row and return ids [rows] and their log-probabilities [rows] under the sampling
-    distribution.
-
-    Args:
-        logits: [rows, vocabulary], float32.
-        temperature: 0 takes the likeliest; its log-probability is that at temperature 1.
-        noise: A uniform number in [0, 1) a row, float64 [rows]; the token is where the distribution function
-            passes it.
-    """
-    if temperature == 0 or noise is None:
-        logprobs = torch.log_softmax(logits, dim=-1)
-        ids = logits.argmax(dim=-1)
-    else:
-        logprobs = torch.log_softmax(logits if temperature == 1 else logits / temperature, dim=-1)
-        ids = _inverse(logprobs, noise) if logits.shape[1] <= BLOCK else _inverse_by_blocks(logprobs, noise)
-    return ids, logprobs.gather(1, ids[:, None]).squeeze(1)
-
-
-def _inverse(logprobs: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-    # Sums in float64 of float32 terms: what is added up in which order does not decide a token.
-    cdf = logprobs.exp().cumsum(dim=-1, dtype=torch.float64)
-    return _passed(cdf, noise[:, None] * cdf[:, -1:])
-
-
-def _passed(cdf: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Return the first place [rows] at which each row of a distribution function is greater than its target
-    [rows, 1]."""
-    return torch.searchsorted(cdf, target, right=True).squeeze(1).clamp_(max=cdf.shape[1] - 1)
-
-
-def _inverse_by_blocks(logprobs: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-    """Find the block in which the noise falls, then the place in it: no running sum over a whole
-    vocabulary."""
-    rows, size = logprobs.shape
-    padded = torch.nn.functional.pad(logprobs, (0, -size % BLOCK), value=float("-inf"))
-    blocks = padded.view(rows, -1, BLOCK)
-    ends = blocks.exp().sum(dim=-1, dtype=torch.float64).cumsum(dim=-1)
-    target = noise[:, None] * ends[:, -1:]
-    block = _passed(ends, target)
-    inside = blocks[torch.arange(rows, device=logprobs.device), block].exp().double()
-    before = torch.nn.functional.pad(ends, (1, 0)).gather(1, block[:, None])
-    # At a border the two sums may differ in their last bits: the last place with any probability is the last
-    # that counts.
-    last = (inside > 0).int().cumsum(dim=-1).argmax(dim=-1)
-    return (block * BLOCK + torch.minimum(_passed(inside.cumsum(dim=-1), target - before), last)).clamp_(
-        max=size - 1
-    )
-
-
 # Tokens in one forward pass that reads openings: bounds the memory of its activations and masks.
 READ_AT_ONCE = 16_384
 # Of the rows that are fed, how many must have ended before the others are brought together without them.
@@ -220,6 +165,7 @@ class Session:
         decoding: How tokens are chosen.
         end_ids: The tokens that end a completion, any of them.
         pad_id: Any valid token id, for places that nobody looks at.
+        bounds: What each row may write; none: anything.
 
     Raises:
         PolicyError: The model has layers that this engine cannot serve.
@@ -234,6 +180,7 @@ class Session:
         *,
         end_ids: Sequence[int],
         pad_id: int,
+        bounds: Sequence[Bound | None] = (),
     ) -> None:
         self._reader = Reader(model, pad_id, static=decoding.cuda_graphs)
         self._decoding, self._ends = decoding, np.asarray(end_ids, np.int64)
@@ -241,15 +188,18 @@ class Session:
         self._slots = np.zeros(0, np.int64)  # by row
         self._lengths = np.zeros(0, np.int64)  # by slot: tokens read
         self._seeds = np.zeros(0, np.uint64)  # by slot
+        self._bounds = np.zeros(0, object)  # by slot: what the row may write, None for anything
         self._logits: torch.Tensor | None = None  # by slot: of what comes next
-        self.admit(openings, seeds)
+        self.admit(openings, seeds, bounds)
 
     @property
     def capacity(self) -> int:
         """Places a row that are reserved."""
         return self._reader.cache.capacity
 
-    def admit(self, openings: Sequence[Sequence[int]], seeds: Sequence[int]) -> None:
+    def admit(
+        self, openings: Sequence[Sequence[int]], seeds: Sequence[int], bounds: Sequence[Bound | None] = ()
+    ) -> None:
         """Take in further conversations, as rows behind those there are; before the next `complete`."""
         if not openings:
             return
@@ -281,6 +231,8 @@ class Session:
         by_slot = np.argsort(slots)
         self._slots = np.concatenate([self._slots, begun + slots])
         self._seeds = np.concatenate([self._seeds, np.asarray(seeds, np.uint64)[by_slot]])
+        new = np.asarray(bounds if bounds else [None] * n, object)
+        self._bounds = np.concatenate([self._bounds, new[by_slot]])
         self._lengths = np.concatenate(
             [self._lengths, np.asarray([len(ids) for ids in openings], np.int64)[by_slot]]
         )
@@ -294,12 +246,14 @@ class Session:
         holes = np.setdiff1d(np.arange(len(kept)), slots)
         movers = slots[slots >= len(kept)]
         self._reader.cache.copy(movers, holes, int(self._lengths[movers].max(initial=0)))
-        self._lengths[holes], self._seeds[holes] = self._lengths[movers], self._seeds[movers]
+        for known in (self._lengths, self._seeds, self._bounds):
+            known[holes] = known[movers]
         if self._logits is not None:
             self._logits[holes] = self._logits[movers]
             self._logits = self._logits[: len(kept)]
         slots[slots >= len(kept)] = holes
         self._slots, self._lengths, self._seeds = slots, self._lengths[: len(kept)], self._seeds[: len(kept)]
+        self._bounds = self._bounds[: len(kept)]
 
     def tell(self, last_ids: Sequence[int], replies: Sequence[Sequence[int]]) -> None:
         """Feed each row the last token it wrote and what stands between that and its next completion."""
@@ -313,7 +267,9 @@ class Session:
 
         The last chosen token is not yet fed to the model; `tell` does that together with the observation.
         """
-        limit, every = self._decoding.max_new_tokens, LOOK_EVERY.get(self._device.type, 1)
+        bounded = self._begin_bounds()
+        limit = self._decoding.max_new_tokens
+        every = 1 if bounded else LOOK_EVERY.get(self._device.type, 1)
         n = fed = len(self._slots)
         rows, open_rows = np.argsort(self._slots), np.ones(n, bool)  # by slot; by row
         counts = np.zeros(n, np.int64)
@@ -324,8 +280,14 @@ class Session:
         steps = self._reader.steps(fed, self._lengths)
         noise = self._noise(fed, 0)
         for step in range(1, limit + 1):
+            if bounded:
+                logits = masked(logits, self._bounds[:fed].tolist())
             chosen, logprobs = choose(logits, self._decoding.temperature, next(noise))
             pending.append((chosen, logprobs))
+            if bounded:
+                for bound, token in zip(self._bounds[:fed], chosen.tolist(), strict=True):
+                    if bound is not None:
+                        bound.take(token)
             if step == limit or len(pending) >= every:
                 for ids, values in pending:
                     told = np.full(n, self._ends[0]), np.zeros(n, np.float32)
@@ -360,8 +322,16 @@ class Session:
         order[ended], order[movers] = movers, ended
         both = np.concatenate([ended, movers])
         self._reader.cache.copy(order[both], both, int(self._lengths[both].max(initial=0)) + written)
-        self._lengths[both], self._seeds[both] = self._lengths[order[both]], self._seeds[order[both]]
+        for known in (self._lengths, self._seeds, self._bounds):
+            known[both] = known[order[both]]
         return order
+
+    def _begin_bounds(self) -> bool:
+        """Let every bound begin a completion; return whether there is any."""
+        there = [bound for bound in self._bounds if bound is not None]
+        for bound in there:
+            bound.begin()
+        return bool(there)
 
     def _noise(self, fed: int, written: int, ahead: int = 16) -> Any:
         """Yield, token after token, the numbers that decide it: one a slot; made and sent a few tokens

@@ -15,12 +15,11 @@ from assay.core.records import Episode, TrainFacts
 from assay.core.storage.files import read_text
 from assay.core.storage.json import read_records
 from assay.dataset.suite import SAMPLING_AGAIN, Suite
-from assay.evaluation.replay import play_baseline
 from assay.pipeline.inputs import heldout_suite
 from assay.pipeline.project import Project
+from assay.pipeline.rival_files import rival_of, suite_for
 from assay.statistics.checkpoint_rows import LABELS, rows_of_scores
 from assay.statistics.report import Decoding, Report, report_on
-from assay.tasks.protocol import Task
 
 FIX = "./run dvc repro train"
 LARGEST = 1e100  # beyond it sums of squares overflow, and no log of a training has such a number
@@ -78,7 +77,10 @@ STAGES = {"pre_eval": "pre_eval", "post_eval": "post_eval", AGAIN: "post_eval", 
 
 
 def suite_of(heldout: Suite, name: str) -> Suite:
-    """Return the suite that an arm plays: all draws of it, one that is greedy, or the base's second time."""
+    """Return the suite that an arm plays: all draws of it, one that is greedy, or draws of its own for the
+    base's second time and for rivals."""
+    if (rival := rival_of(name)) is not None:
+        return suite_for(heldout, rival)
     if name == AGAIN:
         return replace(heldout, sampling=SAMPLING_AGAIN)
     return replace(heldout, draws=1) if name.endswith("_greedy") else heldout
@@ -91,7 +93,8 @@ def read_arm(project: Project, name: str) -> Arm:
         RecordError: The file is missing or damaged, or its episodes are not of one policy.
         EvidenceError: The episodes are not a whole suite.
     """
-    fix = f"./run dvc repro {STAGES[name.removesuffix('_greedy')]}"
+    stage = "pre_eval" if rival_of(name) else STAGES[name.removesuffix("_greedy")]
+    fix = f"./run dvc repro {stage}"
     episodes = read_records(project.results(f"{name}.jsonl"), Episode, fix=fix)
     return report_of(heldout_suite(project), name, episodes, fix), episodes
 
@@ -110,19 +113,6 @@ def report_of(heldout: Suite, name: str, episodes: list[Episode], fix: str) -> R
         )
     decoding: Decoding = "greedy" if name.endswith("_greedy") else "sampled"
     return report_on(episodes, suite, str(policies.pop()), decoding)
-
-
-def baseline_reports(task: Task, suite: Suite, retries: int) -> dict[str, Report]:
-    """Play a suite with every scripted player of a task; return their reports by name."""
-    return {
-        name: report_on(
-            play_baseline(task, player, suite.plays(), name, retries=retries),
-            suite,
-            f"scripted:{name}",
-            "sampled",
-        )
-        for name, player in sorted(task.baselines().items())
-    }
 
 
 def checkpoint_frame(project: Project, trained: TrainFacts) -> pd.DataFrame:

@@ -24,10 +24,11 @@ from assay.pipeline.heldout_ledger import (
     policies_that_saw,
     without_records,
 )
-from assay.pipeline.inputs import fingerprint_of, heldout_suite, splits_of, validation_suite
+from assay.pipeline.inputs import fingerprint_of, heldout_suite, splits_of, task_of, validation_suite
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.arms import AGAIN, CONTROL, Arm, read_arm
 from assay.statistics.power import PlannedPower, planned_power
+from assay.tasks.rivals import rivals_of
 
 R = TypeVar("R", bound=BaseModel)
 CONTROL_STAGE = "control"
@@ -110,7 +111,10 @@ def plan_asked(project: Project, cluster_name: str) -> ClaimPlan:
         validation_suite(project),
         fingerprint_of(project).dataset_sha256,
     )
-    return plan_of(project.params, heldout, validation, cluster_name=cluster_name, dataset_sha256=data)
+    rivals = rivals_of(task_of(project), project.params.evaluation.rivals)
+    return plan_of(
+        project.params, heldout, validation, cluster_name=cluster_name, dataset_sha256=data, rivals=rivals
+    )
 
 
 def _changed_since(

@@ -43,20 +43,14 @@ from assay.evidence.tables.claim_tables import (
 )
 from assay.pipeline.inputs import heldout_suite, task_of
 from assay.pipeline.project import Project
-from assay.stages.render_evidence.arms import (
-    AGAIN,
-    CONTROL,
-    baseline_reports,
-    checkpoint_frame,
-    log_table,
-    read_arm,
-    suite_of,
-)
+from assay.pipeline.rival_files import file_of
+from assay.stages.render_evidence.arms import AGAIN, CONTROL, checkpoint_frame, log_table, read_arm, suite_of
 from assay.stages.render_evidence.claim_inputs import claim_inputs, opened_said
 from assay.stages.render_evidence.integrity import integrity
 from assay.stages.render_evidence.limits import limits, seeds_of
 from assay.stages.render_evidence.no_claim import refuse
 from assay.stages.render_evidence.reader_pages import EPISODES, SOURCES, write_pages
+from assay.stages.render_evidence.rivals import base_rivals, other_rivals, rival_notes, scripted_arms
 from assay.statistics.report import Report, Reports
 from assay.statistics.timing import timing_summary
 from assay.tasks.protocol import Task
@@ -107,6 +101,9 @@ def _render(project: Project) -> None:
         AGAIN: beside.base_again,
     }
     arms |= {} if beside.random_arm is None else {CONTROL: beside.random_arm}
+    scripted, (of_base, facts) = scripted_arms(project, task, suite), base_rivals(project)
+    arms |= {file_of(name): arm for name, arm in of_base.items()}
+    blockers += other_rivals(of_base, facts, plan, trained.base_digest)
     misgraded = [
         said
         for name, (_, episodes) in arms.items()
@@ -128,15 +125,17 @@ def _render(project: Project) -> None:
         blockers=blockers,
         base_again=beside.base_again[1],
         random_arm=None if beside.random_arm is None else beside.random_arm[1],
+        rivals={name: arm[1] for name, arm in (scripted | of_base).items() if name in plan.rivals},
         planned_points=beside.planned.smallest_detectable_points,
         notes=[
             *beside.notes,
+            *rival_notes(task, plan, facts),
             *_notes(task, trained, before[1], after[1], base_greedy[1], post_greedy[1]),
             *_cautions(task, trained, log, before, after),
         ],
     )
     findings = [each if isinstance(each, str) else each[1] for each in blockers]
-    baselines = baseline_reports(task, suite, project.params.health.retries)
+    baselines = {name: report for name, (report, _) in scripted.items()}
     gaps = _gaps(before, after, plan, differences_of(claim))
     metrics = before_after_metrics(
         before[0], after[0], gaps, (base_greedy[0], post_greedy[0], _gaps(base_greedy, post_greedy, plan, {}))

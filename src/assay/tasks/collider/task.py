@@ -22,7 +22,7 @@ from assay.tasks.collider.surfaces import (
 )
 from assay.tasks.collider.world.scenario import Scenario, from_row
 from assay.tasks.collider.world.simulator import ColliderState, apply, begin
-from assay.tasks.protocol import Baseline, Item, Message, Oddity, PartKind, Step, Verdict
+from assay.tasks.protocol import Baseline, Item, Message, Oddity, PartKind, ScriptedRival, Step, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,13 @@ class Collider:
     flags = rewards.FLAGS
     metrics = rewards.METRICS
     floor, ceiling = "random", "oracle_channel"
+    rivals: Mapping[str, ScriptedRival] = {
+        "random": "trivial",
+        "always_null": "trivial",
+        "uniform": "scripted",
+        "adaptive": "scripted",
+    }
+    valid_flags: tuple[str, ...] = ()
     alarms: Mapping[str, float] = {}
     max_prompt_tokens: int | None = None
 

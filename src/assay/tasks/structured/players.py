@@ -1,4 +1,4 @@
-"""Scripted players: one that says nothing, one that guesses, an oracle; and cheats, who must earn less."""
+"""Scripted players: who says nothing, copies or guesses, and an oracle; and cheats, who must earn less."""
 
 from __future__ import annotations
 
@@ -70,7 +70,23 @@ def gold(state: StructuredState, rng: np.random.Generator) -> str:
     return written((valid or tries)[0])
 
 
-PLAYERS: Mapping[str, Player] = {"empty_fields": empty_fields, "guess": guess, "gold": gold}
+def copied_schema(state: StructuredState, rng: np.random.Generator) -> str:
+    """Give the schema back."""
+    return state.request.schema_text
+
+
+def copied_prompt(state: StructuredState, rng: np.random.Generator) -> str:
+    """Give back what was told beside the schema."""
+    return state.request.told
+
+
+PLAYERS: Mapping[str, Player] = {
+    "empty_fields": empty_fields,
+    "copied_schema": copied_schema,
+    "copied_prompt": copied_prompt,
+    "guess": guess,
+    "gold": gold,
+}
 
 
 Attack = Callable[[StructuredState, np.random.Generator], str]
@@ -134,11 +150,6 @@ def null(state: StructuredState, rng: np.random.Generator) -> str:
 def open_brackets(state: StructuredState, rng: np.random.Generator) -> str:
     """Open a hundred thousand lists."""
     return "[" * N_BRACKETS
-
-
-def copied_schema(state: StructuredState, rng: np.random.Generator) -> str:
-    """Give the schema back."""
-    return state.request.schema_text
 
 
 def empty_strings(state: StructuredState, rng: np.random.Generator) -> str:

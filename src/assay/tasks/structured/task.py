@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,17 +12,27 @@ import numpy as np
 from assay.core.config.places import setting
 from assay.core.errors import TaskError
 from assay.core.storage.json import as_written
-from assay.tasks.protocol import Baseline, FieldAnswer, Item, Message, Oddity, PartKind, Step, Verdict
+from assay.tasks.protocol import (
+    Baseline,
+    FieldAnswer,
+    Item,
+    Message,
+    Oddity,
+    PartKind,
+    ScriptedRival,
+    Step,
+    Verdict,
+)
 from assay.tasks.settings.structured import PARTS, StructuredTask
 from assay.tasks.structured import shop
 from assay.tasks.structured.grading import rewards
 from assay.tasks.structured.grading.equality import rules_of
 from assay.tasks.structured.grading.fields import answer_text, field_answers, right_text, survey
-from assay.tasks.structured.players import ATTACKS, PLAYERS, Player
+from assay.tasks.structured.players import ATTACKS, PLAYERS, Player, written
 from assay.tasks.structured.prompts import opening, shortened
 from assay.tasks.structured.reading.blocklist import Blocklist
 from assay.tasks.structured.reading.golds import contradictory, most_right
-from assay.tasks.structured.reading.oddities import oddities
+from assay.tasks.structured.reading.oddities import oddities, right_answer
 from assay.tasks.structured.reading.reading import read
 from assay.tasks.structured.reading.records import Reference, Request, StructuredState
 
@@ -35,6 +46,10 @@ class Structured:
     flags = rewards.FLAGS
     metrics = rewards.METRICS
     floor, ceiling = "empty_fields", "gold"
+    rivals: Mapping[str, ScriptedRival] = dict.fromkeys(
+        ("empty_fields", "copied_schema", "copied_prompt", "guess"), "trivial"
+    )
+    valid_flags = ("schema_valid",)
     alarms = rewards.ALARMS
     max_prompt_tokens: int | None
 
@@ -128,6 +143,19 @@ class Structured:
     def right_answer(self, item: Item) -> str | None:
         """Return the graded part of a right answer as text, None where there is no gold."""
         return right_text(item.hidden)
+
+    def solution(self, item: Item) -> str | None:
+        """Return a right answer as compact JSON, None where there is no gold."""
+        return written(right_answer(item.hidden)) if item.hidden.has_gold else None
+
+    def shape(self, item: Item) -> str:
+        """Return the schema as the model is shown it."""
+        return str(item.public.schema_text)
+
+    def answer_schema(self, item: Item) -> str:
+        """Return the root of the schema that the model is shown; what else stands behind it is left out."""
+        text = item.public.schema_text
+        return str(text[: json.JSONDecoder().raw_decode(text)[1]])
 
     def answer(self, item: Item, action: str) -> str:
         """Return the graded part of an answer as text."""

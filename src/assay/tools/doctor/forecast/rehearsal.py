@@ -20,7 +20,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from trl.trainer.utils import add_fused_lm_head
 
 from assay.core.config.settings import Params
-from assay.policy.engine.engine import READ_AT_ONCE, Reader, choose
+from assay.policy.engine.choice import choose
+from assay.policy.engine.engine import READ_AT_ONCE, Reader
 from assay.policy.model import Policy, playing
 from assay.training.adapter import attach_adapter, trainable
 from assay.training.kl import TILE
