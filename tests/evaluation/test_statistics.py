@@ -9,11 +9,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from assay.core.errors import EvidenceError
 from assay.core.records import Episode
 from assay.core.seeds import rng
 from assay.evaluation.clusters import ClusterSums, cluster_sums, paired_cluster_differences
+from assay.statistics.bounded_mean import (
+    bounded_mean_test,
+    bounded_mean_tests,
+    clusters_needed,
+    smallest_certain_gain,
+)
 from assay.statistics.intervals import (
     mean_interval,
     median_difference_interval,
@@ -21,7 +28,8 @@ from assay.statistics.intervals import (
     rate_interval,
     wilson,
 )
-from assay.statistics.tests import holm, sign_flip, smallest_detectable_effect
+from assay.statistics.power import detectable_effect
+from assay.statistics.tests import holm, sign_flip
 
 
 def sums_of(totals: list[float] | np.ndarray, sizes: list[float] | np.ndarray | None = None) -> ClusterSums:
@@ -231,16 +239,19 @@ def test_holm_never_lowers_a_p_and_keeps_their_order(p_values: dict[str, float])
     assert all(p_values[name] <= adjusted[name] <= 1 for name in p_values)
 
 
-def test_smallest_detectable_effect_is_found_with_the_promised_power() -> None:
-    effect, source, found = smallest_detectable_effect(1.0, 30), rng("power"), 0
+def test_what_is_said_to_be_detectable_is_found_with_the_promised_power() -> None:
+    source = rng("power")
+    seen = sums_of(source.choice([-0.5, 0.0, 0.5], 60))
+    effect = detectable_effect(seen)
     assert effect is not None
-    for _ in range(400):
-        found += sign_flip_test(source.normal(effect, 1, 30), source, flips=499) <= 0.05
-    assert 0.73 <= found / 400 <= 0.87
+    drawn = source.choice(seen.residuals, (1000, 60)) + effect
+    not_better, _ = bounded_mean_tests(drawn, np.ones(60), source)
+    assert 0.75 <= np.mean(not_better <= 0.025) <= 0.85
 
 
-def test_one_cluster_detects_nothing() -> None:
-    assert smallest_detectable_effect(1.0, 1) is None
+def test_too_few_clusters_detect_nothing() -> None:
+    assert detectable_effect(sums_of([1.0])) is None
+    assert detectable_effect(sums_of([0.1, -0.1, 0.2, 0.0, 0.1])) is None
 
 
 def test_sign_flip_of_512_clusters_takes_well_under_two_seconds() -> None:
@@ -253,3 +264,56 @@ def test_equal_seeds_give_equal_results_and_other_seeds_do_not() -> None:
     sums = sums_of(rng("same").normal(0.2, 1, 40))
     assert sign_flip(sums, rng(3)) == sign_flip(sums, rng(3))
     assert mean_interval(sums, rng(3)) != mean_interval(sums, rng(4))
+
+
+# Of the deciding test. A yes/no difference is -1 or +1: then it is the exact binomial bound.
+
+
+@pytest.mark.parametrize(("gains", "n"), [(20, 20), (15, 20), (38, 40), (30, 60)])
+def test_for_yes_and_no_it_is_the_interval_of_clopper_and_pearson(gains: int, n: int) -> None:
+    """scipy's exact binomial interval of the share of gains, stretched from [0, 1] to [-1, 1]."""
+    exact = stats.binomtest(gains, n).proportion_ci(0.95, method="exact")
+    found = bounded_mean_test(sums_of(np.r_[np.ones(gains), -np.ones(n - gains)]), rng("cp"))[1]
+    assert found.low == pytest.approx(2 * exact.low - 1, abs=0.012)
+    assert found.high == pytest.approx(2 * exact.high - 1, abs=0.012)
+
+
+@pytest.mark.parametrize("gain", [0.05, 0.2, 0.6])
+def test_equal_gains_have_the_p_that_is_known_in_closed_form(gain: float) -> None:
+    p, _ = bounded_mean_test(sums_of(np.full(25, gain)), rng("closed"), weightings=40_000)
+    assert p == pytest.approx(min(1.0, 2 * (1 + gain) ** -25), abs=0.012)
+
+
+def test_p_and_interval_agree_about_zero() -> None:
+    for k in range(80):
+        values = rng("both", k).choice([-0.5, 0.0, 0.5, 1.0], 40, p=[0.15, 0.5, 0.2, 0.15])
+        p, found = bounded_mean_test(sums_of(values), rng(k), weightings=1999)
+        assert found.low is not None and found.high is not None
+        assert (found.low <= 0 <= found.high) == (p > 0.05)
+
+
+def test_equal_values_whatever_their_spread_have_an_interval_with_both_ends() -> None:
+    found = bounded_mean_test(sums_of(np.full(20, 0.5)), rng(0))[1]
+    assert found.low is not None and found.high is not None and 0.2 < found.low < 0.5 < found.high < 0.6
+
+
+def test_a_cluster_that_nobody_drew_counts_where_the_data_are_known_to_hold_it() -> None:
+    """Twenty small clusters that gain say nothing of the large ones beside them that lose."""
+    small = sums_of(np.full(20, 0.5))
+    assert bounded_mean_test(small, rng(0))[0] < 0.01
+    p, found = bounded_mean_test(small, rng(0), largest=9)
+    assert p > 0.3 and found.low is not None and found.low < 0
+
+
+@pytest.mark.parametrize(
+    ("sizes", "largest"), [(np.ones(5), 0), (np.r_[np.ones(19), 19], 0), (np.ones(40), 30)]
+)
+def test_where_nothing_could_be_shown_the_smallest_layout_that_could_is_said(
+    sizes: np.ndarray, largest: float
+) -> None:
+    n = clusters_needed(sizes, largest=largest)
+    assert n > len(sizes) and smallest_certain_gain(sizes, largest=largest) is None
+    more = np.resize(sizes, n * len(sizes)) if largest == 0 else np.ones(n)
+    assert smallest_certain_gain(more, largest=largest) is not None
+    all_gain = bounded_mean_test(sums_of(sizes, sizes), rng(0), largest=largest)
+    assert all_gain[0] > 0.04, "a gain of everything everywhere does not show"

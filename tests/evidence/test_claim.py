@@ -94,7 +94,10 @@ def test_one_of_a_kind_is_said_in_the_singular() -> None:
         arm("base", 0.3, clusters=1, items_per_cluster=1), arm("t", 0.9, clusters=1, items_per_cluster=1)
     )
     assert "1 scenario, 1 item, K = 4" in found.sentence
-    assert "Descriptive only: 1 scenario." in found.warnings and "1 cluster," in found.reason
+    assert (
+        found.warnings[0] == "Descriptive only: 1 scenario, where a test needs 6 of such sizes."
+        and "1 cluster," in found.reason
+    )
 
 
 def test_the_parts_of_the_gain_add_up(before: list[Episode], after: list[Episode], claim: Claim) -> None:
@@ -385,3 +388,29 @@ def test_a_gain_from_parsing_alone_and_one_from_play_alone_are_told_apart() -> N
     better = [episode(k, 0, success=half(k), parsed=half(k)) for k in range(40)]
     play = gain_split(base, better)
     assert play.parse_part.value == pytest.approx(0.0) and play.correct_part.value == pytest.approx(0.25)
+
+
+def test_clusters_larger_than_any_drawn_are_held_possible_where_the_plan_knows_of_them() -> None:
+    """Twenty small scenarios that gain are no evidence where others hold thirty times as many items."""
+    base, good = arm("base", 0.1, clusters=20), arm("good", 0.95, clusters=20)
+    usual = make_claim(base, good, make_plan(largest_cluster=2))
+    assert usual.verdict == "IMPROVED"
+    found = make_claim(base, good, make_plan(largest_cluster=60))
+    assert found.verdict == "NO EVIDENCE" and found.p is None
+    assert found.reason == "descriptive only: 20 clusters, a test needs 113 of such sizes"
+    assert found.warnings[0] == "Descriptive only: 20 scenarios, where a test needs 113 of such sizes."
+
+
+def test_one_cluster_that_outweighs_the_others_lets_nothing_be_shown() -> None:
+    homes = [*range(12), *[12] * 24]
+    arms = [
+        [
+            episode(item, draw, success=right, cluster=home)
+            for item, home in enumerate(homes)
+            for draw in range(4)
+        ]
+        for right in (False, True)
+    ]
+    found = make_claim(*arms, make_plan(guardrails={}, secondary=()))
+    assert (found.verdict, found.p) == ("NO EVIDENCE", None)
+    assert found.reason.startswith("descriptive only: 13 clusters, a test needs ")

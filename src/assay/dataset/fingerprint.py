@@ -3,6 +3,7 @@ in."""
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -25,6 +26,10 @@ class SplitFingerprint(Record):
     strata: dict[str, dict[str, int]] = Field(description="records by label and value")
     dropped: list[int] = Field(
         description="numbers of the lines that the audit left out; later stages skip just these"
+    )
+    largest_cluster: int | None = Field(default=None, ge=1, description="records of the largest cluster")
+    usual_cluster: float | None = Field(
+        default=None, ge=1, description="median number of records of a cluster"
     )
 
 
@@ -85,12 +90,15 @@ def fingerprint(
         for member in kept[name]:
             for label, value in member.item.strata.items():
                 strata.setdefault(label, Counter())[value] += 1
+        clusters = Counter(member.item.cluster for member in kept[name]).values()
         splits[name] = SplitFingerprint(
             file_sha256=source.reading.file_sha256,
             records_sha256=records_sha256(member.entry for member in kept[name]),
             n_records=len(kept[name]),
             strata={label: dict(sorted(counts.items())) for label, counts in sorted(strata.items())},
             dropped=dropped[name],
+            largest_cluster=max(clusters, default=None),
+            usual_cluster=float(statistics.median(clusters)) if clusters else None,
         )
     return Fingerprint(
         task=task,

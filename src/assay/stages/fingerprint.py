@@ -74,7 +74,7 @@ def run(project: Project) -> None:
         suite,
         validation,
         cluster_name=task.cluster_name,
-        dataset_sha256=found.dataset_sha256,
+        data=found,
         rivals=rivals_of(task, chosen.rivals),
     )
     shared = contamination(audited.kept)

@@ -186,10 +186,10 @@ def _guarded(found: Comparison, margin: float) -> Guardrail:
 
 
 def _detectable_points(
-    before: Sequence[Episode], after: Sequence[Episode], measure: str, alpha: float
+    before: Sequence[Episode], after: Sequence[Episode], measure: str, alpha: float, largest: float
 ) -> float | None:
     sums = paired_cluster_differences(before, after, lambda episode: value_of(episode, measure))
-    found = None if sums is None else detectable_effect(sums, alpha=alpha)
+    found = None if sums is None else detectable_effect(sums, alpha=alpha, largest=largest)
     return None if found is None else round(100 * found, 6)
 
 
@@ -231,6 +231,7 @@ def compare(
     measure, seed = measure_of_primary(plan.primary), int(rng.integers(2**63))
     before, after = (sorted(arm, key=lambda e: (e.item_id, e.draw)) for arm in (before, after))
     alpha, rivals = plan.alpha if level is None else min(level, plan.alpha), rivals or {}
+    largest = plan.largest_cluster or 0
     head = _head(plan, (before_policy, after_policy), split, decoding, training_seeds, planned_points, alpha)
     barred = obstacles(before, after, plan, (before_suite, after_suite))
     stops = [(each, each) if isinstance(each, str) else each for each in blockers]
@@ -247,7 +248,7 @@ def compare(
         return _nothing_said(head, [*barred, *stops], notes)
 
     def found(name: str, role: str) -> Comparison:
-        return compare_measure(before, after, name, labelled_rng(seed, role, name))
+        return compare_measure(before, after, name, labelled_rng(seed, role, name), largest=largest)
 
     primary = found(measure, "primary")
     control = aa_control(
@@ -264,9 +265,9 @@ def compare(
     guardrails = tuple(
         _guarded(found(name, "guardrail"), margin) for name, margin in sorted(plan.guardrails.items())
     )
-    strata = compare_strata(before, after, measure, seed)
+    strata = compare_strata(before, after, measure, seed, largest=largest)
     parts, tokens = gain_split(before, after), found("mean_tokens_per_completion", "tokens")
-    detectable = _detectable_points(before, after, measure, alpha)
+    detectable = _detectable_points(before, after, measure, alpha, largest)
     beside = compare_rivals(after, rivals, plan, measure, alpha=alpha, seed=seed)
     effect = effect_of(
         primary.difference,
@@ -279,6 +280,7 @@ def compare(
     verdict, reason = decide(
         effect,
         n_clusters=primary.n_clusters,
+        needed=primary.clusters_needed,
         alpha=alpha,
         no_skill=why_no_skill(beside, random_reward),
         regressions=regressions(guardrails, secondary, plan),

@@ -16,8 +16,8 @@ from assay.core.errors import EvidenceError
 from assay.core.records import Episode, Interval, Record
 from assay.core.seeds import rng as labelled_rng
 from assay.evaluation.clusters import ClusterSums, cluster_sums, paired_cluster_differences
-from assay.evaluation.measures import value_of
-from assay.statistics.bounded_mean import bounded_mean_test
+from assay.evaluation.measures import is_rate, value_of
+from assay.statistics.bounded_mean import bounded_mean_test, clusters_needed
 from assay.statistics.intervals import interval, mean_interval, median_difference_interval, missing
 from assay.statistics.tests import holm, sign_flip
 
@@ -39,6 +39,9 @@ class Comparison(Record):
     cross_check: Interval = Field(description="studentised cluster bootstrap of the same difference")
     standard_error: float | None = Field(description="cluster-robust, unit of the measure")
     n_clusters: int = Field(ge=0)
+    clusters_needed: int | None = Field(
+        default=None, description="clusters like these that a test needs; null where there are enough"
+    )
 
 
 class GainSplit(Record):
@@ -58,9 +61,18 @@ def _mean(episodes: Sequence[Episode], measure: str) -> float | None:
 
 
 def compare_measure(
-    before: Sequence[Episode], after: Sequence[Episode], measure: str, rng: np.random.Generator
+    before: Sequence[Episode],
+    after: Sequence[Episode],
+    measure: str,
+    rng: np.random.Generator,
+    *,
+    largest: float = 0.0,
 ) -> Comparison:
-    """Return the paired difference of one measure; under 6 clusters without p and without interval.
+    """Return the paired difference of one measure; where clusters are too few, or one outweighs the others so
+    much that nothing could be shown, without p and without interval.
+
+    `largest` is the size of the largest cluster of all data, in items, where larger ones than those compared
+    are known.
 
     Raises:
         EvidenceError: the arms do not hold the same items.
@@ -80,10 +92,15 @@ def compare_measure(
         )
     n = len(sums.names)
     error = round(sums.standard_error, 10) if n > 1 else None
-    p, difference = _difference(sums, measure, rng)
+    p, difference = _difference(sums, measure, rng, largest)
     if p is None:
         return Comparison(
-            **nothing, difference=difference, cross_check=difference, standard_error=error, n_clusters=n
+            **nothing,
+            difference=difference,
+            cross_check=difference,
+            standard_error=error,
+            n_clusters=n,
+            clusters_needed=_needed(sums, measure, largest),
         )
     return Comparison(
         **(nothing | {"p": p}),
@@ -102,7 +119,7 @@ def with_holm(comparisons: Mapping[str, Comparison]) -> dict[str, Comparison]:
 
 
 def compare_strata(
-    before: Sequence[Episode], after: Sequence[Episode], measure: str, seed: int
+    before: Sequence[Episode], after: Sequence[Episode], measure: str, seed: int, *, largest: float = 0.0
 ) -> dict[str, Comparison]:
     """Return the comparison within each stratum, keyed "label=value", Holm-corrected over strata of one
     label."""
@@ -112,14 +129,19 @@ def compare_strata(
         for value in sorted({e.strata[label] for e in before if label in e.strata}):
             arms = [[e for e in arm if e.strata.get(label) == value] for arm in (before, after)]
             inside[f"{label}={value}"] = compare_measure(
-                arms[0], arms[1], measure, labelled_rng(seed, "stratum", label, value)
+                arms[0], arms[1], measure, labelled_rng(seed, "stratum", label, value), largest=largest
             )
         found |= with_holm(inside)
     return found
 
 
 def deltas(
-    before: Sequence[Episode], after: Sequence[Episode], names: Sequence[str], seed: int
+    before: Sequence[Episode],
+    after: Sequence[Episode],
+    names: Sequence[str],
+    seed: int,
+    *,
+    largest: float = 0.0,
 ) -> dict[str, Interval]:
     """Return the paired difference of each measure, keyed by measure; median_reward by percentile
     bootstrap."""
@@ -133,7 +155,8 @@ def deltas(
                 labelled_rng(seed, "delta", name),
             )
         else:
-            found[name] = _difference(paired(before, after, name), name, labelled_rng(seed, "delta", name))[1]
+            sums = paired(before, after, name)
+            found[name] = _difference(sums, name, labelled_rng(seed, "delta", name), largest)[1]
     return found
 
 
@@ -147,18 +170,23 @@ def paired(before: Sequence[Episode], after: Sequence[Episode], measure: str) ->
 
 
 def _difference(
-    sums: ClusterSums | None, measure: str, rng: np.random.Generator
+    sums: ClusterSums | None, measure: str, rng: np.random.Generator, largest: float
 ) -> tuple[float | None, Interval]:
-    """Return p and the mean difference; under 6 clusters without p and without interval.
+    """Return p and the mean difference; without p and interval where there are fewer clusters than needed.
 
     Rates are tested as bounded means, which takes any distribution; sums of rewards and lengths have no bound
     that is known, and are tested by sign flips.
     """
     if sums is None:
         return None, missing()
-    if len(sums.names) < FEWEST_CLUSTERS:
+    if len(sums.names) < _needed(sums, measure, largest):
         return None, interval(sums.mean, math.nan, math.nan, int(sums.sizes.sum()))
-    return bounded_mean_test(sums, rng) if measure.endswith("_rate") else sign_flip(sums, rng)
+    return bounded_mean_test(sums, rng, largest=largest) if is_rate(measure) else sign_flip(sums, rng)
+
+
+def _needed(sums: ClusterSums, measure: str, largest: float) -> int:
+    """Return how many clusters of such sizes a test needs: with fewer, no p can reach 0.05."""
+    return max(FEWEST_CLUSTERS, clusters_needed(sums.sizes, largest=largest) if is_rate(measure) else 0)
 
 
 def _counts(episodes: Sequence[Episode], names: Sequence[str]) -> NDArray[np.float64]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -12,6 +15,7 @@ from pydantic import Field
 from assay.core.config.health import ACCIDENTS, HealthSettings
 from assay.core.config.settings import Params
 from assay.core.records import Record
+from assay.dataset.fingerprint import Fingerprint
 from assay.dataset.suite import Suite
 from assay.tasks.protocol import RivalKind
 
@@ -24,6 +28,12 @@ class ClaimPlan(Record):
     smallest_effect_points: float = Field(gt=0, description="smallest change that matters, percentage points")
     draws: int = Field(ge=1, description="episodes per item in each arm")
     suite_digest: str
+    largest_cluster: int | None = Field(
+        default=None,
+        ge=1,
+        description="items of the largest cluster that the data lead one to expect in such a suite, drawn or"
+        " not; null: no larger than those drawn",
+    )
     dataset_sha256: str | None = Field(
         default=None, description="of all data, as fingerprint.json has it; null: hashed before plans said so"
     )
@@ -59,7 +69,7 @@ def plan_of(
     validation: Suite,
     *,
     cluster_name: str,
-    dataset_sha256: str,
+    data: Fingerprint,
     rivals: Mapping[str, RivalKind],
 ) -> ClaimPlan:
     """Return the plan that the settings ask for on the suites of a dataset."""
@@ -70,7 +80,8 @@ def plan_of(
         smallest_effect_points=claim.smallest_effect_points,
         draws=heldout.draws,
         suite_digest=heldout.digest,
-        dataset_sha256=dataset_sha256,
+        largest_cluster=largest_cluster(heldout, data, ("train", params.validation.suite)),
+        dataset_sha256=data.dataset_sha256,
         checkpoint_rule=claim.checkpoint_rule,
         alpha=claim.alpha,
         cluster_name=cluster_name,
@@ -82,6 +93,24 @@ def plan_of(
         alarms=alarms_digest(params.health),
         validation_suite=validation.digest,
     )
+
+
+def largest_cluster(heldout: Suite, data: Fingerprint, others: Sequence[str]) -> int | None:
+    """Return the size in items of the largest cluster that a suite could have held, as all data tell it.
+
+    Of `others`, files of other lengths, it counts by how much their largest cluster is larger than a usual
+    one. None where the fingerprint does not say.
+    """
+    usual = statistics.median(Counter(item.cluster for item in heldout.items).values())
+    found = []
+    for name, split in data.splits.items():
+        if split.largest_cluster is None or split.usual_cluster is None:
+            return None
+        if name == "heldout":
+            found.append(float(split.largest_cluster))
+        elif name in others:
+            found.append(split.largest_cluster / split.usual_cluster * usual)
+    return math.ceil(max(found) - 1e-9)
 
 
 def alarms_digest(health: HealthSettings) -> str:

@@ -62,8 +62,11 @@ def random_reward_control(
         reason = "; ".join(text for _, text in barred)
         known = {"comparable": False, "reason": reason, "n_clusters": 0, "n_items": 0}
         return RandomRewardControl.model_validate(dict.fromkeys(RandomRewardControl.model_fields) | known)
-    gained = compare_measure(base, random_arm, measure, labelled_rng(seed, "random reward"))
-    ahead = compare_measure(random_arm, trained, measure, labelled_rng(seed, "trained against random reward"))
+    largest = plan.largest_cluster or 0
+    gained = compare_measure(base, random_arm, measure, labelled_rng(seed, "random reward"), largest=largest)
+    ahead = compare_measure(
+        random_arm, trained, measure, labelled_rng(seed, "trained against random reward"), largest=largest
+    )
     effect = effect_of(
         gained.difference,
         gained.p,

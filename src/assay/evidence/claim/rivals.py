@@ -55,7 +55,7 @@ def compare_rivals(
         set(plan.rivals) & set(rivals), key=lambda name: (list(KINDS).index(plan.rivals[name]), name)
     ):
         rng = labelled_rng(seed, "rival", name)
-        each = compare_measure(rivals[name], trained, measure, rng)
+        each = compare_measure(rivals[name], trained, measure, rng, largest=plan.largest_cluster or 0)
         ahead = sign * (each.difference.value or 0.0) > 0
         found[name] = Rival(
             kind=plan.rivals[name],

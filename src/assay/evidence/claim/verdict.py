@@ -10,7 +10,7 @@ from assay.core.errors import EvidenceError
 from assay.core.records import Episode, Interval, Record
 from assay.evaluation.measures import check_complete, is_rate
 from assay.evidence.claim.aa_test import Control
-from assay.evidence.claim.differences import FEW_CLUSTERS, FEWEST_CLUSTERS, Comparison
+from assay.evidence.claim.differences import FEW_CLUSTERS, Comparison
 from assay.evidence.claim.effect import Effect, margins_of
 from assay.evidence.claim.plan import ClaimPlan
 
@@ -106,6 +106,7 @@ def decide(
     no_skill: str | None,
     regressions: Sequence[str],
     detectable: float | None,
+    needed: int | None = None,
 ) -> tuple[Verdict, str]:
     """Return the verdict and its reason: direction decides, whatever the size.
 
@@ -116,9 +117,10 @@ def decide(
         no_skill: Why better than the base is not skill; None where it is.
         regressions: Measures that got worse.
         detectable: The effect that would have been found with power 0.8, points.
+        needed: Clusters of these sizes that a test needs; None where there are enough.
     """
-    if n_clusters < FEWEST_CLUSTERS:
-        few = f"descriptive only: {counted(n_clusters, 'clusters')}, a test needs {FEWEST_CLUSTERS}"
+    if needed is not None:
+        few = f"descriptive only: {counted(n_clusters, 'clusters')}, a test needs {needed} of such sizes"
         return "NO EVIDENCE", few
     if effect.direction == "worse":
         return "REGRESSED", f"the primary metric got worse, p <= {alpha:g}"
@@ -168,17 +170,13 @@ def warnings(
 ) -> tuple[str, ...]:
     """Return what a reader must know beside the verdict, one sentence each."""
     found = []
-    if primary.n_clusters < FEWEST_CLUSTERS:
-        found.append(f"Descriptive only: {counted(primary.n_clusters, plan.cluster_name)}.")
-    elif primary.difference.low is None:
+    if primary.clusters_needed is not None:
         found.append(
-            f"All {primary.n_clusters} {plan.cluster_name} changed by the same amount: the data hold no"
-            " interval."
+            f"Descriptive only: {counted(primary.n_clusters, plan.cluster_name)}, where a test needs"
+            f" {primary.clusters_needed} of such sizes."
         )
     elif primary.n_clusters < FEW_CLUSTERS:
-        found.append(
-            f"Only {primary.n_clusters} {plan.cluster_name}: the interval is wide and rests on symmetry."
-        )
+        found.append(f"Only {primary.n_clusters} {plan.cluster_name}: the interval is wide.")
     if detectable is not None and detectable > plan.smallest_effect_points:
         found.append(
             f"The smallest detectable effect, {detectable:.1f} points, exceeds the smallest that matters, "

@@ -91,6 +91,7 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
         no_skill=_why_no_skill(runs, plan, sign, flips, one_sided=one_sided),
         regressions=[each.measure for each in guardrails if each.outcome == "regressed"],
         detectable=detectable,
+        needed=FEWEST_CLUSTERS if head["n_clusters"] < FEWEST_CLUSTERS else None,
     )
     numbers = _numbers(found, mean, plan)
     head |= {"verdict": verdict, "effect": effect, "reason": reason, "guardrails": guardrails}

@@ -86,7 +86,13 @@ def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: A
     blockers, notes = [*blockers, *bars], [*notes, *warned]
     before, episodes = arms[0]
     planned = planned_power(
-        episodes, before.suite_digest, before.draws, primary=plan.primary, alpha=plan.alpha
+        episodes,
+        before.suite_digest,
+        before.draws,
+        primary=plan.primary,
+        alpha=plan.alpha,
+        largest=plan.largest_cluster or 0,
+        smallest_effect_points=plan.smallest_effect_points,
     )
     points = planned.smallest_detectable_points
     if points is None or points > plan.smallest_effect_points:
@@ -106,15 +112,9 @@ def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: A
 
 def plan_asked(project: Project, cluster_name: str) -> ClaimPlan:
     """Return the plan that the settings make of the data at hand."""
-    heldout, validation, data = (
-        heldout_suite(project),
-        validation_suite(project),
-        fingerprint_of(project).dataset_sha256,
-    )
-    rivals = rivals_of(task_of(project), project.params.evaluation.rivals)
-    return plan_of(
-        project.params, heldout, validation, cluster_name=cluster_name, dataset_sha256=data, rivals=rivals
-    )
+    heldout, validation = heldout_suite(project), validation_suite(project)
+    data, rivals = fingerprint_of(project), rivals_of(task_of(project), project.params.evaluation.rivals)
+    return plan_of(project.params, heldout, validation, cluster_name=cluster_name, data=data, rivals=rivals)
 
 
 def _changed_since(

@@ -25,6 +25,7 @@ from assay.core.storage.json import digest, read_record, read_records, write_jso
 from assay.core.storage.untrusted import sha256_contents
 from assay.dataset.suite import Play, Suite, choose
 from assay.evaluation.trajectory import GivenUp, open_item, tried
+from assay.evidence.claim.plan import largest_cluster
 from assay.pipeline.inputs import fingerprint_of, heldout_suite, items_of, task_of, validation_suite
 from assay.pipeline.project import Project
 from assay.policy.base import tiny
@@ -300,7 +301,16 @@ def say_power(project: Project) -> None:
         return
     claim, suite = project.params.claim, heldout_suite(project)
     episodes = read_records(path, Episode, fix="./run dvc repro pre_eval")
-    planned = planned_power(episodes, suite.digest, suite.draws, primary=claim.primary, alpha=claim.alpha)
+    planned = planned_power(
+        episodes,
+        suite.digest,
+        suite.draws,
+        primary=claim.primary,
+        alpha=claim.alpha,
+        largest=largest_cluster(suite, fingerprint_of(project), ("train", project.params.validation.suite))
+        or 0,
+        smallest_effect_points=claim.smallest_effect_points,
+    )
     said, enough = planned_said(planned, claim.smallest_effect_points, task_of(project).cluster_name)
     (say if enough else complain)(f"plan: {said}")
 
