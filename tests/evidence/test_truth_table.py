@@ -192,7 +192,7 @@ def test_a_gain_of_form_alone_is_said() -> None:
 
 
 def test_a_gain_that_the_base_has_without_chance_is_called_sharpening() -> None:
-    plan = make_plan(rivals={"null": "trivial", "base_greedy": "instead of training"})
+    plan = make_plan(rivals={"null": "trivial", "greedy": "instead of training"})
     greedy = [e for e in always(0.7) if e.draw == 0]
-    found = make_claim(BEFORE, AFTER, plan, rivals={"null": never_right(BEFORE), "base_greedy": greedy})
+    found = make_claim(BEFORE, AFTER, plan, rivals={"null": never_right(BEFORE), "greedy": greedy})
     assert found.verdict == "IMPROVED" and any("may be sharpening" in text for text in found.warnings)

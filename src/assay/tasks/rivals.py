@@ -14,6 +14,7 @@ from assay.tasks.protocol import Baseline, Item, Message, RivalKind, Task, answe
 
 CONSTANT, FEW_SHOT, BEST_OF_N, CONSTRAINED = "constant", "few_shot", "best_of_n", "constrained"
 OF_THE_BASE = (FEW_SHOT, BEST_OF_N, CONSTRAINED)
+GREEDY = "greedy"  # the base again, which every run plays without chance anyway
 
 
 def rivals_of(task: Task, asked: RivalSettings) -> dict[str, RivalKind]:
@@ -29,7 +30,7 @@ def rivals_of(task: Task, asked: RivalSettings) -> dict[str, RivalKind]:
         BEST_OF_N: asked.best_of_n > 0,
         CONSTRAINED: asked.constrained and schematic(task) is not None,
     }
-    return found | {name: "instead of training" for name in OF_THE_BASE if wanted[name]}
+    return found | {name: "instead of training" for name in (*OF_THE_BASE, GREEDY) if wanted.get(name, True)}
 
 
 def players_of(task: Task, train: Sequence[Item]) -> dict[str, Baseline]:

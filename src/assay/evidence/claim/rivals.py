@@ -15,7 +15,6 @@ from assay.evidence.claim.random_reward import RandomRewardControl
 from assay.evidence.formatting import difference_text
 from assay.tasks.protocol import RivalKind
 
-BASE_GREEDY = "base_greedy"  # what every pipeline plays anyway
 KINDS: Mapping[RivalKind, str] = {
     "trivial": "players that need no skill",
     "scripted": "scripted players that see what the policy sees",

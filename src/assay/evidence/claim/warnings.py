@@ -11,10 +11,11 @@ from assay.core.counting import counted
 from assay.core.records import Episode, HealthSummary, RuleSummary
 from assay.evaluation.alarms import rule_said
 from assay.evidence.claim.differences import Comparison, GainSplit
-from assay.evidence.claim.rivals import BASE_GREEDY, Rival
+from assay.evidence.claim.rivals import Rival
 from assay.evidence.escape import visible
 from assay.evidence.formatting import difference_text
 from assay.statistics.report import Report
+from assay.tasks.rivals import GREEDY
 
 MOSTLY = 0.5  # of the steps of a training
 OFTEN_CUT = 0.1  # of the completions of an arm
@@ -118,7 +119,7 @@ def form_only_said(split: GainSplit) -> str | None:
 
 def sharpening_said(rivals: Mapping[str, Rival]) -> str | None:
     """Return that the base without chance in its decoding does as well, so that nothing new need be learned."""
-    greedy = rivals.get(BASE_GREEDY)
+    greedy = rivals.get(GREEDY)
     if greedy is None or greedy.beaten is not False:
         return None
     return (

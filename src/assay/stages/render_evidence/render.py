@@ -54,6 +54,7 @@ from assay.stages.render_evidence.rivals import base_rivals, other_rivals, rival
 from assay.statistics.report import Report, Reports
 from assay.statistics.timing import timing_summary
 from assay.tasks.protocol import Task
+from assay.tasks.rivals import GREEDY
 
 
 def render_evidence(project: Project) -> None:
@@ -103,6 +104,7 @@ def _render(project: Project) -> None:
     arms |= {} if beside.random_arm is None else {CONTROL: beside.random_arm}
     scripted, (of_base, facts) = scripted_arms(project, task, suite), base_rivals(project)
     arms |= {file_of(name): arm for name, arm in of_base.items()}
+    rivals = scripted | of_base | {GREEDY: base_greedy}
     blockers += other_rivals(of_base, facts, plan, trained.base_digest)
     misgraded = [
         said
@@ -125,7 +127,7 @@ def _render(project: Project) -> None:
         blockers=blockers,
         base_again=beside.base_again[1],
         random_arm=None if beside.random_arm is None else beside.random_arm[1],
-        rivals={name: arm[1] for name, arm in (scripted | of_base).items() if name in plan.rivals},
+        rivals={name: arm[1] for name, arm in rivals.items() if name in plan.rivals},
         planned_points=beside.planned.smallest_detectable_points,
         notes=[
             *beside.notes,

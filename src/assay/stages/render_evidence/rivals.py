@@ -15,7 +15,7 @@ from assay.pipeline.rival_files import BaseRival, BaseRivals, file_of
 from assay.stages.render_evidence.arms import Arm, read_arm
 from assay.statistics.report import report_on
 from assay.tasks.protocol import Task
-from assay.tasks.rivals import players_of, rivals_of
+from assay.tasks.rivals import GREEDY, players_of, rivals_of
 
 ALL = RivalSettings(few_shot=3, best_of_n=4, constrained=True)
 
@@ -44,7 +44,7 @@ def other_rivals(
     played: Mapping[str, Arm], facts: Mapping[str, BaseRival], plan: ClaimPlan, base_digest: str
 ) -> list[tuple[str, str]]:
     """Return why no claim may be made: rivals are not those of the plan, or were not played by the base."""
-    planned = {name for name, kind in plan.rivals.items() if kind == "instead of training"}
+    planned = {name for name, kind in plan.rivals.items() if kind == "instead of training"} - {GREEDY}
     found = []
     if planned != set(facts):
         text = "rivals.json tells of other rivals than the plan of the claim names"
