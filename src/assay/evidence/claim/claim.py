@@ -318,7 +318,7 @@ def compare(
                 primary, plan, detectable, control, guardrails, strata, (before_policy, after_policy), effect
             ),
             *random_reward_warnings(random_reward),
-            *filter(None, (more_tokens_said(tokens), form_only_said(parts), sharpening_said(beside))),
+            *filter(None, (more_tokens_said(tokens), form_only_said(parts), sharpening_said(effect, beside))),
             *notes,
         ),
         before=_arm(before, measure),

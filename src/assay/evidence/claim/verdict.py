@@ -13,6 +13,7 @@ from assay.evidence.claim.aa_test import Control
 from assay.evidence.claim.differences import FEW_CLUSTERS, Comparison
 from assay.evidence.claim.effect import Effect, margins_of
 from assay.evidence.claim.plan import ClaimPlan
+from assay.evidence.formatting import difference_text
 
 Verdict = Literal[
     "IMPROVED", "IMPROVED WITH REGRESSIONS", "NO SKILL SHOWN", "NO EVIDENCE", "REGRESSED", "NOT EVALUABLE"
@@ -182,11 +183,18 @@ def warnings(
             f"The smallest detectable effect, {detectable:.1f} points, exceeds the smallest that matters, "
             f"{plan.smallest_effect_points:g} points."
         )
-    bounded = [100 * effect.fall_that_matters, 100 * effect.rise_that_matters]
-    if min(bounded) < plan.smallest_effect_points:
+    margins = {"a fall": effect.fall_that_matters, "a rise": effect.rise_that_matters}
+    if effect.direction != "not shown":
+        rose = (effect.direction == "better") == (plan.direction == "higher")
+        margins.pop("a fall" if rose else "a rise")
+    if bounded := [
+        f"{name} of {100 * margin:.1f} points"
+        for name, margin in margins.items()
+        if 100 * margin < plan.smallest_effect_points
+    ]:
         found.append(
             f"The margin of {plan.smallest_effect_points:g} points exceeds half of what the base could lose or"
-            f" gain: a fall of {bounded[0]:.1f} or a rise of {bounded[1]:.1f} points counts as mattering."
+            f" gain: {' or '.join(bounded)} counts as mattering."
         )
     if control.passed is None:
         found.append(f"No A/A control: {control.reason}.")
@@ -195,6 +203,12 @@ def warnings(
         found.append(
             f"Got worse within strata, which is exploratory (Holm p <= {plan.alpha:g}): {', '.join(worse)}."
         )
+    found += [
+        f"{g.measure} got worse, within its margin of {g.margin:g}:"
+        f" {difference_text(g.difference, rate=is_rate(g.measure))}."
+        for g in guardrails
+        if g.outcome == "held" and g.difference.high is not None and g.difference.high < 0
+    ]
     open_ones = [g.measure for g in guardrails if g.outcome == "inconclusive"]
     if open_ones:
         found.append(f"Guardrails not shown to hold: {', '.join(open_ones)}.")

@@ -11,6 +11,7 @@ from assay.core.counting import counted
 from assay.core.records import Episode, HealthSummary, RuleSummary
 from assay.evaluation.alarms import rule_said
 from assay.evidence.claim.differences import Comparison, GainSplit
+from assay.evidence.claim.effect import Effect
 from assay.evidence.claim.rivals import Rival
 from assay.evidence.escape import visible
 from assay.evidence.formatting import difference_text
@@ -117,10 +118,10 @@ def form_only_said(split: GainSplit) -> str | None:
     )
 
 
-def sharpening_said(rivals: Mapping[str, Rival]) -> str | None:
+def sharpening_said(effect: Effect, rivals: Mapping[str, Rival]) -> str | None:
     """Return that the base without chance in its decoding does as well, so that nothing new need be learned."""
     greedy = rivals.get(GREEDY)
-    if greedy is None or greedy.beaten is not False:
+    if effect.direction != "better" or greedy is None or greedy.beaten is not False:
         return None
     return (
         "The base decoded greedily is not shown to be worse:"

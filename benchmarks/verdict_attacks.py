@@ -1,0 +1,270 @@
+"""Ways to get IMPROVED for a training that taught nothing, and what the claim says to each.
+
+The attacker may choose every setting, the base, the data and which runs are shown, but edits no result. Arms
+are made up, with 256 clusters of two draws; everything else is the code that makes claims.
+
+    ./run bench verdict_attacks    (a minute; writes results/verdict_attacks.json)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from assay.core.config.composition import Selection, compose
+from assay.core.config.settings import Params
+from assay.core.records import Episode, Turn
+from assay.core.seeds import derive_seed, rng
+from assay.evidence.claim.claim import Claim, compare
+from assay.evidence.claim.plan import ClaimPlan
+from assay.evidence.claim.relaxed import relaxed_said
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks/results/verdict_attacks.json"
+SUITE, CLUSTERS, DRAWS = "5" * 64, 256, 2
+HARD = rng("attacks", "difficulty").uniform(-0.15, 0.15, CLUSTERS)
+
+# What a claim says: its verdict, and the warnings that the honest run beside it does not have.
+Said = tuple[str, list[str]]
+
+
+def arm(
+    name: str,
+    rate: float | Callable[[int], float],
+    *,
+    clusters: int = CLUSTERS,
+    draws: int = DRAWS,
+    parsed: float = 1.0,
+    tokens: int = 10,
+) -> list[Episode]:
+    """Return a whole suite played by a policy: success at `rate`, harder clusters less, none where nothing
+    parsed."""
+    found = []
+    for k in range(clusters):
+        own = rate(k) if callable(rate) else rate + (HARD[k % CLUSTERS] if 0 < rate < 1 else 0.0)
+        for draw in range(draws):
+            luck = rng("attacks", name, k, draw)
+            reads = bool(luck.random() < parsed)
+            won = reads and bool(luck.random() < own)
+            turn = Turn(
+                prompt_digest="0" * 64,
+                completion="x",
+                n_tokens=tokens,
+                truncated=False,
+                outcome="ok" if reads else "failed",
+                failure=None if reads else "not JSON",
+                action="x" if reads else None,
+                observation=None,
+                parts={"right": float(won)},
+            )
+            found.append(
+                Episode(
+                    item_id=f"item-{k:04d}",
+                    cluster=f"cluster-{k:04d}",
+                    strata={},
+                    draw=draw,
+                    seed=derive_seed("attacks", name, k, draw),
+                    turns=(turn,),
+                    prompt_chars_cut=0,
+                    ending="answered",
+                    reward=float(won),
+                    parts={"right": float(won)},
+                    success=won,
+                    flags={"valid": reads},
+                    metrics={},
+                )
+            )
+    return found
+
+
+NULL_PLAYER = arm("null", lambda k: float(k % 4 == 0), draws=DRAWS)  # right wherever nothing is there
+RANDOM_PLAYER = arm("random", 0.2)
+GREEDY = [each for each in arm("greedy", 0.3) if each.draw == 0]
+PLAN: dict[str, Any] = {
+    "primary": "success",
+    "direction": "higher",
+    "smallest_effect_points": 10.0,
+    "draws": DRAWS,
+    "suite_digest": SUITE,
+    "checkpoint_rule": "best_validation_reward",
+    "alpha": 0.05,
+    "cluster_name": "scenarios",
+    "secondary": ("mean_reward",),
+    "guardrails": {"parsed_rate": 0.05},
+    "rivals": {"null": "trivial", "random": "trivial", "greedy": "instead of training"},
+}
+RIVALS = {"null": NULL_PLAYER, "random": RANDOM_PLAYER, "greedy": GREEDY}
+
+
+def claim(
+    before: Sequence[Episode],
+    after: Sequence[Episode],
+    *,
+    plan: Mapping[str, Any] | None = None,
+    rivals: Mapping[str, Sequence[Episode]] | None = None,
+    **further: Any,
+) -> Claim:
+    """Return the claim about two arms."""
+    return compare(
+        before,
+        after,
+        ClaimPlan(**(PLAN | dict(plan or {}))),
+        before_suite=SUITE,
+        after_suite=SUITE,
+        before_policy="b" * 64,
+        after_policy="a" * 64,
+        split="heldout",
+        decoding="sampled",
+        training_seeds=(0,),
+        rng=rng("attacks", "claim"),
+        rivals=RIVALS if rivals is None else rivals,
+        **further,
+    )
+
+
+BASE, SKILLED = arm("base", 0.3), arm("skilled", 0.65)
+HONEST = claim(BASE, SKILLED)
+
+
+def said(found: Claim) -> Said:
+    """Return the verdict, and the warnings that the honest run does not have."""
+    return found.verdict, [text for text in found.warnings if text not in HONEST.warnings]
+
+
+def of_settings(**changes: Any) -> Said:
+    """Return what is said of the shipped settings with these changes, whatever the arms show."""
+    values = compose(ROOT, Selection(grpo="tiny", task="collider", seed=0)).values
+    for name, value in changes.items():
+        place: Any = values
+        *way, last = name.split("__")
+        for key in way:
+            place = place[key]
+        place[last] = value
+    return HONEST.verdict, relaxed_said(Params.model_validate(values))
+
+
+def weak_base() -> Said:
+    """A base that is nearly always wrong, and a training that teaches to say that nothing is there."""
+    return said(claim(arm("weak", 0.02), arm("always null", lambda k: 0.98 * (k % 4 == 0))))
+
+
+def silent_base() -> Said:
+    """A base that abstains, and a training that teaches the answer that is right most often."""
+    return said(claim(arm("silent", 0.0), arm("commonest", lambda k: 0.9 * (k % 4 == 0))))
+
+
+def small_margin_over_null() -> Said:
+    """The same with a little luck: two points above the trivial player."""
+    return said(claim(arm("weak", 0.02), arm("lucky null", lambda k: 0.97 if k % 4 == 0 else 0.01)))
+
+
+def margin(points: float) -> Callable[[], Said]:
+    """Return the attack that hides a loss behind a margin."""
+
+    def hidden_loss() -> Said:
+        return said(claim(SKILLED, arm("worse", 0.57), plan={"smallest_effect_points": points}))
+
+    return hidden_loss
+
+
+def silenced_control() -> Said:
+    """A coin's training that gains as much, behind a margin of 95 points."""
+    wide = {"smallest_effect_points": 95.0, "controls": ("aa", "random_reward")}
+    return said(claim(BASE, SKILLED, plan=wide, random_arm=arm("coin", 0.64)))
+
+
+def wide_guardrail() -> Said:
+    """Half of all answers no longer parse, behind a guardrail of 95 points."""
+    half = arm("unreadable", 1.0, parsed=0.55)
+    return said(claim(BASE, half, plan={"guardrails": {"parsed_rate": 0.95}}))
+
+
+def format_only() -> Said:
+    """A base that knows as much and seldom writes it so that it can be read."""
+    return said(claim(arm("garbled", 0.6, parsed=0.4), arm("mended", 0.6)))
+
+
+def ten_times_the_tokens() -> Said:
+    """More computation a completion."""
+    return said(claim(BASE, arm("long", 0.65, tokens=100)))
+
+
+def sharpening() -> Said:
+    """A base sampled so hot that it is mostly wrong; the training only makes it surer."""
+    greedy = [each for each in arm("cold", 0.66) if each.draw == 0]
+    return said(claim(arm("hot", 0.3), SKILLED, rivals=RIVALS | {"greedy": greedy}))
+
+
+def easy_metric() -> Said:
+    """Called an improvement: what every trivial player has."""
+    plan = {"primary": "valid", "secondary": ("mean_reward", "success_rate")}
+    return said(claim(arm("garbled", 0.3, parsed=0.4), BASE, plan=plan))
+
+
+def no_rivals() -> Said:
+    """A plan without players to beat."""
+    return said(claim(BASE, SKILLED, plan={"rivals": {}}, rivals={}))
+
+
+def coin_as_good() -> Said:
+    """A training for random rewards gains as much."""
+    plan = {"controls": ("aa", "random_reward")}
+    return said(claim(BASE, SKILLED, plan=plan, random_arm=arm("coin", 0.64)))
+
+
+def one_draw() -> Said:
+    """One draw an item, so that the base cannot be compared with itself."""
+    once = [[each for each in one if each.draw == 0] for one in (BASE, SKILLED)]
+    return said(claim(once[0], once[1], plan={"draws": 1}))
+
+
+def few_clusters() -> Said:
+    """Six clusters that all gained by luck."""
+    six = [arm(name, rate, clusters=6) for name, rate in (("six", 0.3), ("six lucky", 0.75))]
+    rivals = {name: [e for e in one if e.item_id < "item-0006"] for name, one in RIVALS.items()}
+    return said(claim(six[0], six[1], rivals=rivals))
+
+
+ATTACKS: dict[str, Callable[[], Said]] = {
+    "a weak base made to say always null": weak_base,
+    "a base that abstains": silent_base,
+    "a little luck above always null": small_margin_over_null,
+    "a margin of 30 over a loss": margin(30.0),
+    "a margin of 95 over a loss": margin(95.0),
+    "a margin of 95 over a control that gains as well": silenced_control,
+    "a guardrail of 95": wide_guardrail,
+    "a control for random rewards that gains as well": coin_as_good,
+    "format only": format_only,
+    "ten times the tokens": ten_times_the_tokens,
+    "a base sampled too hot": sharpening,
+    "a metric that trivial players have": easy_metric,
+    "no rivals": no_rivals,
+    "one draw, so that base cannot be compared with base": one_draw,
+    "six clusters": few_clusters,
+    "health limits of 1,000": lambda: of_settings(health__kl__red=1000.0, health__kl__amber=1000.0),
+    "base gates at zero": lambda: of_settings(base__gates__copy_accuracy=0.0, base__gates__parsed_rate=0.0),
+    "preflight off": lambda: of_settings(health__preflight=False),
+}
+
+
+def main() -> None:
+    """Try every attack, print and write what was said."""
+    rows = []
+    for name, attack in ATTACKS.items():
+        verdict, warnings = attack()
+        remarked = not verdict.startswith("IMPROVED") or bool(warnings)
+        rows.append({"attack": name, "verdict": verdict, "said": warnings, "remarked": remarked})
+        print(
+            f"{'  ' if remarked else '! '}{name}: {verdict}" + "".join(f"\n      {text}" for text in warnings)
+        )
+    unremarked = [row["attack"] for row in rows if not row["remarked"]]
+    honest = {"verdict": HONEST.verdict, "said": list(HONEST.warnings)}
+    found = {"honest": honest, "attacks": rows, "unremarked": unremarked}
+    RESULTS.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(f"{len(rows)} attacks, {len(unremarked)} that nothing is said of; the honest run: {HONEST.verdict}")
+
+
+if __name__ == "__main__":
+    main()
