@@ -5,22 +5,18 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from assay.core.errors import RecordError
+from assay.core.records import OpenedRecords
 from assay.core.storage.json import read_record
 from assay.evidence.claim.claim import Claim
-from assay.pipeline.heldout_ledger import (
-    LEDGER,
-    copy_id,
-    note_opening,
-    openings,
-    policies_that_saw,
-    without_records,
-)
+from assay.pipeline.heldout_ledger import LEDGER, copy_id, openings, policies_that_saw, without_records
 from assay.pipeline.inputs import heldout_suite, items_of, task_of
+from assay.pipeline.note_openings import adopt, note_opening, opened_records
 from assay.pipeline.project import Project
 from assay.stages import fingerprint
 from assay.stages.render_evidence.claim_inputs import opened_said
@@ -43,8 +39,7 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def claim() -> Claim:
-    found = read_record(ROOT / "evidence/results/report/claim.json", Claim, fix="")
-    return found.model_copy(update={"before_policy": BASE, "after_policy": TRAINED})
+    return Claim.model_construct(before_policy=BASE, after_policy=TRAINED)  # nothing else of it is asked here
 
 
 def a_run(project: Project, trained: str = TRAINED, *, coin: str = "r" * 64) -> None:
@@ -110,6 +105,10 @@ def test_a_ledger_names_nobody_and_no_place(project: Project) -> None:
         "records",
         "copy_id",
         "times",
+        "place",
+        "recipe_place",
+        "family",
+        "seed",
     }
 
 
@@ -242,3 +241,60 @@ def test_whoever_evaluates_held_out_records_from_another_file_has_opened_them(
     assert policies_that_saw(ledger, [item.record for item in items])["e" * 64].n_records == 2
     (opening,) = ledger.openings
     assert (opening.stage, opening.split) == ("evaluate", "heldout")
+
+
+def known(project: Project, trained: str = TRAINED) -> OpenedRecords:
+    return opened_records(project, heldout_suite(project), trained, BASE)
+
+
+def test_the_second_policy_is_the_second_and_says_who_was_first(project: Project) -> None:
+    a_run(project, "e" * 64)
+    first = known(project, "e" * 64)
+    assert (first.place, first.others, first.restored) == (1, (), 0)
+    other = project.params.model_copy(update={"seed": 77})
+    a_run(Project(project.root, other))
+    second = known(Project(project.root, other))
+    assert (second.place, second.recipe_place) == (2, 2)
+    assert [(each.policy_digest, each.n_records, each.same_recipe) for each in second.others] == [
+        ("e" * 64, len(set(heldout_suite(project).records)), True)
+    ]
+    assert known(project, "e" * 64) == first, "what came later changes nothing of what was said"
+
+
+def test_removing_the_ledger_loses_no_opening_and_is_said_and_without_a_base_nobody_knows_the_place(
+    project: Project, tmp_path: Path
+) -> None:
+    a_run(project, "e" * 64)
+    other = Project(project.root, project.params.model_copy(update={"seed": 77}))
+    a_run(other)
+    project.observed(LEDGER).unlink()
+    assert (known(other).place, known(other).restored) == (2, 2)
+    stranger = shipped(other, tmp_path / "zip")  # neither ledger nor memory, and post_eval alone runs again
+    note_opening(stranger, "post_eval", heldout_suite(stranger), TRAINED)
+    assert known(stranger).place is None
+
+
+def test_a_removed_ledger_comes_back_from_the_last_commit(project: Project, tmp_path: Path) -> None:
+    a_run(project, "e" * 64)
+    clone = shipped(project, tmp_path / "clone with git")
+    git = ["git", "-C", str(clone.root), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "-f", "evidence"], ["commit", "-qm", "all"]):
+        subprocess.run([*git, *words], check=True)
+    clone.observed(LEDGER).unlink()
+    other = Project(clone.root, clone.params.model_copy(update={"seed": 77}))
+    a_run(other)
+    assert known(other).place == 2
+    assert json.loads(clone.observed(LEDGER).read_text())["openings"], "and it stands in the file again"
+
+
+def test_what_a_seed_opened_in_a_copy_is_known_to_the_project(project: Project, tmp_path: Path) -> None:
+    a_run(project)
+    copy = shipped(project, tmp_path / "seed")
+    other = Project(copy.root, copy.params.model_copy(update={"seed": 1}))
+    a_run(other, "f" * 64)
+    ledger = openings(other)
+    assert ledger is not None
+    adopt(project, ledger)
+    project.observed(LEDGER).unlink()  # the working copy itself remembers it by now
+    seen = openings(project)
+    assert seen is not None and "f" * 64 in policies_that_saw(seen, heldout_suite(project).records)

@@ -34,6 +34,7 @@ from assay.package.layout import NAME
 from assay.package.parity import Parity
 from assay.pipeline.inputs import heldout_suite, items_of, task_of, validation_suite
 from assay.pipeline.live_log import Tables
+from assay.pipeline.note_openings import note_opening, opened_records
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import BaseRivals, facts_of, file_of, suite_for
 from assay.policy.base.words import CHAT_TEMPLATE, Words
@@ -403,6 +404,10 @@ def _after(project: Project, trained: TrainFacts) -> None:
     _arm(project, "post_eval", heldout_suite(project), 0.8, trained.policy_digest)
     _arm(project, "post_eval_greedy", heldout_suite(project, draws=1), 0.8, trained.policy_digest)
     _arm(project, AGAIN, heldout_suite(project, again=True), 0.2, trained.base_digest)
+    note_opening(project, "pre_eval", heldout_suite(project), trained.base_digest)
+    note_opening(project, "post_eval", heldout_suite(project), trained.policy_digest)
+    known = opened_records(project, heldout_suite(project), trained.policy_digest, trained.base_digest)
+    write_json(project.results("openings.json"), known)
     if "random_reward" not in project.params.claim.controls:
         write_json(project.results("control.json"), ControlFacts(asked=False))
         return

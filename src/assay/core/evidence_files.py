@@ -66,6 +66,7 @@ FILES: dict[str, dict[str, str]] = {
     f"{RESULTS}/post_eval": {
         "post_eval.jsonl": "every held-out episode of the chosen checkpoint, sampled, one a line",
         "post_eval_greedy.jsonl": "the same with greedy decoding",
+        "openings.json": "every trained policy that saw these held-out records before, and which one this is",
         "base_again.jsonl": "every held-out episode of the base after the training, with other sampling seeds",
     },
 }

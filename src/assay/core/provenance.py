@@ -120,6 +120,11 @@ def remotes(root: Path) -> list[str] | None:
     return sorted({host_and_path(line.partition(" ")[2]) for line in listed.split("\n") if line})
 
 
+def committed_text(root: Path, name: str) -> str | None:
+    """Return a text file below a folder as the last commit has it; None where there is none."""
+    return _git(root, "show", f"HEAD:./{name}")
+
+
 def host_and_path(address: str) -> str:
     """Return host/path of a git address, `local` for a folder, `unclear` where parts cannot be told apart.
 

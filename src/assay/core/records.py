@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class Record(BaseModel):
@@ -236,6 +236,47 @@ class ControlFacts(Record):
     chain: str | None = Field(default=None, description="as in the facts of the training proper")
     health: HealthSummary | None = None
     other_machines: int = Field(default=0, ge=0, description="as in the facts of the training proper")
+
+
+class OtherPolicy(Record):
+    """A trained policy that saw held-out records before the one that is claimed something of."""
+
+    policy_digest: str
+    stages: tuple[str, ...] = Field(description="in which it saw them")
+    n_records: int | None = Field(
+        ge=1, description="of the claim's, so many; null: nobody knows which it saw"
+    )
+    place: int | None = Field(ge=1, description="which of them it was; null: noted before places were")
+    same_recipe: bool = Field(description="whether it is another registered seed of the same plan")
+
+
+class OpenedRecords(Record):
+    """What was known of the held-out records when the trained policy was let loose on them; openings.json."""
+
+    policy_digest: str
+    records: str = Field(description="key of the records, as in heldout_openings.json")
+    n_records: int = Field(ge=1)
+    place: int | None = Field(
+        ge=1,
+        description="which trained policy it was that saw any of them, the first is 1; null: nobody knows",
+    )
+    recipe_place: int | None = Field(ge=1, description="the same with the seeds of one plan counted as one")
+    family: str = Field(description="digest of plan and settings but for the seed")
+    first_family: str | None = Field(
+        description="the same as it was when this policy first saw them; another: registered afterwards"
+    )
+    seed: int = Field(ge=0)
+    seeds: tuple[int, ...] = Field(description="those that the plan registers")
+    others: tuple[OtherPolicy, ...] = Field(description="who saw them before")
+    restored: int = Field(
+        ge=0, description="of all known policies those that were no longer in the ledger's file"
+    )
+
+    @model_validator(mode="after")
+    def _after_all_others(self) -> Self:
+        if self.place is not None and self.place <= len(self.others):
+            raise ValueError(f"place {self.place}, behind {len(self.others)} others")
+        return self
 
 
 class ValidationEpisode(Record):

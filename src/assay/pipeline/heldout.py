@@ -18,8 +18,8 @@ from assay.evaluation.alarms import alarm_said, alarms, collapsed_said, cuts_sai
 from assay.evaluation.measure import measure
 from assay.evaluation.measures import mean_of
 from assay.evaluation.phases import Phases, latency
-from assay.pipeline.heldout_ledger import note_opening
 from assay.pipeline.inputs import decoding_of, heldout_suite, task_of
+from assay.pipeline.note_openings import note_opening
 from assay.pipeline.project import Project
 from assay.pipeline.resume import KeptEpisodes, locked, machine_of, run_key, say_other_machine
 from assay.policy.model import Policy

@@ -17,16 +17,20 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from assay.core.errors import RecordError
+from assay.core.evidence_files import OBSERVED
+from assay.core.provenance import committed_text
 from assay.core.records import Record, Split
 from assay.core.storage.files import read_text
-from assay.core.storage.json import digest, loads, read_record, write_json
+from assay.core.storage.json import digest, loads, read_record
 from assay.dataset.suite import Suite
 from assay.pipeline.project import Project
 
@@ -52,12 +56,22 @@ class HeldoutOpening(Record):
     times: int = Field(
         ge=1, description="calls that opened them; playing again with the same policy tells nothing new"
     )
+    # Of a policy that something was trained for; null where the protocol itself plays, and in older notes.
+    place: int | None = Field(
+        default=None, ge=1, description="which policy it was that saw any of these records, the first is 1"
+    )
+    recipe_place: int | None = Field(
+        default=None, ge=1, description="the same with the seeds of one plan counted as one"
+    )
+    family: str | None = Field(default=None, description="digest of plan and settings but for the seed")
+    seed: int | None = Field(default=None, ge=0, description="of the training")
 
     @property
     def identity(self) -> tuple[str, ...]:
         """What makes it another opening: all but how often it was made, and, where records are known, the
         suite."""
         suite = "" if self.records is not None else self.suite_digest
+        # Neither place nor family: playing again, under whatever plan, is no other opening.
         known = (self.data, self.split, self.records, self.copy_id, suite)
         return (self.stage, self.policy_digest, *("" if each is None else each for each in known))
 
@@ -144,15 +158,23 @@ def merged(one: HeldoutLedger, other: HeldoutLedger) -> HeldoutLedger:
     known: dict[tuple[str, ...], HeldoutOpening] = {}
     for each in (*one.openings, *other.openings):
         held = known.setdefault(each.identity, each)
+        first = min(held, each, key=_told_first)
         update = {
             "times": max(held.times, each.times),
             "suite_digest": min(held.suite_digest, each.suite_digest),
         }
-        known[each.identity] = held.model_copy(update=update)
+        known[each.identity] = first.model_copy(update=update)
     named = {each.records for each in known.values()}
     sets = {key: records for key, records in (one.record_sets | other.record_sets).items() if key in named}
     openings = tuple(known[identity] for identity in sorted(known))
     return HeldoutLedger(format=FORMAT, record_sets=dict(sorted(sets.items())), openings=openings)
+
+
+def _told_first(each: HeldoutOpening) -> tuple[int, int, str, int]:
+    """Order notes of one opening: the first place counts, and a note without one tells nothing."""
+    many = 10**9
+    seed = many if each.seed is None else each.seed
+    return each.place or many, each.recipe_place or many, each.family or "~", seed
 
 
 def resolved(ledger: HeldoutLedger, suite: Suite, data: str) -> HeldoutLedger:
@@ -234,8 +256,8 @@ class FirstLedger(Record):
 
 
 def openings(project: Project, suite: Suite | None = None) -> HeldoutLedger | None:
-    """Return all openings that are known here, None where there is no ledger and this working copy remembers
-    none.
+    """Return all openings that are known here: by the ledger, by its last commit, and by this working copy;
+    None where none of them knows any.
 
     Args:
         project: Whose.
@@ -244,10 +266,10 @@ def openings(project: Project, suite: Suite | None = None) -> HeldoutLedger | No
     Raises:
         RecordError: The ledger is damaged.
     """
-    kept, own = _travelling(project), _remembered(project)
-    if kept is None and own is None:
+    sources = [travelling(project), _remembered(project), _committed(project)]
+    if not any(source is not None for source in sources):
         return None
-    known = merged(kept or NOTHING, own or NOTHING)
+    known = reduce(merged, [source for source in sources if source is not None], NOTHING)
     return known if suite is None else resolved(known, suite, project.params.dataset.name)
 
 
@@ -256,56 +278,13 @@ def ledger_stands(project: Project) -> bool:
     return project.observed(LEDGER).exists()
 
 
-def note_opening(
-    project: Project,
-    stage: str,
-    suite: Suite,
-    policy_digest: str,
-    *,
-    records: Collection[str] | None = None,
-    split: Split | None = None,
-) -> None:
-    """Write down an opening before it happens, so that one which was broken off counts as well.
-
-    Args:
-        project: Whose.
-        stage: Who opens.
-        suite: What is played.
-        policy_digest: Who plays.
-        records: Those of the suite that are held out; all of them if not given.
-        split: Where they stand, if not in that of the suite.
-
-    Raises:
-        RecordError: The ledger is damaged.
-    """
-    where = split or suite.split
-    one = opened(
-        stage,
-        policy_digest,
-        suite.digest,
-        suite.records if records is None else records,
-        data=project.params.dataset.name,
-        split=where,
-        copy_id=copy_id(project),
-    )
-    known = openings(project, suite if where == "heldout" else None) or NOTHING
-    now = noted(known, one)
-    identity = one.openings[0].identity
-    own = one.model_copy(
-        update={"openings": tuple(each for each in now.openings if each.identity == identity)}
-    )
-    # A file an opening, so that several processes at a time lose nothing of each other.
-    write_json(_memory(project) / f"{digest(identity)[:16]}.json", own)
-    write_json(project.observed(LEDGER), now)
-
-
 def copy_id(project: Project) -> str:
     """Return the random name of this working copy, given to it when it first opens anything.
 
     Raises:
         RecordError: .scratch/ cannot be written.
     """
-    path = _memory(project) / NAME
+    path = memory(project) / NAME
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(
@@ -324,23 +303,42 @@ def copy_id(project: Project) -> str:
 
 def known_copy_id(project: Project) -> str | None:
     """Return the random name of this working copy, None where it never opened anything."""
-    path = _memory(project) / NAME
+    path = memory(project) / NAME
     return read_text(path, fix=OWN_FIX).strip() if path.exists() else None
 
 
-def _memory(project: Project) -> Path:
+def memory(project: Project) -> Path:
+    """Return the folder in which a working copy remembers what it opened itself."""
     return project.scratch / MEMORY
 
 
 def _remembered(project: Project) -> HeldoutLedger | None:
-    files = sorted(_memory(project).glob("*.json"))
+    files = sorted(memory(project).glob("*.json"))
     found = NOTHING
     for path in files:
         found = merged(found, read_record(path, HeldoutLedger, fix=OWN_FIX))
     return found if files else None
 
 
-def _travelling(project: Project) -> HeldoutLedger | None:
+def _committed(project: Project) -> HeldoutLedger | None:
+    """Return the ledger as it was last committed, so that removing the file loses nothing; None without
+    git."""
+    text = committed_text(project.root, f"{OBSERVED}/{LEDGER}")
+    if text is None:
+        return None
+    with suppress(RecordError, ValidationError):
+        value = loads(text, where=LEDGER, fix=FIX)
+        if isinstance(value, dict) and "format" in value:
+            return HeldoutLedger.model_validate_json(text)
+    return None  # of the first format, or damaged: the file beside it has to do
+
+
+def travelling(project: Project) -> HeldoutLedger | None:
+    """Return the ledger in evidence/observed/, None where there is none.
+
+    Raises:
+        RecordError: It is damaged.
+    """
     path = project.observed(LEDGER)
     if not path.exists():
         return None

@@ -28,8 +28,8 @@ from assay.evaluation.phases import Latency, Stopwatch, latency
 from assay.evaluation.trajectory import open_item
 from assay.evidence.formatting import interval_text
 from assay.pipeline import inputs
-from assay.pipeline.heldout_ledger import note_opening
 from assay.pipeline.inputs import MAX_BLOCKLIST_BYTES, blocklist_of, task_with
+from assay.pipeline.note_openings import note_opening
 from assay.pipeline.project import Project
 from assay.policy import model
 from assay.policy.base import pretrained

@@ -15,6 +15,7 @@ from assay.core.counting import counted
 from assay.core.records import Episode
 from assay.dataset.suite import Play, Suite
 from assay.evaluation.trajectory import open_item
+from assay.pipeline.note_openings import recipe_of
 from assay.pipeline.rival_files import file_of
 from assay.policy.base.words import Words
 from assay.stages.render_evidence.arms import AGAIN, CONTROL
@@ -136,6 +137,9 @@ def policies_named(package: Unpacked) -> LookResult:
     told = (control.seed, control.steps, control.base_digest)
     if control.asked and told != (trained.seed, trained.steps, trained.base_digest):
         wrong.append("control.json: seed, steps or base are not those of train.json")
+    recipe, opened = recipe_of(package.project.params), package.opened
+    if (opened.policy_digest, opened.family) != (trained.policy_digest, recipe.family):
+        wrong.append("openings.json: policy or family is not that of train.json and params.yaml")
     if control.policy_digest in (trained.base_digest, trained.policy_digest):
         wrong.append("control.json, policy_digest: that of another arm")
     beside = ", another as control" if asked else ""

@@ -10,7 +10,14 @@ from typing import Any
 
 from assay.core.config.settings import ScratchBase
 from assay.core.errors import AssayError, RecordError
-from assay.core.records import ControlFacts, Episode, HealthEvent, TrainFacts, ValidationEpisode
+from assay.core.records import (
+    ControlFacts,
+    Episode,
+    HealthEvent,
+    OpenedRecords,
+    TrainFacts,
+    ValidationEpisode,
+)
 from assay.core.storage.files import read_text
 from assay.core.storage.json import loads, read_jsonl, read_record, read_records
 from assay.core.storage.untrusted import inside, listing
@@ -133,6 +140,11 @@ class Unpacked:
     def control(self) -> ControlFacts:
         """The facts of the control training."""
         return read_record(self.results("control.json"), ControlFacts, fix=FIX)
+
+    @cached_property
+    def opened(self) -> OpenedRecords:
+        """What was known of the held-out records when they were opened."""
+        return read_record(self.results("openings.json"), OpenedRecords, fix=FIX)
 
     @cached_property
     def trained(self) -> TrainFacts:

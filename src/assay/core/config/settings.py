@@ -26,6 +26,12 @@ class ClaimSettings(Settings):
     )
     parsed_rate_margin: Rate = Field(description="largest tolerable loss of parsed completions, as a share")
     checkpoint_rule: Literal["best_validation_reward", "last"]
+    seeds: Annotated[list[Natural], Field(min_length=1, max_length=100)] = Field(
+        description="training seeds of a statement about the recipe: all of them, and no other"
+    )
+    sided: Literal["two-sided", "one-sided"] = Field(
+        description="of that statement: one-sided asks only whether it improves"
+    )
     controls: list[Literal["aa", "random_reward"]] = Field(
         description=(
             "aa: base against base, always; random_reward: the same training for rewards that mean nothing"
@@ -36,6 +42,12 @@ class ClaimSettings(Settings):
     def _base_is_always_compared_with_itself(self) -> Self:
         if "aa" not in self.controls or len(set(self.controls)) < len(self.controls):
             raise ValueError("controls: aa has to be among them, and each once")
+        return self
+
+    @model_validator(mode="after")
+    def _each_seed_once(self) -> Self:
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError("seeds: each once")
         return self
 
 

@@ -25,6 +25,7 @@ from assay.evidence.claim.differences import (
     with_holm,
 )
 from assay.evidence.claim.effect import Effect, effect_of, size_said
+from assay.evidence.claim.openings import Openings, opening_said
 from assay.evidence.claim.plan import ClaimPlan, plan_digest
 from assay.evidence.claim.random_reward import (
     RandomRewardControl,
@@ -91,6 +92,7 @@ class Claim(Record):
     guardrails: tuple[Guardrail, ...]
     strata: dict[str, Comparison] = Field(description='the primary metric by stratum, keyed "label=value"')
     control: Control | None
+    opened: Openings | None = Field(description="how often the held-out records had been opened")
     random_reward: RandomRewardControl | None = Field(description="null: such an arm was not run")
 
 
@@ -124,8 +126,9 @@ def differences_of(claim: Claim) -> dict[str, Interval]:
 
 
 def controls_said(claim: Claim) -> str:
-    """Return what the controls showed, a sentence each."""
-    return f"Controls. {control_said(claim.control)} {random_reward_said(claim.random_reward)}"
+    """Return what the controls showed, and how often the records were opened, a sentence each."""
+    opened = opening_said(claim.opened, claim.level, claim.plan)
+    return f"Controls. {control_said(claim.control)} {random_reward_said(claim.random_reward)} {opened}"
 
 
 def _head(
@@ -211,6 +214,7 @@ def compare(
     rivals: Mapping[str, Sequence[Episode]] | None = None,
     planned_points: float | None = None,
     level: float | None = None,
+    opened: Openings | None = None,
     blockers: Sequence[str | tuple[str, str]] = (),
     notes: Sequence[str] = (),
 ) -> Claim:
@@ -223,7 +227,7 @@ def compare(
     halves. `random_arm` holds what a policy trained for random rewards played on the same items;
     `rivals` holds what the rivals of the plan played, by name; `planned_points` is the smallest detectable
     effect that was said before training; `level` is that of the test, where earlier openings of the held-out
-    records have used up a part of the plan's alpha. Episode order does not matter.
+    records have used up a part of the plan's alpha, and `opened` tells of them. Episode order does not matter.
 
     Raises:
         EvidenceError: the plan's primary metric is not a rate.
@@ -245,7 +249,7 @@ def compare(
     notes = [*notes, *(f"The rival {name} of the plan did not play." for name in unused)]
     barred += unpaired({"after": after} | {f"{name} rival": arm for name, arm in rivals.items()})
     if barred:
-        return _nothing_said(head, [*barred, *stops], notes)
+        return _nothing_said(head | {"opened": opened}, [*barred, *stops], notes)
 
     def found(name: str, role: str) -> Comparison:
         return compare_measure(before, after, name, labelled_rng(seed, role, name), largest=largest)
@@ -337,5 +341,6 @@ def compare(
         guardrails=guardrails,
         strata=strata,
         control=control,
+        opened=opened,
         random_reward=random_reward,
     )

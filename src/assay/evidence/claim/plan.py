@@ -53,6 +53,11 @@ class ClaimPlan(Record):
         default={},
         description="who else plays the held-out items, by name; better than every trivial one is what skill needs",
     )
+    seeds: tuple[int, ...] = Field(
+        default=(),
+        description="training seeds of a statement about the recipe; none: hashed before plans said so",
+    )
+    sided: Literal["two-sided", "one-sided"] = Field(default="two-sided", description="of that statement")
     # By what the training is watched and its checkpoint chosen, so that neither is settled when the alarms
     # have rung.
     alarms: str | None = Field(
@@ -90,6 +95,8 @@ def plan_of(
         guardrails={"parsed_rate": claim.parsed_rate_margin},
         controls=tuple(claim.controls),
         rivals=dict(rivals),
+        seeds=tuple(claim.seeds),
+        sided=claim.sided,
         alarms=alarms_digest(params.health),
         validation_suite=validation.digest,
     )

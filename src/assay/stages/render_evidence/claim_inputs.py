@@ -8,16 +8,18 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from assay.core.records import ControlFacts, HealthEvent, HealthSummary, TrainFacts
+from assay.core.records import ControlFacts, HealthEvent, HealthSummary, OpenedRecords, TrainFacts
 from assay.core.storage.files import read_bytes, sha256_bytes
 from assay.core.storage.json import read_record, read_records
 from assay.dataset.audit_records import Contamination, judged
 from assay.evidence.claim.claim import UNREAD, Claim
+from assay.evidence.claim.openings import Openings, opening_obstacles, opening_warnings, openings_of
 from assay.evidence.claim.plan import ClaimPlan, plan_of
 from assay.evidence.claim.relaxed import relaxed_said
 from assay.evidence.claim.warnings import answer_for, control_health_said, openings_said
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.pipeline.heldout_ledger import (
+    key_of,
     known_copy_id,
     ledger_stands,
     openings,
@@ -64,6 +66,7 @@ class ClaimInputs:
     planned: PlannedPower
     base_again: Arm
     random_arm: Arm | None
+    opened: Openings
 
 
 def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: Arms) -> ClaimInputs:
@@ -105,9 +108,11 @@ def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: A
     if again[0].policy_digest != before.policy_digest:
         text = "another policy than the base played the base's second time"
         blockers.append((text, text))
+    opened, bars, warned = _opened(project, plan, trained)
+    blockers, notes = [*blockers, *bars], [*notes, *warned]
     arm, bars, warned = _random_arm(project, trained)
     notes = [*notes, *relaxed_said(project.params), *warned]
-    return ClaimInputs([*blockers, *bars], notes, planned, again, arm)
+    return ClaimInputs([*blockers, *bars], notes, planned, again, arm, opened)
 
 
 def plan_asked(project: Project, cluster_name: str) -> ClaimPlan:
@@ -148,10 +153,24 @@ def _other_alarms(project: Project, trained: TrainFacts) -> list[tuple[str, str]
     return [(OTHER_ALARMS, OTHER_ALARMS)]
 
 
-def opened_said(project: Project, claim: Claim) -> list[tuple[str, str]]:
-    """Return what the ledger of openings says against a claim, as (warning or note, sentence).
+def _opened(
+    project: Project, plan: ClaimPlan, trained: TrainFacts
+) -> tuple[Openings, list[tuple[str, str]], list[str]]:
+    """Return what was known of the held-out records when they were opened, why it bars the claim, and what
+    weakens it."""
+    path, fix = project.results("openings.json"), "./run dvc repro -f post_eval"
+    found = read_record(path, OpenedRecords, fix=fix)
+    opened = openings_of(found, sha256_bytes(read_bytes(path, fix=fix)))
+    records = key_of(heldout_suite(project).records)
+    bars = opening_obstacles(found, plan, policy=trained.policy_digest, records=records, seed=trained.seed)
+    return opened, bars, opening_warnings(opened, found)
 
-    It is no part of the claim, since it is no function of its inputs.
+
+def opened_said(project: Project, claim: Claim) -> list[tuple[str, str]]:
+    """Return what the ledger of openings says of a claim by now, as (warning or note, sentence).
+
+    The claim itself holds what was known when its policy was let loose (openings.json), which is what it pays
+    for; what was opened since is no function of its inputs.
 
     Raises:
         RecordError: The ledger is damaged.

@@ -9,6 +9,7 @@ from assay.core.records import TrainFacts
 from assay.dataset.audit_records import BLOCKING, SAID, Contamination
 from assay.evidence.claim.aa_test import control_said
 from assay.evidence.claim.claim import Claim
+from assay.evidence.claim.openings import NOT_KNOWN, OTHER_OPENING, opening_said
 from assay.evidence.claim.random_reward import random_reward_said
 from assay.evidence.claim.warnings import UNACKNOWLEDGED
 from assay.evidence.page.shell import Tick
@@ -73,13 +74,18 @@ def integrity(
         Tick("A/A", None if claim.control is None else claim.control.passed, control_said(claim.control)),
         _of_random_rewards(claim),
         Tick(
+            "Openings",
+            not kinds & {NOT_KNOWN, OTHER_OPENING},
+            opening_said(claim.opened, claim.level, claim.plan),
+        ),
+        Tick(
             "Alarms of the training",
             not red and not kinds & {OTHER_ALARMS, UNACKNOWLEDGED},
             f"Worst level {trained.health.worst}; {alarms} left GREEN"
             + (f"; RED: {', '.join(red)}." if red else ", none reached RED."),
         ),
     ]
-    told = {*OTHER_PLAN, *OTHER_POLICY, OTHER_ALARMS, UNACKNOWLEDGED, *leaks}
+    told = {*OTHER_PLAN, *OTHER_POLICY, OTHER_ALARMS, UNACKNOWLEDGED, NOT_KNOWN, OTHER_OPENING, *leaks}
     rows += [Tick("Found", False, text) for kind, text in found if kind not in told and text not in misgraded]
     return rows
 

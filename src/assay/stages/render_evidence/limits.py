@@ -11,6 +11,7 @@ from assay.core.evidence_files import RESULTS
 from assay.core.storage.json import read_record
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.differences import measure_of_primary
+from assay.evidence.claim.openings import opening_said
 from assay.evidence.claim.random_reward import random_reward_said
 from assay.evidence.formatting import percent
 from assay.evidence.recipe.records import Recipes, SeedsTogether
@@ -44,9 +45,10 @@ def limits(
         found.append(random_reward_said(claim.random_reward))
     return (
         *found,
+        opening_said(claim.opened, claim.level, claim.plan),
         (
-            "Trials that came before this plan are not corrected for: p and interval know of one comparison."
-            " Every policy that was let loose on the held-out records is in observed/heldout_openings.json."
+            "Trials on other records than these are not corrected for. Every trained policy that saw these"
+            " before is in results/post_eval/openings.json; the intervals are 95 % each, whatever the level."
         ),
         (
             "Strata and measures that the plan does not name are exploratory: there were many looks, and"

@@ -20,6 +20,7 @@ from assay.evaluation.alarms import alarm_said, alarms, cuts_said, training_alar
 from assay.evaluation.replay import graded_again
 from assay.evidence.claim.claim import Claim, compare, differences_of
 from assay.evidence.claim.differences import deltas
+from assay.evidence.claim.openings import level_of
 from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.claim.warnings import (
     cut_off_said,
@@ -129,6 +130,8 @@ def _render(project: Project) -> None:
         random_arm=None if beside.random_arm is None else beside.random_arm[1],
         rivals={name: arm[1] for name, arm in rivals.items() if name in plan.rivals},
         planned_points=beside.planned.smallest_detectable_points,
+        level=level_of(beside.opened, plan),
+        opened=beside.opened,
         notes=[
             *beside.notes,
             *rival_notes(task, plan, facts),

@@ -38,8 +38,8 @@ from assay.evidence.tables.sweep_table import (
     sweep_markdown,
     sweep_rows,
 )
-from assay.pipeline.heldout_ledger import note_opening
 from assay.pipeline.inputs import decoding_of, fingerprint_of, task_of
+from assay.pipeline.note_openings import note_opening
 from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
 from assay.pipeline.resume import KeptEpisodes, locked, machine_of

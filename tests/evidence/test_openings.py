@@ -1,0 +1,97 @@
+"""A claim pays for the openings before it, by a level that falls; one that does not know of them is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from assay.core.records import OpenedRecords, OtherPolicy
+from assay.evidence.claim.openings import (
+    NOT_KNOWN,
+    OTHER_OPENING,
+    level_of,
+    opening_obstacles,
+    opening_said,
+    opening_warnings,
+    openings_of,
+)
+from assay.evidence.claim.plan import ClaimPlan
+
+PLAN = ClaimPlan.model_construct(alpha=0.05, seeds=(0, 1, 2))
+
+
+def others(n: int, **changes: Any) -> tuple[OtherPolicy, ...]:
+    known: dict[str, Any] = {"stages": ("post_eval",), "n_records": 4, "same_recipe": False} | changes
+    return tuple(OtherPolicy(policy_digest=f"{k}" * 64, place=k + 1, **known) for k in range(n))
+
+
+def records(**changes: Any) -> OpenedRecords:
+    values: dict[str, Any] = {
+        "policy_digest": "p" * 64,
+        "records": "r",
+        "n_records": 4,
+        "place": 1,
+        "recipe_place": 1,
+        "family": "f",
+        "first_family": "f",
+        "seed": 0,
+        "seeds": (0, 1, 2),
+        "others": (),
+        "restored": 0,
+    }
+    return OpenedRecords(**values | changes)
+
+
+def bars(found: OpenedRecords, **changes: Any) -> list[str]:
+    asked: dict[str, Any] = {"policy": "p" * 64, "records": "r", "seed": 0} | changes
+    return [kind for kind, _ in opening_obstacles(found, PLAN, **asked)]
+
+
+def test_the_first_opening_is_tested_at_alpha_and_nothing_is_held_against_it() -> None:
+    opened = openings_of(records(), "0" * 64)
+    assert level_of(opened, PLAN) == 0.05 and opened.registered
+    assert bars(records()) == [] and opening_warnings(opened, records()) == []
+    assert "no other trained policy" in opening_said(opened, 0.05, PLAN)
+
+
+@pytest.mark.parametrize(("place", "level"), [(2, 0.025), (3, 0.05 / 6), (10, 0.05 / 90)])
+def test_a_later_opening_has_a_smaller_level_and_says_so(place: int, level: float) -> None:
+    found = records(place=place, others=others(place - 1))
+    opened = openings_of(found, "0" * 64)
+    assert level_of(opened, PLAN) == pytest.approx(level)
+    assert f"number {place}" in opening_said(opened, level, PLAN) and f"{level:.2g}" in opening_said(
+        opened, level, PLAN
+    )
+    (said,) = opening_warnings(opened, found)
+    assert f"{place - 1} trained polic" in said and f"number {place}" in said
+
+
+def test_an_unknown_number_of_openings_is_never_read_as_one() -> None:
+    assert bars(records(place=None)) == [NOT_KNOWN]
+    assert "not known" in opening_said(openings_of(records(place=None), "0" * 64), 0.05, PLAN)
+    with pytest.raises(ValueError, match="place 2, behind 3 others"):
+        records(place=2, others=others(3))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"policy": "q" * 64}, {"records": "other"}, {"seed": 1}], ids=lambda each: next(iter(each))
+)
+def test_openings_of_something_else_bar_the_claim(changes: dict[str, Any]) -> None:
+    assert bars(records(), **changes) == [OTHER_OPENING]
+    assert bars(records(seeds=(0, 1))) == [OTHER_OPENING]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"restored": 2}, "removed or cut: 2 policies"),
+        ({"seed": 9}, "Training seed 9 is not among the seeds of the plan."),
+        ({"first_family": "g"}, "registered after its policy had seen"),
+    ],
+)
+def test_what_was_done_to_ledger_and_seeds_is_said(changes: dict[str, Any], said: str) -> None:
+    found = records(**changes)
+    opened = openings_of(found, "0" * 64)
+    assert said in opening_warnings(opened, found)[0]
+    assert opened.registered == ("restored" in changes)
