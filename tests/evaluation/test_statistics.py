@@ -29,7 +29,7 @@ from assay.statistics.intervals import (
     wilson,
 )
 from assay.statistics.power import detectable_effect
-from assay.statistics.tests import holm, sign_flip
+from assay.statistics.tests import holm, mean_test, sign_flip
 
 
 def sums_of(totals: list[float] | np.ndarray, sizes: list[float] | np.ndarray | None = None) -> ClusterSums:
@@ -317,3 +317,32 @@ def test_where_nothing_could_be_shown_the_smallest_layout_that_could_is_said(
     assert smallest_certain_gain(more, largest=largest) is not None
     all_gain = bounded_mean_test(sums_of(sizes, sizes), rng(0), largest=largest)
     assert all_gain[0] > 0.04, "a gain of everything everywhere does not show"
+
+
+def test_studentised_sign_flips_are_plain_ones_where_clusters_are_of_one_size() -> None:
+    """What is flipped keeps its squares, so that a larger sum always has a larger t: Janssen's test is no other
+    one here."""
+    totals = rng("janssen").normal(0.3, 1, 10)
+    signs = 1.0 - 2.0 * (np.arange(2**10)[:, None] >> np.arange(10) & 1)
+    flipped = signs * totals
+    t = np.abs(flipped.mean(axis=1)) / flipped.std(axis=1, ddof=1)
+    assert np.mean(t >= t[0] * (1 - 1e-12)) == pytest.approx(sign_flip_test(totals, rng(0)))
+
+
+def test_a_mean_without_a_bound_needs_both_tests_and_zero_is_outside_exactly_then() -> None:
+    for k in range(60):
+        sums = sums_of(0.4 - rng("skewed", k).gamma(0.5, 1, 25) + 0.4)
+        p, found = mean_test(sums, rng(k))
+        alone = sign_flip(sums, rng(k))[0]
+        assert p >= alone and found.low is not None and found.high is not None
+        assert (found.low <= 0 <= found.high) == (p > 0.05)
+
+
+def test_rare_large_losses_are_called_a_gain_half_as_often_as_by_sign_flips_alone() -> None:
+    both = alone = 0
+    for k in range(300):
+        sums = sums_of(0.25 - rng("losses", k).gamma(0.25, 1, 20))
+        p, found = mean_test(sums, rng(k))
+        both += p <= 0.05 and found.value > 0  # type: ignore[operator]
+        alone += sign_flip(sums, rng(k), flips=999)[0] <= 0.05 and sums.mean > 0
+    assert both < 0.6 * alone and both / 300 < 0.1

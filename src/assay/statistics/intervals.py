@@ -130,9 +130,15 @@ def studentised_interval(sums: ClusterSums, counts: Array) -> Interval:
     `counts` is [resamples, clusters] from `resample_counts`. Resamples without spread count as infinitely far
     away. Source: Efron and Tibshirani (1993), An Introduction to the Bootstrap, eq. 12.22 (bootstrap-t).
     """
+    return studentised_test(sums, counts)[1]
+
+
+def studentised_test(sums: ClusterSums, counts: Array) -> tuple[float, Interval]:
+    """Return the two-sided p for "mean = 0" that belongs to `studentised_interval`, and that interval; p is 1
+    where there is none."""
     mean, error, n = sums.mean, sums.standard_error, len(sums.names)
     if n < 2 or not sums.has_spread:
-        return interval(mean, math.nan, math.nan, int(sums.sizes.sum()))
+        return 1.0, interval(mean, math.nan, math.nan, int(sums.sizes.sum()))
     totals, sizes = sums.totals, sums.sizes
     moments = counts @ np.stack([totals, sizes, totals**2, totals * sizes, sizes**2], axis=1)
     means = moments[:, 0] / moments[:, 1]
@@ -143,7 +149,9 @@ def studentised_interval(sums: ClusterSums, counts: Array) -> Interval:
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where((errors == 0) & (shift == 0), 0.0, shift / errors)
     low_t, high_t = np.quantile(t, [0.025, 0.975], method="inverted_cdf")
-    return interval(mean, mean - high_t * error, mean - low_t * error, int(sums.sizes.sum()))
+    found = interval(mean, mean - high_t * error, mean - low_t * error, int(sums.sizes.sum()))
+    tail = min(np.count_nonzero(t >= mean / error), np.count_nonzero(t <= mean / error) + 1)
+    return min(1.0, 2 * tail / len(t)), found
 
 
 def mean_interval(sums: ClusterSums | None, rng: np.random.Generator, resamples: int = 2000) -> Interval:

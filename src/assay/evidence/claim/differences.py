@@ -19,7 +19,7 @@ from assay.evaluation.clusters import ClusterSums, cluster_sums, paired_cluster_
 from assay.evaluation.measures import is_rate, value_of
 from assay.statistics.bounded_mean import bounded_mean_test, clusters_needed
 from assay.statistics.intervals import interval, mean_interval, median_difference_interval, missing
-from assay.statistics.tests import holm, sign_flip
+from assay.statistics.tests import holm, mean_test
 
 FEWEST_CLUSTERS, FEW_CLUSTERS = 6, 10
 
@@ -175,13 +175,13 @@ def _difference(
     """Return p and the mean difference; without p and interval where there are fewer clusters than needed.
 
     Rates are tested as bounded means, which takes any distribution; sums of rewards and lengths have no bound
-    that is known, and are tested by sign flips.
+    that is known: sign flips and a studentised bootstrap have to agree (`mean_test`).
     """
     if sums is None:
         return None, missing()
     if len(sums.names) < _needed(sums, measure, largest):
         return None, interval(sums.mean, math.nan, math.nan, int(sums.sizes.sum()))
-    return bounded_mean_test(sums, rng, largest=largest) if is_rate(measure) else sign_flip(sums, rng)
+    return bounded_mean_test(sums, rng, largest=largest) if is_rate(measure) else mean_test(sums, rng)
 
 
 def _needed(sums: ClusterSums, measure: str, largest: float) -> int:
