@@ -1,10 +1,16 @@
 """How often "better" or "worse" is said where nothing changed, and how often the interval holds the truth.
 
-Layouts are made to be hard for a test of clusters: rare heavy losers, effects tied to the size of a cluster,
-deterministic arms, ties, few clusters, one cluster that outweighs the rest. Each is drawn 3,000 times; the old
-sign flips meet the same draws, for comparison.
+`layouts` are made to be hard for a test of clusters: rare heavy losers, effects tied to the size of a
+cluster, deterministic arms, ties, few clusters, one cluster that outweighs the rest. Each is drawn 3,000
+times; the old sign flips meet the same draws, for comparison. Where clusters that nobody drew may be larger
+than all that were, the test is told their size, as the plan of a claim tells it. `upper` ends the two-sided
+95 % interval of Clopper and Pearson. Where clusters are too few for their sizes the claim refuses: `refused`,
+with what would be `needed`.
 
-    ./run bench verdict_levels    (a few minutes on one core; writes results/verdict_levels.json)
+`means` are measures without a bound; `power` is what is promised before training against what is then found;
+`cost` is what the deciding test gives up against sign flips, which hold no level.
+
+    ./run bench verdict_levels    (about a minute on one core; writes results/verdict_levels.json)
 """
 
 from __future__ import annotations
@@ -18,10 +24,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from assay.core.seeds import rng as labelled_rng
-from assay.statistics.bounded_mean import bounded_mean_tests
+from assay.statistics.bounded_mean import bounded_mean_tests, clusters_needed
+from assay.statistics.intervals import resample_counts
+from assay.statistics.power import smallest_gain
 from assay.statistics.tests import sign_flip_tests
 
-REPLICATIONS, WEIGHTINGS, COVERAGE_REPLICATIONS = 3_000, 4_000, 400
+REPLICATIONS, WEIGHTINGS, FLIPS, RESAMPLES = 3_000, 4_000, 2_000, 1_000
 RESULTS = Path(__file__).parent / "results/verdict_levels.json"
 
 Array = NDArray[np.float64]
@@ -156,38 +164,217 @@ LAYOUTS: dict[str, Layout] = {
 }
 
 
+# The largest cluster of all data, where it is larger than what a draw may show.
+LARGEST = {name: 9.0 for name in LAYOUTS if "10 % of 9" in name}
+LARGEST |= {name: 30.0 for name in LAYOUTS if "2 % of 30" in name}
+
+
+def upper(count: int, n: int) -> float:
+    return round(float(stats.beta.ppf(0.975, count + 1, n - count)) if count < n else 1.0, 4)
+
+
 def measured(name: str, layout: Layout) -> dict[str, object]:
     """Return how often a layout is called better, worse, and how often the interval holds 0."""
     totals, sizes = layout(labelled_rng("verdict levels", name), REPLICATIONS)
+    largest = LARGEST.get(name, 0.0)
+    needed = np.array([clusters_needed(row, largest=largest) for row in sizes])
+    refused = needed > totals.shape[1]
     not_better, not_worse = [], []
-    for start in range(0, REPLICATIONS, 500):  # other weightings for each part: no one set decides
-        rows = slice(start, start + 500)
-        weightings = labelled_rng("verdict levels", name, "weightings", start)
-        found = bounded_mean_tests(totals[rows], sizes[rows], weightings, weightings=WEIGHTINGS)
+    for start in range(0, REPLICATIONS, 250):  # other weightings for each part: no one set decides
+        rows = slice(start, start + 250)
+        luck = labelled_rng("verdict levels", name, "weightings", start)
+        found = bounded_mean_tests(totals[rows], sizes[rows], luck, largest=largest, weightings=WEIGHTINGS)
         not_better.append(found[0])
         not_worse.append(found[1])
-    better = np.concatenate(not_better) <= 0.025
-    worse = np.concatenate(not_worse) <= 0.025
-    flips = sign_flip_tests(totals, labelled_rng("verdict levels", name, "flips"), 2_000) <= 0.05
-    count = int(better.sum())
+    above, below = (np.concatenate(p) <= 0.025 for p in (not_better, not_worse))
+    better, worse = above & ~refused, below & ~refused
+    flips = sign_flip_tests(totals, labelled_rng("verdict levels", name, "flips"), FLIPS) <= 0.05
     return {
         "name": name,
         "replications": REPLICATIONS,
-        "false_better": round(count / REPLICATIONS, 4),
-        "upper": round(float(stats.beta.ppf(0.975, count + 1, REPLICATIONS - count)), 4),
+        "false_better": round(float(better.mean()), 4),
+        "upper": upper(int(better.sum()), REPLICATIONS),
+        "coverage": round(float(1 - (above | below).mean()), 4),  # of every interval, shown or refused
         "false_worse": round(float(worse.mean()), 4),
-        "coverage": round(float(1 - (better | worse).mean()), 4),
+        "largest_known": largest or None,
+        "refused": round(float(refused.mean()), 4),
+        "needed": int(np.median(needed[refused])) if refused.any() else None,
         "sign_flips_better": round(float((flips & (totals.sum(axis=1) > 0)).mean()), 4),
         "sign_flips_worse": round(float((flips & (totals.sum(axis=1) < 0)).mean()), 4),
     }
 
 
+def sized(n: int, values: Callable[..., Array], sizes: Callable[..., Array]) -> Layout:
+    """Return a layout of n clusters whose sizes are drawn beside the mean differences of their items."""
+
+    def draw(rng: np.random.Generator, replications: int) -> Drawn:
+        shape = (replications, n)
+        chosen = sizes(rng, shape)
+        return values(rng, shape, chosen) * chosen, chosen
+
+    return draw
+
+
+MEANS: dict[str, Layout] = {
+    **{f"normal, {n} clusters": alike(n, lambda rng, shape: rng.normal(size=shape)) for n in (8, 40)},
+    **{f"heavy tails, {n} clusters": alike(n, lambda rng, shape: rng.standard_t(3, shape)) for n in (8, 40)},
+    **{
+        f"skewed: rare large losses, {n} clusters": alike(
+            n, lambda rng, shape: 0.25 - rng.gamma(0.25, 1, shape)
+        )
+        for n in (8, 20, 40, 128, 512)
+    },
+    **{
+        f"skewed: exponential losses, {n} clusters": alike(
+            n, lambda rng, shape: 1 - rng.exponential(size=shape)
+        )
+        for n in (8, 20, 40, 128, 512)
+    },
+    **{
+        f"size tied to effect, {n} clusters": sized(
+            n,
+            lambda rng, shape, sizes: np.where(sizes > 1, -0.4, 0.5) + 0.3 * rng.normal(size=shape),
+            lambda rng, shape: np.where(rng.random(shape) < 0.2, 5.0, 1.0),
+        )
+        for n in (12, 40, 512)
+    },
+    "sizes from 1 to 7, 40 clusters": sized(
+        40,
+        lambda rng, shape, sizes: rng.normal(size=shape),
+        lambda rng, shape: rng.integers(1, 8, shape).astype(float),
+    ),
+}
+
+
+def of_means(name: str, layout: Layout) -> dict[str, object]:
+    """Return the two-sided level of sign flips, of studentised sign flips, of the studentised bootstrap, and
+    of the first and the last together, which is what decides."""
+    totals, sizes = layout(labelled_rng("means", name), REPLICATIONS)
+    luck, n = labelled_rng("means", name, "luck"), totals.shape[1]
+    plain = sign_flip_tests(totals, luck, FLIPS)
+    signs = 1.0 - 2.0 * luck.integers(0, 2, (FLIPS, n))
+
+    def student(flipped: Array, with_size: Array) -> Array:
+        mean = flipped / sizes.sum(axis=1)
+        rest = (totals**2).sum(axis=1) - 2 * mean * with_size + mean**2 * (sizes**2).sum(axis=1)
+        return np.asarray(np.abs(flipped) / np.sqrt(np.maximum(rest, 1e-300)))
+
+    seen = student(totals.sum(axis=1), (totals * sizes).sum(axis=1))
+    beyond = (student(signs @ totals.T, signs @ (totals * sizes).T) >= seen * (1 - 1e-9)).sum(axis=0)
+    janssen = (beyond + 1) / (FLIPS + 1)
+    counts = resample_counts(n, luck, RESAMPLES)
+    mean = totals.sum(axis=1) / sizes.sum(axis=1)
+    error = np.sqrt(((totals - mean[:, None] * sizes) ** 2).sum(axis=1)) / sizes.sum(axis=1)
+    moved = (counts @ totals.T) / (counts @ sizes.T)
+    rest = (
+        counts @ (totals**2).T
+        - 2 * moved * (counts @ (totals * sizes).T)
+        + moved**2 * (counts @ (sizes**2).T)
+    )
+    t = (moved - mean) / np.maximum(np.sqrt(np.maximum(rest, 0)) / (counts @ sizes.T), 1e-12)
+    tails = np.minimum((t >= mean / error).sum(axis=0), (t <= mean / error).sum(axis=0) + 1)
+    boot = np.minimum(1.0, 2 * tails / RESAMPLES)
+    both = np.maximum(plain, boot) <= 0.05
+    better = both & (mean > 0)
+    return {
+        "name": name,
+        "replications": REPLICATIONS,
+        "false_better": round(float(better.mean()), 4),
+        "upper": upper(int(better.sum()), REPLICATIONS),
+        "coverage": round(1 - float(both.mean()), 4),
+        "sign_flips": round(float((plain <= 0.05).mean()), 4),
+        "studentised_flips": round(float((janssen <= 0.05).mean()), 4),
+        "studentised_bootstrap": round(float((boot <= 0.05).mean()), 4),
+    }
+
+
+# Clusters, items in each, draws, lowest and highest rate of the base, spread of gains (None: all or nothing).
+PLANS: dict[str, tuple[int, int, int, float, float, float | None]] = {
+    "10 clusters of 10, gains alike": (10, 10, 4, 0.2, 0.4, 0.0),
+    "10 clusters of 10": (10, 10, 4, 0.2, 0.4, 0.2),
+    "10 clusters of 10, all or nothing": (10, 10, 4, 0.1, 0.3, None),
+    "20 clusters of 4, all or nothing": (20, 4, 2, 0.1, 0.5, None),
+    "60 clusters of 8": (60, 8, 2, 0.1, 0.5, 0.2),
+    "60 clusters of 8, all or nothing": (60, 8, 2, 0.1, 0.5, None),
+    "128 single items": (128, 1, 2, 0.1, 0.5, 0.2),
+    "512 single items": (512, 1, 2, 0.1, 0.3, 0.2),
+    "512 single items, all or nothing": (512, 1, 2, 0.1, 0.3, None),
+}
+PILOTS, PLAYED = 12, 250  # experiments of each pilot
+
+
+def promised(name: str) -> dict[str, object]:
+    """Return the promised power and how often gains of the promised size were found, over other bases."""
+    n, items, draws, low, high, spread = PLANS[name]
+    luck = labelled_rng("promised", name)
+    home, sizes = np.repeat(np.arange(n), items), np.full(n, float(items))
+    found, gains = [], []
+    for _ in range(PILOTS):
+        base = luck.uniform(low, high, n)[home]
+        gain = smallest_gain(luck.binomial(draws, base) / draws, home, draws, spread=spread)
+        assert gain is not None
+        rates = luck.uniform(low, high, (PLAYED, n))[:, home]
+        if spread is None:
+            learned = luck.random((PLAYED, n)) < gain / (1 - (low + high) / 2)
+            after = np.where(learned[:, home], 1.0, rates)
+        else:
+            asked = gain + spread * luck.normal(size=(PLAYED, n))
+            after = np.clip(rates + asked[:, home], 0, 1)
+            for _ in range(
+                20
+            ):  # what is cut off at 0 and 1 is made up for: the mean gain is the promised one
+                asked = asked + gain - (after - rates).mean()
+                after = np.clip(rates + asked[:, home], 0, 1)
+        difference = (luck.binomial(draws, after) - luck.binomial(draws, rates)) / draws
+        totals = difference.reshape(PLAYED, n, items).sum(axis=2)
+        parts, many = np.array_split(totals, 5), WEIGHTINGS if n > 100 else 20_000  # as many as in earnest
+        found += [bounded_mean_tests(part, sizes, luck, weightings=many)[0] <= 0.025 for part in parts]
+        gains.append(100 * gain)
+    return {
+        "name": name,
+        "replications": PILOTS * PLAYED,
+        "gain_points": round(float(np.mean(gains)), 2),
+        "promised": 0.8,
+        "got": round(float(np.concatenate(found).mean()), 4),
+    }
+
+
+def given_up(n: int) -> dict[str, object]:
+    """Return the smallest gain found with power 0.8 by the deciding test and by sign flips, n items."""
+    rates, draws = labelled_rng("cost", n).uniform(0.1, 0.3, n), 2
+    luck = labelled_rng("cost", n, "luck")
+    gains = np.linspace(0.01, 0.4, 40)
+    power: dict[str, list[float]] = {"bounded": [], "sign_flips": []}
+    for gain in gains:
+        after = np.clip(rates + gain + 0.2 * luck.normal(size=(500, n)), 0, 1)
+        before = luck.binomial(draws, rates, size=after.shape)
+        totals = (luck.binomial(draws, after) - before) / draws
+        found = bounded_mean_tests(totals, np.ones(n), luck, weightings=2_000)[0]
+        power["bounded"].append(float((found <= 0.025).mean()))
+        flips = (sign_flip_tests(totals, luck, 1_000) <= 0.05) & (totals.sum(axis=1) > 0)
+        power["sign_flips"].append(float(flips.mean()))
+    reach = {test: float(np.interp(0.8, np.maximum.accumulate(p), gains)) for test, p in power.items()}
+    lost = np.array(power["sign_flips"]) - np.array(power["bounded"])
+    return {
+        "items": n,
+        "smallest_detectable_points": round(100 * reach["bounded"], 1),
+        "by_sign_flips": round(100 * reach["sign_flips"], 1),
+        "median_power_lost": round(float(np.median(lost[np.array(power["sign_flips"]) < 0.99])), 3),
+    }
+
+
 def main() -> None:
-    rows = []
-    for name, layout in LAYOUTS.items():
-        rows.append(measured(name, layout))
-        print(*rows[-1].values(), sep="\t", flush=True)
-    RESULTS.write_text(json.dumps({"layouts": rows}, indent=1) + "\n", encoding="utf-8")
+    tables: dict[str, list[dict[str, object]]] = {"layouts": [], "means": [], "power": [], "cost": []}
+    rows: list[tuple[str, Callable[[], dict[str, object]]]] = [
+        *(("layouts", lambda name=name: measured(name, LAYOUTS[name])) for name in LAYOUTS),
+        *(("means", lambda name=name: of_means(name, MEANS[name])) for name in MEANS),
+        *(("power", lambda name=name: promised(name)) for name in PLANS),
+        *(("cost", lambda n=n: given_up(n)) for n in (64, 256, 512)),
+    ]
+    for table, row in rows:
+        tables[table].append(row())
+        print(table, *tables[table][-1].values(), sep="\t", flush=True)
+    RESULTS.write_text(json.dumps(tables, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

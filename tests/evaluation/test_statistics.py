@@ -346,3 +346,19 @@ def test_rare_large_losses_are_called_a_gain_half_as_often_as_by_sign_flips_alon
         both += p <= 0.05 and found.value > 0  # type: ignore[operator]
         alone += sign_flip(sums, rng(k), flips=999)[0] <= 0.05 and sums.mean > 0
     assert both < 0.6 * alone and both / 300 < 0.1
+
+
+# What statsmodels 0.15.0 says: OLS on a constant with cov_type "cluster", and multipletests with "holm".
+
+
+def test_the_cluster_robust_error_is_that_of_statsmodels() -> None:
+    values = [0.5, -0.25, 0.75, 0, 0.25, 0.5, -0.5, 1, 0.25, 0, 0.75, -0.25, 0.5, 0.25]
+    sums = cluster_sums(values, list("aabbbcddeeeefg"))
+    assert sums is not None
+    assert sums.mean == pytest.approx(0.26785714285714285)
+    assert sums.standard_error == pytest.approx(0.04451512338422232)
+
+
+def test_holm_is_that_of_statsmodels() -> None:
+    found = holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005, "e": 0.2})
+    assert list(found.values()) == pytest.approx([0.04, 0.09, 0.09, 0.025, 0.2])
