@@ -205,7 +205,10 @@ SAID: list[tuple[str, str, str, list[Episode], dict[str, Any], str]] = [
         "matters",
         arm("worse", 0.05, clusters=40),
         {},
-        form("fell", r"The change exceeds the 3 points that matter\. It is not shown to beat null .*"),
+        form(
+            "fell",
+            r"The change exceeds the 3 points that matter\. It is (beaten by|not told apart from) null .*",
+        ),
     ),
     (
         "NO EVIDENCE",

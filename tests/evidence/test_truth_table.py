@@ -124,7 +124,8 @@ def test_better_than_the_base_and_not_than_a_trivial_player_is_no_skill() -> Non
         found.verdict == "NO SKILL SHOWN" and found.effect is not None and found.effect.direction == "better"
     )
     assert (
-        "not shown to beat null (\u2212" in found.reason and "It is not shown to beat null" in found.sentence
+        "not shown to beat null (\u2212" in found.reason
+        and "It is not told apart from null" in found.sentence
     )
 
 
@@ -141,7 +142,7 @@ def test_scripted_players_and_the_base_used_otherwise_are_told_and_do_not_decide
     found = make_claim(BEFORE, AFTER, plan, rivals=rivals)
     assert found.verdict == "IMPROVED" and list(found.rivals) == ["null", "script", "few_shot"]
     assert "It beats null (+" in found.sentence and "few_shot (+" in found.sentence
-    assert "It is not shown to beat script (\u2212" in found.sentence
+    assert "It is beaten by script (\u2212" in found.sentence
 
 
 @pytest.mark.parametrize("plan", [make_plan(rivals={}), make_plan(rivals={"script": "scripted"})])

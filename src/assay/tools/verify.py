@@ -20,6 +20,7 @@ from assay.core.storage.json import write_json
 from assay.package import verify as plain
 from assay.package.archive import check_names, unpack
 from assay.tools.publish.sign import available, signature_check
+from assay.tools.recipe.published import check_seeds, holds_seeds
 from assay.verify.checks import Check, Level, Outcome, Verification, error_said, unlooked
 
 _LEVELS: tuple[Level, ...] = ("V1", "V2", "V3")
@@ -134,7 +135,9 @@ def verified(package: Path, result: plain.Result, asked: VerifyRequest) -> Itera
                 else unlooked("V0", "signature", why)
             )
             yield signed
-        if sound:
+        if sound and holds_seeds(root):
+            yield from check_seeds(root, work)
+        elif sound:
             from assay.verify.levels import all_levels  # heavy, and of no use for what is no package
 
             for check in all_levels(root, work, other_code=asked.other_code, processes=asked.processes):
@@ -146,7 +149,10 @@ def verified(package: Path, result: plain.Result, asked: VerifyRequest) -> Itera
                     level, "the files are not those of a package, so nothing in them was looked at"
                 )
         shutil.rmtree(work, ignore_errors=True)
-        yield from _on_demand(root, asked, sound and (signed is None or signed.outcome == "passed"))
+        if sound and holds_seeds(root):
+            yield _unlooked("V4", "a package of seeds holds no model: play again what one run packed")
+        else:
+            yield from _on_demand(root, asked, sound and (signed is None or signed.outcome == "passed"))
 
 
 def _unpacked(package: Path, result: plain.Result, root: Path) -> str:

@@ -29,7 +29,8 @@ class Rival(Record):
     rate: float | None = Field(description="the rival's own, share")
     difference: Interval = Field(description="trained - rival over paired items, shares")
     p: float | None
-    beaten: bool | None = Field(description="null: too few clusters to test")
+    beaten: bool | None = Field(description="by the trained policy; null: too few clusters to test")
+    beaten_by: bool | None = Field(description="whether the rival beats it; null: as above")
 
 
 def compare_rivals(
@@ -55,13 +56,14 @@ def compare_rivals(
     ):
         rng = labelled_rng(seed, "rival", name)
         each = compare_measure(rivals[name], trained, measure, rng, largest=plan.largest_cluster or 0)
-        ahead = sign * (each.difference.value or 0.0) > 0
+        ahead, shown = sign * (each.difference.value or 0.0), each.p is not None and each.p <= alpha
         found[name] = Rival(
             kind=plan.rivals[name],
             rate=each.before,
             difference=each.difference,
             p=each.p,
-            beaten=None if each.p is None else ahead and each.p <= alpha,
+            beaten=None if each.p is None else shown and ahead > 0,
+            beaten_by=None if each.p is None else shown and ahead < 0,
         )
     return found
 
@@ -89,13 +91,19 @@ def why_no_skill(found: Mapping[str, Rival], random_reward: RandomRewardControl 
 
 
 def rivals_said(found: Mapping[str, Rival]) -> str:
-    """Return which rivals the trained policy beats and which not, by how many points, as sentences; "" without
-    rivals."""
-    beaten = [_said(name, each) for name, each in found.items() if each.beaten]
-    others = [_said(name, each) for name, each in found.items() if not each.beaten]
-    said = [f"It beats {', '.join(beaten)}."] if beaten else []
-    said += [f"It is not shown to beat {', '.join(others)}."] if others else []
-    return " ".join(said)
+    """Return which rivals the trained policy beats, which beat it, and from which it is not told apart, by how
+    many points; "" without rivals."""
+    groups: dict[str, list[str]] = {"It beats": [], "It is beaten by": [], "It is not told apart from": []}
+    for name, each in found.items():
+        verb = (
+            "It beats"
+            if each.beaten
+            else "It is beaten by"
+            if each.beaten_by
+            else "It is not told apart from"
+        )
+        groups[verb].append(_said(name, each))
+    return " ".join(f"{verb} {', '.join(names)}." for verb, names in groups.items() if names)
 
 
 def _said(name: str, rival: Rival) -> str:

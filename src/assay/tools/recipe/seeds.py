@@ -29,6 +29,7 @@ from assay.pipeline.project import Project
 from assay.statistics.seeds_and_items import fewest_runs
 from assay.tools.recipe import recipe_file
 from assay.tools.recipe.compare import LOCK
+from assay.tools.recipe.published import pack_seeds
 from assay.tools.recipe.recipe_file import FILE, LAST, NOT_EVALUABLE, describe, read_stages
 
 SHARED = ("fingerprint", "base", "pre_eval")  # what all seeds have in common
@@ -101,6 +102,8 @@ def run(
         found = recipe_file.combine_seeds(data, settings.grpo, copies, runs, built, one_sided=one_sided)
         found = add_history(root, recipe, found)
         recipe_file.write_recipe(root, found)
+        if all(run.state == "finished" for run in runs):
+            say(f"wrote {pack_seeds(root, found, copies).relative_to(root)}; assay verify checks it")
     print_recipe(found)
     say(f"wrote {FILE}; ./run assay readme shows it")
     return 0 if all(run.verdict not in (None, NOT_EVALUABLE) for run in runs) else 1
