@@ -23,7 +23,7 @@ from assay.tools.recipe import compare
 from tests.evidence.conftest import make_claim
 from tests.evidence.synthetic_episodes import SUITE, arm
 
-BEFORE = arm("base", 0.35, clusters=8)
+BEFORE = arm("base", 0.35, clusters=24)
 RESULTS = "evidence/results"
 
 
@@ -31,7 +31,7 @@ def write_run(
     project: Path, seed: int, rate: float = 0.7, *, rate_of_learning: float = 0.001, lock: bool = True
 ) -> Path:
     """Write a project as a run with this seed leaves it, as far as a comparison reads it."""
-    after = arm(f"trained {seed} {rate_of_learning}", rate, clusters=8)
+    after = arm(f"trained {seed} {rate_of_learning}", rate, clusters=24)
     policy = hashlib.sha256(f"{seed} {rate_of_learning} {rate}".encode()).hexdigest()
     claim = make_claim(BEFORE, after, training_seeds=(seed,), after_policy=policy)
     facts = TrainFacts(
@@ -284,7 +284,7 @@ HOSTILE: dict[str, tuple[bool, Callable[[Path], object], str]] = {
     "no claim": (False, _remove(place_of("claim.json")), "found no report/claim.json"),
     "no settings": (False, _remove("params.yaml"), "found no params.yaml"),
     "a damaged line": (False, _edit('{"cluster', '["cluster', "post_eval.jsonl"), "line 1"),
-    "a half line": (False, _cut, "post_eval.jsonl, line 64"),
+    "a half line": (False, _cut, "post_eval.jsonl, line 192"),
     "a missing draw": (False, _drop, "1 missing"),
     "a link that leaves": (False, _link, "a link that leaves"),
     "a pipe": (False, _pipe, "a pipe, socket or device"),

@@ -1,5 +1,6 @@
 """The raw episodes of every seed are a package of their own, and every number over seeds follows from it."""
 
+# ruff: noqa: F811 (a fixture of another file is an argument here)
 from __future__ import annotations
 
 import gzip
@@ -21,7 +22,7 @@ ASKED = verify.VerifyRequest()
 
 
 @pytest.fixture(scope="module")
-def packed(six: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:  # noqa: F811
+def packed(six: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return pack_seeds(tmp_path_factory.mktemp("published"), entry_of(six), list(six.values()))
 
 
@@ -55,9 +56,7 @@ def test_what_was_packed_says_its_numbers_again(packed: Path, tmp_path: Path) ->
 
 
 def test_equal_runs_give_an_equal_package_that_dvc_knows(
-    packed: Path,
-    six: dict[str, Path],
-    tmp_path: Path,  # noqa: F811
+    packed: Path, six: dict[str, Path], tmp_path: Path
 ) -> None:
     again = pack_seeds(tmp_path, entry_of(six), list(six.values()))
     assert again.read_bytes() == packed.read_bytes() and again.parent == tmp_path / HOME

@@ -50,7 +50,7 @@ def prepare(folder: Path, seed: int, *, barred: str | None = None) -> None:
     project = write_run(folder.parent / f"{folder.name}-run", seed)
     if barred is not None:
         policy = read_record(project / place_of("claim.json"), recipe_claim(), fix="").after_policy
-        after = arm(f"trained {seed} 0.001", 0.7, clusters=8)
+        after = arm(f"trained {seed} 0.001", 0.7, clusters=24)
         claim = make_claim(
             BEFORE, after, training_seeds=(seed,), after_policy=policy, blockers=[("an alarm", barred)]
         )

@@ -28,7 +28,7 @@ HOME, RECIPE, SHARED = "evidence/seeds", "recipe.json", "shared"
 PAGES = tuple(place_of(name) for name in ("claim.json", "metrics.json"))
 FIX = "./run assay seeds again"
 # What a comparison with the bases that were built beside it, or with runs that were left out, cannot say again.
-_NOT_DERIVED = ("bases", "notes")
+_NOT_DERIVED = ("bases", "notes", "lock_sha256")
 
 
 def pack_seeds(root: Path, found: SeedsTogether, copies: Sequence[Path]) -> Path:
@@ -110,23 +110,34 @@ def check_seeds(package: Path, work: Path) -> Iterator[Check]:
         copies = [work / run.name for run in one.runs]
 
         def again(one: SeedsTogether = one, copies: Sequence[Path] = copies) -> LookResult:
+            locks = {copy.name: sha256_of(package / copy.name / LOCK) for copy in copies}
             for copy in copies:
                 _restore(package, copy)
-            return _derived(one, copies)
+            wrong = [
+                f"{name}/{LOCK}: not that of {RECIPE}"
+                for name in locks
+                if locks[name] != one.lock_sha256[name]
+            ]
+            return _derived(one, copies, wrong)
 
         yield looked("V1", f"{task}: every number of every seed, from raw episodes", again)
 
 
 def _restore(package: Path, copy: Path) -> None:
+    """Put a run together; of what it rendered, which follows from the rest, dvc.lock is not asked."""
     for home in (package / SHARED, package / copy.name):
         if not home.is_dir():
             raise PackageError("the files of every run", found="no folder", where=copy.name, fix=FIX)
         for path in home.rglob("*"):
             if path.is_file():
                 write_bytes(copy / path.relative_to(home), read_bytes(path, fix=FIX))
+    stages = {
+        name: stage for name, stage in recipe_file.read_stages(copy).items() if name != recipe_file.LAST
+    }
+    write_text(copy / LOCK, f"{dumps({'schema': '2.0', 'stages': stages})}\n")
 
 
-def _derived(told: SeedsTogether, copies: Sequence[Path]) -> LookResult:
+def _derived(told: SeedsTogether, copies: Sequence[Path], wrong: list[str]) -> LookResult:
     """Put recipe.json together again; every difference is named by its field."""
     one_sided = told.recipe is not None and told.recipe.sided == "one-sided"
     runs = [recipe_file.read_seed(copy) for copy in copies]
@@ -135,7 +146,7 @@ def _derived(told: SeedsTogether, copies: Sequence[Path]) -> LookResult:
         _flat({k: v for k, v in each.model_dump(mode="json").items() if k not in _NOT_DERIVED})
         for each in (told, found)
     )
-    wrong = [
+    wrong += [
         f"{RECIPE}, {name}: {left.get(name)}, the episodes give {right.get(name)}"
         for name in sorted(left.keys() | right.keys())
         if left.get(name) != right.get(name)
