@@ -6,6 +6,7 @@ on: such a row is free from there.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from assay.policy.engine.choice import Bits
 if TYPE_CHECKING:
     from assay.policy.model import Policy
 
+SPACED = {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"}
 SAMPLE = '{"name":"a b","list":[1,-2.5,true,null]}'
 
 
@@ -28,12 +30,13 @@ class SchemaBound:
 
     Args:
         matcher: Of llguidance, at its beginning.
-        plain: Bits of the tokens that stand for text, and of the end.
-        ends: Tokens that end a completion.
+        text: Bits of the tokens that stand for text.
+        end: Bits of those that end a completion.
     """
 
-    def __init__(self, matcher: Any, plain: Bits, ends: Sequence[int]) -> None:
-        self._first, self._plain, self._ends = matcher, plain, frozenset(ends)
+    def __init__(self, matcher: Any, text: Bits, end: Bits) -> None:
+        self._first, self._text, self._plain = matcher, text, text | end
+        self._ends = frozenset(np.flatnonzero(np.unpackbits(end.view(np.uint8), bitorder="little")).tolist())
         self.dead = False  # whether the vocabulary could not go on in some completion
         self.begin()
 
@@ -49,7 +52,8 @@ class SchemaBound:
         bits[n:] = 0
         self._matcher.unsafe_compute_mask_ptr(bits.ctypes.data, n * bits.itemsize)
         bits[:n] &= self._plain
-        if not bits.any():
+        # Where nothing can follow, llguidance names the end, also where it would break the answer off.
+        if not self._matcher.is_accepting() and not (bits[:n] & self._text).any():
             bits[:] = -1
             self._free = self.dead = True
 
@@ -72,27 +76,28 @@ class Grammars:
     """
 
     def __init__(self, policy: Policy) -> None:
-        self._ends = policy.dialogue.end_ids
-        self._known = _known(policy)
-        n = (self._known.vocab_size + 31) // 32
-        plain = np.ones(n * 32, bool)
+        self._known, self._rule = _known(policy)
+        size = -(-self._known.vocab_size // 32) * 32
         special = [number for number, token in policy.tokenizer.added_tokens_decoder.items() if token.special]
-        plain[special] = False
-        plain[list(self._ends)] = True
-        self._plain = np.packbits(plain, bitorder="little").view(np.int32)
+        self._end = _bits(policy.dialogue.end_ids, size)
+        self._text = ~(_bits(special, size) | self._end)
         self._compiled = lru_cache(4096)(self._compile)
 
     def bound(self, schema: str) -> SchemaBound | None:
         """Return the bound of a JSON Schema; None where it cannot be compiled."""
         matcher = self._compiled(schema)
-        return None if matcher is None else SchemaBound(matcher, self._plain, self._ends)
+        return None if matcher is None else SchemaBound(matcher, self._text, self._end)
 
     def _compile(self, schema: str) -> Any:
-        # What llguidance does not know of a schema is left to the model, rather than all of it.
+        # What llguidance does not know of a schema is left to the model, rather than all of it. Of white space no
+        # more than one between parts: where any was allowed, small models wrote it to the limit.
         for lenient in (False, True):
             try:
-                grammar = llguidance.LLMatcher.grammar_from_json_schema(schema, defaults={"lenient": lenient})
-                matcher = llguidance.LLMatcher(self._known, grammar, log_level=0)
+                bounded = {"x-guidance": SPACED | {"lenient": lenient}, "allOf": [json.loads(schema)]}
+                grammar = f"{self._rule}start: %json {json.dumps(bounded)}"
+                matcher = llguidance.LLMatcher(
+                    self._known, llguidance.LLMatcher.grammar_from_lark(grammar), log_level=0
+                )
             except (ValueError, TypeError, RuntimeError):
                 continue
             if not matcher.get_error():
@@ -100,11 +105,21 @@ class Grammars:
         return None
 
 
-def _known(policy: Policy) -> Any:
-    """Return the tokenizer as llguidance knows it: read by itself, or token by token where decoding is joining."""
+def _bits(numbers: Sequence[int], size: int) -> Bits:
+    found = np.zeros(size, bool)
+    found[list(numbers)] = True
+    return np.packbits(found, bitorder="little").view(np.int32)
+
+
+def _known(policy: Policy) -> tuple[Any, str]:
+    """Return the tokenizer as llguidance knows it, and a rule for its grammars.
+
+    It reads most by itself; one whose tokens are joined without a gap is told it token by token. Its words cannot
+    spell every text, so that there is no one way to spell what a grammar leaves no choice of: none is forced.
+    """
     tokenizer, eos = policy.tokenizer, policy.dialogue.eos_id
     try:
-        return llguidance.hf.from_tokenizer(tokenizer, eos_token=eos)  # type: ignore[arg-type]
+        return llguidance.hf.from_tokenizer(tokenizer, eos_token=eos), ""  # type: ignore[arg-type]
     except (ValueError, RuntimeError) as error:
         said = str(error).split("\n")[0]
 
@@ -119,7 +134,8 @@ def _known(policy: Policy) -> Any:
             where=str(getattr(tokenizer, "name_or_path", "") or "the tokenizer"),
             fix="set evaluation.rivals.constrained: false",
         )
-    return llguidance.LLTokenizer(llguidance.TokenizerWrapper(_Spelt(tokenizer, eos, parts)))
+    known = llguidance.LLTokenizer(llguidance.TokenizerWrapper(_Spelt(tokenizer, eos, parts)))
+    return known, '%llguidance {"no_forcing": true}\n'
 
 
 class _Spelt:

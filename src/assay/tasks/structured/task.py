@@ -35,6 +35,7 @@ from assay.tasks.structured.reading.golds import contradictory, most_right
 from assay.tasks.structured.reading.oddities import oddities, right_answer
 from assay.tasks.structured.reading.reading import read
 from assay.tasks.structured.reading.records import Reference, Request, StructuredState
+from assay.tasks.structured.reading.shapes import in_order
 
 
 class Structured:
@@ -145,8 +146,10 @@ class Structured:
         return right_text(item.hidden)
 
     def solution(self, item: Item) -> str | None:
-        """Return a right answer as compact JSON, None where there is no gold."""
-        return written(right_answer(item.hidden)) if item.hidden.has_gold else None
+        """Return a right answer as compact JSON in the schema's own order, None where there is no gold."""
+        if not item.hidden.has_gold:
+            return None
+        return written(in_order(right_answer(item.hidden), json.loads(self.answer_schema(item))))
 
     def shape(self, item: Item) -> str:
         """Return the schema as the model is shown it."""

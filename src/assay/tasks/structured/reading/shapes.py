@@ -208,3 +208,33 @@ def _kind(layers: list[Mapping[str, Any]]) -> str:
         if words & telling:
             return kind
     return "number" if words & {"minimum", "maximum"} else "string"
+
+
+def in_order(value: Any, schema: Any) -> Any:
+    """Return a value with the keys of its objects in the order in which a schema names them, as a model is shown
+    it; alternatives are told apart by their names and constants, and what a reference leads to is left as it is.
+
+    >>> in_order({"b": 1, "c": {"y": 1, "x": 2}}, {"properties": {"c": {"properties": {"x": {}, "y": {}}}, "b": {}}})
+    {'c': {'x': 2, 'y': 1}, 'b': 1}
+    """
+    if not isinstance(schema, dict):
+        return value
+    for keyword in ("anyOf", "oneOf"):
+        parts = schema.get(keyword)
+        if isinstance(parts, list):
+            return in_order(value, next((part for part in parts if _may_be(value, part)), None))
+    if isinstance(value, list):
+        return [in_order(part, schema.get("items")) for part in value]
+    named = schema.get("properties")
+    if not isinstance(value, dict) or not isinstance(named, dict):
+        return value
+    names = [*(name for name in named if name in value), *(name for name in value if name not in named)]
+    return {name: in_order(value[name], named.get(name)) for name in names}
+
+
+def _may_be(value: Any, schema: Any) -> bool:
+    named = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(value, dict) or not isinstance(named, dict):
+        return not isinstance(value, dict) and named is None
+    constants = {n: part["const"] for n, part in named.items() if isinstance(part, dict) and "const" in part}
+    return set(value) <= set(named) and all(value.get(n) == constant for n, constant in constants.items())
