@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from assay.core.config.settings import GenerationSettings
-from assay.tasks.protocol import Baseline, Item, Message, Oddity, PartKind, Step, Verdict
+from assay.tasks.protocol import Baseline, Item, Message, Oddity, PartKind, ScriptedRival, Step, Verdict
 from assay.tasks.settings.echo import EchoTask
 
 
@@ -44,6 +44,8 @@ class Echo:
     flags: tuple[str, ...] = ("empty",)
     metrics: tuple[str, ...] = ("chars",)
     floor, ceiling = "silent", "parrot"
+    rivals: Mapping[str, ScriptedRival] = {"silent": "trivial"}
+    valid_flags: tuple[str, ...] = ()
     alarms: Mapping[str, float] = {"empty": 0.9}
     max_prompt_tokens: int | None = None
 

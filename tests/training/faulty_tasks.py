@@ -37,6 +37,8 @@ class Letters:
     flags: tuple[str, ...] = ("early",)
     metrics: tuple[str, ...] = ("share",)
     floor, ceiling = "late", "early"
+    rivals: Mapping[str, Any] = {"late": "trivial"}
+    valid_flags: tuple[str, ...] = ()
     alarms: Mapping[str, float] = {}
     max_prompt_tokens: int | None = None
 

@@ -23,6 +23,8 @@ class Letters:
     flags: tuple[str, ...] = ("early",)
     metrics: tuple[str, ...] = ()
     floor = ceiling = "nobody"
+    rivals: Mapping[str, Any] = {}
+    valid_flags: tuple[str, ...] = ()
 
     def __init__(
         self, alarms: Mapping[str, float] | None = None, max_prompt_tokens: int | None = None

@@ -93,7 +93,10 @@ class Grammars:
         # more than one between parts: where any was allowed, small models wrote it to the limit.
         for lenient in (False, True):
             try:
-                bounded = {"x-guidance": SPACED | {"lenient": lenient}, "allOf": [json.loads(schema)]}
+                root = json.loads(schema)
+                # With a place of its own, what it refers to in itself is looked for there
+                home = {"$id": "file:///schema.json"} | root if isinstance(root, dict) else root
+                bounded = {"x-guidance": SPACED | {"lenient": lenient}, "allOf": [home]}
                 grammar = f"{self._rule}start: %json {json.dumps(bounded)}"
                 matcher = llguidance.LLMatcher(
                     self._known, llguidance.LLMatcher.grammar_from_lark(grammar), log_level=0

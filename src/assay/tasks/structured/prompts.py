@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -120,3 +121,26 @@ def _within(graphemes: Sequence[str], budget: int) -> list[str]:
         length += len(graphemes[taken])
         taken += 1
     return list(graphemes[:taken])
+
+
+def bundled(schema_text: str, uri: str | None) -> str:
+    r"""Return a schema as it is shown, root and further documents by name, as one document.
+
+    >>> bundled('{"$ref":"b.json"}\nb.json: {"type":"null"}', "file:///a.json")
+    '{"$id": "file:///a.json", "$ref": "b.json", "$defs": {"b.json": {"$id": "file:///b.json", "type": "null"}}}'
+
+    Args:
+        schema_text: As `Request` has it.
+        uri: Where the root stands, from which its references lead; None where it names nothing outside.
+    """
+    root, end = json.JSONDecoder().raw_decode(schema_text)
+    if not isinstance(root, dict):
+        return json.dumps(root)
+    further = {}
+    for line in schema_text[end:].splitlines():
+        name, _, text = line.partition(": ")
+        if text.startswith("{"):
+            further[name] = {"$id": f"file:///{name}"} | json.loads(text)
+    defined = dict(root.get("$defs") or {})
+    home = {"$id": (uri or "file:///schema.json").partition("#")[0]} | root
+    return json.dumps(home | {"$defs": {**defined, **further}} if further else home)

@@ -29,7 +29,7 @@ from assay.tasks.structured.grading import rewards
 from assay.tasks.structured.grading.equality import rules_of
 from assay.tasks.structured.grading.fields import answer_text, field_answers, right_text, survey
 from assay.tasks.structured.players import ATTACKS, PLAYERS, Player, written
-from assay.tasks.structured.prompts import opening, shortened
+from assay.tasks.structured.prompts import bundled, opening, shortened
 from assay.tasks.structured.reading.blocklist import Blocklist
 from assay.tasks.structured.reading.golds import contradictory, most_right
 from assay.tasks.structured.reading.oddities import oddities, right_answer
@@ -156,9 +156,8 @@ class Structured:
         return str(item.public.schema_text)
 
     def answer_schema(self, item: Item) -> str:
-        """Return the root of the schema that the model is shown; what else stands behind it is left out."""
-        text = item.public.schema_text
-        return str(text[: json.JSONDecoder().raw_decode(text)[1]])
+        """Return the schema that the model is shown, in its order, as one document with all it refers to."""
+        return bundled(item.public.schema_text, json.loads(item.hidden.schema)["uri"])
 
     def answer(self, item: Item, action: str) -> str:
         """Return the graded part of an answer as text."""
