@@ -3,6 +3,7 @@ task."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ from synthetic_episodes import arm
 from synthetic_structured import structured_arm
 from test_figures import words
 
-COMMON = ["before_after_summary", "reward_distribution", "forest"]
+COMMON = ["before_after_summary", "reward_distribution", "forest", "rates"]
 
 
 def hunt(name: str, skill: float, *, items: int = 24) -> list[Episode]:
@@ -96,17 +97,14 @@ def test_every_table_is_small_enough_to_stand_behind_its_figure() -> None:
 
 def test_the_tables_behind_the_figures_hold_the_rows_that_are_drawn() -> None:
     found = drawn(*HUNT)
-    for name in ("before_after_summary", "false_claims"):
+    for name in ("rates", "false_claims"):
         labels = [text.get_text().strip() for text in found[name].figure.axes[0].get_yticklabels()]
         assert list(found[name].table["measure"]) == labels and len(labels) == len(set(labels)), name
-    assert {"null worlds, tier easy", "signal worlds, tier easy"} <= set(
-        found["false_claims"].table["measure"]
-    )
+    assert {"null, tier easy", "signal, tier easy"} <= set(found["false_claims"].table["measure"])
     claim = make_claim(*HUNT, make_plan(secondary=(), guardrails={}))
-    row = found["before_after_summary"].table.iloc[0]
-    assert row["measure"] == "success_rate" and row["difference"] == difference_text(
-        claim.difference, rate=True
-    )
+    row = found["before_after_summary"].table.iloc[-1]
+    assert row["player"] == "after \u2212 before"
+    assert row["success, %"] == difference_text(claim.difference, rate=True)
 
 
 def test_every_figure_of_a_comparison_is_the_same_twice() -> None:
@@ -138,8 +136,7 @@ def test_the_calibration_counts_every_verdict_once() -> None:
 
 def test_an_arm_without_verdicts_or_claims_is_said_to_miss_them() -> None:
     silent = [e.model_copy(update={"metrics": {"confidence": None, "global_z": None}}) for e in HUNT[0]]
-    reports = (make_report(silent), make_report(silent))
-    text = words(calibration(calibration_frame(silent, silent), {}, reports))
+    text = words(calibration(calibration_frame(silent, silent)))
     assert "verdicts: missing" in text and "claims: missing" in text
 
 
@@ -164,7 +161,7 @@ def test_false_claims_show_power_beside_them_and_players_as_lines() -> None:
     null = strata_rows(reports, HUNT, "false_claim_rate", name="false claims", seed=1)
     signal = strata_rows(reports, HUNT, "discovered_rate", name="discoveries", seed=1)
     text = words(false_claims(null, signal, {"random": reports[0], "silent": make_report(ANSWERS[0])}))
-    for word in ("false claims", "discoveries", "random", "silent: missing", "pairs", "points"):
+    for word in ("false claims", "discoveries", "random", "pairs", "points"):
         assert word in text
     assert "null and signal worlds: missing" in words(false_claims([], [], {}))
 
@@ -172,7 +169,7 @@ def test_false_claims_show_power_beside_them_and_players_as_lines() -> None:
 def test_a_row_without_values_is_missing() -> None:
     nothing = Interval(value=None, low=None, high=None, n=0)
     text = words(false_claims([PairedRow("odd", nothing, None, None)], [], {}))
-    assert text.count(">missing</text>") == 4  # both arms, the difference as a point and in words
+    assert text.count(">missing</text>") == 3  # both arms, the difference in words
 
 
 def test_newcombe_agrees_with_the_published_examples() -> None:
@@ -197,8 +194,29 @@ def test_few_clusters_are_named_with_intervals_and_many_are_one_curve(
     arms = arm("base", 0.35, clusters=60), arm("trained", 0.65, clusters=60)
     many = cluster_gains(*arms, "success_rate")
     text = words(forest(make_claim(*arms), many))
-    assert "60 clusters, by gain" in text and "scenario-007" not in text
+    assert "gain of each of the scenarios" in text and "scenario-007" not in text
     assert sum(forest_frame(make_claim(*arms), many).iloc[3:]["clusters"]) == 60
+
+
+def test_every_finding_has_its_numbers_and_says_change_only_where_it_is_shown() -> None:
+    for arms in (HUNT, ANSWERS):
+        for each in drawn(*arms).values():
+            assert each.finding and re.search(r"\d", each.finding), each.name
+            assert "\n" not in each.finding
+    claim = make_claim(*HUNT, make_plan(secondary=(), guardrails={}))
+    said = drawn(*HUNT)["before_after_summary"].finding
+    assert (
+        said.startswith("Success rose from ")
+        and difference_text(claim.difference, rate=True).split(" ")[0] in said
+    )
+    assert said.endswith("n = 24 scenarios)")
+    same = (arm("base", 0.5, clusters=12), arm("other", 0.5, clusters=12))
+    found = drawn(*same)
+    assert found["before_after_summary"].finding.startswith("No change shown: success ")
+    assert (
+        drawn(*HUNT, after_suite="x" * 64)["before_after_summary"].finding
+        == "Not evaluable: no number is shown"
+    )
 
 
 def test_the_forest_is_sorted_and_averages_to_the_claim(

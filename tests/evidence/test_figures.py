@@ -15,10 +15,19 @@ from assay.core.records import Episode, Interval
 from assay.core.seeds import rng
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.differences import deltas
-from assay.evidence.figures.comparison_figures import before_after_summary, reward_distribution, summary_rows
-from assay.evidence.figures.drawing import look, new_figure, render
+from assay.evidence.figures.comparison_figures import (
+    before_after_summary,
+    headline_rows,
+    level_rows,
+    rates_before_after,
+    reward_distribution,
+    summary_rows,
+)
+from assay.evidence.figures.drawing import AFTER, BEFORE, look, new_figure, render
+from assay.evidence.figures.forest_rows import ForestRow, draw_forest
 from assay.evidence.figures.paired_rows import PairedRow, draw_levels, draw_rows, level_room, row_places
-from assay.evidence.figures.training_figures import checkpoint_progression, reward_components, training_curve
+from assay.evidence.figures.progress_figures import checkpoint_progression, reward_components
+from assay.evidence.figures.training_figures import training_curve
 from assay.statistics.checkpoint_rows import best_of_items, checkpoint_row
 from assay.statistics.report import Report
 from assay.training.log.history import component_row
@@ -108,24 +117,25 @@ def structured_components(n: int) -> pd.DataFrame:
 
 def test_a_task_of_one_turn_shows_its_metrics_instead_of_its_turns() -> None:
     figure = reward_components(structured_components(5))
-    assert [axes.get_title("left") for axes in figure.axes[2:]] == ["field_f1", "completion_chars"]
+    assert heads(figure)[-2:] == ["field_f1", "completion_chars"]
     frame = structured_components(5)
     frame["mean_n_steps"] = 2.0
-    assert [axes.get_title("left") for axes in reward_components(frame).axes[2:]] == ["Turns"]
+    assert heads(reward_components(frame))[-1] == "n_steps"
 
 
-def test_every_part_and_flag_of_structured_output_has_a_look_of_its_own() -> None:
+def heads(figure: Figure) -> list[str]:
+    """Return the names over the panels that are shown."""
+    return [axes.get_title("left") for axes in figure.axes if axes.get_visible()]
+
+
+def test_every_part_and_flag_of_structured_output_has_a_panel_of_its_own() -> None:
     figure = reward_components(structured_components(5))
     text = words(figure)
     for name in (*PARTS, *FLAGS, "cumulative", "success", "parsed"):
         assert name in text
-    for axes in figure.axes[:2]:
-        looks = [
-            (line.get_color(), str(line.get_linestyle()))
-            for line in axes.get_lines()
-            if len(line.get_xdata())
-        ]
-        assert len(looks) == len(set(looks))
+    assert len(heads(figure)) == len(set(heads(figure)))
+    for axes in figure.axes:
+        assert axes.get_ylabel() or not axes.get_visible()
 
 
 def test_no_two_of_many_lines_look_alike() -> None:
@@ -133,12 +143,15 @@ def test_no_two_of_many_lines_look_alike() -> None:
     assert len(set(looks)) == 49
 
 
-def test_rates_that_stay_at_zero_are_said_and_not_drawn_on_each_other() -> None:
+def test_rates_that_stay_at_zero_are_said_and_get_no_panel() -> None:
     figure = reward_components(structured_components(5))
-    found = cast(Any, figure.axes[1].get_legend())
-    assert found.get_title().get_text().replace("\n", " ") == "always 0: blocked, full_reward_but_wrong"
-    entries = [text.get_text() for text in found.get_texts()]
-    assert "exact" in entries and "blocked" not in entries
+    assert "blocked, full_reward_but_wrong" in said_below(figure).partition("always 0: ")[2]
+    assert "exact" in heads(figure) and "blocked" not in heads(figure)
+
+
+def said_below(figure: Figure) -> str:
+    """Return what stands under all panels, on one line."""
+    return " ".join(str(figure.get_supxlabel()).split())
 
 
 @pytest.mark.parametrize("steps", [1, 60])
@@ -146,13 +159,9 @@ def test_a_training_in_which_all_is_zero_keeps_its_panels_and_gives_no_warning(s
     frame = structured_components(steps)
     frame[[name for name in frame.columns if name not in ("step", "n", "mean_n_steps")]] = 0.0
     figure = reward_components(frame)
-    text = words(figure)  # warnings are errors
+    words(figure)  # warnings are errors
     for name in (*PARTS, *FLAGS, "cumulative", "success", "parsed"):
-        assert name in text
-    assert [
-        axes.get_position().width > 0.15 and axes.get_position().height > 0.2 for axes in figure.axes[:2]
-    ] == [True, True]
-    assert all(list(axes.get_lines()[0].get_ydata()) == [0.0] * steps for axes in figure.axes[:2])
+        assert name in said_below(figure) + " ".join(heads(figure))
 
 
 def test_checkpoints_and_arms_in_which_all_is_zero_are_drawn(claim: Claim) -> None:
@@ -165,16 +174,11 @@ def test_checkpoints_and_arms_in_which_all_is_zero_are_drawn(claim: Claim) -> No
     ]
     first, second = make_report(arms[0]), make_report(arms[1])
     figure = checkpoint_progression(checkpoints(*arms), 0)
-    assert "exact_rate: always 0" in words(figure)
+    assert "exact" in said_below(figure) and "exact" not in heads(figure)
     found = make_claim(arms[0], arms[1], make_plan(secondary=(), guardrails={}))
     gaps = deltas(arms[0], arms[1], list(first.measures), 0)
-    assert "success_rate" in words(before_after_summary(found, first, second, gaps))
-    assert {"median before 0", "median after 0"} <= set(labels(reward_distribution(*arms)))
-
-
-def labels(figure: Figure) -> list[str]:
-    """Return the legend entries of the first panel."""
-    return [text.get_text() for text in cast(Any, figure.axes[0].get_legend()).get_texts()]
+    assert "favours after" in words(before_after_summary(found, first, second, gaps))
+    assert words(reward_distribution(*arms)).count("median 0.00") == 2
 
 
 def test_mean_best_of_k_and_greedy_are_lines_of_their_own(
@@ -189,19 +193,29 @@ def test_mean_best_of_k_and_greedy_are_lines_of_their_own(
     figure = checkpoint_progression(pd.DataFrame(rows), 10)
     ways = {"mean of the draws": "", "best of 4": "best_of_k_", "greedy": "greedy_"}
     for axes, name in zip(figure.axes[:2], ("mean_reward", "success_rate"), strict=True):
-        drawn = {str(line.get_label()): list(line.get_ydata()) for line in axes.get_lines()}
+        drawn = {
+            str(line.get_label()): list(line.get_ydata())
+            for line in axes.get_lines()
+            if line.get_label()[0] != "_"
+        }
         for label, prefix in ways.items():
             assert drawn[label] == [row[prefix + name] for row in rows]
         assert drawn["best of 4"] != drawn["mean of the draws"] != drawn["greedy"]
-    assert "success_rate" not in [line.get_label() for line in figure.axes[2].get_lines()]
+    assert heads(figure)[:2] == ["reward", "success"]
 
 
-def test_without_best_of_k_and_greedy_success_is_one_of_the_rates(
+def test_base_and_chosen_checkpoint_have_the_colours_of_before_and_after_in_every_panel(
     before: list[Episode], after: list[Episode]
 ) -> None:
     figure = checkpoint_progression(checkpoints(before, after), 10)
-    assert len(figure.axes) == 2
-    assert "success_rate" in [line.get_label() for line in figure.axes[1].get_lines()]
+    for axes in figure.axes:
+        if axes.get_visible():
+            points = {
+                line.get_xdata()[0]: line.get_color()
+                for line in axes.get_lines()
+                if len(line.get_xdata()) == 1
+            }
+            assert points == {0: BEFORE, 10: AFTER}
 
 
 def test_a_label_with_many_values_is_left_to_the_tables() -> None:
@@ -211,18 +225,17 @@ def test_a_label_with_many_values_is_left_to_the_tables() -> None:
     ]
     found = make_claim(arms[0], arms[1], make_plan(secondary=(), guardrails={}))
     first, second = make_report(arms[0]), make_report(arms[1])
-    figure = before_after_summary(found, first, second, deltas(arms[0], arms[1], list(first.measures), 0))
-    text = words(figure)
-    assert (
-        "source: 48 values, see the table" in text
-        and "source item-001" not in text
-        and "difficulty hard" in text
-    )
+    rows = summary_rows(found, first, second, deltas(arms[0], arms[1], list(first.measures), 0))
+    names = [row.name.strip() for row in rows]
+    assert "source item-001" not in names and "difficulty hard" in names
 
 
 def test_the_chosen_checkpoint_is_marked(before: list[Episode], after: list[Episode]) -> None:
     text = words(checkpoint_progression(checkpoints(before, after), 10))
     assert "chosen: step 10" in text and "mass_acc" in text and "n = 160" in text
+    figure = checkpoint_progression(checkpoints(before, after).assign(mass_acc_n=[12, 9]), 10)
+    (axes,) = (each for each in figure.axes if each.get_title("left") == "mass_acc")
+    assert [text.get_text() for text in axes.texts] == ["12", "9"]
 
 
 def test_a_checkpoint_without_interval_says_so(before: list[Episode], after: list[Episode]) -> None:
@@ -231,48 +244,43 @@ def test_a_checkpoint_without_interval_says_so(before: list[Episode], after: lis
     assert "interval missing" in words(checkpoint_progression(frame, None))
 
 
-def test_the_summary_shows_difference_strata_and_baselines(
+def test_the_headline_shows_both_arms_the_control_the_best_rival_of_each_kind_and_the_gain(
     before: list[Episode], after: list[Episode], claim: Claim
 ) -> None:
     first, second = make_report(before), make_report(after)
     gaps = deltas(before, after, list(first.measures), 0)
     text = words(before_after_summary(claim, first, second, gaps, baselines={"random": first}))
-    for word in ("tier hard", "random (success_rate)", "points", "IMPROVED", "40 items"):
+    for word in ("before", "after", "random", "favours before", "n = 20 scenarios", "n = 160 episodes"):
         assert word in text
+    rows = level_rows(claim, first, second, {"weak": first, "strong": second, "other": first})
+    assert [row.name for row in rows[:2]] == ["before", "after"]
+    rates = [row.rate.value for row in rows[2:] if row.rate is not None and row.rate.value is not None]
+    assert rates == sorted(rates, reverse=True)
+    shown = {row.name: row.kind for row in headline_rows(rows)}
+    assert shown["strong"] == "best of 3, scripted player" and "weak" not in shown
 
 
 def test_rates_that_are_zero_in_both_arms_are_named_and_not_drawn() -> None:
     before, after = structured_arm("base", 0.3), structured_arm("trained", 0.8)
     first, second = make_report(before), make_report(after)
     found = make_claim(before, after, make_plan(secondary=(), guardrails={}))
-    figure = before_after_summary(found, first, second, deltas(before, after, list(first.measures), 0))
+    figure = rates_before_after(found, first, second, deltas(before, after, list(first.measures), 0))
     rows = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     assert "blocked_rate" not in rows and "full_reward_but_wrong_rate" not in rows and "exact_rate" in rows
-    said = figure.axes[0].get_xlabel()
+    said = figure.axes[0].get_xlabel().replace("\n", " ")
     assert "always 0: blocked_rate, full_reward_but_wrong_rate" in said
 
 
-def test_every_look_stands_for_one_legend_entry(
+def test_every_look_stands_for_one_legend_entry_and_roles_for_words(
     before: list[Episode], after: list[Episode], claim: Claim
 ) -> None:
     first, second = make_report(before), make_report(after)
     gaps = deltas(before, after, list(first.measures), 0)
-    bare = {name: gap.model_copy(update={"low": None, "high": None}) for name, gap in gaps.items()}
-    found = [
-        text.get_text() for text in before_after_summary(claim, first, second, bare).legends[1].get_texts()
-    ]
-    assert found == [
-        "primary",
-        "exploratory",
-        "confirmatory",
-        "guardrail",
-        "under 3 points",
-        "empty: interval missing",
-    ]
-    found = [
-        text.get_text() for text in before_after_summary(claim, first, second, gaps).legends[1].get_texts()
-    ]
-    assert found == ["primary", "exploratory", "confirmatory", "guardrail", "under 3 points"]
+    (axes,) = rates_before_after(claim, first, second, gaps).axes
+    legend = cast(Any, axes.get_legend())
+    assert [text.get_text() for text in legend.get_texts()] == ["before", "after"]
+    rows = [text.get_text() for text in axes.get_yticklabels()]
+    assert "mass_correct_rate\n(confirmatory)" in rows and "parsed_rate\n(guardrail)" in rows
 
 
 def test_what_the_claim_judged_is_drawn_with_its_own_difference_and_role(
@@ -300,11 +308,10 @@ def test_names_of_reference_lines_share_a_text_or_stand_clear_of_each_other_and_
         "other": 0.95,
     }
     room = level_room(list(levels.items()))
-    figure, (axes, gaps) = new_figure(1, 2, height=4.0)
+    figure, (axes,) = new_figure(1, 1, height=4.0)
     places = row_places(2, {1: room})
     draw_rows(
         axes,
-        gaps,
         [PairedRow("one", None, None, None), PairedRow("two", None, None, None)],
         rate=True,
         places=places,
@@ -312,7 +319,7 @@ def test_names_of_reference_lines_share_a_text_or_stand_clear_of_each_other_and_
     draw_levels(axes, list(levels.items()), scale=100, row=places[1], named=True)
     axes.set_xlim(-3, 103)
     render(figure)
-    texts = [text for text in axes.texts if text.get_text() != "missing"]
+    texts = [text for text in axes.texts if text.get_text() not in ("missing", "difference, points")]
     assert sorted(text.get_text() for text in texts) == [
         "adaptive, silent",
         "oracle",
@@ -326,21 +333,19 @@ def test_names_of_reference_lines_share_a_text_or_stand_clear_of_each_other_and_
     assert all(panel.x0 <= box.x0 and box.x1 <= panel.x1 and box.y1 < first_row for box in boxes)
 
 
-def test_titles_claim_no_more_observations_than_every_line_has(
+def test_heads_claim_no_more_observations_than_every_point_has(
     before: list[Episode], after: list[Episode]
 ) -> None:
-    plain = checkpoint_progression(checkpoints(before, after), 10)
-    assert [axes.get_title("left") for axes in plain.axes] == [
-        "Validation reward, n = 160 each",
-        "Validation rates, n up to 160 each",
-    ]
+    frame = checkpoints(before, after)
+    for axes in checkpoint_progression(frame, 10).axes:
+        name, said = axes.get_title("left"), axes.get_title("right")
+        column = {"reward": "mean_reward"}.get(name, name if name in frame else f"{name}_rate")
+        if axes.get_visible() and said:
+            assert said == f"n = {frame[f'{column}_n'].iloc[0]}"
     parts = reward_components(
         pd.DataFrame({"step": [1, 2], "n": [8, 9], "mean_exact": [0.1, 0.2], "valid_rate": [0.5, 0.5]})
     )
-    assert [axes.get_title("left") for axes in parts.axes[:2]] == [
-        "Reward parts, n = 8 to 9 a step",
-        "Rates, n up to 9 a step",
-    ]
+    assert said_below(parts).startswith("optimizer step n = 8 to 9 a step, for rates at most")
 
 
 @pytest.mark.parametrize(("steps", "end"), [(200, 200), (None, 1)])
@@ -357,16 +362,38 @@ def test_the_shift_of_medians_is_no_paired_difference_and_counts_episodes(
     before: list[Episode], after: list[Episode]
 ) -> None:
     gaps = deltas(before, after, ["mean_reward", "median_reward"], 0)
-    names = [text.get_text() for text in reward_distribution(before, after, gaps).axes[2].get_yticklabels()]
-    assert names[0].startswith("difference of means,\nn = 40 paired items")
-    assert names[1].startswith("difference of medians,\nn = 160 episodes an arm")
-
-
-def test_equal_medians_keep_an_entry_each(before: list[Episode]) -> None:
-    assert (
-        len([label for label in labels(reward_distribution(before, before)) if label.startswith("median")])
-        == 2
+    (axes,) = (
+        axes
+        for axes in reward_distribution(before, after, gaps).axes
+        if [text.get_text() for text in axes.get_yticklabels()]
+        == ["difference of means", "difference of medians"]
     )
+    numbers = [text.get_text() for text in axes.texts]
+    assert any(text.endswith("n = 40 items") for text in numbers)
+    assert any(text.endswith("n = 160 episodes an arm") for text in numbers)
+
+
+def test_a_forest_says_who_is_favoured_where_and_shows_both_sides_of_none() -> None:
+    rows = [
+        ForestRow("a", Interval(value=0.5, low=0.4, high=0.6, n=9), "n = 9"),
+        ForestRow("all", Interval(value=0.5, low=0.45, high=0.55, n=9), "n = 9", whole=True),
+        ForestRow("none", None, ""),
+    ]
+    figure, (axes,) = new_figure(1, 1, height=3.0)
+    draw_forest(axes, rows, sides=("before", "after"), label="points")
+    low, high = axes.get_xlim()
+    assert low < -5 and high > 60
+    text = words(figure)
+    for said in ("favours before", "favours after", "+50.0 [+40.0, +60.0]", "n = 9", "missing"):
+        assert said in text
+    (diamond,) = [patch for patch in axes.patches if patch.get_label() != "_"][-1:]
+    assert sorted(diamond.get_path().vertices[:4, 0]) == pytest.approx([45, 50, 50, 55])  # type: ignore[attr-defined]
+
+
+def test_a_figure_has_its_finding_above_the_picture_that_stands_alone_and_turns_with_the_screen() -> None:
+    plain, titled = render(training_curve(log(5))), render(training_curve(log(5)), "Reward rose")
+    assert titled["svg"] == plain["svg"] and len(titled["png"]) > len(plain["png"])
+    assert b"prefers-color-scheme:dark" in plain["svg"] and plain["svg"].rstrip().endswith(b"</svg>")
 
 
 def test_a_claim_that_is_not_evaluable_draws_no_number(before: list[Episode], after: list[Episode]) -> None:
@@ -378,7 +405,8 @@ def test_a_claim_that_is_not_evaluable_draws_no_number(before: list[Episode], af
 def test_distributions_share_their_bins(before: list[Episode], after: list[Episode]) -> None:
     figure = reward_distribution(before, after)
     assert "n = 160" in words(figure)
-    edges = [patch.get_data().edges for patch in figure.axes[0].patches]
+    edges = [patch.get_data().edges for axes in figure.axes for patch in axes.patches]
+    assert len(edges) == 4
     assert all(np.array_equal(edge, edges[0]) for edge in edges)
 
 

@@ -16,7 +16,8 @@ from assay.core.seeds import rng
 from assay.evidence.figures.drawing import render, thinned
 from assay.evidence.figures.gallery import of_training
 from assay.evidence.figures.health_figure import health_strip, spans
-from assay.evidence.figures.training_figures import reward_components, training_curve
+from assay.evidence.figures.progress_figures import reward_components
+from assay.evidence.figures.training_figures import training_curve
 from test_figures import log, structured_components, words
 
 

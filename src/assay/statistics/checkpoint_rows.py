@@ -115,8 +115,8 @@ def checkpoint_row(
     best: BestOf | None = None,
     greedy: Mapping[str, Interval] | None = None,
 ) -> Row:
-    """Return one row, keys in column order: as `validation_row` has it, `<column>_low` and `_high` behind the
-    values."""
+    """Return one row, keys in column order: as `validation_row` has it, `<column>_low`, `_high` and `_n` behind
+    the values."""
     row: Row = {"step": step, "fraction_done": fraction_done, "episodes": n_episodes}
     row |= _columns({column_name(name): measures[name] for name in row_measures(list(measures))})
     if best is not None:
@@ -132,5 +132,5 @@ def checkpoint_row(
 def _columns(measures: dict[str, Interval]) -> Row:
     row: Row = {name: found.value for name, found in measures.items()}
     for name, found in measures.items():
-        row |= {f"{name}_low": found.low, f"{name}_high": found.high}
+        row |= {f"{name}_low": found.low, f"{name}_high": found.high, f"{name}_n": found.n}
     return row

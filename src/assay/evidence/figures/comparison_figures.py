@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
@@ -15,30 +16,23 @@ from assay.core.records import Episode, Interval
 from assay.evaluation.measures import is_rate
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.differences import measure_of_primary
+from assay.evidence.claim.effect import margins_of
 from assay.evidence.figures.drawing import (
     AFTER,
     BEFORE,
+    CONTROL,
     GREY,
+    INK,
+    RIVAL,
     always_zero_said,
     bare_figure,
-    legend,
     new_figure,
     say_missing,
     styled,
 )
-from assay.evidence.figures.paired_rows import (
-    MOST_VALUES,
-    PairedRow,
-    draw_levels,
-    draw_rows,
-    legends_below,
-    level_room,
-    levels_of,
-    name_rows,
-    point,
-    row_places,
-)
-from assay.evidence.formatting import difference_text, p_text, split_word
+from assay.evidence.figures.forest_rows import ROW, ForestRow, draw_forest
+from assay.evidence.figures.paired_rows import MOST_VALUES, PairedRow, draw_rows, name_rows, point
+from assay.evidence.formatting import NO_INTERVAL, difference_text, interval_text
 from assay.statistics.report import Report
 
 
@@ -85,42 +79,153 @@ def before_after_summary(
     *,
     baselines: Mapping[str, Report] | None = None,
 ) -> Figure:
-    """Return both arms with 95 % intervals and, beside them, the paired differences: primary, its strata,
-    other rates.
+    """Return the primary metric of base, trained policy, control and rivals, above the gain over the base.
 
-    A label with more than 12 values is left to the tables, and the figure says so; rates that are 0 in both
-    arms are named in one line. `gaps` are paired differences by measure. Baselines are short lines across the
-    row of the primary metric, with their names above it. Rates that the plan names as secondary or as
-    guardrails are marked as such. A claim that is not evaluable gives a figure that says so and shows no
-    number.
+    Rivals that the claim does not name are scripted players of `baselines`. A claim that is not evaluable gives
+    a figure that says so and shows no number.
     """
     measure = measure_of_primary(claim.plan.primary)
-    if claim.verdict == "NOT EVALUABLE":
-        figure, panels = new_figure(1, 1, width=9.0, height=2.2)
+    if claim.verdict == "NOT EVALUABLE" or claim.difference is None:
+        figure, panels = new_figure(1, 1, height=2.2)
         say_missing(panels[0], "NOT EVALUABLE; before against after")
         return figure
-    zero = _always_zero(measure, before, after, gaps)
-    paired = summary_rows(claim, before, after, gaps)
-    levels = levels_of(baselines, measure)
-    places = row_places(len(paired), {0: level_room(levels)})
-    figure, panels = new_figure(1, 2, height=2.34 + 0.44 * places[-1], ratios=[1.25, 1])
-    draw_rows(panels[0], panels[1], paired, rate=True, words=("primary", "exploratory"), places=places)
-    draw_levels(panels[0], levels, scale=100, row=places[0], what=f" ({measure})", named=True)
-    for label, count in _values_by_label(claim).items():
-        if count > MOST_VALUES:
-            panels[0].plot([], [], " ", label=f"{label}: {count} values, see the table")
-    panels[0].set_xlim(-3, 103)
-    said = f"\n{always_zero_said(zero, 60)}" if zero else ""
-    panels[0].set_xlabel(f"% of episodes, 95 % interval{said}")
-    items = counted(before.n_items, "items")
-    panels[0].set_title(f"{split_word(claim.split)}, {claim.decoding}: {items}, K = {claim.draws}")
-    matters = claim.plan.smallest_effect_points
-    panels[1].axvspan(-matters, matters, color="#EDEDED", lw=0, zorder=0, label=f"under {matters:g} points")
-    panels[1].set_title(
-        f"{claim.verdict}, {p_text(claim.p)},\n{counted(claim.n_clusters, claim.plan.cluster_name)}"
+    players = headline_rows(level_rows(claim, before, after, baselines or {}))
+    figure = bare_figure(height=1.75 + LEVEL_ROW * len(players))
+    grid = figure.add_gridspec(2, 1, height_ratios=[LEVEL_ROW * len(players) + 0.25, 0.42])
+    upper, lower = (figure.add_subplot(grid[k, 0]) for k in (0, 1))
+    for k, row in enumerate(players):
+        point(upper, k, row.rate, 100, row.colour, row.marker, "")
+        text = interval_text(row.rate, rate=True).replace(NO_INTERVAL, "")
+        upper.text(
+            1.03, k, f"{text}\n{row.n}", va="center", fontsize=8.5, transform=upper.get_yaxis_transform()
+        )
+    upper.axhline(1.5, color=GREY, lw=0.6, ls=":")
+    name_rows(upper, [f"{row.name}\n{row.kind}" for row in players])
+    upper.tick_params(axis="y", labelsize=8.5)
+    upper.set_xlim(-3, 103)
+    upper.set_xlabel(f"{words_of(measure)}, % of episodes, 95 % interval")
+    fall, rise = margins_of(claim.plan.smallest_effect_points, claim.before.value if claim.before else None)
+    n = counted(claim.n_clusters, claim.plan.cluster_name)
+    draw_forest(
+        lower,
+        [ForestRow("after \u2212 before", claim.difference, f"n = {n}", INK, whole=True)],
+        sides=("before", "after"),
+        label="points, 95 % interval; grey: less than matters",
+        margins=(100 * fall, 100 * rise),
     )
-    legends_below(figure, panels)
     return figure
+
+
+LEVEL_ROW = 0.34  # inches of a player
+_LEVELS = {
+    "scripted": ("scripted rival", "^"),
+    "trivial": ("no skill", "v"),
+    "instead of training": ("instead of training", "P"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What a player reached in the primary metric, as a row of the headline."""
+
+    name: str
+    kind: str
+    rate: Interval | None
+    n: str
+    colour: str
+    marker: str
+
+
+def level_rows(claim: Claim, before: Report, after: Report, baselines: Mapping[str, Report]) -> list[Level]:
+    """Return base and trained policy, then control, rivals and other scripted players, best first."""
+    measure, higher = measure_of_primary(claim.plan.primary), claim.plan.direction == "higher"
+
+    def episodes(report: Report) -> str:
+        return f"n = {counted(report.n_episodes, 'episodes')}"
+
+    rows = [
+        Level("before", "base", before.measures.get(measure), episodes(before), BEFORE, "o"),
+        Level("after", "trained", after.measures.get(measure), episodes(after), AFTER, "s"),
+    ]
+    beside = []
+    if (control := claim.random_reward) is not None and control.comparable:
+        rate = Interval(value=control.after, low=None, high=None, n=control.n_items)
+        n = f"n = {counted(control.n_items, 'items')}"
+        beside.append(Level("random rewards", "control", rate, n, CONTROL, "D"))
+    for name, rival in claim.rivals.items():
+        kind, marker = _LEVELS[rival.kind]
+        rate = Interval(value=rival.rate, low=None, high=None, n=rival.difference.n)
+        n = f"n = {counted(rival.difference.n, 'items')}"
+        if name in baselines:
+            rate, n = baselines[name].measures.get(measure, rate), episodes(baselines[name])
+        beside.append(Level(name, kind, rate, n, RIVAL, marker))
+    for name, report in baselines.items():
+        if name not in claim.rivals and (found := report.measures.get(measure)) is not None:
+            beside.append(Level(name, "scripted player", found, episodes(report), GREY, "^"))
+
+    def reached(row: Level) -> float:
+        return (row.rate.value if row.rate else None) or 0.0
+
+    return rows + sorted(beside, key=reached, reverse=higher)
+
+
+def headline_rows(rows: Sequence[Level]) -> list[Level]:
+    """Return the rows that a headline has room for: of each kind the best; all are in the table behind it."""
+    kinds = Counter(row.kind for row in rows)
+    best = {row.kind: row for row in reversed(rows)}
+    return [
+        row if kinds[row.kind] == 1 else replace(row, kind=f"best of {kinds[row.kind]}, {row.kind}")
+        for row in rows
+        if best[row.kind] is row
+    ]
+
+
+def levels_frame(rows: Sequence[Level], claim: Claim) -> pd.DataFrame:
+    """Return what each player reached: player, what it is, rate, n; the gain last."""
+    cells = [
+        (row.name, row.kind, interval_text(row.rate, rate=True), row.n.removeprefix("n = ")) for row in rows
+    ]
+    if claim.difference is not None:
+        gain = difference_text(claim.difference, rate=True)
+        cells.append(("after \u2212 before", "gain, points", gain, counted(claim.n_items, "items")))
+    return pd.DataFrame(cells, columns=["player", "what it is", f"{claim.plan.primary}, %", "n"])
+
+
+def words_of(measure: str) -> str:
+    """Return a measure as words, without what only its name needs.
+
+    >>> words_of("mass_correct_rate")
+    'mass correct'
+    """
+    return measure.removesuffix("_rate").replace("_", " ")
+
+
+@styled
+def rates_before_after(claim: Claim, before: Report, after: Report, gaps: Mapping[str, Interval]) -> Figure:
+    """Return every other rate before and after, with the paired difference beside it.
+
+    Rates that the plan names are marked as such; those that are 0 in both arms are named in one line.
+    """
+    measure = measure_of_primary(claim.plan.primary)
+    rows = other_rates(claim, before, after, gaps)
+    zero = _always_zero(measure, before, after, gaps)
+    said = f"\n{always_zero_said(zero, 60)}" if zero else ""
+    figure, (axes,) = new_figure(1, 1, height=1.35 + ROW * max(1, len(rows)) + 0.15 * said.count("\n"))
+    draw_rows(axes, rows, rate=True)
+    axes.set_xlim(-3, 103)
+    axes.set_xlabel(f"% of episodes, 95 % interval{said}")
+    if not rows:
+        say_missing(axes, "other rates")
+    return figure
+
+
+def other_rates(claim: Claim, before: Report, after: Report, gaps: Mapping[str, Interval]) -> list[PairedRow]:
+    """Return the rows of `rates_before_after`."""
+    return [
+        row
+        for row in summary_rows(claim, before, after, gaps)
+        if not row.primary and row.name.strip().replace(" ", "=", 1) not in claim.strata
+    ]
 
 
 def _row(
@@ -163,55 +268,49 @@ def reward_histogram(before: Sequence[Episode], after: Sequence[Episode], bins: 
 def reward_distribution(
     before: Sequence[Episode], after: Sequence[Episode], gaps: Mapping[str, Interval] | None = None
 ) -> Figure:
-    """Return the rewards of all episodes of both arms on common bins, as shares, with medians and running
-    shares.
+    """Return the rewards of all episodes, an arm above the other on common bins, with their means and medians.
 
     `gaps` are differences by measure; those of mean_reward (the mean over paired items) and of median_reward
     (after - before of the medians of all episodes) are drawn under the distributions.
     """
-    shown = {name: (gaps or {}).get(name) for name in ("mean_reward", "median_reward")}
-    figure = bare_figure(height=4.0 if gaps is None else 5.7)
-    grid = figure.add_gridspec(1 if gaps is None else 2, 2, height_ratios=[1] if gaps is None else [1, 0.4])
-    panels = [figure.add_subplot(grid[0, k]) for k in range(2)]
+    figure = bare_figure(height=3.8 if gaps is None else 5.3)
+    heights = [1.0, 1.0] if gaps is None else [1.0, 1.0, 0.72]
+    grid = figure.add_gridspec(len(heights), 1, height_ratios=heights)
+    upper = figure.add_subplot(grid[0, 0])
+    panels = [upper, figure.add_subplot(grid[1, 0], sharex=upper, sharey=upper)]
     if gaps is not None:
-        _shift(figure.add_subplot(grid[1, :]), shown)
+        _shift(figure.add_subplot(grid[2, 0]), gaps)
     arms = [np.array([e.reward for e in arm], np.float64) for arm in (before, after)]
-    names = [f"{name}, n = {len(arm)}" for name, arm in zip(("before", "after"), arms, strict=True)]
-    panels[0].set_title("Reward per episode, common bins")
-    panels[1].set_title("Share of episodes with at most this reward")
-    for panel in panels:
-        panel.set_xlabel("reward per episode")
-        panel.set_ylabel("share of episodes")
+    panels[1].set_xlabel("reward per episode")
     if not len(arms[0]) or not len(arms[1]):
         for panel in panels:
             say_missing(panel, "rewards of an arm")
         return figure
     table = reward_histogram(before, after)
     edges = np.array([*table["low"], table["high"].iloc[-1]])
-    for arm, name, colour, style in zip(arms, names, (BEFORE, AFTER), ("-", "--"), strict=True):
-        short = name.partition(",")[0]
-        share = table[f"{short}_share"].to_numpy(np.float64)
-        panels[0].stairs(share, edges, fill=True, color=colour, alpha=0.25)
-        panels[0].stairs(share, edges, color=colour, lw=1.6, ls=style, label=name)
-        median = float(np.median(arm))
-        panels[0].axvline(median, color=colour, ls=style, lw=1.1, label=f"median {short} {median:.3g}")
-        values, counts = np.unique(arm, return_counts=True)
-        x, y = np.concatenate([[edges[0]], values]), np.concatenate([[0.0], np.cumsum(counts) / len(arm)])
-        panels[1].step(x, y, where="post", color=colour, ls=style, label=name)
-    legend(panels[0])
-    legend(panels[1])
+    for axes, arm, name, colour in zip(panels, arms, ("before", "after"), (BEFORE, AFTER), strict=True):
+        share = 100 * table[f"{name}_share"].to_numpy(np.float64)
+        axes.stairs(share, edges, fill=True, color=colour, alpha=0.45)
+        axes.stairs(share, edges, color=colour, lw=1.2)
+        mean, median = float(arm.mean()), float(np.median(arm))
+        axes.plot(mean, 0, "D", color=colour, mec="black", ms=7, clip_on=False, zorder=4)
+        axes.axvline(median, color="black", ls="--", lw=1.2)
+        ends = f"mean {mean:.2f} (diamond), median {median:.2f} (dashes)".replace("-", "\u2212")
+        axes.set_title(f"{name}, n = {counted(len(arm), 'episodes')}\n{ends}", fontsize=9)
+        axes.set_ylabel("% of episodes")
+    panels[0].tick_params(labelbottom=False)
     return figure
 
 
-def _shift(axes: Axes, gaps: Mapping[str, Interval | None]) -> None:
-    names = []
-    for k, (name, gap) in enumerate(gaps.items()):
-        point(axes, k, gap, 1.0, GREY, "D", "difference")
-        # Medians cannot be paired item by item, so theirs counts episodes of an arm and the other counts
-        # items.
-        what, unit = ("medians", "episodes an arm") if name == "median_reward" else ("means", "paired items")
+def _shift(axes: Axes, gaps: Mapping[str, Interval]) -> None:
+    rows = []
+    # Medians cannot be paired item by item, so theirs counts episodes of an arm and the other counts items.
+    for name, what, unit in (
+        ("mean_reward", "means", "items"),
+        ("median_reward", "medians", "episodes an arm"),
+    ):
+        gap = gaps.get(name)
         n = "n missing" if gap is None else f"n = {gap.n} {unit}"
-        names.append(f"difference of {what},\n{n}\n{difference_text(gap, rate=False)}")
-    name_rows(axes, names)
-    axes.axvline(0, color="black", lw=0.9)
-    axes.set_xlabel("after \u2212 before, reward per episode, 95 % interval")
+        rows.append(ForestRow(f"difference of {what}", gap, n, INK, whole=name == "mean_reward"))
+    label = "after \u2212 before, reward per episode, 95 % interval"
+    draw_forest(axes, rows, sides=("before", "after"), label=label, scale=1.0, places=2)

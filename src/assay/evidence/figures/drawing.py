@@ -19,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.image import imsave
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import ScaledTranslation
@@ -26,12 +27,16 @@ from matplotlib.transforms import ScaledTranslation
 from assay.evidence.escape import visible
 
 # Source: Okabe and Ito (2008), Color Universal Design, palette for all kinds of colour vision.
-BEFORE, AFTER, GREY = "#0072B2", "#D55E00", "#5F5F5F"
+# One meaning each, in every figure: the base, the trained policy, a control, who has to be beaten, and what is
+# neither of them, such as a training on its way.
+BEFORE, AFTER, CONTROL, RIVAL, GREY, INK = "#0072B2", "#D55E00", "#CC79A7", "#009E73", "#5F5F5F", "#333333"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 DPI = 110
-WIDTH = 10.0  # inches: 1100 pixels, so that the fonts stay readable on a page 1000 pixels wide
+WIDTH = 4.75  # inches, 522 pixels: two stand side by side on a page, and a telephone shows one legibly
+WIDE = 10.0  # of figures that stand alone in a file
+TITLE_CHARACTERS = 11.5  # an inch
 MOST_POINTS = 600  # of one line: about as many as such a page has pixels for
 P = ParamSpec("P")
 Values = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -87,11 +92,42 @@ def bare_figure(*, width: float = WIDTH, height: float) -> Figure:
     return Figure(figsize=(width, height), dpi=DPI, layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.07))
 
 
-def render(figure: Figure) -> dict[str, bytes]:
+# What the colours of a figure become where a reader's screen is dark; the page around it does the same.
+_DARK = {
+    "#ffffff": "#161616",
+    "#000000": "#e8e8e4",
+    "#333333": "#d0d0cc",
+    "#5f5f5f": "#aeaea8",
+    "#e3e3e3": "#3a3a38",
+    "#ededed": "#2b2b2a",
+    "#dadada": "#3d3d3b",
+    "#0072b2": "#56b4e9",
+    "#009e73": "#2fc499",
+    "#b00000": "#ff8a80",
+}
+
+
+def in_the_dark(svg: str) -> str:
+    """Return an SVG that turns its paper and its ink where the reader's screen is dark; light stays as it
+    was."""
+    rules = [
+        f'[style*="{what}: {light}"]{{{what}:{dark}!important}}'
+        for light, dark in _DARK.items()
+        for what in ("fill", "stroke")
+        if f"{what}: {light}" in svg
+    ]
+    # Text and strokes without a colour of their own are black by default.
+    rules.append("text:not([style*='fill']){fill:#e8e8e4}")
+    style = f"<style>@media(prefers-color-scheme:dark){{{''.join(rules)}}}</style></svg>"
+    return style.join(svg.rsplit("</svg>", 1))
+
+
+def render(figure: Figure, title: str = "") -> dict[str, bytes]:
     """Return the figure as {"png": ..., "svg": ...}; equal figures give equal bytes: no date, version or
     random ids.
 
     The layout is solved once and then kept, because solving it again moves panels by fractions of a pixel.
+    `title` stands above the PNG, which is shown alone; a page has it as text above the SVG.
     """
     with mpl.rc_context(STYLE):
         png, svg = io.BytesIO(), io.BytesIO()
@@ -105,9 +141,26 @@ def render(figure: Figure) -> dict[str, bytes]:
         # Figure.savefig would draw each once more, only to let a layout settle. An SVG leaves the figure at
         # 72 dpi.
         figure.set_dpi(DPI)
-        FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})  # type: ignore[no-untyped-call,unused-ignore]
+        pixels = [_pixels(each) for each in (_title_band(figure, title), figure) if each is not None]
+        imsave(png, np.concatenate(pixels), format="png", metadata={"Software": None}, dpi=DPI)  # type: ignore[dict-item,unused-ignore]
         FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call,unused-ignore]
-    return {"png": png.getvalue(), "svg": visible(svg.getvalue().decode()).encode()}
+    return {"png": png.getvalue(), "svg": in_the_dark(visible(svg.getvalue().decode())).encode()}
+
+
+def _pixels(figure: Figure) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()  # type: ignore[no-untyped-call,unused-ignore]
+    return np.array(canvas.buffer_rgba())  # type: ignore[no-untyped-call,unused-ignore]
+
+
+def _title_band(figure: Figure, title: str) -> Figure | None:
+    if not title:
+        return None
+    width = float(figure.get_size_inches()[0])
+    lines = textwrap.wrap(visible(title), int(width * TITLE_CHARACTERS))
+    band = Figure(figsize=(width, 0.12 + 0.2 * len(lines)), dpi=DPI)
+    band.text(0.09 / width, 0.5, "\n".join(lines), va="center", fontsize=11, fontweight="bold")
+    return band
 
 
 def _snap(figure: Figure) -> None:
@@ -137,10 +190,10 @@ def say_missing(axes: Axes, what: str) -> None:
     axes.grid(visible=False)
 
 
-def step_axis(axes: Axes) -> None:
-    """Make the horizontal axis one of optimizer steps: whole numbers."""
+def step_axis(axes: Axes, most: int = 9) -> None:
+    """Make the horizontal axis one of optimizer steps: at most so many whole numbers, and one more."""
     axes.set_xlabel("optimizer step")
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=9, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=most, integer=True))
 
 
 def column(frame: pd.DataFrame, name: str) -> Values | None:
@@ -188,8 +241,8 @@ def mark_gaps(axes: Axes, x: Iterable[float], y: Iterable[float], name: str = ""
             [0.015] * len(where),
             "x",
             transform=axes.get_xaxis_transform(),
-            color="#B00000",
-            markersize=5,
+            color=GREY,
+            markersize=4,
             label=f"{name} missing ({len(where)})".strip(),
             clip_on=False,
         )

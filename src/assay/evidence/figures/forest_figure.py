@@ -1,4 +1,4 @@
-"""The forest of gains: each cluster's paired difference beside the overall one, and the same by stratum."""
+"""The forest of gains: by stratum with the overall one, and by cluster; the trained policy against its rivals."""
 
 from __future__ import annotations
 
@@ -17,10 +17,21 @@ from assay.core.records import Episode, Interval
 from assay.evaluation.clusters import paired_cluster_differences
 from assay.evaluation.measures import value_of
 from assay.evidence.claim.claim import Claim
-from assay.evidence.claim.differences import measure_of_primary
-from assay.evidence.figures.drawing import AFTER, BEFORE, GREY, new_figure, say_missing, styled
-from assay.evidence.figures.paired_rows import entries, name_rows, numbers_right, point
-from assay.evidence.formatting import difference_text, p_text
+from assay.evidence.figures.drawing import (
+    AFTER,
+    BEFORE,
+    CONTROL,
+    GREY,
+    INK,
+    RIVAL,
+    bare_figure,
+    new_figure,
+    say_missing,
+    styled,
+)
+from assay.evidence.figures.forest_rows import ROW, ForestRow, draw_forest, name_sides, show_both_sides
+from assay.evidence.figures.paired_rows import name_rows, point
+from assay.evidence.formatting import difference_text, percent
 from assay.statistics.intervals import interval, wilson
 
 NAMED_UP_TO = 40  # clusters; more are drawn as a curve of sorted gains
@@ -118,10 +129,11 @@ def forest_frame(claim: Claim, gains: Sequence[ClusterGain]) -> pd.DataFrame:
 
 @styled
 def forest(claim: Claim, gains: Sequence[ClusterGain]) -> Figure:
-    """Return the gains of the primary metric by cluster, sorted, beside the overall gain and its strata.
+    """Return the gain of the primary metric in each stratum with the overall one as a diamond, above the gains of
+    the clusters.
 
-    Up to 40 clusters are named and have intervals from their own draws; more are one curve. A claim that is
-    not evaluable gives a figure that says so and shows no number.
+    Up to 40 clusters are named and have intervals from their own draws; more are counted by their gain. A claim
+    that is not evaluable gives a figure that says so and shows no number.
     """
     if claim.verdict == "NOT EVALUABLE" or claim.difference is None or not gains:
         figure, panels = new_figure(1, 1, height=2.2)
@@ -131,87 +143,98 @@ def forest(claim: Claim, gains: Sequence[ClusterGain]) -> Figure:
         )
         return figure
     named = len(gains) <= NAMED_UP_TO
+    what = claim.plan.cluster_name
     strata = [
-        ("all", claim.difference),
-        *((name.replace("=", " "), c.difference) for name, c in claim.strata.items()),
+        ForestRow(name.replace("=", " "), each.difference, f"n = {counted(each.n_clusters, what)}")
+        for name, each in claim.strata.items()
     ]
-    if len(strata) > NAMED_UP_TO:
-        strata = strata[:1]
-    height = max(1.8 + 0.24 * len(gains) if named else 4.6, 1.8 + 0.42 * len(strata))
-    figure, panels = new_figure(1, 2, height=height, ratios=[1.25, 1])
-    _overall(panels[0], claim.difference)
-    (_named if named else _curve)(panels[0], gains)
-    what = measure_of_primary(claim.plan.primary)
+    rows = strata if len(strata) <= NAMED_UP_TO else []
+    n = counted(claim.n_clusters, what)
+    rows = [*rows, ForestRow("all", claim.difference, f"n = {n}", INK, whole=True)]
+    heights = [0.2 + ROW * len(rows), 0.3 + 0.2 * len(gains) if named else 1.5]
+    figure = bare_figure(height=sum(heights) + 1.6)
+    grid = figure.add_gridspec(2, 1, height_ratios=heights)
+    upper, lower = (figure.add_subplot(grid[k, 0]) for k in (0, 1))
+    label = "after \u2212 before, points, 95 % interval"
+    draw_forest(upper, rows, sides=("before", "after"), label=label)
+    (_named if named else _counted)(lower, gains, what)
     counts = Counter(np.sign([each.gain.value or 0.0 for each in gains]).tolist())
-    panels[0].set_title(
-        f"{what} by cluster, {counted(len(gains), claim.plan.cluster_name)}:\n"
-        f"{counts[1.0]} better, {counts[0.0]} same, {counts[-1.0]} worse"
-    )
-    panels[0].set_xlabel(f"after \u2212 before, points{', 95 % interval of its own draws' if named else ''}")
-    for k, (_, gap) in enumerate(strata):
-        point(panels[1], k, gap, 100, "black" if k == 0 else GREY, "D", "all" if k == 0 else "stratum")
-    name_rows(panels[1], [f"{name}, n = {gap.n}\n{difference_text(gap, rate=True)}" for name, gap in strata])
-    numbers_right(panels[1])
-    panels[1].set_title(f"All and by stratum, K = {claim.draws}, {p_text(claim.p)}")
-    panels[1].set_xlabel("after \u2212 before, points, 95 % interval by cluster")
-    found = entries(panels[0])
-    figure.legend(list(found.values()), list(found), ncols=4, loc="outside lower left")
+    lower.set_title(f"{n}: {counts[-1.0]} lost, {counts[0.0]} stayed, {counts[1.0]} gained")
     return figure
 
 
-def _overall(axes: Axes, gap: Interval) -> None:
-    axes.axvline(0, color="black", lw=0.9)
-    if gap.value is None:
-        return
-    axes.axvline(
-        100 * gap.value, color="black", lw=1.2, ls="--", label=f"all: {difference_text(gap, rate=True)}"
-    )
-    if gap.low is not None and gap.high is not None:
-        axes.axvspan(
-            100 * gap.low, 100 * gap.high, color="#DADADA", lw=0, zorder=0, label="its 95 % interval"
-        )
+_LOOKS = {-1.0: (BEFORE, "v"), 0.0: (GREY, "o"), 1.0: (AFTER, "^")}
 
 
-def _named(axes: Axes, gains: Sequence[ClusterGain]) -> None:
+def _named(axes: Axes, gains: Sequence[ClusterGain], what: str) -> None:
     for k, each in enumerate(reversed(gains)):
-        looks = {-1.0: (BEFORE, "v", "worse"), 0.0: (GREY, "o", "same"), 1.0: (AFTER, "^", "better")}
-        point(axes, k, each.gain, 100, *looks[float(np.sign(each.gain.value or 0.0))])
+        point(axes, k, each.gain, 100, *_LOOKS[float(np.sign(each.gain.value or 0.0))], what)
     names = [
         each.name if len(each.name) <= LONGEST_NAME else f"{each.name[: LONGEST_NAME - 1]}\u2026"
         for each in gains
     ]
     name_rows(axes, names[::-1])
+    axes.axvline(0, color="black", lw=0.9)
+    show_both_sides(axes)
+    name_sides(axes, ("before", "after"), "gain of each, points, 95 % interval of its own draws")
 
 
-def _curve(axes: Axes, gains: Sequence[ClusterGain]) -> None:
-    # Bars from zero without gaps between them: one outline, however many clusters.
+def _counted(axes: Axes, gains: Sequence[ClusterGain], what: str) -> None:
+    # One bar for each gain that occurs, or for each tenth of the axis where there are many.
     points = np.array([100 * (each.gain.value or 0.0) for each in gains])
-    starts = np.concatenate([[0], np.flatnonzero(np.diff(points)) + 1])
-    edges, points = np.append(starts, len(points)), points[starts]
-    for shown, colour, hatch, label in (
-        (points < 0, BEFORE, "////", "worse"),
-        (points > 0, AFTER, "", "better"),
-    ):
-        if shown.any():
-            part = np.where(shown, points, 0.0)
-            axes.stairs(
-                part,
-                edges,
-                orientation="horizontal",
-                fill=True,
-                label=label,
-                color=colour,
-                alpha=0.45,
-                hatch=hatch,
-            )
-    axes.stairs(
-        points,
-        edges,
-        orientation="horizontal",
-        baseline=None,
-        color="black",
-        lw=1.1,
-        label="gain of each cluster",
-    )
-    axes.set_ylabel(f"{counted(len(gains), 'clusters')}, by gain")
-    axes.set_ylim(0, len(gains))
+    steps, counts = np.unique(points.round(6), return_counts=True)
+    width = float(np.diff(steps).min(initial=25.0)) * 0.8
+    if len(steps) > MOST_STEPS:
+        edges = np.linspace(-105, 105, 22)  # none is a class of its own
+        counts, steps, width = np.histogram(points, edges)[0], (edges[:-1] + edges[1:]) / 2, 8.0
+    colours = [_LOOKS[float(np.sign(step.round(6)))][0] for step in steps]
+    bars = axes.bar(steps, counts, width=width, color=colours, alpha=0.8)
+    axes.bar_label(bars, labels=[str(n) if n else "" for n in counts], fontsize=8.5, padding=1.5)
+    axes.margins(y=0.18)
+    axes.set_ylabel(what)
+    axes.grid(visible=False, axis="x")
+    show_both_sides(axes)
+    name_sides(axes, ("before", "after"), f"gain of each of the {what}, points")
+
+
+def rival_rows(claim: Claim) -> list[ForestRow]:
+    """Return the lead of the trained policy over the base and each rival, and over the random-reward control."""
+    rows = [
+        ForestRow(
+            name,
+            rival.difference,
+            f"n = {counted(rival.difference.n, 'items')}",
+            RIVAL,
+            kind=f"{KINDS[rival.kind]}, {percent(rival.rate)} %",
+        )
+        for name, rival in claim.rivals.items()
+    ]
+    if (control := claim.random_reward) is not None and control.comparable:
+        n, kind = f"n = {counted(control.n_items, 'items')}", f"control, {percent(control.after)} %"
+        rows.append(ForestRow("random rewards", control.ahead, n, CONTROL, kind=kind))
+    if claim.difference is not None:
+        kind = f"before, {percent(claim.before.value if claim.before else None)} %"
+        n = f"n = {counted(claim.difference.n, 'items')}"
+        rows.append(ForestRow("base", claim.difference, n, INK, whole=True, kind=kind))
+    return rows
+
+
+KINDS = {"trivial": "no skill", "scripted": "scripted", "instead of training": "instead of training"}
+
+
+@styled
+def rivals_forest(rows: Sequence[ForestRow], metric: str) -> Figure:
+    """Return the trained policy minus each rival, with intervals; `rows` are those of `rival_rows`."""
+    figure, (axes,) = new_figure(1, 1, height=1.15 + ROW * max(1, len(rows)))
+    if not rows:
+        say_missing(axes, "rivals")
+        return figure
+    label = f"trained \u2212 rival, {metric}, points, 95 % interval"
+    draw_forest(axes, rows, sides=("the rival", "trained"), label=label)
+    return figure
+
+
+def rivals_frame(rows: Sequence[ForestRow]) -> pd.DataFrame:
+    """Return what the figure of the rivals shows, as text."""
+    cells = [(row.name, row.kind, difference_text(row.difference, rate=True), row.n) for row in rows]
+    return pd.DataFrame(cells, columns=["rival", "what it is", "trained \u2212 rival, points", "n"])

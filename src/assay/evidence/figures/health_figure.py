@@ -14,9 +14,8 @@ from assay.core.counting import counted
 from assay.core.records import HEALTH_RULES, HealthEvent, HealthLevel, HealthRule
 from assay.evidence.figures.drawing import GREY, new_figure, step_axis, styled
 
-# Okabe and Ito's yellow and vermilion are far apart in lightness; hatching and letters tell them apart in
-# grey.
-COLOURS: dict[HealthLevel, str] = {"AMBER": "#F0E442", "RED": "#D55E00"}
+# Far apart in lightness, and neither is the colour of a policy; hatching and letters tell them apart in grey.
+COLOURS: dict[HealthLevel, str] = {"AMBER": "#F0E442", "RED": "#A50F15"}
 HATCHES: dict[HealthLevel, str] = {"AMBER": "", "RED": "////"}
 LETTER_SHARE = 0.02  # of the width: a span that is narrower has no room for its letter
 LEAST_SHARE = 0.004  # of the width: a shorter span would not be seen
@@ -50,7 +49,8 @@ def health_strip(
     *,
     reached: int | None = None,
 ) -> Figure:
-    """Return the strip: a row for each rule that left GREEN, in the order in which they first did.
+    """Return a row for each rule: first those that left GREEN, in the order in which they did, with the worst of
+    them in numbers; then those that stayed or were not measured.
 
     Args:
         events: The lines of health.jsonl, oldest first.
@@ -59,17 +59,50 @@ def health_strip(
         reached: The newest step while the training runs: spans end there, and no rule is called green,
             because what was never measured is only known at the end. None: it has ended.
     """
-    rows = max(1, len(spans(events, steps + 1)))
-    figure, (axes,) = new_figure(1, 1, height=1.5 + 0.32 * rows)
+    found = spans(events, steps + 1 if reached is None else reached)
+    rest = [rule for rule in HEALTH_RULES if rule not in found]
+    figure, (axes,) = new_figure(1, 1, height=1.5 + 0.21 * (len(found) + len(rest)))
     said = draw_strip(axes, events, steps, unmeasured, reached=reached)
+    for row, rule in enumerate(rest, len(found)):
+        known = rule not in unmeasured
+        axes.hlines(
+            row, 0, steps + 1 if reached is None else reached, color=GREY, lw=1.0, ls="-" if known else ":"
+        )
+    axes.set_yticks(range(len(HEALTH_RULES)), [*found, *rest], fontsize=8.5)
+    axes.set_ylim(len(HEALTH_RULES) - 0.4, -0.6)
+    notes, well = _worst(events), "green" if reached is None else "no alarm"
+    for row, rule in enumerate((*found, *rest)):
+        note = notes.get(rule, "not measured" if rule in unmeasured else well)
+        axes.text(
+            1.02, row, note, va="center", fontsize=7.5, color=GREY, transform=axes.get_yaxis_transform()
+        )
     made = (
         counted(steps, "optimizer steps")
         if reached is None
         else f"{reached} of {counted(steps, 'optimizer steps')}"
     )
-    axes.set_title(f"Health alarms, {made}")
-    axes.set_xlabel(f"optimizer step\n{said}")
+    step_axis(axes, 5)
+    axes.set_title("")
+    axes.set_xlabel(f"optimizer step, {made}\n{said}")
     return figure
+
+
+def _worst(events: Sequence[HealthEvent]) -> dict[HealthRule, str]:
+    """Return of each rule that left GREEN its worst level, since when, and the value beside its limit."""
+    found: dict[HealthRule, HealthEvent] = {}
+    for event in events:
+        if event.level != "GREEN" and (
+            event.rule not in found or (event.level, found[event.rule].level) == ("RED", "AMBER")
+        ):
+            found[event.rule] = event
+    return {rule: f"{event.level} from {event.step}{_limit_said(event)}" for rule, event in found.items()}
+
+
+def _limit_said(event: HealthEvent) -> str:
+    if event.value is None or event.threshold is None:
+        return ""
+    sign = ">" if event.value > event.threshold else "<" if event.value < event.threshold else "="
+    return f": {event.value:.3g} {sign} {event.threshold:.3g}"
 
 
 def draw_strip(
@@ -122,7 +155,11 @@ def draw_strip(
     ]
     handles += axes.get_legend_handles_labels()[0]
     axes.legend(
-        handles=handles, ncols=len(handles), loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2
+        handles=handles,
+        ncols=min(2, len(handles)),
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        borderaxespad=0.2,
     )
     return said
 
@@ -160,4 +197,4 @@ def _rest(found: dict[HealthRule, list[Span]], unmeasured: Sequence[HealthRule],
         said = f"{'others: ' if found else ''}no alarm so far ({counted(green, 'rules')})"
     else:
         said = f"all {'others ' if found else ''}green ({counted(green, 'rules')})"
-    return textwrap.fill(said + (f"; not measured: {', '.join(missing)}" if missing else ""), 110)
+    return textwrap.fill(said + (f"; not measured: {', '.join(missing)}" if missing else ""), 76)

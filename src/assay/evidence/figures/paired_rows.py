@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from assay.core.counting import counted
@@ -20,14 +19,11 @@ from assay.evidence.figures.drawing import AFTER, BEFORE, GREY
 from assay.evidence.formatting import difference_text, interval_text
 from assay.statistics.report import Report
 
-RED = "#B00000"
 TIER = 0.27  # of a row: the height of one line of small text
-CHARACTER = 1.9  # of a hundredth of a panel's width: one character of such text
+CHARACTER = 3.7  # of a hundredth of a panel's width: one character of such text
 _TURN = (
     60.0  # per cent: names of higher levels stand to the left of their line, or they would leave the panel
 )
-# What was said before the measurement is black; what else was looked at is grey.
-ROLES = {"confirmatory": ("black", "P"), "guardrail": ("black", "^")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,41 +43,52 @@ class PairedRow:
 
 
 def draw_rows(
-    arms: Axes,
-    gaps: Axes,
-    rows: Sequence[PairedRow],
-    *,
-    rate: bool,
-    words: tuple[str, str] = ("all", "stratum"),
-    places: Sequence[float] | None = None,
+    axes: Axes, rows: Sequence[PairedRow], *, rate: bool, places: Sequence[float] | None = None
 ) -> None:
-    """Draw the rows: both arms with intervals on the left; on the right the differences, their numbers
-    written beside.
+    """Draw the rows: both arms with intervals, joined, and to the right the paired difference in numbers.
 
-    Rates are drawn in per cent and points, others in their own unit. `words` are the legend of rows that are
-    primary and of the others without a role. `places` are the heights of the rows from the top down, as
-    `row_places` gives them.
+    Rates are drawn in per cent and points, others in their own unit. `places` are the heights of the rows from
+    the top down, as `row_places` gives them.
     """
     scale = 100.0 if rate else 1.0
     places = range(len(rows)) if places is None else places
     for k, row in zip(places, rows, strict=True):
-        point(arms, k - 0.14, row.before, scale, BEFORE, "o", "before")
-        point(arms, k + 0.14, row.after, scale, AFTER, "s", "after")
-        colour, marker = ("black", "D") if row.primary else ROLES.get(row.role, (GREY, "D"))
-        label = words[0] if row.primary else row.role or words[1]
-        point(gaps, k, row.difference, scale, colour, marker, label)
-    name_rows(arms, [row.name for row in rows], places)
-    name_rows(gaps, [_numbers(row.difference, rate) for row in rows], places)
-    numbers_right(gaps)
-    gaps.set_xlabel(f"after \u2212 before{', points' if rate else ''}, 95 % interval")
-
-
-def numbers_right(axes: Axes) -> None:
-    """Put the names of the rows to the right of a panel of differences, and a line at none."""
-    axes.yaxis.tick_right()
-    axes.spines["left"].set_visible(False)
-    axes.tick_params(axis="y", length=0)
-    axes.axvline(0, color="black", lw=0.9)
+        ends = [each.value for each in (row.before, row.after) if each is not None and each.value is not None]
+        if len(ends) == 2:
+            axes.hlines(k, scale * min(ends), scale * max(ends), color="#DADADA", lw=4, zorder=0)
+        point(axes, k - 0.14, row.before, scale, BEFORE, "o", "before")
+        point(axes, k + 0.14, row.after, scale, AFTER, "s", "after")
+        axes.text(
+            1.03,
+            k,
+            _numbers(row.difference, rate),
+            va="center",
+            fontsize=8.5,
+            fontweight="bold" if row.primary else "normal",
+            transform=axes.get_yaxis_transform(),
+        )
+    name_rows(axes, [f"{row.name}\n({row.role})" if row.role else row.name for row in rows], places)
+    axes.annotate(
+        "difference, points" if rate else "difference",
+        (1.03, 1.0),
+        xycoords="axes fraction",
+        xytext=(0, 5),
+        textcoords="offset points",
+        fontsize=8.5,
+        color=GREY,
+    )
+    found = entries(axes)
+    if found:
+        axes.legend(
+            list(found.values()),
+            list(found),
+            ncols=len(found),
+            loc="lower left",
+            bbox_to_anchor=(-0.02, 1.0),
+            borderaxespad=0.1,
+            handletextpad=0.2,
+            columnspacing=1.0,
+        )
 
 
 def _numbers(found: Interval | None, rate: bool) -> str:
@@ -96,7 +103,7 @@ def point(
     value is."""
     if found is None or found.value is None:
         axes.text(
-            0.02, y, "missing", color=RED, va="center", fontsize=8, transform=axes.get_yaxis_transform()
+            0.02, y, "missing", color=GREY, va="center", fontsize=8, transform=axes.get_yaxis_transform()
         )
         return
     face = "white"
@@ -119,16 +126,6 @@ def entries(axes: Axes) -> dict[str, Any]:
     if empty:
         found["empty: interval missing"] = Line2D([], [], color=GREY, marker="o", mfc="white", ls="", ms=6.5)
     return found
-
-
-def legends_below(figure: Figure, panels: Sequence[Axes], columns: Sequence[int] = (3, 2)) -> None:
-    """Draw the legends of the two panels under the figure, the first on the left and the second on the
-    right."""
-    places: tuple[Any, Any] = ("outside lower left", "outside lower right")
-    for axes, place, n in zip(panels, places, columns, strict=True):
-        found = entries(axes)
-        if found:
-            figure.legend(list(found.values()), list(found), ncols=n, loc=place)
 
 
 def name_rows(axes: Axes, names: Sequence[str], places: Sequence[float] | None = None) -> None:

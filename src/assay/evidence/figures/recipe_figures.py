@@ -7,15 +7,27 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from assay.core.counting import counted
 from assay.core.records import Interval
-from assay.evidence.figures.drawing import AFTER, BEFORE, GREY, legend, look, new_figure, say_missing, styled
-from assay.evidence.formatting import p_text
-from assay.evidence.recipe.records import ProfilePoint, RecipeClaim
+from assay.evidence.figures.drawing import (
+    AFTER,
+    BEFORE,
+    GREY,
+    INK,
+    legend,
+    look,
+    new_figure,
+    say_missing,
+    styled,
+)
+from assay.evidence.figures.forest_rows import ROW, ForestRow, draw_forest
+from assay.evidence.formatting import difference_text, interval_text, p_text
+from assay.evidence.recipe.records import ProfilePoint, RecipeClaim, SeedRun
 
 MOST_IN_TITLE = 60  # characters of a recipe's name
 
@@ -151,3 +163,47 @@ def _profile(
     axes.fill_between(
         edges, np.append(low, low[-1]), np.append(high, high[-1]), step="post", color=colour, alpha=0.2, lw=0
     )
+
+
+@styled
+def every_seed(runs: Sequence[SeedRun], whole: Interval | None, primary: str) -> Figure:
+    """Return the gain of every training seed over the base, and of all together as a diamond; a failed one is
+    missing."""
+    rows = [
+        ForestRow(
+            f"seed {run.seed}",
+            run.gain,
+            "" if run.gain is None else f"n = {run.gain.n} items",
+            AFTER,
+            kind="failed" if run.gain is None else f"step {run.chosen_step}",
+        )
+        for run in runs
+    ]
+    n = sum(run.gain is not None for run in runs)
+    rows.append(ForestRow("all seeds", whole, f"n = {counted(n, 'seeds')}", INK, whole=True))
+    figure, (axes,) = new_figure(1, 1, height=1.15 + ROW * len(rows))
+    label = f"gain in held-out {primary}, points, 95 % interval"
+    draw_forest(axes, rows, sides=("before", "after"), label=label)
+    return figure
+
+
+def seeds_frame(runs: Sequence[SeedRun]) -> pd.DataFrame:
+    """Return a row a seed: verdict, chosen step, worst alarm, before, after, gain, p, controls."""
+    rows = [
+        {
+            "seed": run.seed,
+            "verdict": run.verdict or run.state,
+            "chosen step": run.chosen_step,
+            "worst alarm": run.health,
+            "before, %": interval_text(run.before, rate=True),
+            "after, %": interval_text(run.after, rate=True),
+            "gain, points": difference_text(run.gain, rate=True),
+            "p": p_text(run.p),
+            "A/A": {True: "passed", False: "not passed", None: "not run"}[run.aa_passed],
+            "random rewards": "not run"
+            if run.random_reward is None
+            else difference_text(run.random_reward.difference, rate=True),
+        }
+        for run in runs
+    ]
+    return pd.DataFrame(rows)

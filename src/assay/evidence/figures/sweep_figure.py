@@ -5,13 +5,26 @@ from __future__ import annotations
 
 import textwrap
 
+import numpy as np
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from assay.core.counting import counted
-from assay.evidence.figures.drawing import BEFORE, GREY, column, legend, new_figure, styled
-from assay.evidence.figures.training_figures import checkpoint_panel, size_text
+from assay.evidence.figures.drawing import (
+    BEFORE,
+    GREY,
+    WIDE,
+    column,
+    legend,
+    look,
+    mark_gaps,
+    new_figure,
+    say_missing,
+    step_axis,
+    styled,
+)
+from assay.evidence.figures.training_figures import always_zero, mark_chosen, size_text
 from assay.evidence.tables.sweep_table import EXPLORATORY, Sweep, caption, sweep_rows
 
 RED = "#B00000"
@@ -24,7 +37,7 @@ def sweep_figure(sweep: Sweep) -> Figure:
     stands below."""
     rows, columns = sweep_rows(sweep)
     frame = pd.DataFrame(rows, columns=columns)
-    figure, panels = new_figure(2, 2, height=7.6)
+    figure, panels = new_figure(2, 2, width=WIDE, height=7.6)
     n = size_text(column(frame, "episodes"))
     pairs = f"n = {counted(sweep.n_items, 'pairs')} of items each"
     for k, (name, said, unit) in enumerate(
@@ -66,3 +79,55 @@ def sweep_figure(sweep: Sweep) -> Figure:
 def _reference(axes: Axes, value: float | int | None) -> None:
     if value is not None:
         axes.axhline(value, color=BEFORE, ls=(0, (6, 2)), lw=1.1, label="base (step 0)", zorder=1)
+
+
+def checkpoint_panel(
+    axes: Axes, frame: pd.DataFrame, names: dict[str, str], chosen_step: int | None, last: int | None = None
+) -> None:
+    """Draw columns of a table over its steps, with what `<column>_low` and `_high` say as their 95 %
+    intervals.
+
+    `names` holds column → label. The axis ends at `last`, None: at the last step of the table.
+    """
+    steps = column(frame, "step")
+    step_axis(axes)
+    if steps is None:
+        say_missing(axes, "validations")
+        return
+    # Lines stand side by side, so that their intervals can be told apart, and within half the way to the next
+    # checkpoint.
+    end = max(float(np.nanmax(steps)), last or 0, 1)
+    axes.set_xlim(-0.03 * end, 1.03 * end)
+    apart = min(0.006 * end, 0.5 * float(np.diff(steps).min(initial=np.inf)) / max(1, len(names)))
+    # Only flags: where nothing was ever solved, that is what the figure has to show.
+    zero = [
+        name for name, label in names.items() if name == label != "mean_reward" and always_zero(frame, name)
+    ]
+    shown = [name for name in names if name not in zero]
+    for k, name in enumerate(shown):
+        shift = (k - (len(shown) - 1) / 2) * apart
+        _with_interval(axes, frame, name, names[name], k, shift)
+    if zero and not shown:
+        axes.plot(frame["step"], [0.0] * len(frame), color=GREY)
+    for name in zero:
+        axes.plot([], [], " ", label=f"{names[name]}: always 0")
+    if not names:
+        say_missing(axes, "rates")
+    mark_chosen(axes, chosen_step)
+
+
+def _with_interval(axes: Axes, frame: pd.DataFrame, name: str, label: str, k: int, shift: float) -> None:
+    y = column(frame, name)
+    if y is None:
+        axes.plot([], [], " ", label=f"{label}: missing")
+        return
+    x = frame["step"].to_numpy(np.float64) + shift
+    style, nothing = look(k), np.full(len(x), np.nan)
+    axes.plot(x, y, ms=4.5, label=label, **style)
+    low, high = (column(frame, f"{name}_{end}") for end in ("low", "high"))
+    low, high = (nothing if end is None else end for end in (low, high))
+    axes.vlines(x, low, high, color=style["color"], lw=1.3, alpha=0.75)
+    bare = np.isfinite(y) & ~(np.isfinite(low) & np.isfinite(high))
+    if bare.any():
+        axes.plot(x[bare], y[bare], "o", mfc="none", mec=GREY, ms=9, label="interval missing")
+    mark_gaps(axes, x, y, label)

@@ -7,6 +7,7 @@ carry the metric `confidence` and the flag `false_claim`. Validity and field F1 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
@@ -16,16 +17,17 @@ from matplotlib.figure import Figure
 from assay.core.records import Episode, Interval
 from assay.evaluation.clusters import cluster_sums
 from assay.evidence.figures.drawing import AFTER, BEFORE, GREY, bare_figure, new_figure, say_missing, styled
+from assay.evidence.figures.forest_rows import ROW
 from assay.evidence.figures.paired_rows import (
     PairedRow,
     draw_levels,
     draw_rows,
-    legends_below,
+    entries,
     level_room,
     levels_of,
     row_places,
 )
-from assay.evidence.formatting import difference_text, interval_text
+from assay.evidence.formatting import interval_text
 from assay.statistics.intervals import rate_interval
 from assay.statistics.report import Report
 
@@ -84,35 +86,27 @@ def calibration_frame(before: Sequence[Episode], after: Sequence[Episode]) -> pd
 
 
 @styled
-def calibration(frame: pd.DataFrame, gaps: Mapping[str, Interval], reports: tuple[Report, Report]) -> Figure:
+def calibration(frame: pd.DataFrame) -> Figure:
     """Return the share of right verdicts by stated confidence and of right claims by significance, both arms.
 
     Args:
         frame: What `calibration_frame` returns.
-        gaps: Paired differences by measure; that of the Brier score stands in the title.
-        reports: Before and after, for the Brier scores.
     """
-    figure = bare_figure(height=5.6)
-    grid = figure.add_gridspec(2, 2, height_ratios=[3, 1])
-    brier = [interval_text(report.measures.get("metric.brier"), rate=False) for report in reports]
-    change = difference_text(gaps.get("metric.brier"), rate=False)
-    figure.suptitle(
-        f"Brier score (lower is better): {brier[0]} \u2192 {brier[1]}; after \u2212 before {change}",
-        fontsize=10,
-        x=0.01,
-        ha="left",
-    )
+    figure = bare_figure(height=5.9)
+    grid = figure.add_gridspec(4, 1, height_ratios=[2.2, 0.8, 2.2, 0.8])
     titles = ("Right verdicts by stated confidence", "Right claims by significance of the player's own data")
     units = ("stated confidence", "global significance at the claimed mass, \u03c3")
+    known: dict[str, Any] = {}
     for k, by in enumerate((CONFIDENCE, SIGNIFICANCE)):
-        upper = figure.add_subplot(grid[0, k])
-        lower = figure.add_subplot(grid[1, k], sharex=upper)
-        upper.set_title(titles[k])
-        upper.set_ylabel("share right, 95 % interval")
+        upper = figure.add_subplot(grid[2 * k, 0])
+        lower = figure.add_subplot(grid[2 * k + 1, 0], sharex=upper)
+        upper.set_ylabel("share right")
         lower.set_ylabel("episodes")
         lower.set_xlabel(units[k])
         upper.tick_params(labelbottom=False)
         own = frame[frame["by"] == by]
+        counts = ", ".join(f"{arm} n = {n}" for arm, n in own.groupby("arm", sort=False)["n"].sum().items())
+        upper.set_title(f"{titles[k]}\n{counts}" if counts else titles[k])
         if own.empty:
             say_missing(upper, "verdicts" if by == CONFIDENCE else "claims")
             say_missing(lower, "episodes")
@@ -128,8 +122,9 @@ def calibration(frame: pd.DataFrame, gaps: Mapping[str, Interval], reports: tupl
             lower.set_xticks(
                 list(edges), [f"{z}\u2013{z + 1}" if z < HIGHEST_Z else f"\u2265 {z}" for z in edges]
             )
-        handles, labels = upper.get_legend_handles_labels()
-        lower.legend(handles, labels, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.55))
+        known |= entries(upper)
+    if known:
+        figure.legend(list(known.values()), list(known), ncols=3, loc="outside lower left")
     return figure
 
 
@@ -141,8 +136,7 @@ def _shares(upper: Axes, lower: Axes, frame: pd.DataFrame, shift: float) -> None
         y, low, high = (pd.to_numeric(own[name]).to_numpy(np.float64) for name in ("right", "low", "high"))
         upper.vlines(x, low, high, color=colour, lw=2.0, alpha=0.7)
         known = np.isfinite(low)
-        total = int(own["n"].sum())
-        upper.plot(x[known], y[known], marker, color=colour, ms=6, label=f"{arm}, n = {total}")
+        upper.plot(x[known], y[known], marker, color=colour, ms=6, label=arm)
         if not known.all():
             upper.plot(
                 x[~known],
@@ -179,19 +173,15 @@ def false_claims(
     parts = ((null_rows, FALSE_CLAIM, 0), (signal_rows, POWER, len(null_rows)))
     levels = {row: levels_of(baselines, measure) for part, measure, row in parts if part}
     places = row_places(len(rows), {row: level_room(each) for row, each in levels.items()})
-    figure, panels = new_figure(1, 2, height=2.64 + 0.44 * (places[-1] if places else 0), ratios=[1.25, 1])
-    panels[0].set_title("Claims on null worlds, discoveries on signal worlds")
-    panels[0].set_xlabel("% of episodes, 95 % interval")
+    figure, (axes,) = new_figure(1, 1, height=1.5 + ROW * (places[-1] if places else 0))
+    axes.set_xlabel("% of episodes, 95 % interval")
     if not rows:
-        for panel in panels:
-            say_missing(panel, "null and signal worlds")
+        say_missing(axes, "null and signal worlds")
         return figure
-    draw_rows(panels[0], panels[1], rows, rate=True, places=places)
-    panels[1].set_title("Difference")
+    draw_rows(axes, rows, rate=True, places=places)
     for row, each in levels.items():
-        draw_levels(panels[0], each, scale=100, row=places[row], named=True)
-    panels[0].set_xlim(-3, 103)
-    legends_below(figure, panels)
+        draw_levels(axes, each, scale=100, row=places[row], named=True)
+    axes.set_xlim(-3, 103)
     return figure
 
 
@@ -229,26 +219,21 @@ def validity_by_stratum(
 
     The rows come from `strata_rows`; scripted players stand as lines in the overall rows.
     """
-    heights = [1.0 + 0.42 * len(rows) for rows in (valid, field_f1)]
-    figure = bare_figure(height=sum(heights) + 1.1)
-    grid = figure.add_gridspec(2, 2, width_ratios=[1.25, 1], height_ratios=heights)
-    for k, (rows, measure, title, unit) in enumerate(
+    heights = [0.6 + ROW * len(rows) for rows in (valid, field_f1)]
+    figure = bare_figure(height=sum(heights) + 0.9)
+    grid = figure.add_gridspec(2, 1, height_ratios=heights)
+    for k, (rows, measure, unit) in enumerate(
         (
-            (valid, VALID, "Answers that satisfy their schema", "% of episodes, 95 % interval"),
-            (field_f1, FIELD_F1, "Field F1 of answers with a gold", "mean per episode, 95 % interval"),
+            (valid, VALID, "answers that satisfy their schema, % of episodes"),
+            (field_f1, FIELD_F1, "field F1 of answers with a gold, mean per episode"),
         )
     ):
-        arms, gaps = figure.add_subplot(grid[k, 0]), figure.add_subplot(grid[k, 1])
-        rate = measure == VALID
-        draw_rows(arms, gaps, rows, rate=rate)
+        axes, rate = figure.add_subplot(grid[k, 0]), measure == VALID
         scale = 100.0 if rate else 1.0
-        draw_levels(arms, levels_of(baselines, measure), scale=scale)
-        arms.set_xlim(-0.03 * scale, 1.03 * scale)
-        arms.set_title(title)
-        arms.set_xlabel(unit)
-        gaps.set_title("Difference")
-        if k == 0:
-            legends_below(figure, [arms, gaps])
+        draw_rows(axes, rows, rate=rate)
+        draw_levels(axes, levels_of(baselines, measure), scale=scale)
+        axes.set_xlim(-0.03 * scale, 1.03 * scale)
+        axes.set_xlabel(f"{unit}, 95 % interval")
     return figure
 
 

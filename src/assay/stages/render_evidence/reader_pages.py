@@ -38,6 +38,8 @@ SOURCES = {
     "health": "health.jsonl",
     "reward_components": "reward_components.csv",
     "checkpoint_progression": "checkpoint_evals.csv",
+    "rivals": "claim.json",
+    "seeds": "recipe.json",
     KEY_FIGURE: "before_after_metrics.json",
 }
 

@@ -30,7 +30,7 @@ from assay.evidence.claim.warnings import (
     untrained_said,
 )
 from assay.evidence.figures.drawing import column, render
-from assay.evidence.figures.gallery import Drawn, of_comparison, of_training
+from assay.evidence.figures.gallery import Drawn, of_comparison, of_rivals_of, of_seeds_of, of_training
 from assay.evidence.figures.verdict_figures import validity_frame
 from assay.evidence.page.shell import Shown
 from assay.evidence.tables.claim_tables import (
@@ -187,8 +187,8 @@ def _render(project: Project) -> None:
         training_figures=_drawn(project, training),
         tables=tables,
         baselines=ladder_frame(baselines, before[0], after[0], floor=task.floor, ceiling=task.ceiling),
-        rivals=[],
-        seeds=[],
+        rivals=_drawn(project, of_rivals_of(claim)),
+        seeds=[] if seeds is None else _drawn(project, of_seeds_of(seeds, claim.plan.primary)),
         limits=limits(task, claim, before[0], after[0], baselines, seeds),
     )
     summary = readme_block(
@@ -258,7 +258,7 @@ def _drawn(project: Project, gallery: Sequence[Drawn]) -> list[Shown]:
     """Write every figure as PNG and SVG; return them as a page shows them."""
     shown = []
     for each in gallery:
-        rendered = render(each.figure)
+        rendered = render(each.figure, each.finding)
         for kind, content in rendered.items():
             write_bytes(project.results(f"figures/{each.name}.{kind}"), content)
         shown.append(
