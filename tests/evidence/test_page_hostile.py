@@ -14,12 +14,11 @@ import pytest
 from matplotlib.figure import Figure
 
 from assay.core.errors import EvidenceError
-from assay.evidence.claim.differences import deltas
 from assay.evidence.escape import visible
-from assay.evidence.figures.comparison_figures import before_after_summary
 from assay.evidence.figures.drawing import render
+from assay.evidence.figures.forest_figure import cluster_gains, forest
 from assay.evidence.page.shell import escaped, shell
-from conftest import make_claim, make_report
+from conftest import make_claim
 from hostile import PAYLOADS
 from made_pages import Tags, made_page
 from made_pages import arms as made_arms
@@ -137,8 +136,7 @@ def test_hostile_words_inside_a_figure_are_words(payload: str) -> None:
 )
 def test_a_stratum_with_any_name_is_drawn_as_it_is_called(name: str) -> None:
     arms = [[e.model_copy(update={"strata": {"tier": name}}) for e in each] for each in made_arms()]
-    claim, reports = make_claim(*arms), [make_report(each) for each in arms]
-    figure = before_after_summary(claim, *reports, deltas(*arms, ["success_rate"], 0))
+    figure = forest(make_claim(*arms), cluster_gains(*arms, "success_rate"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of letters that the font lacks
         drawn = ElementTree.fromstring(render(figure)["svg"])
