@@ -263,7 +263,7 @@ def test_the_order_of_the_records_does_not_decide_their_split(folder: Path) -> N
         homes.append(
             {
                 m.item.id: name
-                for name, ms in split_by_group(members, (0.6, 0.2, 0.2), 0, "x").items()
+                for name, ms in split_by_group(members, (0.6, 0.2, 0.2), 0, "x", 0.6).items()
                 for m in ms
             }
         )
@@ -273,7 +273,7 @@ def test_the_order_of_the_records_does_not_decide_their_split(folder: Path) -> N
 def test_records_of_one_prompt_go_to_one_split(folder: Path) -> None:
     members = audited(folder, jsonl([row(n % 40, id=f"x{n}") for n in range(120)])).kept["tasks"]
     homes: dict[str, set[str]] = {}
-    for name, chosen in split_by_group(members, (0.5, 0.25, 0.25), 0, "x").items():
+    for name, chosen in split_by_group(members, (0.5, 0.25, 0.25), 0, "x", 0.6).items():
         for member in chosen:
             homes.setdefault(member.item.cluster, set()).add(name)
     assert all(len(names) == 1 for names in homes.values())
@@ -298,7 +298,7 @@ def test_groups_of_many_records_cost_at_most_a_group_of_accuracy(sizes: list[int
 def test_an_empty_split_is_refused(folder: Path) -> None:
     members = audited(folder, jsonl([row(1), row(2)])).kept["tasks"]
     with pytest.raises(DataError, match="of 2 prompts"):
-        split_by_group(members, (0.98, 0.01, 0.01), 0, "x")
+        split_by_group(members, (0.98, 0.01, 0.01), 0, "x", 0.6)
 
 
 def test_schema_files_of_one_name_stay_apart_in_a_dataset_made_of_a_tasks_file(folder: Path) -> None:
@@ -306,7 +306,7 @@ def test_schema_files_of_one_name_stay_apart_in_a_dataset_made_of_a_tasks_file(f
     (folder / "other/person.json").write_text('{"type": "object"}')
     rows = [row(n, schema_path="other/person.json" if n % 2 else "schemas/person.json") for n in range(40)]
     members = audited(folder, jsonl(rows)).kept["tasks"]
-    files = make_files(split_by_group(members, (0.5, 0.25, 0.25), 0, "x"))
+    files = make_files(split_by_group(members, (0.5, 0.25, 0.25), 0, "x", 0.6))
     assert files["schemas/other/person.json"] != files["schemas/schemas/person.json"]
     named = {
         json.loads(line)["schema_path"]

@@ -43,7 +43,7 @@ def audited(**splits: Sequence[Mapping[str, Any]]) -> Audited:
 def of(train: Sequence[Mapping[str, Any]], heldout: Sequence[Mapping[str, Any]] = OTHER) -> Fingerprint:
     sources = {"train": source(train), "heldout": source(heldout)}
     found = audit(TASK, sources, STRICT)
-    return fingerprint("collider", sources, found.kept, found.dropped, None)
+    return fingerprint("collider", sources, found.kept, found.dropped, None, 0.6)
 
 
 def test_the_order_of_records_and_keys_does_not_change_the_fingerprint() -> None:
@@ -65,7 +65,7 @@ def test_the_shipped_collider_data_are_what_they_were_in_the_committed_evidence(
     }
     found = audit(TASK, splits, STRICT)
     assert (
-        fingerprint("collider", splits, found.kept, found.dropped, None).dataset_sha256
+        fingerprint("collider", splits, found.kept, found.dropped, None, 0.6).dataset_sha256
         == committed["dataset_sha256"]
     )
 

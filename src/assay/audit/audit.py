@@ -223,7 +223,7 @@ def _readable(task: Task, split: str, source: DataFile, findings: _Findings) -> 
             findings.add("derived_id", split, entry.line, item.id, "made from the record's content")
         remains = [findings.add(odd.kind, split, entry.line, item.id, odd.detail) for odd in oddities]
         if all(remains):
-            yield KeptRecord(entry, replace(item, record=entry.digest))
+            yield KeptRecord(entry, replace(item, record=entry.digest, row=entry.record))
 
 
 def _distinct(split: str, members: Sequence[KeptRecord], findings: _Findings) -> Iterator[KeptRecord]:

@@ -12,6 +12,7 @@ from pydantic import Field
 from assay.core.errors import DataError
 from assay.core.records import Record
 from assay.core.storage.json import digest
+from assay.dataset.clusters import sizes_of, united
 from assay.dataset.source import DataFile, DataRow, KeptRecord
 
 
@@ -23,6 +24,10 @@ class SplitFingerprint(Record):
         description="over the sorted digests of the canonical records; order does not matter"
     )
     n_records: int = Field(ge=0, description="without those left out")
+    n_clusters: int = Field(
+        ge=0, description="pieces of independent work: records of one family, and near-duplicates, are one"
+    )
+    largest_cluster: int = Field(ge=0, description="records of the largest of them")
     strata: dict[str, dict[str, int]] = Field(description="records by label and value")
     dropped: list[int] = Field(
         description="numbers of the lines that the audit left out; later stages skip just these"
@@ -74,6 +79,7 @@ def fingerprint(
     kept: Mapping[str, Sequence[KeptRecord]],
     dropped: Mapping[str, list[int]],
     blocklist: str | None,
+    similarity: float,
 ) -> Fingerprint:
     """Return the fingerprint of a dataset after its audit, not yet cached.
 
@@ -83,6 +89,7 @@ def fingerprint(
         kept: The records that remain.
         dropped: Numbers of the lines that are left out.
         blocklist: sha256 of the file of blocked terms.
+        similarity: From what share of common words records are one cluster, `dataset.near_duplicates`.
     """
     splits = {}
     for name, source in sorted(sources.items()):
@@ -90,15 +97,16 @@ def fingerprint(
         for member in kept[name]:
             for label, value in member.item.strata.items():
                 strata.setdefault(label, Counter())[value] += 1
-        clusters = Counter(member.item.cluster for member in kept[name]).values()
+        sizes = sizes_of(united([member.item for member in kept[name]], similarity))
         splits[name] = SplitFingerprint(
             file_sha256=source.reading.file_sha256,
             records_sha256=records_sha256(member.entry for member in kept[name]),
             n_records=len(kept[name]),
+            n_clusters=len(sizes),
             strata={label: dict(sorted(counts.items())) for label, counts in sorted(strata.items())},
             dropped=dropped[name],
-            largest_cluster=max(clusters, default=None),
-            usual_cluster=float(statistics.median(clusters)) if clusters else None,
+            largest_cluster=max(sizes, default=None),
+            usual_cluster=float(statistics.median(sizes)) if sizes else None,
         )
     return Fingerprint(
         task=task,

@@ -12,6 +12,7 @@ from assay.core.errors import ConfigError
 from assay.core.records import Split
 from assay.core.seeds import derive_seed
 from assay.core.storage.json import digest
+from assay.dataset.clusters import united
 from assay.tasks.protocol import Item
 
 SAMPLING, SAMPLING_AGAIN = "sampling", "sampling again"  # labels of the seeds of draws
@@ -110,7 +111,16 @@ def units(plays: Sequence[Play], batch_size: int) -> list[Sequence[Play]]:
     return [plays[start : start + size] for start in range(0, len(plays), size)]
 
 
-def choose(items: Sequence[Item], n: int, *, split: Split, draws: int, seed: int, rules: str = "") -> Suite:
+def choose(
+    items: Sequence[Item],
+    n: int,
+    *,
+    split: Split,
+    draws: int,
+    seed: int,
+    rules: str = "",
+    similarity: float | None = None,
+) -> Suite:
     """Return a suite of n items with the strata in the proportions of the whole split, in the order of the
     file.
 
@@ -121,6 +131,8 @@ def choose(items: Sequence[Item], n: int, *, split: Split, draws: int, seed: int
         draws: Episodes per item.
         seed: Root of all sampling and world seeds of the suite.
         rules: Those of `rules_of`; "" for a suite that nothing is compared by.
+        similarity: From what share of common words two items are one cluster (`dataset.near_duplicates`); None
+            leaves each in its task's, for a suite that nothing is concluded from.
 
     Raises:
         ConfigError: The split holds fewer items.
@@ -142,4 +154,7 @@ def choose(items: Sequence[Item], n: int, *, split: Split, draws: int, seed: int
         for rank, index in enumerate(group)
     )
     chosen = sorted(index for _, _, index in ranked[:n])
-    return Suite(split, tuple(items[index] for index in chosen), draws, seed, rules)
+    taken = [items[index] for index in chosen]
+    if similarity is not None:
+        taken = united(taken, similarity)
+    return Suite(split, tuple(taken), draws, seed, rules)

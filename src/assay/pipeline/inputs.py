@@ -122,7 +122,9 @@ def items_of(project: Project, split: str) -> list[Item]:
     key = digest([str(project.root), split, found.model_dump(mode="json"), settings])
     if key not in _ITEMS:
         read = _entries(project, found, split, copy)
-        _ITEMS[key] = tuple(replace(task.item(entry.row), record=entry.digest) for entry in read)
+        _ITEMS[key] = tuple(
+            replace(task.item(entry.row), record=entry.digest, row=entry.record) for entry in read
+        )
     return list(_ITEMS[key])
 
 
@@ -146,7 +148,13 @@ def heldout_suite(project: Project, *, draws: int | None = None, again: bool = F
     items = items_of(project, "heldout")
     draws = draws or chosen.draws
     suite = choose(
-        items, chosen.items, split="heldout", draws=draws, seed=chosen.seed, rules=rules_at(project)
+        items,
+        chosen.items,
+        split="heldout",
+        draws=draws,
+        seed=chosen.seed,
+        rules=rules_at(project),
+        similarity=project.params.dataset.near_duplicates,
     )
     return replace(suite, sampling=SAMPLING_AGAIN) if again else suite
 
@@ -156,7 +164,15 @@ def validation_suite(project: Project) -> Suite:
     chosen = project.params.validation
     items = items_of(project, chosen.suite)
     rules = rules_at(project)
-    return choose(items, chosen.items, split="validation", draws=chosen.draws, seed=chosen.seed, rules=rules)
+    return choose(
+        items,
+        chosen.items,
+        split="validation",
+        draws=chosen.draws,
+        seed=chosen.seed,
+        rules=rules,
+        similarity=project.params.dataset.near_duplicates,
+    )
 
 
 def _fix(project: Project) -> str:

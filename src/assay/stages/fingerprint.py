@@ -10,6 +10,7 @@ from assay.audit.audit import Audited, audit, ceiling_said, refuse_unusable, req
 from assay.audit.contamination import contamination
 from assay.core.config.places import setting
 from assay.core.console import complain, say
+from assay.core.counting import counted
 from assay.core.errors import DataError, RecordError
 from assay.core.evidence_files import folder_of
 from assay.core.storage.files import sha256_bytes
@@ -17,7 +18,7 @@ from assay.core.storage.json import read_record, write_json
 from assay.core.storage.untrusted import inside, listing, read_capped, sha256_capped
 from assay.dataset import cache
 from assay.dataset.audit_records import Audit, judged
-from assay.dataset.fingerprint import Fingerprint, enforce, fingerprint
+from assay.dataset.fingerprint import Fingerprint, SplitFingerprint, enforce, fingerprint
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import MAX_FILE_BYTES, DataFile, load
 from assay.dataset.suite import FEWEST_CLUSTERS, choose, rules_of
@@ -50,7 +51,8 @@ def run(project: Project) -> None:
             f"a blocklist with a line in {SUMS}", found="none", where=setting("task.blocklist"), fix=fix
         )
     terms = None if blocklist is None else sha256_bytes(blocklist)
-    found = fingerprint(task.name, sources, audited.kept, audited.dropped, terms)
+    similarity = params.dataset.near_duplicates
+    found = fingerprint(task.name, sources, audited.kept, audited.dropped, terms, similarity)
     _require_covered(found, sums, root)
     enforce(found, params.dataset.expected_dataset_sha256, root)
     found = found.model_copy(update={"cached": _cached(project, found, audited, blocklist)})
@@ -58,7 +60,13 @@ def run(project: Project) -> None:
     held = {split: [member.item for member in members] for split, members in audited.kept.items()}
     rules = rules_of(params.task, params.generation.surface, terms)
     suite = choose(
-        held["heldout"], chosen.items, split="heldout", draws=chosen.draws, seed=chosen.seed, rules=rules
+        held["heldout"],
+        chosen.items,
+        split="heldout",
+        draws=chosen.draws,
+        seed=chosen.seed,
+        rules=rules,
+        similarity=similarity,
     )
     chooses = params.validation
     validation = choose(
@@ -68,6 +76,7 @@ def run(project: Project) -> None:
         draws=chooses.draws,
         seed=chooses.seed,
         rules=rules,
+        similarity=similarity,
     )
     plan = plan_of(
         params,
@@ -83,7 +92,7 @@ def run(project: Project) -> None:
     write_json(project.results("contamination.json"), shared)
     write_json(project.results("claim_plan.json"), plan)
     _tell_drift(project, drift.index_of(audited.kept, found.schemas))
-    counts = ", ".join(f"{name} {split.n_records}" for name, split in found.splits.items())
+    counts = ", ".join(_counted(name, split, task.cluster_name) for name, split in found.splits.items())
     barred, warned = judged(shared, splits_of(params))
     n = len({item.cluster for item in suite.items})
     few = [
@@ -191,6 +200,12 @@ def _tell_drift(project: Project, now: drift.Index) -> None:
                 " written anew"
             )
     write_json(path, now)
+
+
+def _counted(name: str, split: SplitFingerprint, cluster_name: str) -> str:
+    if split.n_clusters == split.n_records:
+        return f"{name} {split.n_records}"
+    return f"{name} {split.n_records} in {counted(split.n_clusters, cluster_name)}"
 
 
 def _odd(checked: Audit) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, cast
 
 import numpy as np
@@ -30,6 +30,8 @@ class Item:
     chars_cut: int = 0  # left out of what the model is told, so that it fits
     # digest of the record it was read from, which the dataset room knows; "" where it came from no file
     record: str = ""
+    # that record as it stood in its file, by which near-duplicates are found; None where it came from no file
+    row: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

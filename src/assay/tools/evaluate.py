@@ -267,7 +267,15 @@ def suite_of(
         )
         raise ConfigError(expected, found=str(n), where="--items", fix=fix)
     own = {real(project.data(f"{split}.jsonl")): split for split in SPLITS}
-    return choose(items, n, split=own.get(real(asked.tasks), "tasks"), draws=draws, seed=seed, rules=rules)
+    return choose(
+        items,
+        n,
+        split=own.get(real(asked.tasks), "tasks"),
+        draws=draws,
+        seed=seed,
+        rules=rules,
+        similarity=project.params.dataset.near_duplicates,
+    )
 
 
 def table(evaluation: Evaluation, task: Task, took: Latency) -> list[str]:

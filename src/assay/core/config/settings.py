@@ -162,6 +162,12 @@ class DatasetSettings(Settings):
     expected_dataset_sha256: str | None = Field(
         description="fingerprint the data must have; null does not enforce"
     )
+    near_duplicates: float = Field(
+        ge=0.3,
+        le=0.6,
+        description="share of common words from which records without known answers are one cluster; two thirds"
+        " of it with equal answers; part of the plan",
+    )
     audit: AuditSettings
 
     @property

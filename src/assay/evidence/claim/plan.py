@@ -66,6 +66,10 @@ class ClaimPlan(Record):
     validation_suite: str | None = Field(
         default=None, description="digest of the suite that chooses; null: as above"
     )
+    near_duplicates: float | None = Field(
+        default=None,
+        description="share of common words from which held-out records are one cluster; null: not united",
+    )
 
 
 def plan_of(
@@ -99,6 +103,7 @@ def plan_of(
         sided=claim.sided,
         alarms=alarms_digest(params.health),
         validation_suite=validation.digest,
+        near_duplicates=params.dataset.near_duplicates,
     )
 
 

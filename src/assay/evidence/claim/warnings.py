@@ -32,6 +32,22 @@ def untrained_said(chosen_step: int) -> str | None:
     return None if chosen_step else "Validation chose step 0: the adapter is the untrained one."
 
 
+def clusters_said(n_items: int, n_clusters: int, cluster_name: str) -> str | None:
+    """Return that less of the held-out work is independent than there are records, if so.
+
+    >>> clusters_said(512, 512, "scenarios")
+    >>> clusters_said(512, 8, "prompt groups")[:54]
+    'The 512 held-out records are 8 independent prompt grou'
+    """
+    if n_clusters == n_items:
+        return None
+    independent = counted(n_clusters, f"independent {cluster_name}")
+    return (
+        f"The {counted(n_items, 'held-out records')} are {independent}: records of one family, and"
+        " near-duplicates, count as one (dataset.near_duplicates)."
+    )
+
+
 def other_machines_said(times: int) -> str | None:
     """Return that a training went on on another machine, so that nobody can repeat its bytes.
 

@@ -16,7 +16,7 @@ from assay.evidence.claim.claim import UNREAD, Claim
 from assay.evidence.claim.openings import Openings, opening_obstacles, opening_warnings, openings_of
 from assay.evidence.claim.plan import ClaimPlan, plan_of
 from assay.evidence.claim.relaxed import relaxed_said
-from assay.evidence.claim.warnings import answer_for, control_health_said, openings_said
+from assay.evidence.claim.warnings import answer_for, clusters_said, control_health_said, openings_said
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.pipeline.heldout_ledger import (
     key_of,
@@ -88,6 +88,9 @@ def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: A
     bars, warned = judged(found, splits_of(project.params))
     blockers, notes = [*blockers, *bars], [*notes, *warned]
     before, episodes = arms[0]
+    homes = {each.item_id: each.cluster for each in episodes}
+    said = clusters_said(len(homes), len(set(homes.values())), plan.cluster_name)
+    notes += [] if said is None else [said]
     planned = planned_power(
         episodes,
         before.suite_digest,

@@ -18,6 +18,7 @@ from assay.core.counting import counted
 from assay.core.errors import PolicyError
 from assay.core.storage.json import write_json
 from assay.dataset.audit_records import Audit, AuditFinding, Kind
+from assay.dataset.clusters import sizes_of, united
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import SHOWN, load
 from assay.pipeline.inputs import blocklist_of, task_with
@@ -57,6 +58,7 @@ def run(project: Project, tasks: Path, out: Path) -> Audited:
     audited = audit(task, {tasks.stem: source}, project.params.dataset.audit)
     write_json(out / RECORD, audited.report)
     _show(audited.report, tasks, schemas)
+    _show_clusters(project, audited, tasks.stem)
     say(f"every finding: {out / RECORD}")
     refuse_unusable(audited.report, str(tasks))
     require_records(audited.report, [tasks.stem], str(tasks.parent))
@@ -106,6 +108,18 @@ def advise(project: Project, tasks: Path) -> None:
     )
     command = f"./run assay audit {shlex.quote(str(tasks))} --fix-splits"
     say(f"next: {command}   (writes the splits, and a preset {which})")
+
+
+def _show_clusters(project: Project, audited: Audited, split: str) -> None:
+    """Say how much of a file is independent work, where that is less than its records."""
+    sizes = sizes_of(
+        united([each.item for each in audited.kept[split]], project.params.dataset.near_duplicates)
+    )
+    if len(sizes) < sum(sizes):
+        say(
+            f"{counted(sum(sizes), 'records')} are {counted(len(sizes), 'clusters')}: near-duplicates, and records"
+            f" of one family, count once (the largest holds {sizes[0]})"
+        )
 
 
 def _show(checked: Audit, tasks: Path, schemas: SchemaFiles) -> None:

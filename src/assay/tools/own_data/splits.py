@@ -1,6 +1,6 @@
 """Make a dataset of a tasks file: splits, schema files beside them, checksums, and a task preset.
 
-Splits are by prompt group, never by row, so that a repeated prompt cannot leak.
+Splits are by prompt group, never by row, so that a prompt that is repeated in other words cannot leak.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from assay.core.storage.files import read_text, real, remove, sha256_bytes, writ
 from assay.core.storage.json import as_written
 from assay.core.storage.untrusted import inside, listing
 from assay.core.storage.yaml import read_yaml
+from assay.dataset.clusters import united
 from assay.dataset.source import KeptRecord
 from assay.dataset.verified import SUMS, UNLISTED, parse_sums, sums_text
 from assay.pipeline.inputs import blocklist_of
@@ -89,7 +90,8 @@ def write(project: Project, preset: str, audited: Audited, made: Plan) -> None:
         DataError: A split would be empty.
     """
     members = [member for kept in audited.kept.values() for member in kept]
-    splits = split_by_group(members, made.fractions, made.seed, made.root)
+    similarity = project.params.dataset.near_duplicates
+    splits = split_by_group(members, made.fractions, made.seed, made.root, similarity)
     files = make_files(splits)
     if (blocklist := blocklist_of(project)) is not None:
         files[getattr(project.params.task, "blocklist", "")] = blocklist
@@ -190,16 +192,21 @@ def split_of_groups(sizes: Mapping[str, int], fractions: Sequence[float], seed: 
 
 
 def split_by_group(
-    members: Sequence[KeptRecord], fractions: Sequence[float], seed: int, where: str
+    members: Sequence[KeptRecord], fractions: Sequence[float], seed: int, where: str, similarity: float
 ) -> dict[str, list[KeptRecord]]:
-    """Return the records by split, in the order they came; DataError: a split would be empty."""
+    """Return the records by split, in the order they came; near-duplicates stay together, families need not.
+
+    Raises:
+        DataError: A split would be empty.
+    """
     splits: dict[str, list[KeptRecord]] = {name: [] for name in SPLITS}
-    homes = split_of_groups(Counter(member.item.cluster for member in members), fractions, seed)
-    for member in members:
-        splits[homes[member.item.cluster]].append(member)
+    items = united([member.item for member in members], similarity, families=False)
+    homes = split_of_groups(Counter(item.cluster for item in items), fractions, seed)
+    for member, item in zip(members, items, strict=True):
+        splits[homes[item.cluster]].append(member)
     for name, chosen in splits.items():
         if not chosen:
-            groups = len({member.item.cluster for member in members})
+            groups = len(homes)
             fix = "add records with other prompts, or choose other --fractions or another --seed"
             raise DataError(f"records for {name}", found=f"none, of {groups} prompts", where=where, fix=fix)
     return splits

@@ -239,7 +239,15 @@ def suite_of(project: Project, asked: SweepRequest) -> Suite:
     if n > len(items):
         expected, fix = f"at most the {len(items)} items of {asked.split}", f"--items {len(items)}"
         raise ConfigError(expected, found=str(n), where="--items", fix=f"{fix}, or leave it out")
-    return choose(items, n, split=own.split, draws=asked.draws or own.draws, seed=own.seed, rules=own.rules)
+    return choose(
+        items,
+        n,
+        split=own.split,
+        draws=asked.draws or own.draws,
+        seed=own.seed,
+        rules=own.rules,
+        similarity=project.params.dataset.near_duplicates,
+    )
 
 
 def settings_notes(project: Project, source: SweepSource, asked: SweepRequest) -> list[str]:
