@@ -102,8 +102,8 @@ def _merged(labels: Places, one: Places, other: Places) -> Places:
     n = len(labels)
     row, column = np.concatenate([np.arange(n), one]), np.concatenate([labels, other])
     graph = sparse.coo_matrix((np.ones(len(row), np.int8), (row, column)), shape=(n, n))
-    found = connected_components(graph, directed=False)[1]
-    return np.unique(found, return_index=True)[1].astype(np.int64)[found]
+    found = np.asarray(connected_components(graph, directed=False)[1], np.int64)
+    return np.asarray(np.unique(found, return_index=True)[1][found], np.int64)
 
 
 def sizes_of(items: Sequence[Item]) -> list[int]:

@@ -24,13 +24,14 @@ class SplitFingerprint(Record):
         description="over the sorted digests of the canonical records; order does not matter"
     )
     n_records: int = Field(ge=0, description="without those left out")
-    n_clusters: int = Field(
-        ge=0, description="pieces of independent work: records of one family, and near-duplicates, are one"
-    )
-    largest_cluster: int = Field(ge=0, description="records of the largest of them")
     strata: dict[str, dict[str, int]] = Field(description="records by label and value")
     dropped: list[int] = Field(
         description="numbers of the lines that the audit left out; later stages skip just these"
+    )
+    # With defaults, since older packages do not say them.
+    n_clusters: int | None = Field(
+        default=None,
+        description="pieces of independent work: records of one family, and near-duplicates, are one",
     )
     largest_cluster: int | None = Field(default=None, ge=1, description="records of the largest cluster")
     usual_cluster: float | None = Field(

@@ -203,7 +203,7 @@ def _tell_drift(project: Project, now: drift.Index) -> None:
 
 
 def _counted(name: str, split: SplitFingerprint, cluster_name: str) -> str:
-    if split.n_clusters == split.n_records:
+    if split.n_clusters is None or split.n_clusters == split.n_records:
         return f"{name} {split.n_records}"
     return f"{name} {split.n_records} in {counted(split.n_clusters, cluster_name)}"
 
