@@ -20,6 +20,10 @@ FILES: dict[str, dict[str, str]] = {
             "every measure before and after, and the paired difference, each with its interval"
         ),
         "reports.json": "every measure of every arm and of the scripted players, by stratum too",
+        "details.json": (
+            "beside the claim: success in k draws, who answered, what collapsed, gain by difficulty, items"
+            " that broke"
+        ),
         "plan_power.json": "the smallest gain that could be found, planned from the base's own draws",
         "plots": "what `dvc plots` draws: rates, differences, rewards, and checkpoints with their intervals",
     },

@@ -220,7 +220,7 @@ def smallest_gain(
     floor = smallest_certain_gain(sizes, largest=largest, alpha=alpha)
     if floor is None:
         return None
-    shape = (4 * EXPERIMENTS if n <= SMALL else EXPERIMENTS if n < LARGE else EXPERIMENTS // 4, n)
+    shape = (4 * EXPERIMENTS if n <= SMALL else EXPERIMENTS if n < LARGE else EXPERIMENTS // 2, n)
 
     def tried(asked: float) -> tuple[float, float]:
         luck = labelled_rng("planned power", n)

@@ -29,6 +29,8 @@ from assay.evidence.claim.warnings import (
     other_machines_said,
     untrained_said,
 )
+from assay.evidence.details.details import details_of
+from assay.evidence.details.tables import detail_notes, detail_tables
 from assay.evidence.figures.drawing import column, render
 from assay.evidence.figures.gallery import Drawn, of_comparison, of_rivals_of, of_seeds_of, of_training
 from assay.evidence.figures.verdict_figures import validity_frame
@@ -113,6 +115,13 @@ def _render(project: Project) -> None:
         for said in graded_again(task, suite_of(suite, name), episodes, name)
     ]
     blockers += misgraded
+    details = details_of(
+        before[1],
+        after[1],
+        (base_greedy[1], post_greedy[1]),
+        seed=derive_seed("details", plan.suite_digest),
+        largest=plan.largest_cluster or 0,
+    )
     claim = compare(
         before[1],
         after[1],
@@ -137,6 +146,7 @@ def _render(project: Project) -> None:
             *rival_notes(task, plan, facts),
             *_notes(task, trained, before[1], after[1], base_greedy[1], post_greedy[1]),
             *_cautions(task, trained, log, before, after),
+            *detail_notes(details),
         ],
     )
     findings = [each if isinstance(each, str) else each[1] for each in blockers]
@@ -165,6 +175,7 @@ def _render(project: Project) -> None:
     own = {} if validity is None else {"Validity and field F1 by stratum": validity}
     measures, strata = measures_frame(before[0], after[0], gaps), strata_frame(claim, before[0], after[0])
     tables = {"Every measure": measures, "By stratum": strata, **own}
+    tables |= detail_tables(details, beside.planned, task.cluster_name)
     seeds = seeds_of(project, claim)
     path = project.results("contamination.json")
     write_pages(
@@ -204,6 +215,7 @@ def _render(project: Project) -> None:
     reports = Reports(arms={name: report for name, (report, _) in arms.items()}, baselines=baselines)
     write_json(project.results("reports.json"), reports)
     write_json(project.results("plan_power.json"), beside.planned)
+    write_json(project.results("details.json"), details)
     write_json(project.results("before_after_metrics.json"), metrics)
     write_json(project.results("claim.json"), claim)
     write_json(
