@@ -15,11 +15,11 @@ MOST_BROKEN = 40  # rows of the table; details.json has them all
 
 def detail_notes(details: Details) -> list[str]:
     """Return the warnings: shares of answers that moved, what collapsed, items broken by the training."""
-    found = [
-        _conditional_said(each)
-        for each in details.conditional
-        if abs(each.answered_after - each.answered_before) >= SHARE_MOVED
-    ]
+    together: dict[tuple[float, float, str | None], list[Conditional]] = {}
+    for each in details.conditional:
+        if abs(each.answered_after - each.answered_before) >= SHARE_MOVED:
+            together.setdefault((each.answered_before, each.answered_after, each.among), []).append(each)
+    found = [_conditional_said(each) for each in together.values()]
     if details.collapsed:
         told = ", ".join(map(_collapse_said, details.collapsed))
         found.append(f"Nearly constant after training and not before: {told}.")
@@ -32,12 +32,17 @@ def detail_notes(details: Details) -> list[str]:
     return found
 
 
-def _conditional_said(found: Conditional) -> str:
-    of = "" if found.among is None else f" of the episodes that {found.among} counts"
+def _conditional_said(found: list[Conditional]) -> str:
+    first, changes = (
+        found[0],
+        [difference_text(each.silence_is_wrong.difference, rate=True) for each in found],
+    )
+    of = "" if first.among is None else f" of the episodes that {first.among} counts"
+    verb = "counts" if len(found) == 1 else "count"
     return (
-        f"{found.flag} counts only those who answer: {percent(found.answered_before)} % before and"
-        f" {percent(found.answered_after)} % after{of}. With no answer as a wrong one it changed by"
-        f" {difference_text(found.silence_is_wrong.difference, rate=True)} points."
+        f"{', '.join(each.flag for each in found)} {verb} only those who answer:"
+        f" {percent(first.answered_before)} % before and {percent(first.answered_after)} % after{of}. With no"
+        f" answer as a wrong one the change is {', '.join(changes)} points."
     )
 
 
