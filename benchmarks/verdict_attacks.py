@@ -15,15 +15,18 @@ from typing import Any
 
 from assay.core.config.composition import Selection, compose
 from assay.core.config.settings import Params
-from assay.core.records import Episode, Turn
+from assay.core.records import Episode, OpenedRecords, OtherPolicy, Turn
 from assay.core.seeds import derive_seed, rng
+from assay.dataset.clusters import united
 from assay.evidence.claim.claim import Claim, compare
+from assay.evidence.claim.openings import level_of, opening_obstacles, opening_warnings, openings_of
 from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.claim.relaxed import relaxed_said
+from assay.tasks.protocol import Item
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/verdict_attacks.json"
-SUITE, CLUSTERS, DRAWS = "5" * 64, 256, 2
+SUITE, CLUSTERS, DRAWS, SIMILARITY = "5" * 64, 256, 2, 0.6
 HARD = rng("attacks", "difficulty").uniform(-0.15, 0.15, CLUSTERS)
 
 # What a claim says: its verdict, and the warnings that the honest run beside it does not have.
@@ -227,6 +230,99 @@ def few_clusters() -> Said:
     return said(claim(six[0], six[1], rivals=rivals))
 
 
+WORDINGS = ("Please", "Kindly", "Would you", "Could you", "I ask you to", "We need you to", "Do", "Now")
+ENDS = (".", ", please.", " at once.", ", thank you.", " for me.", " as agreed.", " today.", "!")
+
+
+def eight_records() -> list[Item]:
+    """Return 512 items: eight records in 64 wordings each."""
+    goods = (
+        "red lamp",
+        "blue chair",
+        "green desk",
+        "old clock",
+        "tall vase",
+        "small rug",
+        "oak shelf",
+        "tin box",
+    )
+    places = ("Oslo", "Turin", "Leeds", "Porto", "Graz", "Lyon", "Ghent", "Basel")
+    found = []
+    for k in range(512):
+        which, start, end = k % 8, WORDINGS[k // 8 % 8], ENDS[k // 64]
+        text = (
+            f"{start} write down the order of a {goods[which]} that goes to {places[which]} on a Monday{end}"
+        )
+        row = {"id": f"r{k:04d}", "prompt": text, "gold": {"item": goods[which], "to": places[which]}}
+        found.append(Item(row["id"], row["id"], {}, None, None, row=row))
+    return found
+
+
+def wordings() -> Said:
+    """Eight records in 512 wordings, six of which the training learned by heart."""
+    items = united(eight_records(), SIMILARITY)
+    homes = [item.cluster for item in items]
+    arms = []
+    for name, rate in (("wordings", 0.1), ("wordings learned", 0.75)):
+        one = arm(name, lambda k, rate=rate: rate if rate < 0.5 or k % 8 < 6 else 0.1, clusters=512)
+        arms.append([e.model_copy(update={"cluster": homes[int(e.item_id[5:])]}) for e in one])
+    rivals = {name: arm(name, 0.05, clusters=512) for name in RIVALS}
+    rivals = {
+        name: [e.model_copy(update={"cluster": homes[int(e.item_id[5:])]}) for e in one]
+        for name, one in rivals.items()
+    }
+    return said(claim(arms[0], arms[1], rivals=rivals))
+
+
+def opened(place: int | None) -> OpenedRecords:
+    """Return what is known of an opening: which trained policy it was; None: the ledger is gone."""
+    others = tuple(
+        OtherPolicy(
+            policy_digest=f"{k:064d}",
+            stages=("post_eval",),
+            n_records=CLUSTERS,
+            place=k + 1,
+            same_recipe=False,
+        )
+        for k in range((place or 1) - 1)
+    )
+    return OpenedRecords(
+        policy_digest="a" * 64,
+        records="r" * 64,
+        n_records=CLUSTERS,
+        place=place,
+        recipe_place=place,
+        family="f" * 64,
+        first_family="f" * 64,
+        seed=0,
+        seeds=(0,),
+        others=others,
+        restored=0,
+    )
+
+
+def looks(place: int | None, gain: float) -> Callable[[], Said]:
+    """Return the attack that shows the policy of one look of many, or hides the ledger of them."""
+
+    def try_again() -> Said:
+        found, plan = opened(place), ClaimPlan(**(PLAN | {"seeds": (0,)}))
+        told = openings_of(found, "0" * 64)
+        stops = opening_obstacles(found, plan, policy="a" * 64, records="r" * 64, seed=0)
+        return said(
+            claim(
+                BASE,
+                arm("lucky", 0.3 + gain),
+                plan={"seeds": (0,)},
+                blockers=stops,
+                level=level_of(told, plan),
+                opened=told,
+                notes=opening_warnings(told, found),
+            )
+        )
+
+    return try_again
+
+
 ATTACKS: dict[str, Callable[[], Said]] = {
     "a weak base made to say always null": weak_base,
     "a base that abstains": silent_base,
@@ -243,6 +339,10 @@ ATTACKS: dict[str, Callable[[], Said]] = {
     "no rivals": no_rivals,
     "one draw, so that base cannot be compared with base": one_draw,
     "six clusters": few_clusters,
+    "eight records in 512 wordings": wordings,
+    "the ledger deleted": looks(None, 0.3),
+    "another suite size after a look": looks(2, 0.1),
+    "the best of twelve trainings": looks(12, 0.11),
     "health limits of 1,000": lambda: of_settings(health__kl__red=1000.0, health__kl__amber=1000.0),
     "base gates at zero": lambda: of_settings(base__gates__copy_accuracy=0.0, base__gates__parsed_rate=0.0),
     "preflight off": lambda: of_settings(health__preflight=False),
