@@ -3,27 +3,22 @@ not."""
 
 from __future__ import annotations
 
+import json
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.audit.contamination import (
-    BOILERPLATE,
-    NGRAM,
-    Texts,
-    answers_inside,
-    contamination,
-    shared_ngrams,
-    words_of,
-)
+from assay.audit.contamination import BOILERPLATE, NGRAM, Texts, answers_inside, contamination, shared_ngrams
 from assay.dataset.audit_records import Contamination, judged
 from assay.dataset.source import DataRow, KeptRecord
+from assay.dataset.wording import words_of
 from assay.tasks.protocol import Item
+from tests import house
 
 SPLITS = ("train", "validation", "heldout")
 
@@ -235,3 +230,71 @@ def test_a_conversation_leaks_by_all_its_words_and_each_of_several_golds_is_an_a
     golds = {"prompt": "Who?", "golds": ["short", words(6, seed=1)]}
     found = found_in(train=[{"prompt": f"it is {words(6, seed=1)} here"}], heldout=[golds])
     assert kinds(found) == {("answer", ("heldout", "train"))}
+
+
+JOBS: list[dict[str, Any]] = [
+    {
+        "prompt": "Extract the order.",
+        "context": f"{who} wants {k} lamps sent from {home} to {city}, at 3.5 euro each.",
+        "gold": {"name": who, "n": k, "from": home, "to": city},
+    }
+    for k, (who, home, city) in enumerate(
+        [
+            ("Anna", "Oslo", "Rome"),
+            ("Ben", "Lima", "Cairo"),
+            ("Carla", "Rome", "Oslo"),
+            ("David", "Paris", "Lima"),
+        ],
+        start=2,
+    )
+]
+EDITS: dict[str, Callable[[str], str]] = {
+    "case": str.upper,
+    "punctuation": lambda text: text.replace(",", " -").removesuffix(".") + "!!",
+    "please": lambda text: f"Please, {text} Thank you!",
+    "kindly": lambda text: f"Hello! Could you kindly: {text}",
+    "invisible": lambda text: text.replace("lamps", "la\u200bmps"),
+    "wide letters": lambda text: text.replace("lamps", "\uff4c\uff41\uff4d\uff50\uff53"),
+    "far digits": lambda text: text.replace("3.5", "3.5000000035"),
+    "filler before": lambda text: f"Well honestly, as I was saying the other day on the phone: {text}",
+    "filler after": lambda text: f"{text} Have a nice day and do let me know if anything is unclear.",
+    "filler inside": lambda text: text.replace("wants", "basically wants").replace("sent", "simply sent"),
+    "another word": lambda text: text.replace("wants", "needs"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("gold", [True, False], ids=["gold", "no gold"])
+def test_a_held_out_record_that_is_a_training_record_in_other_words_bars_the_claim(
+    edit: str, gold: bool
+) -> None:
+    if not gold and edit.startswith(("filler", "another")):
+        pytest.skip("without an answer other words may be other work")
+    rows = [row if gold else {key: row[key] for key in ("prompt", "context")} for row in JOBS]
+    copies = [{**row, "context": EDITS[edit](row["context"])} for row in rows[:2]]
+    bars, _ = judged(found_in(train=rows, heldout=[*copies, {"prompt": "Something else entirely."}]), SPLITS)
+    assert len(bars) == 1 and "heldout and train share 2 " in bars[0][1], bars
+
+
+def test_a_world_with_changes_in_far_digits_is_the_same_world() -> None:
+    world = {"mass": 481.91, "spin": 0, "shift": [0.01634, -0.000851]}
+    near = {"mass": 481.91 * (1 + 1e-9), "spin": 0, "shift": [0.01634 + 1e-9, -0.000851]}
+    assert kinds(found_in(train=[{"truth": world}], heldout=[{"truth": near}])) == {
+        ("world", ("heldout", "train"))
+    }
+    other = {**world, "mass": 482.91}
+    assert not kinds(found_in(train=[{"truth": world}], heldout=[{"truth": other}]))
+
+
+def test_other_values_in_the_same_words_are_no_leak() -> None:
+    assert not kinds(found_in(train=JOBS[:2], validation=JOBS[2:3], heldout=JOBS[3:]))
+
+
+@pytest.mark.parametrize("task", ["structured", "collider"])
+def test_the_shipped_data_share_nothing(task: str) -> None:
+    files = sorted((house.ROOT / f"data/{task}").glob("*.jsonl"))
+    rows = {
+        path.stem: [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+        for path in files
+    }
+    assert not kinds(found_in(**rows))

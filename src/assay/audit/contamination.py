@@ -1,8 +1,9 @@
 """Does the held-out work stand in the training data: what makes a claim impossible, and what a reader must be
 warned of.
 
-Blocks: the words of a prompt, the id of a scenario, a hidden world or a generator's seed that two splits
-share. Warns: 13 words on end of a held-out prompt in train, and a held-out answer that stands in a train
+Blocks: the words of a prompt up to politeness and far digits of numbers, the same work in other words (a
+near-duplicate with an equal answer), the id of a scenario, a hidden world or a generator's seed that two
+splits share. Warns: 13 words on end of a held-out prompt in train, and a held-out answer that stands in a train
 prompt. Only sets of words and digests are compared, so neither the order of records nor that of files
 matters.
 """
@@ -10,8 +11,6 @@ matters.
 from __future__ import annotations
 
 import hashlib
-import re
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,27 +20,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.storage.json import digest, dumps
-from assay.dataset.audit_records import BLOCKING, NGRAM, SAID, Contamination, Overlap, Shared
+from assay.dataset.audit_records import NGRAM, SAID, Contamination, Overlap, Shared
+from assay.dataset.likeness import Wording, alike, wording_of
 from assay.dataset.source import KeptRecord
+from assay.dataset.wording import essence, texts_of, words_of
 
 BOILERPLATE = 10  # train texts; a run in more of them is a phrase of the template (same source)
+# Shares of words in common from which two texts with one answer are one work: in other words, and with words
+# put in; and where an answer is unknown. Measured: of shipped jobs with one answer none reaches NEAR.
+KEYED: tuple[Shared, ...] = ("prompt", "scenario", "world", "seed")  # found by equal keys
+NEAR, INSERTED, NEAR_UNKNOWN = 0.75, 0.2, 0.8
+FEWEST_WORDS = 4  # of a text into which others were put
 _BASE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that powers never vanish modulo 2**64
 _INVERSE = np.uint64(pow(int(_BASE), -1, 1 << 64))
 _SIEVE_BITS = 22
-_WORD = re.compile(r"\w+")
 Numbers = NDArray[np.uint64]
 Places = NDArray[np.int64]
-
-
-def words_of(text: str) -> list[str]:
-    r"""Return the words of a text as they are compared: compatible forms, no case, no punctuation.
-
-    >>> words_of("\uff22ad, \u201cSTRASSE\u201d-2!")
-    ['bad', 'strasse', '2']
-    """
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
-    return _WORD.findall(text.casefold())
 
 
 class Texts:
@@ -150,7 +144,6 @@ def _homes(texts: Texts, values: Numbers, length: int) -> dict[int, set[int]]:
 # Where rows of data commonly say what they were generated from.
 SCENARIO_FIELDS = ("scenario_id", "scenario")
 SEED_FIELDS = ("seed", "generator_seed", "scenario_seed", "world_seed")
-TEXT_FIELDS = ("messages", "prompt", "context")
 SHOWN = 5
 
 
@@ -158,6 +151,7 @@ SHOWN = 5
 class _Facts:
     id: str
     prompt: tuple[str, ...]
+    wording: Wording
     answers: tuple[tuple[str, ...], ...]
     keys: Mapping[Shared, Sequence[str]]
 
@@ -173,10 +167,11 @@ def contamination(kept: Mapping[str, Sequence[KeptRecord]]) -> Contamination:
     compared: Counter[Shared] = Counter()
     for each in (fact for found in facts.values() for fact in found):
         compared.update(kind for kind, values in each.keys.items() if values)
+        compared["near"] += bool(each.wording.words)
         compared["ngram"] += len(each.prompt) >= NGRAM
         compared["answer"] += bool(each.answers)
     compared["shared_seed"] = compared["seed"]
-    overlaps = [*_shared(facts), *_word_by_word(facts)]
+    overlaps = [*_shared(facts), *_reworded(facts), *_word_by_word(facts)]
     return Contamination(
         n_records={split: len(found) for split, found in facts.items()},
         compared={kind: compared[kind] for kind in SAID},
@@ -186,33 +181,23 @@ def contamination(kept: Mapping[str, Sequence[KeptRecord]]) -> Contamination:
 
 def _facts(member: KeptRecord) -> _Facts:
     record = member.entry.record
-    parts = [text for name in TEXT_FIELDS for text in _texts(record.get(name))]
-    prompt = tuple(words_of(" ".join(parts)))
+    parts = texts_of(record)
+    prompt, wording = tuple(words_of(" ".join(parts))), wording_of(record)
     truth, briefing = record.get("truth"), record.get("briefing")
     generated = isinstance(truth, Mapping) and not parts
     nested = [part for part in (record, truth, briefing, record.get("metadata")) if isinstance(part, Mapping)]
     scenarios = [*_named(nested, SCENARIO_FIELDS), *([f"id {member.item.id}"] if generated else [])]
     keys: dict[Shared, Sequence[str]] = {
-        "prompt": [digest(prompt)] if prompt else [],
+        "prompt": [digest(wording.words)] if wording.words else [],
         "scenario": scenarios,
-        # A truth in numbers is a world; two briefings about one world are the same question.
-        "world": [digest(truth)] if generated else [],
+        # A truth in numbers is a world; two briefings about one world are the same question, and far digits
+        # make no other world.
+        "world": [digest(essence(truth))] if generated else [],
         "seed": _named(nested, SEED_FIELDS),
     }
     golds = [record.get("gold"), *(record["golds"] if isinstance(record.get("golds"), list) else ())]
-    return _Facts(
-        member.item.id, prompt, tuple(dict.fromkeys(run for gold in golds for run in _answers(gold))), keys
-    )
-
-
-def _texts(asked: Any) -> list[str]:
-    """Return the texts of a prompt, or of the messages of a conversation."""
-    said = (
-        [part.get("content") for part in asked if isinstance(part, Mapping)]
-        if isinstance(asked, list)
-        else [asked]
-    )
-    return [text for text in said if isinstance(text, str)]
+    answers = tuple(dict.fromkeys(run for gold in golds for run in _answers(gold)))
+    return _Facts(member.item.id, prompt, wording, answers, keys)
 
 
 def _named(parts: Iterable[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
@@ -245,7 +230,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _shared(facts: Mapping[str, Sequence[_Facts]]) -> Iterator[Overlap]:
-    for kind in BLOCKING:
+    for kind in KEYED:
         homes: dict[str, dict[str, list[str]]] = {}
         for split, found in facts.items():
             inside = homes[split] = defaultdict(list)
@@ -277,6 +262,54 @@ def _pairs(splits: Sequence[str]) -> Iterator[tuple[str, str]]:
     for k, one in enumerate(splits):
         for other in splits[k + 1 :]:
             yield one, other
+
+
+def _reworded(facts: Mapping[str, Sequence[_Facts]]) -> Iterator[Overlap]:
+    for one, other in _pairs(list(facts)):
+        border, known = len(facts[one]), [*facts[one], *facts[other]]
+        wordings = [fact.wording for fact in known]
+        hits: set[int] = set()
+        for found in alike(wordings, INSERTED, border) if border < len(wordings) and border else ():
+            least = np.where(found.unknown, NEAR_UNKNOWN, np.where(found.same_answer, INSERTED, np.inf))
+            kept = found.share >= least
+            for here, there, share in zip(
+                found.one[kept].tolist(), found.other[kept].tolist(), found.share[kept].tolist(), strict=True
+            ):
+                # Of the records concerned it is those of the split that is not trained on.
+                hit = here if other == "train" else there
+                if hit not in hits and _same_work(wordings[here], wordings[there], share):
+                    hits.add(hit)
+        ids = sorted(known[k].id for k in hits)
+        yield from _overlap("near", (one, other), ids, {name: [name] for name in ids})
+
+
+def _same_work(one: Wording, other: Wording, share: float) -> bool:
+    """Return whether two texts that may be one in other words are: alike enough, or one with words put in."""
+    if one.words == other.words:
+        return False  # which is told as the same prompt
+    if share >= NEAR:
+        return True
+    short, long = sorted((one.body, other.body), key=len)
+    return len(short) >= FEWEST_WORDS and any(
+        _stands_in(short, long[place:]) for place, word in enumerate(long) if word == short[0]
+    )
+
+
+def _stands_in(short: Sequence[str], long: Sequence[str]) -> bool:
+    """Return whether a text begins with another one, single words put between its own.
+
+    >>> _stands_in("ship it to oslo".split(), "ship it really to oslo now".split())
+    True
+    >>> _stands_in("ship it to oslo".split(), "ship it from rome to oslo".split())
+    False
+    """
+    place = -1
+    for word in short:
+        near = [k for k in (place + 1, place + 2) if k < len(long) and long[k] == word]
+        if not near:
+            return False
+        place = near[0]
+    return True
 
 
 def _word_by_word(facts: Mapping[str, Sequence[_Facts]]) -> Iterator[Overlap]:

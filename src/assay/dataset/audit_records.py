@@ -10,10 +10,11 @@ from pydantic import Field
 from assay.core.records import Record
 
 NGRAM = 13  # words; Source: Brown et al. (2020), arXiv 2005.14165, appendix C
-Shared = Literal["prompt", "scenario", "world", "seed", "shared_seed", "ngram", "answer"]
-BLOCKING: tuple[Shared, ...] = ("prompt", "scenario", "world", "seed")
+Shared = Literal["prompt", "scenario", "world", "seed", "shared_seed", "near", "ngram", "answer"]
+BLOCKING: tuple[Shared, ...] = ("prompt", "near", "scenario", "world", "seed")
 SAID: Mapping[Shared, str] = {
     "prompt": "prompts with the same words",
+    "near": "records that are one piece of work in other words",
     "scenario": "scenario ids",
     "world": "hidden worlds",
     "seed": "generator seeds, each of one record",

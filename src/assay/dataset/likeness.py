@@ -36,18 +36,20 @@ class Wording:
 
     words: tuple[str, ...]
     answer: str | None
+    body: tuple[str, ...]  # words of the last text alone, which is what the instruction is about
     stated: bool  # whether a part of the answer stands in the words, as where facts are extracted
 
 
 def wording_of(record: Mapping[str, Any]) -> Wording:
     """Return what a record says, however it is worded."""
-    words = tuple(essential_words(" ".join(texts_of(record))))
+    texts = texts_of(record)
+    words, body = tuple(essential_words(" ".join(texts))), tuple(essential_words("".join(texts[-1:])))
     given = [essence(record[name]) for name in ANSWER_FIELDS if record.get(name) is not None]
     if not given:
-        return Wording(words, None, stated=False)
+        return Wording(words, None, body, stated=False)
     known = set(words)
     stated = any(part and known.issuperset(part.split()) for part in _leaves(given))
-    return Wording(words, json.dumps(given, sort_keys=True), stated)
+    return Wording(words, json.dumps(given, sort_keys=True), body, stated)
 
 
 def _leaves(value: Any) -> Iterator[str]:
