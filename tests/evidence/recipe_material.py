@@ -7,11 +7,13 @@ from typing import Any
 
 from assay.core.records import Episode, HealthSummary, TrainFacts
 from assay.core.seeds import rng
+from assay.evidence.claim.openings import Openings
 from assay.evidence.recipe.runs import KnownClaim, KnownTraining, Run
 from conftest import make_claim, make_plan
 from synthetic_episodes import SUITE, arm
 
 BASE = "b" * 64
+OPENED = Openings(place=1, recipe_place=1, policies_before=0, registered=True, restored=0, sha256="0" * 64)
 BEFORE = arm("base", 0.35)
 
 
@@ -46,10 +48,12 @@ def run(
     luck = 0.06 * (rng("seed", recipe, seed).random() - 0.5)
     after = arm(f"{recipe}{seed}", rate + luck)
     lower = plan.get("direction") == "lower"
+    plan.setdefault("seeds", tuple(range(6)))
     claim = make_claim(
         list(before),
         after,
         make_plan(**plan),
+        opened=OPENED,
         rivals=rivals or {"null": [e.model_copy(update={"success": lower}) for e in before]},
         training_seeds=(seed,),
         after_policy=f"{recipe}{seed}".rjust(64, "0"),

@@ -37,6 +37,7 @@ def records(**changes: Any) -> OpenedRecords:
         "first_family": "f",
         "seed": 0,
         "seeds": (0, 1, 2),
+        "left_out": (),
         "others": (),
         "restored": 0,
     }
@@ -87,6 +88,7 @@ def test_openings_of_something_else_bar_the_claim(changes: dict[str, Any]) -> No
     [
         ({"restored": 2}, "removed or cut: 2 policies"),
         ({"seed": 9}, "Training seed 9 is not among the seeds of the plan."),
+        ({"left_out": (7, 8)}, "left out: 7, 8."),
         ({"first_family": "g"}, "registered after its policy had seen"),
     ],
 )

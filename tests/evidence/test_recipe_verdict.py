@@ -13,6 +13,7 @@ from assay.core.errors import EvidenceError
 from assay.evidence.figures.drawing import render
 from assay.evidence.figures.recipe_figures import performance_profile, seeds_forest
 from assay.evidence.recipe.records import RecipeClaim
+from assay.evidence.recipe.runs import Run
 from assay.evidence.recipe.tables import RecipeComparison, compare_runs, comparison_markdown, csv_rows
 from assay.statistics.seeds_and_items import iqm
 from recipe_material import BASE, BEFORE, facts, run, runs
@@ -66,6 +67,49 @@ def test_the_numbers_are_those_of_the_episodes() -> None:
     assert [point.after.value for point in found.profile] == sorted(
         (p.after.value for p in found.profile), reverse=True
     )
+
+
+def opened(r: Run, **changes: object) -> Run:
+    assert r.claim.opened is not None
+    known = r.claim.opened.model_copy(update=changes)
+    return replace(r, claim=r.claim.model_copy(update={"opened": known}))
+
+
+@pytest.mark.parametrize(
+    ("picked", "why"),
+    [
+        (SIX[:5], "without 1 seed (5)"),
+        ([*SIX, run(6, 0.6)], "with 1 seed (6)"),
+        ([*SIX[:5], run(11, 0.6)], "without 1 seed (5) and with 1 seed (11)"),
+        ([run(k, 0.6, seeds=()) for k in range(6)], "the plan registers no seeds"),
+        ([run(k, 0.6, sided="one-sided") for k in range(6)], "two-sided was asked, the plan says one-sided"),
+        ([*SIX[:5], opened(SIX[5], registered=False)], "registered after the held-out records were seen: a5"),
+        ([*SIX[:5], opened(SIX[5], recipe_place=None)], "not known of a5"),
+        ([replace(r, claim=r.claim.model_copy(update={"opened": None})) for r in SIX], "not known of a0, a1"),
+    ],
+)
+def test_seeds_that_are_not_those_of_the_plan_are_marked_in_record_table_and_text(
+    picked: list[Run], why: str
+) -> None:
+    comparison = compare_runs(picked, one_sided=False)
+    found = only(comparison)
+    assert not found.registered and why in found.registration
+    assert "Hand-picked seeds" in found.warnings[0] and why in found.warnings[0]
+    if found.verdict != "NOT EVALUABLE":
+        assert found.sentence.startswith(f"Hand-picked seeds ({found.registration}). The recipe improves")
+        text = comparison_markdown(comparison)
+        assert "**IMPROVED (hand-picked seeds).**" in text and "| IMPROVED |" not in text.split("## Runs")[0]
+
+
+def test_the_seeds_of_the_plan_carry_no_mark_and_a_second_recipe_pays_with_its_level() -> None:
+    found = only(compare_runs(SIX, one_sided=False))
+    assert (found.registered, found.registration, found.level) == (True, "", 0.05)
+    second = only(compare_runs([opened(r, recipe_place=2) for r in SIX], one_sided=False))
+    assert (second.registered, second.level) == (True, 0.025)
+    assert second.verdict == "NOT EVALUABLE", "no six seeds can reach a level under 1/32"
+    eight = [opened(run(k, 0.6, seeds=tuple(range(8))), recipe_place=2) for k in range(8)]
+    second = only(compare_runs(eight, one_sided=False))
+    assert second.verdict == "IMPROVED" and "Number 2 to see these" in second.warnings[0]
 
 
 @pytest.mark.parametrize(("n", "one_sided"), [(1, False), (4, True), (5, False)])

@@ -298,3 +298,17 @@ def test_what_a_seed_opened_in_a_copy_is_known_to_the_project(project: Project, 
     project.observed(LEDGER).unlink()  # the working copy itself remembers it by now
     seen = openings(project)
     assert seen is not None and "f" * 64 in policies_that_saw(seen, heldout_suite(project).records)
+
+
+def test_a_plan_that_picks_among_seeds_that_another_one_showed_leaves_some_out(project: Project) -> None:
+    def planned(seed: int, seeds: list[int]) -> Project:
+        claim = project.params.claim.model_copy(update={"seeds": seeds})
+        return Project(project.root, project.params.model_copy(update={"seed": seed, "claim": claim}))
+
+    for seed in range(4):
+        a_run(planned(seed, [0, 1, 2, 3]), f"{seed}" * 64)
+    for seeds, left_out in (([0, 2], (1, 3)), ([0, 1, 2, 3, 4], ()), ([7, 8], ())):
+        picked = planned(seeds[0], seeds)
+        policy = f"{len(seeds)}{seeds[0]}" * 32
+        a_run(picked, policy)
+        assert known(picked, policy).left_out == left_out

@@ -17,13 +17,15 @@ from assay.core.errors import AssayError
 from assay.core.evidence_files import folder_of, place_of
 from assay.core.records import Episode, HealthSummary, TrainFacts
 from assay.core.storage.json import read_record, write_json, write_jsonl
+from assay.evidence.claim.openings import Openings
 from assay.evidence.recipe.tables import RecipeComparison
 from assay.pipeline.dvc_lock import md5_at
 from assay.tools.recipe import compare
-from tests.evidence.conftest import make_claim
+from tests.evidence.conftest import make_claim, make_plan
 from tests.evidence.synthetic_episodes import SUITE, arm
 
 BEFORE = arm("base", 0.35, clusters=24)
+OPENED = Openings(place=1, recipe_place=1, policies_before=0, registered=True, restored=0, sha256="0" * 64)
 RESULTS = "evidence/results"
 
 
@@ -33,7 +35,8 @@ def write_run(
     """Write a project as a run with this seed leaves it, as far as a comparison reads it."""
     after = arm(f"trained {seed} {rate_of_learning}", rate, clusters=24)
     policy = hashlib.sha256(f"{seed} {rate_of_learning} {rate}".encode()).hexdigest()
-    claim = make_claim(BEFORE, after, training_seeds=(seed,), after_policy=policy)
+    plan = make_plan(seeds=tuple(range(6)))
+    claim = make_claim(BEFORE, after, plan, training_seeds=(seed,), after_policy=policy, opened=OPENED)
     facts = TrainFacts(
         seed=seed,
         steps=200,

@@ -20,7 +20,12 @@ from assay.core.errors import ConfigError, RecordError, RunningAlready
 from assay.core.evidence_files import folder_of, place_of
 from assay.core.storage.json import read_record, write_json, write_jsonl
 from assay.core.storage.locks import hold
+from assay.dataset.suite import Suite
 from assay.evidence.recipe.tables import seeds_block
+from assay.pipeline.heldout_ledger import copy_id, openings
+from assay.pipeline.note_openings import note_opening, tries
+from assay.pipeline.project import Project
+from assay.tasks.protocol import Item
 from assay.tools.recipe import recipe_file, seeds
 from assay.tools.recipe.seeds import SeedJob
 from tests.evidence.conftest import make_claim
@@ -220,7 +225,8 @@ def test_all_seeds_of_a_call_are_of_one_state_of_the_project_and_too_few_are_tol
     assert seeds.run(root, [0, 3]) == 0
     entry = recipe_file.read_recipes(root)["collider"]
     assert entry.reason.startswith("2 seeds, at least") and "edited" in (root / "src/stage.py").read_text()
-    assert said[0].startswith("there will be no verdict over seeds: 2 seeds, at least")
+    assert said[0].startswith("these are not the seeds of the plan (claim.seeds: 0)")
+    assert said[1].startswith("there will be no verdict over seeds: 2 seeds, at least")
 
 
 def test_a_finished_seed_that_is_not_asked_for_is_told_in_the_record(moved: Path) -> None:
@@ -365,3 +371,29 @@ def wait_for(condition) -> None:  # type: ignore[no-untyped-def]
     while not condition():
         assert time.monotonic() < until, "waited too long"
         time.sleep(0.05)
+
+
+def test_a_copy_knows_what_its_project_opened_and_the_project_what_the_copy_did(tmp_path: Path) -> None:
+    root = write_pipeline(tmp_path / "project")
+    copy = root / ".scratch/seeds/a"
+    shutil.copytree(ROOT / "configs", copy / "configs")
+    use(copy, grpo="tiny_smoke", task="collider", seed=3)
+    project, own = Project.open(root), Project.open(copy)
+    suite = Suite("heldout", (Item("a", "a", {}, None, None, record="r" * 64),), 2, 0)
+    note_opening(project, "pre_eval", suite, "b" * 64)
+    note_opening(project, "post_eval", suite, "c" * 64)
+    seeds.lend_ledger(copy)
+    note_opening(own, "post_eval", suite, "d" * 64)
+    seeds.take_back_ledger(copy)
+    known = openings(project)
+    assert known is not None
+    assert {each.policy_digest: each.place for each in tries(known, suite.records)} == {
+        "c" * 64: 1,
+        "d" * 64: 2,
+    }
+    assert {each.copy_id for each in known.openings} == {copy_id(project)}, "one working copy opened them all"
+
+
+def test_without_seeds_on_the_command_line_those_of_the_plan_are_run(tmp_path: Path) -> None:
+    root = write_pipeline(tmp_path / "project")
+    assert seeds.planned_seeds(root) == (0,)

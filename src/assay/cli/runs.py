@@ -67,8 +67,11 @@ def compare(
 
 def seeds(
     seeds: Annotated[
-        str, typer.Argument(metavar="SEEDS", help="0..5, or 0,3,7; two-sided a verdict needs 6.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="[SEEDS]", help="Those of the plan (claim.seeds) if not given; 0..5, or 0,3,7."
+        ),
+    ] = None,
     task: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Preset of configs/task/; the selected one if not given."),
@@ -87,9 +90,8 @@ def seeds(
     from assay.tools.recipe import seeds as tool
 
     further = () if bases is None else tool.parse_seeds(bases)
-    failed = tool.run(
-        Path.cwd(), tool.parse_seeds(seeds), bases=further, task=task, jobs=jobs, one_sided=one_sided
-    )
+    asked = tool.planned_seeds(Path.cwd()) if seeds is None else tool.parse_seeds(seeds)
+    failed = tool.run(Path.cwd(), asked, bases=further, task=task, jobs=jobs, one_sided=one_sided)
     raise typer.Exit(failed)
 
 

@@ -267,6 +267,9 @@ class OpenedRecords(Record):
     )
     seed: int = Field(ge=0)
     seeds: tuple[int, ...] = Field(description="those that the plan registers")
+    left_out: tuple[int, ...] = Field(
+        description="seeds that another plan showed beside some of these, and that this plan leaves out"
+    )
     others: tuple[OtherPolicy, ...] = Field(description="who saw them before")
     restored: int = Field(
         ge=0, description="of all known policies those that were no longer in the ledger's file"

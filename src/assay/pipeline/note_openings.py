@@ -128,6 +128,17 @@ def _siblings(others: list[HeldoutOpening], recipe: Recipe | None) -> list[Heldo
     return list(found.values())
 
 
+def _left_out(before: list[HeldoutOpening], recipe: Recipe) -> tuple[int, ...]:
+    """Return the seeds that other plans showed beside seeds of this one, and that this one leaves out: whoever
+    picks among seeds that were seen tells nothing by the rest."""
+    shown: dict[str, set[int]] = {}
+    for each in before:
+        if each.family not in (None, recipe.family) and each.seed is not None:
+            shown.setdefault(str(each.family), set()).add(each.seed)
+    picked = [seeds - {*recipe.seeds} for seeds in shown.values() if seeds & {*recipe.seeds}]
+    return tuple(sorted(set().union(*picked)))
+
+
 def _units(others: list[HeldoutOpening]) -> int:
     """Return how many tries policies are, those of one family counted once for each time a seed was used."""
     times: dict[tuple[str, int | None], int] = {}
@@ -239,6 +250,7 @@ def opened_records(project: Project, suite: Suite, policy_digest: str, base_dige
         family=recipe.family,
         seed=recipe.seed,
         seeds=recipe.seeds,
+        left_out=_left_out(before, recipe),
         others=others,
         restored=len(known) - len(tries(there, suite.records, [base_digest])),
     )

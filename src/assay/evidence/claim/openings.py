@@ -34,7 +34,7 @@ def openings_of(found: OpenedRecords, sha256: str) -> Openings:
         place=found.place,
         recipe_place=found.recipe_place,
         policies_before=len(found.others),
-        registered=found.seed in found.seeds and found.first_family == found.family,
+        registered=found.seed in found.seeds and found.first_family == found.family and not found.left_out,
         restored=found.restored,
         sha256=sha256,
     )
@@ -44,11 +44,6 @@ def level_of(opened: Openings, plan: ClaimPlan) -> float:
     """Return the level of a claim; one of unknown place is not evaluable, and its numbers have that of the
     plan."""
     return plan.alpha if opened.place is None else opening_level(opened.place, plan.alpha)
-
-
-def recipe_level_of(place: int, plan_alpha: float, *, one_sided: bool) -> float:
-    """Return the level of a statement over the seeds of a plan that was the so-many-th on its records."""
-    return opening_level(place, plan_alpha, one_sided=one_sided)
 
 
 def opening_obstacles(
@@ -103,6 +98,11 @@ def opening_warnings(opened: Openings, found: OpenedRecords) -> list[str]:
         )
     if found.seed not in found.seeds:
         notes.append(f"Training seed {found.seed} is not among the seeds of the plan.")
+    elif found.left_out:
+        notes.append(
+            "The seeds of the plan are some of those that another plan had shown on these records; left out:"
+            f" {', '.join(map(str, found.left_out))}."
+        )
     elif not opened.registered:
         notes.append(
             f"Training seed {found.seed} was registered after its policy had seen the held-out records."

@@ -54,6 +54,9 @@ class RecipeClaim(Record):
     warnings: tuple[str, ...]
     sided: Sided
     alpha: float
+    level: float = Field(description="at which it was tested: what earlier openings left of alpha")
+    registered: bool = Field(description="whether these are the seeds of the plan, all of them and no other")
+    registration: str = Field(description="why not; empty where they are")
     seeds: tuple[int, ...]
     n_items: int = Field(ge=0)
     n_clusters: int = Field(ge=0)

@@ -40,6 +40,15 @@ class KnownPlan(_Known):
     alpha: float
     cluster_name: str
     guardrails: dict[str, float]
+    seeds: tuple[int, ...] = ()
+    sided: Literal["two-sided", "one-sided"] = "two-sided"
+
+
+class KnownOpenings(_Known):
+    """What a comparison of runs needs of the openings before a run; see `Openings`."""
+
+    recipe_place: int | None
+    registered: bool
 
 
 class KnownRival(_Known):
@@ -62,6 +71,7 @@ class KnownClaim(_Known):
     training_seeds: tuple[int, ...]
     difference: Interval | None
     rivals: dict[str, KnownRival] = {}
+    opened: KnownOpenings | None = None
 
 
 class KnownHealth(_Known):

@@ -17,6 +17,7 @@ from assay.evidence.escape import markdown_table, one_line, visible
 from assay.evidence.formatting import MISSING, difference_text, interval_text, p_number, percent
 from assay.evidence.recipe.contest import Contest, contests
 from assay.evidence.recipe.records import BaseBuilt, RecipeClaim, SeedRun, SeedsTogether
+from assay.evidence.recipe.registered import mark
 from assay.evidence.recipe.runs import RUNS, Run, check_together, find_settings_apart, group_by_recipe
 from assay.evidence.recipe.verdict import MEANING, recipe_claim
 
@@ -95,7 +96,7 @@ def recipes_frame(found: RecipeComparison) -> pd.DataFrame:
         gains = [difference_text(gain, rate=True) for gain in (each.difference, each.iqm)]
         chance = interval_text(each.probability_of_improvement, rate=True)
         numbers = [len(each.seeds), *gains, chance, errors, p_number(each.p)]
-        rows.append([each.recipe, *numbers, each.verdict])
+        rows.append([each.recipe, *numbers, mark(each.verdict, each.registered)])
     names = ["mean gain, points", "IQM of gains", "P(beats base), %", "error from seeds / items"]
     return pd.DataFrame(rows, columns=["recipe", "seeds", *names, "p", "verdict"])
 
@@ -116,7 +117,8 @@ def comparison_markdown(found: RecipeComparison) -> str:
     blocks = ["# Recipes over training seeds"]
     for recipe in found.recipes:
         title = "" if len(found.recipes) == 1 else f" {recipe.recipe}:"
-        blocks.append(f"**{recipe.verdict}.**{visible(title)} {visible(recipe.sentence)}")
+        verdict = mark(recipe.verdict, recipe.registered)
+        blocks.append(f"**{verdict}.**{visible(title)} {visible(recipe.sentence)}")
     blocks += [f"**{each.verdict}.** {visible(each.sentence)}" for each in found.contests]
     warned = [text for recipe in found.recipes for text in recipe.warnings] + list(found.notes)
     if warned:
@@ -187,7 +189,8 @@ def seeds_block(found: SeedsTogether | None, task: str, code_now: str | None) ->
     if found is None:
         return f"Not measured: `./run assay seeds 0..5 --task {task}` does it.\n"
     seeds, made = counted(len(found.runs), "training seeds"), f"Made by code {found.code_digest[:12]}"
-    blocks = [f"**{found.verdict}**, {seeds}, preset `{found.preset}`. {one_line(found.sentence)}"]
+    verdict = found.verdict if found.recipe is None else mark(found.verdict, found.recipe.registered)
+    blocks = [f"**{verdict}**, {seeds}, preset `{found.preset}`. {one_line(found.sentence)}"]
     if code_now is None:
         blocks.append(f"{made}; what code the last run was made by is not known.")
     elif found.code_digest != code_now:

@@ -18,6 +18,7 @@ from assay.evidence.claim.effect import Effect, effect_of
 from assay.evidence.claim.verdict import Guardrail, decide, judge_guardrail
 from assay.evidence.formatting import p_text, signed
 from assay.evidence.recipe.records import ProfilePoint, RecipeClaim, SeedRow
+from assay.evidence.recipe.registered import Registration, registration_of
 from assay.evidence.recipe.runs import ABSENT, KnownPlan, Run, Scores, collect_scores
 from assay.statistics.intervals import interval
 from assay.statistics.seeds_and_items import (
@@ -44,20 +45,24 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
     Under 5 seeds (one-sided) or 6 (two-sided) at alpha 0.05 the verdict is NOT EVALUABLE and no number is
     given.
     """
-    plan = runs[0].claim.plan
+    registration, asked = registration_of(runs, one_sided=one_sided), runs[0].claim.plan
+    plan = asked.model_copy(update={"alpha": registration.level})
     found = collect_scores(runs, measure_of_primary(plan.primary))
     sign = 1.0 if plan.direction == "higher" else -1.0
     head: dict[str, Any] = {
         "recipe": recipe,
         "settings": {name: runs[0].settings.get(name, ABSENT) for name in apart},
         "sided": "one-sided" if one_sided else "two-sided",
-        "alpha": plan.alpha,
+        "alpha": asked.alpha,
+        "level": plan.alpha,
+        "registered": registration.against is None,
+        "registration": registration.against or "",
         "draws": plan.draws,
         "seeds": tuple(run.trained.seed for run in runs),
         "runs": _rows(runs, found),
         "n_items": 0 if found is None else len(found.items),
         "n_clusters": 0 if found is None else len(set(found.clusters)),
-        "warnings": _warnings(runs, sign),
+        "warnings": (*_marks(registration, asked.alpha), *_warnings(runs, sign)),
     }
     enough = fewest_runs(plan.alpha, one_sided=one_sided)
     if found is None or len(runs) < enough or head["n_clusters"] < FEWEST_CLUSTERS:
@@ -97,7 +102,21 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
     head |= {"verdict": verdict, "effect": effect, "reason": reason, "guardrails": guardrails}
     head |= {"p": p, "p_seeds": p_seeds, "p_seeds_items": round(p_both, 10)}
     claim = RecipeClaim(**head, **numbers, smallest_detectable_points=detectable, sentence="")
-    return claim.model_copy(update={"sentence": recipe_sentence(claim, mean.interval, numbers["iqm"], plan)})
+    sentence = recipe_sentence(claim, mean.interval, numbers["iqm"], plan)
+    if registration.against is not None:
+        sentence = f"Hand-picked seeds ({registration.against}). {sentence}"
+    return claim.model_copy(update={"sentence": sentence})
+
+
+def _marks(registration: Registration, alpha: float) -> list[str]:
+    if registration.against is not None:
+        return [f"Hand-picked seeds, which nothing corrects for: {registration.against}."]
+    if registration.level == alpha:
+        return []
+    return [
+        f"Number {registration.place} to see these held-out records, tested at the level"
+        f" {registration.level:.2g} of {alpha:g}."
+    ]
 
 
 def _numbers(found: Scores, mean: CrossedMean, plan: KnownPlan) -> dict[str, Any]:

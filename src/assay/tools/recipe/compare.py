@@ -22,6 +22,7 @@ from assay.core.storage.untrusted import inside, listing, read_capped
 from assay.core.storage.yaml import read_yaml
 from assay.evidence.figures.drawing import render
 from assay.evidence.figures.recipe_figures import performance_profile, seeds_forest
+from assay.evidence.recipe.registered import mark
 from assay.evidence.recipe.runs import RUNS, KnownClaim, KnownTraining, Run
 from assay.evidence.recipe.tables import (
     CSV_COLUMNS,
@@ -121,7 +122,7 @@ def print_comparison(found: RecipeComparison) -> None:
     """Say verdicts, then tables, then what the intervals are for."""
     for recipe in found.recipes:
         title = f"{recipe.recipe}: " if len(found.recipes) > 1 else ""
-        say(f"{title}{recipe.verdict}: {recipe.sentence}")
+        say(f"{title}{mark(recipe.verdict, recipe.registered)}: {recipe.sentence}")
         for warning in recipe.warnings:
             say(f"warning: {title}{warning}")
     for contest in found.contests:

@@ -19,12 +19,15 @@ from assay.core.console import complain, progress, say, say_table
 from assay.core.counting import counted
 from assay.core.errors import AssayError, ConfigError, RecordError, RunningAlready
 from assay.core.storage.files import read_bytes, read_text, write_bytes, write_text
-from assay.core.storage.json import digest, dumps
+from assay.core.storage.json import digest, dumps, write_json
 from assay.core.storage.locks import hold
 from assay.evidence.formatting import difference_text
 from assay.evidence.recipe.records import SeedRun, SeedsTogether, record_failed
+from assay.evidence.recipe.registered import mark
 from assay.evidence.recipe.tables import bases_frame, runs_frame
 from assay.evidence.recipe.verdict import describe_too_few
+from assay.pipeline.heldout_ledger import LEDGER, NAME, NOTHING, copy_id, memory, merged, openings
+from assay.pipeline.note_openings import adopt
 from assay.pipeline.project import Project
 from assay.statistics.seeds_and_items import fewest_runs
 from assay.tools.recipe import recipe_file
@@ -57,6 +60,11 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+def planned_seeds(root: Path) -> tuple[int, ...]:
+    """Return the seeds that the plan of a project registers."""
+    return tuple(sorted(Project.open(root).params.claim.seeds))
+
+
 def run(
     root: Path,
     seeds: Sequence[int],
@@ -76,6 +84,7 @@ def run(
     settings = replace(selected(root), seed=0, task=task or selected(root).task)
     data = check_request(root, settings, seeds, bases, one_sided=one_sided)
     recipe, home = f"{settings.task}-{settings.grpo}", root / HOME
+    one_sided = one_sided or Project.open(root).params.claim.sided == "one-sided"
     with hold(home / f"{recipe}.lock"):
         shared = home / f"{recipe}-shared"
         # A new one begins with what the project has: after a run of the same settings DVC has nothing to do.
@@ -131,6 +140,9 @@ def check_request(
     if bases and not isinstance(params.base, ScratchBase):
         expected = "a base that is built from a seed"
         raise ConfigError(expected, found="a pretrained one", where="--bases", fix="leave it out")
+    if {*seeds} != {*params.claim.seeds}:
+        plan = ", ".join(map(str, sorted(params.claim.seeds)))
+        complain(f"these are not the seeds of the plan (claim.seeds: {plan}): what they show will be marked")
     if len(seeds) < fewest_runs(params.claim.alpha, one_sided=one_sided):
         few = describe_too_few(len(seeds), params.claim.alpha, one_sided=one_sided)
         complain(f"there will be no verdict over seeds: {few}")
@@ -191,7 +203,8 @@ def add_history(root: Path, recipe: str, found: SeedsTogether) -> SeedsTogether:
 
 def print_recipe(found: SeedsTogether) -> None:
     """Say the verdict over seeds, what speaks against it, and the tables of seeds and bases."""
-    say(f"{found.task}: {found.verdict}: {found.sentence}")
+    verdict = found.verdict if found.recipe is None else mark(found.verdict, found.recipe.registered)
+    say(f"{found.task}: {verdict}: {found.sentence}")
     for warning in (*(found.recipe.warnings if found.recipe is not None else ()), *found.notes):
         say(f"warning: {warning}")
     for frame in (runs_frame(found.runs), *([bases_frame(found.bases)] if found.bases else [])):
@@ -250,6 +263,7 @@ def run_jobs(jobs: Sequence[SeedJob], at_once: int, label: str) -> Iterator[tupl
                 time.sleep(0.2)
                 for job in [job for job, process in going.items() if process.poll() is not None]:
                     code = going.pop(job).returncode
+                    take_back_ledger(job.copy)
                     advance(1, job.copy.name)
                     yield job, describe(read_failure(job.log, code), job.copy) if code else None
     finally:
@@ -308,6 +322,24 @@ def prepare_copy(job: SeedJob) -> None:
         (copy / model).parent.mkdir(parents=True, exist_ok=True)
         (copy / model).symlink_to((source / model).resolve())
     hand_over(source, copy, job.handed)
+    lend_ledger(copy)
+
+
+def lend_ledger(copy: Path) -> None:
+    """Let a copy know which held-out records its project opened, and go by the project's random name: seeds
+    pay for what was seen before them."""
+    project, own = Project.open(copy.parents[2]), Project.open(copy)
+    known = openings(project)
+    if known is not None:
+        write_json(own.observed(LEDGER), merged(known, openings(own) or NOTHING))
+        write_text(memory(own) / NAME, copy_id(project))
+
+
+def take_back_ledger(copy: Path) -> None:
+    """Note in the project what a copy opened, whether its run ended well or not."""
+    found = openings(Project.open(copy))
+    if found is not None:
+        adopt(Project.open(copy.parents[2]), found)
 
 
 def has_stages(copy: Path) -> bool:
