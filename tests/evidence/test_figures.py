@@ -24,6 +24,7 @@ from assay.evidence.figures.comparison_figures import (
     summary_rows,
 )
 from assay.evidence.figures.drawing import AFTER, BEFORE, look, new_figure, render
+from assay.evidence.figures.forest_figure import cluster_gains, forest
 from assay.evidence.figures.forest_rows import ForestRow, draw_forest
 from assay.evidence.figures.paired_rows import PairedRow, draw_levels, draw_rows, level_room, row_places
 from assay.evidence.figures.progress_figures import checkpoint_progression, reward_components
@@ -228,6 +229,9 @@ def test_a_label_with_many_values_is_left_to_the_tables() -> None:
     rows = summary_rows(found, first, second, deltas(arms[0], arms[1], list(first.measures), 0))
     names = [row.name.strip() for row in rows]
     assert "source item-001" not in names and "difficulty hard" in names
+    text = words(forest(found, cluster_gains(arms[0], arms[1], "success_rate")))
+    assert "source: 48 values, see the table" in text and "source item-001" not in text
+    assert "difficulty hard" in text
 
 
 def test_the_chosen_checkpoint_is_marked(before: list[Episode], after: list[Episode]) -> None:

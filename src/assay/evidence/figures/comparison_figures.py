@@ -31,7 +31,7 @@ from assay.evidence.figures.drawing import (
     styled,
 )
 from assay.evidence.figures.forest_rows import ROW, ForestRow, draw_forest
-from assay.evidence.figures.paired_rows import MOST_VALUES, PairedRow, draw_rows, name_rows, point
+from assay.evidence.figures.paired_rows import PairedRow, draw_rows, labels_shown, name_rows, point
 from assay.evidence.formatting import NO_INTERVAL, difference_text, interval_text
 from assay.statistics.report import Report
 
@@ -52,15 +52,10 @@ def summary_rows(
     if claim.verdict == "NOT EVALUABLE":
         return []
     measure = measure_of_primary(claim.plan.primary)
-    counts = _values_by_label(claim)
-    strata = [name for name in claim.strata if counts[name.partition("=")[0]] <= MOST_VALUES]
+    strata, _ = labels_shown(claim)
     zero = _always_zero(measure, before, after, gaps)
     rates = [name for name in before.measures if is_rate(name) and name != measure and name not in zero]
     return [_row(name, claim, before, after, gaps, measure=measure) for name in (measure, *strata, *rates)]
-
-
-def _values_by_label(claim: Claim) -> Counter[str]:
-    return Counter(name.partition("=")[0] for name in claim.strata)
 
 
 def _always_zero(measure: str, before: Report, after: Report, gaps: Mapping[str, Interval]) -> list[str]:
@@ -120,7 +115,7 @@ LEVEL_ROW = 0.34  # inches of a player
 _LEVELS = {
     "scripted": ("scripted rival", "^"),
     "trivial": ("no skill", "v"),
-    "instead of training": ("instead of training", "P"),
+    "instead of training": ("untrained", "P"),
 }
 
 

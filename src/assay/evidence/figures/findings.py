@@ -8,6 +8,7 @@ from assay.core.counting import counted
 from assay.core.records import HEALTH_RULES, HealthEvent, HealthRule, Interval
 from assay.evidence.claim.claim import Claim
 from assay.evidence.figures.forest_rows import ForestRow
+from assay.evidence.figures.paired_rows import labels_shown
 from assay.evidence.formatting import MISSING, difference_text, percent, signed
 
 
@@ -57,7 +58,7 @@ def of_forest(claim: Claim, gains: Sequence[float]) -> str:
         return ""
     up, down = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
     said = f"{up} of {counted(len(gains), claim.plan.cluster_name)} gained, {down} lost"
-    strata = [each.difference for each in claim.strata.values()]
+    strata = [each.difference for each in labels_shown(claim)[0].values()]
     if strata:
         more = sum(is_shown(gap) and (gap.value or 0) > 0 for gap in strata)
         less = sum(is_shown(gap) and (gap.value or 0) < 0 for gap in strata)

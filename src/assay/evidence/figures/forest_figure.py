@@ -30,7 +30,7 @@ from assay.evidence.figures.drawing import (
     styled,
 )
 from assay.evidence.figures.forest_rows import ROW, ForestRow, draw_forest, name_sides, show_both_sides
-from assay.evidence.figures.paired_rows import name_rows, point
+from assay.evidence.figures.paired_rows import labels_shown, name_rows, point
 from assay.evidence.formatting import difference_text, percent
 from assay.statistics.intervals import interval, wilson
 
@@ -144,22 +144,22 @@ def forest(claim: Claim, gains: Sequence[ClusterGain]) -> Figure:
         return figure
     named = len(gains) <= NAMED_UP_TO
     what = claim.plan.cluster_name
-    strata = [
+    few, left_out = labels_shown(claim)
+    rows = [
         ForestRow(name.replace("=", " "), each.difference, f"n = {counted(each.n_clusters, what)}")
-        for name, each in claim.strata.items()
+        for name, each in few.items()
     ]
-    rows = strata if len(strata) <= NAMED_UP_TO else []
     n = counted(claim.n_clusters, what)
     rows = [*rows, ForestRow("all", claim.difference, f"n = {n}", INK, whole=True)]
     heights = [0.2 + ROW * len(rows), 0.3 + 0.2 * len(gains) if named else 1.5]
-    figure = bare_figure(height=sum(heights) + 1.6)
+    figure = bare_figure(height=sum(heights) + 1.6 + 0.15 * len(left_out))
     grid = figure.add_gridspec(2, 1, height_ratios=heights)
     upper, lower = (figure.add_subplot(grid[k, 0]) for k in (0, 1))
-    label = "after \u2212 before, points, 95 % interval"
+    label = "\n".join(["after \u2212 before, points, 95 % interval", *left_out])
     draw_forest(upper, rows, sides=("before", "after"), label=label)
     (_named if named else _counted)(lower, gains, what)
     counts = Counter(np.sign([each.gain.value or 0.0 for each in gains]).tolist())
-    lower.set_title(f"{n}: {counts[-1.0]} lost, {counts[0.0]} stayed, {counts[1.0]} gained")
+    lower.set_title(f"{n}: {counts[-1.0]} lost, {counts[0.0]} stayed, {counts[1.0]} gained", loc="right")
     return figure
 
 
@@ -219,7 +219,7 @@ def rival_rows(claim: Claim) -> list[ForestRow]:
     return rows
 
 
-KINDS = {"trivial": "no skill", "scripted": "scripted", "instead of training": "instead of training"}
+KINDS = {"trivial": "no skill", "scripted": "scripted", "instead of training": "untrained"}
 
 
 @styled

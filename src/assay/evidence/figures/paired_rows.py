@@ -3,6 +3,7 @@ comparison are made of."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,8 @@ from matplotlib.lines import Line2D
 from assay.core.counting import counted
 from assay.core.records import Episode, Interval
 from assay.core.seeds import rng
-from assay.evidence.claim.differences import compare_measure
+from assay.evidence.claim.claim import Claim
+from assay.evidence.claim.differences import Comparison, compare_measure
 from assay.evidence.figures.drawing import AFTER, BEFORE, GREY
 from assay.evidence.formatting import difference_text, interval_text
 from assay.statistics.report import Report
@@ -77,14 +79,15 @@ def draw_rows(
         fontsize=8.5,
         color=GREY,
     )
-    found = entries(axes)
+    # What has no interval says so in its numbers.
+    found = {name: each for name, each in entries(axes).items() if name in ("before", "after")}
     if found:
         axes.legend(
             list(found.values()),
             list(found),
-            ncols=len(found),
-            loc="lower left",
-            bbox_to_anchor=(-0.02, 1.0),
+            ncols=2,
+            loc="lower right",
+            bbox_to_anchor=(1.0, 1.0),
             borderaxespad=0.1,
             handletextpad=0.2,
             columnspacing=1.0,
@@ -228,6 +231,13 @@ def draw_levels(
 
 
 MOST_VALUES = 12  # of one label; a figure with a row for each of two hundred would show none of them
+
+
+def labels_shown(claim: Claim) -> tuple[dict[str, Comparison], list[str]]:
+    """Return the strata of the labels that have few values, and of each other label what to say instead."""
+    values = Counter(name.partition("=")[0] for name in claim.strata)
+    few = {name: each for name, each in claim.strata.items() if values[name.partition("=")[0]] <= MOST_VALUES}
+    return few, [f"{label}: {n} values, see the table" for label, n in values.items() if n > MOST_VALUES]
 
 
 def strata_rows(
