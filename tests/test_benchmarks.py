@@ -3,7 +3,9 @@ rightly."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +35,7 @@ PLAYS = choose(
 ).plays()
 SPOKEN = Collider(ColliderSettings(surface="json", max_turns=4, shaping=0.0, gamma=1.0))
 SHAPE = filler.Shape(32, 64, 2, 2, 1, 16, 1005)
+NUMBER = re.compile(r"(\d+) clusters")
 WORK = filler.Work(prompts=2, group=3, prompt=12, turns=3, new=4, reply=9)
 
 
@@ -260,3 +263,18 @@ def test_the_floor_counts_each_token_once() -> None:
         shape, filler.Work(1, 8, 10, 1, 2, 0), slow, 4
     )  # the prompt is read once for all eight
     assert group["bytes"] - one["bytes"] == 4 * (body + 800) + 8 * 4 * 8 * 11
+
+
+def test_the_level_is_held_in_every_layout_that_was_tried_and_promised_power_is_found() -> None:
+    tables = json.loads((ROOT / "benchmarks/results/verdict_levels.json").read_text(encoding="utf-8"))
+    layouts = tables["layouts"]
+    assert len(layouts) >= 25 and len({each["name"] for each in layouts}) == len(layouts)
+    for kind in ("deterministic base", "size tied to effect", "rare heavy losers", "tie", "families"):
+        assert any(kind in each["name"] for each in layouts), kind
+    assert {8, 10, 12, 16, 20, 40} <= {int(n) for each in layouts for n in NUMBER.findall(each["name"])}
+    for each in layouts:
+        assert each["replications"] >= 3000 and each["false_better"] <= 0.05, each["name"]
+        assert each["upper"] <= 0.06 and each["coverage"] >= 0.94, each["name"]
+        assert (each["refused"] > 0) is (each["needed"] is not None), each["name"]
+    assert all(abs(each["got"] - each["promised"]) <= 0.05 for each in tables["power"])
+    assert any("10 clusters" in each["name"] and "all or nothing" in each["name"] for each in tables["power"])

@@ -14,10 +14,14 @@ from assay.core.errors import EvidenceError
 from assay.core.records import HEALTH_RULES, Episode, HealthRule, RuleSummary
 from assay.core.seeds import rng
 from assay.dataset.audit_records import Contamination, Overlap, judged
+from assay.dataset.fingerprint import Fingerprint, SplitFingerprint
+from assay.dataset.suite import Suite
 from assay.evidence.claim.aa_test import aa_control
 from assay.evidence.claim.claim import Claim, ClaimPlan, not_evaluable, plan_digest
 from assay.evidence.claim.differences import gain_split, success_changes
+from assay.evidence.claim.plan import largest_cluster
 from assay.evidence.claim.warnings import answer_for
+from assay.tasks.protocol import Item
 from conftest import make_claim, make_plan
 from synthetic_episodes import arm, episode
 
@@ -417,3 +421,39 @@ def test_one_cluster_that_outweighs_the_others_lets_nothing_be_shown() -> None:
     found = make_claim(*arms, make_plan(guardrails={}, secondary=()))
     assert (found.verdict, found.p) == ("NO EVIDENCE", None)
     assert found.reason.startswith("descriptive only: 13 clusters, a test needs ")
+
+
+def split_of(largest: int | None, usual: float | None) -> SplitFingerprint:
+    found: dict[str, Any] = {
+        "file_sha256": "",
+        "records_sha256": "",
+        "n_records": 1,
+        "strata": {},
+        "dropped": [],
+    }
+    return SplitFingerprint(**found, largest_cluster=largest, usual_cluster=usual)
+
+
+@pytest.mark.parametrize(
+    ("splits", "expected"),
+    [
+        ({"heldout": (2, 2.0), "train": (8, 8.0)}, 2),  # larger clusters since the file is longer
+        (
+            {"heldout": (2, 2.0), "train": (80, 8.0)},
+            20,
+        ),  # one of ten times the usual: so could have been drawn
+        (
+            {"heldout": (30, 2.0), "train": (1, 1.0)},
+            30,
+        ),  # of the held-out file, whatever the suite took of it
+        ({"heldout": (2, 2.0), "train": (2, 2.0), "traps": (99, 1.0)}, 2),  # no split of the claim
+        ({"heldout": (2, 2.0), "train": (None, None)}, None),  # a fingerprint of before
+    ],
+)
+def test_the_plan_knows_the_largest_cluster_that_a_suite_could_have_held(
+    splits: dict[str, tuple[int | None, float | None]], expected: int | None
+) -> None:
+    items = tuple(Item(f"{k}", f"c{k // 2}", {}, None, None) for k in range(20))
+    suite = Suite("heldout", items, 2, 0)
+    data = Fingerprint.model_construct(splits={name: split_of(*each) for name, each in splits.items()})
+    assert largest_cluster(suite, data, ("train", "validation")) == expected
