@@ -11,7 +11,7 @@ import numpy as np
 
 from assay.tasks.structured.reading.oddities import right_answer
 from assay.tasks.structured.reading.records import StructuredState
-from assay.tasks.structured.reading.shapes import EMPTY, Filler, shaped
+from assay.tasks.structured.reading.shapes import EMPTY, Filler, in_order, shaped
 from assay.tasks.structured.schema import compile_schema
 
 Player = Callable[[StructuredState, np.random.Generator], str]
@@ -58,9 +58,10 @@ def _plain(number: float) -> float:
 
 
 def gold(state: StructuredState, rng: np.random.Generator) -> str:
-    """Know the gold and write it; where there is none, fill the schema's shape."""
+    """Know the gold and write it in the order of the schema; where there is none, fill the schema's shape."""
     if state.reference.has_gold:
-        return written(right_answer(state.reference))
+        root, _ = json.JSONDecoder().raw_decode(state.request.schema_text)
+        return written(in_order(right_answer(state.reference), root))
     schema, wanted = compile_schema(state.reference.schema), state.reference.wanted
     # What is not required may be hard to fill (a pattern), and leaving it out is as valid.
     tries = [

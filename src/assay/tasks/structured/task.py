@@ -28,14 +28,13 @@ from assay.tasks.structured import shop
 from assay.tasks.structured.grading import rewards
 from assay.tasks.structured.grading.equality import rules_of
 from assay.tasks.structured.grading.fields import answer_text, field_answers, right_text, survey
-from assay.tasks.structured.players import ATTACKS, PLAYERS, Player, written
+from assay.tasks.structured.players import ATTACKS, PLAYERS, Player, gold
 from assay.tasks.structured.prompts import bundled, opening, shortened
 from assay.tasks.structured.reading.blocklist import Blocklist
 from assay.tasks.structured.reading.golds import contradictory, most_right
-from assay.tasks.structured.reading.oddities import oddities, right_answer
+from assay.tasks.structured.reading.oddities import oddities
 from assay.tasks.structured.reading.reading import read
 from assay.tasks.structured.reading.records import Reference, Request, StructuredState
-from assay.tasks.structured.reading.shapes import in_order
 
 
 class Structured:
@@ -147,9 +146,8 @@ class Structured:
 
     def solution(self, item: Item) -> str | None:
         """Return a right answer as compact JSON in the schema's own order, None where there is no gold."""
-        if not item.hidden.has_gold:
-            return None
-        return written(in_order(right_answer(item.hidden), json.loads(self.answer_schema(item))))
+        state = StructuredState(item.id, item.public, item.hidden, None)
+        return gold(state, np.random.default_rng(0)) if item.hidden.has_gold else None
 
     def shape(self, item: Item) -> str:
         """Return the schema as the model is shown it."""
