@@ -25,6 +25,7 @@ from assay.evidence.claim.differences import (
     with_holm,
 )
 from assay.evidence.claim.effect import Effect, effect_of, size_said
+from assay.evidence.claim.left_out import LeaveOneOut, leave_one_out, left_out_said
 from assay.evidence.claim.openings import Openings, opening_said
 from assay.evidence.claim.plan import ClaimPlan, plan_digest
 from assay.evidence.claim.random_reward import (
@@ -85,6 +86,7 @@ class Claim(Record):
         description="the same as planned before training; null: not planned"
     )
     rivals: dict[str, Rival] = Field(description="the trained policy against each rival of the plan")
+    leave_one_out: LeaveOneOut | None = Field(description="the difference without any one cluster or stratum")
     items_changed: dict[str, int] | None
     gain_split: GainSplit | None
     tokens_per_completion: Comparison | None
@@ -126,9 +128,12 @@ def differences_of(claim: Claim) -> dict[str, Interval]:
 
 
 def controls_said(claim: Claim) -> str:
-    """Return what the controls showed, and how often the records were opened, a sentence each."""
+    """Return what the controls showed, how often the records were opened, and what leaving a part out does, a
+    sentence each."""
     opened = opening_said(claim.opened, claim.level, claim.plan)
-    return f"Controls. {control_said(claim.control)} {random_reward_said(claim.random_reward)} {opened}"
+    left_out = left_out_said(claim.leave_one_out, claim.plan.cluster_name)
+    told = [control_said(claim.control), random_reward_said(claim.random_reward), opened, left_out]
+    return f"Controls. {' '.join(filter(None, told))}"
 
 
 def _head(
@@ -334,6 +339,7 @@ def compare(
         n_items=primary.difference.n,
         smallest_detectable_points=detectable,
         rivals=beside,
+        leave_one_out=leave_one_out(before, after, measure, alpha),
         items_changed=success_changes(before, after),
         gain_split=parts,
         tokens_per_completion=tokens,

@@ -15,6 +15,7 @@ from assay.evaluation.measures import is_rate
 from assay.evidence.claim.aa_test import control_said
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.effect import effect_words
+from assay.evidence.claim.left_out import left_out_said
 from assay.evidence.formatting import (
     MISSING,
     NO_INTERVAL,
@@ -253,6 +254,8 @@ def _claim_rows(claim: Claim) -> list[tuple[str, str]]:
         rows.append(
             ("tokens per completion", f"{_points(tokens.before)} to {_points(tokens.after)}, {change}")
         )
+    if claim.leave_one_out is not None:
+        rows.append(("leave one out", left_out_said(claim.leave_one_out, claim.plan.cluster_name)))
     if claim.items_changed is not None:
         rows.append(("items", ", ".join(f"{n} {name}" for name, n in claim.items_changed.items())))
     return rows
