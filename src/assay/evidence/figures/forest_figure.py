@@ -159,7 +159,9 @@ def forest(claim: Claim, gains: Sequence[ClusterGain]) -> Figure:
     draw_forest(upper, rows, sides=("before", "after"), label=label)
     (_named if named else _counted)(lower, gains, what)
     counts = Counter(np.sign([each.gain.value or 0.0 for each in gains]).tolist())
-    lower.set_title(f"{n}: {counts[-1.0]} lost, {counts[0.0]} stayed, {counts[1.0]} gained", loc="right")
+    lower.set_title(
+        f"{n}: {counts[-1.0]} lost, {counts[0.0]} stayed, {counts[1.0]} gained", loc="right", fontsize=9
+    )
     return figure
 
 
