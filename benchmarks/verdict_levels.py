@@ -7,8 +7,9 @@ than all that were, the test is told their size, as the plan of a claim tells it
 95 % interval of Clopper and Pearson. Where clusters are too few for their sizes the claim refuses: `refused`,
 with what would be `needed`.
 
-`means` are measures without a bound; `power` is what is promised before training against what is then found;
-`cost` is what the deciding test gives up against sign flips, which hold no level.
+`at_random` are layouts that nobody chose, with true gains that are not 0. `means` are measures without a
+bound; `power` is what is promised before training against what is then found; `cost` is what the deciding
+test gives up against sign flips, which hold no level.
 
     ./run bench verdict_levels    (about a minute on one core; writes results/verdict_levels.json)
 """
@@ -16,157 +17,25 @@ with what would be `needed`.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks.verdict_layouts import LARGEST, LAYOUTS, MEANS, Array, Layout
 from scipy import stats
+from scipy.optimize import brentq
 
 from assay.core.seeds import rng as labelled_rng
-from assay.statistics.bounded_mean import bounded_mean_tests, clusters_needed
+from assay.statistics.bounded_mean import bounded_mean_tests, clusters_needed, not_better
 from assay.statistics.intervals import resample_counts
 from assay.statistics.power import smallest_gain
 from assay.statistics.tests import sign_flip_tests
 
 REPLICATIONS, WEIGHTINGS, FLIPS, RESAMPLES = 3_000, 4_000, 2_000, 1_000
 RESULTS = Path(__file__).parent / "results/verdict_levels.json"
-
-Array = NDArray[np.float64]
-Drawn = tuple[Array, Array]  # totals and sizes of clusters, both [replications, clusters]
-Layout = Callable[[np.random.Generator, int], Drawn]
-
-
-def alike(
-    n: int, values: Callable[[np.random.Generator, tuple[int, int]], Array], size: float = 1.0
-) -> Layout:
-    """Return a layout of n clusters of one size, whose mean differences are drawn by `values`."""
-
-    def draw(rng: np.random.Generator, replications: int) -> Drawn:
-        shape = (replications, n)
-        return values(rng, shape) * size, np.full(shape, size)
-
-    return draw
-
-
-def rates(
-    before: Callable[..., Array], after: Callable[..., Array], draws: int, items: int
-) -> Callable[..., Array]:
-    """Return the mean difference of clusters whose items succeed with a rate before and one after."""
-
-    def values(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
-        wide = (*shape, items)
-        p = before(rng, wide)
-        q = after(rng, p)
-        return np.asarray((rng.binomial(draws, q) - rng.binomial(draws, p)).mean(axis=2) / draws, np.float64)
-
-    return values
-
-
-def two_points(share: float, low: float) -> Callable[..., Array]:
-    """Return values of mean 0: a share of clusters at `low`, all others a little above 0."""
-    high = -low * share / (1 - share)
-    return lambda rng, shape: np.where(rng.random(shape) < share, low, high)
-
-
-def tied(share: float, large: float, n: int, loss: float = -0.5) -> Layout:
-    """Return a layout of mean 0 in which a share of clusters is large and loses what the small ones gain."""
-    gain = -loss * large * share / (1 - share)
-    scale = max(1.0, abs(gain))  # no item can gain more than 1
-
-    def draw(rng: np.random.Generator, replications: int) -> Drawn:
-        big = rng.random((replications, n)) < share
-        sizes = np.where(big, large, 1.0)
-        means = np.where(big, loss, gain) / scale
-        return means * sizes, sizes
-
-    return draw
-
-
-def uniform(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    return rng.random(shape)
-
-
-def same(_: np.random.Generator, p: Array) -> Array:
-    return p
-
-
-def shuffled(rng: np.random.Generator, p: Array) -> Array:
-    return rng.permuted(p, axis=1)
-
-
-def fixed(rate: float) -> Callable[..., Array]:
-    return lambda rng, shape: np.full(shape, rate)
-
-
-def certain(share: float) -> Callable[..., Array]:
-    return lambda rng, shape: np.where(rng.random(shape) < share, 1.0, 0.0)
-
-
-def noisy(share: float) -> Callable[..., Array]:
-    """Return rates after, of the same mean, for a base that is always right or always wrong."""
-    return lambda rng, p: np.where(p > 0, 1 - 0.4, 0.4 * share / (1 - share))
-
-
-def families(n: int, items: int) -> Layout:
-    """Return a layout of n clusters in which all items of a family move together."""
-
-    def draw(rng: np.random.Generator, replications: int) -> Drawn:
-        moved = rng.choice([-0.5, -0.1, 0.1, 0.5], size=(replications, n, 1))
-        noise = rng.normal(0, 0.3, size=(replications, n, items))
-        return np.clip(moved + noise, -1, 1).sum(axis=2), np.full((replications, n), float(items))
-
-    return draw
-
-
-def one_outweighs(n: int) -> Layout:
-    """Return a layout of n - 1 clusters of one item and one of as many as all of them together."""
-
-    def draw(rng: np.random.Generator, replications: int) -> Drawn:
-        sizes = np.ones((replications, n))
-        sizes[:, 0] = n - 1
-        return rng.choice([-0.3, 0.3], size=(replications, n)) * sizes, sizes
-
-    return draw
-
-
-LAYOUTS: dict[str, Layout] = {
-    **{
-        f"rare heavy losers, 5 %, {n} clusters": alike(n, two_points(0.05, -0.95))
-        for n in (8, 20, 40, 64, 256)
-    },
-    **{f"rare total losers, 1 %, {n} clusters": alike(n, two_points(0.01, -1.0)) for n in (40, 128, 512)},
-    **{f"rare heavy winners, 5 %, {n} clusters": alike(n, two_points(0.05, 0.95)) for n in (20, 128)},
-    **{f"size tied to effect, 10 % of 9, {n} clusters": tied(0.1, 9.0, n) for n in (8, 20, 40, 128, 256)},
-    "size tied to effect, 2 % of 30, 100 clusters": tied(0.02, 30.0, 100),
-    **{
-        f"deterministic base, noisy arm, {n} clusters": alike(n, rates(certain(0.2), noisy(0.2), 4, 1))
-        for n in (8, 12, 40, 200)
-    },
-    "base never right, arm never right, 40 clusters": alike(40, rates(fixed(0.0), same, 2, 4)),
-    "base rarely right, the same arm, 40 clusters": alike(40, rates(fixed(0.02), same, 2, 4)),
-    **{
-        f"any base, the same arm, {n} clusters": alike(n, rates(uniform, same, 4, 1))
-        for n in (8, 10, 16, 40, 256)
-    },
-    "any base, an arm that knows other items, 60 clusters": alike(60, rates(uniform, shuffled, 2, 1)),
-    "one draw, yes or no, 30 clusters": alike(30, rates(fixed(0.5), same, 1, 1)),
-    "nine in ten tie, 40 clusters": alike(
-        40, lambda rng, shape: rng.choice([-1.0, 0.0, 1.0], size=shape, p=[0.05, 0.9, 0.05])
-    ),
-    "families of ten move together, 12 clusters": families(12, 10),
-    "families of four move together, 60 clusters": families(60, 4),
-    "one cluster outweighs the rest, 20 clusters": one_outweighs(20),
-    "one cluster outweighs the rest, 200 clusters": one_outweighs(200),
-    "skewed: many small gains, losses of any size, 40 clusters": alike(
-        40, lambda rng, shape: 0.1 - np.minimum(1.1, rng.gamma(0.25, 0.4, size=shape)) + 0.00085
-    ),
-}
-
-
-# The largest cluster of all data, where it is larger than what a draw may show.
-LARGEST = {name: 9.0 for name in LAYOUTS if "10 % of 9" in name}
-LARGEST |= {name: 30.0 for name in LAYOUTS if "2 % of 30" in name}
 
 
 def upper(count: int, n: int) -> float:
@@ -202,48 +71,6 @@ def measured(name: str, layout: Layout) -> dict[str, object]:
         "sign_flips_better": round(float((flips & (totals.sum(axis=1) > 0)).mean()), 4),
         "sign_flips_worse": round(float((flips & (totals.sum(axis=1) < 0)).mean()), 4),
     }
-
-
-def sized(n: int, values: Callable[..., Array], sizes: Callable[..., Array]) -> Layout:
-    """Return a layout of n clusters whose sizes are drawn beside the mean differences of their items."""
-
-    def draw(rng: np.random.Generator, replications: int) -> Drawn:
-        shape = (replications, n)
-        chosen = sizes(rng, shape)
-        return values(rng, shape, chosen) * chosen, chosen
-
-    return draw
-
-
-MEANS: dict[str, Layout] = {
-    **{f"normal, {n} clusters": alike(n, lambda rng, shape: rng.normal(size=shape)) for n in (8, 40)},
-    **{f"heavy tails, {n} clusters": alike(n, lambda rng, shape: rng.standard_t(3, shape)) for n in (8, 40)},
-    **{
-        f"skewed: rare large losses, {n} clusters": alike(
-            n, lambda rng, shape: 0.25 - rng.gamma(0.25, 1, shape)
-        )
-        for n in (8, 20, 40, 128, 512)
-    },
-    **{
-        f"skewed: exponential losses, {n} clusters": alike(
-            n, lambda rng, shape: 1 - rng.exponential(size=shape)
-        )
-        for n in (8, 20, 40, 128, 512)
-    },
-    **{
-        f"size tied to effect, {n} clusters": sized(
-            n,
-            lambda rng, shape, sizes: np.where(sizes > 1, -0.4, 0.5) + 0.3 * rng.normal(size=shape),
-            lambda rng, shape: np.where(rng.random(shape) < 0.2, 5.0, 1.0),
-        )
-        for n in (12, 40, 512)
-    },
-    "sizes from 1 to 7, 40 clusters": sized(
-        40,
-        lambda rng, shape, sizes: rng.normal(size=shape),
-        lambda rng, shape: rng.integers(1, 8, shape).astype(float),
-    ),
-}
 
 
 def of_means(name: str, layout: Layout) -> dict[str, object]:
@@ -363,10 +190,58 @@ def given_up(n: int) -> dict[str, object]:
     }
 
 
+def at_random(k: int) -> dict[str, object]:
+    """Return how often a true gain is called larger or smaller than it is, in a layout that nobody chose.
+
+    Two to four kinds of clusters, each with a size, a share, a gain and a noise of its own; p is computed, not
+    weighted.
+    """
+    luck = labelled_rng("at random", k)
+    n, kinds = int(luck.choice([8, 10, 14, 20, 30, 40, 80, 150])), int(luck.integers(2, 5))
+    sizes = luck.choice([1, 2, 4, 9, 20, 40], kinds).astype(float)
+    shares = np.maximum(luck.dirichlet(np.full(kinds, 0.5)), 0.005)
+    shares /= shares.sum()
+    truth = float(luck.choice([0, 0, 0.2, -0.3, 0.6]))
+    gains, noise = luck.uniform(-1, 1, kinds), luck.choice([0, 0.2, 0.5], kinds)
+
+    def both(shift: float) -> tuple[Array, Array]:
+        return np.clip(gains + shift - noise, -1, 1), np.clip(gains + shift + noise, -1, 1)
+
+    def mean(shift: float) -> float:
+        return float((shares * sizes * sum(both(shift)) / 2).sum() / (shares * sizes).sum())
+
+    shift = float(brentq(lambda shift: mean(shift) - truth, -3.0, 3.0))
+    low, high = both(shift)
+    kind = luck.choice(kinds, size=(REPLICATIONS, n), p=shares)
+    of_kind = sizes[kind]
+    totals = np.where(luck.random(kind.shape) < 0.5, low[kind], high[kind]) * of_kind
+    (
+        above,
+        below,
+    ) = (  # what no item can fall below is 1 + truth under the truth, and not more than 1 - truth above
+        not_better(sign * (totals - truth * of_kind), of_kind * 0 + (1 + sign * truth) * sizes.max()) <= 0.025
+        for sign in (1, -1)
+    )
+    return {
+        "name": f"{k}: {n} clusters of {kinds} kinds, a true gain of {100 * truth:g} points",
+        "replications": REPLICATIONS,
+        "false_better": round(float(above.mean()), 4),
+        "upper": upper(int(above.sum()), REPLICATIONS),
+        "coverage": round(1 - float((above | below).mean()), 4),
+    }
+
+
 def main() -> None:
-    tables: dict[str, list[dict[str, object]]] = {"layouts": [], "means": [], "power": [], "cost": []}
+    tables: dict[str, list[dict[str, object]]] = {
+        "layouts": [],
+        "at_random": [],
+        "means": [],
+        "power": [],
+        "cost": [],
+    }
     rows: list[tuple[str, Callable[[], dict[str, object]]]] = [
         *(("layouts", lambda name=name: measured(name, LAYOUTS[name])) for name in LAYOUTS),
+        *(("at_random", lambda k=k: at_random(k)) for k in range(60)),
         *(("means", lambda name=name: of_means(name, MEANS[name])) for name in MEANS),
         *(("power", lambda name=name: promised(name)) for name in PLANS),
         *(("cost", lambda n=n: given_up(n)) for n in (64, 256, 512)),
