@@ -128,7 +128,7 @@ def _siblings(others: list[HeldoutOpening], recipe: Recipe | None) -> list[Heldo
     return list(found.values())
 
 
-def _left_out(before: list[HeldoutOpening], recipe: Recipe) -> tuple[int, ...]:
+def left_out_of(before: list[HeldoutOpening], recipe: Recipe) -> tuple[int, ...]:
     """Return the seeds that other plans showed beside seeds of this one, and that this one leaves out: whoever
     picks among seeds that were seen tells nothing by the rest."""
     shown: dict[str, set[int]] = {}
@@ -250,7 +250,7 @@ def opened_records(project: Project, suite: Suite, policy_digest: str, base_dige
         family=recipe.family,
         seed=recipe.seed,
         seeds=recipe.seeds,
-        left_out=_left_out(before, recipe),
+        left_out=left_out_of(before, recipe),
         others=others,
         restored=len(known) - len(tries(there, suite.records, [base_digest])),
     )
