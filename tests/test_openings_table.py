@@ -1,0 +1,47 @@
+"""The figures on repeated looks in docs/ are those of the benchmark, and each stays under alpha."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks import openings
+from tests.house import ROOT
+
+FOUND = json.loads(openings.RESULTS.read_text())
+
+
+@pytest.mark.parametrize("row", FOUND["looks"], ids=lambda each: each["name"])
+def test_no_way_of_looking_again_is_called_better_more_often_than_alpha(row: dict[str, float]) -> None:
+    assert row["replications"] >= 3_000
+    assert row["now"] <= row["upper"] <= openings.ALPHA
+
+
+def test_the_rows_are_of_attacks_that_would_have_won() -> None:
+    before = {each["name"]: each["before"] for each in FOUND["looks"]}
+    assert before["10 policies in turn, each with its own settings"] > 0.09
+    assert before["the best 6 of 12 seeds"] > 0.4
+
+
+def test_the_table_in_the_docs_is_the_recorded_one() -> None:
+    assert openings.table(FOUND) in (ROOT / "docs/method.md").read_text()
+
+
+def test_the_power_named_in_the_decision_is_the_recorded_one() -> None:
+    text = " ".join((ROOT / "docs/decisions/evidence.md").read_text().split())
+    power = {each["place"]: each for each in FOUND["series"]}
+    first, second, tenth = (
+        [round(100 * power[place][name]) for name in ("ours", "squares", "products")] for place in (1, 2, 10)
+    )
+    assert f"an honest single run keeps {first[0]} % here" in text
+    assert f"it would have {first[1]} %, with alpha / (k (k + 1)) {first[2]} %" in text
+    assert f"with {second[0]} % here ({second[1]} and {second[2]} % there)" in text
+    assert f"the tenth with {tenth[0]} % ({tenth[1]} and {tenth[2]} %)" in text
+
+
+def test_the_places_in_the_benchmark_are_what_the_rules_give() -> None:
+    plan = tuple(range(10))
+    assert openings.places([openings.Recipe("f", k, plan) for k in plan]) == list(range(1, 11))
+    assert openings.judged([openings.Recipe("f", k, plan) for k in plan], list(plan)) == (True, 0.05)
+    assert openings.judged([openings.Recipe("f", k, plan) for k in plan], [0, 1, 2])[0] is False
