@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-
 from benchmarks import openings
+
 from tests.house import ROOT
 
 FOUND = json.loads(openings.RESULTS.read_text())

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from assay.core.records import Episode
+from assay.core.records import Episode, HealthSummary, RuleSummary
 from assay.core.seeds import rng
 from assay.evidence.claim.aa_test import AA_LEVEL, Control, aa_control
 from assay.evidence.claim.claim import Claim
@@ -121,3 +121,21 @@ def test_a_control_that_the_plan_asks_for_must_be_there_and_be_whole(
     assert torn.verdict == "NOT EVALUABLE" and "missing" in torn.reason
     volunteered = make_claim(before, after, random_arm=random_arm(0.35)[:-1])
     assert volunteered.verdict == "IMPROVED" and any("NOT EVALUABLE" in text for text in volunteered.warnings)
+
+
+def test_alarms_of_the_control_stand_beside_it_by_their_rules(
+    before: list[Episode], after: list[Episode]
+) -> None:
+    red = RuleSummary(rule="entropy", level="RED", first_step=3, worst_step=5, times=1)
+    amber = RuleSummary(rule="kl", level="AMBER", first_step=3, worst_step=5, times=1)
+    health = HealthSummary(worst="RED", rules=(red, amber), unmeasured=("clip",))
+    found = random_reward_control(before, random_arm(0.5), after, ASKED, rng(1), alpha=0.05, health=health)
+    assert (found.red, found.unmeasured) == (("entropy from step 5",), ("clip",))
+    said = random_reward_said(found)
+    assert "RED in that training: entropy from step 5." in said and "Not measured in it: clip." in said
+
+
+def test_earlier_openings_make_the_control_no_quieter(before: list[Episode], after: list[Episode]) -> None:
+    found = random_reward_control(before, random_arm(0.7), after, ASKED, rng(1), alpha=0.05)
+    late = random_reward_control(before, random_arm(0.7), after, ASKED, rng(1), alpha=1e-6)
+    assert found.direction == late.direction == "better" and not late.trained_is_ahead

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from assay.core.records import Episode, Interval, Record, Split
+from assay.core.records import Episode, HealthSummary, Interval, Record, Split
 from assay.core.seeds import rng as labelled_rng
 from assay.evaluation.clusters import cluster_sums, paired_cluster_differences
 from assay.evaluation.measures import value_of
@@ -216,6 +216,7 @@ def compare(
     rng: np.random.Generator,
     base_again: Sequence[Episode] | None = None,
     random_arm: Sequence[Episode] | None = None,
+    random_health: HealthSummary | None = None,
     rivals: Mapping[str, Sequence[Episode]] | None = None,
     planned_points: float | None = None,
     level: float | None = None,
@@ -229,7 +230,7 @@ def compare(
     `blockers` are reasons known elsewhere (a leak, an edited plan), as one text or as (kind without numbers,
     what was found); `notes` are warnings known elsewhere (alarms, cut prompts), shown whatever the verdict.
     `base_again` holds further base draws for the A/A control; without it the base's draws are split in two
-    halves. `random_arm` holds what a policy trained for random rewards played on the same items;
+    halves. `random_arm` holds what a policy trained for random rewards played on the same items, `random_health` its alarms;
     `rivals` holds what the rivals of the plan played, by name; `planned_points` is the smallest detectable
     effect that was said before training; `level` is that of the test, where earlier openings of the held-out
     records have used up a part of the plan's alpha, and `opened` tells of them. Episode order does not matter.
@@ -267,7 +268,13 @@ def compare(
         None
         if random_arm is None
         else random_reward_control(
-            before, random_arm, after, plan, labelled_rng(seed, "random reward"), alpha=alpha
+            before,
+            random_arm,
+            after,
+            plan,
+            labelled_rng(seed, "random reward"),
+            alpha=alpha,
+            health=random_health,
         )
     )
     secondary = with_holm({name: found(name, "secondary") for name in plan.secondary})

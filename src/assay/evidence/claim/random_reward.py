@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from pydantic import Field
 
-from assay.core.records import Episode, Interval, Record
+from assay.core.records import Episode, HealthSummary, Interval, Record
 from assay.core.seeds import rng as labelled_rng
 from assay.evidence.claim.differences import Comparison, compare_measure, measure_of_primary
 from assay.evidence.claim.effect import Direction, Size, effect_of
@@ -36,6 +36,10 @@ class RandomRewardControl(Record):
     trained_is_ahead: bool | None = Field(description="null where nothing can be tested")
     n_clusters: int = Field(ge=0)
     n_items: int = Field(ge=0)
+    red: tuple[str, ...] | None = Field(
+        description="alarms of that training that were RED, by rule and step; null: nobody watched it"
+    )
+    unmeasured: tuple[str, ...] | None = Field(description="rules that had nothing to read there")
 
 
 def random_reward_control(
@@ -46,9 +50,14 @@ def random_reward_control(
     rng: np.random.Generator,
     *,
     alpha: float,
+    health: HealthSummary | None = None,
 ) -> RandomRewardControl:
     """Return the control; an arm that is no whole suite, or holds other items, is not comparable, with the
     reason.
+
+    `alpha` is the level of the claim, at which the trained policy has to be ahead. What random rewards did to
+    the base is tested at the plan's: earlier openings make no control quieter. `health` are the alarms of that
+    training.
 
     Raises:
         EvidenceError: the plan's primary metric is not a rate.
@@ -73,7 +82,7 @@ def random_reward_control(
         base=gained.before,
         points=plan.smallest_effect_points,
         higher=plan.direction == "higher",
-        alpha=alpha,
+        alpha=plan.alpha,
     )
     return RandomRewardControl(
         comparable=True,
@@ -89,12 +98,26 @@ def random_reward_control(
         trained_is_ahead=None if ahead.p is None else _is_ahead(ahead, plan, alpha),
         n_clusters=gained.n_clusters,
         n_items=gained.difference.n,
+        red=None if health is None else red_rules(health),
+        unmeasured=None if health is None else health.unmeasured,
     )
 
 
 def _is_ahead(ahead: Comparison, plan: ClaimPlan, alpha: float) -> bool:
     better = (ahead.difference.value or 0.0) * (1 if plan.direction == "higher" else -1) > 0
     return better and ahead.p is not None and ahead.p <= alpha
+
+
+def red_rules(health: HealthSummary) -> tuple[str, ...]:
+    """Return the rules that were RED in a training, each with the step from which it was."""
+    return tuple(f"{each.rule} from step {each.worst_step}" for each in health.rules if each.level == "RED")
+
+
+def _alarms_said(control: RandomRewardControl) -> str:
+    if control.red is None:
+        return ""
+    red = f" RED in that training: {', '.join(control.red)}." if control.red else ""
+    return red + (f" Not measured in it: {', '.join(control.unmeasured)}." if control.unmeasured else "")
 
 
 def random_reward_said(control: RandomRewardControl | None) -> str:
@@ -114,6 +137,7 @@ def random_reward_said(control: RandomRewardControl | None) -> str:
         f"Random-reward arm: {found} the base, {difference_text(control.difference, rate=True)}"
         f" points, {p_text(control.p)}; the training proper is ahead by"
         f" {difference_text(control.ahead, rate=True)} points, {p_text(control.ahead_p)}."
+        f"{_alarms_said(control)}"
     )
 
 

@@ -12,6 +12,7 @@ from assay.core.records import Episode, HealthSummary, RuleSummary
 from assay.evaluation.alarms import rule_said
 from assay.evidence.claim.differences import Comparison, GainSplit
 from assay.evidence.claim.effect import Effect
+from assay.evidence.claim.random_reward import red_rules
 from assay.evidence.claim.rivals import Rival
 from assay.evidence.escape import visible
 from assay.evidence.formatting import difference_text
@@ -74,7 +75,7 @@ def control_health_said(found: HealthSummary | None) -> list[str]:
     """
     if found is None:
         return ["The random-reward training was not watched: no alarm of it is known."]
-    red = [f"{each.rule} from step {each.worst_step}" for each in found.rules if each.level == "RED"]
+    red = red_rules(found)
     return [f"RED in the random-reward training: {', '.join(red)}."] if red else []
 
 

@@ -294,6 +294,19 @@ def _checks(claim: Claim) -> list[tuple[str, str, str, str]]:
             ("random rewards against base", "control", gap, said),
             ("training against random rewards", "control", ahead, f"{outcome}, {p_text(found.ahead_p)}"),
         ]
+        if found.red is None:
+            rows.append(("alarms with random rewards", "control", MISSING, "nobody watched that training"))
+        else:
+            idle = f"; not measured: {', '.join(found.unmeasured)}" if found.unmeasured else ""
+            none = "none reached RED"
+            rows.append(
+                (
+                    "alarms with random rewards",
+                    "control",
+                    f"{len(found.red)} RED",
+                    (", ".join(found.red) or none) + idle,
+                )
+            )
     for guard in claim.guardrails:
         gap = difference_text(guard.difference, rate=is_rate(guard.measure))
         rows.append((guard.measure, f"guardrail, loss under {guard.margin:g}", gap, guard.outcome))

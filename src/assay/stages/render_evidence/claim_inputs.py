@@ -66,6 +66,7 @@ class ClaimInputs:
     planned: PlannedPower
     base_again: Arm
     random_arm: Arm | None
+    random_health: HealthSummary | None
     opened: Openings
 
 
@@ -113,9 +114,10 @@ def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: A
         blockers.append((text, text))
     opened, bars, warned = _opened(project, plan, trained)
     blockers, notes = [*blockers, *bars], [*notes, *warned]
-    arm, bars, warned = _random_arm(project, trained)
+    facts = read_record(project.results("control.json"), ControlFacts, fix=f"./run dvc repro {CONTROL_STAGE}")
+    arm, bars, warned = _random_arm(project, facts, trained)
     notes = [*notes, *relaxed_said(project.params), *warned]
-    return ClaimInputs([*blockers, *bars], notes, planned, again, arm, opened)
+    return ClaimInputs([*blockers, *bars], notes, planned, again, arm, facts.health, opened)
 
 
 def plan_asked(project: Project, cluster_name: str) -> ClaimPlan:
@@ -192,10 +194,10 @@ def opened_said(project: Project, claim: Claim) -> list[tuple[str, str]]:
     return openings_said(here, len(others) - here, without_records(ledger), known=True, whole=whole)
 
 
-def _random_arm(project: Project, trained: TrainFacts) -> tuple[Arm | None, list[tuple[str, str]], list[str]]:
+def _random_arm(
+    project: Project, facts: ControlFacts, trained: TrainFacts
+) -> tuple[Arm | None, list[tuple[str, str]], list[str]]:
     """Return the arm that was paid by a coin, why it is no control of this training, and what weakens it."""
-    fix = f"./run dvc repro {CONTROL_STAGE}"
-    facts = read_record(project.results("control.json"), ControlFacts, fix=fix)
     if not facts.asked:
         return None, [], []
     if facts.stopped is not None:

@@ -137,6 +137,7 @@ def _render(project: Project) -> None:
         blockers=blockers,
         base_again=beside.base_again[1],
         random_arm=None if beside.random_arm is None else beside.random_arm[1],
+        random_health=beside.random_health,
         rivals={name: arm[1] for name, arm in rivals.items() if name in plan.rivals},
         planned_points=beside.planned.smallest_detectable_points,
         level=level_of(beside.opened, plan),
