@@ -191,10 +191,10 @@ def given_up(n: int) -> dict[str, object]:
 
 
 def at_random(k: int) -> dict[str, object]:
-    """Return how often a true gain is called larger or smaller than it is, in a layout that nobody chose.
+    """Return how often a true gain is called larger or smaller than it is in a layout that nobody chose.
 
-    Two to four kinds of clusters, each with a size, a share, a gain and a noise of its own; p is computed, not
-    weighted.
+    Two to four kinds of clusters, each with a size, a share, a gain and a noise of its own; p is computed,
+    not weighted.
     """
     luck = labelled_rng("at random", k)
     n, kinds = int(luck.choice([8, 10, 14, 20, 30, 40, 80, 150])), int(luck.integers(2, 5))

@@ -233,7 +233,7 @@ def _claim_rows(claim: Claim) -> list[tuple[str, str]]:
         ("before, %", interval_text(claim.before, rate=True)),
         ("after, %", interval_text(claim.after, rate=True)),
         ("difference, points", difference_text(claim.difference, rate=True)),
-        ("p, two-sided sign flips over clusters", p_number(claim.p)),
+        ("p, two-sided test of a bounded mean over clusters", p_number(claim.p)),
         ("cross-check, studentised cluster bootstrap, points", difference_text(claim.cross_check, rate=True)),
         ("counts", _counts(claim)),
         ("training seeds" if len(claim.training_seeds) > 1 else "training seed", seeds or "none"),

@@ -76,7 +76,7 @@ class Sweep(Record):
 def against_base(
     base: Sequence[Episode], episodes: Sequence[Episode], measures: Sequence[str], suite_digest: str
 ) -> dict[str, Comparison]:
-    """Return the paired difference to the base for each measure; sign flips depend on suite and measure
+    """Return the paired difference to the base for each measure; its luck depends on suite and measure
     alone.
 
     Raises:
@@ -164,8 +164,8 @@ def caption(sweep: Sweep, *, table: bool = True) -> str:
     return (
         f"Suite: {split_word(sweep.split)}, {suite}, {played}, n = {n} episodes a checkpoint."
         f" {'Brackets' if table else 'Bars'}: 95 % intervals, {sweep.cluster_name} as the unit. Differences"
-        " to step 0 (the base) are paired by item, with intervals by sign flips, not corrected for their"
-        f" number.{p} Chosen: {chosen}."
+        " to step 0 (the base) are paired by item, with the intervals of the claim's tests, not corrected for"
+        f" their number.{p} Chosen: {chosen}."
     )
 
 
