@@ -98,7 +98,13 @@ def _draw(axes: Axes, y: float, row: ForestRow, scale: float, places: int) -> No
     found = row.difference
     if found is None or found.value is None:
         axes.text(
-            1.03, y, "missing", color=GREY, va="center", fontsize=8.5, transform=axes.get_yaxis_transform()
+            1.03,
+            y,
+            f"missing\n{row.n}".rstrip(),
+            color=GREY,
+            va="center",
+            fontsize=8.5,
+            transform=axes.get_yaxis_transform(),
         )
         return
     value, known = scale * found.value, found.low is not None and found.high is not None

@@ -3,55 +3,22 @@ after."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from assay.core.counting import counted
 from assay.core.records import Interval
-from assay.evidence.figures.drawing import (
-    AFTER,
-    BEFORE,
-    GREY,
-    INK,
-    legend,
-    look,
-    new_figure,
-    say_missing,
-    styled,
-)
+from assay.evidence.figures.drawing import AFTER, BEFORE, INK, legend, look, new_figure, say_missing, styled
 from assay.evidence.figures.forest_rows import ROW, ForestRow, draw_forest
 from assay.evidence.formatting import difference_text, interval_text, p_text
 from assay.evidence.recipe.records import ProfilePoint, RecipeClaim, SeedRun
 
 MOST_IN_TITLE = 60  # characters of a recipe's name
-
-
-def _row(
-    axes: Axes, y: float, found: Interval | None, colour: str, marker: str, size: float, label: str
-) -> None:
-    if found is None or found.value is None:
-        axes.text(
-            0.02,
-            y,
-            "not evaluable",
-            color="#B00000",
-            va="center",
-            fontsize=8,
-            transform=axes.get_yaxis_transform(),
-        )
-        return
-    bare = found.low is None or found.high is None
-    if found.low is not None and found.high is not None:
-        axes.hlines(y, 100 * found.low, 100 * found.high, color=colour, lw=2.2 if size > 7 else 1.5)
-    axes.plot(
-        100 * found.value, y, marker, color=colour, mfc="white" if bare else colour, ms=size, label=label
-    )
 
 
 def _short(name: str) -> str:
@@ -60,46 +27,32 @@ def _short(name: str) -> str:
 
 @styled
 def seeds_forest(recipes: Sequence[RecipeClaim], smallest_effect_points: float, primary: str) -> Figure:
-    """Return the gain of every seed with its own interval, over items alone, and below them the recipe's,
-    over both.
+    """Return the gain of every seed with its own interval, over items alone, and below them the recipe's as a
+    diamond, over both.
 
     `primary` is the plan's measure, by its name.
     """
-    rows = sum(len(recipe.runs) + 2 for recipe in recipes)
-    figure, (axes,) = new_figure(1, 1, width=9.0, height=1.9 + 0.3 * rows)
-    places, names, y = [], [], 0.0
+    rows = []
     for recipe in recipes:
-        if len(recipes) > 1:
-            axes.text(
-                0.005,
-                y - 0.75,
-                _short(recipe.recipe),
-                transform=axes.get_yaxis_transform(),
-                fontsize=8.5,
-                weight="bold",
-            )
-        for run in recipe.runs:
-            _row(axes, y, run.gain, GREY, "o", 5.0, "one training, interval over items")
-            places.append(y)
-            names.append(f"seed {run.seed}")
-            y += 1
-        _row(axes, y, recipe.difference, AFTER, "D", 8.0, "recipe, interval over seeds and items")
-        places.append(y)
-        names.append(f"all {counted(len(recipe.seeds), 'seeds')}")
-        y += 2.2
-    axes.axvspan(
-        -smallest_effect_points,
-        smallest_effect_points,
-        color="#EDEDED",
-        lw=0,
-        zorder=0,
-        label=f"under {smallest_effect_points:g} points",
+        # Of several recipes each says which one it is, under its own diamond.
+        kind = textwrap.fill(_short(recipe.recipe), 32) if len(recipes) > 1 else ""
+        rows += [
+            ForestRow(f"seed {run.seed}", run.gain, f"n = {counted(recipe.n_items, 'items')}", AFTER)
+            for run in recipe.runs
+        ]
+        n = f"n = {counted(len(recipe.seeds), 'seeds')}"
+        whole = recipe.difference
+        if recipe.verdict == "NOT EVALUABLE":
+            whole, n = None, f"{n}: not evaluable"
+        rows.append(ForestRow("all seeds", whole, n, INK, whole=True, kind=kind))
+    figure, (axes,) = new_figure(1, 1, width=6.4, height=1.5 + ROW * len(rows))
+    draw_forest(
+        axes,
+        rows,
+        sides=("before", "after"),
+        label=f"gain in held-out {primary}, points, 95 % intervals; grey: under {smallest_effect_points:g} points",
+        margins=(smallest_effect_points, smallest_effect_points),
     )
-    axes.axvline(0, color="black", lw=0.9)
-    axes.set_yticks(places, names)
-    axes.set_ylim(y - 1.4, -1.1)
-    axes.grid(visible=False, axis="y")
-    axes.set_xlabel(f"gain in held-out {primary}, points, 95 % intervals")
     first = recipes[0]
     said = (
         f"{first.verdict}, {first.sided} {p_text(first.p)}"
@@ -107,15 +60,6 @@ def seeds_forest(recipes: Sequence[RecipeClaim], smallest_effect_points: float, 
         else counted(len(recipes), "recipes")
     )
     axes.set_title(f"{said}; {counted(first.n_items, 'items')}, K = {first.draws}")
-    entries: dict[str, Any] = {}
-    for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-        if isinstance(handle, Line2D) and handle.get_markerfacecolor() == "white":
-            label, handle = (
-                "empty: interval missing",
-                Line2D([], [], color=GREY, marker="o", mfc="white", ls="", ms=5.0),
-            )
-        entries.setdefault(label, handle)
-    figure.legend(list(entries.values()), list(entries), ncols=2, loc="outside lower center")
     return figure
 
 
