@@ -103,6 +103,11 @@ def test_wordings_of_jobs_of_the_shop_are_the_jobs() -> None:
     assert sizes(renamed) == [64] * 8
 
 
+def test_a_task_that_names_its_texts_otherwise_is_read_too() -> None:
+    rows = [{"question": row["context"], "answer": row["gold"]} for row in worded(works(), 64)]
+    assert sizes(rows) == [64] * 8
+
+
 def test_a_wording_of_its_own_for_each_record_hides_nothing() -> None:
     rng = random.Random(1)
     rows = [

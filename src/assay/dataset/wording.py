@@ -80,12 +80,23 @@ def essence(value: Any) -> Any:
 # Where rows of data commonly say what is asked, what is right, and what they were made from.
 TEXT_FIELDS = ("messages", "prompt", "context")
 ANSWER_FIELDS = ("gold", "golds", "answer", "target", "label")
+FEWEST_WORDS = 3  # of a text under another name, so that labels are none
 FAMILY_FIELDS = ("family", "template_family", "template", "template_id", "cluster")
 
 
 def texts_of(record: Mapping[str, Any]) -> list[str]:
-    """Return the texts of a record's prompt, messages of a conversation one by one."""
-    return [text for name in TEXT_FIELDS for text in _texts(record.get(name))]
+    """Return the texts of a record's prompt, messages of a conversation one by one; of a task that names them
+    otherwise, every text of several words that is no answer and no label.
+
+    >>> texts_of({"id": "a b c", "question": "How many legs has a cat?", "answer": "It has four."})
+    ['How many legs has a cat?']
+    """
+    found = [text for name in TEXT_FIELDS for text in _texts(record.get(name))]
+    if found or record.get("truth") is not None:
+        return found
+    others = set(record) - {"id", *ANSWER_FIELDS, *FAMILY_FIELDS}
+    texts = [record[name] for name in sorted(others) if isinstance(record[name], str)]
+    return [text for text in texts if len(text.split()) >= FEWEST_WORDS]
 
 
 def _texts(asked: Any) -> list[str]:
