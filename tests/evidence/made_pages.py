@@ -144,7 +144,6 @@ def made_page(text: str | Sequence[str] = "plain", **changes: Any) -> str:
         "tables": {said: frame},
         "baselines": frame,
         "rivals": shown[:1],
-        "seeds": shown[:1],
         "trained": FACTS,
         "training_figures": shown[:1],
         "pairs": pairs,

@@ -3,7 +3,6 @@ said."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,7 +15,7 @@ from assay.evidence.claim.warnings import UNACKNOWLEDGED
 from assay.evidence.page.shell import Tick
 from assay.stages.render_evidence.claim_inputs import OTHER_PLAN, OTHER_POLICY
 from assay.stages.render_evidence.integrity import integrity
-from assay.stages.render_evidence.limits import limits, seeds_of
+from assay.stages.render_evidence.limits import limits
 from assay.tasks.protocol import Task
 from conftest import make_claim, make_report
 from made_pages import FACTS
@@ -83,7 +82,7 @@ def test_limits_name_a_weak_base_and_who_plays_better_than_the_trained_policy(
     before: list[Episode], after: list[Episode], claim: Claim
 ) -> None:
     first, second = make_report(before), make_report(after)
-    said = " ".join(limits(TASK, claim, first, second, {"clever": second, "oracle": second}, None))
+    said = " ".join(limits(TASK, claim, first, second, {"clever": second, "oracle": second}))
     rate = f"{100 * (second.measures['success_rate'].value or 0):.1f}"
     assert (
         f"less than scripted players that learned nothing: clever {rate} %" in said and "oracle" not in said
@@ -95,19 +94,7 @@ def test_limits_name_a_weak_base_and_who_plays_better_than_the_trained_policy(
         "Trials",
     ):
         assert word in said
-    strong = " ".join(limits(TASK, claim, second, first, {"clever": second}, None))
+    strong = " ".join(limits(TASK, claim, second, first, {"clever": second}))
     assert "Scripted players above the trained policy's" in strong
     barred = make_claim(before, after, after_suite="x" * 64)
-    assert "% success" not in " ".join(limits(TASK, barred, first, second, {"clever": second}, None))
-
-
-def test_seeds_of_other_policies_or_of_a_damaged_file_are_not_shown(claim: Claim, tmp_path: Path) -> None:
-    project = cast(
-        Any, SimpleNamespace(root=tmp_path, params=SimpleNamespace(dataset=SimpleNamespace(name="x")))
-    )
-    assert seeds_of(project, claim) is None
-    path = tmp_path / "evidence/results/recipe.json"
-    path.parent.mkdir(parents=True)
-    for text in ('{"recipes":{}}', "{", "[]"):
-        path.write_text(text)
-        assert seeds_of(project, claim) is None
+    assert "% success" not in " ".join(limits(TASK, barred, first, second, {"clever": second}))

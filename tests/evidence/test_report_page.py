@@ -24,7 +24,6 @@ ORDER = (
     "Integrity",
     "Limits",
     "Rivals",
-    "Every training seed",
     "Before and after",
     "Controls and guardrails",
     "Training",
@@ -96,7 +95,7 @@ def test_ids_are_unique_and_references_resolve() -> None:
 
 def test_behind_every_figure_stands_its_table_and_where_all_of_it_is() -> None:
     text = made_page("plain", compared=figures(), training_figures=[])
-    assert text.count("<figure>") == 4 == text.count("The numbers of this figure")
+    assert text.count("<figure>") == 3 == text.count("The numbers of this figure")
     assert text.count("Every 4th of 200 rows, and the last; all of them: log.csv.</caption>") == 2
 
 

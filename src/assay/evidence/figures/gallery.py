@@ -261,20 +261,18 @@ def of_rivals_of(claim: Claim) -> list[Drawn]:
     ]
 
 
-def of_seeds_of(found: SeedsTogether, primary: str) -> list[Drawn]:
+def of_seeds_of(found: SeedsTogether, primary: str = "success") -> Drawn:
     """Return the figure of every training seed of a recipe."""
     gains = [run.gain for run in found.runs if run.gain is not None]
     whole = None if found.recipe is None else found.recipe.difference
-    return [
-        Drawn(
-            "seeds",
-            every_seed(found.runs, whole, primary),
-            "The gain of every training seed over the base, its interval over items alone; the diamond takes seeds"
-            " and items as samples.",
-            seeds_frame(found.runs),
-            of_seeds(len(found.runs), gains, whole),
-        )
-    ]
+    return Drawn(
+        "seeds",
+        every_seed(found.runs, whole, primary),
+        "The gain of every training seed over the base, its interval over items alone; the diamond takes seeds"
+        " and items as samples.",
+        seeds_frame(found.runs),
+        of_seeds(len(found.runs), gains, whole),
+    )
 
 
 def _of_one_task(

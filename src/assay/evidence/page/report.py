@@ -44,7 +44,6 @@ HEADINGS = {
     "integrity": "Integrity",
     "limits": "Limits",
     "rivals": "Rivals",
-    "seeds": "Every training seed",
     "compared": "Before and after",
     "controls": "Controls and guardrails",
     "training": "Training",
@@ -85,7 +84,6 @@ def report_html(
     tables: Mapping[str, pd.DataFrame] | None = None,
     baselines: pd.DataFrame | None = None,
     rivals: Sequence[Shown] = (),
-    seeds: Sequence[Shown] = (),
     trained: TrainFacts | None = None,
     training_figures: Sequence[Shown] = (),
     pairs: Sequence[Pair] = (),
@@ -109,7 +107,6 @@ def report_html(
         tables: tables of the comparison, by caption.
         baselines: scripted players beside both policies.
         rivals: figures of the trained policy against what it has to beat.
-        seeds: figures of every training seed of the recipe.
         trained: facts of the training.
         training_figures: figures of the training.
         pairs: episodes to show; as many as fit.
@@ -122,7 +119,6 @@ def report_html(
     fitting = pairs_that_fit(pairs)
     empty = {
         "rivals": not rivals and baselines is None,
-        "seeds": not seeds,
         "controls": claim.difference is None,
         "training": trained is None and not training_figures,
         "episodes": not fitting and arms is None,
@@ -149,7 +145,6 @@ def report_html(
         checks=_checks(claim),
         baselines=baselines,
         rivals=rivals,
-        seeds=seeds,
         items=None if arms is None else index_of_items(*arms, fitting),
         trained=trained,
         rules=[] if trained is None else _rules(trained),

@@ -28,7 +28,7 @@ from assay.package.provenance import (
 )
 from assay.pipeline.inputs import fingerprint_of, task_of
 from assay.pipeline.project import Project
-from assay.stages.render_evidence.limits import limits, seeds_of
+from assay.stages.render_evidence.limits import limits
 from assay.statistics.report import Reports
 
 AGAIN = "./run dvc repro"
@@ -130,6 +130,6 @@ def _card(project: Project, datasheet: str) -> str:
         base=read_record(project.results("base.json"), BaseFacts, fix=AGAIN),
         fingerprint=fingerprint_of(project),
         params=project.params,
-        limits=limits(task_of(project), claim, before, after, reports.baselines, seeds_of(project, claim)),
+        limits=limits(task_of(project), claim, before, after, reports.baselines),
         data_licence=stated_licence(datasheet),
     )

@@ -5,28 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from assay.core.counting import counted
-from assay.core.errors import AssayError
-from assay.core.evidence_files import RESULTS
-from assay.core.storage.json import read_record
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.differences import measure_of_primary
 from assay.evidence.claim.openings import opening_said
 from assay.evidence.claim.random_reward import random_reward_said
 from assay.evidence.formatting import percent
-from assay.evidence.recipe.records import Recipes, SeedsTogether
-from assay.pipeline.project import Project
 from assay.statistics.report import Report
 from assay.tasks.protocol import Task
 
 
 def limits(
-    task: Task,
-    claim: Claim,
-    before: Report,
-    after: Report,
-    players: Mapping[str, Report],
-    seeds: SeedsTogether | None,
+    task: Task, claim: Claim, before: Report, after: Report, players: Mapping[str, Report]
 ) -> tuple[str, ...]:
     """Return the limits of a claim.
 
@@ -36,10 +25,13 @@ def limits(
         before: Of the base.
         after: Of the chosen checkpoint.
         players: Reports of the scripted players on the same suite.
-        seeds: What other training seeds showed; None: they were not run.
     """
     what = task.cluster_name
-    found = [_of_seeds(seeds)]
+    found = [
+        "One base, one training run, one held-out suite: the claim is about this checkpoint against this base,"
+        " not about the recipe, and says nothing of another base or suite. Other training seeds, where they"
+        " were run, are in evidence/results/recipe.json."
+    ]
     if claim.verdict != "NOT EVALUABLE":
         found += _of_players(claim, before, after, players, task.ceiling)
         found.append(random_reward_said(claim.random_reward))
@@ -59,19 +51,6 @@ def limits(
             " other."
         ),
         "Bit-identity is a promise for one machine; other processors may round differently.",
-    )
-
-
-def _of_seeds(seeds: SeedsTogether | None) -> str:
-    if seeds is None:
-        return (
-            "One base, one training run, one held-out suite: the claim is about this checkpoint against this"
-            " base, not about the recipe, and says nothing of another base or suite."
-        )
-    n = counted(len(seeds.seeds), "training seeds")
-    return (
-        f"One base and one held-out suite: {n} were run on them, and nothing is said of another base or"
-        " suite."
     )
 
 
@@ -100,20 +79,3 @@ def _of_players(
     if ahead := above(trained):
         found.append(f"Scripted players above the trained policy's {percent(trained)} %: {ahead}.")
     return found
-
-
-def seeds_of(project: Project, claim: Claim) -> SeedsTogether | None:
-    """Return what recipe.json says of the very base and checkpoint of a claim; None where it knows neither.
-
-    The file is written by `assay seeds`, after the stages: it is no input of a claim.
-    """
-    path = project.root / RESULTS / "recipe.json"
-    if not path.is_file():
-        return None
-    try:
-        held = read_record(path, Recipes, fix="").recipes.get(project.params.dataset.name)
-    except AssayError:
-        return None  # `assay seeds` and `assay readme` refuse a damaged one, with what to do
-    of_claim = (claim.before_policy, claim.after_policy)
-    known = held is not None and of_claim in [(run.base_digest, run.policy_digest) for run in held.runs]
-    return held if known else None

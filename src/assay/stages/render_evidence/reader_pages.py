@@ -39,7 +39,6 @@ SOURCES = {
     "reward_components": "reward_components.csv",
     "checkpoint_progression": "checkpoint_evals.csv",
     "rivals": "claim.json",
-    "seeds": "recipe.json",
     KEY_FIGURE: "before_after_metrics.json",
 }
 
@@ -67,7 +66,6 @@ def write_pages(
     tables: Mapping[str, pd.DataFrame],
     baselines: pd.DataFrame,
     rivals: Sequence[Shown],
-    seeds: Sequence[Shown],
     limits: Sequence[str],
 ) -> None:
     """Write the three pages from what was computed already; arguments as of `report_html`."""
@@ -98,7 +96,6 @@ def write_pages(
         tables=tables,
         baselines=baselines,
         rivals=rivals,
-        seeds=seeds,
         trained=trained,
         training_figures=training_figures,
         pairs=many,

@@ -32,7 +32,7 @@ from assay.evidence.claim.warnings import (
 from assay.evidence.details.details import details_of
 from assay.evidence.details.tables import detail_notes, detail_tables
 from assay.evidence.figures.drawing import column, render
-from assay.evidence.figures.gallery import Drawn, of_comparison, of_rivals_of, of_seeds_of, of_training
+from assay.evidence.figures.gallery import Drawn, of_comparison, of_rivals_of, of_training
 from assay.evidence.figures.verdict_figures import validity_frame
 from assay.evidence.page.shell import Shown
 from assay.evidence.tables.claim_tables import (
@@ -50,7 +50,7 @@ from assay.pipeline.rival_files import file_of
 from assay.stages.render_evidence.arms import AGAIN, CONTROL, checkpoint_frame, log_table, read_arm, suite_of
 from assay.stages.render_evidence.claim_inputs import claim_inputs, opened_said
 from assay.stages.render_evidence.integrity import integrity
-from assay.stages.render_evidence.limits import limits, seeds_of
+from assay.stages.render_evidence.limits import limits
 from assay.stages.render_evidence.no_claim import refuse
 from assay.stages.render_evidence.reader_pages import EPISODES, SOURCES, write_pages
 from assay.stages.render_evidence.rivals import base_rivals, other_rivals, rival_notes, scripted_arms
@@ -177,7 +177,6 @@ def _render(project: Project) -> None:
     measures, strata = measures_frame(before[0], after[0], gaps), strata_frame(claim, before[0], after[0])
     tables = {"Every measure": measures, "By stratum": strata, **own}
     tables |= detail_tables(details, beside.planned, task.cluster_name)
-    seeds = seeds_of(project, claim)
     path = project.results("contamination.json")
     write_pages(
         project,
@@ -200,8 +199,7 @@ def _render(project: Project) -> None:
         tables=tables,
         baselines=ladder_frame(baselines, before[0], after[0], floor=task.floor, ceiling=task.ceiling),
         rivals=_drawn(project, of_rivals_of(claim)),
-        seeds=[] if seeds is None else _drawn(project, of_seeds_of(seeds, claim.plan.primary)),
-        limits=limits(task, claim, before[0], after[0], baselines, seeds),
+        limits=limits(task, claim, before[0], after[0], baselines),
     )
     summary = readme_block(
         claim,

@@ -21,6 +21,8 @@ from assay.core.errors import AssayError, ConfigError, RecordError, RunningAlrea
 from assay.core.storage.files import read_bytes, read_text, write_bytes, write_text
 from assay.core.storage.json import digest, dumps, write_json
 from assay.core.storage.locks import hold
+from assay.evidence.figures.drawing import render
+from assay.evidence.figures.gallery import of_seeds_of
 from assay.evidence.formatting import difference_text
 from assay.evidence.recipe.records import SeedRun, SeedsTogether, record_failed
 from assay.evidence.recipe.registered import mark
@@ -112,7 +114,10 @@ def run(
         found = add_history(root, recipe, found)
         recipe_file.write_recipe(root, found)
         if all(run.state == "finished" for run in runs):
-            say(f"wrote {pack_seeds(root, found, copies).relative_to(root)}; assay verify checks it")
+            packed = pack_seeds(root, found, copies)
+            for kind, content in render(of_seeds_of(found).figure).items():
+                write_bytes(packed.with_name(f"{found.task}.{kind}"), content)
+            say(f"wrote {packed.relative_to(root)} and a figure beside it; assay verify checks it")
     print_recipe(found)
     say(f"wrote {FILE}; ./run assay readme shows it")
     return 0 if all(run.verdict not in (None, NOT_EVALUABLE) for run in runs) else 1
