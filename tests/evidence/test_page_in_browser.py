@@ -60,6 +60,10 @@ def test_the_verdict_and_the_first_figure_stand_in_the_first_window_and_the_page
     chromium.value("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     assert chromium.value("document.documentElement.scrollWidth") == 1280
     chromium.open(page, width=390)
+    narrow = (
+        "[...document.querySelectorAll('tbody th')].filter(e => e.checkVisibility()).map(e => e.clientWidth)"
+    )
+    assert min(chromium.value(narrow), default=90) >= 90, "names of rows are not broken letter by letter"
     chromium.value("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     assert chromium.value("document.documentElement.scrollWidth") == 390
 

@@ -122,7 +122,7 @@ def calibration(frame: pd.DataFrame) -> Figure:
             lower.set_xticks(
                 list(edges), [f"{z}\u2013{z + 1}" if z < HIGHEST_Z else f"\u2265 {z}" for z in edges]
             )
-        known |= entries(upper)
+        known |= {name: each for name, each in entries(upper).items() if not name.startswith("empty")}
     if known:
         figure.legend(list(known.values()), list(known), ncols=3, loc="outside lower left")
     return figure
