@@ -346,7 +346,9 @@ def compare(
         n_items=primary.difference.n,
         smallest_detectable_points=detectable,
         rivals=beside,
-        leave_one_out=leave_one_out(before, after, measure, alpha),
+        leave_one_out=leave_one_out(
+            before, after, measure, alpha, shown=primary.p is not None and primary.p <= alpha
+        ),
         items_changed=success_changes(before, after),
         gain_split=parts,
         tokens_per_completion=tokens,

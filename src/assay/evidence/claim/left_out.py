@@ -31,12 +31,12 @@ class LeaveOneOut(Record):
     largest: LeftOut
     holds: bool | None = Field(
         description="whether the difference stays on its side of 0 without any one, by a Student interval over"
-        " clusters; null where the whole does not lie on one side"
+        " clusters; null where none was shown"
     )
 
 
 def leave_one_out(
-    before: Sequence[Episode], after: Sequence[Episode], measure: str, alpha: float
+    before: Sequence[Episode], after: Sequence[Episode], measure: str, alpha: float, *, shown: bool
 ) -> LeaveOneOut | None:
     """Return how far a paired difference moves when one cluster, or one value of a stratum, is left out.
 
@@ -47,6 +47,7 @@ def leave_one_out(
         after: Those of the other on the same items.
         measure: What is compared.
         alpha: Two-sided level of the Student intervals that tell whether the direction holds.
+        shown: Whether the deciding test showed a direction; without one there is none to hold.
 
     Returns:
         None where fewer than three clusters make a pair.
@@ -69,7 +70,7 @@ def leave_one_out(
         if rest is not None:
             parts[f"{label}={value}"] = rest
     found = [LeftOut(part=name, difference=round(rest.mean, 10)) for name, rest in parts.items()]
-    side = _side(whole, alpha)
+    side = _side(whole, alpha) if shown else 0
     return LeaveOneOut(
         n_clusters=n_clusters,
         n_strata=len(parts) - n_clusters,
