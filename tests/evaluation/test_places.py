@@ -156,3 +156,14 @@ def test_levels_fall_and_what_they_spend_stays_under_alpha(one_sided: bool) -> N
     assert levels[0] >= 0.03125, "five seeds one-sided, six two-sided can reach it"
     with pytest.raises(ValueError, match="begin with 1"):
         opening_level(0, 0.05)
+
+
+def test_a_policy_noted_before_places_were_kept_has_the_place_of_its_next_note() -> None:
+    ledger = base()
+    for policy in ("older", "p"):
+        ledger = noted(
+            ledger,
+            opened("post_eval", policy, "old suite", "uv", data="mine", split="heldout", copy_id="there"),
+        )
+    assert place_of(ledger, "p") == (None, None)
+    assert place_of(open_one(ledger, "p", recipe(0)), "p") == (2, 2)

@@ -77,7 +77,8 @@ def tries(
         policy = each.policy_digest
         if each.stage in PROTOCOL or policy in bases or (each.records is not None and policy not in seen):
             continue
-        first[policy] = min(first.get(policy, each), each, key=_order)
+        # A policy that was noted before places were, and again since, has the place that it was given then.
+        first[policy] = min(first.get(policy, each), each, key=lambda one: (one.place is None, *_order(one)))
     return sorted(first.values(), key=_order)
 
 
