@@ -73,12 +73,22 @@ def edited(project: Project, name: str, lines: slice = slice(None), **changes: A
 
 def test_nothing_is_held_against_the_committed_run(project: Project) -> None:
     found = read(project)
-    assert not found.blockers and not found.notes
+    assert not found.blockers
+    # But for what came before it: earlier versions had seen these records, and the claim pays for that.
+    assert all("had been opened" in note for note in found.notes)
     assert found.planned.smallest_detectable_points is not None and found.random_arm is not None
 
 
 @pytest.mark.parametrize(
-    "name", ["contamination.json", "health.jsonl", "control.json", "control_eval.jsonl", "base_again.jsonl"]
+    "name",
+    [
+        "contamination.json",
+        "health.jsonl",
+        "control.json",
+        "control_eval.jsonl",
+        "base_again.jsonl",
+        "openings.json",
+    ],
 )
 def test_what_every_run_writes_has_to_be_there(project: Project, name: str) -> None:
     project.results(name).unlink()
