@@ -232,7 +232,7 @@ def test_evidence_is_written_once_and_whole(calls: Calls) -> None:
     assert not list((project.root / ".scratch/train").glob("*.lock"))
 
 
-EVALUATED = ("pre_eval.jsonl", "pre_eval_greedy.jsonl")
+EVALUATED = ("pre_eval.jsonl", "pre_eval_greedy.jsonl", "rival_best_of_n.jsonl", "rivals.json")
 # In the place of ./run: the stage without DVC, and no verdict, since there is no claim yet.
 RUN = f"""#!/bin/sh
 [ "$1" = assay ] || exec "{sys.executable}" -m assay.cli pre-eval
@@ -266,7 +266,8 @@ def measured(calls: Calls, tmp_path_factory: pytest.TempPathFactory) -> Measured
     values = json.loads((root / "params.yaml").read_text())
     values["generation"]["batch_size"], values["evaluation"] = (
         4,
-        values["evaluation"] | {"items": 128, "draws": 4},
+        values["evaluation"]
+        | {"items": 128, "draws": 4, "rivals": {"few_shot": 0, "best_of_n": 2, "constrained": False}},
     )
     (root / "params.yaml").write_text(json.dumps(values), encoding="utf-8")
     values["distributed"]["processes"] = 1
