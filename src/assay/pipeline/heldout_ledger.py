@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -65,6 +65,9 @@ class HeldoutOpening(Record):
     )
     family: str | None = Field(default=None, description="digest of plan and settings but for the seed")
     seed: int | None = Field(default=None, ge=0, description="of the training")
+    restored: int = Field(
+        default=0, ge=0, description="trained policies that the file had lost when this was noted"
+    )
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -162,6 +165,7 @@ def merged(one: HeldoutLedger, other: HeldoutLedger) -> HeldoutLedger:
         update = {
             "times": max(held.times, each.times),
             "suite_digest": min(held.suite_digest, each.suite_digest),
+            "restored": max(held.restored, each.restored),
         }
         known[each.identity] = first.model_copy(update=update)
     named = {each.records for each in known.values()}
@@ -345,7 +349,7 @@ def travelling(project: Project) -> HeldoutLedger | None:
     value = loads(read_text(path, fix=FIX), where=str(path), fix=FIX)
     if isinstance(value, dict) and "format" in value:
         return read_record(path, HeldoutLedger, fix=FIX)
-    nobody_knows = {"data": None, "split": None, "records": None, "copy_id": None}
+    nobody_knows: dict[str, Any] = {"data": None, "split": None, "records": None, "copy_id": None}
     first = [
         HeldoutOpening(
             stage=each.stage,

@@ -187,6 +187,8 @@ def note_opening(
     known = openings(project, suite if where == "heldout" else None) or NOTHING
     if stage not in PROTOCOL and not _is_base(known, policy_digest):
         one = placed(known, one, recipe_of(project.params) if stage == TRAINED_STAGE else None)
+    lost = _lost(project, known, one)
+    one = one.model_copy(update={"openings": (one.openings[0].model_copy(update={"restored": lost}),)})
     now = noted(known, one)
     identity = one.openings[0].identity
     own = one.model_copy(
@@ -195,6 +197,18 @@ def note_opening(
     # A file an opening, so that several processes at a time lose nothing of each other.
     write_json(memory(project) / f"{digest(identity)[:16]}.json", own)
     write_json(project.observed(LEDGER), now)
+
+
+def _lost(project: Project, known: HeldoutLedger, one: HeldoutLedger) -> int:
+    """Return how many trained policies the ledger's file lacks that git or this working copy still knows.
+
+    A folder of `dvc exp run --temp` has the file of a commit, and lacks what was opened since.
+    """
+    if project.scratch.parent.resolve() != project.root.resolve():
+        return 0
+    records = one.record_sets[one.openings[0].records or ""]
+    there = {each.policy_digest for each in tries(travelling(project) or NOTHING, records)}
+    return len({each.policy_digest for each in tries(known, records)} - there)
 
 
 def _is_base(ledger: HeldoutLedger, policy_digest: str) -> bool:
@@ -220,7 +234,7 @@ def opened_records(project: Project, suite: Suite, policy_digest: str, base_dige
     Raises:
         RecordError: The ledger is damaged.
     """
-    ledger, there = openings(project, suite) or NOTHING, travelling(project) or NOTHING
+    ledger = openings(project, suite) or NOTHING
     recipe = recipe_of(project.params)
     known = tries(ledger, suite.records, [base_digest])
     own = next((each for each in known if each.policy_digest == policy_digest), None)
@@ -229,6 +243,7 @@ def opened_records(project: Project, suite: Suite, policy_digest: str, base_dige
     before = [each for each in known if own is not None and _order(each) < _order(own)]
     # Two copies that did not know of each other may have given one place twice: the later pays for both.
     place = None if own is None or own.place is None else max(own.place, 1 + len(before))
+    of_run = (base_digest, policy_digest)
     whole = base is not None and BASE_STAGE in base.stages and base.n_records == len(set(suite.records))
     told = [policies_that_saw(ledger, suite.records).get(each.policy_digest) for each in before]
     others = tuple(
@@ -253,5 +268,5 @@ def opened_records(project: Project, suite: Suite, policy_digest: str, base_dige
         seeds=recipe.seeds,
         left_out=left_out_of(before, recipe),
         others=others,
-        restored=len(known) - len(tries(there, suite.records, [base_digest])),
+        restored=max((each.restored for each in ledger.openings if each.policy_digest in of_run), default=0),
     )
