@@ -172,13 +172,17 @@ def test_best_of_k_and_greedy_stand_behind_the_sampled_columns() -> None:
         "best_of_k_success_rate",
         "best_of_k_mean_reward_low",
         "best_of_k_mean_reward_high",
+        "best_of_k_mean_reward_n",
         "best_of_k_success_rate_low",
         "best_of_k_success_rate_high",
+        "best_of_k_success_rate_n",
         "greedy_mean_reward",
         "greedy_success_rate",
         "greedy_mean_reward_low",
         "greedy_mean_reward_high",
+        "greedy_mean_reward_n",
         "greedy_success_rate_low",
         "greedy_success_rate_high",
+        "greedy_success_rate_n",
     ]
     assert row["best_of"] == 2 and row["greedy_success_rate"] == 0.5
