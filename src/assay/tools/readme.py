@@ -8,6 +8,7 @@ from pathlib import Path
 
 from assay.core.config.tasks import task_names
 from assay.core.console import say
+from assay.core.counting import counted
 from assay.core.errors import RecordError
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import read_text, write_text
@@ -21,8 +22,6 @@ TASKS = task_names()
 # Which page has which blocks.
 PAGES = {"README.md": ("headline",), "docs/results.md": ("claim", *(f"{task} seeds" for task in TASKS))}
 WIDTH = 108
-# The first words of the part of summary.md that has tables: what stands before them is the headline.
-TABLES = "\n\nBefore and after ("
 
 
 def make_blocks(root: Path) -> dict[str, str]:
@@ -36,7 +35,15 @@ def make_blocks(root: Path) -> dict[str, str]:
     claim_at_hand(Project.open(root))
     claim = wrap_lines(read_text(root / place_of("summary.md"), fix="./run repro"))
     seeds = {f"{task} seeds": wrap_lines(seeds_block(recipes.get(task), task, code)) for task in TASKS}
-    return {"headline": claim.split(TABLES)[0].rstrip("\n") + "\n", "claim": claim} | seeds
+    return {"headline": _headline(claim), "claim": claim} | seeds
+
+
+def _headline(claim: str) -> str:
+    """Return the verdict with its sentence, and where its warnings and controls stand."""
+    verdict, *others = claim.split("\n\n")
+    warnings = sum(line.startswith("- ") for block in others[:1] for line in block.split("\n"))
+    beside = f"{counted(warnings, 'warnings')}, the controls" if warnings else "The controls"
+    return f"{verdict}\n\n{beside} and every table are in [docs/results.md](docs/results.md).\n"
 
 
 def wrap_lines(text: str) -> str:
