@@ -124,13 +124,13 @@ def decide(
         few = f"descriptive only: {counted(n_clusters, 'clusters')}, a test needs {needed} of such sizes"
         return "NO EVIDENCE", few
     if effect.direction == "worse":
-        return "REGRESSED", f"the primary metric got worse, p <= {alpha:g}"
+        return "REGRESSED", f"the primary metric got worse, p <= {alpha:.2g}"
     if effect.direction == "not shown":
         if effect.size == "equivalent":
-            return "NO EVIDENCE", f"p > {alpha:g}; any change is smaller than what matters"
+            return "NO EVIDENCE", f"p > {alpha:.2g}; any change is smaller than what matters"
         reach = "unknown" if detectable is None else f"{detectable:.1f} points"
-        return "NO EVIDENCE", f"p > {alpha:g}; smallest detectable effect {reach}"
-    better = f"the primary metric got better, p <= {alpha:g}"
+        return "NO EVIDENCE", f"p > {alpha:.2g}; smallest detectable effect {reach}"
+    better = f"the primary metric got better, p <= {alpha:.2g}"
     if no_skill is not None:
         return "NO SKILL SHOWN", f"{better}, but the trained policy is {no_skill}"
     if regressions:
