@@ -106,7 +106,7 @@ def test_a_block_says_when_it_is_of_other_code_than_the_last_run(six: dict[str, 
     assert f"Made by code {entry.code_digest[:12]}, not by" in seeds_block(entry, "collider", "f" * 64)
     assert "is not known" in seeds_block(entry, "collider", None)
     assert seeds_block(None, "structured", None).startswith(
-        "Not measured: `./run assay seeds 0..5 --task structured`"
+        "Not measured: `./run assay seeds --task structured`"
     )
 
 
@@ -173,7 +173,7 @@ def test_readme_gets_its_blocks_and_keeps_the_rest(
     assert "the claim\n\nBefore and after (held-out):\n" in text
     assert (
         "**IMPROVED**, 6 training seeds" in text
-        and "Not measured: `./run assay seeds 0..5 --task structured`" in text
+        and "Not measured: `./run assay seeds --task structured`" in text
     )
     readme.run(tmp_path, "# Commands\n")
     assert page.read_text() == text

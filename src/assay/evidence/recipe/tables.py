@@ -187,7 +187,7 @@ def seeds_block(found: SeedsTogether | None, task: str, code_now: str | None) ->
         code_now: Digest of the code that dvc.lock tells of; another than the runs' is said.
     """
     if found is None:
-        return f"Not measured: `./run assay seeds 0..5 --task {task}` does it.\n"
+        return f"Not measured: `./run assay seeds --task {task}` does it.\n"
     seeds, made = counted(len(found.runs), "training seeds"), f"Made by code {found.code_digest[:12]}"
     verdict = found.verdict if found.recipe is None else mark(found.verdict, found.recipe.registered)
     blocks = [f"**{verdict}**, {seeds}, preset `{found.preset}`. {one_line(found.sentence)}"]

@@ -1,7 +1,8 @@
 """The raw episodes of every seed of a recipe, in a package of their own, and what comes of them again.
 
 One archive a task in evidence/seeds/, tracked by DVC through a file beside it. What is equal in every run, as the
-measurement of the base, lies in it once. The numbers of recipe.json follow from it with this code and no model.
+measurement of the base, lies in it once. The numbers over seeds follow from it with this code and no model; the row of each seed is that
+of its own claim.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def check_seeds(package: Path, work: Path) -> Iterator[Check]:
             ]
             return _derived(one, copies, wrong)
 
-        yield looked("V1", f"{task}: every number of every seed, from raw episodes", again)
+        yield looked("V1", f"{task}: the numbers over seeds, from raw episodes", again)
 
 
 def _restore(package: Path, copy: Path) -> None:
