@@ -42,6 +42,7 @@ def run(
     name: str | None = None,
     before: Sequence[Episode] = BEFORE,
     rivals: dict[str, list[Episode]] | None = None,
+    random_arm: list[Episode] | None = None,
     **plan: Any,
 ) -> Run:
     """Return a run whose trained policy succeeds at about `rate`, a little better or worse by seed."""
@@ -55,6 +56,7 @@ def run(
         make_plan(**plan),
         opened=OPENED,
         rivals=rivals or {"null": [e.model_copy(update={"success": lower}) for e in before]},
+        random_arm=random_arm,
         training_seeds=(seed,),
         after_policy=f"{recipe}{seed}".rjust(64, "0"),
     )

@@ -167,6 +167,13 @@ def test_where_lower_is_better_a_fall_improves() -> None:
     )
 
 
+def test_seeds_that_gain_no_more_than_for_random_rewards_show_no_skill() -> None:
+    plan = {"controls": ("aa", "random_reward")}
+    coins = [arm(f"coin {k}", 0.6) for k in range(6)]
+    found = only(compare_runs([run(k, 0.6, random_arm=coins[k], **plan) for k in range(6)], one_sided=False))
+    assert found.verdict == "NO SKILL SHOWN" and "the training for random rewards (" in found.reason
+
+
 def test_a_guardrail_that_every_seed_breaks_is_a_regression() -> None:
     broken = [replace(r, after=arm(f"rash{k}", 0.95, parse_rate=0.7)) for k, r in enumerate(SIX)]
     found = only(compare_runs(broken, one_sided=False))

@@ -8,7 +8,7 @@ import pytest
 from tests.house import ROOT
 
 from assay.core.records import Episode, Interval
-from assay.evidence.claim.effect import Effect, effect_of, margins_of
+from assay.evidence.claim.effect import Effect, effect_of, margins_of, size_said
 from assay.evidence.claim.verdict import decide
 from conftest import make_claim, make_plan, never_right
 from synthetic_episodes import arm
@@ -197,3 +197,31 @@ def test_a_gain_that_the_base_has_without_chance_is_called_sharpening() -> None:
     greedy = [e for e in always(0.7) if e.draw == 0]
     found = make_claim(BEFORE, AFTER, plan, rivals={"null": never_right(BEFORE), "greedy": greedy})
     assert found.verdict == "IMPROVED" and any("may be sharpening" in text for text in found.warnings)
+
+
+def test_a_loss_is_shown_at_the_level_of_the_plan_however_often_records_were_opened() -> None:
+    found = make_claim(arm("base", 0.5, clusters=60), arm("worse", 0.3, clusters=60), level=1e-7)
+    assert found.verdict == "REGRESSED"
+    assert effect(-0.08, -0.02, 0.0003, alpha=1e-4, alpha_worse=0.05).direction == "worse"
+
+
+def test_an_interval_without_zero_is_never_called_equivalent() -> None:
+    found = effect(0.02, 0.08, 0.01, alpha=1e-4)
+    assert (found.direction, found.size) == ("not shown", "not shown")
+
+
+def test_where_less_is_better_the_margin_is_that_of_the_fall() -> None:
+    found = effect(-0.35, -0.25, 1e-4, base=0.9, points=20.0, higher=False)
+    assert (found.direction, found.size) == ("better", "matters")
+    assert size_said(found, None, higher=False) == "The change exceeds the 20 points that matter."
+
+
+def test_a_whole_gain_is_found_however_small_the_level() -> None:
+    none, all_right = ([e.model_copy(update={"success": won}) for e in BEFORE] for won in (False, True))
+    many = [arm(name, 0.5, clusters=60) for name in ("none", "all")]
+    arms = [
+        [e.model_copy(update={"success": won}) for e in one]
+        for one, won in zip(many, (False, True), strict=True)
+    ]
+    assert make_claim(arms[0], arms[1], level=1e-8).verdict == "IMPROVED"
+    assert make_claim(none, all_right, level=1e-8).verdict == "NO EVIDENCE", "20 clusters are too few for it"

@@ -27,6 +27,7 @@ from assay.evaluation.clusters import Array, ClusterSums
 from assay.statistics.intervals import interval
 
 WEIGHTINGS = 20_000
+FEW = 20  # weightings that contradict: fewer give p to a quarter of itself or worse
 _CHUNK = 1_000
 NEWTON = 15  # steps to the saddle point
 INVERTED, NODES = 33, np.linspace(0.0, 6.0, 61)
@@ -66,7 +67,8 @@ def bounded_mean_test(
     (True, True)
     """
     low, high = _weighted(sums, rng, weightings, max(largest, float(sums.sizes.max())))
-    p = min(1.0, 2 * min(_share(low <= 0.0), _share(high >= 0.0)))
+    tails = ((low <= 0.0, sums.totals), (high >= 0.0, -sums.totals))
+    p = min(1.0, 2 * min(_tail(*tail, sums.sizes, largest) for tail in tails))
     k = (
         math.floor(alpha / 2 * (weightings + 1) + 1e-9) - 1
     )  # the share of the k-th smallest is above alpha / 2
@@ -76,9 +78,11 @@ def bounded_mean_test(
     return p, interval(sums.mean, lowest, highest, int(sums.sizes.sum()))
 
 
-def _share(contradicts: NDArray[np.bool_]) -> float:
-    # The observed weighting counts as one more: a p from chance is never 0. Source: Phipson and Smyth (2010),
-    # eq. 2.
+def _tail(contradicts: NDArray[np.bool_], totals: Array, sizes: Array, largest: float) -> float:
+    # Where next to no weighting contradicts, they cannot tell small levels apart, and the formula can.
+    if np.count_nonzero(contradicts) < FEW:
+        return float(not_better(totals[None, :], sizes, largest=largest)[0])
+    # The observed weighting counts as one more. Source: Phipson and Smyth (2010), eq. 2.
     return float((np.count_nonzero(contradicts) + 1) / (len(contradicts) + 1))
 
 

@@ -292,6 +292,7 @@ def compare(
         points=plan.smallest_effect_points,
         higher=plan.direction == "higher",
         alpha=alpha,
+        alpha_worse=plan.alpha,
     )
     verdict, reason = decide(
         effect,
@@ -319,7 +320,7 @@ def compare(
             plan.cluster_name,
             plan.draws,
             len(training_seeds),
-            "" if primary.p is None else size_said(effect, detectable),
+            "" if primary.p is None else size_said(effect, detectable, higher=plan.direction == "higher"),
             "" if alpha == plan.alpha else f"Tested at the level {alpha:.2g}.",
             rivals_said(beside),
         )

@@ -44,7 +44,14 @@ def margins_of(points: float, base: float | None) -> tuple[float, float]:
 
 
 def effect_of(
-    difference: Interval, p: float | None, *, base: float | None, points: float, higher: bool, alpha: float
+    difference: Interval,
+    p: float | None,
+    *,
+    base: float | None,
+    points: float,
+    higher: bool,
+    alpha: float,
+    alpha_worse: float | None = None,
 ) -> Effect:
     """Return what a difference of rates shows.
 
@@ -55,11 +62,15 @@ def effect_of(
         points: The smallest change that matters, percentage points.
         higher: Whether more is better.
         alpha: Level of the test.
+        alpha_worse: That of a loss, if another: what earlier openings cost is paid for calling something
+            better, and hides no loss.
     """
     fall, rise = margins_of(points, base)
     direction: Direction = "not shown"
-    if p is not None and p <= alpha and difference.value:
-        direction = "better" if (difference.value > 0) == higher else "worse"
+    if p is not None and difference.value:
+        better = (difference.value > 0) == higher
+        if p <= (alpha if better or alpha_worse is None else alpha_worse):
+            direction = "better" if better else "worse"
     return Effect(
         direction=direction,
         size=_size(difference, fall, rise, shown=direction != "not shown"),
@@ -75,7 +86,7 @@ def _size(difference: Interval, fall: float, rise: float, *, shown: bool) -> Siz
     if low >= rise or high <= -fall:
         # Beyond the margin is beyond zero too; where the test is stricter than the interval, it has the word.
         return "matters" if shown else "not shown"
-    if -fall < low and high < rise:
+    if -fall < low and high < rise and (shown or low <= 0.0 <= high):
         return "less than matters" if shown else "equivalent"
     return "not shown"
 
@@ -91,15 +102,16 @@ def effect_words(direction: Direction | None, size: Size | None) -> str:
     return str(direction) if size == "not shown" else f"{direction}, {size}"
 
 
-def size_said(effect: Effect, detectable: float | None) -> str:
+def size_said(effect: Effect, detectable: float | None, *, higher: bool) -> str:
     """Return what is shown of the size of a change, as one sentence.
 
     Args:
         effect: What is shown.
         detectable: The change that would have been found with power 0.8, points.
+        higher: Whether more is better.
     """
     fall, rise = (f"{100 * margin:.3g}" for margin in (effect.fall_that_matters, effect.rise_that_matters))
-    margin = f"{rise if effect.direction == 'better' else fall} points that matter"
+    margin = f"{rise if (effect.direction == 'better') == higher else fall} points that matter"
     if effect.direction == "not shown":
         if effect.size == "equivalent":
             both = f"{fall} points down or {rise} up" if fall != rise else f"{rise} points"

@@ -34,7 +34,11 @@ def openings_of(found: OpenedRecords, sha256: str) -> Openings:
         place=found.place,
         recipe_place=found.recipe_place,
         policies_before=len(found.others),
-        registered=found.seed in found.seeds and found.first_family == found.family and not found.left_out,
+        # Other seeds of a plan are fewer than its seeds: as many of its policies were a whole recipe before.
+        registered=found.seed in found.seeds
+        and found.first_family == found.family
+        and not found.left_out
+        and sum(each.same_recipe for each in found.others) < len(found.seeds),
         restored=found.restored,
         sha256=sha256,
     )

@@ -63,7 +63,8 @@ def compare_rivals(
             difference=each.difference,
             p=each.p,
             beaten=None if each.p is None else shown and ahead > 0,
-            beaten_by=None if each.p is None else shown and ahead < 0,
+            # What openings cost is paid for calling something better: a rival that is better is said at once.
+            beaten_by=None if each.p is None else each.p <= plan.alpha and ahead < 0,
         )
     return found
 

@@ -124,7 +124,7 @@ def decide(
         few = f"descriptive only: {counted(n_clusters, 'clusters')}, a test needs {needed} of such sizes"
         return "NO EVIDENCE", few
     if effect.direction == "worse":
-        return "REGRESSED", f"the primary metric got worse, p <= {alpha:.2g}"
+        return "REGRESSED", "the primary metric got worse"
     if effect.direction == "not shown":
         if effect.size == "equivalent":
             return "NO EVIDENCE", f"p > {alpha:.2g}; any change is smaller than what matters"

@@ -56,7 +56,15 @@ class KnownRival(_Known):
 
     kind: str
     difference: Interval
-    beaten: bool | None
+    p: float | None
+
+
+class KnownRandomReward(_Known):
+    """What a comparison of runs needs of the control for random rewards; see `RandomRewardControl`."""
+
+    comparable: bool
+    ahead: Interval | None
+    ahead_p: float | None
 
 
 class KnownClaim(_Known):
@@ -71,6 +79,7 @@ class KnownClaim(_Known):
     training_seeds: tuple[int, ...]
     difference: Interval | None
     rivals: dict[str, KnownRival] = {}
+    random_reward: KnownRandomReward | None = None
     opened: KnownOpenings | None = None
 
 

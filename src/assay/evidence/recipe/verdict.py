@@ -94,7 +94,8 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
         n_clusters=head["n_clusters"],
         alpha=plan.alpha,
         no_skill=_why_no_skill(runs, plan, sign, flips, one_sided=one_sided),
-        regressions=[each.measure for each in guardrails if each.outcome == "regressed"],
+        regressions=[each.measure for each in guardrails if each.outcome == "regressed"]
+        + _lost_by_most(runs),
         detectable=detectable,
         needed=FEWEST_CLUSTERS if head["n_clusters"] < FEWEST_CLUSTERS else None,
     )
@@ -178,24 +179,40 @@ def _effect(plan: KnownPlan, gain: Interval, p: float, found: Scores, *, one_sid
 def _why_no_skill(
     runs: Sequence[Run], plan: KnownPlan, sign: float, rng: np.random.Generator, *, one_sided: bool
 ) -> str | None:
-    """Return which trivial player the runs together are not shown to beat; None if they beat each.
+    """Return which trivial player, or the training for random rewards, the runs together are not shown to
+    beat; None if they beat each.
 
     Other seeds: sign flips of whole runs. Other items: most runs beat the player on their own.
     """
-    names = {name for run in runs for name, rival in run.claim.rivals.items() if rival.kind == "trivial"}
-    if not names:
+    trivial = {name for run in runs for name, rival in run.claim.rivals.items() if rival.kind == "trivial"}
+    if not trivial:
         return "the plan names no player without skill to compare with"
+    against = {name: [_against_rival(run, name) for run in runs] for name in sorted(trivial)}
+    controls = [run.claim.random_reward for run in runs]
+    if any(each is not None and each.comparable for each in controls):
+        against["the training for random rewards"] = [
+            (0.0, None) if each is None or each.ahead is None else (each.ahead.value or 0.0, each.ahead_p)
+            for each in controls
+        ]
     lost = []
-    for name in sorted(names):
-        rivals = [run.claim.rivals.get(name) for run in runs]
-        gains = np.array([0.0 if each is None else each.difference.value or 0.0 for each in rivals])
-        p = sign_flip_runs(sign * gains, rng, one_sided=one_sided)
-        beaten = sum(each is not None and each.beaten is True for each in rivals)
-        if p > plan.alpha or 2 * beaten <= len(runs):
+    for name, found in against.items():
+        gains = sign * np.array([gain for gain, _ in found])
+        beaten = sum(p is not None and p <= plan.alpha and sign * gain > 0 for gain, p in found)
+        if sign_flip_runs(gains, rng, one_sided=one_sided) > plan.alpha or 2 * beaten <= len(runs):
             lost.append(
-                f"{name} ({signed(float(gains.mean()), 100)} points, beaten by {beaten} of {len(runs)})"
+                f"{name} ({signed(float(sign * gains.mean()), 100)} points, beaten by {beaten} of {len(runs)})"
             )
     return f"not shown to beat {', '.join(lost)}" if lost else None
+
+
+def _lost_by_most(runs: Sequence[Run]) -> list[str]:
+    worse = sum(run.claim.verdict == "IMPROVED WITH REGRESSIONS" for run in runs)
+    return [f"a measure in {worse} of {len(runs)} seeds"] if 2 * worse > len(runs) else []
+
+
+def _against_rival(run: Run, name: str) -> tuple[float, float | None]:
+    rival = run.claim.rivals.get(name)
+    return (0.0, None) if rival is None else (rival.difference.value or 0.0, rival.p)
 
 
 def _guardrail(runs: Sequence[Run], measure: str, margin: float) -> Guardrail:

@@ -58,7 +58,9 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         found += range(first, last + 1) if first <= last < first + MOST else [-1]
     if -1 in found or len(found) != len(set(found)):
         expected = f"seeds like 0..5 or 0,3,7, each once, the lower one first, at most {MOST}"
-        raise ConfigError(expected, found=repr(text), where="assay seeds", fix="./run assay seeds, for those of the plan")
+        raise ConfigError(
+            expected, found=repr(text), where="assay seeds", fix="./run assay seeds, for those of the plan"
+        )
     return tuple(sorted(found))
 
 
