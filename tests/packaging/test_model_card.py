@@ -18,6 +18,7 @@ from assay.core.records import Interval, TrainFacts
 from assay.core.storage.json import read_record
 from assay.dataset.fingerprint import Fingerprint
 from assay.evidence.claim.claim import Claim, not_evaluable
+from assay.evidence.claim.effect import Effect
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.evidence.formatting import difference_text, interval_text
 from assay.evidence.tables.claim_tables import BeforeAfter
@@ -42,6 +43,9 @@ BAD = (
 
 def read(name: str, kind: Any) -> Any:
     return read_record(ROOT / place_of(name), kind, fix="")
+
+
+NOT_SHOWN = Effect(direction="not shown", size="not shown", fall_that_matters=0.1, rise_that_matters=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +91,10 @@ def test_the_model_index_holds_the_numbers_of_the_claim_and_its_verdict(given: d
         claim.difference.low,
         claim.difference.high,
     )
-    assert gap["args"]["verdict"] == claim.verdict and result["dataset"]["split"] == "heldout"
+    assert (
+        gap["args"]["verdict"] == f"{claim.verdict} (better, matters)"
+        and result["dataset"]["split"] == "heldout"
+    )
     assert found["mean_reward"]["value"] == given["measured"].after.measures["mean_reward"].value
 
 
@@ -127,7 +134,7 @@ def test_what_is_not_evaluable_shows_no_number_in_headline_or_index(
     if whole:  # as `compare` leaves it: the numbers stay in the record, and a reader must not meet them here
         told = {
             "verdict": "NOT EVALUABLE",
-            "detail": None,
+            "effect": None,
             "reason": claim.reason,
             "sentence": claim.sentence,
         }
@@ -143,12 +150,14 @@ def test_what_is_not_evaluable_shows_no_number_in_headline_or_index(
 
 
 def test_no_evidence_is_said_as_such_at_the_top_and_in_the_index(given: dict[str, Any]) -> None:
-    sentence = "held-out success rose 18.7 to 18.9 %. No evidence of a change (inconclusive)."
-    changed = {"verdict": "NO EVIDENCE", "detail": "inconclusive", "sentence": sentence, "reason": "p > 0.05"}
+    sentence = "held-out success rose 18.7 to 18.9 %. No evidence of a change."
+    changed = {"verdict": "NO EVIDENCE", "effect": NOT_SHOWN, "sentence": sentence, "reason": "p > 0.05"}
     text = card(given, claim=given["claim"].model_copy(update=changed))
-    assert "**NO EVIDENCE (inconclusive).** held-out success rose 18.7" in text
+    assert "**NO EVIDENCE.** held-out success rose 18.7" in text
     (result,) = ModelCard(text).data.to_dict()["model-index"][0]["results"]
-    assert "NO EVIDENCE (inconclusive)" in [metric["args"].get("verdict") for metric in result["metrics"]]
+    assert "NO EVIDENCE (no difference shown)" in [
+        metric["args"].get("verdict") for metric in result["metrics"]
+    ]
 
 
 def test_what_is_missing_is_no_number_of_the_index(given: dict[str, Any]) -> None:
