@@ -92,7 +92,7 @@ def test_each_setting_is_placed_in_the_line_that_says_it(selection: Selection) -
 @pytest.mark.parametrize(
     ("old", "new", "place"),
     [
-        ("  steps: 200", "  steps: many", r"configs/grpo/tiny\.yaml, line 46, train\.steps"),
+        ("  steps: 200", "  steps: many", r"configs/grpo/tiny\.yaml, line 47, train\.steps"),
         (
             "  smallest_effect_points: 10.0\n",
             "",
