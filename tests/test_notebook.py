@@ -61,7 +61,7 @@ def test_as_it_is_it_shows_the_committed_evidence(execute: Any) -> None:
     claim = json.loads((ROOT / "evidence/results/report/claim.json").read_text(encoding="utf-8"))
     said = printed(cells)
     assert claim["sentence"] in said and EQUAL in said and figures(cells) == 6
-    assert "verdict, reason and sentence are those of claim.json" in said
+    assert "verdict and reason are those of claim.json" in said
     assert f"seed {claim['training_seeds'][0]}" in said
 
 
