@@ -110,6 +110,8 @@ def in_dvc_yaml(way: Way) -> None:
     assert [name for name, stage in stages.items() if "train" in stage.get("params", ())] == [
         "train",
         "control",
+        # The openings name the settings that a policy was trained with.
+        "post_eval",
     ]
 
 

@@ -79,7 +79,12 @@ def first_two_alike(split: str, other: str) -> Change:
 
 def contradicting(root: Path) -> None:
     first, *rest = rows(root, "train")
-    write(root, "train", [first, first | {"id": "b", "gold": rest[0]["gold"]}, *rest])
+    gold = next(
+        each["gold"]
+        for each in rest
+        if each.get("schema_path") == first["schema_path"] and each["gold"] != first["gold"]
+    )
+    write(root, "train", [first, first | {"id": "b", "gold": gold}, *rest])
 
 
 def without(name: str) -> Change:
