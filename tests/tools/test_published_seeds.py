@@ -1,6 +1,5 @@
 """The raw episodes of every seed are a package of their own, and every number over seeds follows from it."""
 
-# ruff: noqa: F811 (a fixture of another file is an argument here)
 from __future__ import annotations
 
 import gzip
@@ -16,14 +15,22 @@ from assay.core.storage.json import write_json
 from assay.package.archive import sealed, write_tar
 from assay.tools import verify
 from assay.tools.recipe.published import HOME, pack_seeds
-from tests.tools.test_recipe_json import entry_of, six  # noqa: F401 (a fixture)
+from tests.tools.test_recipe_json import entry_of
+from tests.verification.made_run import made_run
 
 ASKED = verify.VerifyRequest()
 
 
 @pytest.fixture(scope="module")
-def packed(six: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pack_seeds(tmp_path_factory.mktemp("published"), entry_of(six), list(six.values()))
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two finished runs, not to be changed."""
+    home = tmp_path_factory.mktemp("runs")
+    return {f"seed{seed}": made_run(home / f"seed{seed}", seed=seed).root for seed in range(2)}
+
+
+@pytest.fixture(scope="module")
+def packed(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pack_seeds(tmp_path_factory.mktemp("published"), entry_of(runs), list(runs.values()))
 
 
 def checked(package: Path, folder: Path) -> dict[str, str]:
@@ -56,9 +63,9 @@ def test_what_was_packed_says_its_numbers_again(packed: Path, tmp_path: Path) ->
 
 
 def test_equal_runs_give_an_equal_package_that_dvc_knows(
-    packed: Path, six: dict[str, Path], tmp_path: Path
+    packed: Path, runs: dict[str, Path], tmp_path: Path
 ) -> None:
-    again = pack_seeds(tmp_path, entry_of(six), list(six.values()))
+    again = pack_seeds(tmp_path, entry_of(runs), list(runs.values()))
     assert again.read_bytes() == packed.read_bytes() and again.parent == tmp_path / HOME
     subprocess.run(["dvc", "init", "--no-scm", "-q"], cwd=tmp_path, check=True)
     assert (
@@ -73,23 +80,23 @@ def test_equal_runs_give_an_equal_package_that_dvc_knows(
 def test_what_all_runs_have_in_common_lies_in_it_once(packed: Path, tmp_path: Path) -> None:
     root = unpacked(packed, tmp_path)
     homes = [path.parts[len(root.parts)] for path in root.rglob("pre_eval.jsonl")]
-    assert homes == ["shared"] and len(list(root.rglob("post_eval.jsonl"))) == 6
+    assert homes == ["shared"] and len(list(root.rglob("post_eval.jsonl"))) == 2
 
 
 def change_an_episode(root: Path) -> None:
-    path = root / "seed3" / place_of("post_eval.jsonl")
+    path = root / "seed1" / place_of("post_eval.jsonl")
     path.write_text(path.read_text().replace('"success":true', '"success":false', 1))
 
 
 def change_the_verdict(root: Path) -> None:
     path = root / "recipe.json"
     told = json.loads(path.read_text())
-    told["recipes"]["collider"]["recipe"]["difference"]["low"] += 0.01
+    told["recipes"]["collider"]["runs"][1]["gain"]["low"] += 0.01
     write_json(path, told)
 
 
 def drop_a_seed(root: Path) -> None:
-    for path in sorted((root / "seed5").rglob("*"), reverse=True):
+    for path in sorted((root / "seed1").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
 
 

@@ -261,13 +261,13 @@ def of_rivals_of(claim: Claim) -> list[Drawn]:
     ]
 
 
-def of_seeds_of(found: SeedsTogether, primary: str = "success") -> Drawn:
-    """Return the figure of every training seed of a recipe."""
+def of_seeds_of(found: SeedsTogether, primary: str) -> Drawn:
+    """Return the figure of every training seed of a recipe; `primary` is the plan's measure, by its name."""
     gains = [run.gain for run in found.runs if run.gain is not None]
     whole = None if found.recipe is None else found.recipe.difference
     return Drawn(
         "seeds",
-        every_seed(found.runs, whole, primary),
+        every_seed(found.runs, whole, words_of(measure_of_primary(primary))),
         "The gain of every training seed over the base, its interval over items alone; the diamond takes seeds"
         " and items as samples.",
         seeds_frame(found.runs),

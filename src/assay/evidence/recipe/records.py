@@ -174,7 +174,7 @@ def record_finished(
         name: Of the run.
         claim: Its claim.json.
         trained: Its train.json.
-        greedy: Success rate before and after with greedy decoding.
+        greedy: The primary measure before and after with greedy decoding.
         metrics: Its metrics.json; a run that is not evaluable has no score there.
     """
     of_claim = ("verdict", "reason", "warnings", "before", "after", "p", "random_reward")

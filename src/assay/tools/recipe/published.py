@@ -1,25 +1,29 @@
 """The raw episodes of every seed of a recipe, in a package of their own, and what comes of them again.
 
 One archive a task in evidence/seeds/, tracked by DVC through a file beside it. What is equal in every run, as the
-measurement of the base, lies in it once. The numbers over seeds follow from it with this code and no model; the row of each seed is that
+data and the measurement of the base, lies in it once. The numbers over seeds follow from it with this code and no model; the row of each seed is that
 of its own claim.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from assay.core.errors import PackageError
 from assay.core.evidence_files import RESULTS, place_of
 from assay.core.storage.files import read_bytes, write_bytes, write_text
 from assay.core.storage.json import dumps, read_record
+from assay.evidence.figures.drawing import render
+from assay.evidence.figures.gallery import of_seeds_of
 from assay.evidence.recipe.records import Recipes, SeedsTogether
 from assay.package.archive import sealed, sha256_of, write_gz, write_tar
 from assay.package.layout import PROVENANCE, SUMS, files_of
 from assay.package.verify import FORMAT
 from assay.pipeline.dvc_lock import md5
+from assay.pipeline.project import Project
 from assay.tools.recipe import recipe_file
 from assay.tools.recipe.compare import LOCK, SETTINGS
 from assay.verify.checks import Check, LookResult, looked
@@ -27,20 +31,23 @@ from assay.verify.checks import Check, LookResult, looked
 HOME, RECIPE, SHARED = "evidence/seeds", "recipe.json", "shared"
 # Of each run: the results that dvc.lock vouches for, and of what was rendered from them what recipe.json quotes.
 PAGES = tuple(place_of(name) for name in ("claim.json", "metrics.json"))
+KINDS = ("png", "svg")
 FIX = "./run assay seeds again"
 # What a comparison with the bases that were built beside it, or with runs that were left out, cannot say again.
 _NOT_DERIVED = ("bases", "notes", "lock_sha256")
 
 
 def pack_seeds(root: Path, found: SeedsTogether, copies: Sequence[Path]) -> Path:
-    """Write evidence/seeds/<task>.tar.gz of finished runs, and the file by which DVC tracks it.
+    """Write evidence/seeds/<task>.tar.gz of finished runs, the file by which DVC tracks it, and the figure.
 
     Raises:
         PackageError: A file of a run is missing.
         OSError: It cannot be written; an older archive stays.
     """
     runs = {copy.name: dict(files_of(copy, _entries(copy), fix=FIX)) for copy in copies}
+    figures = {f"{found.task}.{kind}": content for kind, content in _drawn(found, copies[0]).items()}
     members: dict[str, bytes | Path] = {
+        **figures,
         RECIPE: f"{dumps(Recipes(recipes={found.task: found}).model_dump(mode='json'))}\n".encode(),
         PROVENANCE: f"{dumps({'format': FORMAT, 'seeds': found.task})}\n".encode(),
     }
@@ -54,6 +61,8 @@ def pack_seeds(root: Path, found: SeedsTogether, copies: Sequence[Path]) -> Path
     with tempfile.TemporaryDirectory(prefix="assay-seeds-") as scratch:
         write_tar(Path(scratch, "seeds.tar"), sealed(members))
         write_gz(packed, Path(scratch, "seeds.tar"))
+    for name, drawing in figures.items():
+        write_bytes(packed.with_name(name), drawing)
     content = read_bytes(packed, fix=FIX)
     # By hand what `dvc add` writes, but for its copy in the cache: the archive itself is in git.
     tracked = {
@@ -75,7 +84,19 @@ def _entries(copy: Path) -> list[str]:
         if name != recipe_file.LAST
         for out in stage.get("outs", [])
     ]
-    return [*(out for out in outs if out.startswith(f"{RESULTS}/")), *PAGES, SETTINGS, LOCK]
+    kept = [out for out in outs if out.startswith(f"{RESULTS}/")]
+    return [*kept, *PAGES, SETTINGS, LOCK, *_data_of(Project.open(copy))]
+
+
+def _data_of(project: Project) -> list[str]:
+    """Return the folder of the data, without which no episode can be graded; none where it lies elsewhere."""
+    data = PurePath(os.path.normpath(project.params.dataset.root))
+    return [] if data.is_absolute() or data.parts[:1] in ((), ("..",)) else [data.as_posix()]
+
+
+def _drawn(found: SeedsTogether, copy: Path) -> dict[str, bytes]:
+    """Return the figure of every seed by its format; which measure is primary, the settings of a run say."""
+    return render(of_seeds_of(found, Project.open(copy).params.claim.primary).figure)
 
 
 def holds_seeds(package: Path) -> bool:
@@ -99,6 +120,7 @@ def check_seeds(package: Path, work: Path) -> Iterator[Check]:
             RECIPE,
             PROVENANCE,
             SUMS,
+            *(f"{task}.{kind}" for task in told for kind in KINDS),
             *(run.name for one in told.values() for run in one.runs),
         }
         others = sorted(each.name for each in package.iterdir() if each.name not in expected)

@@ -15,6 +15,7 @@ from assay.core.storage.json import digest, loads, read_record, read_records, wr
 from assay.core.storage.yaml import read_yaml
 from assay.evaluation.measures import mean_of
 from assay.evidence.claim.claim import Claim
+from assay.evidence.claim.differences import measure_of_primary
 from assay.evidence.recipe.records import (
     BaseBuilt,
     RecipeClaim,
@@ -91,9 +92,8 @@ def read_seed(copy: Path) -> SeedRun:
     claim = read_record(copy / place_of("claim.json"), Claim, fix=_AGAIN)
     trained = read_record(copy / place_of("train.json"), TrainFacts, fix=_AGAIN)
     files = [place_of(f"{arm}_eval_greedy.jsonl") for arm in ("pre", "post")]
-    before, after = (
-        mean_of(read_records(copy / file, Episode, fix=_AGAIN), "success_rate") for file in files
-    )
+    measure = measure_of_primary(claim.plan.primary)
+    before, after = (mean_of(read_records(copy / file, Episode, fix=_AGAIN), measure) for file in files)
     return record_finished(
         copy.name, claim, trained, (before, after), _read_json(copy / place_of("metrics.json"))
     )

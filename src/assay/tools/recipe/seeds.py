@@ -21,8 +21,6 @@ from assay.core.errors import AssayError, ConfigError, RecordError, RunningAlrea
 from assay.core.storage.files import read_bytes, read_text, write_bytes, write_text
 from assay.core.storage.json import digest, dumps, write_json
 from assay.core.storage.locks import hold
-from assay.evidence.figures.drawing import render
-from assay.evidence.figures.gallery import of_seeds_of
 from assay.evidence.formatting import difference_text
 from assay.evidence.recipe.records import SeedRun, SeedsTogether, record_failed
 from assay.evidence.recipe.registered import mark
@@ -117,8 +115,6 @@ def run(
         recipe_file.write_recipe(root, found)
         if all(run.state == "finished" for run in runs):
             packed = pack_seeds(root, found, copies)
-            for kind, content in render(of_seeds_of(found).figure).items():
-                write_bytes(packed.with_name(f"{found.task}.{kind}"), content)
             say(f"wrote {packed.relative_to(root)} and a figure beside it; assay verify checks it")
     print_recipe(found)
     say(f"wrote {FILE}; ./run assay readme shows it")
