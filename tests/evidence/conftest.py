@@ -31,6 +31,7 @@ def make_plan(**changes: Any) -> ClaimPlan:
         "secondary": ("mean_reward", "mass_correct_rate"),
         "guardrails": {"parsed_rate": 0.05, "mean_reward": 0.05},
         "rivals": {"null": "trivial"},
+        "reward_range": (-2.0, 2.0),
     }
     return ClaimPlan(**(settings | changes))
 

@@ -377,9 +377,26 @@ def test_plans_from_before_there_was_a_choice_of_controls_keep_their_digest() ->
     assert plan_digest(make_plan(controls=("aa", "random_reward"))) != plan_digest(make_plan())
 
 
+@pytest.mark.parametrize("bounds", [None, (0.0, 0.1)])
+def test_rewards_without_bounds_that_hold_are_not_tested_and_that_is_said(
+    bounds: tuple[float, float] | None,
+) -> None:
+    found = make_claim(BASE, TRAINED, make_plan(reward_range=bounds))
+    assert found.secondary["mean_reward"].p is None and found.secondary["mass_correct_rate"].p is not None
+    assert any(text.startswith("Not tested: mean_reward.") for text in found.warnings)
+
+
+def test_wider_bounds_of_rewards_make_wider_intervals() -> None:
+    narrow, wide = (
+        make_claim(BASE, TRAINED, make_plan(reward_range=bounds)).secondary["mean_reward"].difference
+        for bounds in ((-2.0, 2.0), (-20.0, 20.0))
+    )
+    assert wide.low is not None and narrow.low is not None and wide.low < narrow.low < narrow.value  # type: ignore[operator]
+
+
 def test_a_confirmatory_measure_that_falls_while_the_primary_rises_is_a_regression() -> None:
     after = [e.model_copy(update={"reward": e.reward - 2}) for e in TRAINED]
-    found = make_claim(BASE, after, make_plan(guardrails={}))
+    found = make_claim(BASE, after, make_plan(guardrails={}, reward_range=(-3.0, 2.0)))
     assert found.verdict == "IMPROVED WITH REGRESSIONS" and "mean_reward" in found.reason
 
 

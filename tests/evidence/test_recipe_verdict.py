@@ -116,8 +116,9 @@ def test_the_seeds_of_the_plan_carry_no_mark_and_a_second_recipe_pays_with_its_l
 def test_too_few_seeds_are_refused_without_a_number(n: int, one_sided: bool) -> None:
     found = only(compare_runs(SIX[:n], one_sided=one_sided))
     assert found.verdict == "NOT EVALUABLE"
-    plural, asked = "1 seed" if n == 1 else f"{n} seeds", "one-sided" if one_sided else "two-sided"
-    assert found.sentence == f"{plural}, at least 5 one-sided / 6 two-sided ({asked} was asked)."
+    plural = "1 seed" if n == 1 else f"{n} seeds"
+    asked = "one-sided test at level 0.05 needs 5" if one_sided else "two-sided test at level 0.05 needs 6"
+    assert found.sentence == f"{plural}, where a {asked}."
     assert found.difference is found.p is found.iqm is None and found.profile == ()
     assert len(found.runs) == n  # what each run shows by itself is still told
 

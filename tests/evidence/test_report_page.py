@@ -241,7 +241,7 @@ def test_the_digest_of_the_plan_is_not_taken_for_that_of_its_file(claim: Claim) 
 def test_a_missing_interval_is_explained_once_and_only_where_there_is_one(
     before: list[Episode], after: list[Episode]
 ) -> None:
-    said = "[interval missing]: the scenarios do not differ"
+    said = "[interval missing]: too few scenarios for their sizes"
     barred = make_claim(before, after, after_suite="x" * 64)
     for cell, n in (("0.0 [0.0, 1.0]", 0), ("0.0 [interval missing]", 1)):
         tables = {"rates": pd.DataFrame({"name": ["a", "b"], "rate": [cell, cell]})}

@@ -134,7 +134,7 @@ def test_a_missing_interval_is_explained_once(
     first, second = make_report(before), make_report(after)
     text = readme_block(claim, first, second, deltas(before, after, list(first.measures), 0))
     assert text.count("[interval missing]") > 1  # every completion of an arm has as many tokens
-    assert text.count("\n[interval missing]: the scenarios") == 1
+    assert text.count("\n[interval missing]: too few scenarios") == 1
 
 
 def test_a_claim_that_is_not_evaluable_shows_no_tables(before: list[Episode], after: list[Episode]) -> None:

@@ -168,7 +168,7 @@ def test_what_is_finished_does_not_run_again_and_what_failed_is_tried_again(move
     entry = recipe_file.read_recipes(moved)["collider"]
     assert [run.verdict for run in entry.runs] == ["IMPROVED", "IMPROVED"]
     assert entry.verdict == "NOT EVALUABLE" and entry.reason.startswith(
-        "2 seeds, at least 5 one-sided / 6 two-sided"
+        "2 seeds, where a two-sided test at level 0.05 needs 6"
     )
 
 

@@ -83,7 +83,7 @@ def test_too_few_clusters_give_no_interval_and_no_p_and_that_is_said() -> None:
     gap = found.checkpoints[1].against_base["success_rate"]
     assert gap.p is None and gap.difference.low is None
     text = sweep_markdown(found)
-    assert "+50.0 [interval missing]" in text and "no p" in text and "under 6 of them" in text
+    assert "+50.0 [interval missing]" in text and "no p" in text and "of one size 6" in text
     assert b"interval missing" in render(sweep_figure(found))["svg"]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from assay.core.counting import counted
 from assay.core.records import Interval
 from assay.evidence.claim.differences import FEWEST_CLUSTERS, Comparison
+from assay.statistics.tests import FEWEST_OPEN
 
 MISSING = "missing"
 NO_INTERVAL = "[interval missing]"
@@ -50,14 +51,20 @@ def p_text(p: float | None) -> str:
 def p_number(p: float | None) -> str:
     """Return the same for a place whose head already says p.
 
+    What would be rounded to a level that it does not meet, or does, gets the places that tell the two apart.
+
     >>> p_number(0.0006), p_number(0.00002), p_number(1.0), p_number(None)
     ('.0006', '< .0001', '1', 'no p')
+    >>> p_number(0.0502), p_number(0.04996), p_number(0.05), p_number(0.3)
+    ('.0502', '.04996', '.050', '.300')
     """
     if p is None:
         return "no p"
     if p < 0.0001:
         return "< .0001"
-    text = f"{p:.{3 if p >= 0.01 else 4}f}"
+    usual = f"{p:.{3 if p >= 0.01 else 4}f}"
+    texts = (usual, *(f"{p:.{places}f}" for places in range(4, 7)))
+    text = next((text for text in texts if text[-1] != "0" or float(text) in (p, 1.0)), usual)
     return "1" if text.startswith("1") else text.lstrip("0")
 
 
@@ -95,11 +102,11 @@ def missing_interval_said(cluster_name: str) -> str:
     """Return why an interval may be missing, for the foot of tables that hold such a cell.
 
     >>> missing_interval_said("scenarios")
-    '[interval missing]: the scenarios do not differ, or too little, or there are under 6 of them.'
+    '[interval missing]: too few scenarios for their sizes (of one size 6, of means without bounds 30), or all alike.'
     """
     return (
-        f"{NO_INTERVAL}: the {cluster_name} do not differ, or too little, or there are under"
-        f" {FEWEST_CLUSTERS} of them."
+        f"{NO_INTERVAL}: too few {cluster_name} for their sizes (of one size {FEWEST_CLUSTERS}, of means without"
+        f" bounds {FEWEST_OPEN}), or all alike."
     )
 
 

@@ -26,6 +26,7 @@ from assay.dataset.verified import SUMS, check_sums, covered, parse_sums, requir
 from assay.evidence.claim.plan import plan_of
 from assay.pipeline.inputs import blocklist_of, cache_folder, splits_of, task_with
 from assay.pipeline.project import Project
+from assay.tasks.protocol import reward_range
 from assay.tasks.rivals import rivals_of
 
 READS = ("${dataset.root}",)
@@ -85,6 +86,7 @@ def run(project: Project) -> None:
         cluster_name=task.cluster_name,
         data=found,
         rivals=rivals_of(task, chosen.rivals),
+        reward_range=reward_range(task),
     )
     shared = contamination(audited.kept)
     write_json(project.results("fingerprint.json"), found)

@@ -214,6 +214,20 @@ def answer_key(task: Task) -> AnswerKey | None:
     return cast(AnswerKey, task) if hasattr(task, "right_answer") else None
 
 
+class Ranged(Protocol):
+    """What a task offers beside `Task` that knows how small and how large the reward of an episode can be."""
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Return the smallest and the largest reward of an episode, shaping left out: it is for training."""
+        ...
+
+
+def reward_range(task: Task) -> tuple[float, float] | None:
+    """Return what rewards lie between, by which means of them are tested; None where the task does not say."""
+    return cast(Ranged, task).reward_range if hasattr(task, "reward_range") else None
+
+
 class Schematic(Protocol):
     """What a task offers beside `Task` whose answers are JSON; decoding can be constrained to it."""
 

@@ -194,7 +194,7 @@ def test_the_gold_always_earns_full_marks(gold: dict[str, Any]) -> None:
     for text in (TASK.baselines()["gold"](item, state, rng("gold")), json.dumps(gold, indent=1)):
         step = TASK.step(state, text)
         verdict = TASK.judge(step.state)
-        assert verdict.success and sum(step.parts.values()) == pytest.approx(1.0)
+        assert verdict.success and sum(step.parts.values()) == pytest.approx(TASK.reward_range[1]) == 1.0
         assert not verdict.flags["full_reward_but_wrong"] and not verdict.flags["empty_fields"]
         assert verdict.metrics == {"field_f1": 1.0, "completion_chars": float(len(text))}
 
@@ -214,7 +214,8 @@ def test_no_other_answer_earns_more_than_the_gold(
         {name: [part] for name, part in gold.items()},
     ):
         earned, verdict, _ = graded(written(answer), told)
-        assert 0.0 <= earned <= 1.0 + 1e-9
+        low, high = TASK.reward_range
+        assert low <= earned <= high + 1e-9
         assert schema != {"type": "object"} or earned <= best + 1e-9
         assert verdict.success <= (verdict.flags["exact"] is True)
 

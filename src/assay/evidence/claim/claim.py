@@ -45,7 +45,7 @@ from assay.evidence.claim.verdict import (
     unpaired,
     warnings,
 )
-from assay.evidence.claim.warnings import form_only_said, more_tokens_said, sharpening_said
+from assay.evidence.claim.warnings import form_only_said, more_tokens_said, sharpening_said, untested_said
 from assay.evidence.formatting import claim_sentence, not_evaluable_sentence
 from assay.statistics.intervals import rate_interval
 from assay.statistics.power import detectable_effect
@@ -258,7 +258,8 @@ def compare(
         return _nothing_said(head | {"opened": opened}, [*barred, *stops], notes)
 
     def found(name: str, role: str) -> Comparison:
-        return compare_measure(before, after, name, labelled_rng(seed, role, name), largest=largest)
+        luck = labelled_rng(seed, role, name)
+        return compare_measure(before, after, name, luck, largest=largest, reward_range=plan.reward_range)
 
     primary = found(measure, "primary")
     control = aa_control(
@@ -335,7 +336,15 @@ def compare(
                 primary, plan, detectable, control, guardrails, strata, (before_policy, after_policy), effect
             ),
             *random_reward_warnings(random_reward),
-            *filter(None, (more_tokens_said(tokens), form_only_said(parts), sharpening_said(effect, beside))),
+            *filter(
+                None,
+                (
+                    untested_said(secondary),
+                    more_tokens_said(tokens),
+                    form_only_said(parts),
+                    sharpening_said(effect, beside),
+                ),
+            ),
             *notes,
         ),
         before=_arm(before, measure),

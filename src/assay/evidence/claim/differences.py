@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,10 @@ from assay.evaluation.clusters import ClusterSums, cluster_sums, paired_cluster_
 from assay.evaluation.measures import is_rate, value_of
 from assay.statistics.bounded_mean import bounded_mean_test, clusters_needed
 from assay.statistics.intervals import interval, mean_interval, median_difference_interval, missing
-from assay.statistics.tests import holm, mean_test
+from assay.statistics.tests import FEWEST_OPEN, holm, open_mean_interval
 
 FEWEST_CLUSTERS, FEW_CLUSTERS = 6, 10
+ROUNDING = 1e-9  # by which a sum of reward parts may miss the bounds of rewards
 
 
 class Comparison(Record):
@@ -67,12 +69,14 @@ def compare_measure(
     rng: np.random.Generator,
     *,
     largest: float = 0.0,
+    reward_range: tuple[float, float] | None = None,
 ) -> Comparison:
     """Return the paired difference of one measure; where clusters are too few, or one outweighs the others so
-    much that nothing could be shown, without p and without interval.
+    much that nothing could be shown, without p and without interval. A measure whose bounds are not known has
+    an interval at most: see `open_mean_interval`.
 
     `largest` is the size of the largest cluster of all data, in items, where larger ones than those compared
-    are known.
+    are known; between `reward_range` lies the reward of every episode.
 
     Raises:
         EvidenceError: the arms do not hold the same items.
@@ -92,22 +96,16 @@ def compare_measure(
         )
     n = len(sums.names)
     error = round(sums.standard_error, 10) if n > 1 else None
-    p, difference = _difference(sums, measure, rng, largest)
-    if p is None:
-        return Comparison(
-            **nothing,
-            difference=difference,
-            cross_check=difference,
-            standard_error=error,
-            n_clusters=n,
-            clusters_needed=_needed(sums, measure, largest),
-        )
+    span = _span(before, after, measure, reward_range)
+    p, difference = _difference(sums, span, rng, largest)
+    needed = _needed(sums, span, largest)
     return Comparison(
         **(nothing | {"p": p}),
         difference=difference,
-        cross_check=mean_interval(sums, rng),
+        cross_check=difference if n < needed else mean_interval(sums, rng),
         standard_error=error,
         n_clusters=n,
+        clusters_needed=needed if n < needed else None,
     )
 
 
@@ -142,6 +140,7 @@ def deltas(
     seed: int,
     *,
     largest: float = 0.0,
+    reward_range: tuple[float, float] | None = None,
 ) -> dict[str, Interval]:
     """Return the paired difference of each measure, keyed by measure; median_reward by percentile
     bootstrap."""
@@ -156,7 +155,8 @@ def deltas(
             )
         else:
             sums = paired(before, after, name)
-            found[name] = _difference(sums, name, labelled_rng(seed, "delta", name), largest)[1]
+            span = _span(before, after, name, reward_range)
+            found[name] = _difference(sums, span, labelled_rng(seed, "delta", name), largest)[1]
     return found
 
 
@@ -169,24 +169,49 @@ def paired(before: Sequence[Episode], after: Sequence[Episode], measure: str) ->
     return paired_cluster_differences(before, after, lambda episode: value_of(episode, measure))
 
 
+def _span(
+    before: Sequence[Episode],
+    after: Sequence[Episode],
+    measure: str,
+    reward_range: tuple[float, float] | None,
+) -> float | None:
+    """Return by how much two values of a measure can differ; None where that is not known, or a reward lies
+    outside of what was said of rewards."""
+    if is_rate(measure):
+        return 1.0
+    if measure != "mean_reward" or reward_range is None:
+        return None
+    low, high = reward_range
+    inside = all(low - ROUNDING <= e.reward <= high + ROUNDING for arm in (before, after) for e in arm)
+    return high - low if inside and low < high else None
+
+
 def _difference(
-    sums: ClusterSums | None, measure: str, rng: np.random.Generator, largest: float
+    sums: ClusterSums | None, span: float | None, rng: np.random.Generator, largest: float
 ) -> tuple[float | None, Interval]:
     """Return p and the mean difference; without p and interval where there are fewer clusters than needed.
 
-    Rates are tested as bounded means, which takes any distribution; sums of rewards and lengths have no bound
-    that is known: sign flips and a studentised bootstrap have to agree (`mean_test`).
+    What lies between known bounds, `span` apart, is tested as a bounded mean, which takes any distribution.
+    Nothing else is tested.
     """
     if sums is None:
         return None, missing()
-    if len(sums.names) < _needed(sums, measure, largest):
-        return None, interval(sums.mean, math.nan, math.nan, int(sums.sizes.sum()))
-    return bounded_mean_test(sums, rng, largest=largest) if is_rate(measure) else mean_test(sums, rng)
+    n = int(sums.sizes.sum())
+    if len(sums.names) < _needed(sums, span, largest):
+        return None, interval(sums.mean, math.nan, math.nan, n)
+    if span is None:
+        return None, open_mean_interval(sums, rng)
+    p, found = bounded_mean_test(replace(sums, totals=sums.totals / span), rng, largest=largest)
+    return p, found if span == 1.0 else interval(
+        sums.mean, *(span * (end or 0.0) for end in (found.low, found.high)), n
+    )
 
 
-def _needed(sums: ClusterSums, measure: str, largest: float) -> int:
-    """Return how many clusters of such sizes a test needs: with fewer, no p can reach 0.05."""
-    return max(FEWEST_CLUSTERS, clusters_needed(sums.sizes, largest=largest) if is_rate(measure) else 0)
+def _needed(sums: ClusterSums, span: float | None, largest: float) -> int:
+    """Return how many clusters of such sizes a test or an interval needs: with fewer, no p can reach 0.05."""
+    if span is None:
+        return FEWEST_OPEN
+    return max(FEWEST_CLUSTERS, clusters_needed(sums.sizes, largest=largest))
 
 
 def _counts(episodes: Sequence[Episode], names: Sequence[str]) -> NDArray[np.float64]:

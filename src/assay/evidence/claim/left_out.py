@@ -13,6 +13,7 @@ from scipy.special import stdtrit  # type: ignore[import-untyped,unused-ignore]
 from assay.core.records import Episode, Record
 from assay.evaluation.clusters import ClusterSums
 from assay.evidence.claim.differences import paired
+from assay.evidence.formatting import signed
 
 
 class LeftOut(Record):
@@ -99,7 +100,7 @@ def left_out_said(found: LeaveOneOut | None, cluster_name: str) -> str:
     if found is None:
         return ""
     one, other = (
-        f"{100 * each.difference:+.1f}".replace("-", "\u2212") + f" (without {_plain(each.part)})"
+        f"{signed(each.difference, 100)} (without {_plain(each.part)})"
         for each in (found.smallest, found.largest)
     )
     strata = f" or {found.n_strata} strata" if found.n_strata else ""

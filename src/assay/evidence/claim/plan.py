@@ -58,6 +58,11 @@ class ClaimPlan(Record):
         description="training seeds of a statement about the recipe; none: hashed before plans said so",
     )
     sided: Literal["two-sided", "one-sided"] = Field(default="two-sided", description="of that statement")
+    reward_range: tuple[float, float] | None = Field(
+        default=None,
+        description="between what rewards of episodes lie, by which their means are tested; null: the task does"
+        " not say, and nothing is",
+    )
     # By what the training is watched and its checkpoint chosen, so that neither is settled when the alarms
     # have rung.
     alarms: str | None = Field(
@@ -80,6 +85,7 @@ def plan_of(
     cluster_name: str,
     data: Fingerprint,
     rivals: Mapping[str, RivalKind],
+    reward_range: tuple[float, float] | None,
 ) -> ClaimPlan:
     """Return the plan that the settings ask for on the suites of a dataset."""
     claim = params.claim
@@ -99,6 +105,7 @@ def plan_of(
         guardrails={"parsed_rate": claim.parsed_rate_margin},
         controls=tuple(claim.controls),
         rivals=dict(rivals),
+        reward_range=reward_range,
         seeds=tuple(claim.seeds),
         sided=claim.sided,
         alarms=alarms_digest(params.health),

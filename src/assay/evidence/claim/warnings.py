@@ -10,6 +10,7 @@ import numpy as np
 from assay.core.counting import counted
 from assay.core.records import Episode, HealthSummary, RuleSummary
 from assay.evaluation.alarms import rule_said
+from assay.evaluation.measures import is_rate
 from assay.evidence.claim.differences import Comparison, GainSplit
 from assay.evidence.claim.effect import Effect
 from assay.evidence.claim.random_reward import red_rules
@@ -121,6 +122,17 @@ def more_tokens_said(found: Comparison) -> str | None:
     return (
         f"The trained policy writes {found.after / found.before:.1f} times as many tokens a completion"
         f" ({found.before:.1f} \u2192 {found.after:.1f}): what more computation brings is part of the gain."
+    )
+
+
+def untested_said(secondary: Mapping[str, Comparison]) -> str | None:
+    """Return which measures of the plan have no bounds that would let them be tested."""
+    names = [name for name, each in secondary.items() if each.p is None and not is_rate(name)]
+    if not names:
+        return None
+    return (
+        f"Not tested: {', '.join(names)}. The task does not say between what its rewards lie (reward_range), one"
+        " of them lies elsewhere, or clusters are too few; without bounds no test holds its level."
     )
 
 

@@ -283,12 +283,13 @@ def describe_too_few(n_runs: int, alpha: float, *, one_sided: bool) -> str:
     """Return why so few seeds make no claim about a recipe.
 
     >>> describe_too_few(5, 0.05, one_sided=False)
-    '5 seeds, at least 5 one-sided / 6 two-sided (two-sided was asked)'
+    '5 seeds, where a two-sided test at level 0.05 needs 6'
     """
-    fewest = [fewest_runs(alpha, one_sided=sided) for sided in (True, False)]
     asked = "one-sided" if one_sided else "two-sided"
-    least = f"at least {fewest[0]} one-sided / {fewest[1]} two-sided"
-    return f"{counted(n_runs, 'seeds')}, {least} ({asked} was asked)"
+    return (
+        f"{counted(n_runs, 'seeds')}, where a {asked} test at level {alpha:.2g} needs"
+        f" {fewest_runs(alpha, one_sided=one_sided)}"
+    )
 
 
 def describe_interval(found: Interval) -> str:

@@ -74,7 +74,11 @@ class Sweep(Record):
 
 
 def against_base(
-    base: Sequence[Episode], episodes: Sequence[Episode], measures: Sequence[str], suite_digest: str
+    base: Sequence[Episode],
+    episodes: Sequence[Episode],
+    measures: Sequence[str],
+    suite_digest: str,
+    reward_range: tuple[float, float] | None = None,
 ) -> dict[str, Comparison]:
     """Return the paired difference to the base for each measure; its luck depends on suite and measure
     alone.
@@ -83,7 +87,10 @@ def against_base(
         EvidenceError: The two did not play the same items.
     """
     return {
-        name: compare_measure(base, episodes, name, rng("sweep", suite_digest, name)) for name in measures
+        name: compare_measure(
+            base, episodes, name, rng("sweep", suite_digest, name), reward_range=reward_range
+        )
+        for name in measures
     }
 
 

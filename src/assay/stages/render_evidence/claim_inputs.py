@@ -30,6 +30,7 @@ from assay.pipeline.inputs import fingerprint_of, heldout_suite, splits_of, task
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.arms import AGAIN, CONTROL, Arm, read_arm
 from assay.statistics.power import PlannedPower, planned_power
+from assay.tasks.protocol import reward_range
 from assay.tasks.rivals import rivals_of
 
 R = TypeVar("R", bound=BaseModel)
@@ -123,8 +124,16 @@ def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: A
 def plan_asked(project: Project, cluster_name: str) -> ClaimPlan:
     """Return the plan that the settings make of the data at hand."""
     heldout, validation = heldout_suite(project), validation_suite(project)
-    data, rivals = fingerprint_of(project), rivals_of(task_of(project), project.params.evaluation.rivals)
-    return plan_of(project.params, heldout, validation, cluster_name=cluster_name, data=data, rivals=rivals)
+    task = task_of(project)
+    return plan_of(
+        project.params,
+        heldout,
+        validation,
+        cluster_name=cluster_name,
+        data=fingerprint_of(project),
+        rivals=rivals_of(task, project.params.evaluation.rivals),
+        reward_range=reward_range(task),
+    )
 
 
 def _changed_since(

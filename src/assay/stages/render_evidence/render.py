@@ -262,7 +262,8 @@ def _gaps(
     """Return the paired difference of every measure; those that are known already are what they are."""
     names = [name for name in before[0].measures if name in after[0].measures and name not in known]
     seed, largest = derive_seed("gaps", plan.suite_digest), plan.largest_cluster or 0
-    return deltas(before[1], after[1], names, seed, largest=largest) | dict(known)
+    gaps = deltas(before[1], after[1], names, seed, largest=largest, reward_range=plan.reward_range)
+    return gaps | dict(known)
 
 
 def _drawn(project: Project, gallery: Sequence[Drawn]) -> list[Shown]:

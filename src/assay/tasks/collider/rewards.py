@@ -137,6 +137,17 @@ def null_reward(is_null: bool, confidence: float) -> float:
     return base - CALIBRATION_WEIGHT * (confidence - float(is_null)) ** 2
 
 
+def reward_range(max_turns: int) -> tuple[float, float]:
+    """Return the smallest and the largest reward of an episode without shaping: a wrong claim, sure of itself,
+    behind turns that could not be read, and a right one that is proven, saves all blocks and names the spin.
+
+    >>> reward_range(8)
+    (-1.36, 1.0)
+    """
+    low = WRONG_CLAIM - CALIBRATION_WEIGHT + FORMAT_PENALTY * max_turns
+    return round(low, 9), RIGHT_CLAIM + SPIN_BONUS + SAVED_BONUS
+
+
 def terminal_reward(state: ColliderState) -> float:
     """Return the terminal part of a turn: 0 while the episode goes on."""
     if state.ending is None:

@@ -75,6 +75,11 @@ class Collider:
         """Hold the settings; a task has no other state."""
         self.settings = settings
 
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Return the smallest and the largest reward of an episode without shaping."""
+        return rewards.reward_range(self.settings.max_turns)
+
     def item(self, row: Mapping[str, Any]) -> Item:
         """Read one row; TaskError names the field that is broken."""
         scenario = from_row(row)

@@ -60,6 +60,11 @@ class Structured:
         self.max_prompt_tokens = settings.max_prompt_tokens
         self.blocklist = Blocklist(blocklist)
 
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Return the smallest and the largest reward of an answer."""
+        return 0.0, rewards.full_reward(self.settings.weights, has_gold=True)
+
     def item(self, row: Mapping[str, Any]) -> Item:
         """Read one row; TaskError names its id and the field that is broken."""
         return read(row, self.settings).item()

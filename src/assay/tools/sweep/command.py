@@ -46,6 +46,7 @@ from assay.pipeline.resume import KeptEpisodes, locked, machine_of
 from assay.policy.base.adapter_files import check_fits, checked_tensors, read_adapter
 from assay.policy.model import Policy
 from assay.statistics.checkpoint_rows import row_of_validation
+from assay.tasks.protocol import reward_range
 from assay.tools.sweep.sources import (
     PLAYING,
     Candidate,
@@ -159,7 +160,8 @@ class SuitePlayer:
             if self._asked.heldout:  # written down before it happens, record by record
                 note_opening(self._project, STAGE, suite, policy.digest)
             after, row = self._play(policy, step, count)
-            gaps = {} if before is None else against_base(before, after, MEASURES, suite.digest)
+            bounds = reward_range(self._task)
+            gaps = {} if before is None else against_base(before, after, MEASURES, suite.digest, bounds)
             checkpoints.append(
                 SweptCheckpoint(step=step, name=name, policy_digest=policy.digest, row=row, against_base=gaps)
             )
