@@ -301,7 +301,9 @@ def test_the_reward_of_a_claim_stays_in_its_range_and_honesty_and_proof_pay(
 ) -> None:
     value = rewards.claim_reward(right, proven, spin, saved, said)
     low, high = rewards.reward_range(max_turns=0)
-    assert low <= value <= high == 1.0 and value <= rewards.claim_reward(right, proven, spin, saved, float(right))
+    assert low <= value <= high == 1.0 and value <= rewards.claim_reward(
+        right, proven, spin, saved, float(right)
+    )
     gain = rewards.claim_reward(right, True, spin, saved, said) - rewards.claim_reward(
         right, False, spin, saved, said
     )
