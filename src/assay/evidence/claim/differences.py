@@ -202,9 +202,8 @@ def _difference(
     if span is None:
         return None, open_mean_interval(sums, rng)
     p, found = bounded_mean_test(replace(sums, totals=sums.totals / span), rng, largest=largest)
-    return p, found if span == 1.0 else interval(
-        sums.mean, *(span * (end or 0.0) for end in (found.low, found.high)), n
-    )
+    low, high = (math.nan if end is None else span * end for end in (found.low, found.high))
+    return p, interval(sums.mean, low, high, n)
 
 
 def _needed(sums: ClusterSums, span: float | None, largest: float) -> int:
