@@ -50,13 +50,13 @@ def open_all(recipes: list[Recipe]) -> HeldoutLedger:
 
 def places(recipes: list[Recipe]) -> list[int]:
     """Return the place of each of these policies."""
-    known = {each.policy_digest: each.place or 0 for each in tries(open_all(recipes), ["r"])}
+    known = {each.policy_digest: each.place or 0 for each in tries(open_all(recipes), ["r"], None, "s")}
     return [known[f"{k:03d}"] for k in range(len(recipes))]
 
 
 def judged(recipes: list[Recipe], shown: list[int]) -> tuple[bool, float]:
     """Return whether the runs shown, by their place among these, carry no mark as one recipe; and their level."""
-    known = {each.policy_digest: each for each in tries(open_all(recipes), ["r"])}
+    known = {each.policy_digest: each for each in tries(open_all(recipes), ["r"], None, "s")}
     last = recipes[shown[-1]]
     runs = []
     for k in shown:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from assay.core.storage.json import dumps
+from assay.core.storage.json import digest, dumps
 from assay.dataset.suite import Suite
 from assay.pipeline.heldout_ledger import (
     FORMAT,
@@ -21,7 +21,6 @@ from assay.pipeline.heldout_ledger import (
     merged,
     noted,
     opened,
-    policies_by_record,
     policies_that_saw,
     resolved,
     without_records,
@@ -72,10 +71,6 @@ def test_who_saw_what_is_what_the_openings_say_one_by_one(
     assert {policy: found.n_records for policy, found in seen.items()} == {
         p: len(r) for p, r in expected.items() if r
     }
-    by_record = policies_by_record(ledger, asked)
-    assert by_record == {
-        record: frozenset(p for p, held in expected.items() if record in held) for record in asked
-    }
     assert sum(opening.times for opening in ledger.openings) == len(ones), "every call is counted"
 
 
@@ -94,7 +89,7 @@ def test_a_suite_of_another_size_shares_records_and_counts() -> None:
 
 
 def test_the_same_policy_on_the_same_records_is_one_opening_made_more_often() -> None:
-    again = noted(noted(one("p", "uv"), one("p", "vu")), one("p", "uv", copy_id="there"))
+    again = noted(noted(one("p", "uv"), one("p", "uv")), one("p", "uv", copy_id="there"))
     assert [(each.copy_id, each.times) for each in again.openings] == [("here", 2), ("there", 1)]
     assert policies_that_saw(again, "u")["p"].copies == {"here", "there"}
 
@@ -126,3 +121,23 @@ def test_an_opening_of_the_first_format_gets_the_records_of_the_suite_it_named_a
     seen = policies_that_saw(now, suite.records)["p"]
     assert (seen.n_records, seen.copies, without_records(now)) == (2, {None}, 1)
     assert resolved(now, suite, "mine") == now and [each.times for each in now.openings] == [3, 3]
+
+
+def asking(names: str) -> Suite:
+    items = [
+        Item(name, name, {}, None, None, record=digest([name, text]), row={"id": name, "prompt": text})
+        for name, text in zip(names, ("Who is seven?", "Who is eight?", "Who is nine?"), strict=False)
+    ]
+    return Suite("heldout", tuple(items), 1, 0, "rules")
+
+
+def test_an_opening_of_the_second_format_gets_the_contents_of_the_records_that_the_suite_tells() -> None:
+    whole, part = asking("abc"), asking("ab")
+    one = opened("post_eval", "p", "s", whole.records, data="mine", split="heldout", copy_id="here")
+    second = HeldoutLedger.model_validate_json(dumps(one).replace(FORMAT, "assay-openings/2"))
+    assert not policies_that_saw(second, whole.contents)
+    partly = resolved(second, part, "mine")
+    assert policies_that_saw(partly, asking("xyz").contents)["p"].n_records == 2, "whatever their ids"
+    now = resolved(merged(partly, second), whole, "mine")
+    assert policies_that_saw(now, asking("xyz").contents)["p"].n_records == 3
+    assert len(now.openings) == 1 and now.format == FORMAT

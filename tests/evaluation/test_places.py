@@ -27,19 +27,24 @@ def open_one(
     *,
     records: str = "uvw",
     stage: str = "post_eval",
+    suite: str = "suite",
+    of: str | None = "base",
 ) -> HeldoutLedger:
-    one = opened(stage, policy, "suite", records, data="mine", split="heldout", copy_id="here")
+    one = opened(
+        stage, policy, suite, records, data="mine", split="heldout", copy_id="here", base=of or policy
+    )
     return noted(ledger, placed(ledger, one, by))
 
 
-def base(ledger: HeldoutLedger = NOTHING) -> HeldoutLedger:
-    return noted(
-        ledger, opened("pre_eval", "base", "suite", "uvw", data="mine", split="heldout", copy_id="here")
-    )
+def base(ledger: HeldoutLedger = NOTHING, name: str = "base", suite: str = "suite") -> HeldoutLedger:
+    return open_one(ledger, name, stage="pre_eval", of=None, suite=suite)
 
 
-def place_of(ledger: HeldoutLedger, policy: str) -> tuple[int | None, int | None]:
-    (found,) = [each for each in tries(ledger, "uvw") if each.policy_digest == policy]
+def place_of(
+    ledger: HeldoutLedger, policy: str, suite: str = "suite", of: str = "base"
+) -> tuple[int | None, int | None]:
+    known = [each for each in tries(ledger, "uvw", of, suite) if each.policy_digest == policy]
+    (found,) = [each for each in known if each.suite_digest == suite or each.place is None]
     return found.place, found.recipe_place
 
 
@@ -53,14 +58,43 @@ def test_the_first_policy_is_first_and_each_other_one_comes_after_it() -> None:
     )
 
 
-def test_base_control_and_rivals_are_no_tries() -> None:
-    ledger = base()
-    for stage, policy in (("control", "coin"), ("rivals", "player"), ("post_eval", "base")):
-        ledger = noted(
-            ledger, opened(stage, policy, "suite", "uvw", data="mine", split="heldout", copy_id="here")
-        )
-    assert tries(ledger, "uvw") == []
+def test_the_base_of_the_claim_and_its_control_are_no_tries() -> None:
+    ledger = open_one(base(), "coin", stage="control")
+    ledger = open_one(ledger, "base", recipe(0), of=None)  # the base once more, after the training
+    assert tries(ledger, "uvw", "base", "suite") == []
     assert place_of(open_one(ledger, "p"), "p") == (1, 1)
+    again = base(base(open_one(ledger, "p")))
+    assert place_of(open_one(again, "q"), "q") == (2, 2), "a base that was measured before costs nothing"
+
+
+@pytest.mark.parametrize("stage", ["pre_eval", "control"])
+def test_trained_models_named_as_bases_are_looks_at_them(stage: str) -> None:
+    """Ten recipes looked at as the base of another run, or by a control that moves none of it."""
+    ledger = NOTHING
+    for k in range(10):
+        name, of = (f"trained {k}", None) if stage == "pre_eval" else (f"hardly moved {k}", f"trained {k}")
+        ledger = open_one(ledger, name, stage=stage, of=of)
+    ledger = open_one(base(ledger), "the best", recipe(0))
+    assert place_of(ledger, "the best") == (11, 11)
+    before = [each for each in tries(ledger, "uvw", "trained 3", "suite") if each.policy_digest != "the best"]
+    assert len(before) == 10, "whose base is one of them pays for the others, and for that base"
+
+
+def test_a_policy_in_another_suite_is_another_try_and_in_the_same_one_none() -> None:
+    ledger = open_one(base(), "p", recipe(0, "one"))
+    for k in range(2, 5):
+        name = f"suite of seed {k}"
+        ledger = open_one(base(ledger, suite=name), "p", recipe(0, f"settings {k}"), suite=name)
+        assert place_of(ledger, "p", name) == (k, k)
+    assert place_of(open_one(ledger, "p", recipe(0, "one")), "p") == (1, 1)
+
+
+def test_a_base_whose_luck_was_rolled_again_until_it_was_bad_costs_each_roll() -> None:
+    ledger = NOTHING
+    for k in range(5):
+        ledger = base(ledger, suite=f"suite of seed {k}")
+    ledger = open_one(ledger, "p", recipe(0), suite="suite of seed 4")
+    assert place_of(ledger, "p", "suite of seed 4") == (5, 5)
 
 
 def test_a_policy_that_saw_one_of_the_records_counts_and_one_that_saw_none_does_not() -> None:
@@ -112,9 +146,18 @@ def test_the_recipe_after_a_recipe_is_the_second_and_its_policies_pay_for_all_be
 def test_a_seed_trained_again_under_the_same_plan_to_another_policy_is_another_try() -> None:
     ledger = reduce(lambda known, seed: open_one(known, f"a{seed}", recipe(seed)), SEEDS, base())
     ledger = open_one(ledger, "again", recipe(0))
-    assert place_of(ledger, "again")[0] == 5
+    assert place_of(ledger, "again") == (5, 2)
     ledger = open_one(ledger, "later", recipe(7, "g"))
     assert place_of(ledger, "later") == (6, 3), "the recipe was tried twice"
+
+
+def test_a_plan_rolled_again_is_the_next_recipe_whichever_seed_is_first() -> None:
+    ledger = base()
+    for roll, order in enumerate([SEEDS, SEEDS[::-1], SEEDS]):
+        copies = [open_one(ledger, f"{roll} {seed}", recipe(seed)) for seed in order]
+        ledger = reduce(merged, copies, ledger)
+        for seed in SEEDS:
+            assert place_of(ledger, f"{roll} {seed}") == (4 * roll + SEEDS.index(seed) + 1, roll + 1)
 
 
 def test_an_unregistered_seed_is_no_member_of_its_plan() -> None:
@@ -134,7 +177,7 @@ def test_no_order_of_openings_spends_more_than_alpha(tried: list[tuple[str, int,
     ledger = base()
     for family, seed, n in tried:
         ledger = open_one(ledger, f"{family}{seed}{n}", recipe(seed, family))
-    found = tries(ledger, "uvw")
+    found = tries(ledger, "uvw", "base", "suite")
     assert len(found) == len(tried)
     places = sorted(each.place or 0 for each in found)
     assert all(place >= rank for rank, place in enumerate(places, 1))
@@ -145,7 +188,7 @@ def test_copies_that_did_not_know_of_each_other_keep_both_notes() -> None:
     one, other = open_one(base(), "p", recipe(0)), open_one(base(), "q", recipe(0, "g"))
     both = merged(one, other)
     assert merged(other, one) == both
-    assert [each.place for each in tries(both, "uvw")] == [1, 1]
+    assert [each.place for each in tries(both, "uvw", "base", "suite")] == [1, 1]
 
 
 @pytest.mark.parametrize("one_sided", [False, True])

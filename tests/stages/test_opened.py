@@ -13,8 +13,16 @@ import pytest
 from assay.core.errors import RecordError
 from assay.core.records import OpenedRecords
 from assay.core.storage.json import read_record
+from assay.dataset.wording import content_of
 from assay.evidence.claim.claim import Claim
-from assay.pipeline.heldout_ledger import LEDGER, copy_id, openings, policies_that_saw, without_records
+from assay.pipeline.heldout_ledger import (
+    LEDGER,
+    copy_id,
+    key_of,
+    openings,
+    policies_that_saw,
+    without_records,
+)
 from assay.pipeline.inputs import heldout_suite, items_of, task_of
 from assay.pipeline.note_openings import adopt, note_opening, opened_records
 from assay.pipeline.project import Project
@@ -44,9 +52,9 @@ def claim() -> Claim:
 
 def a_run(project: Project, trained: str = TRAINED, *, coin: str = "r" * 64) -> None:
     suite = heldout_suite(project)
-    note_opening(project, "pre_eval", suite, BASE)
-    note_opening(project, "control", suite, coin)
-    note_opening(project, "post_eval", suite, trained)
+    note_opening(project, "pre_eval", suite, BASE, base=BASE)
+    note_opening(project, "control", suite, coin, base=BASE)
+    note_opening(project, "post_eval", suite, trained, base=BASE)
 
 
 def shipped(project: Project, folder: Path) -> Project:
@@ -105,6 +113,7 @@ def test_a_ledger_names_nobody_and_no_place(project: Project) -> None:
         "records",
         "copy_id",
         "times",
+        "base",
         "place",
         "recipe_place",
         "family",
@@ -118,7 +127,7 @@ def test_another_size_of_the_suite_shares_records_and_counts(project: Project, c
     changed = project.params.evaluation.model_copy(update={"items": 2, "draws": 7})
     small = Project(project.root, project.params.model_copy(update={"evaluation": changed}))
     assert heldout_suite(small).digest != heldout_suite(project).digest
-    note_opening(small, "post_eval", heldout_suite(small), "e" * 64)
+    note_opening(small, "post_eval", heldout_suite(small), "e" * 64, base=BASE)
     assert "1 other policy in this working copy" in opened_said(project, claim)[0][1]
 
 
@@ -161,7 +170,7 @@ def test_a_ledger_that_was_removed_torn_or_begun_anew_is_said(
     assert opened_said(stranger, claim) == [
         ("warning", "How often the held-out records were opened is not known: no ledger of it was kept.")
     ]
-    note_opening(stranger, "post_eval", heldout_suite(stranger), TRAINED)
+    note_opening(stranger, "post_eval", heldout_suite(stranger), TRAINED, base=BASE)
     assert "is not whole" in opened_said(stranger, claim)[0][1], (
         "the base was opened as well, and nothing says so"
     )
@@ -170,7 +179,7 @@ def test_a_ledger_that_was_removed_torn_or_begun_anew_is_said(
         opened_said(project, claim)
     path.write_bytes(whole.replace(b"post_eval", b"pre_eval", 1)[:-40])
     with pytest.raises(RecordError, match=LEDGER):
-        note_opening(project, "post_eval", heldout_suite(project), TRAINED)
+        note_opening(project, "post_eval", heldout_suite(project), TRAINED, base=BASE)
 
 
 def test_a_ledger_of_the_first_format_is_the_makers_and_is_kept_in_the_new_one(
@@ -195,7 +204,7 @@ def test_a_ledger_of_the_first_format_is_the_makers_and_is_kept_in_the_new_one(
     assert "0 other policies in this working copy" in notes[0][1] and "has 2 other policies" in notes[0][1]
     assert notes[1][1].startswith("1 opening of an earlier version")
     now = json.loads(project.observed(LEDGER).read_text())
-    assert now["format"] == "assay-openings/2" and len(now["record_sets"]) == 1
+    assert now["format"] == "assay-openings/3" and len(now["record_sets"]) == 1
     assert sorted(each["times"] for each in now["openings"]) == [1, 1, 1, 8, 8, 8, 8, 8]
 
 
@@ -209,10 +218,10 @@ def test_the_shipped_ledger_can_be_read(claim: Claim, tmp_path: Path) -> None:
     ledger = openings(project, suite)
     assert ledger is not None and without_records(ledger) == 0
     shipped_claim = read_record(ROOT / "evidence/results/report/claim.json", Claim, fix="")
-    seen = policies_that_saw(ledger, suite.records)
+    seen = policies_that_saw(ledger, suite.contents)
     assert {shipped_claim.before_policy, shipped_claim.after_policy} <= seen.keys()
     own = (shipped_claim.before_policy, shipped_claim.after_policy)
-    assert all(seen[policy].n_records == len(suite.records) for policy in own)
+    assert all(seen[policy].n_records == len(suite.contents) for policy in own)
     assert all(kind == "note" for kind, _ in opened_said(project, shipped_claim))
 
 
@@ -237,10 +246,10 @@ def test_whoever_evaluates_held_out_records_from_another_file_has_opened_them(
     shutil.copytree(project.data("schemas"), project.root / "schemas")
     asked = evaluate.EvaluationRequest(tasks=project.root / "elsewhere.jsonl", policy=tmp_path)
     read, _ = evaluate.items_of(project, task_of(project), asked.tasks)
-    evaluate.note_heldout(project, evaluate.suite_of(project, read, asked, 1), "e" * 64)
+    evaluate.note_heldout(project, evaluate.suite_of(project, read, asked, 1), "e" * 64, "b" * 64)
     ledger = openings(project)
     assert ledger is not None
-    assert policies_that_saw(ledger, [item.record for item in items])["e" * 64].n_records == 2
+    assert policies_that_saw(ledger, [content_of(item.row or {}) for item in items])["e" * 64].n_records == 2
     (opening,) = ledger.openings
     assert (opening.stage, opening.split) == ("evaluate", "heldout")
 
@@ -258,7 +267,7 @@ def test_the_second_policy_is_the_second_and_says_who_was_first(project: Project
     second = known(Project(project.root, other))
     assert (second.place, second.recipe_place) == (2, 2)
     assert [(each.policy_digest, each.n_records, each.same_recipe) for each in second.others] == [
-        ("e" * 64, len(set(heldout_suite(project).records)), True)
+        ("e" * 64, len(set(heldout_suite(project).contents)), True)
     ]
     assert known(project, "e" * 64) == first, "what came later changes nothing of what was said"
 
@@ -275,7 +284,7 @@ def test_removing_the_ledger_loses_no_opening_and_is_said_and_without_a_base_nob
     assert (known(other).place, known(other).restored) == (2, 2)
     stranger = shipped(other, tmp_path / "zip")
     stranger.observed(LEDGER).unlink()  # neither ledger nor memory, and post_eval alone runs again
-    note_opening(stranger, "post_eval", heldout_suite(stranger), TRAINED)
+    note_opening(stranger, "post_eval", heldout_suite(stranger), TRAINED, base=BASE)
     assert known(stranger).place is None
 
 
@@ -302,7 +311,7 @@ def test_what_a_seed_opened_in_a_copy_is_known_to_the_project(project: Project, 
     adopt(project, ledger)
     project.observed(LEDGER).unlink()  # the working copy itself remembers it by now
     seen = openings(project)
-    assert seen is not None and "f" * 64 in policies_that_saw(seen, heldout_suite(project).records)
+    assert seen is not None and "f" * 64 in policies_that_saw(seen, heldout_suite(project).contents)
 
 
 def test_a_plan_that_picks_among_seeds_that_another_one_showed_leaves_some_out(project: Project) -> None:
@@ -317,3 +326,44 @@ def test_a_plan_that_picks_among_seeds_that_another_one_showed_leaves_some_out(p
         policy = f"{len(seeds)}{seeds[0]}" * 32
         a_run(picked, policy)
         assert known(picked, policy).left_out == left_out
+
+
+def copied(project: Project) -> None:
+    """Make the held-out records those of another dataset: other ids, order, spaces, labels, manners and case."""
+    rows = [json.loads(line) for line in project.data("heldout.jsonl").read_text().splitlines()][::-1]
+    for k, each in enumerate(rows):
+        each |= {"id": f"other {k}", "difficulty": "new", "note": k}
+        each["prompt"] = f"Hello,  {each['prompt'].upper()} Please!"
+    write_data(project.root, {"heldout": b"".join(json.dumps(each).encode() + b"\n" for each in rows)})
+
+
+def test_a_copy_of_the_records_under_other_ids_is_the_same_records(project: Project) -> None:
+    a_run(project, "e" * 64)
+    before = heldout_suite(project)
+    copied(project)
+    dataset = project.params.dataset.model_copy(update={"name": "renamed"})
+    renamed = Project(project.root, project.params.model_copy(update={"dataset": dataset}))
+    fingerprint.run(renamed)
+    suite = heldout_suite(renamed)
+    assert not set(before.records) & set(suite.records) and set(before.contents) & set(suite.contents)
+    a_run(renamed)
+    assert (known(renamed).place, known(renamed).recipe_place) == (2, 2)
+
+
+def test_a_ledger_of_records_by_their_digests_is_read_by_what_they_ask(project: Project) -> None:
+    """That of the version before, whose openings are known of a copy once the records themselves were at hand."""
+    a_run(project, "e" * 64)
+    path, suite = project.observed(LEDGER), heldout_suite(project)
+    now = json.loads(path.read_text())
+    old = tuple(sorted(suite.records))
+    sets = {"format": "assay-openings/2", "record_sets": {key_of(old): old}}
+    path.write_text(
+        json.dumps(now | sets | {"openings": [o | {"records": key_of(old)} for o in now["openings"]]})
+    )
+    shutil.rmtree(project.scratch / "openings")
+    a_run(project)
+    assert known(project).place == 2 and known(project).restored == 0
+    copied(project)
+    fingerprint.run(project)
+    a_run(project, "d" * 64)
+    assert known(project, "d" * 64).place == 3

@@ -380,17 +380,16 @@ def test_a_copy_knows_what_its_project_opened_and_the_project_what_the_copy_did(
     use(copy, grpo="tiny_smoke", task="collider", seed=3)
     project, own = Project.open(root), Project.open(copy)
     suite = Suite("heldout", (Item("a", "a", {}, None, None, record="r" * 64),), 2, 0)
-    note_opening(project, "pre_eval", suite, "b" * 64)
-    note_opening(project, "post_eval", suite, "c" * 64)
+    note_opening(project, "pre_eval", suite, "b" * 64, base="b" * 64)
+    note_opening(project, "post_eval", suite, "c" * 64, base="b" * 64)
     seeds.lend_ledger(copy)
-    note_opening(own, "post_eval", suite, "d" * 64)
+    note_opening(own, "post_eval", suite, "d" * 64, base="b" * 64)
     seeds.take_back_ledger(copy)
     known = openings(project)
     assert known is not None
-    assert {each.policy_digest: each.place for each in tries(known, suite.records)} == {
-        "c" * 64: 1,
-        "d" * 64: 2,
-    }
+    assert {
+        each.policy_digest: each.place for each in tries(known, suite.contents, "b" * 64, suite.digest)
+    } == {"c" * 64: 1, "d" * 64: 2}
     assert {each.copy_id for each in known.openings} == {copy_id(project)}, "one working copy opened them all"
 
 

@@ -240,7 +240,7 @@ def test_a_part_of_the_held_out_suite_counts_as_an_opening_of_its_records_in_the
     project = Project.open(root)
     whole, ledger = heldout_suite(project), openings(project)
     assert ledger is not None and record["n_items"] == 3 and record["suite_digest"] != whole.digest
-    seen = policies_that_saw(ledger, whole.records)
+    seen = policies_that_saw(ledger, whole.contents)
     swept_by = [found for found in seen.values() if "sweep" in found.stages]
     assert len(swept_by) == 5 and all(found.n_records >= 3 for found in swept_by)
 

@@ -404,8 +404,10 @@ def _after(project: Project, trained: TrainFacts) -> None:
     _arm(project, "post_eval", heldout_suite(project), 0.8, trained.policy_digest)
     _arm(project, "post_eval_greedy", heldout_suite(project, draws=1), 0.8, trained.policy_digest)
     _arm(project, AGAIN, heldout_suite(project, again=True), 0.2, trained.base_digest)
-    note_opening(project, "pre_eval", heldout_suite(project), trained.base_digest)
-    note_opening(project, "post_eval", heldout_suite(project), trained.policy_digest)
+    note_opening(project, "pre_eval", heldout_suite(project), trained.base_digest, base=trained.base_digest)
+    note_opening(
+        project, "post_eval", heldout_suite(project), trained.policy_digest, base=trained.base_digest
+    )
     known = opened_records(project, heldout_suite(project), trained.policy_digest, trained.base_digest)
     write_json(project.results("openings.json"), known)
     if "random_reward" not in project.params.claim.controls:

@@ -239,7 +239,7 @@ class ControlFacts(Record):
 
 
 class OtherPolicy(Record):
-    """A trained policy that saw held-out records before the one that is claimed something of."""
+    """A policy that saw held-out records before the one that is claimed something of; the claim's base is none."""
 
     policy_digest: str
     stages: tuple[str, ...] = Field(description="in which it saw them")
@@ -257,8 +257,7 @@ class OpenedRecords(Record):
     records: str = Field(description="key of the records, as in heldout_openings.json")
     n_records: int = Field(ge=1)
     place: int | None = Field(
-        ge=1,
-        description="which trained policy it was that saw any of them, the first is 1; null: nobody knows",
+        ge=1, description="which look at any of them it was, the first is 1; null: nobody knows"
     )
     recipe_place: int | None = Field(ge=1, description="the same with the seeds of one plan counted as one")
     family: str = Field(description="digest of plan and settings but for the seed")
@@ -267,6 +266,9 @@ class OpenedRecords(Record):
     )
     seed: int = Field(ge=0)
     seeds: tuple[int, ...] = Field(description="those that the plan registers")
+    rolls: int = Field(
+        default=0, ge=0, description="policies that this seed was trained to before, by the same plan"
+    )
     left_out: tuple[int, ...] = Field(
         description="seeds that another plan showed beside some of these, and that this plan leaves out"
     )

@@ -13,6 +13,7 @@ from assay.core.records import Split
 from assay.core.seeds import derive_seed
 from assay.core.storage.json import digest
 from assay.dataset.clusters import united
+from assay.dataset.wording import content_of
 from assay.tasks.protocol import Item
 
 SAMPLING, SAMPLING_AGAIN = "sampling", "sampling again"  # labels of the seeds of draws
@@ -63,6 +64,11 @@ class Suite:
     def records(self) -> tuple[str, ...]:
         """The digests of the records that are played, in order."""
         return tuple(item.record for item in self.items)
+
+    @property
+    def contents(self) -> tuple[str, ...]:
+        """What the records ask, in order, whatever their ids; of what came from no file, its digest."""
+        return tuple(item.record if item.row is None else content_of(item.row) for item in self.items)
 
     def plays(self) -> list[Play]:
         """Return every play of the suite; all draws of an item meet the same world."""

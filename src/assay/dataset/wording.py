@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from assay.core.storage.json import digest
+
 _WORD = re.compile(r"\w+")
 # What is said for politeness, and asks for nothing.
 _POLITE = re.compile(
@@ -106,6 +108,25 @@ def _texts(asked: Any) -> list[str]:
         else [asked]
     )
     return [text for text in said if isinstance(text, str)]
+
+
+_NO_CONTENT = ("id", "schema_uri", "schema_path", *FAMILY_FIELDS)
+
+
+def content_of(record: Mapping[str, Any]) -> str:
+    """Return what a record asks as 32 hex digits: the words of its texts, or without any the world it was made
+    from.
+
+    Neither id nor family, labels, order of fields, politeness, case, punctuation and far digits make another.
+
+    >>> content_of({"id": "a", "prompt": "Who is 7?"}) == content_of({"id": "b", "prompt": "please: WHO is 7"})
+    True
+    """
+    words, truth = essential_words(" ".join(texts_of(record))), record.get("truth")
+    if words:
+        return digest(words)[:32]
+    rest = truth if isinstance(truth, Mapping) else {k: v for k, v in record.items() if k not in _NO_CONTENT}
+    return digest(essence(rest))[:32]
 
 
 def family_of(record: Mapping[str, Any]) -> str | None:

@@ -87,7 +87,7 @@ def evaluate(
             if processes.main:
                 held.enter_context(locked(folder))
                 say_other_machine(folder, digest([run, policy.digest]), machine)
-                note_opening(project, stage or name, parts[0][1], policy.digest)
+                note_opening(project, stage or name, parts[0][1], policy.digest, base=policy.base_digest)
         for label, suite, is_greedy in parts:
             kept = KeptEpisodes(folder / label, digest([key, label, suite.digest]))
             _one(project, policy, label, suite, is_greedy, kept, processes)

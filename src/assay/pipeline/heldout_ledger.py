@@ -7,9 +7,9 @@ and which `dvc exp run --temp` and the queue share with the folder they were cal
 random name too, so that a ledger tells what was opened here from what came along with the project, without a
 word on who or where anybody is.
 
-A suite is one way of asking records; another size, other draws or another grader ask the same ones. So an
-opening names the records themselves, by the digests that the fingerprint knows them by, and what was seen is
-counted by record.
+A suite is one way of asking records; another size, other draws or another grader ask the same ones, and a
+copy under other ids is the same records. So an opening names the records themselves, by what they ask
+(`content_of`), and what was seen is counted by record.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from assay.core.storage.json import digest, loads, read_record
 from assay.dataset.suite import Suite
 from assay.pipeline.project import Project
 
-FORMAT: Literal["assay-openings/2"] = "assay-openings/2"
+FORMAT: Literal["assay-openings/3"] = "assay-openings/3"
 
 
 class HeldoutOpening(Record):
@@ -43,7 +43,7 @@ class HeldoutOpening(Record):
     stage: str
     policy_digest: str
     suite_digest: str = Field(
-        description="the suite in which they were asked; the first of them where there were several"
+        description="the suite in which they were asked; in older notes the first of several"
     )
     data: str | None = Field(
         description="what the data are called; null: noted by a version that did not say"
@@ -56,9 +56,15 @@ class HeldoutOpening(Record):
     times: int = Field(
         ge=1, description="calls that opened them; playing again with the same policy tells nothing new"
     )
-    # Of a policy that something was trained for; null where the protocol itself plays, and in older notes.
+    base: str | None = Field(
+        default=None,
+        description="digest of what the policy was trained from; of a base its own; null: not noted",
+    )
+    # Null in older notes.
     place: int | None = Field(
-        default=None, ge=1, description="which policy it was that saw any of these records, the first is 1"
+        default=None,
+        ge=1,
+        description="which look at any of these records it was, but for those at its own base; the first is 1",
     )
     recipe_place: int | None = Field(
         default=None, ge=1, description="the same with the seeds of one plan counted as one"
@@ -71,11 +77,10 @@ class HeldoutOpening(Record):
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What makes it another opening: all but how often it was made, and, where records are known, the
-        suite."""
-        suite = "" if self.records is not None else self.suite_digest
-        # Neither place nor family: playing again, under whatever plan, is no other opening.
-        known = (self.data, self.split, self.records, self.copy_id, suite)
+        """What makes it another opening: all but how often it was made. In another suite the same policy meets
+        other luck."""
+        # Neither place nor family: playing the same again, under whatever plan, is no other opening.
+        known = (self.data, self.split, self.records, self.copy_id, self.suite_digest)
         return (self.stage, self.policy_digest, *("" if each is None else each for each in known))
 
 
@@ -83,9 +88,9 @@ class HeldoutLedger(Record):
     """All openings, in an order that depends on nothing but them; each distinct set of records stands in it
     once."""
 
-    format: Literal["assay-openings/2"]
+    format: Literal["assay-openings/2", "assay-openings/3"]
     record_sets: dict[str, tuple[str, ...]] = Field(
-        description="digests of records, sorted, by `key_of` them"
+        description="contents of records, sorted, by `key_of` them; in the second format their digests"
     )
     openings: tuple[HeldoutOpening, ...]
 
@@ -129,6 +134,7 @@ def opened(
     data: str,
     split: Split,
     copy_id: str,
+    base: str | None = None,
 ) -> HeldoutLedger:
     """Return the ledger that holds one opening of some records and nothing else."""
     known = tuple(sorted(set(records)))
@@ -141,6 +147,7 @@ def opened(
         records=key_of(known),
         copy_id=copy_id,
         times=1,
+        base=base,
     )
     return HeldoutLedger(format=FORMAT, record_sets={key_of(known): known}, openings=(opening,))
 
@@ -164,7 +171,7 @@ def merged(one: HeldoutLedger, other: HeldoutLedger) -> HeldoutLedger:
         first = min(held, each, key=_told_first)
         update = {
             "times": max(held.times, each.times),
-            "suite_digest": min(held.suite_digest, each.suite_digest),
+            "base": held.base or each.base,
             "restored": max(held.restored, each.restored),
         }
         known[each.identity] = first.model_copy(update=update)
@@ -182,24 +189,30 @@ def _told_first(each: HeldoutOpening) -> tuple[int, int, str, int]:
 
 
 def resolved(ledger: HeldoutLedger, suite: Suite, data: str) -> HeldoutLedger:
-    """Return a ledger in which openings without records have those of a suite, where that is what they name.
+    """Return a ledger in which older openings have the records of a suite by content, where they name them.
 
-    Ledgers of the first format named a suite by a digest that left out task and data; whoever has the suite
-    can tell.
+    Ledgers of the first format named a suite by a digest that left out task and data, those of the second one
+    records by digests that hold their ids; whoever has the suite can tell. What it does not tell stays.
     """
-    records = tuple(sorted(set(suite.records)))
-    known = {"data": data, "split": suite.split, "records": key_of(records)}
+    contents = dict(zip(suite.records, suite.contents, strict=True))
+    asked = tuple(sorted(set(suite.contents)))
+    now = {
+        key: tuple(sorted({contents.get(each, each) for each in held}))
+        for key, held in ledger.record_sets.items()
+    }
+    names = {key: key_of(held) for key, held in now.items()}
+    known = {"data": data, "split": suite.split, "records": key_of(asked)}
     openings = tuple(
         (
-            each.model_copy(update=known)
-            if each.records is None and each.suite_digest == suite.first_digest
-            else each
+            each.model_copy(update={"records": names[each.records]})
+            if each.records is not None
+            else each.model_copy(update=known if each.suite_digest == suite.first_digest else {})
         )
         for each in ledger.openings
     )
     if openings == ledger.openings:
         return ledger
-    sets = ledger.record_sets | {key_of(records): records}
+    sets = {names[key]: held for key, held in now.items()} | {key_of(asked): asked}
     return merged(NOTHING, HeldoutLedger(format=FORMAT, record_sets=sets, openings=openings))
 
 
@@ -220,14 +233,18 @@ def policies_that_saw(ledger: HeldoutLedger, records: Collection[str]) -> dict[s
     }
 
 
-def policies_by_record(ledger: HeldoutLedger, records: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Return for each of some records the policies that saw it."""
-    found: dict[str, set[str]] = {record: set() for record in records}
-    for each in ledger.openings:
-        for record in () if each.records is None else ledger.record_sets[each.records]:
-            if record in found:
-                found[record].add(each.policy_digest)
-    return {record: frozenset(policies) for record, policies in found.items()}
+def policies_noted(
+    ledger: HeldoutLedger, records: Collection[str], policy_digest: str
+) -> list[HeldoutOpening]:
+    """Return the openings of at least one of some records for a policy."""
+    asked = frozenset(records)
+    return [
+        each
+        for each in ledger.openings
+        if each.policy_digest == policy_digest
+        and each.records is not None
+        and not asked.isdisjoint(ledger.record_sets[each.records])
+    ]
 
 
 def without_records(ledger: HeldoutLedger) -> int:

@@ -1,20 +1,22 @@
 """Who opens held-out records notes it first; which opening it is follows from what was noted before.
 
-A trained policy that sees held-out records is one more try at them, whoever made it, and a claim is tested at
-the level of its try (`statistics/openings.py`). So each is given its place when it is first noted, and keeps
-it. The seeds of one plan are registered together: they are given the places that follow each other in the
-order of the plan, so that it does not matter which of them is trained first.
+Every policy that sees held-out records is one more try at them, whoever made it, but for the base of the claim
+itself; and a claim is tested at the level of its try (`statistics/openings.py`). So each is given its place when
+it is first noted, and keeps it. In another suite the same policy meets other luck, and that is another try. The
+seeds of one plan are registered together: they are given the places that follow each other in the order of the
+plan, so that it does not matter which of them is trained first. A seed trained again belongs to the next roll of
+the plan, which is another try of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from assay.core.config.settings import Params
 from assay.core.records import OpenedRecords, OtherPolicy, Split
 from assay.core.storage.json import digest, write_json
-from assay.dataset.suite import Suite
+from assay.dataset.suite import SAMPLING, Suite
 from assay.pipeline.heldout_ledger import (
     LEDGER,
     NOTHING,
@@ -27,14 +29,14 @@ from assay.pipeline.heldout_ledger import (
     noted,
     opened,
     openings,
+    policies_noted,
     policies_that_saw,
+    resolved,
     travelling,
 )
 from assay.pipeline.project import Project
 
-BASE_STAGE, TRAINED_STAGE = "pre_eval", "post_eval"
-# Stages in which a policy plays that nobody can claim anything of: the base, its rivals, the coin's training.
-PROTOCOL = frozenset({BASE_STAGE, "control", "rivals"})
+BASE_STAGE, TRAINED_STAGE, CONTROL_STAGE = "pre_eval", "post_eval", "control"
 RECIPE = ("task", "dataset", "base", "generation", "evaluation", "validation", "train", "claim")
 
 
@@ -60,26 +62,38 @@ def recipe_of(params: Params) -> Recipe:
 
 
 def tries(
-    ledger: HeldoutLedger, records: Collection[str], base: Collection[str] = ()
+    ledger: HeldoutLedger, records: Collection[str], base: str | None, suite: str
 ) -> list[HeldoutOpening]:
-    """Return the first note of each policy that saw any of some records and counts as a try: not the base,
-    not what the protocol itself trains beside. What tells no records may have been of these, and counts.
+    """Return the first note of each try at any of some records, before and after those of a claim: each policy
+    in each suite. What tells no records may have been of these, and counts.
+
+    The base of the claim is none. In another suite it is one unless something was measured against it there: who
+    rolls its luck again takes what suits. What a coin trained is as good as the base that it was trained from,
+    and nobody can claim anything of it.
 
     Args:
         ledger: All that is known.
-        records: Digests of the records.
-        base: Further policies that count as the base.
+        records: Contents of the records.
+        base: Digest of the claim's base; None where nobody knows.
+        suite: Digest of the claim's suite.
     """
-    seen = policies_that_saw(ledger, records)
-    bases = {*base, *(policy for policy, found in seen.items() if BASE_STAGE in found.stages)}
-    first: dict[str, HeldoutOpening] = {}
-    for each in ledger.openings:
-        policy = each.policy_digest
-        if each.stage in PROTOCOL or policy in bases or (each.records is not None and policy not in seen):
+    asked = frozenset(records)
+    there = {key for key, held in ledger.record_sets.items() if not asked.isdisjoint(held)}
+    told = [each for each in ledger.openings if each.records is None or each.records in there]
+    beside = (BASE_STAGE, CONTROL_STAGE)
+    compared = {each.suite_digest for each in told if each.stage not in beside and each.policy_digest != base}
+    compared.add(suite)
+    first: dict[tuple[str, str], HeldoutOpening] = {}
+    for each in told:
+        who = each.base if each.stage == CONTROL_STAGE else each.policy_digest
+        luck = each.stage != CONTROL_STAGE and each.place is not None and each.suite_digest not in compared
+        if who is None or (who == base and not luck):
             continue
-        # A policy that was noted before places were, and again since, has the place that it was given then.
-        first[policy] = min(first.get(policy, each), each, key=lambda one: (one.place is None, *_order(one)))
-    return sorted(first.values(), key=_order)
+        key = (who, "" if each.place is None else each.suite_digest)
+        first[key] = min(first.get(key, each), each, key=_order)
+    # A policy that was noted before places were, and again since, has the place that it was given then.
+    known = {who for who, of_suite in first if of_suite}
+    return sorted((each for (who, of), each in first.items() if of or who not in known), key=_order)
 
 
 def _order(each: HeldoutOpening) -> tuple[int, str]:
@@ -97,14 +111,18 @@ def placed(ledger: HeldoutLedger, one: HeldoutLedger, recipe: Recipe | None) -> 
     """
     (opening,) = one.openings
     records = one.record_sets[opening.records or ""]
-    known = tries(ledger, records)
-    own = next((each for each in known if each.policy_digest == opening.policy_digest), None)
-    told = {} if recipe is None else {"family": recipe.family, "seed": recipe.seed}
-    if own is not None and own.place is not None:
+    who, suite = opening.policy_digest, opening.suite_digest
+    own = [each for each in policies_noted(ledger, records, who) if each.suite_digest == suite and each.place]
+    if own:
+        first = min(own, key=_order)
         kept = ("place", "recipe_place", "family", "seed")
-        update = {name: getattr(own, name) for name in kept}
+        update = {name: getattr(first, name) for name in kept}
         return one.model_copy(update={"openings": (opening.model_copy(update=update),)})
-    others = [each for each in known if each.policy_digest != opening.policy_digest]
+    others = [
+        each
+        for each in tries(ledger, records, opening.base, suite)
+        if each.policy_digest != who or (each.place is not None and each.suite_digest != suite)
+    ]
     siblings = _siblings(others, recipe)
     outside = [each for each in others if each not in siblings]
     place = 1 + len(others)
@@ -114,19 +132,22 @@ def placed(ledger: HeldoutLedger, one: HeldoutLedger, recipe: Recipe | None) -> 
     recipe_place = min(
         (each.recipe_place for each in siblings if each.recipe_place), default=1 + _units(outside)
     )
+    told = {} if recipe is None else {"family": recipe.family, "seed": recipe.seed}
     update = told | {"place": place, "recipe_place": recipe_place}
     return one.model_copy(update={"openings": (opening.model_copy(update=update),)})
 
 
 def _siblings(others: list[HeldoutOpening], recipe: Recipe | None) -> list[HeldoutOpening]:
-    """Return the first policy of each other registered seed of the same plan and settings."""
+    """Return the policies of the other registered seeds of the same plan and settings in the same roll: the
+    first ones of each, unless the seed itself was trained before."""
     if recipe is None or not recipe.registered:
         return []
-    found: dict[int, HeldoutOpening] = {}
+    found: dict[int, list[HeldoutOpening]] = {seed: [] for seed in recipe.seeds}
     for each in others:
-        if each.family == recipe.family and each.seed in recipe.seeds and each.seed != recipe.seed:
-            found.setdefault(each.seed, each)
-    return list(found.values())
+        if each.family == recipe.family and each.seed in found:
+            found[each.seed].append(each)
+    roll = len(found.pop(recipe.seed))
+    return [rolled[roll] for rolled in found.values() if len(rolled) > roll]
 
 
 def left_out_of(before: list[HeldoutOpening], recipe: Recipe) -> tuple[int, ...]:
@@ -158,6 +179,7 @@ def note_opening(
     suite: Suite,
     policy_digest: str,
     *,
+    base: str,
     records: Collection[str] | None = None,
     split: Split | None = None,
 ) -> None:
@@ -168,7 +190,8 @@ def note_opening(
         stage: Who opens.
         suite: What is played.
         policy_digest: Who plays.
-        records: Those of the suite that are held out; all of them if not given.
+        base: Digest of what that was trained from; its own if it was not trained.
+        records: Contents of those of the suite that are held out; all of them if not given.
         split: Where they stand, if not in that of the suite.
 
     Raises:
@@ -178,16 +201,17 @@ def note_opening(
     one = opened(
         stage,
         policy_digest,
-        suite.digest,
-        suite.records if records is None else records,
+        replace(suite, sampling=SAMPLING).digest,
+        suite.contents if records is None else records,
         data=project.params.dataset.name,
         split=where,
         copy_id=copy_id(project),
+        base=base,
     )
     known = openings(project, suite if where == "heldout" else None) or NOTHING
-    if stage not in PROTOCOL and not _is_base(known, policy_digest):
-        one = placed(known, one, recipe_of(project.params) if stage == TRAINED_STAGE else None)
-    lost = _lost(project, known, one)
+    trained = stage == TRAINED_STAGE and policy_digest != base
+    one = placed(known, one, recipe_of(project.params) if trained else None)
+    lost = _lost(project, known, one, suite)
     one = one.model_copy(update={"openings": (one.openings[0].model_copy(update={"restored": lost}),)})
     now = noted(known, one)
     identity = one.openings[0].identity
@@ -199,20 +223,25 @@ def note_opening(
     write_json(project.observed(LEDGER), now)
 
 
-def _lost(project: Project, known: HeldoutLedger, one: HeldoutLedger) -> int:
-    """Return how many trained policies the ledger's file lacks that git or this working copy still knows.
+def _lost(project: Project, known: HeldoutLedger, one: HeldoutLedger, suite: Suite) -> int:
+    """Return how many policies the ledger's file lacks that git or this working copy still knows.
 
     A folder of `dvc exp run --temp` has the file of a commit, and lacks what was opened since.
     """
     if project.scratch.parent.resolve() != project.root.resolve():
         return 0
-    records = one.record_sets[one.openings[0].records or ""]
-    there = {each.policy_digest for each in tries(travelling(project) or NOTHING, records)}
-    return len({each.policy_digest for each in tries(known, records)} - there)
-
-
-def _is_base(ledger: HeldoutLedger, policy_digest: str) -> bool:
-    return any(each.stage == BASE_STAGE and each.policy_digest == policy_digest for each in ledger.openings)
+    (opening,) = one.openings
+    file = resolved(travelling(project) or NOTHING, suite, project.params.dataset.name)
+    all_known, there = (
+        {
+            each.policy_digest
+            for each in tries(
+                ledger, one.record_sets[opening.records or ""], opening.base, opening.suite_digest
+            )
+        }
+        for ledger in (known, file)
+    )
+    return len(all_known - there)
 
 
 def adopt(project: Project, ledger: HeldoutLedger) -> None:
@@ -236,36 +265,39 @@ def opened_records(project: Project, suite: Suite, policy_digest: str, base_dige
     """
     ledger = openings(project, suite) or NOTHING
     recipe = recipe_of(project.params)
-    known = tries(ledger, suite.records, [base_digest])
-    own = next((each for each in known if each.policy_digest == policy_digest), None)
-    seen = policies_that_saw(ledger, suite.records)
+    known = tries(ledger, suite.contents, base_digest, suite.digest)
+    of_policy = [each for each in known if each.policy_digest == policy_digest]
+    own = next((each for each in of_policy if each.suite_digest == suite.digest or not each.place), None)
+    seen = policies_that_saw(ledger, suite.contents)
     base = seen.get(base_digest)
     before = [each for each in known if own is not None and _order(each) < _order(own)]
     # Two copies that did not know of each other may have given one place twice: the later pays for both.
     place = None if own is None or own.place is None else max(own.place, 1 + len(before))
     of_run = (base_digest, policy_digest)
-    whole = base is not None and BASE_STAGE in base.stages and base.n_records == len(set(suite.records))
-    told = [policies_that_saw(ledger, suite.records).get(each.policy_digest) for each in before]
+    whole = base is not None and BASE_STAGE in base.stages and base.n_records == len(set(suite.contents))
+    told = [seen.get(each.policy_digest) for each in before]
+    rolled = [each for each in before if each.family == recipe.family and each.seed in recipe.seeds]
     others = tuple(
         OtherPolicy(
             policy_digest=each.policy_digest,
             stages=tuple(sorted(found.stages)) if found is not None else (each.stage,),
             n_records=found.n_records if found is not None else None,
             place=each.place,
-            same_recipe=each.family == recipe.family and each.seed in recipe.seeds,
+            same_recipe=each in rolled and each.seed != recipe.seed,
         )
         for each, found in zip(before, told, strict=True)
     )
     return OpenedRecords(
         policy_digest=policy_digest,
-        records=key_of(suite.records),
-        n_records=len(set(suite.records)),
+        records=key_of(suite.contents),
+        n_records=len(set(suite.contents)),
         place=place if whole else None,
         recipe_place=own.recipe_place if whole and own is not None else None,
         first_family=None if own is None else own.family,
         family=recipe.family,
         seed=recipe.seed,
         seeds=recipe.seeds,
+        rolls=sum(each.seed == recipe.seed for each in rolled),
         left_out=left_out_of(before, recipe),
         others=others,
         restored=max((each.restored for each in ledger.openings if each.policy_digest in of_run), default=0),

@@ -29,6 +29,7 @@ class Policy:
     tokenizer: PreTrainedTokenizerBase
     dialogue: Dialogue
     digest: str
+    base_digest: str = ""  # of the base under its adapter; the same where there is none
 
     @property
     def pad_id(self) -> int:
@@ -164,10 +165,9 @@ def load(
         dialogue = Dialogue(tokenizer, template, ends)
         _look_at(model, tokenizer, where)
     model.config.use_cache = True
-    digest = digest_folder(base)
-    if adapter is not None:
-        digest = adapted_digest(digest, adapter)
-    return Policy(model, tokenizer, dialogue, digest)
+    of_base = digest_folder(base)
+    own = of_base if adapter is None else adapted_digest(of_base, adapter)
+    return Policy(model, tokenizer, dialogue, own, of_base)
 
 
 def _look_at(model: Any, tokenizer: PreTrainedTokenizerBase, where: str) -> None:

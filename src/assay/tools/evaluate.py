@@ -21,6 +21,7 @@ from assay.core.storage.untrusted import read_capped
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import load
 from assay.dataset.suite import Suite, choose, rules_of
+from assay.dataset.wording import content_of
 from assay.evaluation.alarms import alarm_said, alarms, cuts_said
 from assay.evaluation.measure import measure
 from assay.evaluation.measures import is_rate
@@ -90,7 +91,7 @@ def run(root: Path, asked: EvaluationRequest) -> None:
     policy = open_folder(project, asked.policy)
     for caution in find_cautions(project, task, policy, suite):
         complain(caution)
-    note_heldout(project, suite, policy.digest)
+    note_heldout(project, suite, policy.digest, policy.base_digest)
     with progress("evaluate: episodes", len(suite.items) * draws) as advance:
         stopwatch = Stopwatch(advance)
         batch_size = asked.batch_size or project.params.generation.batch_size
@@ -154,17 +155,18 @@ def unknown_share(task: Task, policy: Policy, suite: Suite) -> float:
     return tokens.count(unknown) / max(1, len(tokens))
 
 
-def note_heldout(project: Project, suite: Suite, policy_digest: str) -> None:
+def note_heldout(project: Project, suite: Suite, policy_digest: str, base: str) -> None:
     """Write down an opening of whatever held-out records of the project a suite asks, from any file."""
     path = project.data("heldout.jsonl")
     if not path.is_file():
         return
     schemas = SchemaFiles(project.data(""), project.root)
-    held = {entry.digest for entry in load(path, schemas, where=str(path), fix="restore the data").entries}
-    if asked := held & set(suite.records):
+    file = load(path, schemas, where=str(path), fix="restore the data")
+    held = {content_of(entry.row) for entry in file.entries}
+    if asked := held & set(suite.contents):
         records = f"{counted(len(asked), 'held-out records')} of {project.params.dataset.root}"
         complain(f"{records} are opened; it is noted as such")
-        note_opening(project, "evaluate", suite, policy_digest, records=asked, split="heldout")
+        note_opening(project, "evaluate", suite, policy_digest, base=base, records=asked, split="heldout")
 
 
 def _terms(path: Path) -> bytes:

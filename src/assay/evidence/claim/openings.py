@@ -22,6 +22,9 @@ class Openings(Record):
     registered: bool = Field(
         description="whether the plan named this training seed before the policy saw the records"
     )
+    rolls: int = Field(
+        default=0, ge=0, description="policies that this seed was trained to before, by the same plan"
+    )
     restored: int = Field(
         ge=0, description="policies that the ledger's file had lost, and git or .scratch/ still knew"
     )
@@ -34,11 +37,8 @@ def openings_of(found: OpenedRecords, sha256: str) -> Openings:
         place=found.place,
         recipe_place=found.recipe_place,
         policies_before=len(found.others),
-        # Other seeds of a plan are fewer than its seeds: as many of its policies were a whole recipe before.
-        registered=found.seed in found.seeds
-        and found.first_family == found.family
-        and not found.left_out
-        and sum(each.same_recipe for each in found.others) < len(found.seeds),
+        registered=found.seed in found.seeds and found.first_family == found.family and not found.left_out,
+        rolls=found.rolls,
         restored=found.restored,
         sha256=sha256,
     )

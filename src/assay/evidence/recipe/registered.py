@@ -53,6 +53,9 @@ def _against(runs: Sequence[Run], *, one_sided: bool) -> str | None:
     late = [run.name for run in runs if run.claim.opened is not None and not run.claim.opened.registered]
     if late:
         return f"registered after the held-out records were seen: {', '.join(late)}"
+    rolls = [0 if run.claim.opened is None else run.claim.opened.rolls for run in runs]
+    if again := [run.name for run, n in zip(runs, rolls, strict=True) if n != min(rolls)]:
+        return f"of different rolls of the plan, trained again before: {', '.join(again)}"
     return None
 
 

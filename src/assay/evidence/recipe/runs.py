@@ -49,6 +49,7 @@ class KnownOpenings(_Known):
 
     recipe_place: int | None
     registered: bool
+    rolls: int = 0
 
 
 class KnownRival(_Known):

@@ -254,7 +254,8 @@ def merge(weights: Weights) -> Policy:
     ):
         model = plain.model if weights.quantization is None else plain.model.dequantize()
         model = PeftModel.from_pretrained(model, str(weights.adapter)).merge_and_unload(safe_merge=True)
-    return Policy(model, plain.tokenizer, plain.dialogue, adapted_digest(plain.digest, weights.adapter))
+    own = adapted_digest(plain.digest, weights.adapter)
+    return Policy(model, plain.tokenizer, plain.dialogue, own, plain.digest)
 
 
 def write_model(policy: Policy, folder: Path, *, base: Path) -> None:

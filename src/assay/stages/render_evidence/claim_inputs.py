@@ -175,7 +175,7 @@ def _opened(
     path, fix = project.results("openings.json"), "./run dvc repro -f post_eval"
     found = read_record(path, OpenedRecords, fix=fix)
     opened = openings_of(found, sha256_bytes(read_bytes(path, fix=fix)))
-    records = key_of(heldout_suite(project).records)
+    records = key_of(heldout_suite(project).contents)
     bars = opening_obstacles(found, plan, policy=trained.policy_digest, records=records, seed=trained.seed)
     return opened, bars, opening_warnings(opened, found)
 
@@ -193,7 +193,7 @@ def opened_said(project: Project, claim: Claim) -> list[tuple[str, str]]:
     ledger, own = openings(project, suite), known_copy_id(project)
     if ledger is None:
         return openings_said(0, 0, 0, known=False, whole=False)
-    seen, expected = policies_that_saw(ledger, suite.records), {claim.before_policy, claim.after_policy}
+    seen, expected = policies_that_saw(ledger, suite.contents), {claim.before_policy, claim.after_policy}
     others = [
         found for policy, found in seen.items() if policy not in expected and found.stages != {CONTROL_STAGE}
     ]

@@ -158,7 +158,7 @@ class SuitePlayer:
 
         def add(policy: Policy, step: int, name: str, before: list[Episode] | None) -> list[Episode]:
             if self._asked.heldout:  # written down before it happens, record by record
-                note_opening(self._project, STAGE, suite, policy.digest)
+                note_opening(self._project, STAGE, suite, policy.digest, base=policy.base_digest)
             after, row = self._play(policy, step, count)
             bounds = reward_range(self._task)
             gaps = {} if before is None else against_base(before, after, MEASURES, suite.digest, bounds)
