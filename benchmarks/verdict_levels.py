@@ -25,11 +25,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.verdict_layouts import LARGEST, LAYOUTS, MEANS, Array, Layout
+from benchmarks.weightings import bounded_mean_tests
 from scipy import stats
 from scipy.optimize import brentq
 
 from assay.core.seeds import rng as labelled_rng
-from assay.statistics.bounded_mean import bounded_mean_tests, clusters_needed, not_better
+from assay.statistics.bounded_mean import clusters_needed, not_better
 from assay.statistics.intervals import resample_counts
 from assay.statistics.power import smallest_gain
 from assay.statistics.tests import sign_flip_tests

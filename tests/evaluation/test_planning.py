@@ -7,11 +7,11 @@ import time
 
 import numpy as np
 import pytest
+from benchmarks.weightings import bounded_mean_tests
 from numpy.typing import NDArray
 
 from assay.core.records import Episode
 from assay.core.seeds import rng
-from assay.statistics.bounded_mean import bounded_mean_tests
 from assay.statistics.power import PlannedPower, planned_power, planned_said, smallest_gain
 from tests.evaluation.test_statistics import play
 

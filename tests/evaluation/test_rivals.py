@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from pydantic import ValidationError
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
@@ -34,6 +35,7 @@ from assay.pipeline.project import Project
 from assay.pipeline.rival_files import BaseRival, BaseRivals, file_of, suite_for, valid
 from assay.policy.base import tiny
 from assay.policy.base.words import CHAT_TEMPLATE, SPECIAL, Words
+from assay.policy.engine.choice import masked
 from assay.policy.engine.grammar import Grammars
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
@@ -250,6 +252,22 @@ def test_where_the_words_cannot_go_on_the_row_is_free_and_known() -> None:
 
     (rollout,) = play(policy, STRUCTURED, [Play(item, 0, 1, 0)], Decoding(1.0, 30), batch_size=1, bound=bound)
     assert bounds[0].dead and not valid(STRUCTURED, rollout.episode)
+
+
+@pytest.mark.parametrize("more", [-70, -3, -1, 1, 29, 640])
+def test_a_vocabulary_larger_or_smaller_than_the_logits_is_masked_within_both(more: int) -> None:
+    """Bases pad their logits to a round number, and some tokenizers know tokens that the base never had."""
+    grammars = Grammars(policy_of(byte_level()))
+    schema = STRUCTURED.answer_schema(asked(1, "x"))
+    size = len(byte_level())
+    plain = masked(torch.zeros(1, size), [grammars.bound(schema)])
+    found = masked(torch.zeros(2, size + more), [grammars.bound(schema), None])
+    both = min(size, size + more)
+    if (plain[0, :both] == 0).any():
+        assert (found[0, :both] == plain[0, :both]).all() and not (found[0, both:] == 0).any()
+    else:  # nothing of what may come next is there to be chosen
+        assert (found[0] == 0).all()
+    assert (found[1] == 0).all()
 
 
 @pytest.mark.parametrize(

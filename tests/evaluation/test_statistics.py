@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from benchmarks.weightings import bounded_mean_tests
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -15,12 +16,7 @@ from assay.core.errors import EvidenceError
 from assay.core.records import Episode
 from assay.core.seeds import rng
 from assay.evaluation.clusters import ClusterSums, cluster_sums, paired_cluster_differences
-from assay.statistics.bounded_mean import (
-    bounded_mean_test,
-    bounded_mean_tests,
-    clusters_needed,
-    smallest_certain_gain,
-)
+from assay.statistics.bounded_mean import bounded_mean_test, clusters_needed, smallest_certain_gain
 from assay.statistics.intervals import (
     mean_interval,
     median_difference_interval,

@@ -1,5 +1,4 @@
-"""Is a difference more than luck: sign flips over clusters, Holm's correction, and the smallest effect that
-would show."""
+"""Is a difference more than luck: sign flips over clusters, and Holm's correction."""
 
 from __future__ import annotations
 
@@ -8,7 +7,6 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit  # type: ignore[import-untyped,unused-ignore]
 
 from assay.core.records import Interval
 from assay.evaluation.clusters import Array, ClusterSums
@@ -136,22 +134,3 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
         worst = max(worst, min(1.0, (len(p_values) - rank) * p_values[name]))
         adjusted[name] = worst
     return {name: adjusted[name] for name in p_values}
-
-
-def smallest_detectable_effect(
-    cluster_sd: float, n_clusters: int, power: float = 0.8, alpha: float = 0.05
-) -> float | None:
-    """Return the true mean difference found with the given power, in the unit of `cluster_sd`; None under two
-    clusters.
-
-    `cluster_sd` is the standard deviation of cluster mean differences (standard error x sqrt(clusters)).
-    Source: Bloom (1995), Evaluation Review 19:547, eq. 1 (t quantiles with n_clusters - 1 degrees of
-    freedom).
-
-    >>> round(smallest_detectable_effect(0.2, 40), 3)
-    0.091
-    """
-    if n_clusters < 2:
-        return None
-    reach = stdtrit(n_clusters - 1, 1 - alpha / 2) + stdtrit(n_clusters - 1, power)
-    return float(reach * cluster_sd / math.sqrt(n_clusters))

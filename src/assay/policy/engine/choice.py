@@ -20,7 +20,7 @@ class Bound(Protocol):
         ...
 
     def fill(self, bits: Bits) -> None:
-        """Write which tokens may come next into the bits of a row, where all are allowed so far."""
+        """Take from the bits of a row, one for each logit, the tokens that may not come next."""
         ...
 
     def take(self, token: int) -> None:
@@ -31,7 +31,8 @@ class Bound(Protocol):
 def masked(logits: torch.Tensor, bounds: Sequence[Bound | None]) -> torch.Tensor:
     """Return logits [rows, vocabulary] that are minus infinity wherever the bound of a row says so."""
     size = logits.shape[1]
-    bits = np.full((len(bounds), (size + 31) // 32), -1, np.int32)
+    every = np.packbits(np.arange(-(-size // 32) * 32) < size, bitorder="little").view(np.int32)
+    bits = np.tile(every, (len(bounds), 1))
     for row, bound in enumerate(bounds):
         if bound is not None:
             bound.fill(bits[row])

@@ -45,15 +45,19 @@ class SchemaBound:
         self._matcher, self._free = self._first.deep_copy(), False
 
     def fill(self, bits: Bits) -> None:
-        """Write which tokens may come next into the bits of a row, where all are allowed so far."""
+        """Take from the bits of a row, one for each logit, the tokens that may not come next."""
         if self._free:
             return
-        n = len(self._plain)
+        # Into a place of its own: a vocabulary may be larger than the logits, or smaller. What the logits do not
+        # have cannot be chosen, and what no token stands for is none.
+        allowed = np.zeros(len(self._plain), np.int32)
+        self._matcher.unsafe_compute_mask_ptr(allowed.ctypes.data, allowed.nbytes)
+        n = min(len(bits), len(allowed))
         bits[n:] = 0
-        self._matcher.unsafe_compute_mask_ptr(bits.ctypes.data, n * bits.itemsize)
-        bits[:n] &= self._plain
+        bits[:n] &= (allowed & self._plain)[:n]
         # Where nothing can follow, llguidance names the end, also where it would break the answer off.
-        if not self._matcher.is_accepting() and not (bits[:n] & self._text).any():
+        left = bits[:n] if self._matcher.is_accepting() else bits[:n] & self._text[:n]
+        if not left.any():
             bits[:] = -1
             self._free = self.dead = True
 
@@ -110,7 +114,7 @@ class Grammars:
 
 def _bits(numbers: Sequence[int], size: int) -> Bits:
     found = np.zeros(size, bool)
-    found[list(numbers)] = True
+    found[[number for number in numbers if number < size]] = True
     return np.packbits(found, bitorder="little").view(np.int32)
 
 
