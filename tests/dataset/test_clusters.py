@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import random
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -95,6 +98,84 @@ def test_eight_records_in_512_wordings_are_eight_clusters(gold: bool, similarity
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_so_few_works_that_each_is_in_most_records_are_told_too(n: int) -> None:
     assert sizes(worded(works(n), 512 // n)) == [512 // n] * n
+
+
+EQUAL, SKEWED, ALONE = [64] * 8, [400] + [16] * 7, [505] + [1] * 7
+ANSWERS: dict[str, Sequence[Any]] = {
+    "an answer each": [right for _, right in WORKS],
+    "yes or no": ["yes", "no"] * 4,
+    "one of three": ["good", "bad", "mixed", "bad", "good", "bad", "good", "mixed"],
+    "yes but once": ["yes"] * 7 + ["no"],
+    "one answer": ["yes"] * 8,
+    "no answers": [None] * 8,
+}
+# Of each wording: other case, filler words, three words of its own, its own words in another order, far digits.
+CHANGES: dict[str, Callable[[random.Random, str], str]] = {
+    "filler": lambda rng, text: rng.choice([str, str.upper, str.lower])(
+        rng.choice(BEFORE) + text + rng.choice(AFTER)
+    ),
+    "words of its own": lambda rng, text: f"{_noises(rng, 1)[0]} {text}",
+    "another order": lambda rng, text: " ".join(_turned(text.split(), rng.randrange(1, 5))),
+    "far digits": lambda rng, text: re.sub(r"\b(\d{2,3})\b", rf"\1.00000000{rng.randrange(9)}", text),
+}
+
+
+def _turned(words: Sequence[str], by: int) -> list[str]:
+    return [*words[by:], *words[:by]]
+
+
+@pytest.mark.parametrize("counts", [EQUAL, SKEWED, ALONE], ids=["equal", "skewed", "nearly alone"])
+@pytest.mark.parametrize("answers", ANSWERS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_few_answers_and_a_record_that_makes_up_most_wordings_hide_nothing(
+    counts: Sequence[int], answers: str, change: str
+) -> None:
+    if answers == "no answers" and change == "words of its own":
+        pytest.skip("without an answer other words may be other work")
+    rng = random.Random(f"{answers} {change}")
+    rows = [
+        {"prompt": "Answer.", "context": CHANGES[change](rng, text)}
+        | ({} if right is None else {"gold": right})
+        for (text, _), right, n in zip(WORKS, ANSWERS[answers], counts, strict=True)
+        for _ in range(n)
+    ]
+    assert sizes(rows) == sorted(counts, reverse=True)
+
+
+def test_a_record_of_another_answer_that_says_everything_hides_nothing() -> None:
+    rows = [{**row, "gold": "yes"} for row in worded(works(), 64)]
+    every = {"prompt": "Extract.", "context": " ".join(text for text, _ in WORKS), "gold": "no"}
+    assert len(sizes([*rows, every])) == 9
+
+
+NAMED = "Say whether the sentence is good, bad or mixed. Answer with one word and nothing else. "
+
+
+@pytest.mark.parametrize("labels", [["good", "bad", "mixed"], ["good", "bad"], list("abcdefgh")], ids=len)
+@pytest.mark.parametrize("asked", ["", NAMED, NAMED * 10], ids=["no", "short", "long"])
+@pytest.mark.parametrize("apart", [True, False], ids=["field of its own", "one text"])
+def test_sentences_that_people_wrote_are_work_of_their_own_whatever_asks_for_their_label(
+    labels: Sequence[str], asked: str, apart: bool
+) -> None:
+    rng, texts = random.Random(4), _sentences()
+    rows = [
+        ({"prompt": asked, "context": text} if apart else {"prompt": asked + text})
+        | {"gold": rng.choice(labels)}
+        for text in texts
+    ]
+    assert len(sizes(rows)) >= 0.97 * len(texts)
+
+
+def _sentences() -> list[str]:
+    """Return 200 short sentences, none about the same: what the functions of this package say they do."""
+    found = {
+        inspect.cleandoc(said).split("\n\n")[0].replace("\n", " ")
+        for path in sorted((house.ROOT / "src/assay").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and (said := ast.get_docstring(node))
+    }
+    texts = sorted(text for text in found if 5 <= len(text.split()) <= 15)
+    return random.Random(5).sample(texts, 200)
 
 
 def test_wordings_of_jobs_of_the_shop_are_the_jobs() -> None:

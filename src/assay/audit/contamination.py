@@ -14,6 +14,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -287,12 +288,20 @@ def _same_work(one: Wording, other: Wording, share: float) -> bool:
     """Return whether two texts that may be one in other words are: alike enough, or one with words put in."""
     if one.words == other.words:
         return False  # which is told as the same prompt
-    if share >= NEAR:
+    if share >= NEAR or (
+        one.stated and one.answer == other.answer and _all_shared(one.body, other.body) >= NEAR
+    ):
         return True
     short, long = sorted((one.body, other.body), key=len)
     return len(short) >= FEWEST_WORDS and any(
         _stands_in(short, long[place:]) for place, word in enumerate(long) if word == short[0]
     )
+
+
+def _all_shared(one: Sequence[str], other: Sequence[str]) -> float:
+    """Return the share of words and pairs of words that two texts have in common, with all that is usual."""
+    said = [{*words, *pairwise(words)} for words in (one, other)]
+    return len(said[0] & said[1]) / max(1, len(said[0] | said[1]))
 
 
 def _stands_in(short: Sequence[str], long: Sequence[str]) -> bool:

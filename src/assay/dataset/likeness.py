@@ -1,7 +1,7 @@
 """How alike records are: the share of words and pairs of words that two of them have in common.
 
-What half of all answers' records say (an instruction, a template, a greeting) tells no two records apart and
-is left out. Source of the measure: Broder (1997), On the resemblance of documents; computed in full, by
+What is said whatever the answer (an instruction, a template, a greeting) tells no two records apart and is
+left out. Source of the measure: Broder (1997), On the resemblance of documents; computed in full, by
 sparse products, where others estimate it.
 """
 
@@ -23,8 +23,12 @@ Places = NDArray[np.int64]
 Shares = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-COMMON = 0.5  # said in the records of more than this share of the answers: it tells nothing apart
-FEW_ANSWERS = 6  # with fewer, "in half of them" says nothing
+# What tells no two records apart is said with more than this share of the answers, by at least this part of the
+# largest share of records that say it with one answer, and, where answers are few, by this share with some.
+COMMON, AS_OFTEN, OFTEN = 0.5, 0.25, 0.4
+FEW_ANSWERS = 6
+SIZABLE = 0.1  # of the mean number of records of an answer; with fewer, one does not count
+EVERYWHERE = 0.99  # of the records, where answers tell nothing
 MOST_SHINGLES, FEWEST_SHINGLES = 128, 32  # of a text on average, and of any; of longer ones a sample
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _ROWS = 512  # compared with all others at a time
@@ -37,7 +41,7 @@ class Wording:
     words: tuple[str, ...]
     answer: str | None
     body: tuple[str, ...]  # words of the last text alone, which is what the instruction is about
-    stated: bool  # whether a part of the answer stands in the words, as where facts are extracted
+    stated: bool  # whether parts of the answer stand in the words, as where facts are extracted
 
 
 def wording_of(record: Mapping[str, Any]) -> Wording:
@@ -48,8 +52,9 @@ def wording_of(record: Mapping[str, Any]) -> Wording:
     if not given:
         return Wording(words, None, body, stated=False)
     known = set(words)
-    stated = any(part and known.issuperset(part.split()) for part in _leaves(given))
-    return Wording(words, json.dumps(given, sort_keys=True), body, stated)
+    # Of several: a single one may be a label that the instruction names.
+    parts = [part for part in _leaves(given) if part and known.issuperset(part.split())]
+    return Wording(words, json.dumps(given, sort_keys=True), body, stated=len(parts) > 1)
 
 
 def _leaves(value: Any) -> Iterator[str]:
@@ -130,14 +135,44 @@ def _informative(wordings: Sequence[Wording], answers: Places) -> sparse.csr_mat
     """Return which record says what, [records, words and pairs], without what tells none apart."""
     row, said = _shingles(wordings)
     names, column = np.unique(said, return_inverse=True)
-    few = len(np.unique(answers)) < FEW_ANSWERS
-    # Where there are few answers, records are counted instead; but what stands in a text with its answer is
-    # the work itself, even where there is but one.
-    groups, home = np.unique(np.arange(len(wordings)) if few else answers, return_inverse=True)
-    met = np.unique(column * len(groups) + home[row]) // max(1, len(groups))
-    common = np.bincount(met, minlength=len(names)) > COMMON * len(groups)
-    told = np.array([few and each.stated for each in wordings], np.bool_)
-    keeps = ~common[column] | told[row]
-    keeps |= np.bincount(row[keeps], minlength=len(wordings))[row] == 0
+    keeps = ~_common(wordings, answers, row, column, len(names))[column]
+    for rest in (np.bincount(column, minlength=len(names))[column] <= EVERYWHERE * len(wordings), True):
+        keeps |= rest & (np.bincount(row[keeps], minlength=len(wordings))[row] == 0)
     ones = np.ones(int(keeps.sum()), np.int32)
     return sparse.csr_matrix((ones, (row[keeps], column[keeps])), shape=(len(wordings), max(1, len(names))))
+
+
+def _common(wordings: Sequence[Wording], answers: Places, row: Places, column: Places, n_names: int) -> Flags:
+    """Return which words and pairs tell no two records apart, [words and pairs].
+
+    One record has one answer, so what is said about as often whatever the answer is no record's own: an
+    instruction, a greeting. How many records say it shows nothing of that, as most may be one in other words.
+    """
+    n, known = len(wordings), answers >= 0
+    sizes = np.bincount(answers[known], minlength=1)
+    # One record of another answer that says everything must not make all of it common.
+    counts = sizes >= SIZABLE * known.sum() / len(sizes)
+    if len(sizes) >= FEW_ANSWERS and counts.sum() < 2:
+        counts[:] = True
+    if 2 * known.sum() < n or counts.sum() < 2:
+        return _everywhere(wordings, len(sizes) == 1 and bool(known.any()), row, column, n_names)
+    of = known & counts[np.maximum(answers, 0)]
+    inside = of[row]
+    ways, met = np.unique(column[inside] * len(sizes) + answers[row[inside]], return_counts=True)
+    which, home = np.divmod(ways, len(sizes))
+    share = met / sizes[home]
+    most = np.zeros(n_names)
+    np.maximum.at(most, which, share)
+    # With few answers a word that few records say is by chance as often with each.
+    least = 0.0 if len(sizes) >= FEW_ANSWERS else OFTEN
+    often = which[(share >= AS_OFTEN * most[which]) & (most[which] >= least)]
+    return np.asarray(np.bincount(often, minlength=n_names) > COMMON * counts.sum(), np.bool_)
+
+
+def _everywhere(
+    wordings: Sequence[Wording], one_answer: bool, row: Places, column: Places, n_names: int
+) -> Flags:
+    """Return what nearly every record says, where answers tell no more; nothing where the one answer stands in
+    the words, as then they are the work itself."""
+    common = np.bincount(column, minlength=n_names) > EVERYWHERE * len(wordings)
+    return common & (not (one_answer and all(each.stated for each in wordings)))
