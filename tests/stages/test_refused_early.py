@@ -99,6 +99,11 @@ CASES: dict[str, tuple[dict[str, Any], Change | None, str]] = {
     "validation items": ({"validation.items": 17}, None, r"validation\.items: expected at most 16"),
     "evaluation items": ({"evaluation.items": 25}, None, r"evaluation\.items: expected at most 24"),
     "validation suite": ({"validation.suite": "nosuch"}, None, r"nosuch\.jsonl"),
+    "secondary suite": (
+        {"dataset.secondary": ["traps"]},
+        None,
+        r"dataset\.secondary: expected traps\.jsonl in data/structured",
+    ),
     "blocklist": ({"task.blocklist": "terms.txt"}, None, r"terms\.txt"),
     "data digest": ({"dataset.expected_dataset_sha256": "0" * 64}, None, "0000"),
     "contradicting golds": ({}, contradicting, "conflicting_gold"),

@@ -32,7 +32,14 @@ from assay.evaluation.trajectory import open_item
 from assay.package.archive import sealed, write_tar
 from assay.package.layout import NAME
 from assay.package.parity import Parity
-from assay.pipeline.inputs import heldout_suite, items_of, task_of, validation_suite
+from assay.pipeline.inputs import (
+    heldout_suite,
+    items_of,
+    secondary_file,
+    secondary_suites,
+    task_of,
+    validation_suite,
+)
 from assay.pipeline.live_log import Tables
 from assay.pipeline.note_openings import note_opening, opened_records
 from assay.pipeline.project import Project
@@ -236,6 +243,8 @@ def _with_versions(values: Mapping[str, Any]) -> dict[str, Any]:
 def _before(project: Project, base: str) -> None:
     _arm(project, "pre_eval", heldout_suite(project), 0.2, base)
     _arm(project, "pre_eval_greedy", heldout_suite(project, draws=1), 0.2, base)
+    for name, suite in secondary_suites(project).items():
+        _arm(project, secondary_file("pre_eval", name), suite, 0.2, base)
     _rivals(project, base)
 
 
@@ -404,11 +413,13 @@ def _after(project: Project, trained: TrainFacts) -> None:
     _arm(project, "post_eval", heldout_suite(project), 0.8, trained.policy_digest)
     _arm(project, "post_eval_greedy", heldout_suite(project, draws=1), 0.8, trained.policy_digest)
     _arm(project, AGAIN, heldout_suite(project, again=True), 0.2, trained.base_digest)
-    note_opening(project, "pre_eval", heldout_suite(project), trained.base_digest, base=trained.base_digest)
-    note_opening(
-        project, "post_eval", heldout_suite(project), trained.policy_digest, base=trained.base_digest
-    )
-    known = opened_records(project, heldout_suite(project), trained.policy_digest, trained.base_digest)
+    secondary, base = secondary_suites(project), trained.base_digest
+    for name, suite in secondary.items():
+        _arm(project, secondary_file("post_eval", name), suite, 0.8, trained.policy_digest)
+    for suite in (heldout_suite(project), *secondary.values()):
+        note_opening(project, "pre_eval", suite, base, base=base)
+        note_opening(project, "post_eval", suite, trained.policy_digest, base=base)
+    known = opened_records(project, heldout_suite(project), trained.policy_digest, base, secondary=secondary)
     write_json(project.results("openings.json"), known)
     if "random_reward" not in project.params.claim.controls:
         write_json(project.results("control.json"), ControlFacts(asked=False))

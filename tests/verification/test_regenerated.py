@@ -44,7 +44,7 @@ def outcomes(checks: list[Check]) -> dict[str, str]:
 
 def stored(project: Project, name: str) -> tuple[list[Episode], Suite]:
     episodes = read_records(project.results(f"{name}.jsonl"), Episode, fix="")
-    return episodes, suite_of(heldout_suite(project), name)
+    return episodes, suite_of(project, name)
 
 
 def written_by_hand(task: Task, play: Play, like: Episode) -> Episode:

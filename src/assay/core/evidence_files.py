@@ -39,6 +39,7 @@ FILES: dict[str, dict[str, str]] = {
     f"{RESULTS}/pre_eval": {
         "pre_eval.jsonl": "every held-out episode of the base, sampled, one a line",
         "pre_eval_greedy.jsonl": "the same with greedy decoding",
+        "pre_eval_secondary": "every episode of the base on the secondary suites, a file a suite",
         "rival_few_shot.jsonl": "the same with examples from train in the prompt",
         "rival_best_of_n.jsonl": "the same, drawn again where a draw was not valid",
         "rival_constrained.jsonl": "the same under decoding that follows the record's JSON schema",
@@ -70,6 +71,7 @@ FILES: dict[str, dict[str, str]] = {
     f"{RESULTS}/post_eval": {
         "post_eval.jsonl": "every held-out episode of the chosen checkpoint, sampled, one a line",
         "post_eval_greedy.jsonl": "the same with greedy decoding",
+        "post_eval_secondary": "every episode of the chosen checkpoint on the secondary suites, a file a suite",
         "openings.json": "every trained policy that saw these held-out records before, and which one this is",
         "base_again.jsonl": "every held-out episode of the base after the training, with other sampling seeds",
     },
@@ -89,7 +91,7 @@ def place_of(name: str) -> str:
     """Return the path of a file of evidence/results/ or evidence/logs/, relative to the project.
 
     Args:
-        name: Of the file; of what lies in `figures` or `plots` with that folder before it.
+        name: Of the file; of what lies in a folder of it, such as `figures`, with that folder before it.
 
     Raises:
         KeyError: No stage writes such a file.

@@ -17,7 +17,7 @@ class Record(BaseModel):
 
 ParseOutcome = Literal["ok", "repaired", "failed"]
 # "tasks" is any file that is none of the three: what `assay evaluate` was pointed at.
-Split = Literal["train", "validation", "heldout", "tasks"]
+Split = Literal["train", "validation", "heldout", "secondary", "tasks"]
 
 
 class Turn(Record):
@@ -275,6 +275,9 @@ class OpenedRecords(Record):
     others: tuple[OtherPolicy, ...] = Field(description="who saw them before")
     restored: int = Field(
         ge=0, description="of all known policies those that were no longer in the ledger's file"
+    )
+    secondary_places: dict[str, int | None] = Field(
+        default={}, description="`place` among those that saw the records of each secondary suite"
     )
 
     @model_validator(mode="after")

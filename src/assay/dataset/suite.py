@@ -17,6 +17,7 @@ from assay.dataset.wording import content_of
 from assay.tasks.protocol import Item
 
 SAMPLING, SAMPLING_AGAIN = "sampling", "sampling again"  # labels of the seeds of draws
+SECONDARY_ITEMS = 256  # of a secondary suite at most, each played once: it costs little, and decides nothing
 FEWEST_CLUSTERS = 6  # below, no p of a test over clusters can reach 0.05
 
 
@@ -164,3 +165,10 @@ def choose(
     if similarity is not None:
         taken = united(taken, similarity)
     return Suite(split, tuple(taken), draws, seed, rules)
+
+
+def choose_secondary(items: Sequence[Item], most: int, *, seed: int, rules: str, similarity: float) -> Suite:
+    """Return the suite of a further data file, each item drawn once: SECONDARY_ITEMS of them, or `most`, or all
+    of fewer; other arguments as of `choose`."""
+    n = min(SECONDARY_ITEMS, most, len(items))
+    return choose(items, n, split="secondary", draws=1, seed=seed, rules=rules, similarity=similarity)

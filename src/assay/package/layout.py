@@ -98,6 +98,10 @@ def strangers(names: Iterable[str], *, data: str, scratch: bool) -> Iterator[str
         f"{data}/": _DATA,
         "src/assay/": _SOURCE,
         f"{place_of('figures')}/": re.compile(rf"{_FLAT}\.(svg|png)"),
+        **{
+            f"{place_of(name)}/": re.compile(rf"{_FLAT}\.jsonl")
+            for name in ("pre_eval_secondary", "post_eval_secondary")
+        },
         f"{place_of('plots')}/": re.compile(rf"{_FLAT}\.csv"),
     }
     for name in sorted(names):

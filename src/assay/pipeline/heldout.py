@@ -18,7 +18,7 @@ from assay.evaluation.alarms import alarm_said, alarms, collapsed_said, cuts_sai
 from assay.evaluation.measure import measure
 from assay.evaluation.measures import mean_of
 from assay.evaluation.phases import Phases, latency
-from assay.pipeline.inputs import decoding_of, heldout_suite, task_of
+from assay.pipeline.inputs import decoding_of, heldout_suite, secondary_file, secondary_suites, task_of
 from assay.pipeline.note_openings import note_opening
 from assay.pipeline.project import Project
 from assay.pipeline.resume import KeptEpisodes, locked, machine_of, run_key, say_other_machine
@@ -45,6 +45,7 @@ def evaluate(
     stage: str | None = None,
     greedy: bool = True,
     again: bool = False,
+    secondary: bool = False,
     processes: Processes = ALONE,
     beside: Beside | None = None,
 ) -> None:
@@ -63,6 +64,7 @@ def evaluate(
         stage: Its name in dvc.yaml; that of the files if not given.
         greedy: Whether to play greedily as well.
         again: Whether with other sampling seeds than everybody's, which is for the base's second time.
+        secondary: Whether to play the secondary suites as well: `<name>_secondary/<suite>.jsonl`.
         processes: Everyone who plays.
         beside: Plays on with the same policy before anything kept is forgotten.
 
@@ -74,6 +76,10 @@ def evaluate(
     parts = [(name, heldout_suite(project, again=again), False)]
     if greedy:
         parts.append((f"{name}_greedy", heldout_suite(project, draws=1), True))
+    opened = [parts[0][1]]
+    for other, suite in (secondary_suites(project) if secondary else {}).items():
+        parts.append((secondary_file(name, other), suite, False))
+        opened.append(suite)
     run = run_key(project, stage or name, reads).digest
     processes.agree("run and policy", (run, policy.digest))
     # Another processor may round otherwise, and the episodes of one evaluation come from machines of one
@@ -87,7 +93,8 @@ def evaluate(
             if processes.main:
                 held.enter_context(locked(folder))
                 say_other_machine(folder, digest([run, policy.digest]), machine)
-                note_opening(project, stage or name, parts[0][1], policy.digest, base=policy.base_digest)
+                for suite in opened:
+                    note_opening(project, stage or name, suite, policy.digest, base=policy.base_digest)
         for label, suite, is_greedy in parts:
             kept = KeptEpisodes(folder / label, digest([key, label, suite.digest]))
             _one(project, policy, label, suite, is_greedy, kept, processes)
@@ -128,7 +135,7 @@ def _one(
         [each.model_copy(update={"policy": policy.digest}) for each in episodes],
     )
     n_kept = len(episodes) - len(kept.played)
-    clock = project.observed(f"{label}_clock.json")
+    clock = project.observed(f"{label.replace('/', '_')}_clock.json")
     if kept.played:
         write_json(clock, latency(kept.played, seconds, kept=n_kept, processes=processes.world_size))
     else:

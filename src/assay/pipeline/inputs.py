@@ -18,7 +18,7 @@ from assay.dataset import cache
 from assay.dataset.fingerprint import Fingerprint
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import DataRow
-from assay.dataset.suite import SAMPLING_AGAIN, Suite, choose, rules_of
+from assay.dataset.suite import SAMPLING_AGAIN, Suite, choose, choose_secondary, rules_of
 from assay.dataset.verified import entries, reader, require, verify
 from assay.pipeline.project import Project
 from assay.tasks.catalogue import build
@@ -157,6 +157,30 @@ def heldout_suite(project: Project, *, draws: int | None = None, again: bool = F
         similarity=project.params.dataset.near_duplicates,
     )
     return replace(suite, sampling=SAMPLING_AGAIN) if again else suite
+
+
+def secondary_suites(project: Project) -> dict[str, Suite]:
+    """Return the suites on which policies are compared beside the held-out one, by data file."""
+    params, rules = project.params, rules_at(project)
+    return {
+        name: choose_secondary(
+            items_of(project, name),
+            params.evaluation.items,
+            seed=params.evaluation.seed,
+            rules=rules,
+            similarity=params.dataset.near_duplicates,
+        )
+        for name in params.dataset.secondary
+    }
+
+
+def secondary_file(stage: str, suite: str) -> str:
+    """Return the file of a stage's episodes of a secondary suite, without .jsonl.
+
+    >>> secondary_file("pre_eval", "traps")
+    'pre_eval_secondary/traps'
+    """
+    return f"{stage}_secondary/{suite}"
 
 
 def validation_suite(project: Project) -> Suite:

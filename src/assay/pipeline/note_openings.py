@@ -10,7 +10,7 @@ the plan, which is another try of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from assay.core.config.settings import Params
@@ -257,8 +257,22 @@ def adopt(project: Project, ledger: HeldoutLedger) -> None:
     write_json(project.observed(LEDGER), merged(openings(project) or NOTHING, ledger))
 
 
-def opened_records(project: Project, suite: Suite, policy_digest: str, base_digest: str) -> OpenedRecords:
+def opened_records(
+    project: Project,
+    suite: Suite,
+    policy_digest: str,
+    base_digest: str,
+    *,
+    secondary: Mapping[str, Suite] | None = None,
+) -> OpenedRecords:
     """Return what is known, once a trained policy was noted, of who saw the records before it.
+
+    Args:
+        project: Whose.
+        suite: The held-out one.
+        policy_digest: Of the trained policy.
+        base_digest: Of the base.
+        secondary: Further suites by name, of whose records only the place is told.
 
     Raises:
         RecordError: The ledger is damaged.
@@ -301,4 +315,8 @@ def opened_records(project: Project, suite: Suite, policy_digest: str, base_dige
         left_out=left_out_of(before, recipe),
         others=others,
         restored=max((each.restored for each in ledger.openings if each.policy_digest in of_run), default=0),
+        secondary_places={
+            name: opened_records(project, each, policy_digest, base_digest).place
+            for name, each in (secondary or {}).items()
+        },
     )

@@ -21,7 +21,7 @@ from assay.dataset.audit_records import Audit, judged
 from assay.dataset.fingerprint import Fingerprint, SplitFingerprint, enforce, fingerprint
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import MAX_FILE_BYTES, DataFile, load
-from assay.dataset.suite import FEWEST_CLUSTERS, choose, rules_of
+from assay.dataset.suite import FEWEST_CLUSTERS, choose, choose_secondary, rules_of
 from assay.dataset.verified import SUMS, check_sums, covered, parse_sums, require
 from assay.evidence.claim.plan import plan_of
 from assay.pipeline.inputs import blocklist_of, cache_folder, splits_of, task_with
@@ -46,6 +46,15 @@ def run(project: Project) -> None:
     audited = audit(task, sources, params.dataset.audit)
     refuse_unusable(audited.report, root)
     require_records(audited.report, splits_of(params), root)
+    if lost := [name for name in params.dataset.secondary if name not in sources]:
+        there = ", ".join(sorted(sources.keys() - {*splits_of(params)})) or "no further file"
+        raise DataError(
+            f"{lost[0]}.jsonl in {root}, which dataset.secondary names",
+            found=there,
+            where=setting("dataset.secondary"),
+            fix=f"add the file and its line in {SUMS}, or take the name out of dataset.secondary",
+        )
+    require_records(audited.report, params.dataset.secondary, root)
     if blocklist is not None and params.task.blocklist_file not in sums:
         fix = f"add it to {root}/{SUMS}"
         raise DataError(
@@ -87,6 +96,12 @@ def run(project: Project) -> None:
         data=found,
         rivals=rivals_of(task, chosen.rivals),
         reward_range=reward_range(task),
+        secondary={
+            name: choose_secondary(
+                held[name], chosen.items, seed=chosen.seed, rules=rules, similarity=similarity
+            )
+            for name in params.dataset.secondary
+        },
     )
     shared = contamination(audited.kept)
     write_json(project.results("fingerprint.json"), found)

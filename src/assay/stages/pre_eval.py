@@ -12,22 +12,18 @@ from assay.pipeline.project import Project
 from assay.pipeline.rivals import play_rivals
 from assay.policy.processes import Processes
 
-READS = (
-    place_of("fingerprint.json"),
-    "${dataset.root}/train.jsonl",
-    "${dataset.root}/heldout.jsonl",
-    "models/base",
-)
+READS = (place_of("fingerprint.json"), "${dataset.root}", "models/base")
 WRITES = (folder_of("pre_eval"),)
 
 
 def run(project: Project) -> None:
-    """Write pre_eval.jsonl, pre_eval_greedy.jsonl, and the rivals' episodes."""
+    """Write pre_eval.jsonl, pre_eval_greedy.jsonl, and the episodes of secondary suites and of rivals."""
     processes = Processes.joined(project.params.distributed, device=project.params.device, any_number=True)
     with processes.as_one():
         policy = open_policy(project, None)
         if processes.main:
-            tell_control_tokens(project, policy.tokenizer, "heldout")
+            for split in ("heldout", *project.params.dataset.secondary):
+                tell_control_tokens(project, policy.tokenizer, split)
     beside = partial(play_rivals, project, policy, processes)
-    evaluate(project, policy, "pre_eval", reads=READS, processes=processes, beside=beside)
+    evaluate(project, policy, "pre_eval", reads=READS, secondary=True, processes=processes, beside=beside)
     processes.leave()

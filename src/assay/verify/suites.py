@@ -15,6 +15,7 @@ from assay.core.counting import counted
 from assay.core.records import Episode
 from assay.dataset.suite import Play, Suite
 from assay.evaluation.trajectory import open_item
+from assay.pipeline.inputs import secondary_file
 from assay.pipeline.note_openings import recipe_of
 from assay.pipeline.rival_files import file_of
 from assay.policy.base.words import Words
@@ -37,6 +38,9 @@ def suites_equal(package: Unpacked) -> LookResult:
     told = [("claim_plan.json", package.plan.suite_digest, suite.digest)]
     for arm, report in package.reports.items():
         told.append((f"reports.json, {arm}", report.suite_digest, package.suite_of(arm).digest))
+    for name, planned in package.plan.secondary_suites.items():
+        expected = package.suite_of(secondary_file(BEFORE, name)).digest
+        told.append((f"claim_plan.json, {name}", planned.suite_digest, expected))
     for name, found, expected in told:
         if found != expected:
             wrong.append(f"{name}, suite_digest: {found[:16]}; settings and data make {expected[:16]}")
@@ -94,7 +98,10 @@ def openings_equal(package: Unpacked) -> LookResult:
     shown: dict[tuple[str, str], tuple[str, int]] = {}
     wrong = []
     behind = file_of(FEW_SHOT)
-    told = [(name, name if name == behind else "heldout", package.episodes(name)) for name in package.arms]
+    told = [
+        (name, name if name == behind else name.partition("/")[2] or "heldout", package.episodes(name))
+        for name in package.arms
+    ]
     told += [
         (f"validation.jsonl, step {v.step}", "validation", [*v.sampled, *v.greedy])
         for v in package.validations
@@ -122,6 +129,9 @@ def policies_named(package: Unpacked) -> LookResult:
         AGAIN: trained.base_digest,
         CONTROL: control.policy_digest,
     } | {file_of(name): trained.base_digest for name in package.rivals}
+    for suite in package.project.params.dataset.secondary:
+        expected[secondary_file("pre_eval", suite)] = trained.base_digest
+        expected[secondary_file("post_eval", suite)] = trained.policy_digest
     wrong = []
     for name in package.arms:
         if name not in package.reports or package.reports[name].policy_digest != expected[name]:

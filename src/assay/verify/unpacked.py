@@ -25,7 +25,7 @@ from assay.core.storage.yaml import read_yaml
 from assay.dataset.suite import Suite
 from assay.evaluation.few_shot import few_shot
 from assay.evidence.claim.plan import ClaimPlan
-from assay.pipeline.inputs import heldout_suite, items_of, task_of, validation_suite
+from assay.pipeline.inputs import heldout_suite, items_of, secondary_file, task_of, validation_suite
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import BaseRival, BaseRivals, file_of
 from assay.policy.base.words import Words
@@ -52,6 +52,7 @@ class Unpacked:
         self.root = root
         self.names = frozenset(listing(root)) if names is None else names
         self._episodes: dict[str, list[Episode]] = {}
+        self._suites: dict[str, Suite] = {}
         self._refusal: AssayError | None = None
 
     @cached_property
@@ -89,7 +90,9 @@ class Unpacked:
 
     def suite_of(self, arm: str) -> Suite:
         """Return the suite that an arm was to play."""
-        return suite_of(self.heldout, arm)
+        if arm not in self._suites:
+            self._suites[arm] = suite_of(self.project, arm)
+        return self._suites[arm]
 
     def item_ids(self, split: str) -> frozenset[str]:
         """Return the ids of all items of a split."""
@@ -102,7 +105,12 @@ class Unpacked:
     @cached_property
     def arms(self) -> tuple[str, ...]:
         """Names of the arms that were played."""
-        played = (*ARMS, *(file_of(name) for name, facts in self.rivals.items() if facts.used))
+        secondary = [
+            secondary_file(stage, suite)
+            for stage in ("pre_eval", "post_eval")
+            for suite in self.project.params.dataset.secondary
+        ]
+        played = (*ARMS, *secondary, *(file_of(name) for name, facts in self.rivals.items() if facts.used))
         return (*played, CONTROL) if self.control.asked and self.control.stopped is None else played
 
     def episodes(self, name: str) -> list[Episode]:

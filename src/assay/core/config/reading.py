@@ -96,6 +96,15 @@ def _cross_check(params: Params, where: str | None) -> None:
             where=place("validation.suite", where),
             fix="validation.suite: validation",
         )
+    used = ("train", "heldout", params.validation.suite)
+    for name in (each := params.dataset.secondary):
+        if name in used or each.count(name) > 1:
+            raise ConfigError(
+                f"data files other than {', '.join(used)}, each once",
+                found=repr(name),
+                where=place("dataset.secondary", where),
+                fix="take it out; [] for none",
+            )
     if params.base.kind == "scratch" and not params.task.teaches:
         raise ConfigError(
             "task.lessons that teach a from-scratch base to speak",

@@ -168,6 +168,10 @@ class DatasetSettings(Settings):
         description="share of common words from which records without known answers are one cluster; two thirds"
         " of it with equal answers; part of the plan",
     )
+    secondary: list[Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]] = Field(
+        description="further data files, without .jsonl, on which base and trained policy are compared beside"
+        " heldout; [] for none; part of the plan, and no part of the verdict"
+    )
     audit: AuditSettings
 
     @property

@@ -35,6 +35,7 @@ from assay.evidence.claim.random_reward import (
     random_reward_warnings,
 )
 from assay.evidence.claim.rivals import Rival, compare_rivals, missing_rivals, rivals_said, why_no_skill
+from assay.evidence.claim.secondary_suites import PlayedSuite, SecondarySuite, compare_secondary
 from assay.evidence.claim.verdict import (
     Guardrail,
     Verdict,
@@ -96,6 +97,10 @@ class Claim(Record):
     control: Control | None
     opened: Openings | None = Field(description="how often the held-out records had been opened")
     random_reward: RandomRewardControl | None = Field(description="null: such an arm was not run")
+    secondary_suites: dict[str, SecondarySuite] = Field(
+        default={},
+        description="the primary metric on the secondary suites of the plan; no part of the verdict",
+    )
 
 
 # What a claim holds that may not be made.
@@ -112,6 +117,7 @@ _NOTHING: dict[str, Any] = {
     "secondary": {},
     "guardrails": (),
     "strata": {},
+    "secondary_suites": {},
 }
 
 
@@ -221,6 +227,7 @@ def compare(
     planned_points: float | None = None,
     level: float | None = None,
     opened: Openings | None = None,
+    secondary_suites: Mapping[str, PlayedSuite] | None = None,
     blockers: Sequence[str | tuple[str, str]] = (),
     notes: Sequence[str] = (),
 ) -> Claim:
@@ -233,7 +240,8 @@ def compare(
     halves. `random_arm` holds what a policy trained for random rewards played on the same items, `random_health` its alarms;
     `rivals` holds what the rivals of the plan played, by name; `planned_points` is the smallest detectable
     effect that was said before training; `level` is that of the test, where earlier openings of the held-out
-    records have used up a part of the plan's alpha, and `opened` tells of them. Episode order does not matter.
+    records have used up a part of the plan's alpha, and `opened` tells of them; `secondary_suites` holds what base
+    and trained policy played on each secondary suite. Episode order does not matter.
 
     Raises:
         EvidenceError: the plan's primary metric is not a rate.
@@ -286,6 +294,14 @@ def compare(
     parts, tokens = gain_split(before, after), found("mean_tokens_per_completion", "tokens")
     detectable = _detectable_points(before, after, measure, alpha, largest)
     beside = compare_rivals(after, rivals, plan, measure, alpha=alpha, seed=seed)
+    suites = compare_secondary(
+        secondary_suites or {},
+        plan,
+        measure,
+        level=alpha,
+        places={} if opened is None else opened.secondary_places,
+        seed=seed,
+    )
     effect = effect_of(
         primary.difference,
         primary.p,
@@ -368,4 +384,5 @@ def compare(
         control=control,
         opened=opened,
         random_reward=random_reward,
+        secondary_suites=suites,
     )

@@ -29,6 +29,9 @@ class Openings(Record):
         ge=0, description="policies that the ledger's file had lost, and git or .scratch/ still knew"
     )
     sha256: str = Field(description="of openings.json")
+    secondary_places: dict[str, int | None] = Field(
+        default={}, description="`place` among those that saw the records of each secondary suite"
+    )
 
 
 def openings_of(found: OpenedRecords, sha256: str) -> Openings:
@@ -41,6 +44,7 @@ def openings_of(found: OpenedRecords, sha256: str) -> Openings:
         rolls=found.rolls,
         restored=found.restored,
         sha256=sha256,
+        secondary_places=found.secondary_places,
     )
 
 

@@ -20,6 +20,13 @@ from assay.dataset.suite import Suite
 from assay.tasks.protocol import RivalKind
 
 
+class PlannedSuite(Record):
+    """A further suite on which the trained policy is compared with the base; part of no verdict."""
+
+    suite_digest: str
+    largest_cluster: int | None = Field(ge=1, description="as that of the plan, of this data file")
+
+
 class ClaimPlan(Record):
     """What will be called an improvement; written and hashed before the first optimizer step."""
 
@@ -75,6 +82,11 @@ class ClaimPlan(Record):
         default=None,
         description="share of common words from which held-out records are one cluster; null: not united",
     )
+    secondary_suites: dict[str, PlannedSuite] = Field(
+        default={},
+        description="by data file; the primary metric on each, two-sided, Holm-corrected over them, whatever the"
+        " verdict",
+    )
 
 
 def plan_of(
@@ -86,6 +98,7 @@ def plan_of(
     data: Fingerprint,
     rivals: Mapping[str, RivalKind],
     reward_range: tuple[float, float] | None,
+    secondary: Mapping[str, Suite],
 ) -> ClaimPlan:
     """Return the plan that the settings ask for on the suites of a dataset."""
     claim = params.claim
@@ -111,6 +124,10 @@ def plan_of(
         alarms=alarms_digest(params.health),
         validation_suite=validation.digest,
         near_duplicates=params.dataset.near_duplicates,
+        secondary_suites={
+            name: PlannedSuite(suite_digest=suite.digest, largest_cluster=data.splits[name].largest_cluster)
+            for name, suite in secondary.items()
+        },
     )
 
 

@@ -8,8 +8,7 @@ from assay.pipeline.project import Project
 
 README = "evidence/README.md"
 READS = (
-    "${dataset.root}/train.jsonl",
-    "${dataset.root}/heldout.jsonl",
+    "${dataset.root}",
     *(folder_of(stage) for stage in ("data", "base", "pre_eval", "train", "control", "post_eval")),
 )
 WRITES = (folder_of("report"), README)

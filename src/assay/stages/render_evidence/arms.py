@@ -15,7 +15,7 @@ from assay.core.records import Episode, TrainFacts
 from assay.core.storage.files import read_text
 from assay.core.storage.json import read_records
 from assay.dataset.suite import SAMPLING_AGAIN, Suite
-from assay.pipeline.inputs import heldout_suite
+from assay.pipeline.inputs import heldout_suite, secondary_suites
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import rival_of, suite_for
 from assay.statistics.checkpoint_rows import LABELS, rows_of_scores
@@ -76,9 +76,12 @@ CONTROL, AGAIN = "control_eval", "base_again"
 STAGES = {"pre_eval": "pre_eval", "post_eval": "post_eval", AGAIN: "post_eval", CONTROL: "control"}
 
 
-def suite_of(heldout: Suite, name: str) -> Suite:
-    """Return the suite that an arm plays: all draws of it, one that is greedy, or draws of its own for the
-    base's second time and for rivals."""
+def suite_of(project: Project, name: str) -> Suite:
+    """Return the suite that an arm plays: a secondary one, or of the held-out one all draws, one that is greedy,
+    or draws of its own for the base's second time and for rivals."""
+    if other := name.partition("/")[2]:
+        return secondary_suites(project)[other]
+    heldout = heldout_suite(project)
     if (rival := rival_of(name)) is not None:
         return suite_for(heldout, rival)
     if name == AGAIN:
@@ -93,19 +96,18 @@ def read_arm(project: Project, name: str) -> Arm:
         RecordError: The file is missing or damaged, or its episodes are not of one policy.
         EvidenceError: The episodes are not a whole suite.
     """
-    stage = "pre_eval" if rival_of(name) else STAGES[name.removesuffix("_greedy")]
+    stage = "pre_eval" if rival_of(name) else STAGES[name.partition("_secondary/")[0].removesuffix("_greedy")]
     fix = f"./run dvc repro {stage}"
     episodes = read_records(project.results(f"{name}.jsonl"), Episode, fix=fix)
-    return report_of(heldout_suite(project), name, episodes, fix), episodes
+    return _report_of(suite_of(project, name), name, episodes, fix), episodes
 
 
-def report_of(heldout: Suite, name: str, episodes: list[Episode], fix: str) -> Report:
+def _report_of(suite: Suite, name: str, episodes: list[Episode], fix: str) -> Report:
     """Return what the episodes of an arm give."""
     policies = {episode.policy for episode in episodes}
     if len(policies) != 1 or None in policies:
         found = f"{len(policies)} of them" if None not in policies else "episodes without one"
         raise RecordError("episodes of one policy", found=found, where=f"{name}.jsonl", fix=fix)
-    suite = suite_of(heldout, name)
     n = len(suite.items) * suite.draws
     if len(episodes) != n or len({(episode.item_id, episode.draw) for episode in episodes}) != n:
         raise RecordError(

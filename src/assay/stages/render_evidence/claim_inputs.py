@@ -26,7 +26,14 @@ from assay.pipeline.heldout_ledger import (
     policies_that_saw,
     without_records,
 )
-from assay.pipeline.inputs import fingerprint_of, heldout_suite, splits_of, task_of, validation_suite
+from assay.pipeline.inputs import (
+    fingerprint_of,
+    heldout_suite,
+    secondary_suites,
+    splits_of,
+    task_of,
+    validation_suite,
+)
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.arms import AGAIN, CONTROL, Arm, read_arm
 from assay.statistics.power import PlannedPower, planned_power
@@ -133,6 +140,7 @@ def plan_asked(project: Project, cluster_name: str) -> ClaimPlan:
         data=fingerprint_of(project),
         rivals=rivals_of(task, project.params.evaluation.rivals),
         reward_range=reward_range(task),
+        secondary=secondary_suites(project),
     )
 
 

@@ -22,6 +22,7 @@ from assay.evidence.claim.claim import Claim, compare, differences_of
 from assay.evidence.claim.differences import deltas
 from assay.evidence.claim.openings import level_of
 from assay.evidence.claim.plan import ClaimPlan
+from assay.evidence.claim.secondary_suites import SECONDARY_TABLE, secondary_frame
 from assay.evidence.claim.warnings import (
     cut_off_said,
     no_gold_said,
@@ -54,6 +55,12 @@ from assay.stages.render_evidence.limits import limits
 from assay.stages.render_evidence.no_claim import refuse
 from assay.stages.render_evidence.reader_pages import EPISODES, SOURCES, write_pages
 from assay.stages.render_evidence.rivals import base_rivals, other_rivals, rival_notes, scripted_arms
+from assay.stages.render_evidence.secondary import (
+    other_players,
+    played_suites,
+    secondary_arms,
+    shared_with_train,
+)
 from assay.statistics.report import Report, Reports
 from assay.statistics.timing import timing_summary
 from assay.tasks.protocol import Task
@@ -109,10 +116,13 @@ def _render(project: Project) -> None:
     arms |= {file_of(name): arm for name, arm in of_base.items()}
     rivals = scripted | of_base | {GREEDY: base_greedy}
     blockers += other_rivals(of_base, facts, plan, trained.base_digest)
+    beyond = secondary_arms(project)
+    arms |= {name: arm for both in beyond.values() for name, arm in both.items()}
+    blockers += other_players(beyond, trained)
     misgraded = [
         said
         for name, (_, episodes) in arms.items()
-        for said in graded_again(task, suite_of(suite, name), episodes, name)
+        for said in graded_again(task, suite_of(project, name), episodes, name)
     ]
     blockers += misgraded
     details = details_of(
@@ -142,12 +152,14 @@ def _render(project: Project) -> None:
         planned_points=beside.planned.smallest_detectable_points,
         level=level_of(beside.opened, plan),
         opened=beside.opened,
+        secondary_suites=played_suites(project, task, plan, beyond),
         notes=[
             *beside.notes,
             *rival_notes(task, plan, facts),
             *_notes(task, trained, before[1], after[1], base_greedy[1], post_greedy[1]),
             *_cautions(task, trained, log, before, after),
             *detail_notes(details),
+            *shared_with_train(project),
         ],
     )
     findings = [each if isinstance(each, str) else each[1] for each in blockers]
@@ -176,6 +188,8 @@ def _render(project: Project) -> None:
     own = {} if validity is None else {"Validity and field F1 by stratum": validity}
     measures, strata = measures_frame(before[0], after[0], gaps), strata_frame(claim, before[0], after[0])
     tables = {"Every measure": measures, "By stratum": strata, **own}
+    if claim.secondary_suites:
+        tables = {SECONDARY_TABLE: secondary_frame(claim.secondary_suites), **tables}
     tables |= detail_tables(details, beside.planned, task.cluster_name)
     path = project.results("contamination.json")
     write_pages(

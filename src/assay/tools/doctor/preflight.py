@@ -26,7 +26,14 @@ from assay.core.storage.untrusted import sha256_contents
 from assay.dataset.suite import Play, Suite, choose
 from assay.evaluation.trajectory import GivenUp, open_item, tried
 from assay.evidence.claim.plan import largest_cluster
-from assay.pipeline.inputs import fingerprint_of, heldout_suite, items_of, task_of, validation_suite
+from assay.pipeline.inputs import (
+    fingerprint_of,
+    heldout_suite,
+    items_of,
+    secondary_suites,
+    task_of,
+    validation_suite,
+)
 from assay.pipeline.project import Project
 from assay.policy.base import tiny
 from assay.policy.base.pretrained import locate
@@ -246,13 +253,14 @@ def memory_finding(project: Project) -> Finding:
 
 
 def prompts_of(project: Project) -> dict[str, list[Play]]:
-    """Return everything that will be opened, once: all that may be trained on, and the two suites."""
+    """Return everything that will be opened, once: all that may be trained on, and every suite."""
     items = items_of(project, "train")
     train = choose(items, len(items), split="train", draws=1, seed=project.params.seed)
     suites = {
         "train": train,
         project.params.validation.suite: validation_suite(project),
         "heldout": heldout_suite(project),
+        **secondary_suites(project),
     }
     return {
         name: list({each.item.id: each for each in suite.plays()}.values()) for name, suite in suites.items()

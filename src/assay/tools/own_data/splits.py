@@ -135,10 +135,12 @@ def _clear(folder: Path, keep: set[str]) -> None:
 
 
 def _preset_text(root: Path, preset: str, made: Plan) -> str:
-    """Return the preset with the new data folder and without lessons, which only the shipped data have."""
+    """Return the preset with the new data folder and without lessons and secondary suites, which only the
+    shipped data have."""
     source = f"configs/task/{preset}.yaml"
     text = read_text(root / source, fix="git checkout -- configs")
-    for pattern, value, least in ((r"^(  root: ).*$", made.root, 1), (r"^(  lessons: ).*$", "null", 0)):
+    lines = ((r"^(  root: ).*$", made.root, 1), (r"^(  lessons: ).*$", "null", 0))
+    for pattern, value, least in (*lines, (r"^(  secondary: ).*$", "[]", 0)):
         text, count = re.subn(pattern, rf"\g<1>{value}", text, flags=re.MULTILINE)
         if not least <= count <= 1:
             expected = "one line `  root: …`, indented by two"

@@ -22,7 +22,7 @@ from assay.core.seeds import rng
 from assay.core.storage.files import read_bytes, sha256_bytes
 from assay.core.storage.json import loads, read_records
 from assay.dataset.suite import units
-from assay.pipeline.inputs import decoding_of, heldout_suite, task_of
+from assay.pipeline.inputs import decoding_of, secondary_file, task_of
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.arms import AGAIN, suite_of
 from assay.verify.checks import UNUSABLE, Check, Outcome, error_said
@@ -130,6 +130,7 @@ def _arm(project: Project, base: Path, name: str, who: str, batches: int, key: s
         template=params.base.template,
     )
     labels = [(name, False), (f"{name}_greedy", True)]
+    labels += [(secondary_file(name, suite), False) for suite in params.dataset.secondary]
     if who == "base":
         labels.append((AGAIN, False))
     for label, greedy in labels:
@@ -150,7 +151,7 @@ def _played(
         return told(
             "failed", f"{label}.jsonl is of policy {min(others)}, the {who} one is {policy.digest[:16]}"
         )
-    suite = suite_of(heldout_suite(project), label)
+    suite = suite_of(project, label)
     plays, size = suite.plays(), project.params.generation.batch_size
     if [(e.item_id, e.draw, e.seed) for e in stored] != [(p.item.id, p.draw, p.seed) for p in plays]:
         return told(

@@ -1,0 +1,71 @@
+"""The secondary suites of a claim: what base and trained policy played on them, and what bears on that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from assay.core.records import TrainFacts
+from assay.core.storage.json import read_record
+from assay.dataset.audit_records import Contamination, judged
+from assay.evidence.claim.plan import ClaimPlan
+from assay.evidence.claim.secondary_suites import PlayedSuite
+from assay.pipeline.inputs import secondary_file, secondary_suites
+from assay.pipeline.project import Project
+from assay.stages.render_evidence.arms import Arm, read_arm
+from assay.stages.render_evidence.rivals import scripted_arms
+from assay.tasks.protocol import Task
+
+BEFORE, AFTER = "pre_eval", "post_eval"
+Both = Mapping[str, Arm]
+
+
+def secondary_arms(project: Project) -> dict[str, Both]:
+    """Return the arms before and after, by the names of their files, of each secondary suite.
+
+    Raises:
+        RecordError: A file is missing or damaged.
+        EvidenceError: The episodes are not a whole suite.
+    """
+    found: dict[str, Both] = {}
+    for suite in project.params.dataset.secondary:
+        names = [secondary_file(stage, suite) for stage in (BEFORE, AFTER)]
+        found[suite] = {name: read_arm(project, name) for name in names}
+    return found
+
+
+def played_suites(
+    project: Project, task: Task, plan: ClaimPlan, beyond: Mapping[str, Both]
+) -> dict[str, PlayedSuite]:
+    """Return what was played on each secondary suite, with the players of the plan that need no skill."""
+    suites, found = secondary_suites(project), {}
+    for name, both in beyond.items():
+        (_, before), (_, after) = both.values()
+        scripted = scripted_arms(project, task, suites[name])
+        trivial = {who: arm[1] for who, arm in scripted.items() if plan.rivals.get(who) == "trivial"}
+        found[name] = PlayedSuite(before, after, trivial)
+    return found
+
+
+def other_players(beyond: Mapping[str, Both], trained: TrainFacts) -> list[tuple[str, str]]:
+    """Return why no claim may be made: a secondary suite was played by others than the held-out one."""
+    kind = "another policy played a secondary suite"
+    return [
+        (kind, f"{kind}: {name}.jsonl")
+        for both in beyond.values()
+        for (name, (report, _)), expected in zip(
+            both.items(), (trained.base_digest, trained.policy_digest), strict=True
+        )
+        if report.policy_digest != expected
+    ]
+
+
+def shared_with_train(project: Project) -> list[str]:
+    """Return what secondary suites share with train, as warnings: it says that they are not as new as they
+    seem, and bars nothing."""
+    path = project.results("contamination.json")
+    found = read_record(path, Contamination, fix="./run dvc repro fingerprint")
+    notes = []
+    for suite in project.params.dataset.secondary:
+        bars, warned = judged(found, ("train", suite))
+        notes += [*(f"Secondary suite: {text}." for _, text in bars), *warned]
+    return notes
