@@ -246,7 +246,7 @@ def test_whoever_evaluates_held_out_records_from_another_file_has_opened_them(
     shutil.copytree(project.data("schemas"), project.root / "schemas")
     asked = evaluate.EvaluationRequest(tasks=project.root / "elsewhere.jsonl", policy=tmp_path)
     read, _ = evaluate.items_of(project, task_of(project), asked.tasks)
-    evaluate.note_heldout(project, evaluate.suite_of(project, read, asked, 1), "e" * 64, "b" * 64)
+    evaluate.note_asked(project, evaluate.suite_of(project, read, asked, 1), "e" * 64, "b" * 64)
     ledger = openings(project)
     assert ledger is not None
     assert policies_that_saw(ledger, [content_of(item.row or {}) for item in items])["e" * 64].n_records == 2

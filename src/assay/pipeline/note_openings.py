@@ -174,14 +174,7 @@ def _units(others: list[HeldoutOpening]) -> int:
 
 
 def note_opening(
-    project: Project,
-    stage: str,
-    suite: Suite,
-    policy_digest: str,
-    *,
-    base: str,
-    records: Collection[str] | None = None,
-    split: Split | None = None,
+    project: Project, stage: str, suite: Suite, policy_digest: str, *, base: str, split: Split | None = None
 ) -> None:
     """Write down an opening before it happens, so that one which was broken off counts as well.
 
@@ -191,24 +184,22 @@ def note_opening(
         suite: What is played.
         policy_digest: Who plays.
         base: Digest of what that was trained from; its own if it was not trained.
-        records: Contents of those of the suite that are held out; all of them if not given.
         split: Where they stand, if not in that of the suite.
 
     Raises:
         RecordError: The ledger is damaged.
     """
-    where = split or suite.split
     one = opened(
         stage,
         policy_digest,
         replace(suite, sampling=SAMPLING).digest,
-        suite.contents if records is None else records,
+        suite.contents,
         data=project.params.dataset.name,
-        split=where,
+        split=split or suite.split,
         copy_id=copy_id(project),
         base=base,
     )
-    known = openings(project, suite if where == "heldout" else None) or NOTHING
+    known = openings(project, suite) or NOTHING
     trained = stage == TRAINED_STAGE and policy_digest != base
     one = placed(known, one, recipe_of(project.params) if trained else None)
     lost = _lost(project, known, one, suite)

@@ -21,6 +21,7 @@ from assay.dataset.suite import Suite
 from assay.evaluation.alarms import cuts_in_words
 from assay.pipeline.inputs import fingerprint_of, items_of, task_of, validation_suite
 from assay.pipeline.live_log import Live
+from assay.pipeline.note_openings import note_opening
 from assay.pipeline.policies import ADAPTER, open_policy
 from assay.pipeline.project import Project
 from assay.pipeline.run_folder import RunFolder, open_run
@@ -70,6 +71,8 @@ def run(project: Project, resume_from: Path | None = None, examine: Examine | No
         )
         policy = open_policy(project, None)
         base_digest, validation = policy.digest, validation_suite(project)
+        if processes.main:  # its records may be held out elsewhere, and whoever trains looks at them
+            note_opening(project, "train", validation, folder.key.digest, base=base_digest)
         task, judged, items = task_of(project, shaping=True), task_of(project), items_of(project, "train")
         if start is None and examine is not None:
             look = partial(examine, project, policy, task, judged, items, validation, folder.path)

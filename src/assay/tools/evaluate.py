@@ -91,7 +91,7 @@ def run(root: Path, asked: EvaluationRequest) -> None:
     policy = open_folder(project, asked.policy)
     for caution in find_cautions(project, task, policy, suite):
         complain(caution)
-    note_heldout(project, suite, policy.digest, policy.base_digest)
+    note_asked(project, suite, policy.digest, policy.base_digest)
     with progress("evaluate: episodes", len(suite.items) * draws) as advance:
         stopwatch = Stopwatch(advance)
         batch_size = asked.batch_size or project.params.generation.batch_size
@@ -155,18 +155,20 @@ def unknown_share(task: Task, policy: Policy, suite: Suite) -> float:
     return tokens.count(unknown) / max(1, len(tokens))
 
 
-def note_heldout(project: Project, suite: Suite, policy_digest: str, base: str) -> None:
-    """Write down an opening of whatever held-out records of the project a suite asks, from any file."""
-    path = project.data("heldout.jsonl")
-    if not path.is_file():
-        return
-    schemas = SchemaFiles(project.data(""), project.root)
-    file = load(path, schemas, where=str(path), fix="restore the data")
-    held = {content_of(entry.row) for entry in file.entries}
+def note_asked(project: Project, suite: Suite, policy_digest: str, base: str) -> None:
+    """Write down an opening of the records that a suite asks, from whatever file: they may be held out, here or
+    in other data."""
+    path, held = project.data("heldout.jsonl"), set[str]()
+    if path.is_file():
+        schemas = SchemaFiles(project.data(""), project.root)
+        file = load(path, schemas, where=str(path), fix="restore the data")
+        held = {content_of(entry.row) for entry in file.entries}
     if asked := held & set(suite.contents):
         records = f"{counted(len(asked), 'held-out records')} of {project.params.dataset.root}"
         complain(f"{records} are opened; it is noted as such")
-        note_opening(project, "evaluate", suite, policy_digest, base=base, records=asked, split="heldout")
+    note_opening(
+        project, "evaluate", suite, policy_digest, base=base, split="heldout" if asked else suite.split
+    )
 
 
 def _terms(path: Path) -> bytes:
