@@ -229,7 +229,7 @@ def _random_arm(
         trained.policy_digest,
     ):
         bars.append((kind, f"{kind}: it was played by another policy than the one paid at random"))
-    if facts.chosen_step != facts.steps:
+    if facts.chosen_step != trained.steps and facts.steps == trained.steps:  # else said above already
         bars.append((kind, f"{kind}: step {facts.chosen_step} was played, and not the last, {facts.steps}"))
     notes = control_health_said(facts.health)
     if facts.other_machines:
