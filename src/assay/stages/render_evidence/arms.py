@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
 
 import pandas as pd
 
 from assay.core.errors import RecordError
 from assay.core.records import Episode, TrainFacts
-from assay.core.storage.files import read_text
+from assay.core.storage.files import read_bytes, read_text, sha256_bytes
 from assay.core.storage.json import read_records
 from assay.dataset.suite import SAMPLING_AGAIN, Suite
-from assay.pipeline.inputs import heldout_suite, secondary_suites
+from assay.evaluation.replay import graded_again
+from assay.pipeline.inputs import heldout_suite, secondary_suites, task_of
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import rival_of, suite_for
 from assay.statistics.checkpoint_rows import LABELS, rows_of_scores
@@ -89,17 +92,56 @@ def suite_of(project: Project, name: str) -> Suite:
     return replace(heldout, draws=1) if name.endswith("_greedy") else heldout
 
 
-def read_arm(project: Project, name: str) -> Arm:
-    """Return an arm by the name of its file, such as pre_eval or post_eval_greedy.
+T = TypeVar("T")
+
+
+class ArmReader:
+    """The arms of a run, as they were played; what several runs have in common is worked out once for all.
+
+    Args:
+        project: The run.
+        known: What was worked out for other runs, by what it follows from; it grows. None: nothing is kept.
 
     Raises:
-        RecordError: The file is missing or damaged, or its episodes are not of one policy.
-        EvidenceError: The episodes are not a whole suite.
+        DataError: The data are not those that were fingerprinted.
     """
-    stage = "pre_eval" if rival_of(name) else STAGES[name.partition("_secondary/")[0].removesuffix("_greedy")]
-    fix = f"./run dvc repro {stage}"
-    episodes = read_records(project.results(f"{name}.jsonl"), Episode, fix=fix)
-    return _report_of(suite_of(project, name), name, episodes, fix), episodes
+
+    def __init__(self, project: Project, known: dict[tuple[str, ...], Any] | None = None) -> None:
+        self.project, self.task, self.suite = project, task_of(project), heldout_suite(project)
+        self._known = known
+
+    def once(self, make: Callable[[], T], what: str, suite: Suite, *files: str) -> T:
+        """Return what follows from a suite, its task and some files, looked up if it is known already."""
+        if self._known is None:
+            return make()
+        contents = [sha256_bytes(read_bytes(self.project.results(name), fix=FIX)) for name in files]
+        key = (what, suite.digest, str(self.project.params.health.retries), *files, *contents)
+        if key not in self._known:
+            self._known[key] = make()
+        found: T = self._known[key]
+        return found
+
+    def arm(self, name: str) -> Arm:
+        """Return an arm by the name of its file, such as pre_eval or post_eval_greedy.
+
+        Raises:
+            RecordError: The file is missing or damaged, or its episodes are not of one policy.
+            EvidenceError: The episodes are not a whole suite.
+        """
+        suite = suite_of(self.project, name)
+        return self.once(partial(self._read, name, suite), "arm", suite, f"{name}.jsonl")
+
+    def misgraded(self, name: str) -> list[str]:
+        """Return what the episodes of an arm say of themselves that the task does not."""
+        suite = suite_of(self.project, name)
+        make = partial(graded_again, self.task, suite, self.arm(name)[1], name)
+        return self.once(make, "graded again", suite, f"{name}.jsonl")
+
+    def _read(self, name: str, suite: Suite) -> Arm:
+        known = name.partition("_secondary/")[0].removesuffix("_greedy")
+        fix = f"./run dvc repro {'pre_eval' if rival_of(name) else STAGES[known]}"
+        episodes = read_records(self.project.results(f"{name}.jsonl"), Episode, fix=fix)
+        return _report_of(suite, name, episodes, fix), episodes
 
 
 def _report_of(suite: Suite, name: str, episodes: list[Episode], fix: str) -> Report:

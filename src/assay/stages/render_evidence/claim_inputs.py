@@ -4,6 +4,7 @@ controls, openings."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -35,7 +36,7 @@ from assay.pipeline.inputs import (
     validation_suite,
 )
 from assay.pipeline.project import Project
-from assay.stages.render_evidence.arms import AGAIN, CONTROL, Arm, read_arm
+from assay.stages.render_evidence.arms import AGAIN, CONTROL, Arm, ArmReader
 from assay.statistics.power import PlannedPower, planned_power
 from assay.tasks.protocol import reward_range
 from assay.tasks.rivals import rivals_of
@@ -78,12 +79,13 @@ class ClaimInputs:
     opened: Openings
 
 
-def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: Arms) -> ClaimInputs:
+def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: TrainFacts, arms: Arms) -> ClaimInputs:
     """Read them all; what does not hold together bars the claim, what is missing or damaged is refused.
 
     Raises:
         RecordError: A file is missing or damaged.
     """
+    project = reader.project
     red, notes = answer_for(
         trained.health.rules, {each.rule: each.reason for each in project.params.evidence.acknowledged_alarms}
     )
@@ -100,14 +102,21 @@ def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: A
     homes = {each.item_id: each.cluster for each in episodes}
     said = clusters_said(len(homes), len(set(homes.values())), plan.cluster_name)
     notes += [] if said is None else [said]
-    planned = planned_power(
-        episodes,
-        before.suite_digest,
-        before.draws,
-        primary=plan.primary,
-        alpha=plan.alpha,
-        largest=plan.largest_cluster or 0,
-        smallest_effect_points=plan.smallest_effect_points,
+    planned = reader.once(
+        partial(
+            planned_power,
+            episodes,
+            before.suite_digest,
+            before.draws,
+            primary=plan.primary,
+            alpha=plan.alpha,
+            largest=plan.largest_cluster or 0,
+            smallest_effect_points=plan.smallest_effect_points,
+        ),
+        "planned power",
+        reader.suite,
+        "pre_eval.jsonl",
+        "claim_plan.json",
     )
     points = planned.smallest_detectable_points
     if points is None or points > plan.smallest_effect_points:
@@ -116,14 +125,14 @@ def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: A
             f"Before training, {reach} would have been found with power {planned.power:g}; the smallest that"
             f" matters is {plan.smallest_effect_points:g} points."
         )
-    again = read_arm(project, AGAIN)
+    again = reader.arm(AGAIN)
     if again[0].policy_digest != before.policy_digest:
         text = "another policy than the base played the base's second time"
         blockers.append((text, text))
     opened, bars, warned = _opened(project, plan, trained)
     blockers, notes = [*blockers, *bars], [*notes, *warned]
     facts = read_record(project.results("control.json"), ControlFacts, fix=f"./run dvc repro {CONTROL_STAGE}")
-    arm, bars, warned = _random_arm(project, facts, trained)
+    arm, bars, warned = _random_arm(reader, facts, trained)
     notes = [*notes, *relaxed_said(project.params), *warned]
     return ClaimInputs([*blockers, *bars], notes, planned, again, arm, facts.health, opened)
 
@@ -212,7 +221,7 @@ def opened_said(project: Project, claim: Claim) -> list[tuple[str, str]]:
 
 
 def _random_arm(
-    project: Project, facts: ControlFacts, trained: TrainFacts
+    reader: ArmReader, facts: ControlFacts, trained: TrainFacts
 ) -> tuple[Arm | None, list[tuple[str, str]], list[str]]:
     """Return the arm that was paid by a coin, why it is no control of this training, and what weakens it."""
     if not facts.asked:
@@ -220,7 +229,7 @@ def _random_arm(
     if facts.stopped is not None:
         text = "the random-reward training ended before its last step"
         return None, [(text, f"{text}: {facts.stopped}")], []
-    report, episodes = read_arm(project, CONTROL)
+    report, episodes = reader.arm(CONTROL)
     kind, bars = "the random-reward arm is not the control of this training", []
     if (facts.seed, facts.steps, facts.base_digest) != (trained.seed, trained.steps, trained.base_digest):
         bars.append((kind, f"{kind}: seed, steps or base of control.json are not those of train.json"))

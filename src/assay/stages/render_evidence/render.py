@@ -4,35 +4,23 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 
 from assay.core.console import complain, say
 from assay.core.errors import DataError, EvidenceError, RecordError, TaskError
 from assay.core.evidence_files import RESULTS, place_of
-from assay.core.records import TRAINING_LOG_COLUMNS, Episode, HealthEvent, Interval, TrainFacts
-from assay.core.seeds import derive_seed, rng
+from assay.core.records import HealthEvent, Interval
+from assay.core.seeds import derive_seed
 from assay.core.storage.files import write_bytes, write_text
 from assay.core.storage.json import read_record, read_records, write_json
 from assay.dataset.audit_records import Contamination
-from assay.evaluation.alarms import alarm_said, alarms, cuts_said, training_alarm_said
-from assay.evaluation.replay import graded_again
-from assay.evidence.claim.claim import Claim, compare, differences_of
+from assay.evidence.claim.claim import Claim, differences_of
 from assay.evidence.claim.differences import deltas
-from assay.evidence.claim.openings import level_of
 from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.claim.secondary_suites import SECONDARY_TABLE, secondary_frame
-from assay.evidence.claim.warnings import (
-    cut_off_said,
-    no_gold_said,
-    no_spread_said,
-    other_machines_said,
-    untrained_said,
-)
-from assay.evidence.details.details import details_of
-from assay.evidence.details.tables import detail_notes, detail_tables
-from assay.evidence.figures.drawing import column, render
+from assay.evidence.details.tables import detail_tables
+from assay.evidence.figures.drawing import render
 from assay.evidence.figures.gallery import Drawn, of_comparison, of_rivals_of, of_training
 from assay.evidence.figures.verdict_figures import validity_frame
 from assay.evidence.page.shell import Shown
@@ -40,31 +28,20 @@ from assay.evidence.tables.claim_tables import (
     before_after_metrics,
     ladder_frame,
     measures_frame,
-    normalised_score,
     plot_tables,
     readme_block,
     strata_frame,
 )
-from assay.pipeline.inputs import heldout_suite, task_of
 from assay.pipeline.project import Project
-from assay.pipeline.rival_files import file_of
-from assay.stages.render_evidence.arms import AGAIN, CONTROL, checkpoint_frame, log_table, read_arm, suite_of
-from assay.stages.render_evidence.claim_inputs import claim_inputs, opened_said
+from assay.stages.render_evidence.arms import Arm, log_table
+from assay.stages.render_evidence.claim_at import ClaimMade, claim_at
+from assay.stages.render_evidence.claim_inputs import opened_said
 from assay.stages.render_evidence.integrity import integrity
 from assay.stages.render_evidence.limits import limits
 from assay.stages.render_evidence.no_claim import refuse
 from assay.stages.render_evidence.reader_pages import EPISODES, SOURCES, write_pages
-from assay.stages.render_evidence.rivals import base_rivals, other_rivals, rival_notes, scripted_arms
-from assay.stages.render_evidence.secondary import (
-    other_players,
-    played_suites,
-    secondary_arms,
-    shared_with_train,
-)
-from assay.statistics.report import Report, Reports
+from assay.statistics.report import Reports
 from assay.statistics.timing import timing_summary
-from assay.tasks.protocol import Task
-from assay.tasks.rivals import GREEDY
 
 
 def render_evidence(project: Project) -> None:
@@ -89,94 +66,48 @@ def render_evidence(project: Project) -> None:
 
 
 def _render(project: Project) -> None:
-    before, after = read_arm(project, "pre_eval"), read_arm(project, "post_eval")
-    base_greedy, post_greedy = read_arm(project, "pre_eval_greedy"), read_arm(project, "post_eval_greedy")
-    plan = read_record(project.results("claim_plan.json"), ClaimPlan, fix="./run dvc repro fingerprint")
-    trained = read_record(project.results("train.json"), TrainFacts, fix="./run dvc repro train")
-    beside = claim_inputs(project, plan, trained, (before, after, base_greedy, post_greedy))
-    blockers: list[str | tuple[str, str]] = [*beside.blockers]
-    log = log_table(project, "training_log.csv", *TRAINING_LOG_COLUMNS)
-    if list(log["step"]) != list(range(1, trained.steps + 1)):
-        text = "training_log.csv does not hold every step of the training"
-        blockers.append((text, text))
-    checkpoints = checkpoint_frame(project, trained)
-    if trained.chosen_step not in set(checkpoints["step"]):
-        text = "the chosen step was never validated"
-        blockers.append((text, text))
-    task, suite = task_of(project), heldout_suite(project)
-    arms = {
-        "pre_eval": before,
-        "post_eval": after,
-        "pre_eval_greedy": base_greedy,
-        "post_eval_greedy": post_greedy,
-        AGAIN: beside.base_again,
-    }
-    arms |= {} if beside.random_arm is None else {CONTROL: beside.random_arm}
-    scripted, (of_base, facts) = scripted_arms(project, task, suite), base_rivals(project)
-    arms |= {file_of(name): arm for name, arm in of_base.items()}
-    rivals = scripted | of_base | {GREEDY: base_greedy}
-    blockers += other_rivals(of_base, facts, plan, trained.base_digest)
-    beyond = secondary_arms(project)
-    arms |= {name: arm for both in beyond.values() for name, arm in both.items()}
-    blockers += other_players(beyond, trained)
-    misgraded = [
-        said
-        for name, (_, episodes) in arms.items()
-        for said in graded_again(task, suite_of(project, name), episodes, name)
-    ]
-    blockers += misgraded
-    details = details_of(
-        before[1],
-        after[1],
-        (base_greedy[1], post_greedy[1]),
-        seed=derive_seed("details", plan.suite_digest),
-        largest=plan.largest_cluster or 0,
-    )
-    claim = compare(
-        before[1],
-        after[1],
-        plan,
-        before_suite=before[0].suite_digest,
-        after_suite=after[0].suite_digest,
-        before_policy=before[0].policy_digest,
-        after_policy=after[0].policy_digest,
-        split="heldout",
-        decoding="sampled",
-        training_seeds=[trained.seed],
-        rng=rng("claim", plan.suite_digest),
-        blockers=blockers,
-        base_again=beside.base_again[1],
-        random_arm=None if beside.random_arm is None else beside.random_arm[1],
-        random_health=beside.random_health,
-        rivals={name: arm[1] for name, arm in rivals.items() if name in plan.rivals},
-        planned_points=beside.planned.smallest_detectable_points,
-        level=level_of(beside.opened, plan),
-        opened=beside.opened,
-        secondary_suites=played_suites(project, task, plan, beyond),
-        notes=[
-            *beside.notes,
-            *rival_notes(task, plan, facts),
-            *_notes(task, trained, before[1], after[1], base_greedy[1], post_greedy[1]),
-            *_cautions(task, trained, log, before, after),
-            *detail_notes(details),
-            *shared_with_train(project),
-        ],
-    )
-    findings = [each if isinstance(each, str) else each[1] for each in blockers]
-    baselines = {name: report for name, (report, _) in scripted.items()}
-    gaps = _gaps(before, after, plan, differences_of(claim))
+    made = claim_at(project)
+    claim, task = made.claim, made.task
+    before, after = made.arms["pre_eval"], made.arms["post_eval"]
+    greedy = made.arms["pre_eval_greedy"], made.arms["post_eval_greedy"]
+    gaps = _gaps(before, after, claim.plan, differences_of(claim))
+    greedy_reports = greedy[0][0], greedy[1][0]
     metrics = before_after_metrics(
-        before[0], after[0], gaps, (base_greedy[0], post_greedy[0], _gaps(base_greedy, post_greedy, plan, {}))
+        before[0], after[0], gaps, (*greedy_reports, _gaps(*greedy, claim.plan, {}))
     )
-    components = log_table(project, "reward_components.csv", "step", "n", "mean_cumulative")
-    alarms_of_training = read_records(
-        project.results("health.jsonl"), HealthEvent, fix="./run dvc repro train"
+    baselines, ends = made.baselines, (task.floor, task.ceiling)
+    validity = validity_frame(before[0], after[0])
+    own = {} if validity is None else {"Validity and field F1 by stratum": validity}
+    _write_pages(project, made, gaps, own)
+    summary = readme_block(
+        claim, before[0], after[0], gaps, baselines=baselines, ends=ends, further=own, greedy=greedy_reports
     )
+    reports = Reports(arms={name: report for name, (report, _) in made.arms.items()}, baselines=baselines)
+    write_json(project.results("reports.json"), reports)
+    write_json(project.results("plan_power.json"), made.planned)
+    write_json(project.results("details.json"), made.details)
+    write_json(project.results("before_after_metrics.json"), metrics)
+    write_json(project.results("claim.json"), claim)
+    write_json(project.results("metrics.json"), made.metrics())
+    write_text(project.results("summary.md"), summary)
+    drawn = plot_tables(claim, before[0], after[0], (before[1], after[1]), gaps)
+    for name, table in (drawn | {"checkpoints": made.checkpoints}).items():
+        write_text(project.results(f"plots/{name}.csv"), table.to_csv(index=False, lineterminator="\n"))
+    _sum_up_clocks(project)
+    tell(claim, project.params.dataset.name, opened_said(project, claim))
+
+
+def _write_pages(
+    project: Project, made: ClaimMade, gaps: Mapping[str, Interval], own: Mapping[str, pd.DataFrame]
+) -> None:
+    """Draw every figure and write the pages; `own` are the tables that only this task has."""
+    claim, task, trained, baselines = made.claim, made.task, made.trained, made.baselines
+    before, after = made.arms["pre_eval"], made.arms["post_eval"]
     training = of_training(
-        log,
-        components,
-        checkpoints,
-        alarms_of_training,
+        made.log,
+        log_table(project, "reward_components.csv", "step", "n", "mean_cumulative"),
+        made.checkpoints,
+        read_records(project.results("health.jsonl"), HealthEvent, fix="./run dvc repro train"),
         steps=trained.steps,
         unmeasured=trained.health.unmeasured,
         chosen_step=trained.chosen_step,
@@ -184,13 +115,11 @@ def _render(project: Project) -> None:
     comparison = of_comparison(
         claim, before[0], after[0], (before[1], after[1]), gaps, baselines, cluster_name=task.cluster_name
     )
-    validity = validity_frame(before[0], after[0])
-    own = {} if validity is None else {"Validity and field F1 by stratum": validity}
     measures, strata = measures_frame(before[0], after[0], gaps), strata_frame(claim, before[0], after[0])
     tables = {"Every measure": measures, "By stratum": strata, **own}
     if claim.secondary_suites:
         tables = {SECONDARY_TABLE: secondary_frame(claim.secondary_suites), **tables}
-    tables |= detail_tables(details, beside.planned, task.cluster_name)
+    tables |= detail_tables(made.details, made.planned, task.cluster_name)
     path = project.results("contamination.json")
     write_pages(
         project,
@@ -199,14 +128,14 @@ def _render(project: Project) -> None:
         trained,
         before,
         after,
-        findings=findings,
+        findings=[each if isinstance(each, str) else each[1] for each in made.blockers],
         checked=integrity(
             claim,
             trained,
             read_record(path, Contamination, fix="./run dvc repro fingerprint") if path.exists() else None,
-            blockers=blockers,
-            graded={name: len(episodes) for name, (_, episodes) in arms.items()},
-            misgraded=misgraded,
+            blockers=made.blockers,
+            graded={name: len(episodes) for name, (_, episodes) in made.arms.items()},
+            misgraded=made.misgraded,
         ),
         compared=_drawn(project, comparison),
         training_figures=_drawn(project, training),
@@ -215,34 +144,6 @@ def _render(project: Project) -> None:
         rivals=_drawn(project, of_rivals_of(claim)),
         limits=limits(task, claim, before[0], after[0], baselines),
     )
-    summary = readme_block(
-        claim,
-        before[0],
-        after[0],
-        gaps,
-        baselines=baselines,
-        ends=(task.floor, task.ceiling),
-        further=own,
-        greedy=(base_greedy[0], post_greedy[0]),
-    )
-    reports = Reports(arms={name: report for name, (report, _) in arms.items()}, baselines=baselines)
-    write_json(project.results("reports.json"), reports)
-    write_json(project.results("plan_power.json"), beside.planned)
-    write_json(project.results("details.json"), details)
-    write_json(project.results("before_after_metrics.json"), metrics)
-    write_json(project.results("claim.json"), claim)
-    write_json(
-        project.results("metrics.json"),
-        _flat(claim, trained.chosen_step, task, before[0], after[0], baselines),
-    )
-    write_text(project.results("summary.md"), summary)
-    drawn = plot_tables(claim, before[0], after[0], (before[1], after[1]), gaps) | {
-        "checkpoints": checkpoints
-    }
-    for name, table in drawn.items():
-        write_text(project.results(f"plots/{name}.csv"), table.to_csv(index=False, lineterminator="\n"))
-    _sum_up_clocks(project)
-    tell(claim, project.params.dataset.name, opened_said(project, claim))
 
 
 def _sum_up_clocks(project: Project) -> None:
@@ -267,12 +168,7 @@ def tell(claim: Claim, data: str, further: Sequence[tuple[str, str]]) -> None:
     say(f"report: {place_of('report.html')}")
 
 
-def _gaps(
-    before: tuple[Report, list[Episode]],
-    after: tuple[Report, list[Episode]],
-    plan: ClaimPlan,
-    known: Mapping[str, Interval],
-) -> dict[str, Interval]:
+def _gaps(before: Arm, after: Arm, plan: ClaimPlan, known: Mapping[str, Interval]) -> dict[str, Interval]:
     """Return the paired difference of every measure; those that are known already are what they are."""
     names = [name for name in before[0].measures if name in after[0].measures and name not in known]
     seed, largest = derive_seed("gaps", plan.suite_digest), plan.largest_cluster or 0
@@ -298,54 +194,3 @@ def _drawn(project: Project, gallery: Sequence[Drawn]) -> list[Shown]:
             )
         )
     return shown
-
-
-def _notes(
-    task: Task, trained: TrainFacts, before: list[Episode], after: list[Episode], *greedy: list[Episode]
-) -> list[str]:
-    """Return what a reader must be warned of that no comparison shows: alarms, and prompts that were cut."""
-    found = [training_alarm_said(alarm) for alarm in trained.alarms]
-    for arm, episodes in zip(
-        ("before", "after", "before (greedy)", "after (greedy)"), (before, after, *greedy), strict=True
-    ):
-        found += [alarm_said(alarm, f"held-out episodes {arm}") for alarm in alarms(task, episodes)]
-    cut = cuts_said([*before, *after])
-    return found if cut is None else [*found, f"Held-out: {cut}."]
-
-
-def _cautions(
-    task: Task,
-    trained: TrainFacts,
-    log: pd.DataFrame,
-    before: tuple[Report, list[Episode]],
-    after: tuple[Report, list[Episode]],
-) -> list[str]:
-    found = (
-        untrained_said(trained.chosen_step),
-        other_machines_said(trained.other_machines),
-        no_spread_said(column(log, "reward_std")),
-        cut_off_said(before[0], after[0]),
-        no_gold_said([*before[1], *after[1]], task.flags),
-    )
-    return [said for said in found if said is not None]
-
-
-def _flat(
-    claim: Claim, chosen_step: int, task: Task, before: Report, after: Report, baselines: dict[str, Report]
-) -> dict[str, Any]:
-    """Return the few numbers that `dvc metrics` and `dvc exp show` put side by side; names are short, for
-    columns."""
-    floor, ceiling = (baselines[name].measures["mean_reward"].value for name in (task.floor, task.ceiling))
-    numbers: dict[str, Any] = {"verdict": claim.verdict, "p": claim.p, "step": chosen_step}
-    if claim.verdict == "NOT EVALUABLE":
-        return numbers | {"p": None}
-    for name, measure in (("success", "success_rate"), ("reward", "mean_reward"), ("parsed", "parsed_rate")):
-        numbers |= {f"{name}_before": before.measures[measure].value, name: after.measures[measure].value}
-    if claim.difference is not None:
-        numbers |= {
-            "gain": claim.difference.value,
-            "gain_low": claim.difference.low,
-            "gain_high": claim.difference.high,
-        }
-    numbers["score"] = normalised_score(after.measures["mean_reward"].value, floor, ceiling)
-    return numbers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from assay.core.config.rivals import RivalSettings
 from assay.core.storage.json import read_record
@@ -10,9 +11,8 @@ from assay.dataset.suite import Suite
 from assay.evaluation.replay import play_baseline
 from assay.evidence.claim.plan import ClaimPlan
 from assay.pipeline.inputs import items_of
-from assay.pipeline.project import Project
 from assay.pipeline.rival_files import BaseRival, BaseRivals, file_of
-from assay.stages.render_evidence.arms import Arm, read_arm
+from assay.stages.render_evidence.arms import Arm, ArmReader
 from assay.statistics.report import report_on
 from assay.tasks.protocol import Task
 from assay.tasks.rivals import GREEDY, players_of, rivals_of
@@ -20,24 +20,30 @@ from assay.tasks.rivals import GREEDY, players_of, rivals_of
 ALL = RivalSettings(few_shot=3, best_of_n=4, constrained=True)
 
 
-def scripted_arms(project: Project, task: Task, suite: Suite) -> dict[str, Arm]:
+def scripted_arms(reader: ArmReader, suite: Suite) -> dict[str, Arm]:
     """Play a suite with every scripted player of a task; return reports and episodes by name."""
+    return reader.once(partial(_play_scripted, reader, suite), "scripted players", suite, "fingerprint.json")
+
+
+def _play_scripted(reader: ArmReader, suite: Suite) -> dict[str, Arm]:
+    task, retries = reader.task, reader.project.params.health.retries
     found = {}
-    for name, player in sorted(players_of(task, items_of(project, "train")).items()):
-        episodes = play_baseline(task, player, suite.plays(), name, retries=project.params.health.retries)
+    for name, player in sorted(players_of(task, items_of(reader.project, "train")).items()):
+        episodes = play_baseline(task, player, suite.plays(), name, retries=retries)
         found[name] = (report_on(episodes, suite, f"scripted:{name}", "sampled"), episodes)
     return found
 
 
-def base_rivals(project: Project) -> tuple[dict[str, Arm], dict[str, BaseRival]]:
+def base_rivals(reader: ArmReader) -> tuple[dict[str, Arm], dict[str, BaseRival]]:
     """Return what the base played as a rival of what is trained on it, and what became of each, by name.
 
     Raises:
         RecordError: A file is missing or damaged.
         EvidenceError: The episodes are not a whole suite.
     """
-    facts = read_record(project.results("rivals.json"), BaseRivals, fix="./run dvc repro pre_eval").rivals
-    return {name: read_arm(project, file_of(name)) for name, each in facts.items() if each.used}, facts
+    path, fix = reader.project.results("rivals.json"), "./run dvc repro pre_eval"
+    facts = read_record(path, BaseRivals, fix=fix).rivals
+    return {name: reader.arm(file_of(name)) for name, each in facts.items() if each.used}, facts
 
 
 def other_rivals(

@@ -11,15 +11,14 @@ from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.claim.secondary_suites import PlayedSuite
 from assay.pipeline.inputs import secondary_file, secondary_suites
 from assay.pipeline.project import Project
-from assay.stages.render_evidence.arms import Arm, read_arm
+from assay.stages.render_evidence.arms import Arm, ArmReader
 from assay.stages.render_evidence.rivals import scripted_arms
-from assay.tasks.protocol import Task
 
 BEFORE, AFTER = "pre_eval", "post_eval"
 Both = Mapping[str, Arm]
 
 
-def secondary_arms(project: Project) -> dict[str, Both]:
+def secondary_arms(reader: ArmReader) -> dict[str, Both]:
     """Return the arms before and after, by the names of their files, of each secondary suite.
 
     Raises:
@@ -27,20 +26,18 @@ def secondary_arms(project: Project) -> dict[str, Both]:
         EvidenceError: The episodes are not a whole suite.
     """
     found: dict[str, Both] = {}
-    for suite in project.params.dataset.secondary:
+    for suite in reader.project.params.dataset.secondary:
         names = [secondary_file(stage, suite) for stage in (BEFORE, AFTER)]
-        found[suite] = {name: read_arm(project, name) for name in names}
+        found[suite] = {name: reader.arm(name) for name in names}
     return found
 
 
-def played_suites(
-    project: Project, task: Task, plan: ClaimPlan, beyond: Mapping[str, Both]
-) -> dict[str, PlayedSuite]:
+def played_suites(reader: ArmReader, plan: ClaimPlan, beyond: Mapping[str, Both]) -> dict[str, PlayedSuite]:
     """Return what was played on each secondary suite, with the players of the plan that need no skill."""
-    suites, found = secondary_suites(project), {}
+    suites, found = secondary_suites(reader.project), {}
     for name, both in beyond.items():
         (_, before), (_, after) = both.values()
-        scripted = scripted_arms(project, task, suites[name])
+        scripted = scripted_arms(reader, suites[name])
         trivial = {who: arm[1] for who, arm in scripted.items() if plan.rivals.get(who) == "trivial"}
         found[name] = PlayedSuite(before, after, trivial)
     return found

@@ -1,0 +1,218 @@
+"""The claim of a project folder, from its files alone, with what it was made of.
+
+The stage shows it, and whoever checks evidence makes it again by the same function.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from assay.core.records import TRAINING_LOG_COLUMNS, Episode, TrainFacts
+from assay.core.seeds import derive_seed, rng
+from assay.core.storage.json import read_record
+from assay.evaluation.alarms import alarm_said, alarms, cuts_said, training_alarm_said
+from assay.evidence.claim.claim import Claim, compare
+from assay.evidence.claim.openings import level_of
+from assay.evidence.claim.plan import ClaimPlan
+from assay.evidence.claim.warnings import (
+    cut_off_said,
+    no_gold_said,
+    no_spread_said,
+    other_machines_said,
+    untrained_said,
+)
+from assay.evidence.details.details import Details, details_of
+from assay.evidence.details.tables import detail_notes
+from assay.evidence.figures.drawing import column
+from assay.evidence.tables.claim_tables import normalised_score
+from assay.pipeline.project import Project
+from assay.pipeline.rival_files import file_of
+from assay.stages.render_evidence.arms import AGAIN, CONTROL, Arm, ArmReader, checkpoint_frame, log_table
+from assay.stages.render_evidence.claim_inputs import claim_inputs
+from assay.stages.render_evidence.rivals import base_rivals, other_rivals, rival_notes, scripted_arms
+from assay.stages.render_evidence.secondary import (
+    other_players,
+    played_suites,
+    secondary_arms,
+    shared_with_train,
+)
+from assay.statistics.power import PlannedPower
+from assay.statistics.report import Report
+from assay.tasks.protocol import Task
+from assay.tasks.rivals import GREEDY
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimMade:
+    """A claim, and what it was made of.
+
+    `arms` are those that were played, by the name of their file, `scripted` the scripted players; `blockers`
+    is why no claim may be made, a text or (kind, what was found), and `misgraded` what grading again found,
+    which is among them.
+    """
+
+    claim: Claim
+    task: Task
+    trained: TrainFacts
+    arms: dict[str, Arm]
+    scripted: dict[str, Arm]
+    planned: PlannedPower
+    details: Details
+    log: pd.DataFrame
+    checkpoints: pd.DataFrame
+    blockers: list[str | tuple[str, str]]
+    misgraded: list[str]
+
+    @property
+    def baselines(self) -> dict[str, Report]:
+        """The reports of the scripted players."""
+        return {name: report for name, (report, _) in self.scripted.items()}
+
+    def metrics(self) -> dict[str, Any]:
+        """Return the few numbers that `dvc metrics` and `dvc exp show` put side by side; names are short, for
+        columns."""
+        claim, before, after = self.claim, self.arms["pre_eval"][0], self.arms["post_eval"][0]
+        numbers: dict[str, Any] = {"verdict": claim.verdict, "p": claim.p, "step": self.trained.chosen_step}
+        if claim.verdict == "NOT EVALUABLE":
+            return numbers | {"p": None}
+        for name, measure in (
+            ("success", "success_rate"),
+            ("reward", "mean_reward"),
+            ("parsed", "parsed_rate"),
+        ):
+            numbers |= {f"{name}_before": before.measures[measure].value, name: after.measures[measure].value}
+        if claim.difference is not None:
+            numbers |= {
+                "gain": claim.difference.value,
+                "gain_low": claim.difference.low,
+                "gain_high": claim.difference.high,
+            }
+        ends = (
+            self.baselines[name].measures["mean_reward"].value
+            for name in (self.task.floor, self.task.ceiling)
+        )
+        numbers["score"] = normalised_score(after.measures["mean_reward"].value, *ends)
+        return numbers
+
+
+def claim_at(project: Project, known: dict[tuple[str, ...], Any] | None = None) -> ClaimMade:
+    """Return the claim that the files of a project support; nothing is written.
+
+    Args:
+        project: With data, measurements and training; a claim that lies there is not read.
+        known: Of `ArmReader`: what runs that share files have in common.
+
+    Raises:
+        AssayError: A file is missing, damaged or not what it should be.
+    """
+    reader = ArmReader(project, known)
+    before, after = reader.arm("pre_eval"), reader.arm("post_eval")
+    greedy = reader.arm("pre_eval_greedy"), reader.arm("post_eval_greedy")
+    plan = read_record(project.results("claim_plan.json"), ClaimPlan, fix="./run dvc repro fingerprint")
+    trained = read_record(project.results("train.json"), TrainFacts, fix="./run dvc repro train")
+    beside = claim_inputs(reader, plan, trained, (before, after, *greedy))
+    log, checkpoints = (
+        log_table(project, "training_log.csv", *TRAINING_LOG_COLUMNS),
+        checkpoint_frame(project, trained),
+    )
+    blockers: list[str | tuple[str, str]] = [*beside.blockers]
+    if list(log["step"]) != list(range(1, trained.steps + 1)):
+        blockers.append("training_log.csv does not hold every step of the training")
+    if trained.chosen_step not in set(checkpoints["step"]):
+        blockers.append("the chosen step was never validated")
+    arms = dict(
+        zip(
+            ("pre_eval", "post_eval", "pre_eval_greedy", "post_eval_greedy"),
+            (before, after, *greedy),
+            strict=True,
+        )
+    )
+    arms[AGAIN] = beside.base_again
+    if beside.random_arm is not None:
+        arms[CONTROL] = beside.random_arm
+    scripted, (of_base, facts) = scripted_arms(reader, reader.suite), base_rivals(reader)
+    arms |= {file_of(name): arm for name, arm in of_base.items()}
+    rivals = scripted | of_base | {GREEDY: greedy[0]}
+    blockers += other_rivals(of_base, facts, plan, trained.base_digest)
+    beyond = secondary_arms(reader)
+    arms |= {name: arm for both in beyond.values() for name, arm in both.items()}
+    blockers += other_players(beyond, trained)
+    misgraded = [said for name in arms for said in reader.misgraded(name)]
+    blockers += misgraded
+    details = details_of(
+        before[1],
+        after[1],
+        (greedy[0][1], greedy[1][1]),
+        seed=derive_seed("details", plan.suite_digest),
+        largest=plan.largest_cluster or 0,
+    )
+    claim = compare(
+        before[1],
+        after[1],
+        plan,
+        before_suite=before[0].suite_digest,
+        after_suite=after[0].suite_digest,
+        before_policy=before[0].policy_digest,
+        after_policy=after[0].policy_digest,
+        split="heldout",
+        decoding="sampled",
+        training_seeds=[trained.seed],
+        rng=rng("claim", plan.suite_digest),
+        blockers=blockers,
+        base_again=beside.base_again[1],
+        random_arm=None if beside.random_arm is None else beside.random_arm[1],
+        random_health=beside.random_health,
+        rivals={name: arm[1] for name, arm in rivals.items() if name in plan.rivals},
+        planned_points=beside.planned.smallest_detectable_points,
+        level=level_of(beside.opened, plan),
+        opened=beside.opened,
+        secondary_suites=played_suites(reader, plan, beyond),
+        notes=[
+            *beside.notes,
+            *rival_notes(reader.task, plan, facts),
+            *_notes(reader.task, trained, before[1], after[1], greedy[0][1], greedy[1][1]),
+            *_cautions(reader.task, trained, log, before, after),
+            *detail_notes(details),
+            *shared_with_train(project),
+        ],
+    )
+    return ClaimMade(
+        claim=claim,
+        task=reader.task,
+        trained=trained,
+        arms=arms,
+        scripted=scripted,
+        planned=beside.planned,
+        details=details,
+        log=log,
+        checkpoints=checkpoints,
+        blockers=blockers,
+        misgraded=misgraded,
+    )
+
+
+def _notes(
+    task: Task, trained: TrainFacts, before: list[Episode], after: list[Episode], *greedy: list[Episode]
+) -> list[str]:
+    """Return what a reader must be warned of that no comparison shows: alarms, and prompts that were cut."""
+    found = [training_alarm_said(alarm) for alarm in trained.alarms]
+    for arm, episodes in zip(
+        ("before", "after", "before (greedy)", "after (greedy)"), (before, after, *greedy), strict=True
+    ):
+        found += [alarm_said(alarm, f"held-out episodes {arm}") for alarm in alarms(task, episodes)]
+    cut = cuts_said([*before, *after])
+    return found if cut is None else [*found, f"Held-out: {cut}."]
+
+
+def _cautions(task: Task, trained: TrainFacts, log: pd.DataFrame, before: Arm, after: Arm) -> list[str]:
+    found = (
+        untrained_said(trained.chosen_step),
+        other_machines_said(trained.other_machines),
+        no_spread_said(column(log, "reward_std")),
+        cut_off_said(before[0], after[0]),
+        no_gold_said([*before[1], *after[1]], task.flags),
+    )
+    return [said for said in found if said is not None]
