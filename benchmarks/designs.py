@@ -408,6 +408,10 @@ _design(
     control_and_base_exchanged=exchanged("control_eval", "pre_eval", named=False),
     some_of_before=taken("pre_eval", "post_eval", share=0.3, named=False),
     validations_exchanged=validations_exchanged(named=False),
+    secondary_after_is_before=taken("post_eval_secondary/traps", "pre_eval_secondary/traps"),
+    secondary_exchanged=exchanged(
+        "pre_eval_secondary/heldout_ood", "post_eval_secondary/heldout_ood", named=False
+    ),
 )
 _design(
     "alarms",

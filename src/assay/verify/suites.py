@@ -195,6 +195,11 @@ def arms_apart(package: Unpacked) -> LookResult:
                 f"{other}.jsonl: the texts of every item are those of {one}.jsonl, though another policy"
                 " wrote them"
             )
+    for suite in package.project.params.dataset.secondary:
+        one, other = (secondary_file(stage, suite) for stage in (BEFORE, "post_eval"))
+        share = pairs[one, other] = _share(_texts(package.episodes(one)), _texts(package.episodes(other)))
+        if share == 1.0 and pairs[BEFORE, "post_eval"] < APART:
+            wrong.append(f"{other}.jsonl: the texts of every item are those of {one}.jsonl")
     told = ", ".join(f"{other} and {one} {100 * share:.0f} %" for (one, other), share in pairs.items())
     said = f"items whose texts are all the same: {told}"
     if alike and not wrong:

@@ -35,7 +35,12 @@ from assay.evidence.claim.random_reward import (
     random_reward_warnings,
 )
 from assay.evidence.claim.rivals import Rival, compare_rivals, missing_rivals, rivals_said, why_no_skill
-from assay.evidence.claim.secondary_suites import PlayedSuite, SecondarySuite, compare_secondary
+from assay.evidence.claim.secondary_suites import (
+    PlayedSuite,
+    SecondarySuite,
+    compare_secondary,
+    secondary_said,
+)
 from assay.evidence.claim.verdict import (
     Guardrail,
     Verdict,
@@ -134,11 +139,12 @@ def differences_of(claim: Claim) -> dict[str, Interval]:
 
 
 def controls_said(claim: Claim) -> str:
-    """Return what the controls showed, how often the records were opened, and what leaving a part out does, a
-    sentence each."""
+    """Return what the controls showed, how often the records were opened, what leaving a part out does, and what
+    the secondary suites show, a sentence each."""
     opened = opening_said(claim.opened, claim.level, claim.plan)
     left_out = left_out_said(claim.leave_one_out, claim.plan.cluster_name)
-    told = [control_said(claim.control), random_reward_said(claim.random_reward), opened, left_out]
+    beyond = secondary_said(claim.secondary_suites, claim.plan.cluster_name)
+    told = [control_said(claim.control), random_reward_said(claim.random_reward), opened, left_out, beyond]
     return f"Controls. {' '.join(filter(None, told))}"
 
 

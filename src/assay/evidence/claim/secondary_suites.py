@@ -16,7 +16,7 @@ from assay.evaluation.measures import value_of
 from assay.evidence.claim.differences import Comparison, compare_measure, with_holm
 from assay.evidence.claim.effect import Direction, effect_words
 from assay.evidence.claim.plan import ClaimPlan
-from assay.evidence.formatting import difference_text, p_number, p_text, percent
+from assay.evidence.formatting import MISSING, difference_text, p_number, p_text, percent
 from assay.statistics.openings import opening_level
 
 SECONDARY_TABLE = "Secondary suites: beyond the held-out one, and no part of the verdict"
@@ -114,11 +114,19 @@ def secondary_said(found: Mapping[str, SecondarySuite], cluster_name: str) -> st
         return ""
     told = [
         f"{name} {percent(each.before)} \u2192 {percent(each.after)} %,"
-        f" {difference_text(each.difference, rate=True)} points"
-        f" ({counted(each.n_clusters, cluster_name)}; {p_text(each.p_holm)}): {direction_said(each)}"
+        f" {difference_text(each.difference, rate=True)} points ({counted(each.n_clusters, cluster_name)};"
+        f" {p_text(each.p_holm)}; {direction_said(each)}{_beside(each)})"
         for name, each in found.items()
     ]
-    return f"Secondary suites, no part of the verdict (Holm over {len(found)}). {'. '.join(told)}."
+    return f"Secondary suites, no part of the verdict (Holm over {len(found)}): {'; '.join(told)}."
+
+
+def _beside(found: SecondarySuite) -> str:
+    """Return the best player that needs no skill, where it does better than the trained policy."""
+    rate, after = found.best_trivial_rate, found.after
+    if rate is None or after is None or rate < after:
+        return ""
+    return f"; {found.best_trivial}, which needs no skill, reaches {percent(rate)} %"
 
 
 def secondary_frame(found: Mapping[str, SecondarySuite]) -> pd.DataFrame:
@@ -131,7 +139,7 @@ def secondary_frame(found: Mapping[str, SecondarySuite]) -> pd.DataFrame:
             "before, %": percent(each.before),
             "after, %": percent(each.after),
             "difference, points": difference_text(each.difference, rate=True),
-            "best without skill, %": f"{each.best_trivial} {percent(each.best_trivial_rate)}",
+            "best without skill, %": f"{each.best_trivial or MISSING} {percent(each.best_trivial_rate)}",
             "p": p_number(each.p),
             "p (Holm)": p_number(each.p_holm),
             "shown": direction_said(each),

@@ -16,6 +16,7 @@ from assay.evidence.claim.aa_test import control_said
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.effect import effect_words
 from assay.evidence.claim.left_out import left_out_said
+from assay.evidence.claim.secondary_suites import direction_said
 from assay.evidence.formatting import (
     MISSING,
     NO_INTERVAL,
@@ -202,6 +203,10 @@ def _headline(claim: Claim) -> list[tuple[str, str]]:
         ("p, two-sided", p_number(claim.p)),
         ("measured on", _counts(claim)),
         ("smallest detectable, points", _points(claim.smallest_detectable_points)),
+        *(
+            (f"secondary: {name}, points", difference_text(each.difference, rate=True))
+            for name, each in claim.secondary_suites.items()
+        ),
     ]
 
 
@@ -308,6 +313,9 @@ def _checks(claim: Claim) -> list[tuple[str, str, str, str]]:
     for name, each in claim.secondary.items():
         gap = difference_text(each.difference, rate=is_rate(name))
         rows.append((name, "confirmatory, Holm", gap, p_text(each.p_holm)))
+    for name, suite in claim.secondary_suites.items():
+        gap = difference_text(suite.difference, rate=True)
+        rows.append((name, "secondary suite, Holm", gap, f"{direction_said(suite)}, {p_text(suite.p_holm)}"))
     return rows
 
 

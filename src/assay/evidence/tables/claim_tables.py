@@ -12,7 +12,6 @@ from assay.core.records import Episode, Interval, Record
 from assay.evaluation.measures import column_name, is_rate
 from assay.evidence.claim.claim import Claim, controls_said
 from assay.evidence.claim.differences import measure_of_primary
-from assay.evidence.claim.secondary_suites import secondary_said
 from assay.evidence.escape import markdown_table, one_line, visible
 from assay.evidence.figures.comparison_figures import reward_histogram
 from assay.evidence.formatting import (
@@ -241,7 +240,6 @@ def readme_block(
     if claim.verdict == "NOT EVALUABLE":
         return "\n\n".join(blocks) + "\n"
     blocks.append(controls_said(claim))
-    blocks += filter(None, [secondary_said(claim.secondary_suites, claim.plan.cluster_name)])
     note = (
         "rates in %, differences in points, 95 % intervals in brackets; a difference pairs the n items"
         " defined in both arms"

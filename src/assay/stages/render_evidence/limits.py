@@ -32,6 +32,8 @@ def limits(
         " not about the recipe, and says nothing of another base or suite. Other training seeds, where they"
         " were run, are in evidence/results/recipe.json."
     ]
+    suites = " and ".join(claim.plan.secondary_suites)
+    beyond = f" but {suites}, which the verdict never reads" if suites else ""
     if claim.verdict != "NOT EVALUABLE":
         found += _of_players(claim, before, after, players, task.ceiling)
         found.append(random_reward_said(claim.random_reward))
@@ -48,7 +50,7 @@ def limits(
         ),
         (
             f"The held-out {what} come from the same source as the training {what}; nothing is said about any"
-            " other."
+            f" other{beyond}."
         ),
         "Bit-identity is a promise for one machine; other processors may round differently.",
     )
