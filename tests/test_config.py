@@ -140,6 +140,15 @@ def test_a_mistyped_or_impossible_value_is_refused_where_it_stands(
     assert error.found == ("true" if value is True else repr(value))
 
 
+@pytest.mark.parametrize("names", [["train"], ["heldout"], ["validation"], ["traps", "traps"]])
+def test_a_secondary_suite_that_trains_chooses_or_decides_or_counts_twice_is_refused(
+    raw: dict[str, Any], names: list[str]
+) -> None:
+    raw["dataset"] = raw["dataset"] | {"secondary": names}
+    error = refusal(raw)
+    assert (error.where, error.found) == ("setting dataset.secondary", repr(names[0]))
+
+
 def test_deepspeed_is_refused_with_what_is_served_instead_and_why_it_is_not(raw: dict[str, Any]) -> None:
     raw["distributed"] = raw["distributed"] | {"engine": "deepspeed"}
     error = refusal(raw)

@@ -215,6 +215,18 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], LookResult], str]] = [
         "reports.json, pre_eval, policy_digest",
     ),
     (
+        "a secondary suite's arms swapped",
+        swap(place_of("pre_eval_secondary/traps.jsonl"), place_of("post_eval_secondary/traps.jsonl")),
+        suites.policies_named,
+        "pre_eval_secondary/traps.jsonl: 20 episodes of another policy",
+    ),
+    (
+        "secondary suites swapped",
+        swap(place_of("pre_eval_secondary/traps.jsonl"), place_of("pre_eval_secondary/heldout_ood.jsonl")),
+        suites.draws_complete,
+        "pre_eval_secondary/heldout_ood.jsonl, episode 1",
+    ),
+    (
         "a rival's episodes swapped",
         swap(place_of("rival_few_shot.jsonl"), place_of("rival_best_of_n.jsonl")),
         suites.draws_complete,
@@ -320,6 +332,10 @@ def test_what_was_changed_is_found_and_named(
         ),
         (edit(place_of("validation.jsonl"), '"ending":"\\w+"', '"ending":"given up"'), "validation.jsonl"),
         (edit(place_of("control_eval.jsonl"), '"completion":"\\w', '"completion":"?'), "control_eval.jsonl"),
+        (
+            edit(place_of("post_eval_secondary/traps.jsonl"), '"success":false', '"success":true'),
+            "post_eval_secondary/traps.jsonl",
+        ),
     ],
 )
 def test_every_stored_completion_is_graded_again(unpacked: Path, tamper: Tamper, name: str) -> None:
