@@ -159,31 +159,64 @@ def sized(n: int, values: Callable[..., Array], sizes: Callable[..., Array]) -> 
 
 
 MEANS: dict[str, Layout] = {
-    **{f"normal, {n} clusters": alike(n, lambda rng, shape: rng.normal(size=shape)) for n in (8, 40)},
-    **{f"heavy tails, {n} clusters": alike(n, lambda rng, shape: rng.standard_t(3, shape)) for n in (8, 40)},
+    **{f"normal, {n} clusters": alike(n, lambda rng, shape: rng.normal(size=shape)) for n in (8, 30, 40)},
+    **{
+        f"heavy tails, {n} clusters": alike(n, lambda rng, shape: rng.standard_t(3, shape))
+        for n in (8, 30, 40)
+    },
     **{
         f"skewed: rare large losses, {n} clusters": alike(
             n, lambda rng, shape: 0.25 - rng.gamma(0.25, 1, shape)
         )
-        for n in (8, 20, 40, 128, 512)
+        for n in (8, 20, 30, 40, 128, 512)
     },
     **{
         f"skewed: exponential losses, {n} clusters": alike(
             n, lambda rng, shape: 1 - rng.exponential(size=shape)
         )
-        for n in (8, 20, 40, 128, 512)
+        for n in (8, 20, 30, 40, 128, 512)
     },
     **{
-        f"size tied to effect, {n} clusters": sized(
+        f"size tied to effect, 20 % of 5, {n} clusters": sized(
             n,
             lambda rng, shape, sizes: np.where(sizes > 1, -0.4, 0.5) + 0.3 * rng.normal(size=shape),
             lambda rng, shape: np.where(rng.random(shape) < 0.2, 5.0, 1.0),
         )
-        for n in (12, 40, 512)
+        for n in (12, 30, 40, 512)
     },
+    "nine in ten tie, 30 clusters": alike(
+        30, lambda rng, shape: rng.choice([-1.0, 0.0, 1.0], size=shape, p=[0.05, 0.9, 0.05])
+    ),
     "sizes from 1 to 7, 40 clusters": sized(
         40,
         lambda rng, shape, sizes: rng.normal(size=shape),
         lambda rng, shape: rng.integers(1, 8, shape).astype(float),
     ),
 }
+
+# What no interval of a mean without bounds covers, with however many clusters: why there is no p of one.
+BEYOND: dict[str, Layout] = {
+    **{f"rare heavy losers, 5 %, {n} clusters": alike(n, two_points(0.05, -0.95)) for n in (10, 30, 64)},
+    **{f"rare total losers, 1 %, {n} clusters": alike(n, two_points(0.01, -1.0)) for n in (128, 512)},
+}
+
+# Beyond these a mean of MEANS lies in less than one of ten thousand clusters, so that cutting it off moves the
+# mean by less than a thousandth of its spread: with them it is a reward whose bounds are known.
+CUT = {"normal": 5.0, "heavy": 40.0, "skewed": 10.0, "size": 2.5, "nine": 1.0, "sizes": 5.0}
+
+
+def within(layout: Layout, cut: float) -> Layout:
+    """Return the layout of a reward: its values are cut off, and are shares of what two rewards can differ by."""
+
+    def draw(rng: np.random.Generator, replications: int) -> Drawn:
+        totals, sizes = layout(rng, replications)
+        return np.clip(totals / sizes, -cut, cut) / cut * sizes, sizes
+
+    return draw
+
+
+LAYOUTS |= {
+    f"reward within bounds, {name}": within(layout, CUT[name.split()[0].strip(",:")])
+    for name, layout in MEANS.items()
+}
+LARGEST |= {name: 5.0 for name in LAYOUTS if "20 % of 5" in name}

@@ -7,9 +7,11 @@ than all that were, the test is told their size, as the plan of a claim tells it
 95 % interval of Clopper and Pearson. Where clusters are too few for their sizes the claim refuses: `refused`,
 with what would be `needed`.
 
-`at_random` are layouts that nobody chose, with true gains that are not 0. `means` are measures without a
-bound; `power` is what is promised before training against what is then found; `cost` is what the deciding
-test gives up against sign flips, which hold no level.
+`at_random` are layouts that nobody chose, with true gains that are not 0. `means` are measures without bounds,
+which have no p, and an interval where clusters are many (`shown`); `beyond` says why: what is rare enough is in
+no interval, and `false_better` is how often it would lie above 0. The same means with bounds, as rewards have
+them, are among the layouts. `power` is what is promised before training against what is then found; `cost` is
+what the deciding test gives up against sign flips, which hold no level.
 
     ./run bench verdict_levels    (about a minute on one core; writes results/verdict_levels.json)
 """
@@ -24,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks.verdict_layouts import LARGEST, LAYOUTS, MEANS, Array, Layout
+from benchmarks.verdict_layouts import BEYOND, LARGEST, LAYOUTS, MEANS, Array, Layout
 from benchmarks.weightings import bounded_mean_tests
 from scipy import stats
 from scipy.optimize import brentq
@@ -33,7 +35,7 @@ from assay.core.seeds import rng as labelled_rng
 from assay.statistics.bounded_mean import clusters_needed, not_better
 from assay.statistics.intervals import resample_counts
 from assay.statistics.power import smallest_gain
-from assay.statistics.tests import sign_flip_tests
+from assay.statistics.tests import FEWEST_OPEN, sign_flip_tests
 
 REPLICATIONS, WEIGHTINGS, FLIPS, RESAMPLES = 3_000, 4_000, 2_000, 1_000
 RESULTS = Path(__file__).parent / "results/verdict_levels.json"
@@ -75,8 +77,8 @@ def measured(name: str, layout: Layout) -> dict[str, object]:
 
 
 def of_means(name: str, layout: Layout) -> dict[str, object]:
-    """Return the two-sided level of sign flips, of studentised sign flips, of the studentised bootstrap, and
-    of the first and the last together, which is what decides."""
+    """Return how often the interval of a mean without bounds lies above 0 or holds it, where it is shown at all,
+    and the two-sided levels of sign flips, of studentised sign flips and of the studentised bootstrap."""
     totals, sizes = layout(labelled_rng("means", name), REPLICATIONS)
     luck, n = labelled_rng("means", name, "luck"), totals.shape[1]
     plain = sign_flip_tests(totals, luck, FLIPS)
@@ -102,9 +104,11 @@ def of_means(name: str, layout: Layout) -> dict[str, object]:
     t = (moved - mean) / np.maximum(np.sqrt(np.maximum(rest, 0)) / (counts @ sizes.T), 1e-12)
     tails = np.minimum((t >= mean / error).sum(axis=0), (t <= mean / error).sum(axis=0) + 1)
     boot = np.minimum(1.0, 2 * tails / RESAMPLES)
-    both = np.maximum(plain, boot) <= 0.05
+    shown = n >= FEWEST_OPEN
+    both = (np.maximum(plain, boot) <= 0.05) & shown  # the interval holds those of both
     better = both & (mean > 0)
     return {
+        "shown": shown,
         "name": name,
         "replications": REPLICATIONS,
         "false_better": round(float(better.mean()), 4),
@@ -237,6 +241,7 @@ def main() -> None:
         "layouts": [],
         "at_random": [],
         "means": [],
+        "beyond": [],
         "power": [],
         "cost": [],
     }
@@ -244,6 +249,7 @@ def main() -> None:
         *(("layouts", lambda name=name: measured(name, LAYOUTS[name])) for name in LAYOUTS),
         *(("at_random", lambda k=k: at_random(k)) for k in range(60)),
         *(("means", lambda name=name: of_means(name, MEANS[name])) for name in MEANS),
+        *(("beyond", lambda name=name: of_means(name, BEYOND[name])) for name in BEYOND),
         *(("power", lambda name=name: promised(name)) for name in PLANS),
         *(("cost", lambda n=n: given_up(n)) for n in (64, 256, 512)),
     ]

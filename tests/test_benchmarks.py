@@ -276,6 +276,11 @@ def test_the_level_is_held_in_every_layout_that_was_tried_and_promised_power_is_
         assert each["replications"] >= 3000 and each["false_better"] <= 0.05, each["name"]
         assert each["upper"] <= 0.06 and each["coverage"] >= 0.94, each["name"]
         assert (each["refused"] > 0) is (each["needed"] is not None), each["name"]
-    assert all(each["upper"] <= 0.06 and each["coverage"] >= 0.94 for each in tables["at_random"])
+    for table in ("at_random", "means"):
+        assert all(each["upper"] <= 0.06 and each["coverage"] >= 0.94 for each in tables[table]), table
+    # Each mean without bounds stands among the layouts once more, as a reward whose bounds are known.
+    assert {f"reward within bounds, {each['name']}" for each in tables["means"]} <= {
+        each["name"] for each in layouts
+    }
     assert all(abs(each["got"] - each["promised"]) <= 0.05 for each in tables["power"])
     assert any("10 clusters" in each["name"] and "all or nothing" in each["name"] for each in tables["power"])
