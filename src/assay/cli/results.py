@@ -72,13 +72,31 @@ def verdict() -> None:
 def health(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="health.jsonl", help="Log of alarms; that of the last run if not given."),
+        typer.Argument(
+            metavar="LOG",
+            help=(
+                "health.jsonl; or a log of another trainer, or its folder (TRL, verl, prime-rl, CSV, JSONL);"
+                " the last run if not given."
+            ),
+        ),
+    ] = None,
+    success: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of another trainer's log: the column or reward part that says what is right.",
+        ),
     ] = None,
 ) -> None:
-    """Show the alarms of a training; exit code 0 if all stayed green, 3 for AMBER, 4 for RED."""
-    from assay.tools.watch import health as tool
+    """Show the alarms of a training, of any trainer; exit code 0 if all stayed green, 3 for AMBER, 4 for
+    RED."""
+    if file is None or (file.name == "health.jsonl" and success is None):
+        from assay.tools.watch import health as tool
 
-    raise typer.Exit(tool.run(Path.cwd(), file))
+        raise typer.Exit(tool.run(Path.cwd(), file))
+    from assay.tools.foreign_logs import command
+
+    raise typer.Exit(command.run(file, success))
 
 
 def watch(

@@ -1,0 +1,239 @@
+"""A training log cut into blocks of steps with enough in each to be judged, and the signals of a block."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+from assay.tasks.protocol import FieldAnswer
+from assay.tools.foreign_logs.answers import final_answer, read_fields, words_of
+from assay.tools.foreign_logs.records import ForeignLog, LoggedCompletion
+from assay.training.health.signals import StepSignals
+
+MOST_BLOCKS, FEWEST_BLOCKS = 20, 4
+MIN_COMPLETIONS = 24  # of a block: fewer say little about a share
+MOST_COMPARED, MOST_GROUPS = 6, 40  # completions of a group, groups of a block: of which pairs are compared
+SOLVED = 0.99
+END_SHARE = 0.2  # of the steps: what counts as the start of a training, and as its end
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRange:
+    """The least and the most of something over a whole log."""
+
+    least: float
+    most: float
+
+    @property
+    def width(self) -> float:
+        """The distance between them."""
+        return self.most - self.least
+
+
+@dataclass(frozen=True)
+class StepBlock:
+    """Neighbouring steps of a log."""
+
+    completions: tuple[LoggedCompletion, ...]
+    rows: tuple[Mapping[str, float], ...]
+    last_step: int
+
+    @cached_property
+    def kept(self) -> tuple[LoggedCompletion, ...]:
+        """The completions that the environment did not lose."""
+        return tuple(each for each in self.completions if not each.lost)
+
+    @cached_property
+    def groups(self) -> list[list[LoggedCompletion]]:
+        """The completions of one prompt in one step, where there are two or more."""
+        found: defaultdict[tuple[int, str], list[LoggedCompletion]] = defaultdict(list)
+        for each in self.kept:
+            if each.item:
+                found[each.step, each.item].append(each)
+        return [group for group in found.values() if len(group) > 1]
+
+    def mean(self, signal: str) -> float | None:
+        """Return the mean of a signal over the rows, None where none has it."""
+        told = [row[signal] for row in self.rows if signal in row and math.isfinite(row[signal])]
+        return math.fsum(told) / len(told) if told else None
+
+
+def cut(log: ForeignLog) -> list[StepBlock]:
+    """Return the blocks of a log, as equal in steps as can be; fewer than four say nothing."""
+    steps = sorted({each.step for each in log.completions} | {int(row["step"]) for row in log.rows})
+    most = min(MOST_BLOCKS, len(steps))
+    if log.completions:
+        most = min(most, max(1, len(log.completions) // MIN_COMPLETIONS))
+    ends = [steps[(k + 1) * len(steps) // most - 1] for k in range(most)]
+    blocks, before = [], -1
+    for end in ends:
+        told = tuple(each for each in log.completions if before < each.step <= end)
+        rows = tuple(row for row in log.rows if before < row["step"] <= end)
+        blocks.append(StepBlock(told, rows, end))
+        before = end
+    return blocks
+
+
+def ends_of(blocks: Sequence[StepBlock]) -> tuple[list[StepBlock], list[StepBlock]]:
+    """Return the blocks of the start and of the end."""
+    n = max(1, round(END_SHARE * len(blocks)))
+    return list(blocks[:n]), list(blocks[-n:])
+
+
+def range_of(log: ForeignLog, name: str) -> ValueRange | None:
+    """Return the range of the reward, or of a part ("part <name>"), of completions, else of rows."""
+    part = name.removeprefix("part ") if name.startswith("part ") else None
+    told = [
+        each.reward if part is None else each.parts.get(part) for each in log.completions if not each.lost
+    ]
+    values = [value for value in told if value is not None]
+    values = values or [row[name] for row in log.rows if name in row and math.isfinite(row[name])]
+    return ValueRange(min(values), max(values)) if values else None
+
+
+def success_of(each: LoggedCompletion, most: float) -> float | None:
+    """Return success in [0, 1]: what was logged, as a share of the most that it ever was."""
+    if each.success is None:
+        return None
+    return min(1.0, max(0.0, each.success / most)) if most > 0 else 0.0
+
+
+def variety(groups: Sequence[Sequence[LoggedCompletion]], solved: Mapping[int, bool]) -> float | None:
+    """Return how far the completions of groups differ that are not all right: 0 copies, 1 nothing in common.
+
+    The mean over groups of 1 − Jaccard's index of the pairs of words, over pairs of completions.
+
+    Args:
+        groups: Completions of one prompt each.
+        solved: By the place of a group, whether all of it is right: to agree on that is no illness.
+    """
+    open_groups = [group for k, group in enumerate(groups) if not solved[k]]
+    step = max(1, len(open_groups) // MOST_GROUPS)
+    told = []
+    for group in open_groups[::step][:MOST_GROUPS]:
+        words = [words_of(each.text) for each in group[:MOST_COMPARED] if each.text is not None]
+        apart = [1.0 - len(a & b) / max(1, len(a | b)) for a, b in combinations(words, 2)]
+        told += [math.fsum(apart) / len(apart)] if apart else []
+    return math.fsum(told) / len(told) if told else None
+
+
+def signals_of(block: StepBlock, rewards: ValueRange | None, most_success: float) -> StepSignals:
+    """Return what a block shows, as the signals of one step; what its completions do not say, its rows may.
+
+    Where success is not logged, reward as a share of its range stands in for it: variety and length may
+    change for what is paid.
+    """
+    kept = block.kept
+    reward = _mean([each.reward for each in kept]) if kept else None
+    reward = block.mean("reward") if reward is None else reward
+    success = _mean([success_of(each, most_success) for each in kept])
+    success = block.mean("success") if success is None else success
+    if (
+        success is None
+        and reward is not None
+        and rewards is not None
+        and rewards.most > min(0.0, rewards.least)
+    ):
+        floor = min(0.0, rewards.least)
+        success = (reward - floor) / (rewards.most - floor)
+    texts = [each for each in kept if each.text is not None]
+    objects = [read_fields(each.text or "") for each in texts]
+    cut_off = _mean([None if each.truncated is None else float(each.truncated) for each in kept])
+    return StepSignals(
+        step=block.last_step,
+        reward=reward,
+        zero_variance=_alike(block, rewards, most_success),
+        entropy=block.mean("entropy"),
+        kl=block.mean("kl"),
+        truncated=block.mean("truncated") if cut_off is None else cut_off,
+        parsed=_mean([float(bool(fields)) for fields in objects]) if texts else None,
+        clip=block.mean("clip"),
+        grad_norm=block.mean("grad_norm"),
+        lost=_mean([None if each.lost is None else float(each.lost) for each in block.completions]),
+        success=None if success is None else min(1.0, max(0.0, success)),
+        item_ids=tuple(sorted({each.item for each in kept if each.item})),
+    )
+
+
+def length_of(block: StepBlock) -> float | None:
+    """Return the mean length of a completion, in tokens where they are logged, else in characters."""
+    told = [each.tokens for each in block.kept if each.tokens is not None]
+    if not told:
+        told = [float(len(each.text)) for each in block.kept if each.text is not None]
+    return math.fsum(told) / len(told) if told else block.mean("mean_length")
+
+
+def solved_groups(
+    groups: Sequence[Sequence[LoggedCompletion]], rewards: ValueRange | None, most_success: float
+) -> dict[int, bool]:
+    """Return by place whether a group is right throughout; where nobody says, whether all of it has the
+    highest reward there is."""
+    found = {}
+    for place, group in enumerate(groups):
+        told = [success_of(each, most_success) for each in group]
+        known = [value for value in told if value is not None]
+        if known:
+            found[place] = min(known) >= SOLVED
+        else:
+            best = None if rewards is None else rewards.most - 0.01 * rewards.width
+            found[place] = best is not None and all(e.reward is not None and e.reward >= best for e in group)
+    return found
+
+
+def _alike(block: StepBlock, rewards: ValueRange | None, most_success: float) -> float | None:
+    told = [group for group in block.groups if all(each.reward is not None for each in group)]
+    if not told:
+        return block.mean("zero_variance")
+    solved = solved_groups(told, rewards, most_success)
+    alike = [
+        not solved[place]
+        and max(e.reward or 0.0 for e in group) - min(e.reward or 0.0 for e in group) <= 1e-9
+        for place, group in enumerate(told)
+    ]
+    return sum(alike) / len(alike)
+
+
+def texts_of(
+    blocks: Sequence[StepBlock], most_success: float
+) -> tuple[list[dict[str, dict[str, int]]], dict[str, list[str]]]:
+    """Return by block and item the final answers with how often each was given, and by item those that are
+    right: its gold, and what succeeded. An item of which neither is logged is left out."""
+    given, right = [], dict[str, set[str]]()
+    for block in blocks:
+        found: dict[str, dict[str, int]] = {}
+        for each in block.kept:
+            if each.text is None or not each.item or (each.success is None and each.gold is None):
+                continue
+            said = final_answer(each.text)
+            counts = found.setdefault(each.item, {})
+            counts[said] = counts.get(said, 0) + 1
+            wanted = right.setdefault(each.item, set())
+            if (success_of(each, most_success) or 0.0) >= SOLVED:
+                wanted.add(said)
+            if each.gold is not None:
+                wanted.add(final_answer(each.gold))
+        given.append(found)
+    return given, {item: sorted(said) for item, said in right.items()}
+
+
+def fields_of(each: LoggedCompletion) -> dict[str, FieldAnswer]:
+    """Return what an answer says by field beside its gold; no field where either has none."""
+    if each.text is None or each.gold is None:
+        return {}
+    said, gold = read_fields(each.text), read_fields(each.gold)
+    if set(said) == {"answer"} and not gold:  # the gold of an answer by itself is that answer
+        gold = {"answer": " ".join(each.gold.split()).casefold()}
+    return {
+        place: FieldAnswer(found=said.get(place, ""), gold=right, right=said.get(place, "") == right)
+        for place, right in gold.items()
+        if said
+    }
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    told = [value for value in values if value is not None]
+    return math.fsum(told) / len(told) if told else None

@@ -1,0 +1,60 @@
+"""`assay runs health` on a training log of another tool: what rang, what could not be measured, exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from assay.core.console import say, say_table
+from assay.core.counting import counted
+from assay.tools.foreign_logs.findings import Judged
+from assay.tools.foreign_logs.judging import judge_log
+from assay.tools.foreign_logs.reading import read_foreign
+from assay.tools.watch.health import EXIT_CODES
+
+COLUMNS = (
+    "rule",
+    "level",
+    "at the end",
+    "since step",
+    "value",
+    "limit",
+    "at the start",
+    "what was found and what to try",
+)
+
+
+def run(path: Path, success: str | None) -> int:
+    """Show what the rules of training health say about a log and return the exit code of the worst level.
+
+    Raises:
+        DataError: The log cannot be read.
+    """
+    judged = judge_log(read_foreign(path, success))
+    for note in judged.notes:
+        say(f"note: {note}")
+    if judged.findings:
+        say_table(COLUMNS, make_rows(judged))
+    say(summarize(judged))
+    for rule, need in judged.unmeasured.items():
+        say(f"  not measured: {rule}, which needs {need}")
+    return EXIT_CODES[judged.worst]
+
+
+def make_rows(judged: Judged) -> list[list[str]]:
+    """Return a row for each rule that rang."""
+    table = []
+    for each in judged.findings:
+        numbers = ["" if value is None else f"{value:.4g}" for value in (each.value, each.limit, each.start)]
+        at_end = each.level if each.at_end else "over"
+        table.append([each.rule, each.level, at_end, str(each.since), *numbers, each.said])
+    return table
+
+
+def summarize(judged: Judged) -> str:
+    """Return the whole as one line; a log of which nothing could be measured is not called GREEN."""
+    first, last = judged.steps
+    size = f"steps {first} to {last}, {counted(judged.completions, 'completions')}"
+    if not judged.measured:
+        return f"NOT MEASURED: too short to compare its end with its start ({size})"
+    rules = counted(len(judged.measured), "measured rules")
+    return f"{judged.worst}: {len(judged.findings)} of {rules} rang ({size})"

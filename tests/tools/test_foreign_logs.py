@@ -1,0 +1,113 @@
+"""`assay runs health` on logs of other trainers: hacks ring by the rule that names them, sound trainings do not,
+and a bad log is one message."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from assay.core import console
+from assay.core.errors import DataError
+from assay.tools.foreign_logs.command import run
+from assay.tools.foreign_logs.judging import judge_log
+from assay.tools.foreign_logs.reading import read_foreign
+from tests.tools.log_shapes import CLEAN, HACKS, Record, play
+
+
+def written(path: Path, records: list[Record]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(each) + "\n" for each in records), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", sorted(CLEAN))
+def test_a_sound_training_rings_no_rule(name: str, tmp_path: Path) -> None:
+    judged = judge_log(read_foreign(written(tmp_path / "log.jsonl", play(CLEAN[name], steps=40))))
+    assert judged.findings == () and len(judged.measured) >= 6
+
+
+@pytest.mark.parametrize("name", sorted(HACKS))
+def test_a_hack_rings_the_rule_that_names_it(name: str, tmp_path: Path) -> None:
+    draw, rule = HACKS[name]
+    judged = judge_log(read_foreign(written(tmp_path / "log.jsonl", play(draw, steps=40))))
+    assert rule in [each.rule for each in judged.findings], judged.findings
+
+
+def test_the_table_names_what_rang_and_what_could_not_be_measured_and_the_code_is_the_level(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(console, "_OUT", Console(file=shown, soft_wrap=True, highlight=False, markup=False))
+    records = play(HACKS["hedged"][0], steps=40)
+    for each in records:
+        del each["success"]
+    assert run(written(tmp_path / "log.jsonl", records), None) == 4
+    said = shown.getvalue()
+    assert "of the completions at the end hedge" in said and "RED: 1 of" in said
+    assert "not measured: reward_vs_success, which needs rewards, and a column that tells right" in said
+    assert "not measured: kl" in said
+
+
+def test_a_log_too_short_to_compare_is_not_called_green(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(console, "_OUT", Console(file=shown, soft_wrap=True, highlight=False, markup=False))
+    run(written(tmp_path / "log.jsonl", play(CLEAN["learned"], steps=3)), None)
+    assert "NOT MEASURED: too short" in shown.getvalue() and "GREEN" not in shown.getvalue()
+
+
+GOOD = {"step": 1, "item": "a", "completion": "x", "reward": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "an empty file"),
+        (b"\xff\xfe{}", "byte 0, which is no UTF-8"),
+        (b"[1, 2]\n[3]\n", "expected an object, found [1, 2]"),
+        (b'{"step": 1}\n{"step": 2}\n', "found only step"),
+        (b'{"completion": "x", "reward": 1}\n', "step = None"),
+        (b'{"step": 1.5, "completion": "x", "reward": 1}\n', "step = 1.5"),
+        (b'{"step": 1, "completion": "x", "reward": NaN}\n', "reward = nan, no finite number"),
+        (b'{"step": 1, "completion": "x", "reward": "high"}\n', "reward = 'high', no finite number"),
+        (b'{"step": 1,\n{"step": 2}\n', ":1: expected a JSON object a line"),
+        (b'{"rule": "kl", "level": "RED"}\n', "name its health.jsonl"),
+        (b"PAR1 and no more", "a whole Parquet file"),
+        (b"[" * 100_000, "a JSON object a line"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_a_bad_log_is_one_message_with_the_place(content: bytes, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(DataError) as error:
+        read_foreign(path)
+    assert told in str(error.value) and str(path) in str(error.value) and "Fix: " in str(error.value)
+
+
+def test_a_last_line_that_is_cut_off_is_left_out_and_said(tmp_path: Path) -> None:
+    path = written(tmp_path / "log.jsonl", [GOOD, GOOD])
+    path.write_text(path.read_text() + '{"step": 2, "compl')
+    log = read_foreign(path)
+    assert len(log.completions) == 2 and log.notes == ("the last line of log.jsonl is cut off and left out",)
+
+
+def test_a_success_column_that_is_not_there_is_refused_and_one_that_is_counts(tmp_path: Path) -> None:
+    records: list[dict[str, Any]] = [GOOD | {"parts": {"tests": 1.0, "style": 0.5}}] * 4
+    path = written(tmp_path / "log.jsonl", records)
+    assert {each.success for each in read_foreign(path, "tests").completions} == {1.0}
+    with pytest.raises(DataError, match="--success nowhere"):
+        read_foreign(path, "nowhere")
+
+
+@pytest.mark.parametrize("name", ["empty", "nowhere"])
+def test_a_folder_without_a_log_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError):
+        read_foreign(tmp_path / name)
