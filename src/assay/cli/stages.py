@@ -25,7 +25,7 @@ def base() -> None:
 
 
 def pre_eval() -> None:
-    """Play the held-out suite with the base policy."""
+    """Play the held-out and the secondary suites with the base policy, and the rivals that are made of it."""
     _run_stage("pre_eval")
 
 
@@ -46,7 +46,7 @@ def control() -> None:
 
 
 def post_eval() -> None:
-    """Play the held-out suite with the trained policy."""
+    """Play the same suites with the trained policy, and the held-out one with the base once more."""
     _run_stage("post_eval")
 
 
