@@ -16,9 +16,12 @@ from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
 from assay.core.errors import AssayError, DataError
 from assay.pipeline import heldout
+from assay.pipeline.inputs import heldout_suite
+from assay.pipeline.note_openings import note_opening
 from assay.pipeline.project import Project
 from assay.stages import base, fingerprint
 from assay.tools.doctor import Finding, preflight
+from assay.tools.doctor.level import level_finding
 from tests.house import ROOT
 from tests.own_data import jsonl, write_sums
 from tests.stages.test_bad_input import assay, refused
@@ -214,3 +217,23 @@ def test_the_command_for_the_base_refuses_what_train_would_refuse_and_names_the_
     done = assay(tmp_path, "base")
     refused(done, f"configs/grpo/tiny_smoke.yaml, line {at + 1}, train.learning_rate", "health.preflight")
     assert not (tmp_path / "models").exists()
+
+
+def test_openings_of_the_records_make_a_small_suite_too_small(tmp_path: Path) -> None:
+    project = made(tmp_path, {"evaluation.items": 16})
+    fingerprint.run(project)
+    suite = heldout_suite(project)
+    levels = [level_finding(project).level]
+    for seed in range(1, 9):
+        other = Project(tmp_path, project.params.model_copy(update={"seed": seed}))
+        note_opening(other, "post_eval", suite, f"{seed:064d}", base="b" * 64)
+        levels.append(level_finding(project).level)
+    assert levels[0] == "ok" and levels[-1] == "fault" and levels == sorted(levels, reverse=True)
+    told = level_finding(project)
+    assert "8 trained policies saw these records before" in told.found
+    needed = int(told.fix.split("play ")[1].split()[0])
+    assert needed > len({item.cluster for item in suite.items})
+    with pytest.raises(AssayError, match=f"clusters for the level of the claim(?s:.*)play {needed} "):
+        preflight.look(project)
+    # Who trains again what was trained is not told that it comes too late.
+    assert level_finding(other).found.count("7 trained policies") == 1

@@ -24,6 +24,7 @@ from assay.tools.doctor import (
     verdict_of,
 )
 from assay.tools.doctor.findings import AHEAD, LEAST, Deadline, error_finding
+from assay.tools.doctor.level import level_finding
 from assay.tools.doctor.worlds import TrainingAhead
 
 BASE = "models/base"
@@ -81,6 +82,7 @@ def examined(project: Project, device_memory: float | None = None) -> tuple[list
         why = f"there is no {BASE} yet. Fix: ./run dvc repro base"
     elif verdict_of(told) == "fault":
         why = "the base would not fit this device"
+    told = [*told, level_finding(project)]
     if why is not None:
         found, seen = _without_base(project, training)
         left = f"not looked at: {'' if seen else 'tokenizer, template, '}weights, probe; {why}"

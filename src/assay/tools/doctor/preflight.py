@@ -39,6 +39,7 @@ from assay.policy.base import tiny
 from assay.policy.base.pretrained import locate
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
+from assay.statistics.openings import opening_level
 from assay.statistics.power import planned_power, planned_said
 from assay.tasks.protocol import Item, Task
 from assay.tools.doctor.examination import examine, examine_ahead, examine_without_model
@@ -53,6 +54,7 @@ from assay.tools.doctor.findings import (
     refuse_faults,
 )
 from assay.tools.doctor.forecast.forecast import folder_ahead, look_ahead, memory_ahead
+from assay.tools.doctor.level import level_finding, next_place
 from assay.tools.doctor.texts import context_limit
 from assay.tools.doctor.worlds import TrainingAhead
 from assay.training.rollouts import untouched
@@ -238,6 +240,8 @@ def look(project: Project) -> None:
         return
     if ahead is not None and params.device == "cuda" and torch.cuda.is_available():
         findings += look_once(project, "memory", ahead, lambda: [memory_finding(project)])
+    # Not kept with the others: each opening changes it.
+    findings = [*findings, level_finding(project)]
     refuse_faults(findings, "what can be known before a base is there (health.preflight)")
 
 
@@ -314,7 +318,7 @@ def say_power(project: Project) -> None:
         suite.digest,
         suite.draws,
         primary=claim.primary,
-        alpha=claim.alpha,
+        alpha=opening_level(next_place(project, suite), claim.alpha),
         largest=largest_cluster(suite, fingerprint_of(project), ("train", project.params.validation.suite))
         or 0,
         smallest_effect_points=claim.smallest_effect_points,
