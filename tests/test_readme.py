@@ -156,13 +156,13 @@ def _asked_of_dvc(words: list[str]) -> None:
 def _is_known(words: list[str]) -> None:
     """Fail where a command is not one of ours, or is given what it does not take; nothing is run."""
     match words:
-        case ["./run", "assay", *rest]:
+        case ["./run", "assay", *rest] | ["judging/bin/assay", *rest]:
             _parsed(rest)
         case ["./run", "dvc", *rest]:
             _asked_of_dvc(rest)
         case ["./run", "bench", name]:
             assert (ROOT / f"benchmarks/{name}.py").is_file(), name
-        case ["./run", "python", "-m", "pip", "install", *rest]:
+        case ["./run", "python", "-m", "pip", "install", *rest] | ["judging/bin/pip", "install", *rest]:
             extras = tomllib.loads(text_of("pyproject.toml"))["project"]["optional-dependencies"]
             asked = [name for word in rest if word.startswith(".[") for name in word[2:-1].split(",")]
             assert set(asked) <= set(extras), asked
@@ -212,6 +212,9 @@ def test_a_command_that_needs_nothing_is_run(
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     shutil.copy(ROOT / "params.yaml", tmp_path)
     (tmp_path / "tasks.jsonl").write_text(TASKS_OF_ONES_OWN, encoding="utf-8")
+    for arm, every in (("before", 3), ("after", 2)):
+        rows = "".join(f"q{n},{int(n % every == 0)}\n" for n in range(40))
+        (tmp_path / f"{arm}.csv").write_text(f"item,score\n{rows}", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     for command in commands(page):
         if command.needs is not None or " ".join(command.words[1:]) in week:

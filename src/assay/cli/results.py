@@ -69,6 +69,39 @@ def verdict() -> None:
         raise typer.Exit(5)
 
 
+def judge(
+    before: Annotated[
+        Path, typer.Argument(metavar="BEFORE", help="Results before: a file, or a folder of files.")
+    ],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="Results after, on the same items.")],
+    rival: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FILE", help="Results of a player without skill on the same items."),
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Score to read, where a file has several.")
+    ] = None,
+    bounds: Annotated[
+        str | None,
+        typer.Option(metavar="LOW,HIGH", help="Least and greatest score there can be; 0,1 if not given."),
+    ] = None,
+    draws: Annotated[int | None, typer.Option(min=1, help="Take only the first draws of each item.")] = None,
+    effect: Annotated[
+        float, typer.Option(min=0.001, max=100, metavar="POINTS", help="The smallest change that matters.")
+    ] = 10.0,
+    lower: Annotated[bool, typer.Option("--lower-is-better", help="Less of the score is better.")] = False,
+    title: Annotated[
+        str | None, typer.Option(help="Head of the report; the models' names if not given.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write.")] = Path("judged"),
+) -> None:
+    """Judge two sets of results that were made elsewhere (inspect, lm-eval, verifiers, CSV, ...): verdict, report,
+    package; exit code 5 for NOT EVALUABLE."""
+    from assay.tools.judge import command as tool
+
+    raise typer.Exit(tool.run(before, after, make_request(tool.JudgeRequest, locals())))
+
+
 def health(
     file: Annotated[
         Path | None,

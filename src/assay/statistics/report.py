@@ -22,7 +22,7 @@ from assay.statistics.intervals import (
     studentised_interval,
 )
 
-Decoding = Literal["sampled", "greedy"]
+Decoding = Literal["sampled", "greedy", "not known"]
 
 
 class Stratum(Record):

@@ -19,6 +19,7 @@ from assay.core.storage.files import read_bytes
 from assay.core.storage.json import write_json
 from assay.package import verify as plain
 from assay.package.archive import check_names, unpack
+from assay.tools.judge.packing import check_judgement, holds_judgement
 from assay.tools.publish.sign import available, signature_check
 from assay.tools.recipe.published import check_seeds, holds_seeds
 from assay.verify.checks import Check, Level, Outcome, Verification, error_said, unlooked
@@ -137,6 +138,8 @@ def verified(package: Path, result: plain.Result, asked: VerifyRequest) -> Itera
             yield signed
         if sound and holds_seeds(root):
             yield from check_seeds(root, work)
+        elif sound and holds_judgement(root):
+            yield from check_judgement(root, work, other_code=asked.other_code)
         elif sound:
             from assay.verify.levels import all_levels  # heavy, and of no use for what is no package
 
@@ -151,6 +154,8 @@ def verified(package: Path, result: plain.Result, asked: VerifyRequest) -> Itera
         shutil.rmtree(work, ignore_errors=True)
         if sound and holds_seeds(root):
             yield _unlooked("V4", "a package of seeds holds no model: play again what one run packed")
+        elif sound and holds_judgement(root):
+            yield _unlooked("V4", "a package of a judgement holds no model: the results were made elsewhere")
         else:
             yield from _on_demand(root, asked, sound and (signed is None or signed.outcome == "passed"))
 

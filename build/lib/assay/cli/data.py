@@ -1,0 +1,113 @@
+"""Make data, judge data of one's own, and choose the presets of configs/."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay.core.console import say
+
+
+def make_data(
+    task: Annotated[str | None, typer.Option(help="Whose data; those of params.yaml if not given.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write; data/<task> if not given.")] = None,
+) -> None:
+    """Generate a task's shipped data and their SHA256SUMS; equal code gives equal bytes."""
+    from assay.core.storage.files import sha256_bytes, write_text
+    from assay.dataset.verified import SUMS, sums_text
+    from assay.pipeline.project import Project
+    from assay.tasks.catalogue import shipped_data
+
+    task = task or Project.open(Path.cwd()).params.task.name
+    files = shipped_data(task)
+    folder = Path("data") / task if out is None else out
+    for name, text in files.items():
+        write_text(folder / name, text)
+    write_text(folder / SUMS, sums_text({name: sha256_bytes(text.encode()) for name, text in files.items()}))
+    say(f"wrote {len(files)} files to {folder}")
+
+
+def audit(
+    tasks: Annotated[
+        Path, typer.Argument(metavar="TASKS.jsonl", help="Your tasks file, one JSON object a line.")
+    ],
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="Preset of configs/task/ that says how to read it; the one for own records if not given."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for audit.json.")] = Path(),
+    fix_splits: Annotated[
+        bool, typer.Option("--fix-splits", help="Write splits by prompt group, and presets for them.")
+    ] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder for the splits; data/<name of the file> if not given.")
+    ] = None,
+    fractions: Annotated[str, typer.Option(help="Shares of train, validation and heldout.")] = "0.8,0.1,0.1",
+    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite data in the folder for the splits.")
+    ] = False,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL", help="Count prompts in the tokens of this base: a folder, or one of the hub."
+        ),
+    ] = None,
+) -> None:
+    """Report what is odd about your tasks file; with --fix-splits make a dataset of it."""
+    from assay.tasks.catalogue import task_of_own_records
+    from assay.tools.own_data import audit as tool
+    from assay.tools.own_data import splits
+
+    root, task = Path.cwd(), task or task_of_own_records()
+    project = tool.project_for(root, task)
+    plan = splits.plan(project, tasks, data, fractions, seed, force=force) if fix_splits else None
+    audited = tool.run(project, tasks, out)
+    if base is not None:
+        tool.count_tokens(project, tasks, audited, base)
+    if plan is not None:
+        splits.write(project, task, audited, plan)
+    else:
+        tool.advise(project, tasks)
+
+
+config = typer.Typer(no_args_is_help=True, help="Choose and check presets.")
+
+
+@config.command("use")
+def config_use(
+    settings: Annotated[list[str] | None, typer.Argument(help="grpo=… task=… seed=…")] = None,
+) -> None:
+    """Select presets and write params.yaml from configs/."""
+    from assay.core.config.composition import use
+    from assay.core.errors import ConfigError
+
+    chosen: dict[str, str] = {}
+    for setting in settings or []:
+        name, _, value = setting.partition("=")
+        if name not in ("grpo", "task", "seed") or not value:
+            raise ConfigError(
+                "grpo=…, task=… or seed=…", found=repr(setting), where="assay config use", fix="see --help"
+            )
+        chosen[name] = value
+    seed = chosen.get("seed")
+    if seed is not None and not seed.isdecimal():
+        raise ConfigError("a whole number", found=repr(seed), where="assay config use, seed", fix="seed=0")
+    lines = use(
+        Path.cwd(), grpo=chosen.get("grpo"), task=chosen.get("task"), seed=None if seed is None else int(seed)
+    )
+    for line in lines or ["nothing changed: params.yaml already is what configs/ compose to"]:
+        say(line)
+
+
+@config.command("check")
+def config_check() -> None:
+    """Fail if params.yaml is not what configs/ compose to."""
+    from assay.core.config.composition import check
+
+    check(Path.cwd())
+    say("params.yaml is what configs/ compose to")

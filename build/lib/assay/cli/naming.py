@@ -1,0 +1,40 @@
+"""What commands share: whose settings one is about, and what it was given as one request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from assay.core.config.places import located
+from assay.core.console import name_places
+
+R = TypeVar("R")
+
+
+def make_request(kind: type[R], given: Mapping[str, Any]) -> R:
+    """Return a dataclass of what the options of its fields' names were given; None is not given."""
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: given[name] for name in names if given.get(name) is not None})
+
+
+def name_settings_of(root: Path) -> None:
+    """Let every message from now on name the place of a setting as it is edited in a project.
+
+    Args:
+        root: The project, or a folder with nothing but params.yaml.
+    """
+    name_places(partial(located, find=partial(_place, root)))
+
+
+def _place(root: Path, name: str) -> str:
+    from assay.core.config.composition import place_of  # only once there is a setting to be named
+    from assay.core.config.settings import Params
+
+    if name.partition(".")[0] not in Params.model_fields:
+        return f"setting {name}"  # a sentence that has the word
+
+    place = place_of(root, name)
+    return place if root.resolve() == Path.cwd() else f"{root}/{place}"

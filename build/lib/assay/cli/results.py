@@ -1,0 +1,219 @@
+"""Look at what a run has shown, or shows while it runs, and hand it on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay.cli.naming import make_request, name_settings_of
+from assay.core.console import say
+
+
+def verify(
+    package: Annotated[
+        Path, typer.Argument(metavar="PACKAGE", help="A .tar, a .tar.gz or an unpacked folder.")
+    ],
+    sha256: Annotated[
+        str | None, typer.Option(metavar="HEX", help="The sha256 of the package, as its maker published it.")
+    ] = None,
+    other_code: Annotated[
+        bool,
+        typer.Option("--other-code", help="Accept a package of another version; 9 equal digits will do."),
+    ] = False,
+    regenerate: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="V4: play N batches of each file again.")
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="WORD", help="A word of your own; it decides which batches V4 draws."),
+    ] = None,
+    retrain: Annotated[bool, typer.Option("--retrain", help="V5: train again, the control too.")] = False,
+    base: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of a pretrained base, which no package holds.")
+    ] = None,
+    allow: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Ignore this file of an unpacked folder.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all checks there, as JSON.")] = None,
+    signature: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A signature to check; needs --public-key.")
+    ] = None,
+    public_key: Annotated[
+        Path | None, typer.Option(metavar="PUB.pem", help="The public key that the signature has to fit.")
+    ] = None,
+) -> None:
+    """Check a package from itself alone: files, every number, every grade, consistency; exit code 0 if
+    nothing failed."""
+    from assay.tools import verify as tool
+
+    raise typer.Exit(tool.run(package, make_request(tool.VerifyRequest, locals()), out))
+
+
+def verdict() -> None:
+    """Print the verdict for these settings, and its warnings; exit code 5 for NOT EVALUABLE, 6 if there is
+    none yet."""
+    from assay.core.evidence_files import place_of
+    from assay.pipeline.project import Project
+    from assay.stages.render_evidence.at_hand import claim_at_hand
+    from assay.stages.render_evidence.claim_inputs import opened_said
+
+    project = Project.open(Path.cwd())
+    claim = claim_at_hand(project)
+    say(f"{project.params.dataset.name}: {claim.verdict}: {claim.sentence}")
+    for kind, said in (*(("warning", text) for text in claim.warnings), *opened_said(project, claim)):
+        say(f"{kind}: {said}")
+    say(f"report: {place_of('report.html')}")
+    if claim.verdict == "NOT EVALUABLE":
+        raise typer.Exit(5)
+
+
+def judge(
+    before: Annotated[
+        Path, typer.Argument(metavar="BEFORE", help="Results before: a file, or a folder of files.")
+    ],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="Results after, on the same items.")],
+    rival: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FILE", help="Results of a player without skill on the same items."),
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Score to read, where a file has several.")
+    ] = None,
+    bounds: Annotated[
+        str | None,
+        typer.Option(metavar="LOW,HIGH", help="Least and greatest score there can be; 0,1 if not given."),
+    ] = None,
+    draws: Annotated[int | None, typer.Option(min=1, help="Take only the first draws of each item.")] = None,
+    effect: Annotated[
+        float, typer.Option(min=0.001, max=100, metavar="POINTS", help="The smallest change that matters.")
+    ] = 10.0,
+    lower: Annotated[bool, typer.Option("--lower-is-better", help="Less of the score is better.")] = False,
+    title: Annotated[
+        str | None, typer.Option(help="Head of the report; the models' names if not given.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write.")] = Path("judged"),
+) -> None:
+    """Judge two sets of results that were made elsewhere (inspect, lm-eval, verifiers, CSV, ...): verdict, report,
+    package; exit code 5 for NOT EVALUABLE."""
+    from assay.tools.judge import command as tool
+
+    raise typer.Exit(tool.run(before, after, make_request(tool.JudgeRequest, locals())))
+
+
+def health(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="health.jsonl", help="Log of alarms; that of the last run if not given."),
+    ] = None,
+) -> None:
+    """Show the alarms of a training; exit code 0 if all stayed green, 3 for AMBER, 4 for RED."""
+    from assay.tools.watch import health as tool
+
+    raise typer.Exit(tool.run(Path.cwd(), file))
+
+
+def watch(
+    path: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="A project, its evidence folder, or a run of .scratch/train."),
+    ] = Path(),
+    once: Annotated[
+        bool, typer.Option("--once", help="Print where it stands and end, as without a terminal.")
+    ] = False,
+) -> None:
+    """Show how a training goes, again every second: step, reward, validation, alarms, time left. Ctrl-C
+    leaves, with code 0."""
+    from assay.tools.watch import command as tool
+
+    tool.run(path, once=once)
+
+
+def serve(
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")
+    ] = 8765,
+    folder: Annotated[Path, typer.Option(help="Folder to serve.")] = Path("evidence"),
+) -> None:
+    """Serve the evidence folder and its live page to this machine, read-only. Ctrl-C ends it, with code 0."""
+    from assay.tools.watch import serve as tool
+
+    tool.run(folder, port)
+
+
+def readme() -> None:
+    """Write docs/cli.md, and the tables of README.md and docs/results.md from the last run and
+    recipe.json."""
+    from assay.cli import app
+    from assay.cli.reference import reference
+    from assay.tools import readme as tool
+
+    tool.run(Path.cwd(), reference(app))
+
+
+def merge(
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder to write; .scratch/merged if not given.")
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Another project's folder, or an unpacked package.")
+    ] = None,
+) -> None:
+    """Write base and adapter as one plain model, if its logits and greedy tokens agree with theirs
+    (package.parity)."""
+    from assay.tools.publish import merge as tool
+
+    if run is not None:
+        name_settings_of(run)
+    tool.run(Path.cwd(), out=out, run=run)
+
+
+def push(
+    repo_id: Annotated[
+        str, typer.Argument(metavar="REPO_ID", help="owner/name of a model repository on the hub.")
+    ],
+    package: Annotated[Path, typer.Option(metavar="FILE", help="Package to send.")] = Path(
+        "dist/assay-package.tar"
+    ),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what would be sent; use no network.")
+    ] = False,
+    private: Annotated[
+        bool | None,
+        typer.Option("--private/--public", help="Visibility; a new repository is private if not given."),
+    ] = None,
+    revision: Annotated[str, typer.Option(help="Branch to commit to; made if it is not there.")] = "main",
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Remove all other files of the repository.")
+    ] = False,
+) -> None:
+    """Send a verified package to a Hugging Face repository in one commit, and look at what arrived."""
+    from assay.tools.publish import push as tool
+
+    tool.run(package, repo_id, dry_run=dry_run, private=private, revision=revision, replace=replace)
+
+
+def wandb(
+    package: Annotated[Path, typer.Option(metavar="FILE", help="Package to send, a .tar.")] = Path(
+        "dist/assay-package.tar"
+    ),
+) -> None:
+    """Log a verified package as an artifact of Weights & Biases; only if WANDB_PROJECT is set."""
+    from assay.tools.publish import push_wandb as tool
+
+    tool.run(package)
+
+
+def sign(
+    package: Annotated[Path, typer.Argument(metavar="PACKAGE", help="A .tar or .tar.gz.")],
+    key: Annotated[Path, typer.Option(metavar="KEY.pem", help="Your private elliptic-curve key.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="<package>.sig in this folder if not given.")
+    ] = None,
+) -> None:
+    """Sign a package with a key of your own; the signature lies beside it, and verify --signature checks
+    it."""
+    from assay.tools.publish import sign as tool
+
+    tool.run(package, key, out)

@@ -1,0 +1,208 @@
+"""Examine trainings and policies: before one, between several, on any file of tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay.cli.naming import make_request, name_settings_of
+
+
+def doctor(
+    device_memory: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1,
+            max=100_000,
+            metavar="GIB",
+            help="Forecast memory for a device of so much, which need not be here.",
+        ),
+    ] = None,
+) -> None:
+    """Check before a training what would make it useless or break it hours later; exit code 1 for a fault."""
+    from assay.tools.doctor import command as tool
+
+    raise typer.Exit(tool.run(Path.cwd(), device_memory))
+
+
+def diff(
+    a: Annotated[Path, typer.Argument(metavar="A", help="train_log.jsonl, or a folder that has one.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Another.")],
+) -> None:
+    """Name the first step, and the first link in it, at which two trainings part; exit code 1 if they do."""
+    from assay.tools.logs import diff_runs as tool
+
+    raise typer.Exit(tool.run(a, b))
+
+
+def compare(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN]...",
+            help=(
+                "Folders, DVC experiments, git revisions; if none, all experiments of this commit and the"
+                " workspace."
+            ),
+        ),
+    ] = None,
+    one_sided: Annotated[
+        bool,
+        typer.Option(
+            "--one-sided", help="Ask only whether it improves: 5 seeds are enough; two-sided needs 6."
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write record, table, text and figures there.")
+    ] = None,
+) -> None:
+    """Say whether a recipe improves, from trainings with several seeds; and which of several recipes is
+    better."""
+    from assay.tools.recipe import compare as tool
+
+    tool.run(Path.cwd(), runs or [], one_sided=one_sided, out=out)
+
+
+def seeds(
+    seeds: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SEEDS]", help="Those of the plan (claim.seeds) if not given; 0..5, or 0,3,7."
+        ),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Preset of configs/task/; the selected one if not given."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Trainings to run at a time.")] = 1,
+    bases: Annotated[
+        str | None,
+        typer.Option(metavar="SEEDS", help="Also build bases from these base seeds, and say which pass."),
+    ] = None,
+    one_sided: Annotated[
+        bool, typer.Option("--one-sided", help="As for compare: 5 seeds are enough.")
+    ] = False,
+) -> None:
+    """Train on several seeds from one base, and write recipe.json; exit code 1 if one failed or is NOT
+    EVALUABLE."""
+    from assay.tools.recipe import seeds as tool
+
+    further = () if bases is None else tool.parse_seeds(bases)
+    asked = tool.planned_seeds(Path.cwd()) if seeds is None else tool.parse_seeds(seeds)
+    failed = tool.run(Path.cwd(), asked, bases=further, task=task, jobs=jobs, one_sided=one_sided)
+    raise typer.Exit(failed)
+
+
+def summarize(
+    logs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="LOG...",
+            help="Train logs, files of episodes, any mix; health.jsonl beside one is read too.",
+        ),
+    ],
+    form: Annotated[
+        str | None,
+        typer.Option("--format", metavar="table|csv|markdown", help="By the name of --out if not given."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write there instead: .csv or .md.")
+    ] = None,
+    skip_damaged: Annotated[
+        bool,
+        typer.Option(
+            "--skip-damaged", help="Leave damaged lines out and count them, instead of refusing the file."
+        ),
+    ] = False,
+) -> None:
+    """Summarize logs: means with intervals, percentiles of timings, rates, endings, alarms."""
+    from assay.tools.logs import summarize as tool
+
+    tool.run(logs, form=form, out=out, skip_damaged=skip_damaged)
+
+
+def report(
+    revision: Annotated[str, typer.Argument(metavar="REV", help="The commit to compare with.")],
+) -> None:
+    """Show what changed in settings, numbers and figures since a commit, as Markdown."""
+    from assay.tools import changes as tool
+
+    tool.run(Path.cwd(), revision)
+
+
+def evaluate(
+    tasks: Annotated[Path, typer.Option(metavar="FILE", help="Tasks file, one record a line.")],
+    policy: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="A model folder, models/base, or an adapter folder.")
+    ],
+    draws: Annotated[int | None, typer.Option(min=1, help="Episodes for each item.")] = None,
+    best_of: Annotated[
+        int | None, typer.Option(min=1, help="Also the best of so many draws; all if not given.")
+    ] = None,
+    greedy: Annotated[
+        bool, typer.Option("--greedy", help="Greedy decoding: one draw at temperature 0.")
+    ] = False,
+    task: Annotated[
+        str | None, typer.Option(help="Preset of configs/task/; that of params.yaml if not given.")
+    ] = None,
+    items: Annotated[
+        int | None, typer.Option(min=1, help="Number of items, strata in proportion; all if not given.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of sampling and of worlds.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Sampling temperature, above 0.")] = None,
+    max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens of one completion.")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Episodes held at once; changes no result.")
+    ] = None,
+    surface: Annotated[
+        str | None, typer.Option(help="compact for a from-scratch policy, json for others.")
+    ] = None,
+    blocklist: Annotated[
+        Path | None, typer.Option(help="Blocklist to use instead of the task's, one term a line.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for the results; in .scratch/evaluate/ if not given."),
+    ] = None,
+) -> None:
+    """Measure any policy on any tasks file, as the stages do; what is not given is as in the settings."""
+    from assay.tools import evaluate as tool
+
+    tool.run(Path.cwd(), make_request(tool.EvaluationRequest, locals()))
+
+
+def sweep(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN", help="A run of .scratch/train, a project, or a folder of adapters checkpoint-N."
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for the results; in .scratch/sweep/ if not given."),
+    ] = None,
+    heldout: Annotated[
+        bool,
+        typer.Option("--held-out", help="On the held-out suite: logged as an opening, and never a claim."),
+    ] = False,
+    draws: Annotated[
+        int | None, typer.Option(min=1, help="Episodes an item; as in the settings if not given.")
+    ] = None,
+    items: Annotated[
+        int | None, typer.Option(min=1, help="So many of the suite's file, strata in proportion.")
+    ] = None,
+    skip_damaged: Annotated[
+        bool,
+        typer.Option("--skip-damaged", help="Go on without damaged checkpoints, and say in the table which."),
+    ] = False,
+) -> None:
+    """Measure every checkpoint of a run on the validation suite, each beside step 0: a table and a figure."""
+    from assay.tools.sweep import command as tool
+    from assay.tools.sweep.sources import SweepRequest
+
+    if (path / "params.yaml").is_file():
+        name_settings_of(path)
+    tool.run(Path.cwd(), make_request(SweepRequest, locals()))

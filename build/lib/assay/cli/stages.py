@@ -1,0 +1,129 @@
+"""The eight stages of dvc.yaml, one command each, in pipeline order."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from assay.cli.naming import name_settings_of
+from assay.core.errors import ConfigError
+from assay.core.parent import end_with_parent
+
+
+def fingerprint() -> None:
+    """Verify, fingerprint and audit the data; fix the claim."""
+    _run_stage("fingerprint")
+
+
+def base() -> None:
+    """Pin the base policy: build the tiny one, or resolve a pretrained model."""
+    _run_stage("base")
+
+
+def pre_eval() -> None:
+    """Play the held-out suite with the base policy."""
+    _run_stage("pre_eval")
+
+
+def train(
+    resume_from: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="A checkpoint or run folder; the newest of this run if not given."),
+    ] = None,
+) -> None:
+    """Train an adapter with GRPO, or go on where an interrupted training stopped."""
+    _run_stage("train", resume_from=resume_from)
+
+
+def control() -> None:
+    """Train for random rewards and play the held-out suite with that policy, where claim.controls asks for
+    it."""
+    _run_stage("control")
+
+
+def post_eval() -> None:
+    """Play the held-out suite with the trained policy."""
+    _run_stage("post_eval")
+
+
+def render_evidence() -> None:
+    """Write claim, tables, figures and report."""
+    _run_stage("render_evidence")
+
+
+def package(
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--run", metavar="DIR", help="Folder of another finished run; its package goes to DIR/dist."
+        ),
+    ] = None,
+) -> None:
+    """Write one archive that anyone can verify, after a search for secrets."""
+    _run_stage("package", folder)
+
+
+def _run_stage(name: str, root: Path | None = None, **options: Any) -> None:
+    from assay.core.config.composition import check_unless_experiment
+    from assay.pipeline.project import Project
+
+    end_with_parent()
+    if root is None:
+        root = Path.cwd()
+        check_unless_experiment(root)
+    elif not (root / "params.yaml").is_file():
+        fix = "name the folder of a project that was run"
+        raise ConfigError(
+            "the folder of a finished run", found="no params.yaml in it", where=f"--run {root}", fix=fix
+        )
+    else:
+        name_settings_of(root)
+    project = Project.open(root)
+    if (
+        name in ("base", "pre_eval") and "RANK" not in os.environ
+    ):  # of several processes the one that starts them looks
+        from assay.tools.doctor.preflight import look
+
+        look(project)
+    if name in ("base", "pre_eval", "train", "control", "post_eval"):
+        _withdraw(project)
+    if name in ("pre_eval", "train", "control", "post_eval"):
+        _become_several(name, project.params, **options)
+    if name == "train":
+        from assay.tools.doctor.preflight import examine_training
+
+        options["examine"] = examine_training
+    importlib.import_module(f"assay.stages.{name}").run(project, **options)
+    if name == "pre_eval" and os.environ.get("RANK", "0") == "0":
+        from assay.tools.doctor.preflight import say_power
+
+        say_power(project)
+    if name == "fingerprint":
+        _withdraw(project)  # only now are data and plan known
+
+
+def _withdraw(project: Any) -> None:
+    """Let no claim about other settings stand beside what is made now; of several processes the first one
+    sees to it."""
+    from assay.stages.render_evidence.no_claim import withdraw_if_other
+
+    if os.environ.get("RANK", "0") == "0":
+        withdraw_if_other(project)
+
+
+def _become_several(stage: str, params: Any, resume_from: Path | None = None) -> None:
+    """Start all processes of a stage where there are several, before one imports what each of them will."""
+    from assay.pipeline.launching import heed_launcher, launch, must_launch
+
+    heed_launcher(params.distributed)
+    if must_launch(params.distributed) and (stage != "control" or "random_reward" in params.claim.controls):
+        if params.device == "cuda":
+            from assay.policy.model import require_device
+
+            require_device(params.device)  # said once here, and not by each process
+        told = [] if resume_from is None else ["--resume-from", str(resume_from)]
+        launch(params.distributed, [stage.replace("_", "-"), *told])

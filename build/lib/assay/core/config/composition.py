@@ -1,0 +1,322 @@
+"""The selection in configs/ and the params.yaml composed from it, kept the same by `assay config`."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.core.config.places import located
+from assay.core.config.reading import parse_params
+from assay.core.config.settings import Params
+from assay.core.errors import ConfigError
+from assay.core.storage.files import read_bytes, read_text, write_text
+from assay.core.storage.json import dumps
+from assay.core.storage.yaml import line_of, read_yaml, refuse_foreign
+
+CONFIG = "configs/config.yaml"
+PARAMS = "params.yaml"
+GROUPS = ("grpo", "task")
+RESTORE = "git checkout -- configs"
+# DVC sets it for every stage of `dvc exp run`, whose point is to differ from configs/.
+IN_EXPERIMENT = "DVC_EXP_BASELINE_REV"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What configs/config.yaml selects."""
+
+    grpo: str
+    task: str
+    seed: int
+
+    def overrides(self) -> list[str]:
+        """Return the selection as `assay config use` and `dvc exp run -S` take it."""
+        return [f"grpo={self.grpo}", f"task={self.task}", f"seed={self.seed}"]
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """The settings of a selection: as values, and as the text of params.yaml."""
+
+    values: Mapping[str, Any]
+    text: str
+
+
+def use(root: Path, *, grpo: str | None, task: str | None, seed: int | None) -> list[str]:
+    """Select a preset, a task or a seed (None keeps it), write params.yaml, and return what changed, a line
+    each.
+
+    Both files are written only once the composed settings are known to be valid.
+
+    Raises:
+        ConfigError: No such preset, a preset is broken, or the composed settings are wrong.
+    """
+    before = selected(root)
+    after = Selection(
+        grpo=before.grpo if grpo is None else grpo,
+        task=before.task if task is None else task,
+        seed=before.seed if seed is None else seed,
+    )
+    composed = compose(root, after)
+    parse_selected(root, after, composed.values)
+    changes = [f"{CONFIG}: {old} -> {new}" for old, new in _paired(before, after) if old != new]
+    if changes:
+        write_text(root / CONFIG, _rewritten(read_text(root / CONFIG, fix=RESTORE), after))
+    target = root / PARAMS
+    if not target.is_file() or read_bytes(target, fix=f"rm {PARAMS}") != composed.text.encode():
+        write_text(target, composed.text)
+        changes.append(f"{PARAMS}: written from configs/")
+    return changes
+
+
+def check(root: Path) -> None:
+    """Make sure that params.yaml says what configs/ says; comments and the order of keys are free.
+
+    Raises:
+        ConfigError: They differ; names the first setting, both values, and how to make them agree.
+    """
+    now = selected(root)
+    expected = compose(root, now).values
+    found = read_yaml(root / PARAMS, fix="./run assay config use")
+    key = _first_difference(expected, found)
+    if key is not None:
+        raise ConfigError(
+            f"{key}: {_shown(expected, key)}, as configs/ has it",
+            found=f"{key}: {_shown(found, key)}",
+            where=PARAMS,
+            fix=f"./run assay config use   (goes back to configs/)\n  or {_keep(root, now, found, key)}",
+        )
+
+
+def check_unless_experiment(root: Path) -> None:
+    """Do what `check` does, except under `dvc exp run`, which changes settings on purpose."""
+    if not os.environ.get(IN_EXPERIMENT):
+        check(root)
+
+
+def selected(root: Path) -> Selection:
+    """Return what configs/config.yaml selects.
+
+    Raises:
+        ConfigError: The file is unreadable, or a selection is missing from it.
+    """
+    raw = read_yaml(root / CONFIG, fix=RESTORE)
+    defaults = raw.get("defaults")
+    chosen: dict[str, Any] = {}
+    for entry in defaults if isinstance(defaults, list) else []:
+        chosen |= entry if isinstance(entry, dict) else {}
+    for group in GROUPS:
+        if not isinstance(chosen.get(group), str):
+            raise ConfigError(
+                f"a line `- {group}: <preset>` in the defaults list",
+                found=repr(chosen[group]) if group in chosen else "none",
+                where=CONFIG,
+                fix=f"add it; known: {', '.join(presets(root, group))}",
+            )
+    seed = raw.get("seed")
+    if type(seed) is not int:
+        raise ConfigError("an integer", found=repr(seed), where=f"{CONFIG}, seed", fix="add a line `seed: 0`")
+    return Selection(chosen["grpo"], chosen["task"], seed)
+
+
+def presets(root: Path, group: str) -> list[str]:
+    """Return the names that can be selected in a group, sorted."""
+    return sorted(path.stem for path in (root / "configs" / group).glob("*.yaml"))
+
+
+def compose(root: Path, selection: Selection) -> Composition:
+    """Return the settings of a selection, composed as `dvc exp run` does it and with the bytes it would
+    write.
+
+    Raises:
+        ConfigError: A preset is unknown or broken.
+    """
+    for group, name in zip(GROUPS, (selection.grpo, selection.task), strict=True):
+        _refuse_unknown(root, group, name)
+        # Hydra would fail on a broken file too, but without the line.
+        read_yaml(root / "configs" / group / f"{name}.yaml", fix=f"correct it, or {RESTORE}")
+    import hydra
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        with hydra.initialize_config_dir(str((root / "configs").resolve()), version_base=None):
+            composed = hydra.compose(config_name="config", overrides=selection.overrides())
+        OmegaConf.resolve(composed)
+        values = OmegaConf.to_container(composed, throw_on_missing=True)
+        text = OmegaConf.to_yaml(composed)
+    except (HydraException, OmegaConfBaseException) as error:
+        found = next((line for line in str(error).split("\n") if line.strip()), type(error).__name__)
+        raise ConfigError("settings that compose", found=found, where="configs/", fix=RESTORE) from None
+    if not isinstance(values, dict):
+        raise ConfigError("a mapping of settings", found=type(values).__name__, where="configs/", fix=RESTORE)
+    refuse_foreign(values, where="configs/", fix=RESTORE)
+    return Composition({str(key): value for key, value in values.items()}, text)
+
+
+def parse_selected(root: Path, selection: Selection, values: Mapping[str, Any]) -> Params:
+    """Return the settings composed of a selection.
+
+    Raises:
+        ConfigError: They are wrong; names the preset that says so, and its line.
+    """
+    try:
+        return parse_params(values)
+    except ConfigError as error:
+        where = located(error.where, lambda name: place_of(root, name, selection))
+        raise ConfigError(error.expected, found=error.found, where=where, fix=error.fix) from None
+
+
+def place_of(root: Path, name: str, selection: Selection | None = None) -> str:
+    """Return where a person edits a setting: the preset that holds it, with its line; params.yaml where
+    nothing composes it.
+
+    Under `dvc exp run -S` a value may come from its command line instead, and that is said then.
+
+    Args:
+        root: The project, or a folder with nothing but params.yaml, such as an unpacked package.
+        name: The setting, dotted.
+        selection: The presets; None: those that configs/config.yaml selects.
+    """
+    if not (root / CONFIG).is_file():
+        return f"{PARAMS}, {name}"
+    steps = name.split(".")
+    try:
+        now = selected(root) if selection is None else selection
+        if selection is None and os.environ.get(IN_EXPERIMENT) and _overridden(root, now, steps):
+            return f"-S {name}=… of this experiment"
+        files = [f"configs/{group}/{getattr(now, group)}.yaml" for group in GROUPS]
+        # As Hydra composes: what comes later overrides what comes before, and config.yaml itself is last.
+        found = [(*line_of(root / file, steps, fix=RESTORE), file) for file in (*files, CONFIG)]
+    except (
+        ConfigError
+    ):  # a preset that cannot be read is told by who composes; here another error is being told
+        return f"configs/, {name}"
+    depth = max(each[0] for each in found)
+    if depth == 0:
+        return f"{_home_of(root, steps[0], files)}, {name}"
+    _, line, file = [each for each in found if each[0] == depth][-1]
+    return f"{file}, line {line}, {name}"
+
+
+def _overridden(root: Path, now: Selection, steps: Sequence[str]) -> bool:
+    theirs: Any = read_yaml(root / PARAMS, fix=RESTORE)
+    ours: Any = compose(root, now).values
+    for step in steps:
+        theirs, ours = (each.get(step) if isinstance(each, Mapping) else None for each in (theirs, ours))
+    return repr(theirs) != repr(ours)
+
+
+def _home_of(root: Path, section: str, files: Sequence[str]) -> str:
+    """Return the file in which a section belongs that none of the selected ones has: the one whose like has
+    it elsewhere."""
+    for group, file in zip(GROUPS, files, strict=True):
+        if any(
+            section in read_yaml(root / f"configs/{group}/{name}.yaml", fix=RESTORE)
+            for name in presets(root, group)
+        ):
+            return file
+    return CONFIG
+
+
+def _refuse_unknown(root: Path, group: str, name: str) -> None:
+    known = presets(root, group)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+        hint = (
+            f"did you mean {group}={near[0]}?"
+            if near
+            else f"choose one of them, or write configs/{group}/{name}.yaml"
+        )
+        where = f"configs/{group}"
+        raise ConfigError(
+            f"a preset ({', '.join(known) or 'none there'})", found=repr(name), where=where, fix=hint
+        )
+
+
+def _rewritten(text: str, selection: Selection) -> str:
+    lines = {
+        r"^([ \t]*-[ \t]*grpo[ \t]*:[ \t]*)[^\s#]+": selection.grpo,
+        r"^([ \t]*-[ \t]*task[ \t]*:[ \t]*)[^\s#]+": selection.task,
+        r"^(seed[ \t]*:[ \t]*)[^\s#]+": str(selection.seed),
+    }
+    for pattern, value in lines.items():
+        text, count = re.subn(pattern, rf"\g<1>{value}", text, flags=re.MULTILINE)
+        if count != 1:
+            found = f"{count} lines for {value!r}"
+            expected = "one line each: `- grpo: ...`, `- task: ...`, `seed: ...`"
+            raise ConfigError(expected, found=found, where=CONFIG, fix=f"write them so, or {RESTORE}")
+    return text
+
+
+def _paired(before: Selection, after: Selection) -> Iterator[tuple[str, str]]:
+    return zip(before.overrides(), after.overrides(), strict=True)
+
+
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield dotted keys and values; an empty section counts as a value, so that it is not overlooked.
+
+    >>> list(_leaves({"train": {"lora": {"r": 8}}, "extra": {}}))
+    [('train.lora.r', 8), ('extra', {})]
+    """
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _first_difference(expected: Mapping[str, Any], found: Mapping[str, Any]) -> str | None:
+    """Return the first dotted key whose value differs, in the order of `expected`, then of `found`.
+
+    1, 1.0 and True are equal in Python and three different settings in YAML: the type counts.
+
+    >>> _first_difference({"train": {"steps": 1}}, {"train": {"steps": 1.0}})
+    'train.steps'
+    >>> _first_difference({"seed": 1}, {"seed": 1}) is None
+    True
+    """
+    ours, theirs = dict(_leaves(expected)), dict(_leaves(found))
+    for key in ours | theirs:
+        if key not in ours or key not in theirs or repr(ours[key]) != repr(theirs[key]):
+            return key
+    return None
+
+
+def _shown(values: Mapping[str, Any], key: str) -> str:
+    leaves = dict(_leaves(values))
+    return dumps(leaves[key]) if key in leaves else "nothing"
+
+
+def _keep(root: Path, now: Selection, found: Mapping[str, Any], key: str) -> str:
+    """Return how to keep what params.yaml says: by a selection that gives it, else by the file that holds the
+    key."""
+    seed = found.get("seed")
+    if type(seed) is int:
+        # The present preset first: usually only the seed is another.
+        grpos = sorted(presets(root, "grpo"), key=lambda name: name != now.grpo)
+        tasks = sorted(presets(root, "task"), key=lambda name: name != now.task)
+        for grpo, task in itertools.product(grpos, tasks):
+            candidate = Selection(grpo, task, seed)
+            try:
+                same = _first_difference(compose(root, candidate).values, found) is None
+            except ConfigError:
+                continue
+            if same:
+                changed = [new for old, new in _paired(now, candidate) if old != new]
+                return f"./run assay config use {' '.join(changed)}   (keeps it)"
+    place = CONFIG
+    for group in GROUPS:
+        path = f"configs/{group}/{getattr(now, group)}.yaml"
+        if key in dict(_leaves(read_yaml(root / path, fix=RESTORE))):
+            place = path
+    if key == "seed":
+        return f"./run assay config use seed={seed}   (keeps the seed; the rest differs too)"
+    return f"set {key} in {place}, then ./run assay config use   (keeps it)"

@@ -1,0 +1,141 @@
+"""From the values of params.yaml to settings: strictly, and every mistake with its place and what to do about
+it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from assay.core.config.config_errors import explained, quoted
+from assay.core.config.places import place
+from assay.core.config.settings import Params
+from assay.core.errors import ConfigError
+
+CONFIG_VERSION = 1
+
+
+def parse_params(raw: Mapping[str, Any], where: str | None = None) -> Params:
+    """Read settings strictly.
+
+    Args:
+        raw: The mapping read from YAML.
+        where: Name of the one file that holds them; None where they were composed of several, of which a
+            message then leaves open which it is (`places.setting`).
+
+    Raises:
+        ConfigError: A key is unknown, missing or mistyped, or the version is not ours; names key and fix.
+    """
+    if raw.get("version") != CONFIG_VERSION:
+        raise ConfigError(
+            f"config version {CONFIG_VERSION}",
+            found=quoted(raw.get("version")),
+            where=place("version", where),
+            fix="./run assay config use   (writes params.yaml anew from configs/)",
+        )
+    try:
+        params = Params.model_validate(raw)
+    except ValidationError as error:
+        raise explained(error, raw, where) from None
+    _cross_check(params, where)
+    return params
+
+
+def _cross_check(params: Params, where: str | None) -> None:
+    train = params.train
+    processes, backend = params.distributed.processes, params.distributed.backend
+    if train.items_per_step % processes:
+        raise ConfigError(
+            f"a divisor of train.items_per_step = {train.items_per_step}, so that every group stays in one"
+            " process",
+            found=str(processes),
+            where=place("distributed.processes", where),
+            fix="change one of the two",
+        )
+    if backend == "nccl" and params.device == "cpu" and processes > 1:
+        raise ConfigError(
+            "gloo between processes on CPUs",
+            found=backend,
+            where=place("distributed.backend", where),
+            fix="set it to gloo",
+        )
+    _check_engine(params, where)
+    if params.generation.cuda_graphs and (params.generation.backend != "cached" or params.device != "cuda"):
+        raise ConfigError(
+            "backend cached on device cuda, for cuda_graphs: true",
+            found=f"backend {params.generation.backend} on device {params.device}",
+            where=place("generation.cuda_graphs", where),
+            fix="set it to false",
+        )
+    episodes = train.items_per_step * train.group_size // processes
+    if episodes % train.micro_batch_size:
+        raise ConfigError(
+            f"a divisor of items_per_step x group_size / distributed.processes = {episodes}",
+            found=str(train.micro_batch_size),
+            where=place("train.micro_batch_size", where),
+            fix=f"set it to {episodes} or a divisor of it",
+        )
+    if params.base.kind == "scratch":
+        warm = params.base.warm_start
+        for name, pool, phase in (
+            ("drill_pool", warm.drill_pool, warm.drills),
+            ("demonstration_pool", warm.demonstration_pool, warm.demonstrations),
+        ):
+            if pool < phase.batch_size:
+                raise ConfigError(
+                    f"at least one batch ({phase.batch_size})",
+                    found=str(pool),
+                    where=place(f"base.warm_start.{name}", where),
+                    fix="raise it, or lower the batch_size",
+                )
+    if params.validation.suite == "train" or params.validation.suite.startswith("heldout"):
+        raise ConfigError(
+            "a suite that neither trains nor reports",
+            found=repr(params.validation.suite),
+            where=place("validation.suite", where),
+            fix="validation.suite: validation",
+        )
+    if params.base.kind == "scratch" and not params.task.teaches:
+        raise ConfigError(
+            "task.lessons that teach a from-scratch base to speak",
+            found="null",
+            where=place("task.lessons", where),
+            fix="choose a preset with a pretrained base; only the shipped data come with lessons",
+        )
+    if params.base.kind == "scratch" and params.generation.surface != "compact":
+        raise ConfigError(
+            "surface compact for a from-scratch base",
+            found=repr(params.generation.surface),
+            where=place("generation.surface", where),
+            fix="set generation.surface: compact, or use a pretrained base",
+        )
+
+
+def _check_engine(params: Params, where: str | None) -> None:
+    """Refuse what a base that is held in parts cannot do."""
+    told = params.distributed
+    if told.engine == "ddp":
+        return
+    for wrong, expected, found in (
+        (told.processes == 1, "ddp for one process", "distributed.processes: 1"),
+        (
+            params.base.quantization is not None,
+            "ddp for a base of 4 bits, whose weights cannot be cut",
+            "base.quantization",
+        ),
+        (
+            params.generation.cuda_graphs,
+            "ddp where captured steps know the places of weights",
+            "cuda_graphs: true",
+        ),
+        (
+            params.device == "cuda" and told.backend == "gloo",
+            "backend nccl between GPUs",
+            "distributed.backend: gloo",
+        ),
+    ):
+        if wrong:
+            fix = "set distributed.engine: ddp, or change the other"
+            found = f"{told.engine} with {found}"
+            raise ConfigError(expected, found=found, where=place("distributed.engine", where), fix=fix)

@@ -1,0 +1,391 @@
+"""The settings as one strict model of params.yaml. Nothing has a default here; presets in configs/ are
+complete."""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from assay.core.config.base import Fraction, Natural, Positive, Rate, Settings
+from assay.core.config.health import HealthSettings
+from assay.core.config.rivals import RivalSettings
+from assay.core.config.tasks import Surface, TaskSettings, every_task
+from assay.core.records import HealthRule
+
+
+class ClaimSettings(Settings):
+    """What will be claimed, fixed before training."""
+
+    primary: Literal["success"]
+    smallest_effect_points: Annotated[float, Field(gt=0, le=100)]
+    alpha: Annotated[float, Field(ge=0.05, le=0.05)] = Field(
+        description="all intervals are 95 %; no other level yet"
+    )
+    parsed_rate_margin: Rate = Field(description="largest tolerable loss of parsed completions, as a share")
+    checkpoint_rule: Literal["best_validation_reward", "last"]
+    seeds: Annotated[list[Natural], Field(min_length=1, max_length=100)] = Field(
+        description="training seeds of a statement about the recipe: all of them, and no other"
+    )
+    sided: Literal["two-sided", "one-sided"] = Field(
+        description="of that statement: one-sided asks only whether it improves"
+    )
+    controls: list[Literal["aa", "random_reward"]] = Field(
+        description=(
+            "aa: base against base, always; random_reward: the same training for rewards that mean nothing"
+        )
+    )
+
+    @model_validator(mode="after")
+    def _base_is_always_compared_with_itself(self) -> Self:
+        if "aa" not in self.controls or len(set(self.controls)) < len(self.controls):
+            raise ValueError("controls: aa has to be among them, and each once")
+        return self
+
+    @model_validator(mode="after")
+    def _each_seed_once(self) -> Self:
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError("seeds: each once")
+        return self
+
+
+class AcknowledgedAlarm(Settings):
+    """A RED alarm that somebody looked at and answers for; the reason is quoted beside the claim."""
+
+    rule: HealthRule
+    reason: Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")] = Field(
+        examples=["what was looked at, and why it is harmless"]
+    )
+
+
+class EvidenceSettings(Settings):
+    """What is said about a training after it ended; no part of the plan that was hashed before."""
+
+    acknowledged_alarms: list[AcknowledgedAlarm] = Field(
+        description="RED alarms that no longer bar the claim"
+    )
+
+    @model_validator(mode="after")
+    def _each_rule_once(self) -> Self:
+        rules = [each.rule for each in self.acknowledged_alarms]
+        if len(set(rules)) < len(rules):
+            raise ValueError("acknowledged_alarms: each rule once")
+        return self
+
+
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Waiver(Settings):
+    """A finding of the secret scan that somebody looked at and answers for; it is written into the
+    package."""
+
+    file: Annotated[str, Field(min_length=1)] = Field(
+        description="path inside the package", examples=["evidence/README.md"]
+    )
+    sha256: Digest = Field(
+        description="of the text that was found, as the refusal names it; never the text",
+        examples=["0123456789abcdef" * 4],
+    )
+    reason: Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")] = Field(
+        examples=["what was looked at, and why it is no secret"]
+    )
+
+
+class ParitySettings(Settings):
+    """How far the merged model may be from base and adapter side by side."""
+
+    prompts: Positive = Field(description="held-out openings that both answer")
+    max_logit_difference: Annotated[float, Field(gt=0)] = Field(
+        description="largest absolute difference of any logit"
+    )
+    min_greedy_agreement: Fraction = Field(description="share of greedy tokens that have to be the same")
+
+
+class PackageSettings(Settings):
+    """What `package` refuses for, and what it may let pass."""
+
+    waivers: list[Waiver]
+    parity: ParitySettings
+
+    @model_validator(mode="after")
+    def _each_finding_once(self) -> Self:
+        found = [(each.file, each.sha256) for each in self.waivers]
+        if len(set(found)) < len(found):
+            raise ValueError("waivers: each finding once")
+        return self
+
+
+Action = Literal["refuse", "drop", "keep"]
+
+
+class AuditSettings(Settings):
+    """What happens to odd records: refuse the dataset, drop them with a count, or keep them with a count."""
+
+    unreadable: Literal["refuse", "drop"] = Field(
+        description="no strict JSON object, or a record the task cannot read"
+    )
+    duplicate_record: Literal["refuse", "drop"] = Field(description="the same content twice in one split")
+    duplicate_prompt: Action = Field(
+        description="one prompt in several records of a split that do not contradict"
+    )
+    conflicting_gold: Action = Field(description="one prompt with different golds")
+    gold_breaks_schema: Action
+    unstated_value: Action = Field(description="a gold that holds a value its prompt never states")
+    no_gold: Action
+    long_prompt: Action = Field(description="longer than task.max_prompt_chars, and not to be cut")
+    type_spelling: Action = Field(
+        description="a schema type spelt dict, float, tuple or any, read as JSON Schema's"
+    )
+    blocked_prompt: Action = Field(description="a blocked term in a prompt")
+    control_token: Action = Field(
+        description="a model's control token, such as <|im_end|>, as text of a prompt or gold"
+    )
+    # Of all records together: there is no record to drop.
+    constant_field: Literal["refuse", "keep"] = Field(
+        description="a gold field that says the same in all records"
+    )
+    empty_field: Literal["refuse", "keep"] = Field(
+        description="a gold field that says nothing in all or most records"
+    )
+
+
+class DatasetSettings(Settings):
+    """Where the data lie and what they must be."""
+
+    root: str = Field(description="folder of the data; its own name is what people call the task")
+    cache: str | None = Field(
+        description="folder for verified copies named by digest; null reads the data in place"
+    )
+    expected_dataset_sha256: str | None = Field(
+        description="fingerprint the data must have; null does not enforce"
+    )
+    near_duplicates: float = Field(
+        ge=0.3,
+        le=0.6,
+        description="share of common words from which records without known answers are one cluster; two thirds"
+        " of it with equal answers; part of the plan",
+    )
+    audit: AuditSettings
+
+    @property
+    def name(self) -> str:
+        """What the data are called: the folder's own name, whichever task reads them."""
+        return PurePath(os.path.normpath(self.root)).name or self.root
+
+
+class TinyArchitecture(Settings):
+    """Shape of the from-scratch Qwen3."""
+
+    hidden_size: Positive
+    intermediate_size: Positive
+    layers: Positive
+    heads: Positive
+    max_positions: Positive
+    initializer_range: Annotated[float, Field(gt=0)]
+
+
+class PhaseSettings(Settings):
+    """One phase of the supervised warm start."""
+
+    steps: Positive
+    batch_size: Positive
+    learning_rate: Annotated[float, Field(gt=0)] = Field(examples=[0.003])
+
+
+class WarmStart(Settings):
+    """Drills until the probe passes, then demonstrations of weak play."""
+
+    drills: PhaseSettings
+    drill_pool: Positive
+    drill_every: Positive = Field(description="during demonstrations, each so-many-th batch is drills")
+    probe_items: Positive
+    probe_every: Positive
+    demonstrations: PhaseSettings
+    demonstration_pool: Positive
+
+
+class Gates(Settings):
+    """What a base policy must pass before anything is measured on it."""
+
+    copy_accuracy: Fraction
+    parsed_rate: Fraction
+    episodes: Positive
+
+
+class ScratchBase(Settings):
+    """A tiny model built from scratch."""
+
+    kind: Literal["scratch"]
+    seed: Natural
+    architecture: TinyArchitecture
+    warm_start: WarmStart
+    gates: Gates
+
+    # How it is loaded, by the names of a pretrained one.
+    @property
+    def dtype(self) -> Literal["float32"]:
+        """Return what its weights are kept in."""
+        return "float32"
+
+    @property
+    def quantization(self) -> None:
+        """Return nothing: its weights are plain."""
+
+    @property
+    def template(self) -> dict[str, bool | int | str]:
+        """Return nothing: its template knows no settings."""
+        return {}
+
+
+class PretrainedBase(Settings):
+    """A Hugging Face model, from a local folder or the hub cache."""
+
+    kind: Literal["pretrained"]
+    model: str = Field(
+        description="name on the hub, or a folder: relative to the project, with ~, or absolute"
+    )
+    revision: str | None
+    dtype: Literal["float32", "bfloat16"]
+    quantization: Literal["nf4"] | None
+    template: dict[str, bool | int | str] = Field(
+        description="what the chat template is given, {} for nothing", examples=[{"enable_thinking": False}]
+    )
+
+
+class GenerationSettings(Settings):
+    """How completions are produced, the same in training and evaluation."""
+
+    surface: Surface
+    temperature: Annotated[float, Field(gt=0)]
+    batch_size: Positive = Field(description="conversations held at once")
+    backend: Literal["cached", "transformers", "vllm", "vllm_server"] = Field(
+        description=(
+            "cached: our own; transformers: its generate, as a reference; vllm: an extra, in this process; "
+            "vllm_server: a server of it at ASSAY_VLLM_URL; neither of the two was run by us"
+        )
+    )
+    cuda_graphs: bool = Field(
+        description="replay a captured step for each token; backend cached on a CUDA device only",
+        examples=[False],
+    )
+
+
+class EvaluationSettings(Settings):
+    """The held-out suite; shared by every training seed."""
+
+    seed: Natural
+    items: Positive
+    draws: Annotated[int, Field(ge=2)]
+    rivals: RivalSettings
+
+
+class ValidationSettings(Settings):
+    """The validation suite that chooses the checkpoint; each time sampled and greedy."""
+
+    suite: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] = Field(
+        description="data file, without .jsonl; never train, never a held-out one"
+    )
+    seed: Natural
+    items: Positive
+    draws: Positive
+    interval: Positive = Field(description="optimizer steps between validations")
+
+
+class LoraSettings(Settings):
+    """Low-rank adapter."""
+
+    r: Positive = Field(examples=[16])
+    alpha: Positive = Field(examples=[32])
+    dropout: Annotated[float, Field(ge=0, lt=1)] = Field(examples=[0.0])
+    target_modules: Annotated[list[str], Field(min_length=1)] | Literal["all-linear"] = Field(
+        description=(
+            "names of modules, each of which the base must have; or all-linear: all but its first and last"
+        ),
+        examples=[["q_proj", "v_proj"]],
+    )
+
+
+class TrainSettings(Settings):
+    """GRPO by TRL's GRPOTrainer; names follow GRPOConfig where they are the same thing."""
+
+    steps: Positive
+    items_per_step: Positive
+    group_size: Annotated[int, Field(ge=2)]
+    micro_batch_size: Positive = Field(description="episodes in one forward and backward pass")
+    num_iterations: Literal[1] = Field(
+        description="optimisation passes over one batch of episodes; more is not tried yet"
+    )
+    learning_rate: Annotated[float, Field(gt=0)]
+    lr_scheduler: Literal["constant", "constant_with_warmup", "linear", "cosine"]
+    warmup_steps: Natural
+    max_grad_norm: Annotated[float, Field(gt=0)]
+    beta: Annotated[float, Field(ge=0)] = Field(description="weight of the KL term in the loss")
+    epsilon_low: Rate
+    epsilon_high: Annotated[float, Field(gt=0)]
+    loss_type: Literal["grpo", "bnpo", "dapo"]
+    scale_rewards: Literal["group", "batch", "none"]
+    gradient_checkpointing: bool
+    kl_probe_episodes: Positive
+    lora: LoraSettings
+
+
+class CheckpointSettings(Settings):
+    """What a training keeps to go on from, and where; no part of what a run is, so it may go on under other
+    values."""
+
+    every: Positive = Field(description="optimizer steps between checkpoints; the last step is always one")
+    keep: Positive = Field(description="newest ones that stay, and the newest healthy one beside them")
+    other_machine: Literal["refuse", "say"] = Field(
+        description=(
+            "a training that was begun on another processor, or under other thread flags: not gone on with,"
+            " or gone on with and said in the claim, since its bytes are then promised to nobody"
+        )
+    )
+
+
+class DistributedSettings(Settings):
+    """How many processes train together; part of what a run is, since sums over processes round
+    differently."""
+
+    processes: Annotated[int, Field(ge=1, le=1024)]
+    backend: Literal["gloo", "nccl"]
+    engine: Literal["ddp", "fsdp"] = Field(
+        description=(
+            "ddp: every process holds the whole base; fsdp: a part of it while it learns, all of it while it"
+            " plays"
+        )
+    )
+
+
+if TYPE_CHECKING:
+    AnyTask = TaskSettings
+else:
+    AnyTask = every_task()
+
+
+class Params(Settings):
+    """The whole of params.yaml."""
+
+    version: Literal[1]
+    seed: Natural
+    device: Literal["cpu", "cuda"]
+    threads: Annotated[int, Field(ge=1, le=256)]
+    deterministic: bool = Field(
+        description="bit-identical repetition on the same machine and versions, or refuse"
+    )
+    distributed: DistributedSettings
+    task: AnyTask
+    dataset: DatasetSettings
+    base: Annotated[ScratchBase | PretrainedBase, Field(discriminator="kind")]
+    generation: GenerationSettings
+    evaluation: EvaluationSettings
+    validation: ValidationSettings
+    train: TrainSettings
+    checkpoint: CheckpointSettings
+    health: HealthSettings
+    claim: ClaimSettings
+    evidence: EvidenceSettings
+    package: PackageSettings

@@ -1,0 +1,69 @@
+"""What the settings of every task have; a task's own stand in `assay/tasks/settings/<name>.py`, light to
+import."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Union
+
+from pydantic import Field
+
+from assay.core.config.base import Positive, Settings
+
+Surface = Literal["compact", "json"]
+# Tokens one completion may take. What a task has to say does not depend on who trains on it, but on the
+# surface it does.
+CompletionLimits = Annotated[
+    dict[Surface, Positive], Field(min_length=2, examples=[{"compact": 24, "json": 160}])
+]
+FOLDER = Path(__file__).resolve().parents[2] / "tasks/settings"
+
+
+class TaskSettings(Settings):
+    """What a preset of configs/task/ sets of a task. Its kind is found by its name, that of its file."""
+
+    # What only training or the making of a base reads, and files that count by their content: another value
+    # makes no other suite. All else of a task says what is asked and how it is graded.
+    not_measured: ClassVar[frozenset[str]] = frozenset()
+    # Whether users bring records of their own, so that texts may be anybody's.
+    reads_own_records: ClassVar[bool] = False
+
+    name: str
+    max_new_tokens: CompletionLimits
+
+    @property
+    def teaches(self) -> bool:
+        """Whether it has lessons for a base that is built from scratch."""
+        return True
+
+    @property
+    def most_turns(self) -> int | None:
+        """Completions an episode may take, None where only playing tells."""
+        return None
+
+    @property
+    def blocklist_file(self) -> str | None:
+        """File of blocked terms inside the data, None where there is none."""
+        return None
+
+
+def task_names() -> tuple[str, ...]:
+    """Return the names of all tasks, sorted: the modules of assay/tasks/settings."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__"))
+
+
+def settings_class(name: str) -> type[TaskSettings]:
+    """Return the settings of a task: the one class of its kind in its module."""
+    module = importlib.import_module(f"assay.tasks.settings.{name}")
+    (found,) = {
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, TaskSettings) and value is not TaskSettings
+    }
+    return found
+
+
+def every_task() -> Any:
+    """Return the union of all tasks' settings, told apart by their names."""
+    return Annotated[Union[tuple(settings_class(name) for name in task_names())], Field(discriminator="name")]  # noqa: UP007

@@ -1,0 +1,299 @@
+"""What reaches disk: strict, frozen records that every room shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Record(BaseModel):
+    """A frozen record with no unknown keys, no hidden defaults, no NaN."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
+
+
+ParseOutcome = Literal["ok", "repaired", "failed"]
+# "tasks" is any file that is none of the three: what `assay evaluate` was pointed at.
+Split = Literal["train", "validation", "heldout", "tasks"]
+
+
+class Turn(Record):
+    """One prompt-completion-observation exchange."""
+
+    prompt_digest: str = Field(description="sha256 of the token ids the completion was conditioned on")
+    completion: str = Field(description="the model's text, exactly as decoded")
+    n_tokens: int = Field(ge=0, description="tokens of the completion, end-of-sequence included")
+    truncated: bool = Field(description="the token limit was reached before end-of-sequence")
+    outcome: ParseOutcome
+    failure: str | None = Field(description="why the completion could not be graded; null if it could")
+    action: str | None = Field(description="canonical text of the parsed action; null if parsing failed")
+    observation: str | None = Field(description="what the model was told next; null if the episode ended")
+    parts: dict[str, float] = Field(description="reward parts earned by this turn; one not named earned 0")
+
+
+class Episode(Record):
+    """One complete play of one item."""
+
+    item_id: str
+    cluster: str = Field(description="unit of independent evidence: scenario or prompt group")
+    strata: dict[str, str] = Field(description="labels for tables, e.g. tier")
+    policy: str | None = Field(
+        default=None,
+        description=(
+            "who played it: the policy's digest; in a validation that of the weights, as their step's row of"
+            " the log has it; null: the untrained policy of a validation, or a batch"
+        ),
+    )
+    draw: int = Field(ge=0)
+    seed: int = Field(ge=0, description="sampling seed, derived from (suite seed, item id, draw)")
+    turns: tuple[Turn, ...]
+    prompt_chars_cut: int = Field(
+        ge=0, description="characters left out of the opening so that it fits; 0 if it fitted"
+    )
+    ending: str = Field(description="why the episode stopped")
+    reward: float = Field(description="sum of the reward parts")
+    parts: dict[str, float] = Field(description="reward parts summed over the turns")
+    success: bool = Field(description="the fixed rule of the task; not the reward")
+    flags: dict[str, bool | None] = Field(
+        description="further yes/no facts; null where the question does not arise"
+    )
+    metrics: dict[str, float | None] = Field(description="further numbers; null where undefined")
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens the model wrote in the whole episode."""
+        return sum(turn.n_tokens for turn in self.turns)
+
+    @property
+    def parsed_rate(self) -> float:
+        """Share of completions that parsed, repaired ones included."""
+        return sum(turn.outcome != "failed" for turn in self.turns) / max(1, len(self.turns))
+
+
+TRAINING_LOG_COLUMNS = ("step", "epoch", "loss", "reward", "reward_std", "kl", "grad_norm", "learning_rate")
+
+
+class Alarm(Record):
+    """A flag that was raised more often than its task tolerates."""
+
+    flag: str
+    rate: float = Field(ge=0, le=1, description="share of the episodes in which the question arises")
+    threshold: float = Field(ge=0, le=1, description="the share that is tolerated")
+    n: int = Field(ge=1, description="episodes in which the question arises")
+
+
+AlarmSource = Literal["batch", "validation", "greedy validation"]
+
+
+class TrainAlarm(Record):
+    """One alarm over a whole training, by what was watched."""
+
+    source: AlarmSource
+    first_step: int = Field(ge=0)
+    times: int = Field(ge=1, description="batches or validations that raised it")
+    worst_step: int = Field(ge=0)
+    worst: Alarm
+
+
+HealthRule = Literal[
+    "non_finite",
+    "reward_vs_validation",
+    "reward_vs_success",
+    "part_share",
+    "zero_variance",
+    "entropy",
+    "kl",
+    "truncated",
+    "length",
+    "parsed",
+    "distinct",
+    "top_share",
+    "field_collapse",
+    "clip",
+    "grad_norm",
+    "infrastructure",
+]
+HealthLevel = Literal["GREEN", "AMBER", "RED"]
+HEALTH_RULES: tuple[HealthRule, ...] = get_args(HealthRule)
+HEALTH_LEVELS: tuple[HealthLevel, ...] = get_args(HealthLevel)
+
+
+class HealthEvent(Record):
+    """One rule of training health that reached another level; a line of health.jsonl."""
+
+    rule: HealthRule
+    level: HealthLevel = Field(description="the level reached; GREEN: the alarm is over")
+    stop: bool = Field(description="whether the training ends here")
+    value: float | None = Field(
+        description="what was measured, in the signal's own unit; null if it was no number"
+    )
+    threshold: float | None = Field(description="the limit that decided, in the unit of the value")
+    baseline: float | None = Field(
+        description="what the limit was derived from, in the same unit; null: from nothing measured"
+    )
+    step: int = Field(ge=0, description="optimizer step of the event; 0 is before the first")
+    first_step: int = Field(ge=0, description="since when the value was beyond the limit")
+    item_ids: tuple[str, ...] = Field(max_length=8, description="items concerned, the first few")
+    message: str = Field(description="one sentence: what was found and what to try")
+
+
+class RuleSummary(Record):
+    """What one rule of training health said over a whole training."""
+
+    rule: HealthRule
+    level: HealthLevel = Field(description="the worst level reached")
+    first_step: int = Field(ge=0, description="since when the first value was beyond its limit")
+    worst_step: int = Field(ge=0, description="step at which the worst level was first reached")
+    times: int = Field(ge=1, description="how often it left GREEN")
+
+
+class HealthSummary(Record):
+    """The alarms of a training in short."""
+
+    worst: HealthLevel
+    rules: tuple[RuleSummary, ...] = Field(
+        description="those that left GREEN, in the order in which they first did"
+    )
+    unmeasured: tuple[HealthRule, ...] = Field(
+        description="those that had nothing to read: neither ill nor known to be well"
+    )
+
+    @classmethod
+    def of(cls, events: Sequence[HealthEvent], unmeasured: Sequence[HealthRule] = ()) -> Self:
+        """Sum up the events of one training, oldest first; which rules had nothing to read, no event can
+        say."""
+        rules: dict[HealthRule, list[HealthEvent]] = {}
+        for event in events:
+            rules.setdefault(event.rule, []).append(event)
+        found = []
+        for rule, told in rules.items():
+            levels: list[HealthLevel] = ["GREEN", *(event.level for event in told)]
+            times = sum(before == "GREEN" != after for before, after in pairwise(levels))
+            if times:
+                level = max(levels, key=HEALTH_LEVELS.index)
+                reached = next(event.step for event in told if event.level == level)
+                first = told[0].first_step
+                found.append(
+                    RuleSummary(rule=rule, level=level, first_step=first, worst_step=reached, times=times)
+                )
+        worst = max((each.level for each in found), key=HEALTH_LEVELS.index, default=HEALTH_LEVELS[0])
+        return cls(worst=worst, rules=tuple(found), unmeasured=tuple(unmeasured))
+
+
+class HonestFacts(Record):
+    """What a player shows who is always right on the train items, by which alarms are judged."""
+
+    items: int = Field(ge=1, description="whose right answer is known; at most the first 2000 are looked at")
+    answers: int = Field(ge=1, description="different right answers among them")
+    top_share: float = Field(
+        gt=0, le=1, description="share of items for which the commonest of those is right"
+    )
+
+
+class TrainFacts(Record):
+    """What a training was, for those who compare before and after."""
+
+    seed: int = Field(ge=0)
+    steps: int = Field(ge=1)
+    chosen_step: int = Field(ge=0)
+    claim_plan_sha256: str = Field(description="of claim_plan.json as it stood when training began")
+    base_digest: str
+    policy_digest: str = Field(description="of the base under the chosen adapter")
+    validation_suite: str
+    chain: str = Field(
+        description="digest over prompts, completions, rewards, gradients and weights of every step"
+    )
+    alarms: tuple[TrainAlarm, ...] = Field(description="in the order in which they first rang")
+    health: HealthSummary
+    other_machines: int = Field(
+        default=0,
+        ge=0,
+        description="how often it was gone on with on another processor, or under other thread flags",
+    )
+    honest: HonestFacts | None = Field(
+        default=None, description="null where the task cannot write down what is right"
+    )
+
+
+class ControlFacts(Record):
+    """The control training for random rewards; null where none was asked for."""
+
+    asked: bool
+    base_digest: str | None = None
+    seed: int | None = Field(default=None, ge=0)
+    steps: int | None = Field(default=None, ge=1)
+    chosen_step: int | None = Field(default=None, ge=0, description="whose weights were played: the last")
+    validation_step: int | None = Field(
+        default=None, ge=0, description="the step that validation would have chosen; 0 is the base itself"
+    )
+    policy_digest: str | None = None
+    stopped: str | None = Field(
+        default=None, description="why it ended before its last step, and nothing was played"
+    )
+    chain: str | None = Field(default=None, description="as in the facts of the training proper")
+    health: HealthSummary | None = None
+    other_machines: int = Field(default=0, ge=0, description="as in the facts of the training proper")
+
+
+class OtherPolicy(Record):
+    """A trained policy that saw held-out records before the one that is claimed something of."""
+
+    policy_digest: str
+    stages: tuple[str, ...] = Field(description="in which it saw them")
+    n_records: int | None = Field(
+        ge=1, description="of the claim's, so many; null: nobody knows which it saw"
+    )
+    place: int | None = Field(ge=1, description="which of them it was; null: noted before places were")
+    same_recipe: bool = Field(description="whether it is another registered seed of the same plan")
+
+
+class OpenedRecords(Record):
+    """What was known of the held-out records when the trained policy was let loose on them; openings.json."""
+
+    policy_digest: str
+    records: str = Field(description="key of the records, as in heldout_openings.json")
+    n_records: int = Field(ge=1)
+    place: int | None = Field(
+        ge=1,
+        description="which trained policy it was that saw any of them, the first is 1; null: nobody knows",
+    )
+    recipe_place: int | None = Field(ge=1, description="the same with the seeds of one plan counted as one")
+    family: str = Field(description="digest of plan and settings but for the seed")
+    first_family: str | None = Field(
+        description="the same as it was when this policy first saw them; another: registered afterwards"
+    )
+    seed: int = Field(ge=0)
+    seeds: tuple[int, ...] = Field(description="those that the plan registers")
+    left_out: tuple[int, ...] = Field(
+        description="seeds that another plan showed beside some of these, and that this plan leaves out"
+    )
+    others: tuple[OtherPolicy, ...] = Field(description="who saw them before")
+    restored: int = Field(
+        ge=0, description="of all known policies those that were no longer in the ledger's file"
+    )
+
+    @model_validator(mode="after")
+    def _after_all_others(self) -> Self:
+        if self.place is not None and self.place <= len(self.others):
+            raise ValueError(f"place {self.place}, behind {len(self.others)} others")
+        return self
+
+
+class ValidationEpisode(Record):
+    """One episode of a validation; a line of validation.jsonl."""
+
+    step: int = Field(ge=0, description="optimizer step whose policy played it; 0 is the base")
+    greedy: bool
+    episode: Episode
+
+
+class Interval(Record):
+    """A point value with its 95 % interval and the number of observations behind it; null where undefined."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int = Field(ge=0)

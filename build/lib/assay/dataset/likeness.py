@@ -1,0 +1,143 @@
+"""How alike records are: the share of words and pairs of words that two of them have in common.
+
+What half of all answers' records say (an instruction, a template, a greeting) tells no two records apart and
+is left out. Source of the measure: Broder (1997), On the resemblance of documents; computed in full, by
+sparse products, where others estimate it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse  # type: ignore[import-untyped,unused-ignore]
+
+from assay.dataset.wording import ANSWER_FIELDS, essence, essential_words, texts_of
+
+Places = NDArray[np.int64]
+Shares = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+COMMON = 0.5  # said in the records of more than this share of the answers: it tells nothing apart
+FEW_ANSWERS = 6  # with fewer, "in half of them" says nothing
+MOST_SHINGLES, FEWEST_SHINGLES = 128, 32  # of a text on average, and of any; of longer ones a sample
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_ROWS = 512  # compared with all others at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """What a record says: its essential words, and its answer by content, None where it has none."""
+
+    words: tuple[str, ...]
+    answer: str | None
+    body: tuple[str, ...]  # words of the last text alone, which is what the instruction is about
+    stated: bool  # whether a part of the answer stands in the words, as where facts are extracted
+
+
+def wording_of(record: Mapping[str, Any]) -> Wording:
+    """Return what a record says, however it is worded."""
+    texts = texts_of(record)
+    words, body = tuple(essential_words(" ".join(texts))), tuple(essential_words("".join(texts[-1:])))
+    given = [essence(record[name]) for name in ANSWER_FIELDS if record.get(name) is not None]
+    if not given:
+        return Wording(words, None, body, stated=False)
+    known = set(words)
+    stated = any(part and known.issuperset(part.split()) for part in _leaves(given))
+    return Wording(words, json.dumps(given, sort_keys=True), body, stated)
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _leaves(part)
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Pairs of records and how alike they are, all [pairs]: places, with `one` before `other`."""
+
+    one: Places
+    other: Places
+    share: Shares  # 0 to 1, of what either says
+    same_answer: Flags
+    unknown: Flags  # whether one of them has no answer
+
+
+def alike(wordings: Sequence[Wording], least: float, border: int = 0) -> Iterator[Alike]:
+    """Yield the pairs of records that say at least this share of their words alike, some at a time.
+
+    Args:
+        wordings: What the records say; those without words are like no other.
+        least: Share of words and pairs of words, above 0, that both say among those that either says.
+        border: If above 0, only pairs of one record before this place and one from it on.
+    """
+    n = len(wordings)
+    answers, unknown = _numbered(wordings)
+    table = _informative(wordings, answers)
+    sizes = np.asarray(table.sum(axis=1)).ravel()
+    columns = table[: border or n].T.tocsr()
+    for start in range(border, n, _ROWS):
+        both = (table[start : start + _ROWS] @ columns).tocoo()
+        other, one = both.row.astype(np.int64) + start, both.col.astype(np.int64)
+        share = both.data / (sizes[one] + sizes[other] - both.data)
+        near = (share >= least - 1e-12) & (one < other)
+        one, other, share = one[near], other[near], share[near]
+        yield Alike(one, other, share, answers[one] == answers[other], unknown[one] | unknown[other])
+
+
+def _numbered(wordings: Sequence[Wording]) -> tuple[Places, Flags]:
+    """Return a number for each record's answer, one of its own where it has none, and where that is."""
+    known: dict[str, int] = {}
+    numbers = [
+        -1 - place if each.answer is None else known.setdefault(each.answer, len(known))
+        for place, each in enumerate(wordings)
+    ]
+    return np.array(numbers, np.int64), np.array([each.answer is None for each in wordings], np.bool_)
+
+
+def _shingles(wordings: Sequence[Wording]) -> tuple[Places, NDArray[np.uint64]]:
+    """Return which record says what: its place, and a digest of a word or a pair of words, both [said]."""
+    known: dict[str, int] = {}
+    found = []
+    for each in wordings:
+        for word in each.words:
+            if word not in known:
+                sha = hashlib.blake2b(word.encode(), digest_size=8).digest()
+                known[word] = int.from_bytes(sha, "big")
+        words = np.array([known[word] for word in each.words], np.uint64)
+        pairs = (words[:-1] * _ODD) ^ (words[1:] + _ODD)
+        # Mixed, so that the smallest are a fair sample.
+        said = np.concatenate([words, pairs * _ODD])
+        found.append(np.unique(said ^ (said >> np.uint64(29))))
+    total = sum(map(len, found))
+    if total > MOST_SHINGLES * len(found):
+        # Of long texts a sample, by what is said and not by who says it, so that two are sampled alike.
+        border = np.uint64(int(2**64 * (MOST_SHINGLES * len(found) / total)))
+        found = [said[: max(FEWEST_SHINGLES, int(np.searchsorted(said, border)))] for said in found]
+    row = np.repeat(np.arange(len(found)), [len(said) for said in found])
+    return row, np.concatenate([*found, np.zeros(0, np.uint64)])
+
+
+def _informative(wordings: Sequence[Wording], answers: Places) -> sparse.csr_matrix:
+    """Return which record says what, [records, words and pairs], without what tells none apart."""
+    row, said = _shingles(wordings)
+    names, column = np.unique(said, return_inverse=True)
+    few = len(np.unique(answers)) < FEW_ANSWERS
+    # Where there are few answers, records are counted instead; but what stands in a text with its answer is
+    # the work itself, even where there is but one.
+    groups, home = np.unique(np.arange(len(wordings)) if few else answers, return_inverse=True)
+    met = np.unique(column * len(groups) + home[row]) // max(1, len(groups))
+    common = np.bincount(met, minlength=len(names)) > COMMON * len(groups)
+    told = np.array([few and each.stated for each in wordings], np.bool_)
+    keeps = ~common[column] | told[row]
+    keeps |= np.bincount(row[keeps], minlength=len(wordings))[row] == 0
+    ones = np.ones(int(keeps.sum()), np.int32)
+    return sparse.csr_matrix((ones, (row[keeps], column[keeps])), shape=(len(wordings), max(1, len(names))))

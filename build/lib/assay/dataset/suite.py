@@ -1,0 +1,160 @@
+"""A suite: a fixed list of items of one split with draws and a seed; its digest says what was measured, and
+by which rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assay.core.config.places import setting
+from assay.core.config.tasks import Surface, TaskSettings
+from assay.core.errors import ConfigError
+from assay.core.records import Split
+from assay.core.seeds import derive_seed
+from assay.core.storage.json import digest
+from assay.dataset.clusters import united
+from assay.tasks.protocol import Item
+
+SAMPLING, SAMPLING_AGAIN = "sampling", "sampling again"  # labels of the seeds of draws
+FEWEST_CLUSTERS = 6  # below, no p of a test over clusters can reach 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """One episode to be played: which item, which draw, and the seeds of its sampling and of its world."""
+
+    item: Item
+    draw: int
+    seed: int
+    world_seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Items of one split, draws per item, the seed all plays are derived from, the rules of `rules_of`, and
+    the label of its draws' seeds: with another label the same worlds are met by other draws."""
+
+    split: Split
+    items: tuple[Item, ...]
+    draws: int
+    seed: int
+    rules: str = ""
+    sampling: str = SAMPLING
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of what is asked and graded: rules, split, ids and records of the items in order, draws,
+        seed.
+
+        An id can be given by whoever wrote the data, so it says nothing of what is asked or right; the record
+        does.
+        """
+        asked = [[item.id, item.record] for item in self.items]
+        other = [] if self.sampling == SAMPLING else [self.sampling]
+        return digest([self.rules, self.split, asked, self.draws, self.seed, *other])
+
+    @property
+    def first_digest(self) -> str:
+        """The digest that suites had while it left out task and data; by it old notes of openings are
+        recognised."""
+        return digest([self.split, [item.id for item in self.items], self.draws, self.seed])
+
+    @property
+    def records(self) -> tuple[str, ...]:
+        """The digests of the records that are played, in order."""
+        return tuple(item.record for item in self.items)
+
+    def plays(self) -> list[Play]:
+        """Return every play of the suite; all draws of an item meet the same world."""
+        return [
+            Play(
+                item,
+                draw,
+                seed=derive_seed(self.sampling, self.split, self.seed, item.id, draw),
+                world_seed=derive_seed("world", self.split, self.seed, item.id),
+            )
+            for item in self.items
+            for draw in range(self.draws)
+        ]
+
+
+def rules_of(task: TaskSettings, surface: Surface, blocklist: str | None) -> str:
+    """Return the sha256 of what decides, besides its record, what an item asks and how an answer is graded.
+
+    Args:
+        task: Its settings; what only training or the making of a base reads is left out.
+        surface: How the policy speaks.
+        blocklist: sha256 of the file of blocked terms, None for none.
+    """
+    asked = task.model_dump(mode="json", exclude=set(task.not_measured))
+    return digest([asked, surface, blocklist])
+
+
+# At most so many times the conversations held at once: what has ended makes room for others of the same unit,
+# and only its last conversations run with places to spare. At least as many units a suite, so that little is
+# lost by an interruption.
+UNIT = 4
+
+
+def units(plays: Sequence[Play], batch_size: int) -> list[Sequence[Play]]:
+    """Return plays in the parts that are played, kept and played again as a whole: 1 to 4 times `batch_size`
+    of them.
+
+    >>> [len(unit)
+    ... for unit in units([Play(None, draw, 0, 0) for draw in range(10)], 2)]  # type: ignore[arg-type]
+    [2, 2, 2, 2, 2]
+    >>> [len(unit)
+    ... for unit in units([Play(None, draw, 0, 0) for draw in range(35)], 2)]  # type: ignore[arg-type]
+    [8, 8, 8, 8, 3]
+    """
+    size = batch_size * max(1, min(UNIT, len(plays) // (UNIT * batch_size)))
+    return [plays[start : start + size] for start in range(0, len(plays), size)]
+
+
+def choose(
+    items: Sequence[Item],
+    n: int,
+    *,
+    split: Split,
+    draws: int,
+    seed: int,
+    rules: str = "",
+    similarity: float | None = None,
+) -> Suite:
+    """Return a suite of n items with the strata in the proportions of the whole split, in the order of the
+    file.
+
+    Args:
+        items: All items of the split.
+        n: How many to take.
+        split: Name of the split.
+        draws: Episodes per item.
+        seed: Root of all sampling and world seeds of the suite.
+        rules: Those of `rules_of`; "" for a suite that nothing is compared by.
+        similarity: From what share of common words two items are one cluster (`dataset.near_duplicates`); None
+            leaves each in its task's, for a suite that nothing is concluded from.
+
+    Raises:
+        ConfigError: The split holds fewer items.
+    """
+    if n > len(items):
+        raise ConfigError(
+            f"at most {len(items)} items (all of {split})",
+            found=str(n),
+            where=setting(f"{'evaluation' if split == 'heldout' else split}.items"),
+            fix="lower the number, or add data",
+        )
+    groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for index, item in enumerate(items):
+        groups.setdefault(tuple(sorted(item.strata.items())), []).append(index)
+    # By relative rank inside its stratum, so that a part of the file has the proportions of the whole.
+    ranked = sorted(
+        ((rank + 0.5) / len(group), key, index)
+        for key, group in groups.items()
+        for rank, index in enumerate(group)
+    )
+    chosen = sorted(index for _, _, index in ranked[:n])
+    taken = [items[index] for index in chosen]
+    if similarity is not None:
+        taken = united(taken, similarity)
+    return Suite(split, tuple(taken), draws, seed, rules)

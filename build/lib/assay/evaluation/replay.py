@@ -1,0 +1,148 @@
+"""Episodes without a model: stored ones graded again, and those of scripted players, by which a score is read
+between a floor and a ceiling. No torch."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from assay.core.counting import counted
+from assay.core.records import Episode, Turn
+from assay.core.seeds import rng
+from assay.dataset.suite import Play, Suite
+from assay.evaluation.trajectory import GivenUp, episode_of, tried, turn_of
+from assay.tasks.protocol import Baseline, Task
+
+
+def graded_again(
+    task: Task, suite: Suite, episodes: Sequence[Episode], name: str, *, exact: bool = False
+) -> list[str]:
+    """Return what episodes say of themselves that the suite or the task does not; empty if they are its
+    plays, well graded.
+
+    Every stored completion is played again through the task, so an edited flag, reward or observation shows.
+
+    Args:
+        task: Grades.
+        suite: Whose plays they should be.
+        episodes: As stored, in any order.
+        name: What to call them.
+        exact: Whether numbers have to be equal to the last bit.
+    """
+    plays = {(play.item.id, play.draw): play for play in suite.plays()}
+    found = {(episode.item_id, episode.draw) for episode in episodes}
+    if found != set(plays) or len(episodes) != len(plays):
+        return [f"{name}: the episodes are not the {len(plays)} plays of the suite"]
+    starts: dict[tuple[str, int], Any] = {}
+    same = operator.eq if exact else _same
+    wrong = [e for e in episodes if not _agrees(task, plays[e.item_id, e.draw], e, starts, same)]
+    if wrong:
+        first = f"first: item {wrong[0].item_id}, draw {wrong[0].draw}"
+        return [f"{name}: {counted(len(wrong), 'episodes')} graded otherwise when graded again ({first})"]
+    return []
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-7, abs_tol=1e-9)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
+    return bool(one == other)
+
+
+def _agrees(
+    task: Task,
+    play: Play,
+    episode: Episode,
+    starts: dict[tuple[str, int], Any],
+    same: Callable[[Any, Any], bool],
+) -> bool:
+    # A state is a value, so all draws of an item can begin at the same one.
+    world = (play.item.id, play.world_seed)
+    if world not in starts:
+        starts[world] = task.start(play.item, play.world_seed)[1]
+    state = starts[world]
+    parts = dict.fromkeys(task.parts, 0.0)
+    ending: str | None = None
+    for turn in episode.turns:
+        if ending is not None:
+            return False
+        step = task.step(state, turn.completion)
+        earned = {name: float(value) for name, value in step.parts.items() if value}
+        told = (step.observation, step.outcome, step.failure, step.action)
+        if told != (turn.observation, turn.outcome, turn.failure, turn.action) or not same(
+            earned, turn.parts
+        ):
+            return False
+        for name, value in earned.items():
+            parts[name] += value
+        state, ending = step.state, step.ending
+    if ending is None:
+        return False
+    verdict = task.judge(state)
+    facts = (
+        ending,
+        verdict.success,
+        dict(verdict.flags),
+        play.seed,
+        dict(play.item.strata),
+        play.item.cluster,
+    )
+    if facts != (
+        episode.ending,
+        episode.success,
+        episode.flags,
+        episode.seed,
+        episode.strata,
+        episode.cluster,
+    ):
+        return False
+    numbers = {"reward": sum(parts.values()), "parts": parts, "metrics": dict(verdict.metrics)}
+    return same(numbers, {"reward": episode.reward, "parts": episode.parts, "metrics": episode.metrics})
+
+
+def play_baseline(
+    task: Task, player: Baseline, plays: Sequence[Play], name: str, *, retries: int = 0
+) -> list[Episode]:
+    """Let a scripted player play; its episodes have the same form as a policy's, with no tokens.
+
+    A task is pure and all draws of an item meet the same world: a player that drew no random number in its
+    first draw of an item plays the others alike.
+
+    Raises:
+        EnvironmentLost: The environment failed for good; names the item.
+    """
+    episodes: list[Episode] = []
+    settled: dict[tuple[str, int], Episode] = {}
+    for each in plays:
+        world = (each.item.id, each.world_seed)
+        if world in settled:
+            episodes.append(settled[world].model_copy(update={"draw": each.draw, "seed": each.seed}))
+            continue
+        generator = rng("baseline", name, each.seed)
+        untouched = generator.bit_generator.state
+        try:
+            episodes.append(_play_scripted(task, player, each, generator, retries))
+        except GivenUp as gone:
+            raise gone.of(each) from gone
+        if generator.bit_generator.state == untouched:
+            settled[world] = episodes[-1]
+    return episodes
+
+
+def _play_scripted(
+    task: Task, player: Baseline, each: Play, generator: np.random.Generator, retries: int
+) -> Episode:
+    (_, state), _ = tried(retries, task.start, each.item, each.world_seed)
+    turns: list[Turn] = []
+    ending: str | None = None
+    while ending is None:
+        text = player(each.item, state, generator)
+        step, _ = tried(retries, task.step, state, text)
+        turns.append(turn_of(step, text, 0, False, ""))
+        state, ending = step.state, step.ending
+    return tried(retries, episode_of, task, each, state, turns, ending, 0)[0]

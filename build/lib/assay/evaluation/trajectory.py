@@ -1,0 +1,370 @@
+"""One conversation of a batch: its prompt within the task's limit, its turns, and what becomes of it: a
+rollout, or a loss to the environment."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+
+from assay.core.errors import AssayError, EnvironmentFailure, EnvironmentLost, TaskError
+from assay.core.records import Episode, Turn
+from assay.dataset.suite import Play
+from assay.evaluation.phases import Timed, untimed
+from assay.tasks.protocol import Item, Message, Step, Task
+
+if TYPE_CHECKING:
+    from assay.core.decoding import Completion
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+# Before a failed call is made again: 0.05 s, then four times as long each time, at most 5 s. What has
+# restarted or was overloaded for a moment is there again; an environment that is gone for good costs a batch
+# of 256 a minute (2 retries).
+FIRST_WAIT_S, GROWTH, LONGEST_WAIT_S = 0.05, 4.0, 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """An episode and the exact tokens behind it.
+
+    `completion_ids` holds everything after the opening: the policy's tokens (mask 1, with log-probabilities)
+    and the environment's (mask 0, log-probability 0). `retries` counts calls to the environment that had to
+    be made again.
+    """
+
+    episode: Episode
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    mask: list[int]
+    logprobs: list[float]
+    retries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A play whose environment failed for good: no episode and so no score, only the tokens there were by
+    then.
+
+    Neither list of ids is ever empty: one end-of-sequence (mask 0) stands for what was never read or written.
+    `attempts` counts the tries of the call that failed, `retries` all calls of this play that were made
+    again.
+    """
+
+    play: Play
+    reason: str
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    mask: list[int]
+    logprobs: list[float]
+    attempts: int
+    retries: int = 0
+    # What a broken grader gave instead of a number; None where the environment failed
+    reward: float | None = None
+
+    @property
+    def error(self) -> AssayError:
+        """This as the end of what cannot do without it."""
+        gone = (
+            GivenUp(self.reason, self.attempts)
+            if self.reward is None
+            else NotFinite("", self.reward, self.reason)
+        )
+        return gone.of(self.play)
+
+
+class GivenUp(Exception):
+    """The environment failed as often as it was allowed to."""
+
+    reward: float | None = None
+
+    def __init__(self, reason: str, attempts: int) -> None:
+        self.reason, self.attempts = reason, attempts
+        super().__init__(reason)
+
+    def of(self, play: Play) -> AssayError:
+        """Return this as the end of an evaluation."""
+        return EnvironmentLost(
+            "an environment that answers",
+            found=f"{self.reason} ({self.attempts} attempt{'s' if self.attempts > 1 else ''})",
+            where=f"item {play.item.id}, draw {play.draw}",
+            fix=(
+                "see to the environment and give the same command again; a stage goes on with the batches it"
+                " has finished"
+            ),
+        )
+
+
+class NotFinite(GivenUp):
+    """A task gave NaN or Inf as a part of the reward: its own fault, and no second call would help."""
+
+    def __init__(self, part: str, reward: float, reason: str | None = None) -> None:
+        super().__init__(reason or f"reward part {part} is {reward}", 1)
+        self.reward = reward
+
+    def of(self, play: Play) -> AssayError:
+        """Return this as the end of an evaluation."""
+        where = f"item {play.item.id}, draw {play.draw}"
+        return TaskError(
+            "finite reward parts",
+            found=self.reason,
+            where=where,
+            fix="see to the task's grading of this item",
+        )
+
+
+def tried(retries: int, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> tuple[T, int]:
+    """Return what a call returns and how often it was made again; states are values, so a second call is the
+    same call.
+
+    There is a short, growing wait before each further call, since what ails an environment often passes in a
+    moment.
+
+    Raises:
+        GivenUp: It failed `retries` + 1 times; the environment's fault, never the model's.
+    """
+    reason = ""
+    for again in range(retries + 1):
+        if again:
+            pause(wait_before(again))
+        try:
+            return call(*args, **kwargs), again
+        except EnvironmentFailure as error:
+            reason = ": ".join(part for part in (type(error).__name__, str(error).split("\n")[0]) if part)
+    raise GivenUp(reason, retries + 1)
+
+
+def wait_before(again: int) -> float:
+    """Return the seconds of waiting before a call is made again for the n-th time.
+
+    >>> [wait_before(again) for again in (1, 2, 3, 4, 5, 500)]
+    [0.05, 0.2, 0.8, 3.2, 5.0, 5.0]
+    """
+    return min(LONGEST_WAIT_S, FIRST_WAIT_S * GROWTH ** min(again - 1, 16))
+
+
+def pause(seconds: float) -> None:
+    """Wait; a function of its own, so that tests of failing environments take no time."""
+    time.sleep(seconds)
+
+
+@dataclass(slots=True)
+class Row:
+    """A conversation under way. It is over once it has an ending, or once its environment was given up."""
+
+    play: Play
+    state: Any
+    prompt_ids: list[int]
+    chars_cut: int
+    retries: int = 0
+    ids: list[int] = field(default_factory=list)
+    mask: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    ending: str | None = None
+    gone: GivenUp | None = None
+    read: hashlib._Hash = field(default_factory=hashlib.sha256)  # of all tokens so far
+
+    def __post_init__(self) -> None:
+        """Begin with the opening."""
+        self.read.update(_bytes(self.prompt_ids))
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is to be written."""
+        return self.ending is not None or self.gone is not None
+
+    def write(self, completion: Completion) -> str:
+        """Take the tokens of a completion and return the digest of what they were conditioned on."""
+        context = self.read.hexdigest()[:16]
+        self._append(completion.ids, 1, completion.logprobs)
+        return context
+
+    def step(self, task: Task, text: str, retries: int) -> Step:
+        """Play a completion's text from the state as it is, which stays as it is.
+
+        Raises:
+            GivenUp: The environment failed for good, or a part of the reward is not finite.
+        """
+        step, again = tried(retries, task.step, self.state, text)
+        self.retries += again
+        for name, value in step.parts.items():
+            if not math.isfinite(value):
+                raise NotFinite(name, float(value))
+        return step
+
+    def record(self, step: Step, turn: Turn) -> None:
+        """Go on to the state that a step led to."""
+        self.turns.append(turn)
+        self.state, self.ending = step.state, step.ending
+
+    def hear(self, reply: Sequence[int]) -> None:
+        """Take the tokens that stand between a completion and the next one."""
+        self._append(reply, 0, [0.0] * len(reply))
+
+    def _append(self, ids: Sequence[int], written: int, logprobs: Sequence[float]) -> None:
+        self.ids += ids
+        self.mask += [written] * len(ids)
+        self.logprobs += logprobs
+        self.read.update(_bytes(ids))
+
+    def lose(self, gone: GivenUp) -> None:
+        """End here, without an episode."""
+        self.gone = gone
+        self.retries += gone.attempts - 1
+
+    def finish(self, task: Task, retries: int) -> Rollout:
+        """Return what was played, judged.
+
+        Raises:
+            GivenUp: The environment failed for good.
+        """
+        episode, again = tried(
+            retries, episode_of, task, self.play, self.state, self.turns, str(self.ending), self.chars_cut
+        )
+        return Rollout(episode, self.prompt_ids, self.ids, self.mask, self.logprobs, self.retries + again)
+
+    def lost(self, gone: GivenUp, eos_id: int) -> Lost:
+        """Return the tokens of a play that has no episode."""
+        return Lost(
+            self.play,
+            gone.reason,
+            self.prompt_ids or [eos_id],
+            self.ids or [eos_id],
+            self.mask or [0],
+            self.logprobs or [0.0],
+            gone.attempts,
+            self.retries,
+            gone.reward,
+        )
+
+
+def _bytes(ids: Sequence[int]) -> bytes:
+    return array("q", ids).tobytes()
+
+
+def turn_of(step: Step, text: str, n_tokens: int, truncated: bool, prompt_digest: str) -> Turn:
+    """Return the record of one exchange."""
+    return Turn(
+        prompt_digest=prompt_digest,
+        completion=text,
+        n_tokens=n_tokens,
+        truncated=truncated,
+        outcome=step.outcome,
+        failure=step.failure,
+        action=step.action,
+        observation=step.observation,
+        parts={name: float(value) for name, value in step.parts.items() if value},
+    )
+
+
+def episode_of(
+    task: Task, play: Play, state: Any, turns: Sequence[Turn], ending: str, chars_cut: int
+) -> Episode:
+    """Return the record of a finished episode, judged by its task."""
+    verdict = task.judge(state)
+    parts = {name: sum(turn.parts.get(name, 0.0) for turn in turns) for name in task.parts}
+    return Episode(
+        item_id=play.item.id,
+        cluster=play.item.cluster,
+        strata=dict(play.item.strata),
+        draw=play.draw,
+        seed=play.seed,
+        turns=tuple(turns),
+        prompt_chars_cut=chars_cut,
+        ending=ending,
+        reward=sum(parts.values()),
+        parts=parts,
+        success=verdict.success,
+        flags=dict(verdict.flags),
+        metrics=dict(verdict.metrics),
+    )
+
+
+class Opens(Protocol):
+    """Renders and tokenises: `policy.dialogue.Dialogue`, or `policy.words.Words` where there is no
+    tokenizer."""
+
+    def opening(self, messages: Sequence[Message]) -> list[int]:
+        """Return the token ids of an opening, up to where the policy starts to write."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What the policy reads first, the state it plays from, and how many characters were left out to fit."""
+
+    prompt_ids: list[int]
+    state: Any
+    chars_cut: int
+
+
+def open_item(task: Task, dialogue: Opens, item: Item, world_seed: int, *, timed: Timed = untimed) -> Prompt:
+    """Return the opening of an item, rendered by the chat template and no longer than
+    `task.max_prompt_tokens`.
+
+    Only what is read may be cut: the state is that of the whole item, so that stored completions are graded
+    again without knowing what was cut. The task's own time is told to `timed` as environment.
+
+    Raises:
+        TaskError: It is too long and the task does not allow to cut so much; names item, tokens, limit and
+            fix.
+        EnvironmentFailure: The environment crashed or timed out.
+    """
+    with timed("environment"):
+        messages, state = task.start(item, world_seed)
+    ids = dialogue.opening(messages)
+    limit = task.max_prompt_tokens
+    if limit is None or len(ids) <= limit:
+        return Prompt(ids, state, item.chars_cut)
+    fitted = _fitted(
+        task, dialogue, item, world_seed, excess=len(ids) - limit, chars=_chars(messages), timed=timed
+    )
+    if fitted is None:
+        raise TaskError(
+            f"at most {limit} tokens in the rendered prompt (task.max_prompt_tokens)",
+            found=f"{len(ids)}, and the task does not allow to cut enough",
+            where=f"item {item.id}",
+            fix=(
+                "raise task.max_prompt_tokens, set task.truncate_prompts: true if the task has it, or drop"
+                " the record"
+            ),
+        )
+    return Prompt(fitted[0], state, fitted[1])
+
+
+def _chars(messages: Sequence[Message]) -> int:
+    return sum(len(message["content"]) for message in messages)
+
+
+def _fitted(
+    task: Task, dialogue: Opens, item: Item, world_seed: int, *, excess: int, chars: int, timed: Timed
+) -> tuple[list[int], int] | None:
+    """Return the ids of the shortened opening that fits and what it lacks in characters; None if none
+    fits."""
+    limit = task.max_prompt_tokens or 0
+    too_few, enough = 0, chars + 1
+    best: tuple[list[int], int] | None = None
+    # Doubled from one character a token, then halved. Each try renders and tokenises a whole prompt, so the
+    # search ends once no more than 3 % of the limit is left unused.
+    while enough - too_few > 1 and (best is None or len(best[0]) < limit - limit // 32):
+        cut = max(excess, 2 * too_few) if best is None else (too_few + enough) // 2
+        if cut >= enough:
+            cut = (too_few + enough) // 2
+        shorter = task.shortened(item, cut)
+        if shorter is None:
+            enough = cut
+            continue
+        with timed("environment"):
+            messages, _ = task.start(shorter, world_seed)
+        ids = dialogue.opening(messages)
+        if len(ids) <= limit:
+            best, enough = (ids, shorter.chars_cut), cut
+        else:
+            too_few = cut
+    return best

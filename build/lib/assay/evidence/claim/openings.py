@@ -1,0 +1,114 @@
+"""How often the held-out records of a claim had been opened for trained policies, and what that costs it."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from assay.core.counting import counted
+from assay.core.records import OpenedRecords, Record
+from assay.evidence.claim.plan import ClaimPlan
+from assay.statistics.openings import opening_level
+
+NOT_KNOWN = "how often the held-out records were opened is not known"
+OTHER_OPENING = "openings.json is about another opening than this claim"
+
+
+class Openings(Record):
+    """What a claim says of the openings of its held-out records; all of it follows from openings.json."""
+
+    place: int | None = Field(description="which trained policy it was that saw any of them; null: not known")
+    recipe_place: int | None = Field(description="the same with the seeds of one plan counted as one")
+    policies_before: int = Field(ge=0, description="trained policies that saw any of these records before")
+    registered: bool = Field(
+        description="whether the plan named this training seed before the policy saw the records"
+    )
+    restored: int = Field(
+        ge=0, description="policies that the ledger's file had lost, and git or .scratch/ still knew"
+    )
+    sha256: str = Field(description="of openings.json")
+
+
+def openings_of(found: OpenedRecords, sha256: str) -> Openings:
+    """Return what a claim holds of openings.json, whose bytes have a digest."""
+    return Openings(
+        place=found.place,
+        recipe_place=found.recipe_place,
+        policies_before=len(found.others),
+        # Other seeds of a plan are fewer than its seeds: as many of its policies were a whole recipe before.
+        registered=found.seed in found.seeds
+        and found.first_family == found.family
+        and not found.left_out
+        and sum(each.same_recipe for each in found.others) < len(found.seeds),
+        restored=found.restored,
+        sha256=sha256,
+    )
+
+
+def level_of(opened: Openings, plan: ClaimPlan) -> float:
+    """Return the level of a claim; one of unknown place is not evaluable, and its numbers have that of the
+    plan."""
+    return plan.alpha if opened.place is None else opening_level(opened.place, plan.alpha)
+
+
+def opening_obstacles(
+    found: OpenedRecords, plan: ClaimPlan, *, policy: str, records: str, seed: int
+) -> list[tuple[str, str]]:
+    """Return why no claim may be made, as (kind, what was found).
+
+    Args:
+        found: What openings.json says.
+        plan: Of the claim.
+        policy: Digest of the trained policy.
+        records: Key of the held-out records.
+        seed: Of the training.
+    """
+    if (found.policy_digest, found.records, found.seed, found.seeds) != (policy, records, seed, plan.seeds):
+        fix = "./run dvc repro -f post_eval"
+        return [(OTHER_OPENING, f"{OTHER_OPENING}: policy, records, seed or seeds of the plan. Fix: {fix}")]
+    if found.place is None:
+        fix = "git checkout -- evidence/observed, or else ./run dvc repro -f pre_eval post_eval"
+        lost = "the ledger lacks what this run itself opened: it was removed or replaced"
+        return [(NOT_KNOWN, f"{NOT_KNOWN}: {lost}. Fix: {fix}")]
+    return []
+
+
+def opening_said(opened: Openings | None, level: float, plan: ClaimPlan) -> str:
+    """Return how often the records had been opened, as one sentence."""
+    if opened is None or opened.place is None:
+        return "Openings: how often the held-out records were opened is not known."
+    if opened.place == 1:
+        said = "no other trained policy had seen these held-out records"
+    else:
+        before = counted(opened.policies_before, "trained policies")
+        had = "has" if opened.policies_before == 1 else "have"
+        said = f"{before} {had} seen these held-out records before, and this one is number {opened.place}"
+    return f"Openings: {said}; tested at the level {level:.2g} of {plan.alpha:g}."
+
+
+def opening_warnings(opened: Openings, found: OpenedRecords) -> list[str]:
+    """Return what a reader must be warned of."""
+    notes = []
+    if opened.policies_before:
+        own = sum(each.same_recipe for each in found.others)
+        of_plan = f", {own} of them by other seeds of this plan" if own else ""
+        notes.append(
+            f"The held-out records had been opened for {counted(opened.policies_before, 'trained policies')}"
+            f" before{of_plan}: this one is number {opened.place}, and pays for it with its level."
+        )
+    if opened.restored:
+        notes.append(
+            "The ledger of held-out openings was removed or cut:"
+            f" {counted(opened.restored, 'policies')} of it came back from git or this working copy."
+        )
+    if found.seed not in found.seeds:
+        notes.append(f"Training seed {found.seed} is not among the seeds of the plan.")
+    elif found.left_out:
+        notes.append(
+            "The seeds of the plan are some of those that another plan had shown on these records; left out:"
+            f" {', '.join(map(str, found.left_out))}."
+        )
+    elif not opened.registered:
+        notes.append(
+            f"Training seed {found.seed} was registered after its policy had seen the held-out records."
+        )
+    return notes

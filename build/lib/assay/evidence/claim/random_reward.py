@@ -1,0 +1,170 @@
+"""The random-reward arm: the same training for the toss of a coin. What that gains too is no sign of learning
+the task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from pydantic import Field
+
+from assay.core.records import Episode, HealthSummary, Interval, Record
+from assay.core.seeds import rng as labelled_rng
+from assay.evidence.claim.differences import Comparison, compare_measure, measure_of_primary
+from assay.evidence.claim.effect import Direction, Size, effect_of
+from assay.evidence.claim.plan import ClaimPlan
+from assay.evidence.claim.verdict import arm_obstacles
+from assay.evidence.formatting import difference_text, p_text
+
+NOT_RUN = "Random-reward arm: not run."
+
+
+class RandomRewardControl(Record):
+    """What random rewards did to the primary metric on the same items, and how far the training proper is
+    ahead of that."""
+
+    comparable: bool = Field(description="whether the arm is a whole suite of the same items")
+    reason: str | None = Field(description="why it is not")
+    direction: Direction | None = Field(description="of random rewards against the base")
+    size: Size | None
+    before: float | None
+    after: float | None
+    difference: Interval | None = Field(description="random rewards - base over paired items, shares")
+    p: float | None
+    ahead: Interval | None = Field(description="trained - random rewards over paired items, shares")
+    ahead_p: float | None
+    trained_is_ahead: bool | None = Field(description="null where nothing can be tested")
+    n_clusters: int = Field(ge=0)
+    n_items: int = Field(ge=0)
+    red: tuple[str, ...] | None = Field(
+        description="alarms of that training that were RED, by rule and step; null: nobody watched it"
+    )
+    unmeasured: tuple[str, ...] | None = Field(description="rules that had nothing to read there")
+
+
+def random_reward_control(
+    base: Sequence[Episode],
+    random_arm: Sequence[Episode],
+    trained: Sequence[Episode],
+    plan: ClaimPlan,
+    rng: np.random.Generator,
+    *,
+    alpha: float,
+    health: HealthSummary | None = None,
+) -> RandomRewardControl:
+    """Return the control; an arm that is no whole suite, or holds other items, is not comparable, with the
+    reason.
+
+    `alpha` is the level of the claim, at which the trained policy has to be ahead. What random rewards did to
+    the base is tested at the plan's: earlier openings make no control quieter. `health` are the alarms of that
+    training.
+
+    Raises:
+        EvidenceError: the plan's primary metric is not a rate.
+    """
+    measure, seed = measure_of_primary(plan.primary), int(rng.integers(2**63))
+    base, random_arm, trained = (
+        sorted(arm, key=lambda e: (e.item_id, e.draw)) for arm in (base, random_arm, trained)
+    )
+    barred = arm_obstacles({"before": base, "random-reward": random_arm, "after": trained}, plan)
+    if barred:
+        reason = "; ".join(text for _, text in barred)
+        known = {"comparable": False, "reason": reason, "n_clusters": 0, "n_items": 0}
+        return RandomRewardControl.model_validate(dict.fromkeys(RandomRewardControl.model_fields) | known)
+    largest = plan.largest_cluster or 0
+    gained = compare_measure(base, random_arm, measure, labelled_rng(seed, "random reward"), largest=largest)
+    ahead = compare_measure(
+        random_arm, trained, measure, labelled_rng(seed, "trained against random reward"), largest=largest
+    )
+    effect = effect_of(
+        gained.difference,
+        gained.p,
+        base=gained.before,
+        points=plan.smallest_effect_points,
+        higher=plan.direction == "higher",
+        alpha=plan.alpha,
+    )
+    return RandomRewardControl(
+        comparable=True,
+        reason=None,
+        direction=effect.direction,
+        size=effect.size,
+        before=gained.before,
+        after=gained.after,
+        difference=gained.difference,
+        p=gained.p,
+        ahead=ahead.difference,
+        ahead_p=ahead.p,
+        trained_is_ahead=None if ahead.p is None else _is_ahead(ahead, plan, alpha),
+        n_clusters=gained.n_clusters,
+        n_items=gained.difference.n,
+        red=None if health is None else red_rules(health),
+        unmeasured=None if health is None else health.unmeasured,
+    )
+
+
+def _is_ahead(ahead: Comparison, plan: ClaimPlan, alpha: float) -> bool:
+    better = (ahead.difference.value or 0.0) * (1 if plan.direction == "higher" else -1) > 0
+    return better and ahead.p is not None and ahead.p <= alpha
+
+
+def red_rules(health: HealthSummary) -> tuple[str, ...]:
+    """Return the rules that were RED in a training, each with the step from which it was."""
+    return tuple(f"{each.rule} from step {each.worst_step}" for each in health.rules if each.level == "RED")
+
+
+def _alarms_said(control: RandomRewardControl) -> str:
+    if control.red is None:
+        return ""
+    red = f" RED in that training: {', '.join(control.red)}." if control.red else ""
+    return red + (f" Not measured in it: {', '.join(control.unmeasured)}." if control.unmeasured else "")
+
+
+def random_reward_said(control: RandomRewardControl | None) -> str:
+    """Return the control as one sentence for a report.
+
+    >>> random_reward_said(None)
+    'Random-reward arm: not run.'
+    """
+    if control is None:
+        return NOT_RUN
+    if not control.comparable:
+        return f"Random-reward arm: NOT EVALUABLE ({control.reason})."
+    found = "equivalent to" if control.size == "equivalent" else "not shown to differ from"
+    if control.direction in ("better", "worse"):
+        found = f"{control.direction} than"
+    return (
+        f"Random-reward arm: {found} the base, {difference_text(control.difference, rate=True)}"
+        f" points, {p_text(control.p)}; the training proper is ahead by"
+        f" {difference_text(control.ahead, rate=True)} points, {p_text(control.ahead_p)}."
+        f"{_alarms_said(control)}"
+    )
+
+
+def random_reward_warnings(control: RandomRewardControl | None) -> list[str]:
+    """Return what a reader must be warned of; nothing where no such arm was asked for, or where it did as it
+    should."""
+    if control is None:
+        return []
+    if not control.comparable:
+        return [random_reward_said(control)]
+    found = []
+    if control.direction == "better":
+        gap = difference_text(control.difference, rate=True)
+        found.append(
+            f"Random rewards improved the primary metric too: {gap} points, {p_text(control.p)}. That part of"
+            " the gain is no sign of learning the task."
+        )
+    if control.direction == "worse":
+        gap = difference_text(control.difference, rate=True)
+        found.append(
+            f"Random rewards made the primary metric worse: {gap} points, {p_text(control.p)}. To be ahead of"
+            " them takes less than to be ahead of the base."
+        )
+    if not control.trained_is_ahead:
+        gap = difference_text(control.ahead, rate=True)
+        found.append(
+            f"The training is not shown to beat one for random rewards: {gap} points,"
+            f" {p_text(control.ahead_p)}."
+        )
+    return found

@@ -1,0 +1,148 @@
+"""Numbers and verdicts as words, in one form everywhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from assay.core.counting import counted
+from assay.core.records import Interval
+from assay.evidence.claim.differences import FEWEST_CLUSTERS, Comparison
+
+MISSING = "missing"
+NO_INTERVAL = "[interval missing]"
+
+
+def percent(share: float | None, places: int = 1) -> str:
+    """Return a share as a percentage without its sign.
+
+    >>> percent(0.412), percent(None)
+    ('41.2', 'missing')
+    """
+    return MISSING if share is None else f"{100 * share:.{places}f}"
+
+
+def signed(number: float | None, scale: float = 1.0, places: int = 1) -> str:
+    r"""Return a number with its sign; a true minus sign for negative ones.
+
+    >>> [ascii(signed(x, 100)) for x in (0.086, -0.005, -0.00001)]
+    ["'+8.6'", "'\\u22120.5'", "'+0.0'"]
+    """
+    if number is None:
+        return MISSING
+    text = f"{abs(scale * number):.{places}f}"
+    negative = number < 0 and float(text) != 0.0
+    return ("\u2212" if negative else "+") + text
+
+
+def p_text(p: float | None) -> str:
+    """Return "p = .0006" as journals write it: no zero before the point, four places at most.
+
+    >>> p_text(0.0006), p_text(0.00002), p_text(1.0), p_text(0.31245)
+    ('p = .0006', 'p < .0001', 'p = 1', 'p = .312')
+    """
+    if p is None:
+        return "no p"
+    number = p_number(p)
+    return f"p {number}" if number.startswith("<") else f"p = {number}"
+
+
+def p_number(p: float | None) -> str:
+    """Return the same for a place whose head already says p.
+
+    >>> p_number(0.0006), p_number(0.00002), p_number(1.0), p_number(None)
+    ('.0006', '< .0001', '1', 'no p')
+    """
+    if p is None:
+        return "no p"
+    if p < 0.0001:
+        return "< .0001"
+    text = f"{p:.{3 if p >= 0.01 else 4}f}"
+    return "1" if text.startswith("1") else text.lstrip("0")
+
+
+def interval_text(found: Interval | None, *, rate: bool) -> str:
+    """Return a value with its interval in brackets, rates in per cent.
+
+    >>> interval_text(Interval(value=0.5, low=0.25, high=0.75, n=8), rate=True)
+    '50.0 [25.0, 75.0]'
+    """
+    if found is None or found.value is None:
+        return MISSING
+    scale, places = (100.0, 1) if rate else (1.0, 3)
+    value = f"{scale * found.value:.{places}f}"
+    if found.low is None or found.high is None:
+        return f"{value} {NO_INTERVAL}"
+    return f"{value} [{scale * found.low:.{places}f}, {scale * found.high:.{places}f}]"
+
+
+def difference_text(found: Interval | None, *, rate: bool) -> str:
+    """Return a signed difference with its interval in brackets, rates in points.
+
+    >>> difference_text(Interval(value=0.086, low=0.041, high=0.13, n=8), rate=True)
+    '+8.6 [+4.1, +13.0]'
+    """
+    if found is None or found.value is None:
+        return MISSING
+    scale, places = (100.0, 1) if rate else (1.0, 3)
+    value = signed(found.value, scale, places)
+    if found.low is None or found.high is None:
+        return f"{value} {NO_INTERVAL}"
+    return f"{value} [{signed(found.low, scale, places)}, {signed(found.high, scale, places)}]"
+
+
+def missing_interval_said(cluster_name: str) -> str:
+    """Return why an interval may be missing, for the foot of tables that hold such a cell.
+
+    >>> missing_interval_said("scenarios")
+    '[interval missing]: the scenarios do not differ, or too little, or there are under 6 of them.'
+    """
+    return (
+        f"{NO_INTERVAL}: the {cluster_name} do not differ, or too little, or there are under"
+        f" {FEWEST_CLUSTERS} of them."
+    )
+
+
+def split_word(split: str) -> str:
+    """Return a split as it is written in text.
+
+    >>> split_word("heldout")
+    'held-out'
+    """
+    return "held-out" if split == "heldout" else split
+
+
+def claim_sentence(
+    primary: Comparison, metric: str, split: str, cluster_name: str, draws: int, n_runs: int, *further: str
+) -> str:
+    """Return what a claim says: metric, both arms, difference with interval, p, counts, what further there is to
+    say, and its reach."""
+    found = primary.difference
+    change = found.value or 0.0
+    verb = "rose" if change > 0 else "fell" if change < 0 else "stayed"
+    counts = f"{counted(primary.n_clusters, cluster_name)}, {counted(found.n, 'items')}, K = {draws}"
+    if primary.p is None:
+        measured = "descriptive only, no interval"
+    elif found.low is None:
+        measured = f"95 % interval missing, {p_text(primary.p)}"
+    else:
+        measured = (
+            f"95 % interval {signed(found.low, 100)}\u2026{signed(found.high, 100)}, {p_text(primary.p)}"
+        )
+    arms = f"{percent(primary.before)} \u2192 {percent(primary.after)} %"
+    text = (
+        f"{split_word(split)} {metric} {verb} {arms}: {signed(found.value, 100)} points ({measured};"
+        f" {counts})."
+    )
+    runs = {0: "No training run", 1: "One training run"}.get(n_runs, f"{n_runs} training runs")
+    return " ".join([text, *filter(None, further), f"{runs}; this checkpoint against this base."])
+
+
+def not_evaluable_sentence(split: str, kinds: Sequence[str]) -> str:
+    """Return the sentence of a comparison that may not be made: the kinds of obstacle, never a number.
+
+    >>> not_evaluable_sentence("heldout", ["a leak", "3 red alarms", "a leak"])
+    'held-out result not evaluable: a leak; a blocking finding (see the reason).'
+    """
+    shown = ["a blocking finding (see the reason)" if re.search(r"\d", kind) else kind for kind in kinds]
+    return f"{split_word(split)} result not evaluable: {'; '.join(dict.fromkeys(shown))}."

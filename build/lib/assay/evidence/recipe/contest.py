@@ -1,0 +1,147 @@
+"""Two recipes against each other: paired by training seed, on the items that all runs share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from assay.core.counting import counted
+from assay.core.records import Interval, Record
+from assay.core.seeds import rng as labelled_rng
+from assay.evaluation.clusters import Array
+from assay.evidence.claim.differences import measure_of_primary
+from assay.evidence.formatting import p_text, signed
+from assay.evidence.recipe.runs import Run, Scores, collect_scores
+from assay.evidence.recipe.verdict import describe_interval
+from assay.statistics.intervals import interval
+from assay.statistics.seeds_and_items import (
+    crossed_mean,
+    expanded_percentiles,
+    fewest_runs,
+    probability_of_improvement,
+    resampled,
+    sign_flip_runs,
+    wins,
+)
+from assay.statistics.tests import holm
+
+MEASURED = ("difference", "p", "probability_a_beats_b")
+
+
+class Contest(Record):
+    """One recipe against another; always two-sided. Differences are A less B, in shares; null: not
+    measured."""
+
+    a: str
+    b: str
+    verdict: Literal["A IS BETTER", "B IS BETTER", "NO EVIDENCE", "NOT EVALUABLE"]
+    sentence: str
+    seeds: tuple[int, ...] = Field(description="in common: these are paired")
+    difference: Interval | None = Field(
+        description="over the seeds in common; interval for other seeds and other items"
+    )
+    p: float | None = Field(description="the larger of sign flips of seed pairs and t over seeds and items")
+    p_holm: float | None = Field(
+        description="p corrected for all pairs of recipes compared beside it; decides"
+    )
+    probability_a_beats_b: Interval | None = Field(
+        description="a run of A scores above one of B on an item; ties one half"
+    )
+
+
+def contests(recipes: Mapping[str, Sequence[Run]]) -> tuple[Contest, ...]:
+    """Return every pair of recipes, p-values corrected together by Holm's rule; none for a single recipe.
+
+    A pair without the seeds to reach the level beside the others that are tested is not evaluable; this goes
+    by the number of seeds alone, before any result is looked at.
+    """
+    drafts = [_draft(a, b, recipes[a], recipes[b]) for a, b in combinations(recipes, 2)]
+    alpha = next(iter(recipes.values()))[0].claim.plan.alpha
+    least = _fewest_seeds([len(draft["seeds"]) for draft in drafts if draft["p"] is not None], alpha)
+    for draft in drafts:
+        if len(draft["seeds"]) < least:
+            draft |= dict.fromkeys(MEASURED)
+    adjusted = holm({str(k): draft["p"] for k, draft in enumerate(drafts) if draft["p"] is not None})
+    return tuple(
+        _judged(draft, adjusted.get(str(k)), recipes, len(drafts), len(adjusted))
+        for k, draft in enumerate(drafts)
+    )
+
+
+def _fewest_seeds(seeds: Sequence[int], alpha: float) -> int:
+    """Return from how many seeds in common on a pair is tested: each that is tested can reach the level after
+    Holm's rule.
+
+    >>> [_fewest_seeds(seeds, 0.05) for seeds in ([6], [6, 6, 6], [8, 8, 8], [7, 7, 6])]
+    [6, 7, 8, 7]
+    """
+    fits = (
+        n for n in sorted(set(seeds)) if n >= fewest_runs(alpha / sum(m >= n for m in seeds), one_sided=False)
+    )
+    return next(fits, max(seeds, default=0) + 1)
+
+
+def _draft(a: str, b: str, runs_a: Sequence[Run], runs_b: Sequence[Run]) -> dict[str, Any]:
+    plan = runs_a[0].claim.plan
+    seeds = sorted({run.trained.seed for run in runs_a} & {run.trained.seed for run in runs_b})
+    draft: dict[str, Any] = {"a": a, "b": b, "seeds": tuple(seeds)} | dict.fromkeys(MEASURED)
+    both = collect_scores([*runs_a, *runs_b], measure_of_primary(plan.primary))
+    if both is None or len(seeds) < fewest_runs(plan.alpha, one_sided=False) or len(set(both.clusters)) < 2:
+        return draft
+    rows = [{run.trained.seed: k for k, run in enumerate(runs)} for runs in (runs_a, runs_b)]
+    ours, theirs = both.gains[: len(runs_a)], both.gains[len(runs_a) :]
+    apart = np.stack([ours[rows[0][seed]] - theirs[rows[1][seed]] for seed in seeds])
+    mean = crossed_mean(apart, both.clusters)
+    flips = labelled_rng("contest flips", plan.suite_digest, len(seeds))
+    p = max(mean.p(one_sided=False), sign_flip_runs(apart.mean(axis=1), flips, one_sided=False))
+    chance = _probability(both, len(runs_a), plan.direction, plan.suite_digest, mean.df)
+    return draft | {"difference": mean.interval, "p": round(p, 10), "probability_a_beats_b": chance}
+
+
+def _probability(both: Scores, n_a: int, direction: str, label: str, df: float) -> Interval:
+    """Return the probability that a run of A beats one of B on an item; seeds of A and of B are resampled
+    apart."""
+    better = both.after if direction == "higher" else -both.after
+    a, b = better[:n_a], better[n_a:]
+    pairs = wins(a[:, None, :], b[None, :, :])
+    of_b = resampled(len(b), ["all"], ["all"], labelled_rng("contest seeds of b", label, len(b)))
+    of_a = resampled(n_a, both.clusters, both.strata, labelled_rng("contest", label, n_a))
+    drawn: list[Array] = []
+    for (runs_a, items), (runs_b, _) in zip(of_a, of_b, strict=True):
+        total = np.einsum("ri,rj,rk,ijk->r", runs_a, runs_b, items, pairs, optimize=True)
+        drawn.append(total / (runs_a.sum(axis=1) * runs_b.sum(axis=1) * items.sum(axis=1)))
+    low, high = expanded_percentiles(np.concatenate(drawn), df)
+    return interval(probability_of_improvement(a, b), float(low), float(high), len(both.items))
+
+
+def _judged(
+    draft: dict[str, Any],
+    p_holm: float | None,
+    recipes: Mapping[str, Sequence[Run]],
+    n_pairs: int,
+    n_tested: int,
+) -> Contest:
+    plan = recipes[draft["a"]][0].claim.plan
+    found: Interval | None = draft["difference"]
+    said = f"{draft['a']} against {draft['b']}"
+    if found is None or p_holm is None:
+        needed = fewest_runs(plan.alpha / n_pairs, one_sided=False)
+        together = f" for {n_pairs} pairs corrected together (Holm)" if n_pairs > 1 else ""
+        why = f"{counted(len(draft['seeds']), 'seeds')} in common, at least {needed} are needed{together}"
+        if len(draft["seeds"]) >= needed:
+            why = f"fewer than 2 {plan.cluster_name} where {plan.primary} is defined in every run"
+        text = f"{said} is not evaluable: {why}."
+        return Contest(**draft, p_holm=None, verdict="NOT EVALUABLE", sentence=text)
+    numbers = f"{signed(found.value, 100)} points ({describe_interval(found)};"
+    numbers += f" {'Holm ' if n_tested > 1 else ''}{p_text(p_holm)};"
+    numbers += f" {counted(len(draft['seeds']), 'seeds')} in common)"
+    ahead = (found.value or 0.0) * (1 if plan.direction == "higher" else -1) > 0
+    verdict: Literal["A IS BETTER", "B IS BETTER", "NO EVIDENCE"] = "A IS BETTER" if ahead else "B IS BETTER"
+    text = f"{said}: {draft['a'] if ahead else draft['b']} is better: {numbers}."
+    if p_holm > plan.alpha:
+        verdict, text = "NO EVIDENCE", f"{said}: no evidence of a difference: {numbers}."
+    return Contest(**draft, p_holm=p_holm, verdict=verdict, sentence=text)

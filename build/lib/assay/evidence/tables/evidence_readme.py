@@ -1,0 +1,69 @@
+"""evidence/README.md: what a reader of a git host meets first: verdict, one figure, what every file is, how
+to check it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assay.core.evidence_files import FILES, LOGS, OBSERVED_FILES
+from assay.evidence.claim.claim import Claim, controls_said
+from assay.evidence.tables.markdown import MARKDOWN
+
+VERIFY: tuple[tuple[str, str], ...] = (
+    (
+        (
+            "In a checkout, from the data on: build the base, measure, train, measure again, and compare with"
+            " what was published. No difference means that all bytes are the same:"
+        ),
+        "./run repro && git diff --exit-code evidence/results evidence/README.md",
+    ),
+    (
+        (
+            "In a checkout, without training: grade every stored completion again, compute every number,"
+            " figure and page again from the episodes, and compare:"
+        ),
+        "./run assay render-evidence && git diff --exit-code evidence/results evidence/README.md",
+    ),
+    (
+        (
+            "From the package alone, wherever it is: every file, every number from the raw episodes, every"
+            " completion graded again, and whether all of it holds together. With --regenerate 1 the model"
+            " plays again, with --retrain it is trained again:"
+        ),
+        "./run assay verify dist/assay-package.tar",
+    ),
+    (
+        (
+            "With Python and nothing else, in an unpacked package: whether all files are there, as listed,"
+            " and no other:"
+        ),
+        "python3 verify.py",
+    ),
+)
+
+
+def landing_page(
+    claim: Claim, key_figure: tuple[str, str] | None, limits: Sequence[str], *, data: str
+) -> str:
+    """Return evidence/README.md; links are relative.
+
+    A page cannot know the settings at hand when it is read, so it says which data, plan and policies it is
+    about.
+
+    Args:
+        claim: One that is not evaluable shows no figure: a figure is numbers too.
+        key_figure: (name, caption) of the figure that tells most.
+        limits: What is not claimed, one sentence each.
+        data: What the data are called.
+    """
+    page = MARKDOWN.get_template("evidence_readme.md")
+    return page.render(claim=claim, key_figure=key_figure, limits=limits, data=data)
+
+
+MARKDOWN.globals |= {
+    "FILES": FILES,
+    "LOGS": LOGS,
+    "OBSERVED_FILES": OBSERVED_FILES,
+    "VERIFY": VERIFY,
+    "controls_said": controls_said,
+}

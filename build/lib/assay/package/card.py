@@ -1,0 +1,322 @@
+"""README.md of a package: a model card that a hub can read and a person can believe, from the claim alone.
+
+The words stand in templates/model_card.md; whatever is put into them means nothing as Markdown or HTML.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+from markupsafe import Markup
+
+from assay.core.config.settings import Params
+from assay.core.counting import counted
+from assay.core.errors import EvidenceError
+from assay.core.evidence_files import place_of
+from assay.core.records import Interval, TrainFacts
+from assay.dataset.fingerprint import Fingerprint
+from assay.evaluation.alarms import rule_said, training_alarm_said
+from assay.evaluation.measures import column_name, is_rate
+from assay.evidence.claim.claim import Claim, controls_said
+from assay.evidence.claim.differences import measure_of_primary
+from assay.evidence.claim.effect import effect_words
+from assay.evidence.claim.what_was_run import BaseFacts, splits_frame
+from assay.evidence.escape import inline, markdown_table, visible
+from assay.evidence.formatting import (
+    MISSING,
+    NO_INTERVAL,
+    difference_text,
+    interval_text,
+    missing_interval_said,
+    split_word,
+)
+from assay.evidence.tables.claim_tables import BeforeAfter, Row, main_measures
+from assay.evidence.tables.markdown import make_pages
+from assay.policy.base.pretrained import LOCAL
+from assay.statistics.report import Report
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+_REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
+KNOWN: tuple[tuple[str, str], ...] = (
+    (r"CC0(?:[ -]1\.0)?", "CC0 1.0"),
+    (r"CC[ -]BY[ -]4\.0", "CC BY 4.0"),
+    (r"CC[ -]BY[ -]SA[ -]4\.0", "CC BY-SA 4.0"),
+    (r"CC[ -]BY[ -]NC[ -]4\.0", "CC BY-NC 4.0"),
+    (r"MIT(?: Licen[cs]e)?", "MIT"),
+    (r"Apache(?: Licen[cs]e)?,?(?: version)?[ -]2\.0", "Apache 2.0"),
+    (r"ODC[ -]By(?: 1\.0)?", "ODC-By 1.0"),
+    (r"ODbL(?: 1\.0)?", "ODbL 1.0"),
+)
+_HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.M)
+DATASHEET = "README.md"  # of a folder of data: its page
+_LONGEST = 100_000  # of a page that is read; what stands behind it is not looked at
+
+
+_PAGES = make_pages(Path(__file__).with_name("templates"))
+_PAGES.globals |= {
+    "controls_said": controls_said,
+    "counted": counted,
+    "place_of": place_of,
+    "split_word": split_word,
+}
+_PAGES.filters |= {
+    "code": lambda text: Markup(inline(text)),
+    "table": lambda frame: Markup(markdown_table(frame)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CardNumbers:
+    """What stands behind the numbers of a card: the reports of both arms and before_after_metrics.json."""
+
+    before: Report
+    after: Report
+    metrics: BeforeAfter
+
+
+def model_card(
+    claim: Claim,
+    *,
+    measured: CardNumbers | None,
+    trained: TrainFacts,
+    base: BaseFacts,
+    fingerprint: Fingerprint,
+    params: Params,
+    limits: Sequence[str],
+    licence: str | None = None,
+    data_licence: str | None = None,
+) -> str:
+    """Return the text of the card: YAML for a hub, then Markdown; equal records give equal bytes.
+
+    Args:
+        claim: What is claimed.
+        measured: Where the numbers come from; None where nothing can be read. Unused where the claim is not
+            evaluable.
+        trained: Facts of the training.
+        base: What was trained.
+        fingerprint: The data.
+        params: The settings.
+        limits: What nobody should read into the claim, one sentence each.
+        licence: A hub's id of the licence of the weights, such as apache-2.0; None where none is stated.
+        data_licence: What the data's own page says, as `stated_licence` finds it; None where it says nothing.
+
+    Raises:
+        EvidenceError: The reports and before_after_metrics.json are not of one comparison.
+    """
+    evaluable = claim.verdict != "NOT EVALUABLE"
+    shown, hub, template = measured if evaluable else None, hub_base(base), params.base.template
+    frame = shown and before_after_frame(shown.before, shown.after, shown.metrics)
+    gap = frame is not None and NO_INTERVAL in markdown_table(frame)
+    named = f'"{hub}", revision="{base.revision}"' if hub else ""
+    text = _PAGES.get_template("model_card.md").render(
+        head=metadata(
+            claim,
+            shown.after if shown else None,
+            base=base,
+            fingerprint=fingerprint,
+            data=params.dataset.name,
+            licence=licence,
+        ),
+        claim=claim,
+        evaluable=evaluable,
+        limits=limits,
+        before_after=frame,
+        before_after_note=missing_interval_said(claim.plan.cluster_name) if gap else "",
+        base=base,
+        hub=hub,
+        loaded='"models/base"' if base.kind == "scratch" else named,
+        params=params,
+        train=params.train,
+        surface=params.generation.surface,
+        trained=trained,
+        alarms=[*map(rule_said, trained.health.rules), *map(training_alarm_said, trained.alarms)],
+        fingerprint=fingerprint,
+        splits=splits_frame(fingerprint),
+        template_said=", ".join(f"{name}={value!r}" for name, value in sorted(template.items())),
+        licence=licence,
+        data_licence=data_licence,
+    )
+    return re.sub(r"\n{3,}", "\n\n", text)
+
+
+def before_after_frame(before: Report, after: Report, metrics: BeforeAfter) -> pd.DataFrame:
+    """Return the main measures as text: measure, before, after, difference, n (episodes before and after).
+
+    Raises:
+        EvidenceError: The file holds another value of an arm than its report.
+    """
+    rows = []
+    for name in main_measures(before, after):
+        column = column_name(name)
+        arms = []
+        for report, row in ((before, metrics.pre), (after, metrics.post)):
+            found = report.measures.get(name)
+            if found is not None and row.get(column) != found.value:
+                raise EvidenceError(
+                    f"{column} = {found.value}, as the report has it",
+                    found=str(row.get(column)),
+                    where="before_after_metrics.json",
+                    fix="./run dvc repro render_evidence",
+                )
+            arms.append(found)
+        rate = is_rate(name)
+        counts = ", ".join(MISSING if arm is None else str(arm.n) for arm in arms)
+        rows.append(
+            (
+                column,
+                *(interval_text(arm, rate=rate) for arm in arms),
+                difference_text(_of(metrics.delta, column), rate=rate),
+                counts,
+            )
+        )
+    return pd.DataFrame(rows, columns=["measure", "before", "after", "difference", "n"])
+
+
+def _of(row: Row, column: str) -> Interval | None:
+    """Return one measure of a flat row as an interval; how many stand behind it, the row does not say."""
+    if column not in row:
+        return None
+    value, low, high = (row.get(f"{column}{end}") for end in ("", "_low", "_high"))
+    return Interval(value=value, low=low, high=high, n=0)
+
+
+def hub_base(base: BaseFacts) -> str | None:
+    """Return the hub id of a pretrained base, None for one from scratch or from somebody's folder.
+
+    >>> hub_base(BaseFacts(kind="pretrained", digest="", model="Qwen/Qwen3-4B", revision="1cfa9a7"))
+    'Qwen/Qwen3-4B'
+    >>> hub_base(BaseFacts(kind="pretrained", digest="", model="home/model", revision="local"))
+    """
+    if base.kind != "pretrained" or base.model is None or base.revision in (None, LOCAL):
+        return None
+    known = _HUB_ID.fullmatch(base.model) and _REVISION.fullmatch(base.revision or "")
+    return base.model if known and ".." not in base.model else None
+
+
+def metadata(
+    claim: Claim,
+    after: Report | None,
+    *,
+    base: BaseFacts,
+    fingerprint: Fingerprint,
+    data: str,
+    licence: str | None,
+) -> str:
+    """Return the YAML without its marks: one line a key, no final newline; equal records give equal text.
+
+    Args:
+        claim: What is claimed.
+        after: The report of the trained policy; None where no number may be given.
+        base: What was trained.
+        fingerprint: The data.
+        data: What they are called.
+        licence: A hub's id of the licence of the weights, or None.
+    """
+    from huggingface_hub import EvalResult, ModelCardData
+
+    hub = hub_base(base)
+    results = (
+        [] if after is None else [EvalResult(**each) for each in _results(claim, after, fingerprint, data)]
+    )
+    known: dict[str, Any] = {} if not results else {"model_name": f"assay-{data}", "eval_results": results}
+    if hub is not None:
+        known |= {"base_model": hub, "base_model_relation": "adapter"}
+    card = ModelCardData(
+        library_name="peft",
+        pipeline_tag="text-generation",
+        license=None if licence is None else _plain(licence),
+        tags=["grpo", "lora", "reinforcement-learning", "assay"],
+        **known,
+    )
+    return str(card.to_yaml(line_break="\n"))
+
+
+def _results(claim: Claim, after: Report, fingerprint: Fingerprint, data: str) -> list[dict[str, Any]]:
+    size = f"{counted(claim.n_items, 'items')}, {counted(claim.draws, 'draws')} each"
+    dataset = {
+        "task_type": "text-generation",
+        "task_name": _plain(data),
+        "dataset_type": _plain(data),
+        "dataset_name": _plain(f"{data}, {claim.split}, {size}"),
+        "dataset_split": claim.split,
+        "dataset_args": {
+            "dataset_sha256": fingerprint.dataset_sha256,
+            "suite_digest": claim.plan.suite_digest,
+        },
+    }
+    primary = measure_of_primary(claim.plan.primary)
+    verdict: str = claim.verdict
+    if claim.effect is not None:
+        verdict += f" ({effect_words(claim.effect.direction, claim.effect.size)})"
+    found = []
+    for name in dict.fromkeys([primary, "mean_reward"]):
+        unit = {"unit": "share" if is_rate(name) else "reward", "decoding": claim.decoding}
+        told = f"{name}, trained policy"
+        found.append(_metric(name, told, after.measures.get(name), unit))
+        if name == primary:
+            facts = {**unit, "verdict": verdict, "p": claim.p, "clusters": claim.n_clusters}
+            found.append(_metric(f"{name}_before", f"{name}, base", claim.before, unit))
+            found.append(
+                _metric(f"{name}_difference", f"{name}, trained policy - base", claim.difference, facts)
+            )
+    return [{**dataset, **each} for each in found if each is not None]
+
+
+def _metric(kind: str, name: str, found: Interval | None, facts: dict[str, Any]) -> dict[str, Any] | None:
+    if found is None or found.value is None:
+        return None  # a hub has no word for what is missing, and 0 would be a lie
+    ends = (
+        {}
+        if found.low is None or found.high is None
+        else {"low": found.low, "high": found.high, "level": 0.95}
+    )
+    return {
+        "metric_type": _plain(kind),
+        "metric_name": _plain(name),
+        "metric_value": found.value,
+        "metric_args": {**ends, "n": found.n, **facts},
+    }
+
+
+def _plain(text: str) -> str:
+    """Return the text on one line, so that no value can end the block it stands in."""
+    return visible(text).replace("\n", " ").replace("\t", " ")
+
+
+def stated_licence(page: str) -> str | None:
+    """Return the licence that the page states for the data; None where it states none, or one nobody can tell
+    from another.
+
+    It is read from the first sentence below a heading Licence or License that names exactly one known licence
+    as a word.
+
+    >>> stated_licence("# Data\\n\\n## Licence\\n\\nThe files are under CC BY 4.0. The code is under MIT.\\n")
+    'CC BY 4.0'
+    >>> stated_licence("## License\\n\\nMIT or Apache 2.0, as you like.\\n") is None
+    True
+    """
+    text = _section(page[:_LONGEST], ("licence", "license"))
+    for sentence in re.split(r"(?<=[.;])\s+(?=[A-Z])", " ".join(text.split())):
+        named = [
+            known
+            for pattern, known in KNOWN
+            if re.search(rf"(?<![\w-]){pattern}(?![\w-]|\.\d)", sentence, re.I)
+        ]
+        if named:
+            return named[0] if len(named) == 1 else None
+    return None
+
+
+def _section(page: str, names: tuple[str, ...]) -> str:
+    """Return what stands below the first heading of one of these names, up to the next heading."""
+    headings = list(_HEADING.finditer(page))
+    for place, heading in enumerate(headings):
+        if heading.group(1).strip().casefold() in names:
+            end = headings[place + 1].start() if place + 1 < len(headings) else len(page)
+            return page[heading.end() : end]
+    return ""

@@ -1,0 +1,167 @@
+"""What software a package was made with: a bill of materials beside it (CycloneDX 1.6), a function of what is
+installed here.
+
+It lies beside the archive, not in it: another machine has other builds of the same versions, and the archive
+is the same there. Source: ECMA-424, CycloneDX 1.6, https://cyclonedx.org/docs/1.6/json/; package URLs:
+https://github.com/package-url/purl-spec.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+SBOM = "assay-package.cdx.json"
+_PIN = re.compile(r"([A-Za-z0-9._-]+)==([^\s;#]+)$")
+_FILE = re.compile(r"    # --hash=sha256:([0-9a-f]{64})  (\S+)$")
+_LONGEST_NAME = 80  # of a licence; what is longer is its text, put where its name belongs
+_CLASSIFIER = "License :: "
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A distribution as it is installed: its metadata and the tags of the wheel it came as."""
+
+    name: str
+    version: str
+    expression: str | None
+    licence: str | None
+    classifiers: tuple[str, ...]
+    tags: frozenset[str]
+
+
+def sbom(constraints: str, installed: Mapping[str, Installed], package: str, identity: str) -> dict[str, Any]:
+    """Return the bill of materials of a package; equal for equal inputs, without a clock.
+
+    Args:
+        constraints: Text of constraints.txt: what a set-up may install, and the sha256 of each file.
+        installed: What is installed of it here, by name as `same` spells it.
+        package: What stands for the package: its list of files.
+        identity: The sha256 of that.
+    """
+    files = _files(constraints)
+    components = [_component(installed[name], files[name]) for name in sorted(files) if name in installed]
+    python = {
+        "type": "platform",
+        "bom-ref": "python",
+        "name": platform.python_implementation(),
+        "version": platform.python_version(),
+        "purl": f"pkg:generic/python@{platform.python_version()}",
+    }
+    about = {"type": "data", "bom-ref": "package", "name": package, "hashes": _hash(identity)}
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, identity)}",
+        "version": 1,
+        "metadata": {"component": about},
+        "components": [*components, python],
+        "dependencies": [
+            {"ref": "package", "dependsOn": [*sorted(each["bom-ref"] for each in components), "python"]}
+        ],
+    }
+
+
+def installed_here() -> dict[str, Installed]:
+    """Return every distribution that is installed in this environment, by name as `same` spells it."""
+    found = {}
+    for each in importlib.metadata.distributions():
+        told, wheel = each.metadata, each.read_text("WHEEL") or ""
+        found[same(told["Name"])] = Installed(
+            told["Name"],
+            each.version,
+            _first(told, "License-Expression"),
+            _first(told, "License"),
+            tuple(told.get_all("Classifier") or ()),
+            frozenset(re.findall(r"^Tag: (\S+)$", wheel, re.MULTILINE)),
+        )
+    return found
+
+
+def _first(told: importlib.metadata.PackageMetadata, name: str) -> str | None:
+    return next(iter(told.get_all(name) or ()), None)
+
+
+def same(name: str) -> str:
+    """Return a distribution's name as all its spellings compare equal.
+
+    >>> same("ruamel.yaml"), same("Typing_Extensions")
+    ('ruamel-yaml', 'typing-extensions')
+    """
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def tags_of(wheel: str) -> frozenset[str]:
+    """Return the tags that the name of a wheel stands for.
+
+    >>> sorted(tags_of("six-1.17.0-py2.py3-none-any.whl"))
+    ['py2-none-any', 'py3-none-any']
+    """
+    pythons, abis, platforms = (part.split(".") for part in wheel.removesuffix(".whl").split("-")[-3:])
+    return frozenset(f"{python}-{abi}-{place}" for python in pythons for abi in abis for place in platforms)
+
+
+def _files(constraints: str) -> dict[str, list[tuple[str, str]]]:
+    """Return (file, sha256) of every file of each pin."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    name = ""
+    for line in constraints.split("\n"):
+        if pin := _PIN.match(line):
+            name = same(pin.group(1))
+            found[name] = []
+        elif file := _FILE.match(line):
+            found[name].append((file.group(2), file.group(1)))
+    return found
+
+
+def _component(each: Installed, files: list[tuple[str, str]]) -> dict[str, Any]:
+    purl = f"pkg:pypi/{same(each.name)}@{quote(each.version, safe='')}"
+    found: dict[str, Any] = {
+        "type": "library",
+        "bom-ref": purl,
+        "name": each.name,
+        "version": each.version,
+        "purl": purl,
+    }
+    if licences := list(_licences(each)):
+        found["licenses"] = licences
+    if digest := _came_as(each, files):
+        found["hashes"] = _hash(digest)
+    return found
+
+
+def _came_as(each: Installed, files: list[tuple[str, str]]) -> str | None:
+    """Return the sha256 of the file that a distribution was installed from; None where that cannot be told
+    for certain."""
+    own = [
+        (name, digest)
+        for name, digest in files
+        if name.removesuffix(".tar.gz").split("-")[1:2] == [each.version]
+    ]
+    own += [pair for pair in files if pair not in own and pair[0].endswith(f"-{each.version}.tar.gz")]
+    if len(own) > 1:
+        own = [(name, digest) for name, digest in own if name.endswith(".whl") and tags_of(name) == each.tags]
+    return own[0][1] if len(own) == 1 else None
+
+
+def _licences(each: Installed) -> Iterator[dict[str, Any]]:
+    if each.expression:
+        yield {"expression": each.expression}
+        return
+    said = (each.licence or "").strip()
+    if said and "\n" not in said and len(said) <= _LONGEST_NAME and said.upper() != "UNKNOWN":
+        yield {"license": {"name": said}}
+        return
+    for line in sorted(set(each.classifiers)):
+        if line.startswith(_CLASSIFIER) and (name := line.rpartition(" :: ")[2]) != "OSI Approved":
+            yield {"license": {"name": name}}
+
+
+def _hash(digest: str) -> list[dict[str, str]]:
+    return [{"alg": "SHA-256", "content": digest}]

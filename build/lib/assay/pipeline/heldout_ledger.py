@@ -1,0 +1,363 @@
+"""Every opening of held-out records, by whom: kept beside the results, since how often something was done is
+no result.
+
+Two places know of an opening. The ledger in evidence/observed/ travels: with git, with a zip, with an
+experiment. What a working copy opened itself it also remembers in .scratch/, which is in no clone and no zip,
+and which `dvc exp run --temp` and the queue share with the folder they were called in. There the copy has a
+random name too, so that a ledger tells what was opened here from what came along with the project, without a
+word on who or where anybody is.
+
+A suite is one way of asking records; another size, other draws or another grader ask the same ones. So an
+opening names the records themselves, by the digests that the fingerprint knows them by, and what was seen is
+counted by record.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from assay.core.errors import RecordError
+from assay.core.evidence_files import OBSERVED
+from assay.core.provenance import committed_text
+from assay.core.records import Record, Split
+from assay.core.storage.files import read_text
+from assay.core.storage.json import digest, loads, read_record
+from assay.dataset.suite import Suite
+from assay.pipeline.project import Project
+
+FORMAT: Literal["assay-openings/2"] = "assay-openings/2"
+
+
+class HeldoutOpening(Record):
+    """One policy that was let loose on some records by one stage, in one working copy."""
+
+    stage: str
+    policy_digest: str
+    suite_digest: str = Field(
+        description="the suite in which they were asked; the first of them where there were several"
+    )
+    data: str | None = Field(
+        description="what the data are called; null: noted by a version that did not say"
+    )
+    split: Split | None = Field(description="where they stand there; null as for `data`")
+    records: str | None = Field(description="key of the records in `record_sets`; null as for `data`")
+    copy_id: str | None = Field(
+        description="random name of the working copy in which it was noted; null as for `data`"
+    )
+    times: int = Field(
+        ge=1, description="calls that opened them; playing again with the same policy tells nothing new"
+    )
+    # Of a policy that something was trained for; null where the protocol itself plays, and in older notes.
+    place: int | None = Field(
+        default=None, ge=1, description="which policy it was that saw any of these records, the first is 1"
+    )
+    recipe_place: int | None = Field(
+        default=None, ge=1, description="the same with the seeds of one plan counted as one"
+    )
+    family: str | None = Field(default=None, description="digest of plan and settings but for the seed")
+    seed: int | None = Field(default=None, ge=0, description="of the training")
+    restored: int = Field(
+        default=0, ge=0, description="trained policies that the file had lost when this was noted"
+    )
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What makes it another opening: all but how often it was made, and, where records are known, the
+        suite."""
+        suite = "" if self.records is not None else self.suite_digest
+        # Neither place nor family: playing again, under whatever plan, is no other opening.
+        known = (self.data, self.split, self.records, self.copy_id, suite)
+        return (self.stage, self.policy_digest, *("" if each is None else each for each in known))
+
+
+class HeldoutLedger(Record):
+    """All openings, in an order that depends on nothing but them; each distinct set of records stands in it
+    once."""
+
+    format: Literal["assay-openings/2"]
+    record_sets: dict[str, tuple[str, ...]] = Field(
+        description="digests of records, sorted, by `key_of` them"
+    )
+    openings: tuple[HeldoutOpening, ...]
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        for key, records in self.record_sets.items():
+            if key != key_of(records):
+                raise ValueError(f"record_sets.{key}: other records than its key is made from")
+        missing = {
+            each.records for each in self.openings if each.records is not None
+        } - self.record_sets.keys()
+        if missing:
+            raise ValueError(f"record_sets: no {sorted(missing)[0]}, which an opening names")
+        return self
+
+
+NOTHING = HeldoutLedger(format=FORMAT, record_sets={}, openings=())
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRecords:
+    """What one policy saw of some records: how many of them, by which stages, noted in which working
+    copies."""
+
+    n_records: int
+    stages: frozenset[str]
+    copies: frozenset[str | None]
+
+
+def key_of(records: Iterable[str]) -> str:
+    """Return the name of a set of records, 32 hex digits, whatever their order."""
+    return digest(sorted(set(records)))[:32]
+
+
+def opened(
+    stage: str,
+    policy_digest: str,
+    suite_digest: str,
+    records: Iterable[str],
+    *,
+    data: str,
+    split: Split,
+    copy_id: str,
+) -> HeldoutLedger:
+    """Return the ledger that holds one opening of some records and nothing else."""
+    known = tuple(sorted(set(records)))
+    opening = HeldoutOpening(
+        stage=stage,
+        policy_digest=policy_digest,
+        suite_digest=suite_digest,
+        data=data,
+        split=split,
+        records=key_of(known),
+        copy_id=copy_id,
+        times=1,
+    )
+    return HeldoutLedger(format=FORMAT, record_sets={key_of(known): known}, openings=(opening,))
+
+
+def noted(ledger: HeldoutLedger, one: HeldoutLedger) -> HeldoutLedger:
+    """Return a ledger with the openings of another as made once more: one that is known is counted, not
+    repeated."""
+    before = {each.identity: each.times for each in ledger.openings}
+    again = [
+        each.model_copy(update={"times": each.times + before.get(each.identity, 0)}) for each in one.openings
+    ]
+    return merged(ledger, one.model_copy(update={"openings": tuple(again)}))
+
+
+def merged(one: HeldoutLedger, other: HeldoutLedger) -> HeldoutLedger:
+    """Return what either ledger knows. In whatever order and however often ledgers are merged, the result is
+    the same."""
+    known: dict[tuple[str, ...], HeldoutOpening] = {}
+    for each in (*one.openings, *other.openings):
+        held = known.setdefault(each.identity, each)
+        first = min(held, each, key=_told_first)
+        update = {
+            "times": max(held.times, each.times),
+            "suite_digest": min(held.suite_digest, each.suite_digest),
+            "restored": max(held.restored, each.restored),
+        }
+        known[each.identity] = first.model_copy(update=update)
+    named = {each.records for each in known.values()}
+    sets = {key: records for key, records in (one.record_sets | other.record_sets).items() if key in named}
+    openings = tuple(known[identity] for identity in sorted(known))
+    return HeldoutLedger(format=FORMAT, record_sets=dict(sorted(sets.items())), openings=openings)
+
+
+def _told_first(each: HeldoutOpening) -> tuple[int, int, str, int]:
+    """Order notes of one opening: the first place counts, and a note without one tells nothing."""
+    many = 10**9
+    seed = many if each.seed is None else each.seed
+    return each.place or many, each.recipe_place or many, each.family or "~", seed
+
+
+def resolved(ledger: HeldoutLedger, suite: Suite, data: str) -> HeldoutLedger:
+    """Return a ledger in which openings without records have those of a suite, where that is what they name.
+
+    Ledgers of the first format named a suite by a digest that left out task and data; whoever has the suite
+    can tell.
+    """
+    records = tuple(sorted(set(suite.records)))
+    known = {"data": data, "split": suite.split, "records": key_of(records)}
+    openings = tuple(
+        (
+            each.model_copy(update=known)
+            if each.records is None and each.suite_digest == suite.first_digest
+            else each
+        )
+        for each in ledger.openings
+    )
+    if openings == ledger.openings:
+        return ledger
+    sets = ledger.record_sets | {key_of(records): records}
+    return merged(NOTHING, HeldoutLedger(format=FORMAT, record_sets=sets, openings=openings))
+
+
+def policies_that_saw(ledger: HeldoutLedger, records: Collection[str]) -> dict[str, SeenRecords]:
+    """Return every policy that saw at least one of some records, and what it saw of them."""
+    asked = frozenset(records)
+    overlap = {key: asked & frozenset(held) for key, held in ledger.record_sets.items()}
+    parts: dict[str, tuple[set[str], set[str], set[str | None]]] = {}
+    for each in ledger.openings:
+        if each.records is not None and overlap[each.records]:
+            seen, stages, copies = parts.setdefault(each.policy_digest, (set(), set(), set()))
+            seen |= overlap[each.records]
+            stages.add(each.stage)
+            copies.add(each.copy_id)
+    return {
+        policy: SeenRecords(len(seen), frozenset(stages), frozenset(copies))
+        for policy, (seen, stages, copies) in sorted(parts.items())
+    }
+
+
+def policies_by_record(ledger: HeldoutLedger, records: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Return for each of some records the policies that saw it."""
+    found: dict[str, set[str]] = {record: set() for record in records}
+    for each in ledger.openings:
+        for record in () if each.records is None else ledger.record_sets[each.records]:
+            if record in found:
+                found[record].add(each.policy_digest)
+    return {record: frozenset(policies) for record, policies in found.items()}
+
+
+def without_records(ledger: HeldoutLedger) -> int:
+    """Return of how many openings nobody can tell the records any more."""
+    return sum(each.records is None for each in ledger.openings)
+
+
+LEDGER = "heldout_openings.json"
+MEMORY, NAME = "openings", "copy_id"
+FIX = (
+    "git checkout -- evidence/observed, or remove the file: the count then begins anew, and the report"
+    " says so"
+)
+OWN_FIX = "remove the file: evidence/observed has the same, unless that was removed as well"
+
+
+class FirstOpening(Record):
+    """An opening as the first format had it: the suite by a digest without task and data."""
+
+    stage: str
+    suite_digest: str
+    policy_digest: str
+    times: int = Field(ge=1)
+
+
+class FirstLedger(Record):
+    """The first format."""
+
+    openings: tuple[FirstOpening, ...]
+
+
+def openings(project: Project, suite: Suite | None = None) -> HeldoutLedger | None:
+    """Return all openings that are known here: by the ledger, by its last commit, and by this working copy;
+    None where none of them knows any.
+
+    Args:
+        project: Whose.
+        suite: The held-out suite at hand, by which openings of the first format are recognised.
+
+    Raises:
+        RecordError: The ledger is damaged.
+    """
+    sources = [travelling(project), _remembered(project), _committed(project)]
+    if not any(source is not None for source in sources):
+        return None
+    known = reduce(merged, [source for source in sources if source is not None], NOTHING)
+    return known if suite is None else resolved(known, suite, project.params.dataset.name)
+
+
+def ledger_stands(project: Project) -> bool:
+    """Return whether the ledger that travels is there."""
+    return project.observed(LEDGER).exists()
+
+
+def copy_id(project: Project) -> str:
+    """Return the random name of this working copy, given to it when it first opens anything.
+
+    Raises:
+        RecordError: .scratch/ cannot be written.
+    """
+    path = memory(project) / NAME
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(
+            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="ascii"
+        ) as stream:
+            stream.write(secrets.token_hex(8))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        fix = "make the folder writable; nothing was opened"
+        raise RecordError(
+            "a folder to write in", found=str(error.strerror), where=str(path.parent), fix=fix
+        ) from None
+    return known_copy_id(project) or ""
+
+
+def known_copy_id(project: Project) -> str | None:
+    """Return the random name of this working copy, None where it never opened anything."""
+    path = memory(project) / NAME
+    return read_text(path, fix=OWN_FIX).strip() if path.exists() else None
+
+
+def memory(project: Project) -> Path:
+    """Return the folder in which a working copy remembers what it opened itself."""
+    return project.scratch / MEMORY
+
+
+def _remembered(project: Project) -> HeldoutLedger | None:
+    files = sorted(memory(project).glob("*.json"))
+    found = NOTHING
+    for path in files:
+        found = merged(found, read_record(path, HeldoutLedger, fix=OWN_FIX))
+    return found if files else None
+
+
+def _committed(project: Project) -> HeldoutLedger | None:
+    """Return the ledger as it was last committed, so that removing the file loses nothing; None without
+    git."""
+    text = committed_text(project.root, f"{OBSERVED}/{LEDGER}")
+    if text is None:
+        return None
+    with suppress(RecordError, ValidationError):
+        value = loads(text, where=LEDGER, fix=FIX)
+        if isinstance(value, dict) and "format" in value:
+            return HeldoutLedger.model_validate_json(text)
+    return None  # of the first format, or damaged: the file beside it has to do
+
+
+def travelling(project: Project) -> HeldoutLedger | None:
+    """Return the ledger in evidence/observed/, None where there is none.
+
+    Raises:
+        RecordError: It is damaged.
+    """
+    path = project.observed(LEDGER)
+    if not path.exists():
+        return None
+    value = loads(read_text(path, fix=FIX), where=str(path), fix=FIX)
+    if isinstance(value, dict) and "format" in value:
+        return read_record(path, HeldoutLedger, fix=FIX)
+    nobody_knows: dict[str, Any] = {"data": None, "split": None, "records": None, "copy_id": None}
+    first = [
+        HeldoutOpening(
+            stage=each.stage,
+            policy_digest=each.policy_digest,
+            suite_digest=each.suite_digest,
+            times=each.times,
+            **nobody_knows,
+        )
+        for each in read_record(path, FirstLedger, fix=FIX).openings
+    ]
+    return merged(NOTHING, HeldoutLedger(format=FORMAT, record_sets={}, openings=tuple(first)))

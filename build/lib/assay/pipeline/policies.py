@@ -1,0 +1,91 @@
+"""Which policy a stage plays with: the pinned base, alone or under the adapter; and texts of the data that
+are control tokens of that base."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.core.console import complain
+from assay.core.counting import counted
+from assay.core.errors import DataError
+from assay.pipeline.inputs import items_of, task_of
+from assay.pipeline.project import Project
+from assay.policy.base.pretrained import locate
+from assay.policy.model import Policy, load, pin, require_device
+from assay.policy.renderer import control_names
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+ADAPTER = "models/adapter"
+
+
+def open_policy(project: Project, adapter: Path | None) -> Policy:
+    """Load the base policy, under a trained adapter if one is given, on the configured device.
+
+    Raises:
+        ConfigError: The device is not there.
+        PolicyError: Model or adapter cannot be read, or the base changed since it was pinned.
+    """
+    params, base = project.params, project.params.base
+    require_device(params.device)
+    pin(params.threads, deterministic=params.deterministic, device=params.device)
+    return load(
+        locate(project.root / "models/base"),
+        adapter=adapter,
+        device=params.device,
+        dtype=base.dtype,
+        quantization=base.quantization,
+        template=base.template,
+    )
+
+
+_NAMED = 5
+
+
+def tell_control_tokens(project: Project, tokenizer: PreTrainedTokenizerBase, split: str) -> None:
+    """Say how many items of a split hold a control token of the base as text, in what is told or in what is
+    right.
+
+    Only tasks that read users' own records are told texts that others wrote.
+
+    Raises:
+        DataError: `dataset.audit.control_token` is not keep.
+    """
+    params = project.params
+    if not params.task.reads_own_records:
+        return
+    task, items, names = task_of(project), items_of(project, split), control_names(tokenizer)
+    found: dict[str, list[str]] = {}
+    for item in items:
+        text = "\n".join([*(message["content"] for message in task.start(item, 0)[0]), task.truth(item)])
+        if hits := [name for name in names if name in text]:
+            found[item.id] = hits
+    if not found:
+        return
+    shown = ", ".join(
+        ascii(name) for name in list(dict.fromkeys(hit for hits in found.values() for hit in hits))[:_NAMED]
+    )
+    said = (
+        f"{counted(len(found), 'items')} of {len(items)} with {shown} in a text (first:"
+        f" {next(iter(found))!a})"
+    )
+    if params.dataset.audit.control_token == "keep":
+        complain(
+            f"{split}: {said}: control tokens of this base, which its tokenizer reads as such and not as"
+            " text, so data can end a message or open one; a gold with one cannot be told from an answer"
+            " that ended there"
+        )
+        return
+    raise DataError(
+        "no control token of this base as text (dataset.audit.control_token:"
+        f" {params.dataset.audit.control_token})",
+        found=said,
+        where=f"{params.dataset.root}/{split}.jsonl",
+        fix=(
+            "take them out of the data, choose another base, or set dataset.audit.control_token: keep in the"
+            " task's preset in configs/task/"
+        ),
+    )

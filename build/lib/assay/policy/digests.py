@@ -1,0 +1,48 @@
+"""What identifies a model and an adapter: sha256 over names and contents of their files. No torch, so that
+anyone can check."""
+
+from __future__ import annotations
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+THREADS = 4  # files at once: sha256 lets other threads run meanwhile, and large models come in several files
+
+
+def adapted_digest(base: str, adapter: Path) -> str:
+    """Return what identifies a base, given by its digest, under an adapter folder."""
+    return hashlib.sha256(f"{base}+{digest_folder(adapter)}".encode()).hexdigest()
+
+
+def digest_folder(folder: Path) -> str:
+    """Return the sha256 over names and contents of the files that make a model or an adapter.
+
+    What describes and decides no token is left out, so that equal weights have one digest wherever they came
+    from: README, licence and policy of use, what is hidden (what downloads and git keep for themselves), and
+    original/, a second copy.
+    """
+    files = sorted(
+        path for path in folder.rglob("*") if path.is_file() and not _describes(path.relative_to(folder))
+    )
+    with ThreadPoolExecutor(THREADS) as threads:
+        contents = threads.map(_content, files)
+        lines = [
+            f"{path.relative_to(folder).as_posix()}\0{content}\n"
+            for path, content in zip(files, contents, strict=True)
+        ]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _describes(path: Path) -> bool:
+    hidden = any(part.startswith(".") for part in path.parts)
+    return (
+        hidden
+        or path.parts[0] == "original"
+        or path.name in ("README.md", "LICENSE", "LICENSE.txt", "USE_POLICY.md")
+    )
+
+
+def _content(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,345 @@
+"""The engine that plays by default: batched multi-turn decoding, with keys and values kept from turn to
+turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from assay.core.decoding import Completion, Decoding
+from assay.core.errors import PolicyError
+from assay.core.seeds import keyed_uniform
+from assay.policy.engine.choice import Bound, choose, masked
+from assay.policy.engine.cuda_graphs import arena_of, static_steps
+from assay.policy.engine.kv_cache import KeyValues, Slots, bias
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
+class Reader:
+    """One model with one cache: blocks of tokens go in, the logits of what comes next come out.
+
+    Args:
+        model: A causal language model, with or without peft's adapters.
+        pad_id: Any valid token id.
+        static: Whether steps of one token have fixed shapes (`static.py`).
+
+    Raises:
+        PolicyError: The model has layers of another kind than full and sliding attention.
+    """
+
+    def __init__(self, model: Any, pad_id: int, *, static: bool) -> None:
+        # What peft puts around a model adds nothing to adapters that sit inside of it but the time of a call.
+        self._model = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self._pad = pad_id
+        self._arena = arena_of(self._model) if static else None
+        self._turn = self._arena.holder if self._arena else 0
+        self.cache = self._arena.cache if self._arena else KeyValues()
+        weights = self._model.get_input_embeddings().weight
+        self.device, self._dtype = weights.device, weights.dtype
+        self._windows = windows_of(
+            self._model.config, recurrent=bool(getattr(self._model, "_is_stateful", False))
+        )
+
+    def read(
+        self, first: int, blocks: Sequence[Sequence[int]], lengths: np.ndarray[Any, Any]
+    ) -> torch.Tensor:
+        """Append a block of ids to each of neighbouring rows and return the next-token logits, float32 [rows,
+        vocabulary].
+
+        Blocks are padded on the left, so that all end together. The padding is put behind the row's new
+        tokens, where nothing of the row looks and what comes next is written over it.
+
+        Args:
+            first: Slot of the first row.
+            blocks: Token ids, none empty.
+            lengths: Tokens of each row so far.
+        """
+        sizes = np.asarray([len(block) for block in blocks])
+        width, longest = int(sizes.max()), int((lengths + sizes.max()).max())
+        # Of each place in its own block; padding is negative
+        column = np.arange(width) - (width - sizes)[:, None]
+        ids = np.full((len(blocks), width), self._pad, np.int64)
+        ids[column >= 0] = np.concatenate([np.asarray(block, np.int64) for block in blocks])
+        places = lengths[:, None] + np.where(column >= 0, column, column + width)
+        positions = np.where(column >= 0, places, 0)
+        self.cache.reserve(first + len(blocks), longest)
+        sent = torch.as_tensor(np.stack([ids, places, positions]), device=self.device)
+        return self._forward(first, sent[0], sent[1], sent[2], longest)
+
+    def steps(self, rows: int, lengths: np.ndarray[Any, Any]) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Return what takes one chosen token for each of the first rows and gives the logits behind it, again
+        and again."""
+        if self._arena is not None:
+            return static_steps(self._arena, self._step, rows, lengths, self.device)
+        longest = int(lengths[:rows].max())
+        places = torch.as_tensor(lengths[:rows, None] - 1, device=self.device)
+
+        def step(chosen: torch.Tensor) -> torch.Tensor:
+            nonlocal longest, places
+            longest, places = longest + 1, places + 1
+            self.cache.reserve(rows, longest)
+            return self._step(chosen[:, None], places, longest)
+
+        return step
+
+    def _step(self, ids: torch.Tensor, places: torch.Tensor, used: int) -> torch.Tensor:
+        return self._forward(0, ids, places, places, used)
+
+    def _forward(
+        self, first: int, ids: torch.Tensor, places: torch.Tensor, positions: torch.Tensor, used: int
+    ) -> torch.Tensor:
+        assert self._arena is None or self._arena.holder == self._turn, (
+            "other conversations have taken over this memory"
+        )
+        self.cache.aim(first, places, used)
+        masks = {kind: bias(places, used, self._dtype, window) for kind, window in self._windows.items()}
+        out = self._model(
+            input_ids=ids,
+            attention_mask=masks if len(masks) > 1 else next(iter(masks.values())),
+            position_ids=positions,
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        logits: torch.Tensor = out.logits[:, -1].float()
+        return logits
+
+
+def windows_of(config: Any, *, recurrent: bool = False) -> dict[str, int | None]:
+    """Return the kinds of attention layers of a model, with how far those of a sliding window look back.
+
+    Args:
+        config: Of the model; GPT-Neo's own list of kinds, whose windows count from the longest row, is read
+            and refused.
+        recurrent: Whether transformers says that the model has a state.
+
+    Raises:
+        PolicyError: There are layers of a kind whose state is more than keys and values by place.
+    """
+    config = config.get_text_config(decoder=True)
+    window = getattr(config, "sliding_window", None)
+    named = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None)
+    kinds = set(named or [FULL if window is None else SLIDING]) | ({"recurrent"} if recurrent else set())
+    if kinds - {FULL, SLIDING}:
+        raise PolicyError(
+            "a model of layers with full attention or a sliding window",
+            found=", ".join(sorted(kinds - {FULL, SLIDING})),
+            where=f"{config.model_type}, kinds of layers",
+            fix="set generation.backend: transformers",
+        )
+    if SLIDING in kinds and (type(window) is not int or window < 1):
+        raise PolicyError(
+            "a window of at least one token",
+            found=repr(window)[:80],
+            where=f"{config.model_type}, sliding_window",
+            fix="put the model's own config.json back",
+        )
+    return {kind: window if kind == SLIDING else None for kind in sorted(kinds)}
+
+
+# Tokens in one forward pass that reads openings: bounds the memory of its activations and masks.
+READ_AT_ONCE = 16_384
+# Of the rows that are fed, how many must have ended before the others are brought together without them.
+ENDED_SHARE = 0.25
+# Tokens between two looks at what a GPU has chosen. A look waits for it; what a row writes behind its end is
+# dropped.
+LOOK_EVERY = {"cuda": 4}
+
+
+class Session:
+    """Conversations with one model, each in a slot of one cache; token ids only ever go to the end of a row.
+
+    Nothing is read twice, and equal openings that come together are read once. The slots in use are always
+    the first ones: what has ended gives its place to the last. The number that decides a sampled token is a
+    function of (seed of the row, position in the row), so neither slots nor neighbours matter but for last
+    bits.
+
+    Args:
+        model: A causal language model; peft adapters and quantised weights are fine.
+        openings: Token ids, one list a row; none may be empty.
+        seeds: One sampling seed a row.
+        decoding: How tokens are chosen.
+        end_ids: The tokens that end a completion, any of them.
+        pad_id: Any valid token id, for places that nobody looks at.
+        bounds: What each row may write; none: anything.
+
+    Raises:
+        PolicyError: The model has layers that this engine cannot serve.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        openings: Sequence[Sequence[int]],
+        seeds: Sequence[int],
+        decoding: Decoding,
+        *,
+        end_ids: Sequence[int],
+        pad_id: int,
+        bounds: Sequence[Bound | None] = (),
+    ) -> None:
+        self._reader = Reader(model, pad_id, static=decoding.cuda_graphs)
+        self._decoding, self._ends = decoding, np.asarray(end_ids, np.int64)
+        self._device = self._reader.device
+        self._slots = np.zeros(0, np.int64)  # by row
+        self._lengths = np.zeros(0, np.int64)  # by slot: tokens read
+        self._seeds = np.zeros(0, np.uint64)  # by slot
+        self._bounds = np.zeros(0, object)  # by slot: what the row may write, None for anything
+        self._logits: torch.Tensor | None = None  # by slot: of what comes next
+        self.admit(openings, seeds, bounds)
+
+    @property
+    def capacity(self) -> int:
+        """Places a row that are reserved."""
+        return self._reader.cache.capacity
+
+    def admit(
+        self, openings: Sequence[Sequence[int]], seeds: Sequence[int], bounds: Sequence[Bound | None] = ()
+    ) -> None:
+        """Take in further conversations, as rows behind those there are; before the next `complete`."""
+        if not openings:
+            return
+        assert self._logits is not None or not len(self._slots), "what is there was not told what comes next"
+        unique: dict[tuple[int, ...], int] = {}
+        which = np.asarray([unique.setdefault(tuple(ids), len(unique)) for ids in openings], np.int64)
+        n, begun = len(which), len(self._slots)
+        # Each different opening is read in the slot of its first copy, all of them in neighbouring slots,
+        # longest first so that little is padded.
+        order = sorted(range(len(unique)), key=lambda k: -len(list(unique)[k]))
+        texts, rank = [list(unique)[k] for k in order], np.argsort(order)
+        longest = len(texts[0]) if texts else 0
+        self._reader.cache.reserve(begun + n, longest)
+        read: list[torch.Tensor] = []
+        start = 0
+        while start < len(texts):
+            stop = start + max(1, READ_AT_ONCE // len(texts[start]))
+            part = texts[start:stop]
+            read.append(self._reader.read(begun + start, part, np.zeros(len(part), np.int64)))
+            start = stop
+        place, slots, source = len(texts), np.zeros(n, np.int64), np.zeros(n, np.int64)
+        taken: set[int] = set()
+        for row, kind in enumerate(rank[which].tolist()):
+            slots[row], source[row] = (place, kind) if kind in taken else (kind, kind)
+            place += kind in taken
+            taken.add(kind)
+        copies = slots != source
+        self._reader.cache.copy(begun + source[copies], begun + slots[copies], longest)
+        by_slot = np.argsort(slots)
+        self._slots = np.concatenate([self._slots, begun + slots])
+        self._seeds = np.concatenate([self._seeds, np.asarray(seeds, np.uint64)[by_slot]])
+        new = np.asarray(bounds if bounds else [None] * n, object)
+        self._bounds = np.concatenate([self._bounds, new[by_slot]])
+        self._lengths = np.concatenate(
+            [self._lengths, np.asarray([len(ids) for ids in openings], np.int64)[by_slot]]
+        )
+        logits = torch.cat(read)[torch.as_tensor(source[by_slot], device=self._device)]
+        self._logits = logits if self._logits is None or not begun else torch.cat([self._logits, logits])
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Drop every row but these, after `complete`: finished conversations leave the batch."""
+        kept = np.asarray(rows, np.int64)
+        slots = self._slots[kept]
+        holes = np.setdiff1d(np.arange(len(kept)), slots)
+        movers = slots[slots >= len(kept)]
+        self._reader.cache.copy(movers, holes, int(self._lengths[movers].max(initial=0)))
+        for known in (self._lengths, self._seeds, self._bounds):
+            known[holes] = known[movers]
+        if self._logits is not None:
+            self._logits[holes] = self._logits[movers]
+            self._logits = self._logits[: len(kept)]
+        slots[slots >= len(kept)] = holes
+        self._slots, self._lengths, self._seeds = slots, self._lengths[: len(kept)], self._seeds[: len(kept)]
+        self._bounds = self._bounds[: len(kept)]
+
+    def tell(self, last_ids: Sequence[int], replies: Sequence[Sequence[int]]) -> None:
+        """Feed each row the last token it wrote and what stands between that and its next completion."""
+        rows = np.argsort(self._slots)
+        blocks = [[last_ids[row], *replies[row]] for row in rows.tolist()]
+        self._logits = self._reader.read(0, blocks, self._lengths)
+        self._lengths = self._lengths + np.asarray([len(block) for block in blocks], np.int64)
+
+    def complete(self) -> list[Completion]:
+        """Let every row write until one of its ends or the token limit.
+
+        The last chosen token is not yet fed to the model; `tell` does that together with the observation.
+        """
+        bounded = self._begin_bounds()
+        limit = self._decoding.max_new_tokens
+        every = 1 if bounded else LOOK_EVERY.get(self._device.type, 1)
+        n = fed = len(self._slots)
+        rows, open_rows = np.argsort(self._slots), np.ones(n, bool)  # by slot; by row
+        counts = np.zeros(n, np.int64)
+        written: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
+        pending: list[tuple[torch.Tensor, torch.Tensor]] = []
+        logits, self._logits = self._logits, None
+        assert logits is not None, "nothing was told since the last completion"
+        steps = self._reader.steps(fed, self._lengths)
+        noise = self._noise(fed, 0)
+        for step in range(1, limit + 1):
+            if bounded:
+                logits = masked(logits, self._bounds[:fed].tolist())
+            chosen, logprobs = choose(logits, self._decoding.temperature, next(noise))
+            pending.append((chosen, logprobs))
+            if bounded:
+                for bound, token in zip(self._bounds[:fed], chosen.tolist(), strict=True):
+                    if bound is not None:
+                        bound.take(token)
+            if step == limit or len(pending) >= every:
+                for ids, values in pending:
+                    told = np.full(n, self._ends[0]), np.zeros(n, np.float32)
+                    told[0][rows[:fed]], told[1][rows[:fed]] = ids.cpu().numpy(), values.cpu().numpy()
+                    written.append(told)
+                    counts += open_rows
+                    open_rows &= (told[0][:, None] != self._ends).all(axis=1)
+                pending.clear()
+                still = open_rows[rows[:fed]]
+                if step == limit or not still.any():
+                    break
+                if (going := int(still.sum())) <= (1 - ENDED_SHARE) * fed:
+                    order = self._gather(still, step)
+                    rows[:fed] = rows[:fed][order]
+                    chosen, fed = chosen[torch.as_tensor(order[:going], device=self._device)], going
+                    steps = self._reader.steps(fed, self._lengths + step - 1)
+                    noise = self._noise(fed, step)
+            logits = steps(chosen)
+        self._slots = np.argsort(rows)
+        self._lengths = self._lengths + counts[rows] - 1
+        table = [np.stack(column) for column in zip(*written, strict=True)]
+        return [
+            Completion(table[0][:count, row].tolist(), table[1][:count, row].tolist())
+            for row, count in enumerate(counts)
+        ]
+
+    def _gather(self, still: np.ndarray[Any, Any], written: int) -> Slots:
+        """Bring the rows that go on to the first slots, and return the former slot of each of those that were
+        fed."""
+        order, going = np.arange(len(still)), int(still.sum())
+        ended, movers = np.flatnonzero(~still[:going]), going + np.flatnonzero(still[going:])
+        order[ended], order[movers] = movers, ended
+        both = np.concatenate([ended, movers])
+        self._reader.cache.copy(order[both], both, int(self._lengths[both].max(initial=0)) + written)
+        for known in (self._lengths, self._seeds, self._bounds):
+            known[both] = known[order[both]]
+        return order
+
+    def _begin_bounds(self) -> bool:
+        """Let every bound begin a completion; return whether there is any."""
+        there = [bound for bound in self._bounds if bound is not None]
+        for bound in there:
+            bound.begin()
+        return bool(there)
+
+    def _noise(self, fed: int, written: int, ahead: int = 16) -> Any:
+        """Yield, token after token, the numbers that decide it: one a slot; made and sent a few tokens
+        ahead."""
+        while True:
+            if self._decoding.temperature == 0:
+                yield None
+                continue
+            places = (self._lengths[:fed] + written + np.arange(ahead)[:, None]).astype(np.uint64)
+            yield from torch.as_tensor(keyed_uniform(self._seeds[:fed], places), device=self._device)
+            written += ahead

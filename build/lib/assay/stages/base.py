@@ -1,0 +1,170 @@
+"""Stage 2: pin the base policy. Build and warm-start the tiny one and check it, or resolve a pretrained
+model."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from assay.core.config.settings import PretrainedBase, ScratchBase
+from assay.core.console import complain, progress, say
+from assay.core.errors import ConfigError, PolicyError
+from assay.core.evidence_files import folder_of, place_of
+from assay.core.seeds import derive_seed, rng
+from assay.core.storage.json import write_json
+from assay.dataset.suite import choose
+from assay.evaluation.measure import measure
+from assay.evaluation.measures import mean_of
+from assay.pipeline.inputs import decoding_of, items_of, task_of
+from assay.pipeline.policies import tell_control_tokens
+from assay.pipeline.project import Project
+from assay.policy.base import pretrained, tiny
+from assay.policy.digests import digest_folder
+from assay.policy.model import Policy, load, open_tokenizer, pin, require_device
+from assay.policy.renderer import Dialogue
+from assay.tasks.protocol import Item, Task
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+READS = (place_of("fingerprint.json"), "${dataset.root}/train.jsonl")
+WRITES = ("models/base", folder_of("base"))
+
+
+def run(project: Project) -> None:
+    """Write models/base and base.json; refuse a base that does not speak the task."""
+    params = project.params
+    if isinstance(params.base, PretrainedBase):
+        tell_control_tokens(project, pin_pretrained(project, params.base), "train")
+        return
+    require_device(params.device)
+    pin(params.threads, deterministic=params.deterministic, device=params.device)
+    folder = project.root / "models/base"
+    task = task_of(project)
+    items = items_of(project, "train")  # before any work, so that changed data are refused at once
+    policy = warm_started(params.base, task)
+    tell_control_tokens(project, policy.tokenizer, "train")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    policy.model.save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)
+    facts: dict[str, Any] = {"kind": "scratch", "seed": params.base.seed, "digest": digest_folder(folder)}
+    facts["parameters"] = sum(p.numel() for p in policy.model.parameters())
+    facts |= check(project, params.base, task, items)
+    write_json(project.results("base.json"), facts)
+    say(
+        f"base {facts['digest'][:12]}: {facts['parameters']:,} parameters, reads off"
+        f" {facts['copy_accuracy']:.1%}, parses {facts['parsed_rate']:.1%}, success"
+        f" {facts['success_rate']:.1%} (train items, sampled)"
+    )
+
+
+def pin_pretrained(project: Project, settings: PretrainedBase) -> PreTrainedTokenizerBase:
+    """Write which model it is, and return its tokenizer.
+
+    That needs no GPU, so a machine that only downloads can do it, and is told what follows.
+
+    Raises:
+        PolicyError: The model is not there, or not fit to be loaded.
+    """
+    try:
+        require_device(project.params.device)
+    except ConfigError as error:
+        complain(f"the stages after base cannot run here: {error}")
+    source = pretrained.resolve(settings.model, settings.revision, project.root)
+    # Else it would be told where all weights have been loaded
+    tokenizer = open_tokenizer(source.folder, settings.template)
+    folder = project.root / "models/base"
+    shutil.rmtree(folder, ignore_errors=True)
+    pretrained.write_pointer(folder, source)
+    pinned = {
+        "kind": "pretrained",
+        "model": source.name,
+        "revision": source.revision,
+        "digest": source.digest,
+    }
+    write_json(project.results("base.json"), pinned)
+    say(f"base {source.name} at {source.revision}, digest {source.digest[:12]}")
+    for note in source.notes:
+        complain(note)
+    if Path(settings.model).is_absolute():
+        complain(
+            "base.model is an absolute path; params.yaml is part of the package, which is refused where that"
+            " path lies below your home or the project. Fix: write it relative to the project, or with ~"
+        )
+    return tokenizer
+
+
+def warm_started(settings: ScratchBase, task: Task) -> Policy:
+    """Return a tiny policy trained on drills and demonstrations, in memory."""
+    plan = settings.warm_start
+    tokenizer = tiny.build_tokenizer(task.vocabulary())
+    model = tiny.build_model(settings.architecture, tokenizer, derive_seed("base", settings.seed))
+    policy = Policy(model, tokenizer, Dialogue(tokenizer), "unsaved")
+
+    def pool(
+        name: str, make: Callable[[np.random.Generator, int], tiny.Dialogues], n: int
+    ) -> list[tiny.Masked]:
+        return [policy.dialogue.whole(d) for d in make(rng("base", name, settings.seed), n)]
+
+    drills = pool("drills", task.drills, plan.drill_pool)
+    shown = pool("demonstrations", task.demonstrations, plan.demonstration_pool)
+    probe = task.drills(rng("base", "probe", settings.seed), plan.probe_items)
+    drill_batches = tiny.batches(drills, plan.drills.batch_size, rng("base", "drill order", settings.seed))
+    shown_batches = tiny.batches(
+        shown, plan.demonstrations.batch_size, rng("base", "show order", settings.seed)
+    )
+    with progress("base: drills", plan.drills.steps) as advance:
+        tiny.imitate(
+            policy,
+            drill_batches,
+            tiny.phase(plan.drills),
+            every=plan.probe_every,
+            stop=lambda _: tiny.copy_accuracy(policy, probe) >= settings.gates.copy_accuracy,
+            progress=lambda _, loss: advance(1, f"loss {loss:.3f}"),
+        )
+    mixed = tiny.alternating(shown_batches, drill_batches, plan.drill_every)
+    with progress("base: demonstrations", plan.demonstrations.steps) as advance:
+        tiny.imitate(
+            policy,
+            mixed,
+            tiny.phase(plan.demonstrations),
+            every=plan.demonstrations.steps,
+            stop=lambda _: False,
+            progress=lambda _, loss: advance(1, f"loss {loss:.3f}"),
+        )
+    return policy
+
+
+def check(project: Project, settings: ScratchBase, task: Task, items: Sequence[Item]) -> dict[str, float]:
+    """Return what the saved base can do, as it will be loaded from now on.
+
+    Raises:
+        PolicyError: It cannot read values off, or does not speak the syntax.
+    """
+    params, gates = project.params, settings.gates
+    policy = load(
+        project.root / "models/base", adapter=None, device=params.device, dtype="float32", quantization=None
+    )
+    probe = task.drills(rng("base", "final probe", settings.seed), settings.warm_start.probe_items)
+    copied = tiny.copy_accuracy(policy, probe)
+    suite = choose(items, min(gates.episodes, len(items)), split="train", draws=1, seed=0)
+    episodes = measure(policy, task, suite, decoding_of(project), batch_size=params.generation.batch_size)
+    facts = {"copy_accuracy": copied}
+    facts |= {name: mean_of(episodes, name) or 0.0 for name in ("parsed_rate", "success_rate", "mean_reward")}
+    for name, least in (("copy_accuracy", gates.copy_accuracy), ("parsed_rate", gates.parsed_rate)):
+        if facts[name] < least:
+            raise PolicyError(
+                f"{name} of at least {least}",
+                found=f"{facts[name]:.3f}",
+                where=f"the base of base.seed={settings.seed}",
+                fix=(
+                    "raise the steps of base.warm_start, or choose another base.seed; nothing is measured on"
+                    " this base"
+                ),
+            )
+    return facts

@@ -1,0 +1,214 @@
+"""Stage 1: say exactly what the data are, refuse what they must not be, and write down what will be
+claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from assay.audit import drift
+from assay.audit.audit import Audited, audit, ceiling_said, refuse_unusable, require_records
+from assay.audit.contamination import contamination
+from assay.core.config.places import setting
+from assay.core.console import complain, say
+from assay.core.counting import counted
+from assay.core.errors import DataError, RecordError
+from assay.core.evidence_files import folder_of
+from assay.core.storage.files import sha256_bytes
+from assay.core.storage.json import read_record, write_json
+from assay.core.storage.untrusted import inside, listing, read_capped, sha256_capped
+from assay.dataset import cache
+from assay.dataset.audit_records import Audit, judged
+from assay.dataset.fingerprint import Fingerprint, SplitFingerprint, enforce, fingerprint
+from assay.dataset.schema_files import SchemaFiles
+from assay.dataset.source import MAX_FILE_BYTES, DataFile, load
+from assay.dataset.suite import FEWEST_CLUSTERS, choose, rules_of
+from assay.dataset.verified import SUMS, check_sums, covered, parse_sums, require
+from assay.evidence.claim.plan import plan_of
+from assay.pipeline.inputs import blocklist_of, cache_folder, splits_of, task_with
+from assay.pipeline.project import Project
+from assay.tasks.rivals import rivals_of
+
+READS = ("${dataset.root}",)
+WRITES = (folder_of("data"),)
+INDICES = ".scratch/fingerprint"
+MAX_SUMS_BYTES = 10_000_000
+
+
+def run(project: Project) -> None:
+    """Verify the data against their checksums, audit and fingerprint them, fix the claim."""
+    params = project.params
+    root = params.dataset.root
+    sums = checked_sums(project)
+    blocklist = blocklist_of(project)
+    task = task_with(project, blocklist)
+    sources = sources_of(project, sums)
+    audited = audit(task, sources, params.dataset.audit)
+    refuse_unusable(audited.report, root)
+    require_records(audited.report, splits_of(params), root)
+    if blocklist is not None and params.task.blocklist_file not in sums:
+        fix = f"add it to {root}/{SUMS}"
+        raise DataError(
+            f"a blocklist with a line in {SUMS}", found="none", where=setting("task.blocklist"), fix=fix
+        )
+    terms = None if blocklist is None else sha256_bytes(blocklist)
+    similarity = params.dataset.near_duplicates
+    found = fingerprint(task.name, sources, audited.kept, audited.dropped, terms, similarity)
+    _require_covered(found, sums, root)
+    enforce(found, params.dataset.expected_dataset_sha256, root)
+    found = found.model_copy(update={"cached": _cached(project, found, audited, blocklist)})
+    chosen = params.evaluation
+    held = {split: [member.item for member in members] for split, members in audited.kept.items()}
+    rules = rules_of(params.task, params.generation.surface, terms)
+    suite = choose(
+        held["heldout"],
+        chosen.items,
+        split="heldout",
+        draws=chosen.draws,
+        seed=chosen.seed,
+        rules=rules,
+        similarity=similarity,
+    )
+    chooses = params.validation
+    validation = choose(
+        held[chooses.suite],
+        chooses.items,
+        split="validation",
+        draws=chooses.draws,
+        seed=chooses.seed,
+        rules=rules,
+        similarity=similarity,
+    )
+    plan = plan_of(
+        params,
+        suite,
+        validation,
+        cluster_name=task.cluster_name,
+        data=found,
+        rivals=rivals_of(task, chosen.rivals),
+    )
+    shared = contamination(audited.kept)
+    write_json(project.results("fingerprint.json"), found)
+    write_json(project.results("audit.json"), audited.report)
+    write_json(project.results("contamination.json"), shared)
+    write_json(project.results("claim_plan.json"), plan)
+    _tell_drift(project, drift.index_of(audited.kept, found.schemas))
+    counts = ", ".join(_counted(name, split, task.cluster_name) for name, split in found.splits.items())
+    barred, warned = judged(shared, splits_of(params))
+    n = len({item.cluster for item in suite.items})
+    few = [
+        f"the claim can only describe: {n} {task.cluster_name} in the held-out suite, a test needs"
+        f" {FEWEST_CLUSTERS}"
+    ]
+    ceilings = [ceiling_said(found, split) for split, found in audited.report.ceilings.items()]
+    bars = [f"the claim will be NOT EVALUABLE: {text}" for _, text in barred]
+    for said in [*(few if n < FEWEST_CLUSTERS else ()), *ceilings, *bars, *warned]:
+        complain(said)
+    leaks = "" if barred else "; no leaks between splits"
+    say(f"data {found.dataset_sha256[:12]}: {counts}{leaks}{_odd(audited.report)}")
+
+
+def checked_sums(project: Project) -> dict[str, str]:
+    """Return the committed sha256 of each data file, known to be that of the file.
+
+    Raises:
+        DataError: A file is missing, changed, or not listed.
+    """
+    root, folder = project.params.dataset.root, project.data("")
+    fix = (
+        f"restore the data: git checkout -- {root}   (new data: ./run assay audit TASKS.jsonl --fix-splits"
+        " writes it)"
+    )
+    listed = inside(project.data(SUMS), [folder, project.root], where=f"{root}/{SUMS}", fix=fix)
+    try:
+        text = read_capped(listed, max_bytes=MAX_SUMS_BYTES, fix=fix).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            "UTF-8 text", found=error.reason, where=f"{root}/{SUMS}, byte {error.start}", fix=fix
+        ) from None
+    sums = parse_sums(text, f"{root}/{SUMS}")
+    found = {}
+    for name in covered(listing(folder), sums):
+        path = inside(folder / name, [folder, project.root], where=f"{root}/{name}", fix=fix)
+        found[name] = sha256_capped(path, max_bytes=MAX_FILE_BYTES, fix=fix)
+    check_sums(found, sums, root)
+    return sums
+
+
+def sources_of(project: Project, sums: Mapping[str, str]) -> dict[str, DataFile]:
+    """Return every data file of the dataset by split, from the bytes that were checked.
+
+    Raises:
+        DataError: A file cannot be read at all.
+    """
+    root = project.params.dataset.root
+    fix = f"restore the data: git checkout -- {root}"
+    schemas = SchemaFiles(project.data(""), project.root)
+    sources = {}
+    for name in sums:
+        if name.endswith(".jsonl") and "/" not in name:
+            where = f"{root}/{name}"
+            source = sources[name.removesuffix(".jsonl")] = load(
+                project.data(name), schemas, where=where, fix=fix
+            )
+            require(sums[name], source.reading.file_sha256, where, fix)
+    return sources
+
+
+def _require_covered(found: Fingerprint, sums: Mapping[str, str], root: str) -> None:
+    """Refuse schema files and a blocklist that SHA256SUMS does not cover: DVC would not see them change.
+
+    Raises:
+        DataError: Names the file.
+    """
+    for path in found.schemas:
+        if path.removeprefix(f"{root}/") not in sums:
+            raise DataError(
+                f"a schema file inside {root} with a line in its {SUMS}",
+                found="another",
+                where=path,
+                fix=(
+                    f"move it into {root} and add its line   (./run assay audit TASKS.jsonl --fix-splits"
+                    " copies schema files)"
+                ),
+            )
+
+
+def _cached(
+    project: Project, found: Fingerprint, audited: Audited, blocklist: bytes | None
+) -> dict[str, str] | None:
+    if project.params.dataset.cache is None:
+        return None
+    folder = cache_folder(project, found.dataset_sha256)
+    splits = {split: [member.entry for member in members] for split, members in audited.kept.items()}
+    files = cache.copies(splits, blocklist)
+    say(
+        f"copy {project.params.dataset.cache}/{folder.name}:"
+        f" {cache.keep(folder, files, found.dataset_sha256)}"
+    )
+    return cache.sums_of(files)
+
+
+def _tell_drift(project: Project, now: drift.Index) -> None:
+    path = project.root / INDICES / drift.index_name(project.params.dataset.root)
+    if path.exists():
+        try:
+            for line in drift.changes(read_record(path, drift.Index, fix="nothing to do"), now):
+                complain(f"since the last fingerprint: {line}")
+        except RecordError:
+            complain(
+                f"{path} was damaged, so what changed since the last fingerprint cannot be said; it is"
+                " written anew"
+            )
+    write_json(path, now)
+
+
+def _counted(name: str, split: SplitFingerprint, cluster_name: str) -> str:
+    if split.n_clusters is None or split.n_clusters == split.n_records:
+        return f"{name} {split.n_records}"
+    return f"{name} {split.n_records} in {counted(split.n_clusters, cluster_name)}"
+
+
+def _odd(checked: Audit) -> str:
+    odd = [(name, kind) for name, kind in checked.kinds.items() if kind.count]
+    told = [f"{kind.count} {name} ({'left out' if kind.action == 'drop' else 'kept'})" for name, kind in odd]
+    return f"; {', '.join(told)}" if told else "; nothing odd"

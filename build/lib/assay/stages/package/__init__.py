@@ -1,0 +1,156 @@
+"""Stage 8: one archive that a stranger can check: model, data, code, episodes, logs, claim, report,
+provenance."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from assay.core.config.settings import ScratchBase
+from assay.core.console import complain, say
+from assay.core.errors import PackageError
+from assay.core.evidence_files import FILES
+from assay.core.provenance import now
+from assay.core.storage.files import read_text, write_text
+from assay.core.storage.json import dumps, write_json
+from assay.core.storage.locks import hold
+from assay.core.storage.yaml import read_yaml
+from assay.package.archive import sealed, write_gz, write_tar
+from assay.package.layout import LOCK, NAME, PARITY, PROVENANCE, SUMS, VERIFIER, files_of, strangers
+from assay.package.parity import Parity
+from assay.package.sbom import SBOM, installed_here, sbom
+from assay.package.secrets.known import known_secrets, this_machine
+from assay.package.secrets.search import cleared
+from assay.package.verify import check
+from assay.pipeline.dvc_lock import lock_text, refuse_others
+from assay.pipeline.project import Project
+from assay.stages.package.merged import parity_of
+from assay.stages.package.pages import documents, observed_provenance
+from assay.stages.render_evidence.at_hand import claim_at_hand
+
+READS = (
+    "params.yaml",
+    "constraints.txt",
+    "requirements.txt",
+    "pyproject.toml",
+    "LICENSE",
+    "${dataset.root}",
+    "src/assay",
+    "models/base",
+    "models/adapter",
+    "evidence/README.md",
+    *FILES,
+)
+WRITES = ("dist",)
+BEFORE = ("fingerprint", "base", "pre_eval", "train", "control", "post_eval", "render_evidence")
+SOURCE_OF_VERIFIER = "src/assay/package/verify.py"
+
+
+def run(project: Project) -> None:
+    """Write dist/: the archive, its gzip, its sha256, the software it was made with; and beside other clocks
+    what was packaged.
+
+    Raises:
+        NoVerdictYet: The claim that stands is about other settings or data than those at hand.
+        PackageError: Something of the run is missing, or another than dvc.lock tells of; base and adapter do
+            not merge as they play; or there is a secret in it that nobody answers for. An earlier package
+            stays as it was.
+    """
+    with hold(project.root / ".dist.lock"):
+        _package(project)
+
+
+def _package(project: Project) -> None:
+    began = now()
+    claim_at_hand(project)
+    parity, measured = parity_of(project)
+    say(
+        f"merged model against base and adapter: logits differ by {measured.difference:.2g} at most, "
+        f"{100 * measured.agreement:.1f} % of {measured.n_tokens} greedy tokens agree"
+    )
+    members = sealed(members_of(project, parity))
+    refuse_others(read_yaml(project.root / LOCK, fix="./run dvc repro"), BEFORE, members)
+    known = known_secrets(this_machine(project.root))
+    waived = cleared(members, known.secrets, project.params.package.waivers)
+    _tell(len(members), known.too_common, len(waived))
+    fresh = project.root / ".dist-new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    try:
+        identity = write_tar(fresh / f"{NAME}.tar", members)
+        write_gz(fresh / f"{NAME}.tar.gz", fresh / f"{NAME}.tar")
+        write_text(fresh / f"{NAME}.sha256", f"{identity}  {NAME}/{SUMS}\n")
+        constraints = read_text(project.root / "constraints.txt", fix="git checkout -- constraints.txt")
+        write_json(fresh / SBOM, sbom(constraints, installed_here(), f"{NAME}/{SUMS}", identity))
+        _look_back(fresh / f"{NAME}.tar", identity)
+        size = (fresh / f"{NAME}.tar").stat().st_size
+        _replace(project.root / "dist", fresh)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    provenance = observed_provenance(project, identity, members, began=began, ended=now())
+    write_json(project.observed(PROVENANCE), provenance)
+    archive = project.root / f"dist/{NAME}.tar"
+    shown = archive.relative_to(Path.cwd()) if archive.is_relative_to(Path.cwd()) else archive
+    say(f"{shown}: {len(members)} files, {size / 1e6:.1f} MB, sha256 {identity}")
+    say(f"to check it: ./run assay verify {shlex.quote(str(shown))}")
+
+
+def members_of(project: Project, parity: Parity) -> Mapping[str, bytes | Path]:
+    """Return every member of the package by name, but for the list of them.
+
+    Raises:
+        PackageError: A file of the run is missing, or a link.
+    """
+    root, fix = project.root, "./run dvc repro"
+    entries = [entry.replace("${dataset.root}", project.params.dataset.root) for entry in READS]
+    text = lock_text(read_yaml(root / LOCK, fix=fix), BEFORE)
+    members: dict[str, bytes | Path] = dict(files_of(root, entries, fix=fix))
+    members |= {LOCK: text.encode(), PARITY: (dumps(parity) + "\n").encode()}
+    members[VERIFIER] = read_text(root / SOURCE_OF_VERIFIER, fix="git checkout -- src").encode()
+    whole = members | documents(project, members)
+    if odd := list(strangers_in(project, whole)):
+        fix = "move it out of the folder; a package holds exactly what package/layout.py lists"
+        raise PackageError(
+            "files that have a place in a package", found=odd[0], where=f"{len(odd)} of the run", fix=fix
+        )
+    return whole
+
+
+def strangers_in(project: Project, names: Iterable[str]) -> Iterator[str]:
+    """Yield which of the files of a package have no place in one of this project, with the reason."""
+    scratch = isinstance(project.params.base, ScratchBase)
+    return strangers(names, data=PurePosixPath(project.params.dataset.root).as_posix(), scratch=scratch)
+
+
+def _replace(folder: Path, fresh: Path) -> None:
+    old = folder.with_name(".dist-old")
+    if folder.is_symlink():
+        folder.unlink()
+    if folder.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        folder.rename(old)
+    fresh.rename(
+        folder
+    )  # killed right before this line, the last package is in .dist-old, and stays until there is a new one
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _look_back(archive: Path, identity: str) -> None:
+    """Check what was written as a stranger would.
+
+    Raises:
+        PackageError: A file changed between being listed and being packed, or the disk lies.
+    """
+    faults = [each.text for each in check(archive, sha256=identity).findings if each.ok is False]
+    if faults:
+        fix = "let whatever writes the files finish, then ./run dvc repro package"
+        raise PackageError("the package that was put together", found=faults[0], where=archive.name, fix=fix)
+
+
+def _tell(n: int, too_common: tuple[str, ...], n_waived: int) -> None:
+    are = "is" if n_waived == 1 else "are"
+    say(f"no secret found in {n} files" + (f" but {n_waived} that {are} answered for" if n_waived else ""))
+    if too_common:
+        complain(f"not searched for, since too common to tell anything: {', '.join(too_common)}")

@@ -1,0 +1,135 @@
+"""What a package says of itself, made from the files it holds: model card and provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from assay.core.evidence_files import place_of
+from assay.core.provenance import git_state, remotes
+from assay.core.records import TrainFacts
+from assay.core.storage.files import read_bytes
+from assay.core.storage.json import dumps, loads, read_record
+from assay.evidence.claim.claim import Claim
+from assay.evidence.claim.what_was_run import BaseFacts
+from assay.evidence.tables.claim_tables import BeforeAfter
+from assay.package.archive import sha256_of
+from assay.package.card import DATASHEET, CardNumbers, model_card, stated_licence
+from assay.package.layout import CARD, NAME, PROVENANCE, SUMS
+from assay.package.provenance import (
+    GitState,
+    MadeFrom,
+    Packaged,
+    Provenance,
+    Trained,
+    Witnessed,
+    trained_of,
+    tree_digest,
+)
+from assay.pipeline.inputs import fingerprint_of, task_of
+from assay.pipeline.project import Project
+from assay.stages.render_evidence.limits import limits
+from assay.statistics.report import Reports
+
+AGAIN = "./run dvc repro"
+# What a package is about; all else in it is how that came about.
+SUBJECTS = (
+    "models/adapter/adapter_model.safetensors",
+    *map(place_of, ("claim.json", "pre_eval.jsonl", "post_eval.jsonl", "report.html")),
+)
+
+
+def documents(project: Project, members: Mapping[str, bytes | Path]) -> dict[str, bytes]:
+    """Return README.md and provenance.json: a function of the other members, no clock and no place in it.
+
+    Args:
+        project: The run, or an unpacked package of it.
+        members: What the package holds beside these.
+
+    Raises:
+        RecordError: A file of the run cannot be read.
+    """
+    page = members.get(f"{project.params.dataset.root}/{DATASHEET}", b"")
+    text = page if isinstance(page, bytes) else read_bytes(page, fix=AGAIN)
+    subjects = {name: sha256_of(members[name]) for name in SUBJECTS}
+    return {
+        CARD: _card(project, text.decode("utf-8", "replace")).encode(),
+        PROVENANCE: (dumps(_made(project, members, subjects)) + "\n").encode(),
+    }
+
+
+def observed_provenance(
+    project: Project, identity: str, members: Mapping[str, bytes | Path], *, began: str, ended: str
+) -> Witnessed:
+    """Return the provenance beside a package: who trained and packaged it when, on what, at which commit.
+
+    Args:
+        project: The run.
+        identity: Of the package: the sha256 of its SHA256SUMS.
+        members: What the package holds.
+        began: When packaging began, UTC.
+        ended: When it was done, UTC.
+    """
+    state, hosts = git_state(project.root), remotes(project.root)
+    packaged = Packaged(
+        started=began,
+        finished=ended,
+        git=GitState(commit=state["commit"], modified=state["modified"]),
+        remotes=None if hosts is None else tuple(hosts),
+    )
+    made = _made(project, members, {f"{NAME}/{SUMS}": identity})
+    return Witnessed(**dict(made), trained=_trained(project), packaged=packaged)
+
+
+def _trained(project: Project) -> Trained | None:
+    """Return who trained when on what; None where that is unknown.
+
+    DVC may have taken the training out of its run cache: then the clocks that lie about are those of another
+    one.
+    """
+    known = project.observed("manifest.json")
+    if not known.is_file():
+        return None
+    found = loads(read_bytes(known, fix=AGAIN).decode(), where=known.name, fix=AGAIN)
+    trained = read_record(project.results("train.json"), TrainFacts, fix=AGAIN)
+    return trained_of(found) if isinstance(found, dict) and found.get("chain") == trained.chain else None
+
+
+def _made(project: Project, members: Mapping[str, bytes | Path], subjects: dict[str, str]) -> Provenance:
+    params, base = project.params, read_record(project.results("base.json"), BaseFacts, fix=AGAIN)
+
+    def digests(folder: str) -> dict[str, str]:
+        return {name: sha256_of(members[name]) for name in members if name.startswith(f"{folder}/")}
+
+    made_from = MadeFrom(
+        data=digests(params.dataset.root),
+        base={"kind": base.kind, "digest": base.digest, "model": base.model, "revision": base.revision},
+        source=tree_digest(digests("src")),
+        constraints=sha256_of(members["constraints.txt"]),
+    )
+    return Provenance(
+        subjects=subjects,
+        params=params.model_dump(mode="json"),
+        task=params.dataset.name,
+        seed=params.seed,
+        made_from=made_from,
+    )
+
+
+def _card(project: Project, datasheet: str) -> str:
+    reports, claim = (
+        read_record(project.results("reports.json"), Reports, fix=AGAIN),
+        read_record(project.results("claim.json"), Claim, fix=AGAIN),
+    )
+    before, after = reports.arms["pre_eval"], reports.arms["post_eval"]
+    metrics = read_record(project.results("before_after_metrics.json"), BeforeAfter, fix=AGAIN)
+    return model_card(
+        claim,
+        measured=CardNumbers(before, after, metrics),
+        trained=read_record(project.results("train.json"), TrainFacts, fix=AGAIN),
+        base=read_record(project.results("base.json"), BaseFacts, fix=AGAIN),
+        fingerprint=fingerprint_of(project),
+        params=project.params,
+        limits=limits(task_of(project), claim, before, after, reports.baselines),
+        data_licence=stated_licence(datasheet),
+    )

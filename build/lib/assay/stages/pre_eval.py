@@ -1,0 +1,33 @@
+"""Stage 3: play the held-out suite with the base policy, and as its user might without a training. Raw
+episodes; evidence computes what they say."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from assay.core.evidence_files import folder_of, place_of
+from assay.pipeline.heldout import evaluate
+from assay.pipeline.policies import open_policy, tell_control_tokens
+from assay.pipeline.project import Project
+from assay.pipeline.rivals import play_rivals
+from assay.policy.processes import Processes
+
+READS = (
+    place_of("fingerprint.json"),
+    "${dataset.root}/train.jsonl",
+    "${dataset.root}/heldout.jsonl",
+    "models/base",
+)
+WRITES = (folder_of("pre_eval"),)
+
+
+def run(project: Project) -> None:
+    """Write pre_eval.jsonl, pre_eval_greedy.jsonl, and the rivals' episodes."""
+    processes = Processes.joined(project.params.distributed, device=project.params.device, any_number=True)
+    with processes.as_one():
+        policy = open_policy(project, None)
+        if processes.main:
+            tell_control_tokens(project, policy.tokenizer, "heldout")
+    beside = partial(play_rivals, project, policy, processes)
+    evaluate(project, policy, "pre_eval", reads=READS, processes=processes, beside=beside)
+    processes.leave()

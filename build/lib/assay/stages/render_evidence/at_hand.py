@@ -1,0 +1,244 @@
+"""Whether the claim in evidence/ is about the settings and the data at hand: asked wherever a claim is shown.
+
+A claim belongs to a work tree if its plan is the one that the settings make of the data that lie there now,
+if its policies are those of base.json and train.json, and if dvc.lock, which holds the settings and the files
+of every stage that ran, tells of these settings and these files: no claim, and no file of a training, names
+its learning rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from assay.core.errors import AssayError, NoVerdictYet, RecordError
+from assay.core.evidence_files import LOGS, RESULTS
+from assay.core.records import TrainFacts
+from assay.core.storage.json import read_record
+from assay.core.storage.untrusted import listing, sha256_capped
+from assay.core.storage.yaml import read_yaml
+from assay.dataset.source import MAX_FILE_BYTES
+from assay.evidence.claim.claim import UNREAD, Claim
+from assay.evidence.claim.plan import ClaimPlan
+from assay.evidence.claim.what_was_run import BaseFacts
+from assay.pipeline.dvc_lock import md5_at
+from assay.pipeline.inputs import fingerprint_of, task_of
+from assay.pipeline.project import Project
+from assay.stages.render_evidence.claim_inputs import plan_asked
+
+PARAMS, LOCK = "params.yaml", "dvc.lock"
+# The stages behind a claim: all but the one that packs it.
+STAGES = ("fingerprint", "base", "pre_eval", "train", "control", "post_eval", "render_evidence")
+FIX = "./run repro"
+
+
+def claim_at_hand(project: Project) -> Claim:
+    """Return the claim about the settings and data at hand.
+
+    Raises:
+        NoVerdictYet: There is none; says in what the one that stands is another's.
+        RecordError: The claim is damaged.
+    """
+    if found := differences(project):
+        raise NoVerdictYet(found, data=project.params.dataset.name)
+    return _claim(project)
+
+
+def claim_stands(project: Project) -> bool:
+    """Return whether there is a claim at all, about whatever settings."""
+    return project.results("claim.json").is_file()
+
+
+def differences(project: Project) -> list[str]:
+    """Return in what the claim that stands is not about the settings and data at hand, a line each; none: it
+    is.
+
+    Raises:
+        RecordError: The claim is damaged.
+    """
+    if not claim_stands(project):
+        return ["no claim was made yet"]
+    claim = _claim(project)
+    if (claim.before_policy, claim.after_policy) == (UNREAD, UNREAD):
+        return _of_the_plan(project, claim)
+    try:
+        lock = _lock(project)
+        found = [
+            *_of_the_settings(project, lock),
+            *_of_the_plan(project, claim),
+            *_of_the_policies(project, claim),
+        ]
+        return [*found, *_of_the_files(project, lock)]
+    except AssayError as error:
+        return [f"{error.where}: expected {error.expected}, found {error.found}"]
+
+
+def others_settings(project: Project) -> list[str]:
+    """Return the same as `differences`, of settings, data and plan alone: what is being made anew may be
+    missing meanwhile.
+
+    Raises:
+        RecordError: The claim is damaged.
+    """
+    claim, settings = _claim(project), list[str]()
+    with suppress(AssayError):  # where no lock tells of settings, the plan still tells of most of them
+        settings = _of_the_settings(project, _lock(project))
+    return [*settings, *_of_the_plan(project, claim)]
+
+
+def changed_settings(stages: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
+    """Return the settings that stages ran with and that are others now, a line each.
+
+    Args:
+        stages: Those of a dvc.lock.
+        values: params.yaml.
+
+    >>> ran = {"train": {"params": {"params.yaml": {"train": {"learning_rate": 0.1}}}}}
+    >>> changed_settings(ran, {"train": {"learning_rate": 0.2}})
+    ['train.learning_rate is 0.2, and 0.1 is what train ran with']
+    """
+    told: dict[str, str] = {}
+    for name in STAGES:
+        for setting, value in _mapping(
+            _mapping(_mapping(stages.get(name)).get("params")).get(PARAMS)
+        ).items():
+            for leaf, ran, now in _unequal(setting, value, _value(values, setting)):
+                told.setdefault(leaf, f"{leaf} is {_shown(now)}, and {_shown(ran)} is what {name} ran with")
+    return list(told.values())
+
+
+def _claim(project: Project) -> Claim:
+    return read_record(project.results("claim.json"), Claim, fix=FIX)
+
+
+def _lock(project: Project) -> Mapping[str, Any]:
+    """Return the stages of dvc.lock.
+
+    Raises:
+        RecordError: There is none, or one without a stage.
+    """
+    if not (project.root / LOCK).is_file():
+        raise RecordError("the settings that were run", found="no such file", where=LOCK, fix=FIX)
+    stages = read_yaml(project.root / LOCK, fix=FIX).get("stages")
+    missing = [name for name in STAGES if not isinstance((stages or {}).get(name), dict)]
+    if not isinstance(stages, dict) or missing:
+        raise RecordError("every stage of a run", found=f"no {', '.join(missing)}", where=LOCK, fix=FIX)
+    return stages
+
+
+def _of_the_settings(project: Project, stages: Mapping[str, Any]) -> list[str]:
+    return changed_settings(stages, read_yaml(project.root / PARAMS, fix="./run assay config use"))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _value(values: Any, dotted: str) -> Any:
+    for name in dotted.split("."):
+        values = values.get(name) if isinstance(values, Mapping) else None
+    return values
+
+
+def _unequal(name: str, ran: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(ran, Mapping) and isinstance(now, Mapping):
+        for key in dict.fromkeys([*ran, *now]):
+            yield from _unequal(f"{name}.{key}", ran.get(key), now.get(key))
+    elif ran != now or isinstance(ran, bool) != isinstance(now, bool):
+        yield name, ran, now
+
+
+def _shown(value: Any) -> str:
+    text = "nothing" if value is None else str(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def _of_the_data(project: Project) -> list[str]:
+    """Return the files of the data that are not the fingerprinted ones.
+
+    Raises:
+        AssayError: There is no fingerprint, or no data.
+    """
+    root, task, found = project.params.dataset.root, task_of(project), fingerprint_of(project)
+    if found.task != task.name:
+        return [f"{root} was fingerprinted for task {found.task}, and {task.name} is asked for"]
+    there = {name.removesuffix(".jsonl") for name in listing(project.data("")) if _is_split(name)}
+    odd = [
+        f"{root}/{name}.jsonl: not among the fingerprinted data"
+        for name in sorted(there - found.splits.keys())
+    ]
+    files = {
+        f"{root}/{name}.jsonl": split.file_sha256 for name, split in found.splits.items()
+    } | found.schemas
+    for name, sha256 in sorted(files.items()):
+        path = project.root / name
+        if not path.is_file() or sha256_capped(path, max_bytes=MAX_FILE_BYTES, fix=FIX) != sha256:
+            odd.append(f"{name}: not the data that were fingerprinted")
+    return odd
+
+
+def _is_split(name: str) -> bool:
+    return name.endswith(".jsonl") and "/" not in name and not name.startswith(".")
+
+
+def _of_the_plan(project: Project, claim: Claim) -> list[str]:
+    """Return in what the plan of the claim is not what the settings make of the data as they lie there
+    now."""
+    try:
+        if odd := _of_the_data(project):
+            return odd
+        asked = plan_asked(project, claim.plan.cluster_name)
+        written = read_record(project.results("claim_plan.json"), ClaimPlan, fix=FIX)
+    except AssayError as error:
+        return [f"{error.where}: expected {error.expected}, found {error.found}"]
+    found = []
+    for name in ClaimPlan.model_fields:
+        now, then = getattr(asked, name), getattr(claim.plan, name)
+        if name in ("suite_digest", "dataset_sha256") and now != then:
+            what = "held-out suite" if name == "suite_digest" else "dataset"
+            found.append(
+                f"the claim is about the {what} {str(then)[:12]}, and the settings ask for {str(now)[:12]}"
+            )
+        elif now != then:
+            found.append(
+                f"the plan of the claim has {name} {_shown(then)}, and the settings ask for {_shown(now)}"
+            )
+    if not found and written != claim.plan:
+        found.append("claim_plan.json is another plan than that of the claim")
+    return found
+
+
+def _of_the_policies(project: Project, claim: Claim) -> list[str]:
+    """Return which of its two policies the claim does not share with the base and the training."""
+    base = read_record(project.results("base.json"), BaseFacts, fix=FIX)
+    trained = read_record(project.results("train.json"), TrainFacts, fix=FIX)
+    checks = (
+        ("base", claim.before_policy, "base.json", base.digest),
+        ("base", claim.before_policy, "train.json", trained.base_digest),
+        ("policy", claim.after_policy, "train.json", trained.policy_digest),
+    )
+    return [
+        f"the claim is about the {what} {said[:12]}, and {file} tells of {known[:12]}"
+        for what, said, file, known in checks
+        if said != known
+    ]
+
+
+def _of_the_files(project: Project, stages: Mapping[str, Any]) -> list[str]:
+    """Return the files of the results that are others than a stage wrote or read; those that are not there
+    show nothing."""
+    known: dict[str, str | None] = {}
+    told: dict[str, str] = {}
+    for name in STAGES:
+        for kind, did in (("outs", "wrote"), ("deps", "read")):
+            for entry in stages[name].get(kind) or []:
+                path = str(entry.get("path"))
+                if not path.startswith((f"{RESULTS}/", f"{LOGS}/")):
+                    continue
+                here = project.root / path
+                if path not in known:
+                    known[path] = md5_at(here) if here.is_dir() or here.is_file() else None
+                if known[path] not in (None, entry.get("md5")):
+                    told.setdefault(path, f"{path} is not what {name} {did}")
+    return list(told.values())

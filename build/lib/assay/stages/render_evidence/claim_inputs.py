@@ -1,0 +1,220 @@
+"""What bears on a claim besides the episodes of its two arms: the plan's power, contamination, alarms,
+controls, openings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from assay.core.records import ControlFacts, HealthEvent, HealthSummary, OpenedRecords, TrainFacts
+from assay.core.storage.files import read_bytes, sha256_bytes
+from assay.core.storage.json import read_record, read_records
+from assay.dataset.audit_records import Contamination, judged
+from assay.evidence.claim.claim import UNREAD, Claim
+from assay.evidence.claim.openings import Openings, opening_obstacles, opening_warnings, openings_of
+from assay.evidence.claim.plan import ClaimPlan, plan_of
+from assay.evidence.claim.relaxed import relaxed_said
+from assay.evidence.claim.warnings import answer_for, clusters_said, control_health_said, openings_said
+from assay.evidence.claim.what_was_run import BaseFacts
+from assay.pipeline.heldout_ledger import (
+    key_of,
+    known_copy_id,
+    ledger_stands,
+    openings,
+    policies_that_saw,
+    without_records,
+)
+from assay.pipeline.inputs import fingerprint_of, heldout_suite, splits_of, task_of, validation_suite
+from assay.pipeline.project import Project
+from assay.stages.render_evidence.arms import AGAIN, CONTROL, Arm, read_arm
+from assay.statistics.power import PlannedPower, planned_power
+from assay.tasks.rivals import rivals_of
+
+R = TypeVar("R", bound=BaseModel)
+CONTROL_STAGE = "control"
+
+
+# Kinds of what bars a claim, by what was looked at.
+OTHER_PLAN = (
+    "the plan of the claim was changed after training",
+    "the plan of the claim is about other data than fingerprint.json",
+    "the plan of the claim is not what the settings ask for",
+)
+OTHER_POLICY = (
+    "base.json is about another base than the one that was trained",
+    "the adapter was trained on another base than the one measured before",
+    "the policy measured after is not the one that was trained",
+    "another policy played greedily before",
+    "another policy played greedily after",
+)
+OTHER_ALARMS = "health.jsonl does not tell the alarms that train.json sums up"
+OTHER_RECORDS = "contamination.json is about other records than fingerprint.json"
+
+# Of the held-out suite: base, chosen checkpoint, and both again with greedy decoding.
+Arms = tuple[Arm, Arm, Arm, Arm]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimInputs:
+    """Reasons why no claim may be made, as (kind, what was found); warnings; and what a claim is compared
+    beside."""
+
+    blockers: list[tuple[str, str]]
+    notes: list[str]
+    planned: PlannedPower
+    base_again: Arm
+    random_arm: Arm | None
+    random_health: HealthSummary | None
+    opened: Openings
+
+
+def claim_inputs(project: Project, plan: ClaimPlan, trained: TrainFacts, arms: Arms) -> ClaimInputs:
+    """Read them all; what does not hold together bars the claim, what is missing or damaged is refused.
+
+    Raises:
+        RecordError: A file is missing or damaged.
+    """
+    red, notes = answer_for(
+        trained.health.rules, {each.rule: each.reason for each in project.params.evidence.acknowledged_alarms}
+    )
+    blockers = [*_changed_since(project, plan, trained, arms), *_other_alarms(project, trained), *red]
+    found = read_record(
+        project.results("contamination.json"), Contamination, fix="./run dvc repro fingerprint"
+    )
+    splits = fingerprint_of(project).splits
+    if found.n_records != {name: split.n_records for name, split in splits.items()}:
+        blockers.append((OTHER_RECORDS, OTHER_RECORDS))
+    bars, warned = judged(found, splits_of(project.params))
+    blockers, notes = [*blockers, *bars], [*notes, *warned]
+    before, episodes = arms[0]
+    homes = {each.item_id: each.cluster for each in episodes}
+    said = clusters_said(len(homes), len(set(homes.values())), plan.cluster_name)
+    notes += [] if said is None else [said]
+    planned = planned_power(
+        episodes,
+        before.suite_digest,
+        before.draws,
+        primary=plan.primary,
+        alpha=plan.alpha,
+        largest=plan.largest_cluster or 0,
+        smallest_effect_points=plan.smallest_effect_points,
+    )
+    points = planned.smallest_detectable_points
+    if points is None or points > plan.smallest_effect_points:
+        reach = "no possible gain" if points is None else f"only gains from {points:.1f} points on"
+        notes.append(
+            f"Before training, {reach} would have been found with power {planned.power:g}; the smallest that"
+            f" matters is {plan.smallest_effect_points:g} points."
+        )
+    again = read_arm(project, AGAIN)
+    if again[0].policy_digest != before.policy_digest:
+        text = "another policy than the base played the base's second time"
+        blockers.append((text, text))
+    opened, bars, warned = _opened(project, plan, trained)
+    blockers, notes = [*blockers, *bars], [*notes, *warned]
+    facts = read_record(project.results("control.json"), ControlFacts, fix=f"./run dvc repro {CONTROL_STAGE}")
+    arm, bars, warned = _random_arm(project, facts, trained)
+    notes = [*notes, *relaxed_said(project.params), *warned]
+    return ClaimInputs([*blockers, *bars], notes, planned, again, arm, facts.health, opened)
+
+
+def plan_asked(project: Project, cluster_name: str) -> ClaimPlan:
+    """Return the plan that the settings make of the data at hand."""
+    heldout, validation = heldout_suite(project), validation_suite(project)
+    data, rivals = fingerprint_of(project), rivals_of(task_of(project), project.params.evaluation.rivals)
+    return plan_of(project.params, heldout, validation, cluster_name=cluster_name, data=data, rivals=rivals)
+
+
+def _changed_since(
+    project: Project, plan: ClaimPlan, trained: TrainFacts, arms: Arms
+) -> list[tuple[str, str]]:
+    """Return why no claim may be made whatever the episodes say: what was trained is not what was measured or
+    planned."""
+    written = sha256_bytes(read_bytes(project.results("claim_plan.json"), fix="./run dvc repro fingerprint"))
+    asked = plan_asked(project, plan.cluster_name)
+    base = read_record(project.results("base.json"), BaseFacts, fix="./run dvc repro base")
+    before, after, base_greedy, after_greedy = (report for report, _ in arms)
+    holds = (
+        written == trained.claim_plan_sha256,
+        plan.dataset_sha256 == asked.dataset_sha256,
+        plan == asked,
+        base.digest == trained.base_digest,
+        before.policy_digest == trained.base_digest,
+        after.policy_digest == trained.policy_digest,
+        base_greedy.policy_digest == before.policy_digest,
+        after_greedy.policy_digest == after.policy_digest,
+    )
+    kinds = (*OTHER_PLAN, *OTHER_POLICY)
+    return [(text, text) for held, text in zip(holds, kinds, strict=True) if not held]
+
+
+def _other_alarms(project: Project, trained: TrainFacts) -> list[tuple[str, str]]:
+    events = read_records(project.results("health.jsonl"), HealthEvent, fix="./run dvc repro train")
+    told = HealthSummary.of(events, trained.health.unmeasured) if events else None
+    if told == trained.health and all(event.step <= trained.steps for event in events):
+        return []
+    return [(OTHER_ALARMS, OTHER_ALARMS)]
+
+
+def _opened(
+    project: Project, plan: ClaimPlan, trained: TrainFacts
+) -> tuple[Openings, list[tuple[str, str]], list[str]]:
+    """Return what was known of the held-out records when they were opened, why it bars the claim, and what
+    weakens it."""
+    path, fix = project.results("openings.json"), "./run dvc repro -f post_eval"
+    found = read_record(path, OpenedRecords, fix=fix)
+    opened = openings_of(found, sha256_bytes(read_bytes(path, fix=fix)))
+    records = key_of(heldout_suite(project).records)
+    bars = opening_obstacles(found, plan, policy=trained.policy_digest, records=records, seed=trained.seed)
+    return opened, bars, opening_warnings(opened, found)
+
+
+def opened_said(project: Project, claim: Claim) -> list[tuple[str, str]]:
+    """Return what the ledger of openings says of a claim by now, as (warning or note, sentence).
+
+    The claim itself holds what was known when its policy was let loose (openings.json), which is what it pays
+    for; what was opened since is no function of its inputs.
+
+    Raises:
+        RecordError: The ledger is damaged.
+    """
+    suite = heldout_suite(project)
+    ledger, own = openings(project, suite), known_copy_id(project)
+    if ledger is None:
+        return openings_said(0, 0, 0, known=False, whole=False)
+    seen, expected = policies_that_saw(ledger, suite.records), {claim.before_policy, claim.after_policy}
+    others = [
+        found for policy, found in seen.items() if policy not in expected and found.stages != {CONTROL_STAGE}
+    ]
+    here = sum(own is not None and own in found.copies for found in others)
+    # A claim whose evidence could not be read names no policies.
+    whole = ledger_stands(project) and expected - {UNREAD} <= seen.keys()
+    return openings_said(here, len(others) - here, without_records(ledger), known=True, whole=whole)
+
+
+def _random_arm(
+    project: Project, facts: ControlFacts, trained: TrainFacts
+) -> tuple[Arm | None, list[tuple[str, str]], list[str]]:
+    """Return the arm that was paid by a coin, why it is no control of this training, and what weakens it."""
+    if not facts.asked:
+        return None, [], []
+    if facts.stopped is not None:
+        text = "the random-reward training ended before its last step"
+        return None, [(text, f"{text}: {facts.stopped}")], []
+    report, episodes = read_arm(project, CONTROL)
+    kind, bars = "the random-reward arm is not the control of this training", []
+    if (facts.seed, facts.steps, facts.base_digest) != (trained.seed, trained.steps, trained.base_digest):
+        bars.append((kind, f"{kind}: seed, steps or base of control.json are not those of train.json"))
+    if facts.policy_digest != report.policy_digest or report.policy_digest in (
+        trained.base_digest,
+        trained.policy_digest,
+    ):
+        bars.append((kind, f"{kind}: it was played by another policy than the one paid at random"))
+    if facts.chosen_step != facts.steps:
+        bars.append((kind, f"{kind}: step {facts.chosen_step} was played, and not the last, {facts.steps}"))
+    notes = control_health_said(facts.health)
+    if facts.other_machines:
+        notes.append("The random-reward training went on on another processor, or under other thread flags.")
+    return (report, episodes), bars, notes

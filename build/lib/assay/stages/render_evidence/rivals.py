@@ -1,0 +1,65 @@
+"""The rivals of a claim: who played the held-out suite beside base and trained policy, and what bears on that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from assay.core.config.rivals import RivalSettings
+from assay.core.storage.json import read_record
+from assay.dataset.suite import Suite
+from assay.evaluation.replay import play_baseline
+from assay.evidence.claim.plan import ClaimPlan
+from assay.pipeline.inputs import items_of
+from assay.pipeline.project import Project
+from assay.pipeline.rival_files import BaseRival, BaseRivals, file_of
+from assay.stages.render_evidence.arms import Arm, read_arm
+from assay.statistics.report import report_on
+from assay.tasks.protocol import Task
+from assay.tasks.rivals import GREEDY, players_of, rivals_of
+
+ALL = RivalSettings(few_shot=3, best_of_n=4, constrained=True)
+
+
+def scripted_arms(project: Project, task: Task, suite: Suite) -> dict[str, Arm]:
+    """Play a suite with every scripted player of a task; return reports and episodes by name."""
+    found = {}
+    for name, player in sorted(players_of(task, items_of(project, "train")).items()):
+        episodes = play_baseline(task, player, suite.plays(), name, retries=project.params.health.retries)
+        found[name] = (report_on(episodes, suite, f"scripted:{name}", "sampled"), episodes)
+    return found
+
+
+def base_rivals(project: Project) -> tuple[dict[str, Arm], dict[str, BaseRival]]:
+    """Return what the base played as a rival of what is trained on it, and what became of each, by name.
+
+    Raises:
+        RecordError: A file is missing or damaged.
+        EvidenceError: The episodes are not a whole suite.
+    """
+    facts = read_record(project.results("rivals.json"), BaseRivals, fix="./run dvc repro pre_eval").rivals
+    return {name: read_arm(project, file_of(name)) for name, each in facts.items() if each.used}, facts
+
+
+def other_rivals(
+    played: Mapping[str, Arm], facts: Mapping[str, BaseRival], plan: ClaimPlan, base_digest: str
+) -> list[tuple[str, str]]:
+    """Return why no claim may be made: rivals are not those of the plan, or were not played by the base."""
+    planned = {name for name, kind in plan.rivals.items() if kind == "instead of training"} - {GREEDY}
+    found = []
+    if planned != set(facts):
+        text = "rivals.json tells of other rivals than the plan of the claim names"
+        found.append((text, text))
+    for name, (report, _) in played.items():
+        if report.policy_digest != base_digest:
+            kind = "a rival was played by another policy than the base"
+            found.append((kind, f"{kind}: {file_of(name)}.jsonl"))
+    return found
+
+
+def rival_notes(task: Task, plan: ClaimPlan, facts: Mapping[str, BaseRival]) -> list[str]:
+    """Return what weakens the comparison with rivals: what did not play as asked, and what nobody asked for."""
+    found = [f"Rival {name}: {each.note}." for name, each in facts.items() if each.note is not None]
+    left_out = [name for name in rivals_of(task, ALL) if name not in plan.rivals]
+    if left_out:
+        found.append(f"The settings leave out what one would do instead of training: {', '.join(left_out)}.")
+    return found

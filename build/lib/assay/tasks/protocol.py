@@ -1,0 +1,227 @@
+"""The one contract that every task keeps: training, evaluation and replay use nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, cast
+
+import numpy as np
+
+from assay.core.records import ParseOutcome
+
+Message = dict[str, str]
+PartKind = Literal["outcome", "shaping", "format"]
+# What a claim of skill is compared with: a player that needs none, one that works by rules that somebody wrote,
+# and what one would do with the base instead of training it.
+RivalKind = Literal["trivial", "scripted", "instead of training"]
+ScriptedRival = Literal["trivial", "scripted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing to solve. `public` is all the model may learn from; `hidden` decides what is right."""
+
+    id: str
+    cluster: str
+    strata: Mapping[str, str]
+    public: Any
+    hidden: Any
+    chars_cut: int = 0  # left out of what the model is told, so that it fits
+    # digest of the record it was read from, which the dataset room knows; "" where it came from no file
+    record: str = ""
+    # that record as it stood in its file, by which near-duplicates are found; None where it came from no file
+    row: Mapping[str, Any] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one completion led to. Exactly one of `observation` and `ending` is not None."""
+
+    state: Any
+    observation: str | None
+    ending: str | None
+    outcome: ParseOutcome
+    failure: str | None
+    action: str | None
+    parts: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a finished episode amounts to, decided by the hidden truth."""
+
+    success: bool
+    flags: Mapping[str, bool | None]
+    metrics: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Oddity:
+    """Something odd about one record; `kind` is a field of config.AuditSettings, which says what happens
+    then."""
+
+    kind: str
+    detail: str
+
+
+class Baseline(Protocol):
+    """A scripted player: reads the state (an oracle may read the hidden part too) and writes one
+    completion."""
+
+    def __call__(self, item: Item, state: Any, rng: np.random.Generator) -> str: ...
+
+
+class Task(Protocol):
+    """A task is pure: no torch, no files, no clock, no global randomness.
+
+    Where an environment of someone's own stands behind it, `start`, `step` and `judge` may raise
+    `errors.EnvironmentFailure` when that crashed or timed out: the call is then made again with the same
+    arguments.
+    """
+
+    name: str
+    cluster_name: str  # what there are many of; of one of them its last letter, an s, is left out
+    parts: Mapping[str, PartKind]
+    flags: tuple[str, ...]
+    metrics: tuple[str, ...]
+    floor: str  # the baselines between which a score is normalised
+    ceiling: str
+    # Of `baselines`, those that see only what a policy sees, and whether they need any skill: a claim compares
+    # with each.
+    rivals: Mapping[str, ScriptedRival]
+    # Flags that hold of every answer of the right form, whatever is right; with `parsed` they say what is valid
+    valid_flags: tuple[str, ...]
+    alarms: Mapping[str, float]  # flag -> the rate of it over a batch or suite beyond which something is ill
+    max_prompt_tokens: int | None  # of a rendered opening; None: as many as the model takes
+
+    def item(self, row: Mapping[str, Any]) -> Item:
+        """Read one row of a data file; TaskError if the row is broken."""
+        ...
+
+    def examine(self, row: Mapping[str, Any]) -> tuple[Item, Sequence[Oddity]]:
+        """Read one row as `item` does, and say what is odd about it; the dataset room counts it and acts on
+        it."""
+        ...
+
+    def contradictory(self, items: Sequence[Item]) -> Sequence[int]:
+        """Return the places of items, all of one question, that another one contradicts: who is right there
+        is wrong here."""
+        ...
+
+    def most_right(self, items: Sequence[Item]) -> int:
+        """Return at most how many of some items, all of one question, one completion is right for."""
+        ...
+
+    def shortened(self, item: Item, chars: int) -> Item | None:
+        """Return the item with at least so many characters less in its opening, counted in `chars_cut`; None
+        if it cannot."""
+        ...
+
+    def truth(self, item: Item) -> str:
+        """Say what is right for an item, in words, for readers of evidence; never shown to a policy."""
+        ...
+
+    def start(self, item: Item, world_seed: int) -> tuple[list[Message], Any]:
+        """Open an episode; equal (item, world_seed) give equal worlds, whoever plays.
+
+        Raises:
+            EnvironmentFailure: The environment crashed or timed out.
+        """
+        ...
+
+    def step(self, state: Any, completion: str) -> Step:
+        """Play one completion. State is a value: the old one stays valid. A bad completion never raises.
+
+        Raises:
+            EnvironmentFailure: The environment crashed or timed out; the same step can be tried again.
+        """
+        ...
+
+    def judge(self, state: Any) -> Verdict:
+        """Judge a state after its episode ended.
+
+        Raises:
+            EnvironmentFailure: The environment crashed or timed out.
+        """
+        ...
+
+    def baselines(self) -> Mapping[str, Baseline]:
+        """Scripted players by name, weakest first."""
+        ...
+
+    def demonstrations(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
+        """Whole dialogues of weak scripted players on items made on the fly, to teach syntax, not skill."""
+        ...
+
+    def drills(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
+        """Short dialogues whose last message can only be right by copying from the first; probes of
+        read-off."""
+        ...
+
+    def vocabulary(self) -> Sequence[str]:
+        """Every word the task's compact surface can write or be told, for a tokenizer built from scratch."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FieldAnswer:
+    """What an answer says in one field, and what is right there; both as text, "" where nothing is said."""
+
+    found: str
+    gold: str  # where the answer is right, what it says, so that other spellings are no other values
+    right: bool
+
+
+class AnswerKey(Protocol):
+    """What a task offers beside `Task` where it can write down what is right; alarms compare with it. None of
+    it is needed."""
+
+    def right_answer(self, item: Item) -> str | None:
+        """Return the graded part of a right answer as text, None where nothing is known to be right."""
+        ...
+
+    def solution(self, item: Item) -> str | None:
+        """Return a whole completion that is right, None where nothing is known to be right."""
+        ...
+
+    def shape(self, item: Item) -> str:
+        """Return what says, in what the model is told, which form an answer has; items alike in it take each
+        other's answers."""
+        ...
+
+    def answer(self, item: Item, action: str) -> str:
+        """Return the graded part of an answer that could be read, as `right_answer` writes it; `action` as in
+        `Step`."""
+        ...
+
+    def fields(self, item: Item, action: str) -> Mapping[str, FieldAnswer]:
+        """Return what an answer that could be read says in each graded field, by dotted name; none without a
+        right answer."""
+        ...
+
+    def survey(self, items: Sequence[Item]) -> Sequence[Oddity]:
+        """Return what is odd about all records together.
+
+        Raises:
+            ConfigError: The settings name what is in none of them.
+        """
+        ...
+
+
+def answer_key(task: Task) -> AnswerKey | None:
+    """Return the task as one that can write down what is right; None if it cannot."""
+    return cast(AnswerKey, task) if hasattr(task, "right_answer") else None
+
+
+class Schematic(Protocol):
+    """What a task offers beside `Task` whose answers are JSON; decoding can be constrained to it."""
+
+    def answer_schema(self, item: Item) -> str:
+        """Return the JSON Schema that an answer must satisfy, as text, from what the model is told."""
+        ...
+
+
+def schematic(task: Task) -> Schematic | None:
+    """Return the task as one whose answers have a JSON Schema; None if they have none."""
+    return cast(Schematic, task) if hasattr(task, "answer_schema") else None

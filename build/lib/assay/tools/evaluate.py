@@ -1,0 +1,386 @@
+"""`assay evaluate`: the evaluation loop alone, for any tasks file and any policy folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from assay.audit.audit import audit, refuse_unusable
+from assay.core.console import complain, progress, say
+from assay.core.counting import counted
+from assay.core.decoding import Decoding
+from assay.core.errors import AssayError, ConfigError, DataError, PolicyError
+from assay.core.records import Interval, Record, Split
+from assay.core.storage.files import read_text, real, sha256_bytes
+from assay.core.storage.json import digest, loads, write_json, write_jsonl
+from assay.core.storage.untrusted import read_capped
+from assay.dataset.schema_files import SchemaFiles
+from assay.dataset.source import load
+from assay.dataset.suite import Suite, choose, rules_of
+from assay.evaluation.alarms import alarm_said, alarms, cuts_said
+from assay.evaluation.measure import measure
+from assay.evaluation.measures import is_rate
+from assay.evaluation.phases import Latency, Stopwatch, latency
+from assay.evaluation.trajectory import open_item
+from assay.evidence.formatting import interval_text
+from assay.pipeline import inputs
+from assay.pipeline.inputs import MAX_BLOCKLIST_BYTES, blocklist_of, task_with
+from assay.pipeline.note_openings import note_opening
+from assay.pipeline.project import Project
+from assay.policy import model
+from assay.policy.base import pretrained
+from assay.policy.model import Policy, pin, require_device
+from assay.statistics.checkpoint_rows import BestOf, best_of_items
+from assay.statistics.report import Report, report_on
+from assay.tasks.catalogue import task_of_own_records
+from assay.tasks.protocol import Item, Task
+from assay.tools.own_data.audit import project_for
+
+SPLITS: tuple[Split, ...] = ("train", "validation", "heldout")
+UNKNOWN_SHARE = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRequest:
+    """What the command line says; None leaves a matter to the settings."""
+
+    tasks: Path
+    policy: Path
+    task: str | None = None
+    draws: int | None = None
+    best_of: int | None = None
+    greedy: bool = False
+    items: int | None = None
+    seed: int | None = None
+    temperature: float | None = None
+    max_new_tokens: int | None = None
+    batch_size: int | None = None
+    surface: str | None = None
+    blocklist: Path | None = None
+    out: Path | None = None
+
+
+class Evaluation(Record):
+    """What report.json holds: who was measured on what, and the numbers."""
+
+    tasks_file: str
+    tasks_sha256: str
+    policy_folder: str
+    temperature: float = Field(description="0 is greedy")
+    max_new_tokens: int
+    report: Report
+    best_of: BestOf
+
+
+def run(root: Path, asked: EvaluationRequest) -> None:
+    """Play, print a table, and write episodes.jsonl, report.json and, apart from them, how long it took."""
+    project = settings(root, asked)
+    draws, k = draws_of(project, asked)
+    decoding = decoding_of(project, asked)
+    terms = blocklist_of(project) if asked.blocklist is None else _terms(asked.blocklist)
+    task = task_with(project, terms)
+    items, sha256 = items_of(project, task, asked.tasks)
+    told = None if terms is None else sha256_bytes(terms)
+    rules = rules_of(project.params.task, project.params.generation.surface, told)
+    suite = suite_of(project, items, asked, draws, rules)
+    policy = open_folder(project, asked.policy)
+    for caution in find_cautions(project, task, policy, suite):
+        complain(caution)
+    note_heldout(project, suite, policy.digest)
+    with progress("evaluate: episodes", len(suite.items) * draws) as advance:
+        stopwatch = Stopwatch(advance)
+        batch_size = asked.batch_size or project.params.generation.batch_size
+        episodes = measure(policy, task, suite, decoding, batch_size=batch_size, progress=stopwatch)
+    report = report_on(episodes, suite, policy.digest, "greedy" if decoding.temperature == 0 else "sampled")
+    evaluation = Evaluation(
+        tasks_file=str(asked.tasks),
+        tasks_sha256=sha256,
+        policy_folder=str(asked.policy),
+        temperature=decoding.temperature,
+        max_new_tokens=decoding.max_new_tokens,
+        report=report,
+        best_of=best_of_items(episodes, k, suite.digest),
+    )
+    took = latency(episodes, stopwatch.seconds)
+    out = asked.out or root / ".scratch/evaluate" / _name(asked, task, evaluation)
+    named = [each.model_copy(update={"policy": policy.digest}) for each in episodes]
+    write_jsonl(out / "episodes.jsonl", named)
+    write_json(out / "report.json", evaluation)
+    write_json(out / "clock.json", took)
+    for line in table(evaluation, task, took):
+        say(line)
+    for alarm in alarms(task, episodes):
+        complain(alarm_said(alarm, "episodes"))
+    if cut := cuts_said(episodes):
+        say(cut)
+    say(f"wrote episodes.jsonl, report.json and clock.json to {out}")
+
+
+def find_cautions(project: Project, task: Task, policy: Policy, suite: Suite) -> list[str]:
+    """Return what a reader should know before trusting that a policy plays a suite, a sentence each."""
+    found = []
+    if suite.split == "heldout":
+        once = "this opens the held-out suite once more"
+        found.append(f"{once}: nothing that is chosen by it may be claimed on it")
+    if suite.split == "tasks" and (seen := _count_trained_on(project, suite)):
+        have = "has a prompt" if seen == 1 else "have prompts"
+        items = counted(len(suite.items), "items")
+        found.append(f"{seen} of {items} {have} of {project.params.dataset.root}/train.jsonl")
+    share = unknown_share(task, policy, suite)
+    if share > UNKNOWN_SHARE:
+        unknown = f"{share:.0%} of the prompts' tokens are unknown to this policy's tokenizer"
+        found.append(f"{unknown}: it was made for other texts")
+    return found
+
+
+def _count_trained_on(project: Project, suite: Suite) -> int:
+    try:
+        trained = {item.cluster for item in inputs.items_of(project, "train")}
+    except AssayError:
+        return 0  # nothing of this task was fingerprinted here, so nothing was trained on
+    return sum(item.cluster in trained for item in suite.items)
+
+
+def unknown_share(task: Task, policy: Policy, suite: Suite) -> float:
+    """Return the share of the tokenizer's unknown token among the prompts' tokens; 0 where it has none."""
+    unknown = policy.tokenizer.unk_token_id
+    if unknown is None:
+        return 0.0
+    tokens = [i for item in suite.items for i in open_item(task, policy.dialogue, item, 0).prompt_ids]
+    return tokens.count(unknown) / max(1, len(tokens))
+
+
+def note_heldout(project: Project, suite: Suite, policy_digest: str) -> None:
+    """Write down an opening of whatever held-out records of the project a suite asks, from any file."""
+    path = project.data("heldout.jsonl")
+    if not path.is_file():
+        return
+    schemas = SchemaFiles(project.data(""), project.root)
+    held = {entry.digest for entry in load(path, schemas, where=str(path), fix="restore the data").entries}
+    if asked := held & set(suite.records):
+        records = f"{counted(len(asked), 'held-out records')} of {project.params.dataset.root}"
+        complain(f"{records} are opened; it is noted as such")
+        note_opening(project, "evaluate", suite, policy_digest, records=asked, split="heldout")
+
+
+def _terms(path: Path) -> bytes:
+    return read_capped(path, max_bytes=MAX_BLOCKLIST_BYTES, fix="--blocklist FILE")
+
+
+def settings(root: Path, asked: EvaluationRequest) -> Project:
+    """Return the project with the settings of the task that was asked for; of params.yaml if none was.
+
+    Raises:
+        ConfigError: No such preset, or settings that cannot be.
+    """
+    params = (Project.open(root) if asked.task is None else project_for(root, asked.task)).params
+    changes: dict[str, Any] = {}
+    if asked.surface is not None:
+        if asked.surface not in params.task.max_new_tokens:
+            expected = " or ".join(params.task.max_new_tokens)
+            fix = "choose one that the policy speaks"
+            raise ConfigError(expected, found=repr(asked.surface), where="--surface", fix=fix)
+        changes["generation"] = params.generation.model_copy(update={"surface": asked.surface})
+    if asked.blocklist is not None:
+        if "blocklist" not in type(params.task).model_fields:
+            fix = f"leave it out, or --task {task_of_own_records()}"
+            raise ConfigError("a task with a blocklist", found=params.task.name, where="--blocklist", fix=fix)
+        changes["task"] = params.task.model_copy(update={"blocklist": str(asked.blocklist)})
+    return Project(root, params.model_copy(update=changes))
+
+
+def draws_of(project: Project, asked: EvaluationRequest) -> tuple[int, int]:
+    """Return draws an item and k of best-of-k.
+
+    Raises:
+        ConfigError: Greedy draws would all be the same, or there are fewer draws than k.
+    """
+    if asked.greedy and asked.draws not in (None, 1):
+        found, fix = str(asked.draws), "leave one of the two out"
+        raise ConfigError("one draw with --greedy", found=found, where="--draws", fix=fix)
+    draws = 1 if asked.greedy else asked.draws or project.params.evaluation.draws
+    k = asked.best_of or draws
+    if k > draws:
+        fix = "leave --best-of out" if asked.greedy else f"--draws {k}"
+        raise ConfigError(f"at most the {draws} draws of an item", found=str(k), where="--best-of", fix=fix)
+    return draws, k
+
+
+def decoding_of(project: Project, asked: EvaluationRequest) -> Decoding:
+    """Return how tokens are chosen.
+
+    Raises:
+        ConfigError: A temperature that no sampling has, or one beside --greedy.
+    """
+    generation = project.params.generation
+    if asked.temperature is not None and (asked.greedy or not 0 < asked.temperature < float("inf")):
+        expected = "no temperature beside --greedy" if asked.greedy else "a temperature above 0"
+        found, fix = str(asked.temperature), "--greedy alone decodes at 0"
+        raise ConfigError(expected, found=found, where="--temperature", fix=fix)
+    temperature = 0.0 if asked.greedy else asked.temperature or generation.temperature
+    limit = asked.max_new_tokens or project.params.task.max_new_tokens[generation.surface]
+    return Decoding(temperature, limit, generation.backend, generation.cuda_graphs)
+
+
+def items_of(project: Project, task: Task, path: Path) -> tuple[list[Item], str]:
+    """Return the items of a tasks file, odd records treated as the settings say, and the file's sha256.
+
+    Raises:
+        DataError: The file cannot be read, or holds what dataset.audit refuses, or nothing.
+    """
+    where, lines = str(path), "--tasks FILE: a JSONL file, one record a line"
+    source = load(path, SchemaFiles(path.parent, project.root), where=where, fix=lines)
+    audited = audit(task, {"tasks": source}, project.params.dataset.audit)
+    unreadable, n = audited.report.kinds["unreadable"], audited.report.n_records
+    if n and unreadable.count == n:
+        first = unreadable.first[0]
+        found = f"none in {counted(n, 'lines')} (first: line {first.line}: {first.detail})"
+        fix = "--task NAME, the preset of configs/task/ that reads this file"
+        raise DataError(f"records of task {task.name}", found=found, where=where, fix=fix)
+    refuse_unusable(audited.report, where)
+    if dropped := len(audited.dropped["tasks"]):
+        why = f"(dataset.audit); ./run assay audit {path} says why"
+        complain(f"{path}: {counted(dropped, 'records')} left out {why}")
+    kept = audited.kept["tasks"]
+    if not kept:
+        raise DataError("records", found="none", where=where, fix=lines)
+    return [each.item for each in kept], source.reading.file_sha256
+
+
+def suite_of(
+    project: Project, items: Sequence[Item], asked: EvaluationRequest, draws: int, rules: str = ""
+) -> Suite:
+    """Return what is played. A split of the project keeps its name, so its plays are those of the stages.
+
+    Raises:
+        ConfigError: More items are asked for than there are.
+    """
+    n, seed = asked.items or len(items), project.params.evaluation.seed if asked.seed is None else asked.seed
+    if n > len(items):
+        expected, fix = (
+            f"at most the {len(items)} items of {asked.tasks}",
+            f"--items {len(items)}, or leave it out",
+        )
+        raise ConfigError(expected, found=str(n), where="--items", fix=fix)
+    own = {real(project.data(f"{split}.jsonl")): split for split in SPLITS}
+    return choose(
+        items,
+        n,
+        split=own.get(real(asked.tasks), "tasks"),
+        draws=draws,
+        seed=seed,
+        rules=rules,
+        similarity=project.params.dataset.near_duplicates,
+    )
+
+
+def table(evaluation: Evaluation, task: Task, took: Latency) -> list[str]:
+    """Return the lines to print: rates in %, 95 % intervals in brackets, and what each number rests on."""
+    report, best = evaluation.report, evaluation.best_of
+    sampled = f"{counted(report.draws, 'draws')} at temperature {evaluation.temperature:g}"
+    how = "greedy" if report.decoding == "greedy" else sampled
+    rows: list[tuple[str, Interval, bool]] = []
+    own = [f"{flag}_rate" for flag in task.flags] + [f"metric.{name}" for name in task.metrics]
+    first = ("success_rate", "mean_reward", "parsed_rate")
+    for name in (*first, *own, "truncated_rate", "mean_tokens_per_completion"):
+        if name in report.measures:
+            rows.append((name, report.measures[name], is_rate(name)))
+        if name == "mean_reward" and best.k > 1:
+            rows.append((f"best of {best.k}: success_rate", best.success_rate, True))
+            rows.append((f"best of {best.k}: mean_reward", best.mean_reward, False))
+    width = max(len(name) for name, _, _ in rows)
+    what = f"{evaluation.policy_folder} on {evaluation.tasks_file}: {counted(report.n_items, 'items')}, {how}"
+    what += f"; {counted(report.n_clusters, task.cluster_name)}"
+    lines = [what, f"{'measure':{width}}  value [95 % interval], rates in %"]
+    lines += [
+        f"{name:{width}}  {interval_text(found, rate=rate)}  n = {found.n}" for name, found, rate in rows
+    ]
+    speed = "" if took.tokens_per_second is None else f", {took.tokens_per_second:.0f} tokens a second"
+    return [*lines, f"measured: {took.seconds_per_episode:.4f} s an episode{speed}"]
+
+
+def _name(asked: EvaluationRequest, task: Task, evaluation: Evaluation) -> str:
+    """Return a folder name that says what was measured and is another for every other question."""
+    report = evaluation.report
+    how = "greedy" if report.decoding == "greedy" else f"k{report.draws}"
+    known = [report.suite_digest, report.policy_digest, evaluation.tasks_sha256]
+    question = digest([*known, repr(replace(asked, out=None))])
+    return f"{task.name}-{asked.tasks.stem}-{real(asked.policy).name}-{how}-{question[:8]}"
+
+
+ADAPTER = "adapter_config.json"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyPlace:
+    """Where a policy's weights lie."""
+
+    base: Path
+    adapter: Path | None
+
+
+def open_folder(project: Project, folder: Path) -> Policy:
+    """Load the policy of a folder on the configured device, in the precision and with the template settings
+    of base.
+
+    Raises:
+        ConfigError: The device is not there.
+        PolicyError: The folder holds no policy, or one that cannot be read.
+    """
+    params, base = project.params, project.params.base
+    place = find_weights(project.root, folder)
+    require_device(params.device)
+    pin(params.threads, deterministic=params.deterministic, device=params.device)
+    return model.load(
+        place.base,
+        adapter=place.adapter,
+        device=params.device,
+        dtype=base.dtype,
+        quantization=base.quantization,
+        template=base.template,
+    )
+
+
+def find_weights(root: Path, folder: Path) -> PolicyPlace:
+    """Return where the weights of a policy folder lie.
+
+    Raises:
+        PolicyError: It is no folder, holds no policy, or its adapter names a base that is not there.
+    """
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "nothing there"
+        expected = "a folder with a model or an adapter"
+        raise PolicyError(expected, found=found, where=str(folder), fix="--policy FOLDER")
+    if (folder / ADAPTER).is_file():
+        return PolicyPlace(_base_of(root, folder), folder)
+    if (folder / pretrained.POINTER).is_file() or (folder / "config.json").is_file():
+        return PolicyPlace(pretrained.locate(folder), None)
+    expected = f"a model (config.json), a pinned base ({pretrained.POINTER}) or an adapter ({ADAPTER})"
+    fix = "name the folder that holds them, such as models/base or models/adapter"
+    raise PolicyError(expected, found="none of these files", where=str(folder), fix=fix)
+
+
+def _base_of(root: Path, folder: Path) -> Path:
+    """Return the base that an adapter names: in the project it lies in, else in this one, else of the hub."""
+    where = f"{folder / ADAPTER}, base_model_name_or_path"
+    fix = "put the base there, or correct the name"
+    config = loads(read_text(folder / ADAPTER, fix=fix), where=str(folder / ADAPTER), fix="train again")
+    name = config.get("base_model_name_or_path") if isinstance(config, dict) else None
+    if not isinstance(name, str) or not name:
+        raise PolicyError("the name of the base", found=repr(name), where=where, fix="train again, or add it")
+    for place in (parent / name for parent in (*real(folder).parents, root)):
+        if place.is_dir():
+            return pretrained.locate(place)
+    revision = config.get("revision")
+    try:
+        return pretrained.find(name, revision if isinstance(revision, str) else None).folder
+    except PolicyError as error:
+        found, fix = (
+            f"{name!r}, which is neither a folder here nor in the hub cache",
+            f"{fix}; or {error.fix}",
+        )
+        raise PolicyError("a base that is there", found=found, where=where, fix=fix) from None

@@ -1,0 +1,131 @@
+"""Lines of files that somebody else wrote: JSON, CSV and Parquet as plain rows, one message for what is damaged."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import DataError
+
+LONGEST_LINE = 64_000_000  # bytes: longer than any result, shorter than what fills a machine
+BATCH = 8192
+Row = dict[str, Any]
+FIX = "name a file of results: see docs/judge.md for the forms that are read"
+
+
+def refuse(expected: str, found: str, where: str, fix: str = FIX) -> DataError:
+    """Return the error of a file that cannot be read as it should."""
+    shown = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in found[:200])
+    return DataError(expected, found=shown, where=where, fix=fix)
+
+
+def text_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield every line with its number, without holding the file.
+
+    Raises:
+        DataError: No UTF-8, a line longer than any result, or a zero byte.
+    """
+    with path.open("rb") as stream:
+        number = 0
+        while line := stream.readline(LONGEST_LINE + 1):
+            number += 1
+            where = f"{path}, line {number}"
+            if len(line) > LONGEST_LINE:
+                fix = "leave out of the file what is no result, such as logged tensors"
+                raise refuse(f"lines of at most {LONGEST_LINE:,} bytes", "a longer one", where, fix)
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                found = f"byte {line[error.start]:#04x}, which is none"
+                fix = "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8)"
+                if line[:2] in (b"\xff\xfe", b"\xfe\xff"):
+                    found, fix = "UTF-16", "save the file as UTF-8 (iconv -f UTF-16 -t UTF-8)"
+                raise refuse("UTF-8", found, where, fix) from None
+            if "\0" in text:
+                raise refuse("text", "a zero byte", where)
+            yield number, text
+
+
+def parse_json(text: str | bytes, where: str, *, last: bool = False) -> Any:
+    """Return a JSON value; NaN is let through, and refused where it is a score.
+
+    Raises:
+        DataError: It is no JSON.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise refuse("JSON", "brackets nested too deep", where) from None
+    except ValueError as error:
+        fix = "the file is torn: let its writer finish, or copy it again" if last else FIX
+        raise refuse("JSON", str(error), where, fix) from None
+
+
+def json_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    """Yield every object of a JSONL file with its place.
+
+    Raises:
+        DataError: A line is no JSON object.
+    """
+    for number, text in text_lines(path):
+        if not text.strip():
+            continue
+        where = f"{path}, line {number}"
+        value = parse_json(text, where, last=not text.endswith("\n"))
+        if not isinstance(value, dict):
+            raise refuse("a JSON object a line", type(value).__name__, where)
+        yield where, value
+
+
+def csv_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    """Yield every row of a CSV or TSV file with its place; an empty cell is None.
+
+    Raises:
+        DataError: A row has more or fewer cells than the head, or a quote that is never closed.
+    """
+    csv.field_size_limit(min(sys.maxsize, LONGEST_LINE))
+    dialect = "excel-tab" if path.suffix.lower() == ".tsv" else "excel"
+    reader = csv.reader((text for _, text in text_lines(path)), dialect=dialect, strict=True)
+    try:
+        head = next(reader, [])
+        names = [name.strip() for name in head]
+        if len(set(names)) != len(names):
+            raise refuse("columns with names of their own", f"{', '.join(names)}", f"{path}, line 1")
+        for cells in reader:
+            if not cells:
+                continue
+            where = f"{path}, line {reader.line_num}"
+            if len(cells) != len(names):
+                fix = "quote cells that hold a comma; a file that ends within a row is torn"
+                raise refuse(f"{len(names)} cells, as in the head", str(len(cells)), where, fix)
+            yield where, {name: cell or None for name, cell in zip(names, cells, strict=True)}
+    except csv.Error as error:
+        raise refuse("CSV", str(error), f"{path}, line {reader.line_num}") from None
+
+
+def parquet_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    """Yield every row of a Parquet file with its place.
+
+    Raises:
+        DataError: It is damaged, or the library that reads it is not installed.
+    """
+    try:
+        import pyarrow as arrow  # type: ignore[import-untyped,unused-ignore]
+        import pyarrow.parquet as parquet  # type: ignore[import-untyped,unused-ignore]
+    except ModuleNotFoundError:
+        fix = "pip install pyarrow, or save the table as CSV"
+        raise refuse("pyarrow, which reads Parquet", "no such package", str(path), fix) from None
+    number = 0
+    try:
+        for batch in parquet.ParquetFile(path).iter_batches(BATCH):
+            for row in batch.to_pylist():
+                number += 1
+                yield f"{path}, row {number}", row
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise refuse("Parquet", " ".join(str(error).split()), str(path), "copy the file again") from None

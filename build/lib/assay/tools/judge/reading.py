@@ -1,0 +1,282 @@
+"""An arm from what somebody names: a file, or a folder of files, of any form that is read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from assay.core.counting import counted
+from assay.tools.judge.forms import REPEATS, readings
+from assay.tools.judge.inspect_logs import InspectLog
+from assay.tools.judge.lines import Row, csv_rows, json_rows, parquet_rows, parse_json, refuse
+from assay.tools.judge.rows import NO_STRATA, JudgedRow, short_digest
+from assay.tools.judge.sources import Form, Reading, SourceFile
+
+SUFFIXES = (".eval", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
+PIECE = 1 << 20
+
+
+@dataclass(slots=True)
+class Asked:
+    """How files are to be read: which score, its bounds, and how many draws of each item."""
+
+    metric: str | None = None
+    bounds: tuple[float, float] = (0.0, 1.0)
+    draws: int | None = None
+
+
+@dataclass(slots=True)
+class ArmRead:
+    """One arm as it was read."""
+
+    rows: list[JudgedRow]
+    files: list[SourceFile]
+    blockers: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    has_success: bool = False
+
+
+def read_arm(path: Path, name: str, asked: Asked) -> ArmRead:
+    """Return the results in a file, or in all files of a folder, whose items then carry the task's name.
+
+    Raises:
+        DataError: A file cannot be read, holds an item twice, or results of more than one model.
+    """
+    files = files_of(path)
+    reader, sources = _ArmReader(name, asked), []
+    for file in files:
+        sources.append(reader.read(file, several=len(files) > 1))
+    read = reader.finish(str(path))
+    read.files = sources
+    models = sorted({each.model for each in sources if each.model} | reader.models)
+    if len(models) > 1:
+        found, fix = ", ".join(models[:4]), "judge the results of one model at a time"
+        raise refuse("the results of one model in each arm", found, str(path), fix)
+    return read
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the file, or those of a folder that may hold results; what lm-eval and verifiers write beside is
+    left out.
+
+    Raises:
+        DataError: There is none.
+    """
+    if path.is_file():
+        return [path]
+    if not path.exists():
+        raise refuse("a file or folder of results", "nothing", str(path))
+    found = sorted(each for each in path.rglob("*") if each.is_file() and each.suffix.lower() in SUFFIXES)
+    samples = [each for each in found if each.name.startswith("samples_") and each.suffix == ".jsonl"]
+    logs = [each for each in found if each.suffix == ".eval"]
+    tables = [each for each in found if each.suffix != ".json"]
+    chosen = samples or logs or tables or found
+    if not chosen:
+        raise refuse(f"a file that ends in {', '.join(SUFFIXES)}", "none", str(path))
+    return chosen
+
+
+def _digest(path: Path) -> str:
+    found = hashlib.sha256()
+    with path.open("rb") as stream:
+        while piece := stream.read(PIECE):
+            found.update(piece)
+    return found.hexdigest()
+
+
+class _ArmReader:
+    """Puts the results of one arm together, row by row."""
+
+    def __init__(self, name: str, asked: Asked) -> None:
+        self._name, self._asked = name, asked
+        self._low, self._width = asked.bounds[0], asked.bounds[1] - asked.bounds[0]
+        self._rows: list[JudgedRow] = []
+        self._kept: dict[str, str] = {}  # texts and digests that many rows share, once
+        self._digests: dict[str, str] = {}
+        self._shared: dict[str, Mapping[str, str]] = {}
+        self._drawn: dict[str, int] = {}
+        self._without: list[str] = []
+        self._successes = 0
+        self._blockers: list[tuple[str, str]] = []
+        self.models: set[str] = set()
+
+    def read(self, path: Path, *, several: bool) -> SourceFile:
+        """Take up one file; return what it is."""
+        suffix = path.suffix.lower()
+        model, task, settings, metric = None, None, dict[str, str](), self._asked.metric
+        form: Form | None
+        if suffix == ".eval" or (suffix == ".json" and _is_log(path)):
+            log = InspectLog(path)
+            form, model, task, settings = "inspect log", log.model, log.task, log.settings
+            metric = log.metric(metric)
+            self._blockers += log.obstacles
+            found = log.readings(metric)
+        else:
+            form, found = readings(_rows(path, suffix), metric)
+            if form == "lm-eval samples":
+                model, task = _beside_samples(path)
+        before = len(self._rows)
+        prefix = f"{task or path.stem}/" if several else ""
+        labels = {"task": task or path.stem} if several else None
+        for reading in found:
+            assert form is not None
+            self._take(reading, form, prefix, labels)
+        if form is None or (len(self._rows) == before and not self._without):
+            raise refuse("at least one result", "none", str(path))
+        return SourceFile(
+            name=path.name,
+            sha256=_digest(path),
+            bytes=path.stat().st_size,
+            form=form,
+            model=model,
+            task=task,
+            metric=metric,
+            settings=settings,
+        )
+
+    def _take(self, each: Reading, form: Form, prefix: str, labels: dict[str, str] | None) -> None:
+        item = self._once(prefix + each.item)
+        if not each.item:
+            raise refuse("an item on every row", "none", each.place)
+        if each.model:
+            self.models.add(each.model)
+        seen = self._drawn.get(item, 0)
+        if seen and each.draw is None and form not in REPEATS:
+            fix = "number the draws of an item in a column draw, from 0; or leave out what is there twice"
+            raise refuse("each item once, or a column draw", f"{item!a} again", each.place, fix)
+        self._drawn[item] = seen + 1
+        if each.score is None:
+            self._without.append(f"item {item!a}{f' ({each.why})' if each.why else ''}")
+            return
+        share: float | None = (each.score - self._low) / self._width
+        if not -1e-9 <= (share or 0.0) <= 1 + 1e-9:
+            if each.success is None:
+                low, high = self._asked.bounds
+                fix = "--bounds LOW,HIGH if scores have others; or a column success, which then decides"
+                raise refuse(f"scores from {low:g} to {high:g}", f"{each.score:g}", each.place, fix)
+            share = None
+        else:
+            share = min(1.0, max(0.0, share or 0.0))
+        self._successes += each.success is not None
+        strata = {**each.strata, **labels} if labels else each.strata
+        self._rows.append(
+            JudgedRow(
+                item,
+                seen if each.draw is None else each.draw,
+                item if each.cluster is None else self._once(prefix + each.cluster),
+                each.score,
+                share,
+                share == 1.0 if each.success is None else each.success,
+                each.n_turns,
+                each.tokens,
+                each.truncated,
+                each.unparsed,
+                self._labels(strata),
+                self._digest_of(each.content),
+                self._digest_of(each.prompt),
+                short_digest(each.completion),
+            )
+        )
+
+    def _once(self, text: str) -> str:
+        return self._kept.setdefault(text, text)
+
+    def _labels(self, strata: Mapping[str, str]) -> Mapping[str, str]:
+        return self._shared.setdefault(repr(strata), strata) if strata else NO_STRATA
+
+    def _digest_of(self, text: str) -> str:
+        """Return a digest that many rows share: questions come again with every draw."""
+        if not text:
+            return ""
+        found = short_digest(text)
+        return self._digests.setdefault(found, found)
+
+    def finish(self, where: str) -> ArmRead:
+        """Return the arm: draws from 0 on, the first ones where so many were asked for."""
+        n = len(self._rows)
+        if 0 < self._successes < n:
+            raise refuse("a success on every row, or on none", f"{self._successes} of {n}", where)
+        read = ArmRead(self._rows, [], self._blockers, [], has_success=n > 0 and self._successes == n)
+        if self._without:
+            kind = f"results of the {self._name} arm have no score"
+            some = ", ".join(self._without[:3])
+            total = n + len(self._without)
+            text = f"{len(self._without)} of {counted(total, 'results')} {self._name} have no score: {some}"
+            read.blockers.append((kind, f"{text}. Fix: run those again; nothing is left out"))
+        read.rows = _numbered(self._rows, self._asked.draws, read, self._name)
+        return read
+
+
+def _numbered(rows: list[JudgedRow], most: int | None, read: ArmRead, name: str) -> list[JudgedRow]:
+    """Return rows in order with draws numbered from 0 by item; of `most` draws the first.
+
+    Raises:
+        DataError: A draw is there twice.
+    """
+    rows.sort(key=lambda row: (row.item_id, row.draw))
+    kept, item, place, draw, left = list[JudgedRow](), None, 0, -1, 0
+    for row in rows:
+        if row.item_id != item:
+            item, place = row.item_id, 0
+        elif row.draw == draw:
+            fix = "leave out what is there twice"
+            raise refuse("each draw of an item once", f"draw {draw} of {item!a} twice", name, fix)
+        draw = row.draw
+        if most is not None and place >= most:
+            left += 1
+            continue
+        row.draw = place
+        place += 1
+        kept.append(row)
+    if left:
+        read.notes.append(
+            f"{counted(left, 'results')} {name} beyond the first {most} draws of an item were left out."
+        )
+    return kept
+
+
+def _rows(path: Path, suffix: str) -> Iterator[tuple[str, Row]]:
+    if suffix in (".csv", ".tsv"):
+        return csv_rows(path)
+    if suffix == ".parquet":
+        return parquet_rows(path)
+    if suffix == ".json":
+        value = parse_json(path.read_bytes(), str(path), last=True)
+        rows = value.get("results") if isinstance(value, dict) else value
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise refuse("a log of inspect, or a list of results", type(rows).__name__, str(path))
+        return ((f"{path}, result {number}", row) for number, row in enumerate(rows, start=1))
+    if suffix in (".jsonl", ".ndjson"):
+        return json_rows(path)
+    raise refuse(f"a file that ends in {', '.join(SUFFIXES)}", path.suffix or "no ending", str(path))
+
+
+def _is_log(path: Path) -> bool:
+    """Return whether a .json looks like a log of inspect, by its first bytes."""
+    with path.open("rb") as stream:
+        return b'"eval"' in stream.read(4096)
+
+
+def _beside_samples(path: Path) -> tuple[str | None, str | None]:
+    """Return model and task of samples of lm-eval, as file names and the results beside them say."""
+    stem = path.stem.removeprefix("samples_")
+    task, _, stamp = stem.rpartition("_")
+    beside = path.with_name(f"results_{stamp}.json")
+    if not beside.is_file():
+        return None, task or None
+    found = parse_json(beside.read_bytes(), str(beside))
+    model = found.get("model_name") if isinstance(found, dict) else None
+    return (model if isinstance(model, str) and model else None), task or None
+
+
+def identical_draws(rows: list[JudgedRow]) -> int:
+    """Return how many items have several draws with one and the same completion."""
+    texts: dict[str, set[str]] = defaultdict(set)
+    counts = Counter(row.item_id for row in rows)
+    for row in rows:
+        if row.completion:
+            texts[row.item_id].add(row.completion)
+    return sum(len(found) == 1 and counts[item] > 1 for item, found in texts.items())

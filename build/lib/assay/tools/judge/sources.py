@@ -1,0 +1,139 @@
+"""What was read: each file with its form, digest and facts, and one result of it as any tool writes it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import Field
+
+from assay.core.records import Record
+from assay.tools.judge.lines import refuse
+from assay.tools.judge.rows import no_strata
+
+Form = Literal["table", "assay episodes", "inspect log", "lm-eval samples", "verifiers results"]
+
+
+class SourceFile(Record):
+    """A file that results were read from."""
+
+    name: str
+    sha256: str
+    bytes: int = Field(ge=0)
+    form: Form
+    model: str | None = Field(description="whose results these are; null: the file does not say")
+    task: str | None
+    metric: str | None = Field(description="the score that was read, where the file names it")
+    settings: dict[str, str] = Field(description="of the decoding, as the file has them")
+
+
+class ArmRecord(Record):
+    """One arm: where its results came from, and what could not be read of them."""
+
+    name: str = Field(description="before, after, or the name of a rival")
+    files: tuple[SourceFile, ...]
+    rows_sha256: str = Field(description="of its rows in the package")
+    rows: int = Field(ge=0)
+    has_success: bool = Field(description="whether every result says that it succeeded, or not")
+    blockers: tuple[tuple[str, str], ...] = Field(description="what bars a claim: kind, and what was found")
+    notes: tuple[str, ...]
+
+
+class Judgement(Record):
+    """What was asked, and of what: from this and the rows beside it everything else in the package follows."""
+
+    kind: Literal["assay-judge/1"] = "assay-judge/1"
+    assay: str
+    before: ArmRecord
+    after: ArmRecord
+    rivals: dict[str, ArmRecord]
+    smallest_effect_points: float = Field(gt=0, le=100)
+    lower_is_better: bool
+    title: str
+
+
+@dataclass(slots=True)
+class Reading:
+    """One result as a tool wrote it. `score` None: there is none; `why` says why, where the file does."""
+
+    place: str
+    item: str
+    score: float | None
+    success: bool | None = None
+    draw: int | None = None
+    cluster: str | None = None
+    n_turns: int | None = None
+    tokens: int | None = None
+    truncated: int | None = None
+    unparsed: int | None = None
+    strata: Mapping[str, str] = field(default_factory=no_strata)
+    content: str = ""
+    prompt: str = ""
+    completion: str = ""
+    model: str | None = None
+    why: str = ""
+
+
+_WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
+
+
+def number_of(value: Any, where: str, what: str = "score") -> float | None:
+    """Return a score as a number; None where there is none.
+
+    >>> number_of(True, ""), number_of("0.5", ""), number_of("False", ""), number_of(None, "")
+    (1.0, 0.5, 0.0, None)
+
+    Raises:
+        DataError: It is no finite number.
+    """
+    if value is None:
+        return None
+    number = math.nan
+    if isinstance(value, bool | int | float):
+        number = float(value) if abs(value) < 1e300 else math.inf
+    elif isinstance(value, str):
+        try:
+            number = _WORDS[value.strip().lower()] if value.strip().lower() in _WORDS else float(value)
+        except ValueError:
+            number = math.nan
+    if not math.isfinite(number):
+        fix = "write a number, true or false; leave the cell empty, or null, where there is no score"
+        raise refuse(f"a finite number as {what}", repr(value), where, fix)
+    return number
+
+
+def whole_of(value: Any, where: str, what: str) -> int | None:
+    """Return a count; None where there is none.
+
+    Raises:
+        DataError: It is no whole number from 0 on.
+    """
+    number = number_of(value, where, what)
+    if number is None:
+        return None
+    if number < 0 or number != int(number) or number > 2**53:
+        raise refuse(f"a whole number from 0 on as {what}", repr(value), where)
+    return int(number)
+
+
+def truth_of(value: Any, where: str, what: str) -> bool | None:
+    """Return yes or no; None where nothing is said.
+
+    Raises:
+        DataError: It is neither.
+    """
+    number = number_of(value, where, what)
+    if number is not None and number not in (0.0, 1.0):
+        raise refuse(f"true or false as {what}", repr(value), where)
+    return None if number is None else number == 1.0
+
+
+def text_of(value: Any) -> str:
+    """Return what identifies a value: a text as it is, anything else as JSON with sorted keys; "" for None."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    import json
+
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)

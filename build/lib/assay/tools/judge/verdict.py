@@ -1,0 +1,295 @@
+"""The verdict on two arms that were made elsewhere, by the very code that judges a run of the pipeline.
+
+What only a run can know is not made up: no training, no alarms, no openings, and a plan that was not fixed before.
+The claim says so, and without rivals it can show no skill, however much better the results are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from assay.core.errors import DataError
+from assay.core.records import Interval
+from assay.core.seeds import derive_seed, rng
+from assay.evaluation.measures import measure_names
+from assay.evidence.claim.claim import Claim, compare, differences_of
+from assay.evidence.claim.differences import deltas
+from assay.evidence.claim.effect import effect_words
+from assay.evidence.claim.plan import ClaimPlan
+from assay.evidence.claim.warnings import cut_off_said
+from assay.statistics.report import Decoding, Report, summarise
+from assay.tools.judge import matching
+from assay.tools.judge.rows import SCORE, JudgedRow, all_know, as_episodes
+from assay.tools.judge.sources import Judgement
+
+# More independent items than these are put together at random into so many groups: the test then costs what these
+# cost, and its interval is wider by about a fortieth of a point.
+MOST_CLUSTERS = 4096
+ALPHA, PARSED_MARGIN = 0.05, 0.05  # of the presets' plans
+CHOSEN, NO_RIVALS = "chosen elsewhere", "no rivals were given"
+AFTERWARDS = (
+    "The plan is assay's default, taken when the results were there: nothing shows that the metric, these items or"
+    " this policy were not chosen by them. It counts as the first look at these items."
+)
+_END = "No training run; this checkpoint against this base."
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What two arms come to, with what the report shows of it."""
+
+    claim: Claim
+    reports: tuple[Report, Report] | None  # None: they are no whole suites
+    gaps: Mapping[str, Interval]
+    arms: tuple[list[JudgedRow], list[JudgedRow]]
+    findings: tuple[str, ...]
+    rivals: dict[str, list[JudgedRow]]
+
+
+def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
+    """Return the claim of a judgement and what it follows from.
+
+    Args:
+        told: What was asked, and what reading found.
+        arms: Rows of before, after and each rival, by name; ids and clusters may be changed in place.
+
+    Raises:
+        DataError: The arms' scores have no bounds in common.
+    """
+    before, after = arms["before"], arms["after"]
+    rivals = {name: arms[name] for name in told.rivals}
+    stops: list[tuple[str, str]] = []
+    notes = [AFTERWARDS]
+    for name, rows in {"after": after, **rivals}.items():
+        if matching.by_content(before, rows):
+            notes.append(f"The items of before and {name} have other ids, and were matched by their content.")
+        stops += matching.obstacles(before, rows, name)
+        notes += matching.warnings(before, rows, name)
+    for record in (told.before, told.after, *told.rivals.values()):
+        stops += record.blockers
+        notes += record.notes
+    notes += _settings_said(told)
+    primary = _primary(told, arms)
+    cluster_name = "independent items" if all(row.cluster == row.item_id for row in before) else "clusters"
+    everyone = [before, after, *rivals.values()]
+    n_clusters = _pool(everyone)
+    if n_clusters is not None:
+        notes.append(
+            f"The {n_clusters} {cluster_name} were put together at random into {MOST_CLUSTERS} groups, whatever their"
+            " results: the interval is a little wider for it."
+        )
+        cluster_name = "groups"
+    plan = _plan(told, before, after, primary, cluster_name)
+    decoding: Decoding = "not known"
+    luck = luck_of(row.item_id for row in before)
+    claim = compare(
+        as_episodes(before),
+        as_episodes(after),
+        plan,
+        before_suite=plan.suite_digest,
+        after_suite=plan.suite_digest,
+        before_policy=told.before.rows_sha256,
+        after_policy=told.after.rows_sha256,
+        split="tasks",
+        decoding=decoding,
+        training_seeds=(),
+        rng=rng("claim", luck),
+        rivals={name: as_episodes(rows) for name, rows in rivals.items()},
+        blockers=stops,
+        notes=notes,
+    )
+    reports, gaps = None, dict[str, Interval]()
+    if claim.difference is not None:
+        reports = (
+            _report(before, plan, told.before.rows_sha256, decoding, luck),
+            _report(after, plan, told.after.rows_sha256, decoding, luck),
+        )
+        cut = cut_off_said(*reports) if "truncated_rate" in reports[0].measures else None
+        claim = _as_known(claim, before, after, () if cut is None else (cut,))
+        known = differences_of(claim)
+        names = [name for name in reports[0].measures if name in reports[1].measures and name not in known]
+        seed = derive_seed("gaps", luck)
+        gaps = deltas(as_episodes(before), as_episodes(after), names, seed) | known
+    return Judged(
+        _told(claim, rivals), reports, gaps, (before, after), tuple(text for _, text in stops), rivals
+    )
+
+
+def _settings_said(told: Judgement) -> list[str]:
+    """Return in which settings of the decoding the arms differ, where their files have them."""
+    settings = [
+        {name: value for file in record.files for name, value in file.settings.items()}
+        for record in (told.before, told.after)
+    ]
+    odd = sorted(
+        name
+        for name in settings[0].keys() | settings[1].keys()
+        if settings[0].get(name) != settings[1].get(name)
+    )
+    if not odd:
+        return []
+    each = ", ".join(
+        f"{name} {settings[0].get(name, 'not set')} and {settings[1].get(name, 'not set')}" for name in odd
+    )
+    return [f"The arms were decoded differently: {each}. What that does is part of the difference."]
+
+
+def _primary(told: Judgement, arms: Mapping[str, Sequence[JudgedRow]]) -> str:
+    """Return the metric that decides: success, where it was given or every score is all or nothing; else the score.
+
+    Raises:
+        DataError: A score lies beyond its bounds, and not every file says what succeeded.
+    """
+    given = all(record.has_success for record in (told.before, told.after, *told.rivals.values()))
+    if given or all(row.share in (0.0, 1.0) for rows in arms.values() for row in rows):
+        return "success"
+    if all(row.share is not None for rows in arms.values() for row in rows):
+        return SCORE
+    fix = "--bounds LOW,HIGH; or give every file a column success"
+    raise DataError("scores within their bounds", found="others", where="the arms together", fix=fix)
+
+
+def _pool(arms: Sequence[Sequence[JudgedRow]]) -> int | None:
+    """Put clusters together at random where there are too many, the same way in every arm; return how many there
+    were, None where they stay as they are.
+
+    Larger ones are dealt first, so that groups are of like size; what a row scored has no part in it.
+    """
+    sizes = Counter(cluster for cluster, _ in {(row.cluster, row.item_id) for row in arms[0]})
+    if len(sizes) <= MOST_CLUSTERS:
+        return None
+    keys = {name: hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest() for name in sizes}
+    order = sorted(sizes, key=lambda name: (-sizes[name], keys[name]))
+    names = [f"group {k:04d}" for k in range(MOST_CLUSTERS)]
+    homes = {name: names[k % MOST_CLUSTERS] for k, name in enumerate(order)}
+    for rows in arms:
+        for row in rows:
+            row.cluster = homes.get(row.cluster, row.cluster)
+    return len(sizes)
+
+
+def _plan(
+    told: Judgement, before: Sequence[JudgedRow], after: Sequence[JudgedRow], primary: str, cluster_name: str
+) -> ClaimPlan:
+    parsed = all_know(before, "unparsed") and all_know(after, "unparsed")
+    scored = primary == "success" and any(
+        row.reward != float(row.success) for rows in (before, after) for row in rows
+    )
+    suite = _digest(sorted({(row.item_id, row.content) for row in before}))
+    return ClaimPlan(
+        primary=primary,
+        direction="lower" if told.lower_is_better else "higher",
+        smallest_effect_points=told.smallest_effect_points,
+        draws=max((row.draw + 1 for row in before), default=1),
+        suite_digest=suite,
+        checkpoint_rule=CHOSEN,
+        alpha=ALPHA,
+        cluster_name=cluster_name,
+        secondary=("mean_reward",) if scored else (),
+        guardrails={"parsed_rate": PARSED_MARGIN} if parsed else {},
+        rivals=dict.fromkeys(told.rivals, "trivial"),
+    )
+
+
+def luck_of(items: Iterable[str]) -> str:
+    """Return what all randomness is drawn by: the items, so that numbers are the same whatever file they came in."""
+    return _digest(sorted(set(items)))
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _unknown(rows: Sequence[JudgedRow]) -> set[str]:
+    """Return the measures that rows say nothing of."""
+    found = set()
+    if not all_know(rows, "tokens"):
+        found |= {"mean_tokens", "mean_tokens_per_completion"}
+    if not all_know(rows, "truncated"):
+        found.add("truncated_rate")
+    if not all_know(rows, "unparsed"):
+        found.add("parsed_rate")
+    if not all_know(rows, "n_turns") or all(row.n_turns == 1 for row in rows):
+        found.add("mean_n_steps")
+    if all(row.share in (0.0, 1.0) and float(row.success) == row.share for row in rows):
+        found.add(f"{SCORE}_rate")  # the same as success
+    elif any(row.share is not None for row in rows) and not all_know(rows, "share"):
+        found.add(f"{SCORE}_rate")
+    return found
+
+
+def _report(rows: list[JudgedRow], plan: ClaimPlan, policy: str, decoding: Decoding, luck: str) -> Report:
+    """Return the report of one arm, with the measures that its rows say anything of."""
+    found = summarise(
+        as_episodes(rows),
+        policy_digest=policy,
+        suite_digest=plan.suite_digest,
+        split="tasks",
+        decoding=decoding,
+        draws=plan.draws,
+        rng=rng("report", luck),
+    )
+    unknown = _unknown(rows)
+    if plan.primary == SCORE and all(row.share == row.reward for row in rows):
+        unknown |= {"mean_reward", "median_reward"}
+    kept = {name for name in (*measure_names(as_episodes(rows)), "median_reward")} - unknown
+    strata = {
+        label: {
+            value: each.model_copy(update={"measures": {k: v for k, v in each.measures.items() if k in kept}})
+            for value, each in values.items()
+        }
+        for label, values in found.strata.items()
+    }
+    measures = {name: value for name, value in found.measures.items() if name in kept}
+    return found.model_copy(update={"measures": measures, "strata": strata})
+
+
+def _as_known(
+    claim: Claim, before: Sequence[JudgedRow], after: Sequence[JudgedRow], further: Sequence[str]
+) -> Claim:
+    """Return the claim without what its results say nothing of."""
+    unknown = _unknown(before) | _unknown(after)
+    update: dict[str, object] = {"warnings": (*claim.warnings, *further)}
+    if "parsed_rate" in unknown:
+        update["gain_split"] = None
+    if "mean_tokens" in unknown:
+        update["tokens_per_completion"] = None
+    if claim.plan.primary == SCORE:
+        update["items_changed"] = None
+    return claim.model_copy(update=update)
+
+
+def _told(claim: Claim, rivals: Mapping[str, object]) -> Claim:
+    """Return the claim in words that fit results of which nobody saw the training."""
+    sentence = claim.sentence.removeprefix("tasks ")
+    sentence = sentence[:1].upper() + sentence[1:]
+    told = NO_RIVALS if not rivals else f"rivals were brought by whoever judged: {', '.join(rivals)}"
+    if claim.verdict != "NOT EVALUABLE":
+        sentence = f"{sentence.removesuffix(_END)}Results made elsewhere and judged afterwards; {told}."
+    reason = claim.reason
+    if claim.verdict == "NO SKILL SHOWN" and not rivals:
+        better = reason.partition(", but ")[0]
+        reason = f"{better}, but {NO_RIVALS} (--rival NAME=FILE): whether it takes skill is not shown"
+    if rivals:
+        brought = f"than the rivals that were brought: {', '.join(rivals)}"
+        reason = reason.replace("than every player without skill", brought)
+    return claim.model_copy(update={"sentence": sentence, "reason": reason})
+
+
+def heading(claim: Claim) -> str:
+    """Return the verdict with direction and size."""
+    if claim.effect is None or claim.verdict == "NOT EVALUABLE":
+        return claim.verdict
+    return f"{claim.verdict} ({effect_words(claim.effect.direction, claim.effect.size)})"
+
+
+def version_here() -> str:
+    """Return the version of assay that judges."""
+    try:
+        return version("assay-grpo")
+    except PackageNotFoundError:  # run from its source
+        return "source"

@@ -1,0 +1,147 @@
+"""Which presets run on this machine with data of one's own, and what to type where none does as it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.core.config.composition import RESTORE, presets
+from assay.core.errors import ConfigError
+from assay.core.storage.files import read_text
+from assay.core.storage.json import loads
+from assay.core.storage.untrusted import read_capped
+from assay.core.storage.yaml import line_of, read_yaml
+from assay.policy.base.pretrained import how_to_download
+from assay.tasks.catalogue import task_of_own_records
+
+GIB = 2.0**30
+# What benchmarks/presets.py forecast of the presets: device and peak for the shipped data.
+FORECASTS = "benchmarks/results/presets.json"
+MAX_FORECASTS = 10_000_000
+START = "pretrained"  # the preset that is a start for data of one's own
+SMALL = 8  # conversations at once, and episodes in a pass, on a processor
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSize:
+    """What a training can have here: bytes of the GPU, None without one; bytes of main memory; cores."""
+
+    gpu: int | None
+    ram: int
+    cores: int
+
+    def __str__(self) -> str:
+        gpu = "no GPU" if self.gpu is None else f"a GPU of {self.gpu / GIB:.0f} GiB"
+        return f"{gpu}, {self.ram / GIB:.0f} GiB of memory, {self.cores} cores"
+
+
+def this_machine() -> MachineSize:
+    """Return what is here."""
+    import torch
+
+    gpu = int(torch.cuda.mem_get_info()[1]) if torch.cuda.is_available() else None
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return MachineSize(gpu, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), cores)
+
+
+def find_fitting(root: Path, machine: MachineSize) -> tuple[list[str], list[str]]:
+    """Return the presets that run on a machine with data of one's own, and a line on each preset."""
+    forecasts = _forecasts(root)
+    found, lines = list[str](), [f"presets for data of your own on this machine ({machine}):"]
+    for preset in presets(root, "grpo"):
+        try:
+            values = read_yaml(root / f"configs/grpo/{preset}.yaml", fix=RESTORE)
+        except ConfigError as error:
+            lines.append(f"  {preset}: cannot be read: {error.where}: found {error.found}")
+            continue
+        why = _why_not(values, forecasts.get(preset), machine)
+        found += [] if why else [preset]
+        lines.append(f"  {preset}: {why or 'runs here'}{_needs(forecasts.get(preset))}")
+    # The one that is meant as a start comes first.
+    return sorted(found, key=lambda name: name != START), lines
+
+
+def make_preset(root: Path, machine: MachineSize, sizes: Mapping[str, int]) -> tuple[str, str, list[str]]:
+    """Return a preset for a dataset on a machine: which one it is made of, its text, and what is other in it.
+
+    Args:
+        root: The project.
+        machine: Where it is to run.
+        sizes: Records of the dataset by split; no suite can have more items.
+
+    Raises:
+        ConfigError: There is no preset to start from.
+    """
+    found, _ = find_fitting(root, machine)
+    source = (found or [START])[0]
+    path = root / f"configs/grpo/{source}.yaml"
+    values = read_yaml(path, fix=RESTORE)
+    changes = {} if found else fit_to_processor(values, machine)
+    bounds = (("evaluation.items", "heldout"), ("validation.items", "validation"))
+    for setting, split in (*bounds, ("train.kl_probe_episodes", "train")):
+        section, name = setting.split(".")
+        if values[section][name] > sizes[split]:
+            changes[setting] = str(sizes[split])
+    lines = read_text(path, fix=RESTORE).split("\n")
+    for setting, value in changes.items():
+        _, number = line_of(path, setting.split("."), fix=RESTORE)
+        head = lines[number - 1].partition(":")[0]
+        lines[number - 1] = f"{head}: {value}"
+    return source, "\n".join(lines), [f"{setting}: {value}" for setting, value in changes.items()]
+
+
+def describe_download(text: Mapping[str, Any]) -> str:
+    """Return how to bring the base of a preset here."""
+    return how_to_download(str(text["base"]["model"]), text["base"]["revision"])
+
+
+def fit_to_processor(values: Mapping[str, Any], machine: MachineSize) -> dict[str, str]:
+    """Return what to change in a preset for a GPU so that it runs without one, by setting."""
+    episodes = values["train"]["items_per_step"] * values["train"]["group_size"]
+    return {
+        "device": "cpu",
+        "threads": str(machine.cores),
+        "distributed": "{processes: 1, backend: gloo, engine: ddp}",
+        "base.dtype": "float32",
+        "base.quantization": "null",
+        "generation.batch_size": str(SMALL),
+        "train.micro_batch_size": str(SMALL if episodes % SMALL == 0 else 1),
+    }
+
+
+def _why_not(
+    values: Mapping[str, Any], forecast: Mapping[str, Any] | None, machine: MachineSize
+) -> str | None:
+    """Return why a preset does not run here with data of one's own, None if it does as far as is known."""
+    base = values.get("base")
+    if not isinstance(base, dict) or base.get("kind") != "pretrained":
+        return "no: its base is built from the lessons of the shipped tasks and cannot speak other data"
+    if values.get("device") == "cuda" and machine.gpu is None:
+        return "no: needs a GPU"
+    if forecast is not None and machine.gpu is not None and forecast["device_gib"] * 0.9 * GIB > machine.gpu:
+        return f"no: made for a GPU of {forecast['device_gib']} GiB"
+    return None
+
+
+def _needs(forecast: Mapping[str, Any] | None) -> str:
+    if forecast is None:
+        return ""
+    peak = f"{forecast['peak_gib']:.1f} GiB forecast for the shipped data"
+    return f" (made for {forecast['device_gib']} GiB; {peak})"
+
+
+def _forecasts(root: Path) -> dict[str, Mapping[str, Any]]:
+    """Return what was forecast by preset; nothing in a project without the benchmarks."""
+    path = root / FORECASTS
+    if not path.is_file():
+        return {}
+    fix = "git checkout -- benchmarks"
+    text = read_capped(path, max_bytes=MAX_FORECASTS, fix=fix).decode("utf-8")
+    found = loads(text, where=FORECASTS, fix=fix)
+    listed = found.get("presets") if isinstance(found, dict) else None
+    known = listed.items() if isinstance(listed, dict) else ()
+    task = task_of_own_records()
+    return {name.split(",")[0]: told for name, told in known if name.endswith(f", {task}")}

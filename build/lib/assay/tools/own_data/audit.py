@@ -1,0 +1,154 @@
+"""Look at any tasks file before it is used: read it as the pipeline would, show what is odd, and say if it is
+usable."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from assay.audit.audit import Audited, audit, ceiling_said, refuse_unusable, require_records
+from assay.core.config.composition import Selection, compose, parse_selected, selected
+from assay.core.config.settings import Params, PretrainedBase
+from assay.core.console import say, say_table
+from assay.core.counting import counted
+from assay.core.errors import PolicyError
+from assay.core.storage.json import write_json
+from assay.dataset.audit_records import Audit, AuditFinding, Kind
+from assay.dataset.clusters import sizes_of, united
+from assay.dataset.schema_files import SchemaFiles
+from assay.dataset.source import SHOWN, load
+from assay.pipeline.inputs import blocklist_of, task_with
+from assay.pipeline.project import Project
+from assay.policy.base.pretrained import how_to_download
+from assay.tools.own_data.advice import find_fitting, this_machine
+
+RECORD = "audit.json"
+
+
+def project_for(root: Path, task: str) -> Project:
+    """Return the project as it is with another task preset.
+
+    Raises:
+        ConfigError: There is no such preset, or it is broken.
+    """
+    now = selected(root)
+    selection = Selection(now.grpo, task, now.seed)
+    values = compose(root, selection).values
+    try:
+        # Whether these data suit the chosen base is no matter of looking at them, so settings are not checked
+        # together.
+        return Project(root, Params.model_validate(values))
+    except ValidationError:
+        return Project(root, parse_selected(root, selection, values))
+
+
+def run(project: Project, tasks: Path, out: Path) -> Audited:
+    """Audit a tasks file: write audit.json, show it, and return what remains.
+
+    Raises:
+        DataError: The file cannot be used; audit.json is written all the same, unless it cannot even be read.
+    """
+    task = task_with(project, blocklist_of(project))
+    schemas = SchemaFiles(tasks.parent, project.root)
+    source = load(tasks, schemas, where=str(tasks), fix="name a JSONL file: one JSON object a line, UTF-8")
+    audited = audit(task, {tasks.stem: source}, project.params.dataset.audit)
+    write_json(out / RECORD, audited.report)
+    _show(audited.report, tasks, schemas)
+    _show_clusters(project, audited, tasks.stem)
+    say(f"every finding: {out / RECORD}")
+    refuse_unusable(audited.report, str(tasks))
+    require_records(audited.report, [tasks.stem], str(tasks.parent))
+    return audited
+
+
+def count_tokens(project: Project, tasks: Path, audited: Audited, base: str) -> None:
+    """Count the prompts in the tokens of a base, whose weights need not be there, and say how long the
+    longest is.
+
+    Raises:
+        PolicyError: There is no such base here, or its tokenizer cannot be read.
+        DataError: Prompts are too long for the task's limit or the base.
+    """
+    from assay.dataset.suite import choose
+    from assay.tools.doctor.preflight import read_ahead, refuse_long_prompts
+    from assay.tools.doctor.texts import context_limit
+
+    task = task_with(project, blocklist_of(project))
+    told = PretrainedBase(
+        kind="pretrained", model=base, revision=None, dtype="float32", quantization=None, template={}
+    )
+    params = project.params.model_copy(update={"base": told})
+    policy = read_ahead(params, task, project.root)
+    if policy is None:
+        found, fix = "none here", f"{how_to_download(base, None)}   (or name a folder)"
+        raise PolicyError("config.json and tokenizer of a base", found=found, where=f"--base {base}", fix=fix)
+    items = [member.item for member in audited.kept[tasks.stem]]
+    plays = choose(items, len(items), split="train", draws=1, seed=0).plays()
+    positions, room = context_limit(policy.model), params.task.max_new_tokens["json"]
+    bounds: dict[str, Any] = {"positions": positions, "room": room, "retries": params.health.retries}
+    longest = refuse_long_prompts(task, policy.dialogue, {tasks.stem: plays}, **bounds)[tasks.stem]
+    limit = f"task.max_prompt_tokens: {task.max_prompt_tokens}" if task.max_prompt_tokens else "no limit"
+    say(f"prompts of up to {counted(longest, 'tokens')} of {base} ({limit}; {positions} positions)")
+
+
+def advise(project: Project, tasks: Path) -> None:
+    """Say which presets run here with data of one's own, and what makes one; of shipped data nothing."""
+    shipped = tasks.resolve().is_relative_to(project.data("").resolve())
+    if shipped or not project.params.task.reads_own_records:
+        return
+    found, lines = find_fitting(project.root, this_machine())
+    for line in lines:
+        say(line)
+    which = (
+        "for this machine" if found else "for the processor of this machine, since none runs here as it is"
+    )
+    command = f"./run assay audit {shlex.quote(str(tasks))} --fix-splits"
+    say(f"next: {command}   (writes the splits, and a preset {which})")
+
+
+def _show_clusters(project: Project, audited: Audited, split: str) -> None:
+    """Say how much of a file is independent work, where that is less than its records."""
+    sizes = sizes_of(
+        united([each.item for each in audited.kept[split]], project.params.dataset.near_duplicates)
+    )
+    if len(sizes) < sum(sizes):
+        say(
+            f"{counted(sum(sizes), 'records')} are {counted(len(sizes), 'clusters')}: near-duplicates, and records"
+            f" of one family, count once (the largest holds {sizes[0]})"
+        )
+
+
+def _show(checked: Audit, tasks: Path, schemas: SchemaFiles) -> None:
+    rows = [row for name, kind in checked.kinds.items() for row in _rows(name, kind)]
+    if rows:
+        say_table(("kind", "count", "action", "records", "line", "id", "detail"), rows)
+    for folder, places in schemas.missing.items():
+        near = (os.path.relpath(p) if p.is_relative_to(Path.cwd()) else str(p) for p in places)
+        looked = f"no folder {folder}; looked for it at {' and '.join(near)}"
+        say(f"schema files: {looked}. Fix: copy it to one of these places")
+    for split, ceiling in checked.ceilings.items():
+        say(ceiling_said(ceiling, split))
+    counts = {"refused": checked.refused[tasks.stem], "left out": checked.dropped[tasks.stem]}
+    told = [f"{checked.usable[tasks.stem]} usable", *(f"{n} {what}" for what, n in counts.items() if n)]
+    odd = "" if rows else "; nothing odd"
+    say(f"{tasks}: {counted(checked.n_records, 'records')}: {', '.join(told)}{odd}")
+
+
+def _rows(name: str, kind: Kind) -> list[tuple[str, ...]]:
+    """Return the rows of a kind: what many records have alike is told once, with their number and first."""
+    alike: dict[str, list[AuditFinding]] = {}
+    for finding in kind.first:
+        alike.setdefault(finding.detail, []).append(finding)
+    rows: list[tuple[str, ...]] = []
+    for detail, found in list(alike.items())[:SHOWN]:
+        head = ("", "", "") if rows else (name, str(kind.count), kind.action)
+        line = "" if found[0].line is None else str(found[0].line)
+        rows.append((*head, str(len(found)), line, found[0].id or "", detail))
+    if len(alike) > SHOWN:
+        rest = kind.count - sum(len(found) for found in list(alike.values())[:SHOWN])
+        rows.append(("", "", "", str(rest), "", "", f"… more of them: all in {RECORD}"))
+    return rows

@@ -1,0 +1,231 @@
+"""Make a dataset of a tasks file: splits, schema files beside them, checksums, and a task preset.
+
+Splits are by prompt group, never by row, so that a prompt that is repeated in other words cannot leak.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.audit.audit import Audited
+from assay.core.console import say
+from assay.core.counting import counted
+from assay.core.errors import ConfigError, DataError
+from assay.core.seeds import derive_seed
+from assay.core.storage.files import read_text, real, remove, sha256_bytes, write_bytes, write_text
+from assay.core.storage.json import as_written
+from assay.core.storage.untrusted import inside, listing
+from assay.core.storage.yaml import read_yaml
+from assay.dataset.clusters import united
+from assay.dataset.source import KeptRecord
+from assay.dataset.verified import SUMS, UNLISTED, parse_sums, sums_text
+from assay.pipeline.inputs import blocklist_of
+from assay.pipeline.project import Project
+from assay.tools.own_data.advice import describe_download, find_fitting, make_preset, this_machine
+
+NAME = re.compile(r"[a-z0-9_]+")
+SPLITS = ("train", "validation", "heldout")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where the splits go and how they are made."""
+
+    name: str
+    folder: Path
+    root: str  # dataset.root of the new preset
+    fractions: tuple[float, float, float]
+    seed: int
+
+
+def plan(project: Project, tasks: Path, data: Path | None, fractions: str, seed: int, *, force: bool) -> Plan:
+    """Return where the splits of a tasks file go, before any work is done.
+
+    Raises:
+        ConfigError: A name or fraction that cannot be.
+        DataError: The folder is outside the project, or holds data that must not be overwritten.
+    """
+    chosen = project.root / (data or Path("data") / tasks.stem)
+    folder = inside(chosen, [project.root], where="the data folder", fix="choose --data in the project")
+    if not NAME.fullmatch(folder.name):
+        near = re.sub(r"[^a-z0-9]+", "_", folder.name.lower()).strip("_") or "my_tasks"
+        found, fix = repr(folder.name), f"--data data/{near}"
+        raise ConfigError("a name of a-z, 0-9 and _", found=found, where="the data folder", fix=fix)
+    if real(tasks).is_relative_to(real(folder)):
+        expected = "a tasks file outside the folder to write"
+        fix = "move the tasks file elsewhere, or choose --data"
+        raise DataError(expected, found=str(tasks), where=str(folder), fix=fix)
+    held = [name for name in listing(folder) if name not in UNLISTED] if folder.is_dir() else []
+    if held and not force:
+        fix = "choose another --data, or add --force"
+        found = f"{counted(len(held), 'files')}, {held[0]} among them"
+        raise DataError("a new folder", found=found, where=str(folder), fix=fix)
+    root = folder.relative_to(project.root).as_posix()
+    target = project.root / f"configs/task/{folder.name}.yaml"
+    if target.exists():
+        there = read_yaml(target, fix=f"rm {target}").get("dataset")
+        named = there.get("root") if isinstance(there, dict) else None
+        if named != root:
+            expected, found = f"a preset with dataset.root: {root}, or none", f"dataset.root: {named}"
+            fix = "choose --data with another last part, or remove the preset"
+            raise DataError(expected, found=found, where=f"configs/task/{folder.name}.yaml", fix=fix)
+    return Plan(folder.name, folder, root, _fractions(fractions), seed)
+
+
+def write(project: Project, preset: str, audited: Audited, made: Plan) -> None:
+    """Write the splits of an audited tasks file and a preset for them, and say how to go on.
+
+    Args:
+        project: The project, with the preset that the file was read by.
+        preset: Name of that preset.
+        audited: The records.
+        made: From `plan`.
+
+    Raises:
+        DataError: A split would be empty.
+    """
+    members = [member for kept in audited.kept.values() for member in kept]
+    similarity = project.params.dataset.near_duplicates
+    splits = split_by_group(members, made.fractions, made.seed, made.root, similarity)
+    files = make_files(splits)
+    if (blocklist := blocklist_of(project)) is not None:
+        files[getattr(project.params.task, "blocklist", "")] = blocklist
+    text = _preset_text(project.root, preset, made)
+    _clear(made.folder, keep=set(files))
+    for name, content in files.items():
+        write_bytes(made.folder / name, content)
+    # Last, so that half a dataset is not taken for a whole one.
+    sums = {name: sha256_bytes(content) for name, content in files.items()}
+    write_text(made.folder / SUMS, sums_text(sums))
+    told = ", ".join(f"{name} {len(chosen)}" for name, chosen in splits.items())
+    say(f"wrote {made.root}: {told} records, by prompt group")
+    place = f"configs/task/{made.name}.yaml"
+    if (project.root / place).exists():
+        say(f"{place} is there already and was left as it is")
+    else:
+        write_text(project.root / place, text)
+        say(f"wrote {place}, like {preset}.yaml with dataset.root: {made.root} and no lessons")
+    for line in _preset_for_here(project.root, made, {name: len(chosen) for name, chosen in splits.items()}):
+        say(line)
+
+
+def _fractions(text: str) -> tuple[float, float, float]:
+    try:
+        train, validation, heldout = (float(part) for part in text.split(","))
+    except ValueError:
+        train = validation = heldout = 0.0
+    if not (min(train, validation, heldout) > 0 and abs(train + validation + heldout - 1) < 1e-9):
+        expected = "three numbers above 0 with sum 1, for train, validation and heldout"
+        raise ConfigError(expected, found=repr(text), where="--fractions", fix="--fractions 0.8,0.1,0.1")
+    return train, validation, heldout
+
+
+def _clear(folder: Path, keep: set[str]) -> None:
+    """Remove the files of an older dataset there, as its checksums name them; anything else is left alone."""
+    if not (folder / SUMS).is_file():
+        return
+    listed = parse_sums(read_text(folder / SUMS, fix=f"remove {folder}"), str(folder / SUMS))
+    for name in sorted(set(listed) & set(listing(folder)) - keep):
+        remove(folder / name)
+
+
+def _preset_text(root: Path, preset: str, made: Plan) -> str:
+    """Return the preset with the new data folder and without lessons, which only the shipped data have."""
+    source = f"configs/task/{preset}.yaml"
+    text = read_text(root / source, fix="git checkout -- configs")
+    for pattern, value, least in ((r"^(  root: ).*$", made.root, 1), (r"^(  lessons: ).*$", "null", 0)):
+        text, count = re.subn(pattern, rf"\g<1>{value}", text, flags=re.MULTILINE)
+        if not least <= count <= 1:
+            expected = "one line `  root: …`, indented by two"
+            raise ConfigError(expected, found=str(count), where=source, fix="write it so")
+    return text
+
+
+def _preset_for_here(root: Path, made: Plan, sizes: dict[str, int]) -> list[str]:
+    """Write a preset that runs here with these data, unless there is one, and return how to go on."""
+    machine = this_machine()
+    found, lines = find_fitting(root, machine)
+    place = f"configs/grpo/{made.name}.yaml"
+    if (root / place).exists():
+        lines.append(f"{place} is there already and was left as it is")
+    else:
+        source, text, changes = make_preset(root, machine, sizes)
+        write_text(root / place, text)
+        if not found:
+            slow = "does on the processor, slowly, with a small model"
+            lines.append(f"none runs here as it is; {source} {slow}")
+        lines.append(f"wrote {place}, like {source}.yaml{' with ' + ', '.join(changes) if changes else ''}")
+    base = describe_download(read_yaml(root / place, fix=f"rm {place}"))
+    return [
+        *lines,
+        "next:",
+        f"  {base}   # or another model, or a folder of yours: base.model in {place}",
+        f"  ./run assay config use task={made.name} grpo={made.name}",
+        "  ./run repro",
+    ]
+
+
+def split_of_groups(sizes: Mapping[str, int], fractions: Sequence[float], seed: int) -> dict[str, str]:
+    """Return the split of each prompt group: in an order by group and seed alone, cut at the shares.
+
+    Args:
+        sizes: Records by group.
+        fractions: Shares of the records for train, validation and heldout; their sum is 1.
+        seed: Another seed is another order.
+
+    >>> split_of_groups({"a": 8, "b": 1, "c": 1}, (0.8, 0.1, 0.1), 0)["a"]
+    'train'
+    """
+    total, before = sum(sizes.values()), 0
+    borders = [sum(fractions[: n + 1]) for n in range(len(SPLITS) - 1)]
+    found = {}
+    for group in sorted(sizes, key=lambda name: (derive_seed("split", seed, name), name)):
+        middle = (before + sizes[group] / 2) / total
+        found[group] = SPLITS[sum(middle >= border for border in borders)]
+        before += sizes[group]
+    return found
+
+
+def split_by_group(
+    members: Sequence[KeptRecord], fractions: Sequence[float], seed: int, where: str, similarity: float
+) -> dict[str, list[KeptRecord]]:
+    """Return the records by split, in the order they came; near-duplicates stay together, families need not.
+
+    Raises:
+        DataError: A split would be empty.
+    """
+    splits: dict[str, list[KeptRecord]] = {name: [] for name in SPLITS}
+    items = united([member.item for member in members], similarity, families=False)
+    homes = split_of_groups(Counter(item.cluster for item in items), fractions, seed)
+    for member, item in zip(members, items, strict=True):
+        splits[homes[item.cluster]].append(member)
+    for name, chosen in splits.items():
+        if not chosen:
+            groups = len(homes)
+            fix = "add records with other prompts, or choose other --fractions or another --seed"
+            raise DataError(f"records for {name}", found=f"none, of {groups} prompts", where=where, fix=fix)
+    return splits
+
+
+def make_files(splits: Mapping[str, Sequence[KeptRecord]]) -> dict[str, bytes]:
+    """Return the files of a dataset: one JSONL a split, and schema files in schemas/ with their layout."""
+    closures = [member.entry.closure for members in splits.values() for member in members]
+    schemas = {file.path: file.content for closure in closures if closure for file in closure.files}
+    # One common folder of all, so that files of one name stay apart and $refs between them still hold.
+    common = Path(os.path.commonpath([path.parent for path in schemas])) if schemas else Path()
+    files = {f"schemas/{path.relative_to(common).as_posix()}": content for path, content in schemas.items()}
+    for name, members in splits.items():
+        lines = []
+        for member in members:
+            row = dict(member.entry.record)
+            if member.entry.closure is not None:
+                start = member.entry.closure.files[0].path
+                row["schema_path"] = f"schemas/{start.relative_to(common).as_posix()}"
+            lines.append(as_written(row) + "\n")
+        files[f"{name}.jsonl"] = "".join(lines).encode()
+    return files

@@ -1,0 +1,94 @@
+"""`assay readme`: generated blocks of README.md and docs/results.md, each a function of committed files."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+from assay.core.config.tasks import task_names
+from assay.core.console import say
+from assay.core.counting import counted
+from assay.core.errors import RecordError
+from assay.core.evidence_files import place_of
+from assay.core.storage.files import read_text, write_text
+from assay.evidence.recipe.tables import seeds_block
+from assay.pipeline.project import Project
+from assay.stages.render_evidence.at_hand import claim_at_hand
+from assay.tools.recipe.recipe_file import digest_last_code, read_recipes
+
+CLI = "docs/cli.md"
+TASKS = task_names()
+# Which page has which blocks.
+PAGES = {"README.md": ("headline",), "docs/results.md": ("claim", *(f"{task} seeds" for task in TASKS))}
+WIDTH = 108
+
+
+def make_blocks(root: Path) -> dict[str, str]:
+    """Return the text of every generated block, by its name.
+
+    Raises:
+        NoVerdictYet: The last run was of other settings.
+        AssayError: There is no finished run, or recipe.json or dvc.lock is damaged.
+    """
+    recipes, code = read_recipes(root), digest_last_code(root)
+    claim_at_hand(Project.open(root))
+    claim = wrap_lines(read_text(root / place_of("summary.md"), fix="./run repro"))
+    seeds = {f"{task} seeds": wrap_lines(seeds_block(recipes.get(task), task, code)) for task in TASKS}
+    return {"headline": _headline(claim), "claim": claim} | seeds
+
+
+def _headline(claim: str) -> str:
+    """Return the verdict with its sentence, and where its warnings and controls stand."""
+    verdict, *others = claim.split("\n\n")
+    warnings = sum(line.startswith("- ") for block in others[:1] for line in block.split("\n"))
+    beside = f"{counted(warnings, 'warnings')}, the controls" if warnings else "The controls"
+    return f"{verdict}\n\n{beside} and every table are in [docs/results.md](docs/results.md).\n"
+
+
+def wrap_lines(text: str) -> str:
+    """Return Markdown with long lines broken, except rows of tables; none begins with what would be a mark.
+
+    >>> print(wrap_lines("- " + "word " * 25 + "> 1\\n"), end="")
+    - word word word word word word word word word word word word word word word word word word word word word
+      word word word word > 1
+    """
+    lines = []
+    for line in text.split("\n"):
+        if line.startswith("|") or len(line) <= WIDTH:
+            lines.append(line)
+            continue
+        kept = re.sub(r"(?<= [=<>]) | (?=([^\w\s]{1,6}|\d+[.)])( |$))", "\0", line)
+        wrapper = textwrap.TextWrapper(WIDTH, break_long_words=False, break_on_hyphens=False)
+        wrapper.subsequent_indent = "  " if line.startswith("- ") else ""
+        lines += [each.replace("\0", " ") for each in wrapper.wrap(kept)]
+    return "\n".join(lines)
+
+
+def marks(name: str) -> tuple[str, str]:
+    """Return what stands before and behind a generated block."""
+    return f"<!-- {name}: generated, do not edit -->\n", f"<!-- end of {name} -->"
+
+
+def run(root: Path, reference: str) -> None:
+    """Write docs/cli.md, and the generated blocks of README.md and docs/results.md; the rest stays.
+
+    Raises:
+        AssayError: A block has no place there, or its source cannot be read.
+    """
+    texts = {page: read_text(root / page, fix="run this in the project's folder") for page in PAGES}
+    write_text(root / CLI, reference)
+    found = make_blocks(root)
+    for page, names in PAGES.items():
+        text = texts[page]
+        for name in names:
+            start, end = marks(name)
+            if text.count(start) != 1 or text.count(end) != 1 or text.index(start) > text.index(end):
+                expected = f"one pair of marks {start.strip()} … {end}"
+                raise RecordError(expected, found="none", where=page, fix="restore it")
+            head, _, rest = text.partition(start)
+            text = head + start + found[name] + end + rest.partition(end)[2]
+        texts[page] = text
+    for page, text in texts.items():
+        write_text(root / page, text)
+    say("README.md and docs/results.md show the last run, and the seeds of recipe.json")

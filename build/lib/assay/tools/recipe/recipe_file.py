@@ -1,0 +1,183 @@
+"""evidence/results/recipe.json: put together from finished runs, one entry a task, written by no stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import AssayError
+from assay.core.evidence_files import RESULTS, place_of
+from assay.core.records import Episode, TrainFacts
+from assay.core.storage.files import read_bytes, read_text, sha256_bytes
+from assay.core.storage.json import digest, loads, read_record, read_records, write_json
+from assay.core.storage.yaml import read_yaml
+from assay.evaluation.measures import mean_of
+from assay.evidence.claim.claim import Claim
+from assay.evidence.recipe.records import (
+    BaseBuilt,
+    RecipeClaim,
+    Recipes,
+    SeedRun,
+    SeedsTogether,
+    record_finished,
+)
+from assay.evidence.recipe.tables import compare_runs
+from assay.tools.recipe.compare import APART, LOCK, SETTINGS, drop_unknown_code, flatten_settings, read_run
+
+FILE = f"{RESULTS}/recipe.json"
+NOT_EVALUABLE = "NOT EVALUABLE"
+LAST = "render_evidence"  # the stage that ends a run
+# The stages whose code decides the numbers of a run; how they are drawn changes none.
+DECIDE = ("fingerprint", "base", "pre_eval", "train", "control", "post_eval")
+_FIX = "git checkout -- evidence/results/recipe.json, or remove it and call assay seeds again"
+_AGAIN = "call assay seeds again; if it stays so, remove the folder first"
+
+
+def read_recipes(root: Path) -> dict[str, SeedsTogether]:
+    """Return what recipe.json holds, by task; nothing where there is none.
+
+    Raises:
+        RecordError: It is damaged, or of another version.
+    """
+    return dict(read_record(root / FILE, Recipes, fix=_FIX).recipes) if (root / FILE).is_file() else {}
+
+
+def write_recipe(root: Path, found: SeedsTogether) -> None:
+    """Write one task's entry beside those of other tasks."""
+    recipes = read_recipes(root) | {found.task: found}
+    write_json(root / FILE, Recipes(recipes=dict(sorted(recipes.items()))))
+
+
+def read_stages(project: Path) -> dict[str, Any]:
+    """Return the stages of a dvc.lock; none where there is no such file, or it is not whole, as after a kill.
+
+    Raises:
+        ConfigError: It is no YAML at all.
+    """
+    if not (project / LOCK).is_file():
+        return {}
+    stages = read_yaml(project / LOCK, fix="git checkout -- dvc.lock, or ./run repro").get("stages")
+    if not isinstance(stages, dict) or not all(isinstance(stage, dict) for stage in stages.values()):
+        return {}
+    return stages
+
+
+def digest_deps(stages: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the digests of the code, which is one for every task, and of the data that stages ran on."""
+    listed = [dep for name in DECIDE for dep in stages.get(name, {}).get("deps", [])]
+    deps = {str(dep["path"]): dep.get("md5") for dep in listed}
+    own = {path: md5 for path, md5 in deps.items() if not path.startswith(("models/", "evidence/"))}
+    code = {path: md5 for path, md5 in own.items() if path.startswith("src/") or path == "constraints.txt"}
+    return digest(code), digest({path: md5 for path, md5 in own.items() if path not in code})
+
+
+def digest_last_code(root: Path) -> str | None:
+    """Return the digest of the code that made the project's last run; None where dvc.lock does not say."""
+    stages = read_stages(root)
+    return digest_deps(stages)[0] if set(DECIDE) <= set(stages) else None
+
+
+def digest_run(copy: Path) -> tuple[str, str, str]:
+    """Return the digests of the code, the data and the settings of a run, the training seed left out."""
+    settings = flatten_settings(read_yaml(copy / SETTINGS, fix=_AGAIN))
+    kept = {name: value for name, value in settings.items() if name.split(".")[0] not in APART}
+    return *digest_deps(read_stages(copy)), digest(kept)
+
+
+def read_seed(copy: Path) -> SeedRun:
+    """Return what a finished run showed; one that is NOT EVALUABLE has its reason and may lack numbers."""
+    claim = read_record(copy / place_of("claim.json"), Claim, fix=_AGAIN)
+    trained = read_record(copy / place_of("train.json"), TrainFacts, fix=_AGAIN)
+    files = [place_of(f"{arm}_eval_greedy.jsonl") for arm in ("pre", "post")]
+    before, after = (
+        mean_of(read_records(copy / file, Episode, fix=_AGAIN), "success_rate") for file in files
+    )
+    return record_finished(
+        copy.name, claim, trained, (before, after), _read_json(copy / place_of("metrics.json"))
+    )
+
+
+def read_base(copy: Path, seed: int | None, failure: str | None) -> BaseBuilt:
+    """Return what the gates said of a base, or why it was refused."""
+    facts = _read_json(copy / place_of("base.json")) if failure is None else {}
+    names = ("copy_accuracy", "parsed_rate", "success_rate")
+    numbers: dict[str, Any] = {name: facts.get(name) for name in names}
+    return BaseBuilt(base_seed=seed or 0, passed=failure is None, reason=failure or "", **numbers)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = loads(read_text(path, fix=_AGAIN), where=str(path), fix=_AGAIN)
+    return found
+
+
+def combine_seeds(
+    task: str,
+    preset: str,
+    copies: Sequence[Path],
+    runs: Sequence[SeedRun],
+    bases: Sequence[BaseBuilt],
+    *,
+    one_sided: bool,
+) -> SeedsTogether:
+    """Return one recipe over its seeds: not evaluable where `runs compare` refuses, or a seed has no verdict.
+
+    Among the runs and their copies are those that failed: leaving one out would flatter the rest.
+    """
+    claim, reason, notes = _claim_together(copies, runs, one_sided=one_sided)
+    locked = [copy for copy in copies if (copy / LOCK).is_file()]
+    # A seed that failed can have a dvc.lock of an earlier run, by other code.
+    done = {run.name for run in runs if run.state == "finished"}
+    whole = [copy for copy in locked if copy.name in done]
+    code, data, settings = digest_run((whole or locked or list(copies))[0])
+    return SeedsTogether(
+        task=task,
+        preset=preset,
+        verdict=claim.verdict if claim else NOT_EVALUABLE,
+        reason=claim.reason if claim else reason,
+        sentence=claim.sentence if claim else f"The recipe over seeds is not evaluable: {reason}.",
+        code_digest=code,
+        data_digest=data,
+        settings_digest=settings,
+        lock_sha256={copy.name: sha256_bytes(read_bytes(copy / LOCK, fix=_AGAIN)) for copy in locked},
+        seeds=tuple(run.seed for run in runs),
+        runs=tuple(runs),
+        bases=tuple(bases),
+        recipe=claim,
+        notes=tuple(notes),
+    )
+
+
+def _claim_together(
+    copies: Sequence[Path], runs: Sequence[SeedRun], *, one_sided: bool
+) -> tuple[RecipeClaim | None, str, Sequence[str]]:
+    """Return what the runs show together, or None with the reason; and notes."""
+    bad = [run for run in runs if run.verdict in (None, NOT_EVALUABLE)]
+    if bad:
+        what = {None: "failed", NOT_EVALUABLE: "is NOT EVALUABLE"}
+        return None, "; ".join(f"{run.name} {what[run.verdict]} ({run.reason})" for run in bad), ()
+    try:
+        # A folder is read where it lies; the scratch folder is for runs out of git.
+        read = [replace(read_run(copy, str(copy), copy), name=copy.name) for copy in copies]
+        read, notes = drop_unknown_code(read)
+        found = compare_runs(read, one_sided=one_sided)
+    except AssayError as error:
+        return None, describe(error, *copies), ()
+    if len(found.recipes) != 1:
+        return None, f"the runs are of {len(found.recipes)} recipes, not of one", ()
+    return found.recipes[0], "", [*found.notes, *notes]
+
+
+def describe(failure: AssayError | str, *copies: Path) -> str:
+    """Return a failure in one line, without the places of copies on this machine: they are nobody's business.
+
+    >>> describe("/here/run/evidence: expected a, found b", Path("/here/run"))
+    'evidence: expected a, found b'
+    """
+    text = failure
+    if isinstance(text, AssayError):
+        text = f"{text.where}: expected {text.expected}, found {text.found}"
+    for place in {str(each) for copy in copies for each in (copy, copy.resolve())}:
+        text = text.replace(f"{place}/", "").replace(place, Path(place).name)
+    return text

@@ -1,0 +1,230 @@
+"""`assay verify`: a package against itself, from the archive alone: one line a check, and what they come
+to."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.core.console import progress, say
+from assay.core.errors import PackageError
+from assay.core.provenance import packages
+from assay.core.storage.files import read_bytes
+from assay.core.storage.json import write_json
+from assay.package import verify as plain
+from assay.package.archive import check_names, unpack
+from assay.tools.judge.packing import check_judgement, holds_judgement
+from assay.tools.publish.sign import available, signature_check
+from assay.tools.recipe.published import check_seeds, holds_seeds
+from assay.verify.checks import Check, Level, Outcome, Verification, error_said, unlooked
+
+_LEVELS: tuple[Level, ...] = ("V1", "V2", "V3")
+FIX = "name a package: dist/assay-package.tar, its .tar.gz, or the folder it was unpacked into"
+MEANING: dict[Level, str] = {
+    "V0": "files",
+    "V1": "numbers",
+    "V2": "grading",
+    "V3": "consistency",
+    "V4": "play again",
+    "V5": "train again",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyRequest:
+    """What somebody wants to know of a package.
+
+    `sha256` is the published one of the package; `regenerate` the batches to play again, None for none; `key`
+    what they are drawn by; `base` the folder of a pretrained base; `allow` what an unpacked folder may hold
+    besides; `signature` a file of `assay publish sign` and `public_key` whose it has to be, both or none.
+    """
+
+    sha256: str | None = None
+    other_code: bool = False
+    regenerate: int | None = None
+    key: str | None = None
+    retrain: bool = False
+    base: Path | None = None
+    allow: Sequence[str] = ()
+    processes: int = 2
+    signature: Path | None = None
+    public_key: Path | None = None
+
+
+def run(package: Path, asked: VerifyRequest, out: Path | None) -> int:
+    """Print every check of a package and return the exit code: 0 if none failed, else 1.
+
+    Args:
+        package: A .tar, a .tar.gz or an unpacked folder.
+        asked: Which checks, against what.
+        out: Where to write verify.json; None: nowhere.
+
+    Raises:
+        PackageError: There is no such file or folder, or a signature cannot be checked for want of its key or
+            the library.
+    """
+    if not package.exists():
+        raise PackageError("a package", found="no such file or folder", where=str(package), fix=FIX)
+    if asked.signature or asked.public_key:
+        if not (asked.signature and asked.public_key):
+            fix = "--signature FILE --public-key PUB.pem"
+            raise PackageError(
+                "a signature and whose it has to be", found="one of them", where="assay verify", fix=fix
+            )
+        for path in (asked.signature, asked.public_key):
+            read_bytes(path, fix="name a file that is there and can be read")
+        available()  # what was asked for and cannot be done must not read like a check that passed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was unpacked is removed
+    begun, found = time.monotonic(), list[Check]()
+    result = _files(package, asked)
+    for check in verified(package, result, asked):
+        say(f"{check.level}  {check.outcome:<11}  {check.name}: {check.found}")
+        found.append(check)
+    told = verification(package, result.sha256, found)
+    if out is not None:
+        write_json(out, told)
+    say(_summary(told, time.monotonic() - begun))
+    return 0 if told.verdict == "passed" else 1
+
+
+def verification(package: Path, sha256: str | None, checks: Sequence[Check]) -> Verification:
+    """Return what the checks of a package come to."""
+    outcomes: tuple[Outcome, ...] = ("passed", "failed", "not checked")
+    counts = {outcome: sum(check.outcome == outcome for check in checks) for outcome in outcomes}
+    return Verification(
+        package=package.name,
+        sha256=sha256,
+        verdict="failed" if counts["failed"] or not counts["passed"] else "passed",
+        counts=counts,
+        checks=tuple(checks),
+        packages=packages(),
+    )
+
+
+def _files(package: Path, asked: VerifyRequest) -> plain.Result:
+    """Return V0; what cannot be read at all has failed."""
+    try:
+        return plain.check(package, sha256=asked.sha256, allow=asked.allow)
+    except OSError as error:
+        return plain.Result([plain.FileCheck("form", False, error_said(error))], None, {})
+
+
+def verified(package: Path, result: plain.Result, asked: VerifyRequest) -> Iterator[Check]:
+    """Yield each check as it ends: V0 as it was found, then what can be looked at once the files are those of
+    a package."""
+    words: dict[bool | None, Outcome] = {True: "passed", False: "failed", None: "not checked"}
+    for finding in result.findings:
+        yield Check(level="V0", name=finding.name, outcome=words[finding.ok], found=finding.text)
+    with tempfile.TemporaryDirectory(prefix="assay-verify-") as scratch:
+        root, work = Path(scratch, "package"), Path(scratch, "work")
+        work.mkdir()
+        sound, signed = result.ok, None
+        if sound and (why := _unpacked(package, result, root)):
+            yield Check(level="V0", name="unpacking", outcome="failed", found=why)
+            sound = False
+        if asked.signature and asked.public_key:
+            why = "the files are not those of a package"
+            signed = (
+                signature_check(root, asked.signature, asked.public_key)
+                if sound
+                else unlooked("V0", "signature", why)
+            )
+            yield signed
+        if sound and holds_seeds(root):
+            yield from check_seeds(root, work)
+        elif sound and holds_judgement(root):
+            yield from check_judgement(root, work, other_code=asked.other_code)
+        elif sound:
+            from assay.verify.levels import all_levels  # heavy, and of no use for what is no package
+
+            for check in all_levels(root, work, other_code=asked.other_code, processes=asked.processes):
+                sound = sound and check.outcome != "failed"
+                yield check
+        else:
+            for level in _LEVELS:
+                yield _unlooked(
+                    level, "the files are not those of a package, so nothing in them was looked at"
+                )
+        shutil.rmtree(work, ignore_errors=True)
+        if sound and holds_seeds(root):
+            yield _unlooked("V4", "a package of seeds holds no model: play again what one run packed")
+        elif sound and holds_judgement(root):
+            yield _unlooked("V4", "a package of a judgement holds no model: the results were made elsewhere")
+        else:
+            yield from _on_demand(root, asked, sound and (signed is None or signed.outcome == "passed"))
+
+
+def _unpacked(package: Path, result: plain.Result, root: Path) -> str:
+    """Put the files of a package into a folder of our own, links never followed; return why it cannot be, or
+    nothing."""
+    try:
+        if not package.is_dir():
+            unpack(package, root, sha256=result.sha256)
+            return ""
+        check_names(result.files)
+        for name in result.files:
+            target = root / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(package / name, target, follow_symlinks=False)
+        again = plain.check(root, sha256=result.sha256)
+        return "" if again.ok else "the folder changed while it was read"
+    except (OSError, PackageError) as error:
+        return str(error)
+
+
+def _on_demand(root: Path, asked: VerifyRequest, sound: bool) -> Iterator[Check]:
+    """Yield V4 and V5, which need the model and time, or say that nobody asked for them."""
+    why = None if sound else "not done, because a check before it failed"
+    if asked.regenerate is None or why:
+        unasked = "not asked for (--regenerate N plays N batches of each file again)"
+        yield _unlooked("V4", unasked if asked.regenerate is None else str(why))
+    else:
+        from assay.pipeline.project import Project
+        from assay.verify.rerun.regenerated import regenerated
+
+        with progress("verify: play again", 1) as advance:
+            checks = regenerated(Project.open(root), batches=asked.regenerate, key=asked.key, base=asked.base)
+            advance(1)
+        yield from checks
+    if not asked.retrain or why:
+        unasked = "not asked for (--retrain does the training again)"
+        yield _unlooked("V5", str(why) if asked.retrain else unasked)
+    else:
+        from assay.pipeline.project import Project
+        from assay.verify.rerun.retrained import retrained
+
+        yield from retrained(Project.open(root), base=asked.base)
+
+
+def _unlooked(level: Level, why: str) -> Check:
+    return unlooked(level, MEANING[level], why)
+
+
+def _summary(result: Verification, seconds: float) -> str:
+    counts = ", ".join(f"{n} {outcome}" for outcome, n in result.counts.items() if n)
+    if result.verdict == "failed":
+        return f"FAILED: {counts} ({seconds:.1f} s). Do not rely on this package."
+    left = [check for check in result.checks if check.outcome == "not checked"]
+    inside = [check.name for check in left if check.level not in ("V4", "V5")]
+    held = (
+        f"What was checked holds together; not checked: {', '.join(inside)}"
+        if inside
+        else "The package holds together"
+    )
+    beyond = [check for check in left if check.level in ("V4", "V5")]
+    return (
+        f"passed: {counts} ({seconds:.1f} s)."
+        f" {held}{f'; nobody looked whether {_beyond(beyond)}' if beyond else ''}."
+    )
+
+
+def _beyond(left: Sequence[Check]) -> str:
+    levels = {check.level for check in left}
+    said = ["the model writes these completions (V4)"] if "V4" in levels else []
+    return " and ".join([*said, *(["this training took place (V5)"] if "V5" in levels else [])])

@@ -1,0 +1,112 @@
+"""What a check of a package found: one line each, and all of them as verify.json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from assay.core.config.places import located
+from assay.core.console import quietly
+from assay.core.errors import AssayError, EnvironmentFailure
+from assay.core.records import Record
+
+Level = Literal["V0", "V1", "V2", "V3", "V4", "V5"]
+Outcome = Literal["passed", "failed", "not checked"]
+# What a stranger's file can make of code that was written for ours: all of it says that the file is not what
+# it should be.
+UNUSABLE = (
+    AssayError,
+    EnvironmentFailure,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+SHOWN = 3  # faults that a check names before it only counts
+MAX_CHARS = 600  # of what is said of one fault
+
+
+class Check(Record):
+    """One thing that was looked at."""
+
+    level: Level
+    name: str = Field(description="what was looked at, in a few words")
+    outcome: Outcome
+    found: str = Field(description="what was seen, with counts; where it failed: file, place, both values")
+
+
+class Verification(Record):
+    """verify.json: every check of one package, and what they come to."""
+
+    format: Literal["assay-verification/2"] = "assay-verification/2"
+    package: str = Field(description="name of the file or folder that was checked")
+    sha256: str | None = Field(description="its identity, that of its SHA256SUMS; null: unreadable")
+    verdict: Literal["passed", "failed"] = Field(
+        description="passed: nothing failed; what was not checked says so itself"
+    )
+    counts: dict[Outcome, int]
+    checks: tuple[Check, ...]
+    packages: dict[str, str | None] = Field(description="versions of what computed the numbers here")
+
+
+@dataclass(frozen=True, slots=True)
+class LookResult:
+    """What one look came to: what was looked at with counts, and what was wrong with it."""
+
+    said: str
+    wrong: Sequence[str] = ()
+    unchecked: bool = False  # nothing is wrong, and yet it cannot be called checked
+
+
+def looked(level: Level, name: str, look: Callable[[], LookResult]) -> Check:
+    """Return a look as a check; a look that cannot be finished has failed, whatever ended it.
+
+    What is called says nothing to the terminal meanwhile.
+    """
+    try:
+        with quietly():
+            seen = look()
+    except UNUSABLE as error:
+        return Check(level=level, name=name, outcome="failed", found=error_said(error))
+    if seen.wrong:
+        shown = "; ".join(plain(fault) for fault in seen.wrong[:SHOWN])
+        more = f"; and {len(seen.wrong) - SHOWN} more" if len(seen.wrong) > SHOWN else ""
+        return Check(level=level, name=name, outcome="failed", found=f"{shown}{more}")
+    return Check(
+        level=level, name=name, outcome="not checked" if seen.unchecked else "passed", found=plain(seen.said)
+    )
+
+
+def error_said(error: BaseException) -> str:
+    """Return an error in one line: ours as it stands, another with its kind, since it says where a file makes
+    no sense."""
+    if isinstance(error, AssayError):
+        place = located(
+            error.where, lambda name: f"params.yaml, {name}"
+        )  # of the package, which has no presets
+        return plain(f"{place}: expected {error.expected}, found {error.found}")
+    return plain(f"cannot be looked at: {type(error).__name__}: {error}")
+
+
+def plain(text: str) -> str:
+    """Return a text as one line of limited length in which nothing is hidden and UTF-8 can hold everything.
+
+    >>> plain("a\\n  b\\x1b[1m")
+    'a b\\\\x1b[1m'
+    """
+    line = " ".join(text.split())
+    shown = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in line[:MAX_CHARS])
+    return shown if len(line) <= MAX_CHARS else shown + "…"
+
+
+def unlooked(level: Level, name: str, why: str) -> Check:
+    """Return the check that was not made."""
+    return Check(level=level, name=name, outcome="not checked", found=plain(why))

@@ -1,0 +1,51 @@
+"""V2: every stored completion is read and graded again, held-out and validation alike, equal to the last
+bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from assay.core.counting import counted
+from assay.core.records import Episode
+from assay.dataset.suite import Suite
+from assay.evaluation.replay import graded_again
+from assay.tasks.protocol import Task
+from assay.verify.checks import Check, LookResult, looked
+from assay.verify.unpacked import Unpacked
+
+
+def regraded(package: Unpacked, *, nearly: bool) -> Iterator[Check]:
+    """Grade the episodes of every arm and of every validation again.
+
+    Args:
+        package: What is stored.
+        nearly: Whether rewards that agree to 7 digits will do.
+    """
+    for name in package.arms:
+        yield looked("V2", f"{name}.jsonl", partial(_arm, package, name, nearly))
+    yield looked("V2", "validation.jsonl", lambda: _validations(package, nearly))
+
+
+def _arm(package: Unpacked, name: str, nearly: bool) -> LookResult:
+    return _graded(package.task, [(package.suite_of(name), package.episodes(name), f"{name}.jsonl")], nearly)
+
+
+def _validations(package: Unpacked, nearly: bool) -> LookResult:
+    parts, single = [], replace(package.validation, draws=1)
+    for step, sampled, greedy in package.validations:
+        parts.append((package.validation, sampled, f"validation.jsonl, step {step}, sampled"))
+        parts.append((single, greedy, f"validation.jsonl, step {step}, greedy"))
+    return _graded(package.task, parts, nearly)
+
+
+def _graded(task: Task, parts: Sequence[tuple[Suite, list[Episode], str]], nearly: bool) -> LookResult:
+    n = sum(len(episodes) for _, episodes, _ in parts)
+    turns = sum(len(episode.turns) for _, episodes, _ in parts for episode in episodes)
+    said = f"{counted(turns, 'completions')} of {counted(n, 'episodes')} graded again"
+    how = "each with the parts, flags and success that are stored"
+    wrong = [fault for part in parts for fault in graded_again(task, *part, exact=True)]
+    if wrong and nearly and not any(graded_again(task, *part) for part in parts):
+        return LookResult(f"{said}, rewards equal to 7 digits, not to the last ({wrong[0]})")
+    return LookResult(f"{said}, {how}", wrong)

@@ -1,0 +1,247 @@
+"""V1: episodes, tables, data, claim, pages, figures and the package's documents, made again and compared."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import matplotlib as mpl
+
+from assay.core.counting import counted
+from assay.core.errors import RecordError
+from assay.core.evidence_files import place_of
+from assay.core.records import TRAINING_LOG_COLUMNS
+from assay.core.storage.files import read_bytes, write_bytes
+from assay.core.storage.json import read_record, write_jsonl
+from assay.core.storage.untrusted import listing
+from assay.package.layout import PARITY, SUMS
+from assay.package.parity import Parity
+from assay.pipeline.live_log import Tables
+from assay.pipeline.project import Project
+from assay.stages import fingerprint, render_evidence
+from assay.stages.package import members_of
+from assay.training.log.history import History, component_row
+from assay.verify.checks import Check, LookResult, looked
+from assay.verify.code import pins_of
+from assay.verify.compared import compare
+from assay.verify.unpacked import FIX, Unpacked
+
+TRAINING_TABLES = (
+    "training_log.csv",
+    "reward_components.csv",
+    "checkpoint_evals.csv",
+    "validation_scores.csv",
+    "fields.csv",
+    "train_log.jsonl",
+    "validation.jsonl",
+    "health.jsonl",
+)
+
+
+def tables_again(package: Unpacked, work: Path, *, nearly: bool) -> Iterator[Check]:
+    """Write the episodes of every arm and compute the tables of a training again, and compare each with the
+    stored one.
+
+    Args:
+        package: What is stored.
+        work: An empty folder to compute in.
+        nearly: Whether agreement to 9 digits will do.
+    """
+
+    def episodes() -> LookResult:
+        again, n = Project(work, package.project.params), 0
+        for name in package.arms:
+            write_jsonl(again.results(f"{name}.jsonl"), package.episodes(name))
+            n += len(package.episodes(name))
+        said = f"{counted(n, 'episodes')} of {counted(len(package.arms), 'arms')} written again"
+        names = [place_of(f"{name}.jsonl") for name in package.arms]
+        return compare(package.root, work, names, nearly=nearly, said=said)
+
+    def training() -> LookResult:
+        history, again = history_of(package), Project(work, package.project.params)
+        Tables(again, history, package.validation, package.task).write()
+        write_jsonl(again.results("validation.jsonl"), package.validation_lines)
+        n = sum(len(each.sampled) + len(each.greedy) for each in history.validations)
+        said = (
+            f"tables of {counted(len(package.log), 'steps')} and"
+            f" {counted(len(history.validations), 'validations')} "
+        )
+        said += f"({counted(n, 'episodes')})"
+        return compare(
+            package.root, work, [place_of(name) for name in TRAINING_TABLES], nearly=nearly, said=said
+        )
+
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    yield looked("V1", "episodes", episodes)
+    yield looked("V1", "training tables", training)
+
+
+def history_of(package: Unpacked) -> History:
+    """Return a training as its log and its validations tell it.
+
+    Raises:
+        KeyError: A row lacks its components.
+    """
+    columns = list(component_row(0, [], package.task))
+    return History(
+        training_log=[
+            {name: row["kl_probe"] if name == "kl" else row.get(name) for name in TRAINING_LOG_COLUMNS}
+            for row in package.log
+        ],
+        reward_components=[{name: row["components"][name] for name in columns} for row in package.log],
+        train_log=list(package.log),
+        validations=package.validations,
+        health=package.events,
+    )
+
+
+PAGE, FIGURES, NUMBERS = place_of("report.html"), f"{place_of('figures')}/", (".json", ".csv")
+
+
+def rendered_again(
+    root: Path, names: frozenset[str], work: Path, *, nearly: bool = False, other_code: bool = False
+) -> list[Check]:
+    """Run the stages that need no model on a copy of a package, and compare what they write with what is
+    stored.
+
+    Args:
+        root: The unpacked package.
+        names: Its files.
+        work: A folder that is not there yet, for the copy.
+        nearly: Whether agreement to 9 digits will do, and drawings are not judged that are not the same.
+        other_code: Whether other code made the package: what it worded otherwise is not judged, numbers are.
+    """
+    return list(rendered_again_lazily(Unpacked(root, names), work, nearly=nearly, other_code=other_code))
+
+
+def rendered_again_lazily(
+    package: Unpacked, work: Path, *, nearly: bool = False, other_code: bool = False
+) -> Iterator[Check]:
+    """Yield the checks of `rendered_again` one at a time, for who may have seen enough."""
+    root = package.root
+
+    def judged(seen: LookResult) -> LookResult:
+        if other_code and seen.wrong:
+            return LookResult(
+                f"worded otherwise by the code here, so nobody can tell by them: {seen.wrong[0]}",
+                unchecked=True,
+            )
+        return seen
+
+    def data() -> LookResult:
+        fingerprint.run(_copied(package, work, fingerprint.WRITES))
+        shutil.rmtree(work / ".scratch", ignore_errors=True)
+        said = "fingerprint, audit, contamination and plan of the claim from the data"
+        return compare(root, work, written_names(work, fingerprint.WRITES), nearly=nearly, said=said)
+
+    def claim() -> LookResult:
+        render_evidence.run(_copied(package, work, render_evidence.WRITES))
+        stored = among(package.names, render_evidence.WRITES)  # a table more than follows is found too
+        names = {name for name in _rendered_names(work) | stored if name.endswith(NUMBERS)}
+        return compare(
+            root, work, names, nearly=nearly, said=f"{len(names)} files from episodes, reports and logs"
+        )
+
+    def pages() -> LookResult:
+        names = _rendered_names(work)
+        drawn = {name for name in names if name.startswith(FIGURES)} | {PAGE}
+        other = nearly and bool(compare(root, work, drawn, said="").wrong)
+        texts = {name for name in names - drawn if not name.endswith(NUMBERS)}
+        seen = compare(
+            root,
+            work,
+            texts | {PAGE},
+            said="report, summary and trajectories rendered again",
+            apart_from_svg=other,
+        )
+        if other and not seen.wrong:
+            return LookResult(f"{seen.said}, but for the drawings in report.html", unchecked=True)
+        return judged(seen)
+
+    def figures() -> LookResult:
+        names = {name for name in listing(work) if name.startswith(FIGURES)}
+        stored = {name for name in package.names if name.startswith(FIGURES)}
+        if odd := sorted(names ^ stored):
+            return LookResult(
+                "",
+                [f"{name} is {'missing' if name in names else 'no figure of this evidence'}" for name in odd],
+            )
+        seen = compare(root, work, names, said=f"{counted(len(names), 'figures')} drawn again")
+        if not seen.wrong:
+            return seen
+        # What a package says of its own stack excuses nothing: only who verifies may let drawings go
+        # unchecked.
+        theirs = (pins_of(root) or {}).get("matplotlib")
+        said = (
+            f"{len(seen.wrong)} of {len(names)} are drawn otherwise here (matplotlib {mpl.__version__},"
+            f" theirs {theirs})"
+        )
+        return LookResult(said, unchecked=True) if nearly else LookResult("", [f"{said}: {seen.wrong[0]}"])
+
+    def documents() -> LookResult:
+        parity = read_record(root / PARITY, Parity, fix=FIX)
+        members = members_of(_copied(package, work, ()), parity)
+        expected = {*members, SUMS}
+        wrong = [f"{name} is missing" for name in sorted(expected - package.names)]
+        wrong += [f"{name} has no place in a package" for name in sorted(package.names - expected)]
+        made = {name: content for name, content in members.items() if isinstance(content, bytes)}
+        for name, content in made.items():
+            write_bytes(work / name, content)
+        said = (
+            f"{', '.join(sorted(made))} written again; every other of the {len(expected)} files is one of the"
+            " run's"
+        )
+        seen = compare(root, work, made, nearly=nearly, said=said)
+        return LookResult("", wrong) if wrong else judged(seen)
+
+    yield looked("V1", "data", data)
+    yield looked("V1", "claim", claim)
+    yield looked("V1", "pages", pages)
+    yield looked("V1", "figures", figures)
+    yield looked("V1", "documents", documents)
+
+
+def _copied(package: Unpacked, work: Path, writes: tuple[str, ...]) -> Project:
+    """Return a copy of the package as it is stored, but for what a stage is about to write.
+
+    Raises:
+        ConfigError: params.yaml is missing or wrong.
+        DataError: It names data outside of the package.
+    """
+    params = package.project.params
+    shutil.rmtree(work, ignore_errors=True)
+    for name in package.names:
+        if not any(name == each or name.startswith(f"{each}/") for each in writes):
+            target = work / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(read_bytes(package.root / name, fix=FIX))
+    (work / "models/base").mkdir(parents=True, exist_ok=True)  # where a pretrained base lies, no package says
+    return Project(work, params)
+
+
+def written_names(work: Path, writes: tuple[str, ...]) -> set[str]:
+    """Return the files of a copy that are, or lie in, what a stage writes."""
+    return among(listing(work), writes)
+
+
+def among(names: Iterable[str], writes: tuple[str, ...]) -> set[str]:
+    """Return the names that are, or lie in, what a stage writes."""
+    inside = tuple(f"{each}/" for each in writes)
+    return {name for name in names if name in writes or name.startswith(inside)}
+
+
+def _rendered_names(work: Path) -> set[str]:
+    """Return what the last stage has written into a copy.
+
+    Raises:
+        RecordError: Nothing, since it could not end.
+    """
+    found = written_names(work, render_evidence.WRITES)
+    if PAGE not in found or not any(name.startswith(FIGURES) for name in found):
+        fix = "see the check of the claim"
+        raise RecordError(
+            "evidence that was rendered", found="none, see claim", where="evidence/results", fix=fix
+        )
+    return found

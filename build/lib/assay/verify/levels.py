@@ -1,0 +1,153 @@
+"""V1 to V3 of one unpacked package: all checks in order, those that draw beside those that count."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from assay.verify import code, folders, locked, rivals, stated, suites
+from assay.verify.checks import Check, Level, LookResult, looked, plain, unlooked
+from assay.verify.content import training, weights
+from assay.verify.content.regraded import regraded
+from assay.verify.content.rendered import rendered_again, tables_again
+from assay.verify.unpacked import Unpacked
+
+Look = Callable[[Unpacked], LookResult]
+LEVELS: tuple[Level, ...] = ("V1", "V2", "V3")
+CONSISTENT: tuple[tuple[str, Look], ...] = (
+    ("dvc.lock", locked.lock_holds),
+    ("pipeline", locked.lock_whole),
+    ("names", folders.names_allowed),
+    ("model settings", folders.model_settings),
+    ("base and adapter", weights.digests_hold),
+    ("weights", weights.weights_sane),
+    ("adapter", weights.adapter_learned),
+    ("facts of the model", stated.facts_within_bounds),
+    ("plan before training", training.plan_precedes),
+    ("suites", suites.suites_equal),
+    ("draws and seeds", suites.draws_complete),
+    ("openings", suites.openings_equal),
+    ("tokens", suites.tokens_counted),
+    ("policies", suites.policies_named),
+    ("arms", suites.arms_apart),
+    ("rivals", rivals.rivals_told),
+    ("steps", training.log_whole),
+    ("training items", training.items_in_order),
+    ("checkpoint", training.checkpoint_follows),
+    ("alarms", training.alarms_ring_again),
+)
+
+
+def all_levels(root: Path, work: Path, *, other_code: bool = False, processes: int = 2) -> Iterator[Check]:
+    """Yield the checks of V1, V2 and V3 as they end; no torch, no network, nothing of the package is run.
+
+    Args:
+        root: The unpacked package; only read.
+        work: An empty folder for what is computed again.
+        other_code: Whether another version of the code may check, and agreement to 9 digits will do.
+        processes: 2: pages are drawn in a process beside.
+    """
+    package = Unpacked(root)
+    shown = _named(root, work)
+    first = [shown(each) for each in settings(package, other_code=other_code)]
+    yield from first
+    if (
+        first[-1].outcome == "failed"
+    ):  # by settings that nobody can read, or that ask for years, nothing can be computed
+        yield from (
+            unlooked(level, "all else", "not looked at: the settings are not those of this run")
+            for level in LEVELS
+        )
+        return
+    with _beside(processes) as start:
+        differs = first[0].outcome == "not checked"
+        drawn = start(
+            rendered_again, root, package.names, work / "pages", nearly=other_code, other_code=differs
+        )
+        yield from map(shown, tables_again(package, work / "tables", nearly=other_code))
+        second = list(map(shown, regraded(package, nearly=other_code)))
+        third = [shown(each) for each in consistent(package)]
+        yield from map(shown, _waited(drawn))
+        yield from second
+        yield from third
+
+
+def settings(package: Unpacked, *, other_code: bool) -> Iterator[Check]:
+    """Yield what has to hold before the rest means anything: whose code it is, and that its settings can be
+    read."""
+    yield looked("V3", "code", partial(code.code_equal, package, other_code=other_code))
+    yield looked("V3", "settings", partial(settings_fit, package))
+
+
+def settings_fit(package: Unpacked) -> LookResult:
+    """Check that the settings can be read and ask for no more steps and draws than are stored: checks cost
+    what they ask."""
+    params = package.project.params
+    asked = {
+        "train.steps": (params.train.steps, "train_log.jsonl"),
+        "evaluation.draws": (params.evaluation.draws, "pre_eval.jsonl"),
+        "validation.draws": (params.validation.draws, "validation.jsonl"),
+    }
+    wrong = []
+    for name, (n, file) in asked.items():
+        with package.results(file).open("rb") as stream:
+            lines = sum(1 for _ in stream)
+        if n > lines:
+            wrong.append(f"params.yaml, {name}: {n}, and {lines} lines in {file}")
+    return LookResult(
+        f"params.yaml of task {params.task.name}, read strictly; no larger than what is stored", wrong
+    )
+
+
+def consistent(package: Unpacked) -> Iterator[Check]:
+    """Yield the checks of what must hold together."""
+    for name, look in CONSISTENT:
+        yield looked("V3", name, partial(look, package))
+
+
+def _waited(drawn: Callable[[], list[Check]]) -> list[Check]:
+    try:
+        return drawn()
+    except (OSError, RuntimeError) as error:  # the process beside was killed, or could not be started
+        return [
+            unlooked("V1", "pages", f"the process that draws ended: {error}").model_copy(
+                update={"outcome": "failed"}
+            )
+        ]
+
+
+@contextmanager
+def _beside(processes: int) -> Iterator[Callable[..., Callable[[], list[Check]]]]:
+    """Give a function that starts a call in a process beside this one, if there may be one, and returns how
+    to wait for it."""
+    if processes < 2:
+        yield lambda function, *given, **named: partial(function, *given, **named)
+        return
+    # A fork has everything imported already; elsewhere it is not safe.
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+
+        def start(
+            function: Callable[..., list[Check]], *given: object, **named: object
+        ) -> Callable[[], list[Check]]:
+            future: Future[list[Check]] = pool.submit(function, *given, **named)
+            return future.result
+
+        yield start
+
+
+def _named(root: Path, work: Path) -> Callable[[Check], Check]:
+    """Return how a check is told without the folders of this machine in which it was made."""
+
+    def shown(check: Check) -> Check:
+        found = check.found
+        for folder in (work / "pages", work / "tables", root):
+            found = found.replace(f"{folder}/", "").replace(str(folder), "the package")
+        return check.model_copy(update={"found": plain(found)})
+
+    return shown

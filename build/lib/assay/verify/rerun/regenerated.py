@@ -1,0 +1,248 @@
+"""V4: units of the held-out suite, drawn by what nobody can choose beforehand, are played again and compared.
+
+Forged completions that are graded rightly and counted rightly pass everything before. They do not follow from
+base, adapter and seeds, so playing their unit (`evaluation.suite.units`) again shows them. On the processor
+and with the packages of the run, a unit played again gives the same episodes to the last character. Elsewhere
+last bits may differ, and once in a while a token that hangs on them; an episode that is not the same passes
+if each of its stored tokens is one that rounding alone could have chosen (`explained`), which no stack has to
+be believed for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from assay.core.errors import ConfigError, Interrupted, RecordError
+from assay.core.records import Episode
+from assay.core.seeds import rng
+from assay.core.storage.files import read_bytes, sha256_bytes
+from assay.core.storage.json import loads, read_records
+from assay.dataset.suite import units
+from assay.pipeline.inputs import decoding_of, heldout_suite, task_of
+from assay.pipeline.project import Project
+from assay.stages.render_evidence.arms import AGAIN, suite_of
+from assay.verify.checks import UNUSABLE, Check, Outcome, error_said
+from assay.verify.code import stack_said
+
+if TYPE_CHECKING:
+    from assay.dataset.suite import Play
+    from assay.policy.model import Policy
+
+ARMS = (("pre_eval", "base"), ("post_eval", "trained"))
+FIX = "take the package again"
+
+
+def regenerated(
+    project: Project, *, batches: int, key: str | None = None, base: Path | None = None
+) -> list[Check]:
+    """Play whole units again and return what was found: one check for the weights, then one a file of
+    episodes.
+
+    Args:
+        project: The unpacked package.
+        batches: So many of each file; all, where it has fewer.
+        key: What the units are drawn by. None: the digest of SHA256SUMS, which follows from all that is
+            packed. A maker could still pack again and again until the draw is convenient; a word of the
+            verifier's own cannot be foreseen.
+        base: Folder of a pretrained base, which a package does not hold.
+    """
+    checks: list[Check] = []
+    try:
+        chosen = key or sha256_bytes(read_bytes(project.root / "SHA256SUMS", fix=FIX))
+        if (no_device := without_device(project, "V4")) is not None:
+            return [no_device]
+        folder, check = base_of(project, base, "V4")
+        checks.append(check)
+        if folder is not None:
+            for name, who in ARMS:
+                checks.extend(_arm(project, folder, name, who, batches, chosen))
+    except Interrupted:
+        raise
+    except UNUSABLE as error:
+        checks.append(Check(level="V4", name="play again", outcome="failed", found=error_said(error)))
+    return checks
+
+
+def base_of(project: Project, given: Path | None, level: str) -> tuple[Path | None, Check]:
+    """Return the folder of the base, None where there is none to trust, and what to say of it.
+
+    Args:
+        project: The unpacked package.
+        given: A folder that somebody named, for bases that are not packed.
+        level: V4 or V5, for the check.
+    """
+    from assay.policy.digests import digest_folder
+
+    pinned = loads(read_bytes(project.results("base.json"), fix=FIX).decode(), where="base.json", fix=FIX)
+    expected = str(pinned.get("digest")) if isinstance(pinned, dict) else ""
+    folder = project.root / "models/base"
+
+    def told(outcome: Outcome, found: str) -> Check:
+        return Check(level="V4" if level == "V4" else "V5", name="base", outcome=outcome, found=found)
+
+    if not (folder / "config.json").is_file():
+        if given is None:
+            model = pinned.get("model") if isinstance(pinned, dict) else None
+            return None, told(
+                "not checked",
+                f"the pretrained base {model} is not in the package; --base DIR names its folder",
+            )
+        folder = given
+    found = digest_folder(folder) if folder.is_dir() else "nothing"
+    if found != expected:
+        return None, told("failed", f"{folder.name}: digest {found[:16]}, and {expected[:16]} in base.json")
+    return folder, told("passed", f"digest {found[:16]}, as in base.json")
+
+
+def without_device(project: Project, level: Literal["V4", "V5"]) -> Check | None:
+    """Return that nothing can be played here for want of the device, which says nothing of the package; None
+    if it is there."""
+    from assay.policy.model import require_device
+
+    try:
+        require_device(project.params.device)
+    except ConfigError as error:
+        return Check(level=level, name="device", outcome="not checked", found=error_said(error))
+    return None
+
+
+def _arm(project: Project, base: Path, name: str, who: str, batches: int, key: str) -> Iterator[Check]:
+    from assay.policy.base.adapter_files import read_adapter
+    from assay.policy.model import load, pin, require_device
+
+    params = project.params
+    if who == "trained":
+        read_adapter(
+            project.root / "models/adapter", project.root
+        )  # a stranger's: nothing but a plain LoRA is opened
+    require_device(params.device)
+    pin(params.threads, deterministic=params.deterministic, device=params.device)
+    policy = load(
+        base,
+        adapter=project.root / "models/adapter" if who == "trained" else None,
+        device=params.device,
+        dtype=params.base.dtype,
+        quantization=params.base.quantization,
+        template=params.base.template,
+    )
+    labels = [(name, False), (f"{name}_greedy", True)]
+    if who == "base":
+        labels.append((AGAIN, False))
+    for label, greedy in labels:
+        yield _played(project, policy, label, who, greedy, batches, key)
+
+
+def _played(
+    project: Project, policy: Policy, label: str, who: str, greedy: bool, batches: int, key: str
+) -> Check:
+    def told(outcome: Outcome, found: str) -> Check:
+        return Check(level="V4", name=f"play {label} again", outcome=outcome, found=found)
+
+    try:
+        stored = read_records(project.results(f"{label}.jsonl"), Episode, fix=FIX)
+    except RecordError as error:
+        return told("failed", error_said(error))
+    if others := {str(episode.policy)[:16] for episode in stored if episode.policy != policy.digest}:
+        return told(
+            "failed", f"{label}.jsonl is of policy {min(others)}, the {who} one is {policy.digest[:16]}"
+        )
+    suite = suite_of(heldout_suite(project), label)
+    plays, size = suite.plays(), project.params.generation.batch_size
+    if [(e.item_id, e.draw, e.seed) for e in stored] != [(p.item.id, p.draw, p.seed) for p in plays]:
+        return told(
+            "failed", f"{label}.jsonl does not hold the {len(plays)} plays of the suite in their order"
+        )
+    parts, written = units(plays, size), iter(stored)
+    pairs = [(part, list(islice(written, len(part)))) for part in parts]
+    drawn = sorted(int(i) for i in rng("regenerate", key, label).permutation(len(parts))[:batches])
+    found = _PlayedAgain()
+    for index in drawn:
+        found.add(project, policy, *pairs[index], greedy)
+    which = f"unit{'s' if len(drawn) > 1 else ''} {', '.join(str(i + 1) for i in drawn)} of {len(parts)}"
+    return told(*found.told(which, f"{label}.jsonl", project.root))
+
+
+class _PlayedAgain:
+    """What playing again showed so far."""
+
+    def __init__(self) -> None:
+        self.n = self.same = self.explained = 0
+        self.parted: list[str] = []
+        self.nearest = 0.0
+
+    def add(
+        self, project: Project, policy: Policy, plays: Sequence[Play], stored: Sequence[Episode], greedy: bool
+    ) -> None:
+        """Play one unit as the stage did and compare."""
+        from assay.evaluation.rollout import play
+        from assay.verify.rerun.explained import slack
+
+        params, task, decoding = project.params, task_of(project), decoding_of(project, greedy=greedy)
+        size, retries = params.generation.batch_size, params.health.retries
+        played = play(policy, task, plays, decoding, batch_size=size, retries=retries)
+        for each, old, rollout in zip(plays, stored, played, strict=True):
+            self.n += 1
+            parting = first_parting(old, rollout.episode)
+            if parting is None:
+                self.same += 1
+                continue
+            found = slack(policy, task, each, old, decoding, dtype=params.base.dtype)
+            if found.explained:
+                self.explained += 1
+                self.nearest = max(self.nearest, found.share)
+            else:
+                self.parted.append(
+                    f"item {old.item_id}, draw {old.draw}, {parting.said}; in turn {found.turn} {found.why}"
+                )
+
+    def told(self, which: str, where: str, root: Path) -> tuple[Outcome, str]:
+        """Return the outcome and what was seen."""
+        seen = f"{self.same} of {self.n} episodes of {which} are the same to the last character"
+        if self.explained:
+            seen += (
+                f"; {self.explained} differ where rounding decides ({self.nearest:.2g} of what is allowed at"
+                f" most): {stack_said(root)}"
+            )
+        if not self.parted:
+            return "passed", seen
+        first = (
+            f"{len(self.parted)} were not written by this policy with these seeds. First: {where},"
+            f" {self.parted[0]}"
+        )
+        return "failed", f"{seen}; {first}. {stack_said(root)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Where two episodes of one play part; turns count from 1."""
+
+    turn: int
+    field: str
+    stored: str
+    played: str
+
+    @property
+    def said(self) -> str:
+        """This in words."""
+        return (
+            f"turn {self.turn}, {self.field}: {self.stored[:80]!r} is stored, {self.played[:80]!r} was played"
+        )
+
+
+def first_parting(stored: Episode, played: Episode) -> Parting | None:
+    """Return the first thing in which two episodes of one play differ as texts, None if in nothing.
+
+    How they were graded is not looked at: that is V2's, and needs no policy.
+    """
+    for number, (one, other) in enumerate(zip(stored.turns, played.turns, strict=False), start=1):
+        for name in ("prompt_digest", "completion", "n_tokens", "truncated"):
+            if getattr(one, name) != getattr(other, name):
+                return Parting(number, name, str(getattr(one, name)), str(getattr(other, name)))
+    if len(stored.turns) != len(played.turns):
+        counts = [str(len(each.turns)) for each in (stored, played)]
+        return Parting(min(len(stored.turns), len(played.turns)) + 1, "number of turns", *counts)
+    return None

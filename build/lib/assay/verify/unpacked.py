@@ -1,0 +1,213 @@
+"""An unpacked package as its checks read it: every file once, strictly, and nothing outside of its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from assay.core.config.settings import ScratchBase
+from assay.core.errors import AssayError, RecordError
+from assay.core.records import (
+    ControlFacts,
+    Episode,
+    HealthEvent,
+    OpenedRecords,
+    TrainFacts,
+    ValidationEpisode,
+)
+from assay.core.storage.files import read_text
+from assay.core.storage.json import loads, read_jsonl, read_record, read_records
+from assay.core.storage.untrusted import inside, listing
+from assay.core.storage.yaml import read_yaml
+from assay.dataset.suite import Suite
+from assay.evaluation.few_shot import few_shot
+from assay.evidence.claim.plan import ClaimPlan
+from assay.pipeline.inputs import heldout_suite, items_of, task_of, validation_suite
+from assay.pipeline.project import Project
+from assay.pipeline.rival_files import BaseRival, BaseRivals, file_of
+from assay.policy.base.words import Words
+from assay.stages.render_evidence.arms import AGAIN, CONTROL, suite_of
+from assay.statistics.report import Report, Reports
+from assay.tasks.protocol import Task
+from assay.tasks.rivals import FEW_SHOT
+from assay.training.log.history import Validation
+
+FIX = "get the package again from where it was published"
+ARMS = ("pre_eval", "pre_eval_greedy", "post_eval", "post_eval_greedy", AGAIN)
+
+
+class Unpacked:
+    """A package in a folder of its own. What is read is kept; what cannot be read is refused by whoever asks
+    for it.
+
+    Args:
+        root: The folder; nobody writes in it but a stage that keeps a copy of its data there.
+        names: Its files as they were unpacked; those that are there if not given.
+    """
+
+    def __init__(self, root: Path, names: frozenset[str] | None = None) -> None:
+        self.root = root
+        self.names = frozenset(listing(root)) if names is None else names
+        self._episodes: dict[str, list[Episode]] = {}
+        self._refusal: AssayError | None = None
+
+    @cached_property
+    def project(self) -> Project:
+        """The package as a project.
+
+        Raises:
+            ConfigError: params.yaml is missing or wrong.
+            DataError: It names data outside of the package.
+        """
+        if self._refusal is not None:  # every check asks, and hostile settings take long to be refused
+            raise self._refusal
+        try:
+            project = Project.open(self.root)
+            inside(project.data(""), [self.root], where="params.yaml, dataset.root", fix=FIX)
+        except AssayError as error:
+            self._refusal = error
+            raise
+        return project
+
+    @cached_property
+    def task(self) -> Task:
+        """The task, without shaping."""
+        return task_of(self.project)
+
+    @cached_property
+    def heldout(self) -> Suite:
+        """The held-out suite."""
+        return heldout_suite(self.project)
+
+    @cached_property
+    def validation(self) -> Suite:
+        """The suite that chooses the checkpoint."""
+        return validation_suite(self.project)
+
+    def suite_of(self, arm: str) -> Suite:
+        """Return the suite that an arm was to play."""
+        return suite_of(self.heldout, arm)
+
+    def item_ids(self, split: str) -> frozenset[str]:
+        """Return the ids of all items of a split."""
+        return frozenset(item.id for item in items_of(self.project, split))
+
+    def results(self, name: str) -> Path:
+        """Return the path of a file that a stage wrote."""
+        return self.project.results(name)
+
+    @cached_property
+    def arms(self) -> tuple[str, ...]:
+        """Names of the arms that were played."""
+        played = (*ARMS, *(file_of(name) for name, facts in self.rivals.items() if facts.used))
+        return (*played, CONTROL) if self.control.asked and self.control.stopped is None else played
+
+    def episodes(self, name: str) -> list[Episode]:
+        """Return the episodes of an arm as stored, parsed once."""
+        if name not in self._episodes:
+            self._episodes[name] = read_records(self.results(f"{name}.jsonl"), Episode, fix=FIX)
+        return self._episodes[name]
+
+    @cached_property
+    def reports(self) -> Mapping[str, Report]:
+        """The reports as stored, by the arm's name."""
+        return read_record(self.results("reports.json"), Reports, fix=FIX).arms
+
+    @cached_property
+    def rivals(self) -> Mapping[str, BaseRival]:
+        """What became of the rivals that the base played, by name."""
+        return read_record(self.results("rivals.json"), BaseRivals, fix=FIX).rivals
+
+    @cached_property
+    def shown(self) -> tuple[Task, int]:
+        """The task behind the examples of the few-shot rival, and how many those are, for a tiny base."""
+        params = self.project.params
+        assert isinstance(params.base, ScratchBase), "the tokenizer of any other base is not in the package"
+        return few_shot(
+            self.task,
+            items_of(self.project, "train"),
+            self.suite_of(file_of(FEW_SHOT)),
+            params.evaluation.rivals.few_shot,
+            dialogue=Words(self.task.vocabulary()),
+            positions=params.base.architecture.max_positions,
+            max_new_tokens=params.task.max_new_tokens[params.generation.surface],
+        )
+
+    @cached_property
+    def control(self) -> ControlFacts:
+        """The facts of the control training."""
+        return read_record(self.results("control.json"), ControlFacts, fix=FIX)
+
+    @cached_property
+    def opened(self) -> OpenedRecords:
+        """What was known of the held-out records when they were opened."""
+        return read_record(self.results("openings.json"), OpenedRecords, fix=FIX)
+
+    @cached_property
+    def trained(self) -> TrainFacts:
+        """The facts of the training."""
+        return read_record(self.results("train.json"), TrainFacts, fix=FIX)
+
+    @cached_property
+    def plan(self) -> ClaimPlan:
+        """The plan of the claim."""
+        return read_record(self.results("claim_plan.json"), ClaimPlan, fix=FIX)
+
+    @cached_property
+    def events(self) -> list[HealthEvent]:
+        """The alarms of the training, that none rang included."""
+        return read_records(self.results("health.jsonl"), HealthEvent, fix=FIX)
+
+    @cached_property
+    def log(self) -> list[dict[str, Any]]:
+        """The rows of train_log.jsonl, each a mapping with a whole step."""
+        rows = list(read_jsonl(self.results("train_log.jsonl"), fix=FIX))
+        for number, row in enumerate(rows, start=1):
+            if not isinstance(row, dict) or type(row.get("step")) is not int:
+                where = f"train_log.jsonl, row {number}"
+                raise RecordError("a mapping with a step", found=repr(row)[:60], where=where, fix=FIX)
+        return rows
+
+    @cached_property
+    def validation_lines(self) -> list[ValidationEpisode]:
+        """Every line of validation.jsonl."""
+        return read_records(self.results("validation.jsonl"), ValidationEpisode, fix=FIX)
+
+    @cached_property
+    def validations(self) -> list[Validation]:
+        """Every validation, as lines of one step follow each other."""
+        found = []
+        for step, lines in groupby(self.validation_lines, key=lambda line: line.step):
+            told = list(lines)
+            sampled = [line.episode for line in told if not line.greedy]
+            found.append(Validation(step, sampled, [line.episode for line in told if line.greedy]))
+        return found
+
+    @cached_property
+    def base(self) -> Mapping[str, Any]:
+        """Return base.json."""
+        return self._mapping("base.json")
+
+    @cached_property
+    def claim(self) -> Mapping[str, Any]:
+        """Return claim.json."""
+        return self._mapping("claim.json")
+
+    @cached_property
+    def lock(self) -> Mapping[str, Any]:
+        """Return the stages of dvc.lock."""
+        stages = read_yaml(self.root / "dvc.lock", fix=FIX).get("stages")
+        if not isinstance(stages, dict) or not all(isinstance(each, dict) for each in stages.values()):
+            raise RecordError(
+                "a mapping of stages", found=type(stages).__name__, where="dvc.lock, stages", fix=FIX
+            )
+        return stages
+
+    def _mapping(self, name: str) -> Mapping[str, Any]:
+        value = loads(read_text(self.results(name), fix=FIX), where=name, fix=FIX)
+        if not isinstance(value, dict):
+            raise RecordError("one mapping", found=type(value).__name__, where=name, fix=FIX)
+        return value

@@ -1,0 +1,150 @@
+"""`assay judge`: from two sets of results that were made elsewhere to a verdict, a report and a package."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.core.console import say
+from assay.core.errors import ConfigError
+from assay.core.storage.files import sha256_bytes
+from assay.tools.judge.lines import refuse
+from assay.tools.judge.reading import ArmRead, Asked, read_arm
+from assay.tools.judge.rows import JudgedRow, rows_text
+from assay.tools.judge.sources import ArmRecord, Judgement
+
+if TYPE_CHECKING:
+    from assay.tools.judge.verdict import Judged
+
+NOT_EVALUABLE = 5
+WHERE = "assay judge"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeRequest:
+    """What somebody wants to be judged.
+
+    `rival` are NAME=FILE; `metric` the score to read, `bounds` its LOW,HIGH; `draws` how many of each item; `effect`
+    the smallest change that matters, points; `lower` whether less is better; `out` the folder to write.
+    """
+
+    rival: Sequence[str] = ()
+    metric: str | None = None
+    bounds: str | None = None
+    draws: int | None = None
+    effect: float = 10.0
+    lower: bool = False
+    title: str | None = None
+    out: Path = Path("judged")
+
+
+def run(before: Path, after: Path, asked: JudgeRequest) -> int:
+    """Write report.html, claim.json, summary.md and assay-package.tar; say the verdict.
+
+    Returns:
+        0, or 5 where the results cannot be compared.
+
+    Raises:
+        AssayError: A file cannot be read, or nothing can be written.
+    """
+    if asked.out.exists() and not asked.out.is_dir():
+        raise refuse("a folder to write in", "a file", f"--out {asked.out}", "--out with another name")
+    told, texts, judged = judge_files(before, after, asked)
+    from assay.tools.judge.packing import PACKAGE, pack, write_pages
+    from assay.tools.judge.verdict import heading
+
+    write_pages(asked.out, told, judged)
+    archive = asked.out / PACKAGE
+    identity = pack(archive, asked.out, told, texts, judged)
+    rows = dict(zip(("before", "after"), judged.arms, strict=True)) | judged.rivals
+    records = {"before": told.before, "after": told.after, **told.rivals}
+    for name, record in records.items():
+        say(f"{name}: {_said(rows[name], record)}")
+    say(f"{heading(judged.claim)}: {judged.claim.sentence}")
+    say(f"reason: {judged.claim.reason}")
+    for text in judged.claim.warnings:
+        say(f"warning: {text}")
+    say(f"report: {asked.out / 'report.html'}")
+    say(f"package: {archive}, sha256 {identity}; to check it: assay verify {archive}")
+    return NOT_EVALUABLE if judged.claim.verdict == "NOT EVALUABLE" else 0
+
+
+def judge_files(before: Path, after: Path, asked: JudgeRequest) -> tuple[Judgement, dict[str, str], Judged]:
+    """Return what was judged, the text of each arm's rows, and what came of it; nothing is written.
+
+    Raises:
+        AssayError: A file cannot be read.
+    """
+    reading = Asked(asked.metric, _bounds(asked.bounds), asked.draws)
+    paths = {"before": before, "after": after} | _rivals(asked.rival)
+    read = {name: read_arm(path, name, reading) for name, path in paths.items()}
+    texts = {name: rows_text(arm.rows) for name, arm in read.items()}
+    records = {name: _record(name, arm, texts[name]) for name, arm in read.items()}
+    for name, text in texts.items():
+        for arm in ("before", "after"):
+            if name not in ("before", "after") and text == texts[arm]:
+                fix = "bring a player that needs no skill, such as one that always answers the same"
+                raise refuse("a rival with results of its own", f"those of {arm}", f"--rival {name}", fix)
+    from assay.tools.judge.verdict import judge, version_here  # the statistics, which take a second to load
+
+    told = Judgement(
+        assay=version_here(),
+        before=records["before"],
+        after=records["after"],
+        rivals={name: record for name, record in records.items() if name not in ("before", "after")},
+        smallest_effect_points=asked.effect,
+        lower_is_better=asked.lower,
+        title=asked.title
+        or f"{_called(before, records['before'])} against {_called(after, records['after'])}",
+    )
+    return told, texts, judge(told, {name: arm.rows for name, arm in read.items()})
+
+
+def _said(rows: Sequence[JudgedRow], record: ArmRecord) -> str:
+    from assay.tools.judge.page import counts_said
+
+    first = record.files[0]
+    more = f" and {len(record.files) - 1} more" if len(record.files) > 1 else ""
+    return f"{counts_said(rows)}; {first.form} {first.name}{more}, model {first.model or 'not said'}"
+
+
+def _record(name: str, arm: ArmRead, text: str) -> ArmRecord:
+    return ArmRecord(
+        name=name,
+        files=tuple(arm.files),
+        rows_sha256=sha256_bytes(text.encode("utf-8")),
+        rows=len(arm.rows),
+        has_success=arm.has_success,
+        blockers=tuple(arm.blockers),
+        notes=tuple(arm.notes),
+    )
+
+
+def _called(path: Path, record: ArmRecord) -> str:
+    return record.files[0].model or path.name
+
+
+def _bounds(text: str | None) -> tuple[float, float]:
+    if text is None:
+        return 0.0, 1.0
+    low, _, high = text.partition(",")
+    try:
+        found = float(low), float(high)
+    except ValueError:
+        found = (0.0, 0.0)
+    if not -1e12 < found[0] < found[1] < 1e12:
+        raise ConfigError("LOW,HIGH", found=repr(text), where=f"{WHERE} --bounds", fix="--bounds 0,10")
+    return found
+
+
+def _rivals(given: Sequence[str]) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for each in given:
+        name, _, path = each.partition("=")
+        if not name or not path or name in ("before", "after", *found):
+            fix = "--rival majority=majority.csv, each with a name of its own"
+            raise ConfigError("NAME=FILE", found=repr(each), where=f"{WHERE} --rival", fix=fix)
+        found[name] = Path(path)
+    return found

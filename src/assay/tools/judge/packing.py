@@ -1,0 +1,156 @@
+"""The package of a judgement, and its checks: from its rows everything else in it has to follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from assay.core.storage.files import read_text, sha256_bytes, write_text
+from assay.core.storage.json import dumps, read_record, write_json
+from assay.package.archive import sealed, write_tar
+from assay.package.layout import CARD, PROVENANCE, SUMS, VERIFIER
+from assay.package.secrets.search import cleared
+from assay.package.verify import FORMAT
+from assay.tools.judge.rows import JudgedRow, read_rows, rows_text
+from assay.tools.judge.sources import Judgement, SourceFile
+from assay.tools.judge.verdict import Judged, heading, judge, version_here
+from assay.verify.checks import Check, LookResult, looked, unlooked
+from assay.verify.compared import compare
+
+RECORD, CLAIM, REPORT, SUMMARY = "judged.json", "claim.json", "report.html", "summary.md"
+FIX = "get the package again from where it was published"
+PACKAGE = "assay-package.tar"
+MADE = (CLAIM, REPORT, SUMMARY)
+
+
+def rows_name(arm: str) -> str:
+    """Return the file of an arm's rows; a rival's name is in it.
+
+    >>> rows_name("before"), rows_name("rival always B")
+    ('rows/before.csv', 'rows/rival always B.csv')
+    """
+    return f"rows/{arm}.csv"
+
+
+def arm_names(told: Judgement) -> dict[str, str]:
+    """Return the file of each arm's rows by the arm's name."""
+    rivals = {name: rows_name(f"rival_{k}") for k, name in enumerate(told.rivals, start=1)}
+    return {"before": rows_name("before"), "after": rows_name("after"), **rivals}
+
+
+def write_pages(folder: Path, told: Judgement, judged: Judged) -> None:
+    """Write claim.json, report.html and summary.md."""
+    from assay.tools.judge.page import report_of, summary_of  # pandas and matplotlib, which take a second
+
+    write_json(folder / CLAIM, judged.claim)
+    write_text(folder / REPORT, report_of(told, judged))
+    write_text(folder / SUMMARY, summary_of(told, judged))
+
+
+def pack(path: Path, folder: Path, told: Judgement, rows: Mapping[str, str], judged: Judged) -> str:
+    """Write the package; return its identity.
+
+    Args:
+        path: The archive.
+        folder: Where the pages lie.
+        told: The record.
+        rows: Text of each arm's rows, by the arm's name.
+        judged: What came of it.
+
+    Raises:
+        PackageError: There is a secret in it, or a file cannot be packed.
+    """
+    members: dict[str, bytes | Path] = {name: folder / name for name in MADE}
+    members |= {place: rows[arm].encode() for arm, place in arm_names(told).items()}
+    members[RECORD] = f"{dumps(told)}\n".encode()
+    members[PROVENANCE] = f"{dumps({'format': FORMAT, 'judged': told.title})}\n".encode()
+    members[CARD] = _card(told, judged).encode()
+    from assay.package import verify
+
+    members[VERIFIER] = Path(verify.__file__)
+    cleared({name: each for name, each in members.items() if not name.startswith("rows/")}, (), ())
+    return write_tar(path, sealed(members))
+
+
+def _card(told: Judgement, judged: Judged) -> str:
+    files = [f"{name}: {file.name}, sha256 {file.sha256}" for name, file in _sources(told)]
+    listed = "\n".join(f"* {each}" for each in files)
+    return (
+        f"# {told.title}\n\n**{heading(judged.claim)}.** {judged.claim.sentence}\n\nReason: {judged.claim.reason}.\n\n"
+        f"report.html has everything; rows/ has the results as they were read, texts as digests. They come from:\n\n"
+        f"{listed}\n\n`assay verify` derives claim and report from the rows again; `python3 verify.py` checks the files"
+        " alone.\n"
+    )
+
+
+def _sources(told: Judgement) -> list[tuple[str, SourceFile]]:
+    arms = {"before": told.before, "after": told.after, **told.rivals}
+    return [(name, file) for name, record in arms.items() for file in record.files]
+
+
+def holds_judgement(package: Path) -> bool:
+    """Return whether an unpacked package is one of a judgement."""
+    return (package / RECORD).is_file() and (package / "rows").is_dir()
+
+
+def check_judgement(package: Path, work: Path, *, other_code: bool = False) -> Iterator[Check]:
+    """Yield what the rows of an unpacked package say again of everything else in it.
+
+    Args:
+        package: The folder of the package.
+        work: An empty folder.
+        other_code: Whether another version of the code may check, and agreement to 9 digits will do.
+    """
+    told: list[Judgement] = []
+
+    def names() -> LookResult:
+        record = read_record(package / RECORD, Judgement, fix=FIX)
+        told.append(record)
+        expected = {*MADE, RECORD, PROVENANCE, CARD, VERIFIER, SUMS, *arm_names(record).values()}
+        there = {path.relative_to(package).as_posix() for path in package.rglob("*") if path.is_file()}
+        wrong = [f"{name}: has no place in a package of a judgement" for name in sorted(there - expected)]
+        wrong += [f"{name}: missing" for name in sorted(expected - there)]
+        return LookResult(f"{len(expected)} files, each in its place", wrong)
+
+    first = looked("V1", "files of a judgement", names)
+    yield first
+    if first.outcome == "failed":
+        return
+
+    def same_code() -> LookResult:
+        here = version_here()
+        if other_code:
+            return LookResult(
+                f"another version may check: it was {told[0].assay}, this is {here}", unchecked=True
+            )
+        return LookResult(
+            f"version {here}", [] if told[0].assay == here else [f"judged by {told[0].assay}, this is {here}"]
+        )
+
+    def again() -> LookResult:
+        arms: dict[str, list[JudgedRow]] = {}
+        records = {"before": told[0].before, "after": told[0].after, **told[0].rivals}
+        wrong = []
+        for arm, place in arm_names(told[0]).items():
+            text = read_text(package / place, fix=FIX)
+            if sha256_bytes(text.encode()) != records[arm].rows_sha256:
+                wrong.append(f"{place}: not the rows that {RECORD} names")
+            arms[arm] = read_rows(text, place)
+            if rows_text(arms[arm]) != text:
+                wrong.append(f"{place}: not as assay judge writes it")
+        if wrong:
+            return LookResult("", wrong)
+        judged = judge(told[0], arms)
+        write_pages(work, told[0], judged)
+        write_text(work / CARD, _card(told[0], judged))
+        said = "claim, report, summary and card, from the rows"
+        return compare(package, work, (*MADE, CARD), said=said, nearly=other_code, apart_from_svg=other_code)
+
+    yield looked("V3", "code", same_code)
+    yield looked("V1", "the verdict, from the rows", again)
+    yield unlooked(
+        "V2", "grading", "the results were graded elsewhere, and their texts are not in the package"
+    )
+    yield unlooked(
+        "V3", "sources", f"the files that were read are not in the package; {RECORD} has their sha256"
+    )

@@ -1,0 +1,179 @@
+"""report.html and summary.md of a judgement, with the figures and tables of a run of the pipeline."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pandas as pd
+
+from assay.core.counting import counted
+from assay.evidence.claim.aa_test import control_said
+from assay.evidence.claim.claim import Claim
+from assay.evidence.claim.differences import measure_of_primary
+from assay.evidence.figures.comparison_figures import before_after_summary, words_of
+from assay.evidence.figures.drawing import render
+from assay.evidence.figures.findings import of_forest
+from assay.evidence.figures.forest_figure import cluster_gains, forest, forest_frame
+from assay.evidence.figures.gallery import of_rivals_of
+from assay.evidence.page.report import item_by_item, report_html
+from assay.evidence.page.shell import Shown, Tick
+from assay.evidence.tables.claim_tables import measures_frame, readme_block, strata_frame
+from assay.tools.judge.matching import OTHER_ITEMS
+from assay.tools.judge.rows import JudgedRow, as_episodes
+from assay.tools.judge.sources import ArmRecord, Judgement
+from assay.tools.judge.verdict import NO_RIVALS, Judged
+
+ROWS = "before.csv and after.csv in the package"
+MOST_LISTED = 200_000  # rows of an arm; of more the page lists no items
+
+
+def report_of(told: Judgement, judged: Judged) -> str:
+    """Return report.html."""
+    claim, reports = judged.claim, judged.reports
+    tables = {}
+    if reports is not None:
+        tables["Every measure"] = measures_frame(*reports, judged.gaps)
+        if claim.strata:
+            tables["By stratum"] = strata_frame(claim, *reports)
+    before, after = judged.arms
+    listed = reports is not None and len(before) <= MOST_LISTED
+    if reports is not None and not listed and claim.draws <= 16:
+        tables["Items by successes"] = item_by_item(as_episodes(before), as_episodes(after), claim.draws)
+    return report_html(
+        claim,
+        title=told.title,
+        digests={f"rows of {name}": record.rows_sha256 for name, record in told.rivals.items()},
+        run=_sources(told),
+        checked=_checked(claim, judged),
+        findings=judged.findings,
+        arms=(as_episodes(before), as_episodes(after)) if listed else None,
+        compared=_figures(judged),
+        tables=tables,
+        rivals=[
+            Shown(
+                each.name,
+                render(each.figure, each.finding)["svg"],
+                each.caption,
+                each.table,
+                ROWS,
+                each.finding,
+            )
+            for each in of_rivals_of(claim)
+        ],
+        limits=limits_of(told),
+        verify=(
+            (
+                "Everything on this page follows from the rows in the package.",
+                "assay verify assay-package.tar",
+            ),
+        ),
+    )
+
+
+def summary_of(told: Judgement, judged: Judged) -> str:
+    """Return summary.md: the verdict, its warnings, and the main table."""
+    if judged.reports is None:
+        warned = "\n".join(f"- {text}" for text in judged.claim.warnings)
+        return f"**{judged.claim.verdict}.** {judged.claim.sentence} Reason: {judged.claim.reason}.\n\n{warned}\n"
+    return readme_block(judged.claim, *judged.reports, judged.gaps)
+
+
+def limits_of(told: Judgement) -> tuple[str, ...]:
+    """Return what nobody should read into a claim of results that were made elsewhere."""
+    found = [
+        "The results were graded elsewhere, by whatever wrote the files: whether a grade is right is not checked here.",
+        "How the second policy came about is not known: whether it saw these items in training, how many others were"
+        " tried, and how this one was chosen. The level is that of a first look.",
+        "The claim is about these two sets of results on these items, not about a way of training, and says nothing of"
+        " other items.",
+        "Items are taken as independent of each other unless a cluster says otherwise; near-duplicates were not sought.",
+        "Strata and measures beside the primary one are exploratory, and their intervals are not corrected for that.",
+    ]
+    if not told.rivals:
+        found.append(
+            f"{NO_RIVALS.capitalize()}: a player that always says the same might do as well as the second policy."
+            " --rival NAME=FILE compares with results of such players on the same items."
+        )
+    else:
+        found.append(
+            f"Rivals ({', '.join(told.rivals)}) were brought by whoever judged. That they are the players without"
+            " skill that this task has is theirs to say: a weak one is easily beaten."
+        )
+    return tuple(found)
+
+
+def _figures(judged: Judged) -> list[Shown]:
+    claim, reports = judged.claim, judged.reports
+    if reports is None or claim.verdict == "NOT EVALUABLE":
+        return []
+    measure = measure_of_primary(claim.plan.primary)
+    before, after = (as_episodes(rows) for rows in judged.arms)
+    gains = cluster_gains(before, after, measure)
+    finding = of_forest(claim, [each.gain.value or 0.0 for each in gains])
+    both, table = before_after_summary(claim, *reports, judged.gaps), measures_frame(*reports, judged.gaps)
+    said = f"{words_of(measure).capitalize()} before and after on the same items, and the paired difference."
+    spread = (
+        f"The difference by stratum and overall, and how those of the {claim.plan.cluster_name} are spread."
+    )
+    drawn = forest(claim, gains)
+    return [
+        Shown("before_after_summary", render(both, claim.sentence)["svg"], said, table, ROWS, ""),
+        Shown("forest", render(drawn, finding)["svg"], spread, forest_frame(claim, gains), ROWS, finding),
+    ]
+
+
+def _sources(told: Judgement) -> pd.DataFrame:
+    arms = {"before": told.before, "after": told.after, **told.rivals}
+    rows = [(name, *_file(record, k)) for name, record in arms.items() for k in range(len(record.files))]
+    return pd.DataFrame(rows, columns=["arm", "file", "form", "model", "score", "results", "sha256"])
+
+
+def _file(record: ArmRecord, k: int) -> tuple[str, str, str, str, str, str]:
+    file = record.files[k]
+    rows = str(record.rows) if k == 0 else "as above"
+    return file.name, file.form, file.model or "not said", file.metric or "the only one", rows, file.sha256
+
+
+def _checked(claim: Claim, judged: Judged) -> list[Tick]:
+    before, after = judged.arms
+    found = " ".join(judged.findings)
+    items = len({row.item_id for row in before})
+    return [
+        Tick(
+            "Same items",
+            claim.difference is not None and OTHER_ITEMS not in claim.reason and "only in" not in found,
+            f"Both arms have to hold the same items, each with as many draws; before holds {items}, K ="
+            f" {claim.draws}.",
+        ),
+        Tick(
+            "Same questions",
+            _questions_held(before, after),
+            "Question and target of an item, where both files hold them, have to be the same.",
+        ),
+        Tick(
+            "Every result has a score",
+            "have no score" not in found,
+            "Nothing is left out: an error in a log is a result that is missing.",
+        ),
+        Tick("A/A", None if claim.control is None else claim.control.passed, control_said(claim.control)),
+        Tick("Plan before results", None, "The plan was not fixed before the results were there."),
+        Tick("Graded again", None, "The results were graded elsewhere."),
+    ]
+
+
+def _questions_held(before: Sequence[JudgedRow], after: Sequence[JudgedRow]) -> bool | None:
+    first, other = ({row.item_id: row.content for row in rows} for rows in (before, after))
+    pairs = [(first[item], other[item]) for item in first.keys() & other.keys()]
+    known = [(one, two) for one, two in pairs if one and two]
+    return all(one == two for one, two in known) if known else None
+
+
+def counts_said(rows: Sequence[JudgedRow]) -> str:
+    """Return how many results, items and draws an arm holds, and how many completions were cut off."""
+    per_item = Counter(row.item_id for row in rows)
+    draws = sorted(set(per_item.values())) or [0]
+    shown = str(draws[0]) if len(draws) == 1 else f"{draws[0]} to {draws[-1]}"
+    cut = [row.truncated for row in rows if row.truncated is not None]
+    told = f", {sum(map(bool, cut))} truncated" if cut else ", truncation not known"
+    return f"{counted(len(rows), 'results')}, {counted(len(per_item), 'items')}, K = {shown}{told}"

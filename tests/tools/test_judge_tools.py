@@ -1,0 +1,129 @@
+"""`assay judge` reads what inspect and lm-evaluation-harness really write: they run here, where they are installed.
+
+Neither is among assay's pins. `ASSAY_JUDGE_PEERS` names a Python that has them, such as that of an environment of
+its own: pip install inspect_ai lm-eval.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.evidence.claim.claim import Claim
+from assay.tools.judge.command import JudgeRequest, judge_files
+
+PEER = os.environ.get("ASSAY_JUDGE_PEERS", sys.executable)
+INSPECT = """
+import json, sys
+from inspect_ai import Task, eval
+from inspect_ai.dataset import Sample
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from inspect_ai.scorer import match
+from inspect_ai.solver import generate
+arm, every, form, epochs = sys.argv[1], int(sys.argv[2]), sys.argv[3], 3
+said = [f"{k if (k + e) % every == 0 else 'no'}" for e in range(epochs) for k in range(10, 40)]
+outs = [ModelOutput.from_content("mockllm/model", text) for text in said]
+for out in outs:
+    out.usage = ModelUsage(input_tokens=5, output_tokens=4, total_tokens=9)
+task = Task(dataset=[Sample(id=f"q{k}", input=f"What is {k}?" + " Think." * 30, target=str(k)) for k in range(10, 40)],
+            solver=generate(), scorer=match(location="exact"), epochs=epochs, name="sums")
+log = eval(task, model=get_model("mockllm/model", custom_outputs=outs), log_dir=arm, log_format=form, display="none",
+           max_samples=1, max_connections=1, temperature=0.5)[0]
+assert log.status == "success", log.error
+print(json.dumps({"at": log.location, "accuracy": log.results.scores[0].metrics["accuracy"].value}))
+"""
+LM_EVAL = """
+import json, sys
+from lm_eval.models.dummy import DummyLM
+from lm_eval.evaluator import simple_evaluate
+from lm_eval.loggers import EvaluationTracker
+from lm_eval.tasks import TaskManager
+out, every = sys.argv[1], int(sys.argv[2])
+class Sums(DummyLM):
+    def generate_until(self, requests, disable_tqdm=False):
+        return [each.doc["answer"] if k % every == 0 else "lol" for k, each in enumerate(requests)]
+tracker = EvaluationTracker(output_path=out)
+found = simple_evaluate(model=Sums(), tasks=["sums"], task_manager=TaskManager(include_path="task", include_defaults=False),
+                        log_samples=True, evaluation_tracker=tracker, bootstrap_iters=0)
+samples = found.pop("samples")
+tracker.save_results_aggregated(results=found, samples=samples)
+tracker.save_results_samples(task_name="sums", samples=samples["sums"])
+print(json.dumps({"at": out, "accuracy": found["results"]["sums"]["exact_match,none"]}))
+"""
+TASK = """task: sums
+dataset_path: json
+dataset_kwargs: {data_files: {test: task/data.jsonl}}
+test_split: test
+output_type: generate_until
+doc_to_text: "Q: {{question}} A:"
+doc_to_target: "{{answer}}"
+generation_kwargs: {until: ["\\n"]}
+metric_list:
+  - {metric: exact_match, aggregation: mean, higher_is_better: true}
+"""
+
+
+def has(package: str) -> bool:
+    """Return whether the Python that plays has a package; the one that tests asks without starting another."""
+    if sys.executable == PEER:
+        return importlib.util.find_spec(package) is not None
+    return subprocess.run([PEER, "-c", f"import {package}"], capture_output=True, check=False).returncode == 0
+
+
+def written(code: str, folder: Path, *words: str) -> tuple[Path, float]:
+    """Return where a tool wrote its results, and what it says that they come to."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(folder / "home")}
+    command = [PEER, "-c", code, *words]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return folder / str(told["at"]).removeprefix("file://"), float(told["accuracy"])
+
+
+def judged(before: Path, after: Path) -> Claim:
+    """Return the claim about what two runs of a tool wrote."""
+    return judge_files(before, after, JudgeRequest())[2].claim
+
+
+@pytest.mark.skipif(
+    not has("inspect_ai"), reason="inspect_ai is not installed here, and not among assay's pins"
+)
+@pytest.mark.parametrize("forms", [("eval", "json"), ("json", "eval")], ids=" and ".join)
+def test_logs_that_inspect_wrote_come_to_what_inspect_says(forms: tuple[str, str], tmp_path: Path) -> None:
+    (before, low), (after, high) = (
+        written(INSPECT, tmp_path, arm, every, form)
+        for arm, every, form in (("before", "5", forms[0]), ("after", "2", forms[1]))
+    )
+    found = judged(before, after)
+    assert found.before is not None and found.before.value == pytest.approx(low)
+    assert found.after is not None and found.after.value == pytest.approx(high) and high > low
+    assert (found.n_items, found.draws) == (30, 3) and found.effect is not None
+    assert found.tokens_per_completion is not None and found.tokens_per_completion.after == 4.0
+    assert not [
+        text for text in found.warnings if "on trust" in text or "differs" in text or "decoded" in text
+    ]
+
+
+@pytest.mark.skipif(not has("lm_eval"), reason="lm_eval is not installed here, and not among assay's pins")
+def test_samples_that_lm_eval_wrote_come_to_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "task").mkdir()
+    (tmp_path / "task/sums.yaml").write_text(TASK, encoding="utf-8")
+    rows = [{"question": f"What is {k}+1?", "answer": str(k + 1)} for k in range(40)]
+    (tmp_path / "task/data.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+    )
+    (before, low), (after, high) = (
+        written(LM_EVAL, tmp_path, arm, every) for arm, every in (("before", "5"), ("after", "2"))
+    )
+    found = judged(before, after)
+    assert found.before is not None and found.before.value == pytest.approx(low) and low == 0.2
+    assert found.after is not None and found.after.value == pytest.approx(high) and found.n_items == 40
+    assert not [text for text in found.warnings if "on trust" in text or "differs" in text]
