@@ -12,9 +12,16 @@ import pytest
 from assay.core.errors import EvidenceError
 from assay.evidence.figures.drawing import render
 from assay.evidence.figures.recipe_figures import performance_profile, seeds_forest
+from assay.evidence.recipe.contest import Contest
 from assay.evidence.recipe.records import RecipeClaim
 from assay.evidence.recipe.runs import Run
-from assay.evidence.recipe.tables import RecipeComparison, compare_runs, comparison_markdown, csv_rows
+from assay.evidence.recipe.tables import (
+    RecipeComparison,
+    compare_runs,
+    comparison_markdown,
+    contests_frame,
+    csv_rows,
+)
 from assay.statistics.seeds_and_items import iqm
 from recipe_material import BASE, BEFORE, facts, run, runs
 from synthetic_episodes import arm
@@ -85,6 +92,7 @@ def opened(r: Run, **changes: object) -> Run:
         ([run(k, 0.6, sided="one-sided") for k in range(6)], "two-sided was asked, the plan says one-sided"),
         ([*SIX[:5], opened(SIX[5], registered=False)], "registered after the held-out records were seen: a5"),
         ([*SIX[:5], opened(SIX[5], recipe_place=None)], "not known of a5"),
+        ([*SIX[:4], opened(SIX[4], rolls=2), opened(SIX[5], rolls=1)], "trained again before: a4, a5"),
         ([replace(r, claim=r.claim.model_copy(update={"opened": None})) for r in SIX], "not known of a0, a1"),
     ],
 )
@@ -106,6 +114,8 @@ def test_the_seeds_of_the_plan_carry_no_mark_and_a_second_recipe_pays_with_its_l
     assert (found.registered, found.registration, found.level) == (True, "", 0.05)
     second = only(compare_runs([opened(r, recipe_place=2) for r in SIX], one_sided=False))
     assert (second.registered, second.level) == (True, 0.025)
+    whole = only(compare_runs([opened(r, recipe_place=2, rolls=1) for r in SIX], one_sided=False))
+    assert (whole.registered, whole.level) == (True, 0.025), "a whole plan rolled again is its second try"
     assert second.verdict == "NOT EVALUABLE", "no six seeds can reach a level under 1/32"
     eight = [opened(run(k, 0.6, seeds=tuple(range(8))), recipe_place=2) for k in range(8)]
     second = only(compare_runs(eight, one_sided=False))
@@ -232,6 +242,34 @@ def test_recipes_are_told_apart_by_their_settings_and_compared_by_seed() -> None
         (found.recipes[0].after or 0) - (found.recipes[1].after or 0)
     )
     assert contest.probability_a_beats_b is not None and (contest.probability_a_beats_b.low or 0) > 0.5
+
+
+def test_the_pair_of_a_later_recipe_pays_for_those_that_are_not_shown() -> None:
+    def pair(place: int, n: int) -> Contest:
+        first, last = (
+            runs(n, rate, recipe=name, seeds=tuple(range(n))) for rate, name in ((0.6, "a"), (0.42, "b"))
+        )
+        (found,) = compare_runs(
+            [*first, *(opened(r, recipe_place=place) for r in last)], one_sided=False
+        ).contests
+        return found
+
+    assert [pair(place, 9).level for place in (1, 2, 4)] == pytest.approx([0.05, 0.025, 0.05 / 12])
+    assert [pair(place, 9).verdict for place in (1, 4)] == ["A IS BETTER"] * 2
+    many = pair(10, 9)  # whoever tried ten recipes and shows the best beside the worst
+    assert many.verdict == "NOT EVALUABLE" and "12 are needed at the level 0.00056" in many.sentence
+
+
+def test_a_pair_of_seeds_that_no_plan_registered_is_marked_wherever_it_stands() -> None:
+    late = [opened(r, registered=False) for r in runs(6, 0.42, recipe="b")]
+    part = runs(8, 0.42, recipe="b")
+    for others, why in ((late, "registered after the held-out records"), (part, "not the seeds of the plan")):
+        found = compare_runs([*SIX, *others], one_sided=False)
+        (contest,) = found.contests
+        assert not contest.registered and why in contest.registration
+        assert contest.sentence.startswith("Hand-picked seeds (")
+        assert "**A IS BETTER (hand-picked seeds).**" in comparison_markdown(found)
+        assert list(contests_frame(found)["verdict"]) == ["A IS BETTER (hand-picked seeds)"]
 
 
 def test_recipes_without_enough_seeds_in_common_are_not_compared() -> None:

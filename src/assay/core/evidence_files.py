@@ -72,7 +72,7 @@ FILES: dict[str, dict[str, str]] = {
         "post_eval.jsonl": "every held-out episode of the chosen checkpoint, sampled, one a line",
         "post_eval_greedy.jsonl": "the same with greedy decoding",
         "post_eval_secondary": "every episode of the chosen checkpoint on the secondary suites, a file a suite",
-        "openings.json": "every trained policy that saw these held-out records before, and which one this is",
+        "openings.json": "every other policy that saw these held-out records before, and which try this is",
         "base_again.jsonl": "every held-out episode of the base after the training, with other sampling seeds",
     },
 }

@@ -1,4 +1,4 @@
-"""How often the held-out records of a claim had been opened for trained policies, and what that costs it."""
+"""How often the held-out records of a claim had been tried before, and what that costs it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ OTHER_OPENING = "openings.json is about another opening than this claim"
 class Openings(Record):
     """What a claim says of the openings of its held-out records; all of it follows from openings.json."""
 
-    place: int | None = Field(description="which trained policy it was that saw any of them; null: not known")
+    place: int | None = Field(description="which try at any of them it was; null: not known")
     recipe_place: int | None = Field(description="the same with the seeds of one plan counted as one")
-    policies_before: int = Field(ge=0, description="trained policies that saw any of these records before")
+    policies_before: int = Field(
+        ge=0, description="tries at any of these records before: a policy in a suite is one"
+    )
     registered: bool = Field(
         description="whether the plan named this training seed before the policy saw the records"
     )
@@ -81,11 +83,10 @@ def opening_said(opened: Openings | None, level: float, plan: ClaimPlan) -> str:
     if opened is None or opened.place is None:
         return "Openings: how often the held-out records were opened is not known."
     if opened.place == 1:
-        said = "no other trained policy had seen these held-out records"
+        said = "the first try at these held-out records"
     else:
-        before = counted(opened.policies_before, "trained policies")
-        had = "has" if opened.policies_before == 1 else "have"
-        said = f"{before} {had} seen these held-out records before, and this one is number {opened.place}"
+        before = counted(opened.policies_before, "tries")
+        said = f"{before} at these held-out records came before, and this one is number {opened.place}"
     return f"Openings: {said}; tested at the level {level:.2g} of {plan.alpha:g}."
 
 
@@ -96,8 +97,12 @@ def opening_warnings(opened: Openings, found: OpenedRecords) -> list[str]:
         own = sum(each.same_recipe for each in found.others)
         of_plan = f", {own} of them by other seeds of this plan" if own else ""
         notes.append(
-            f"The held-out records had been opened for {counted(opened.policies_before, 'trained policies')}"
-            f" before{of_plan}: this one is number {opened.place}, and pays for it with its level."
+            f"{counted(opened.policies_before, 'tries')} at the held-out records came before{of_plan}: this one"
+            f" is number {opened.place}, and pays for it with its level."
+        )
+    if opened.rolls:
+        notes.append(
+            f"The same plan had trained seed {found.seed} before, to {counted(opened.rolls, 'other policies')}."
         )
     if opened.restored:
         notes.append(

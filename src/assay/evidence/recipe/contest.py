@@ -15,9 +15,11 @@ from assay.core.seeds import rng as labelled_rng
 from assay.evaluation.clusters import Array
 from assay.evidence.claim.differences import measure_of_primary
 from assay.evidence.formatting import p_text, signed
+from assay.evidence.recipe.registered import Registration, registration_of
 from assay.evidence.recipe.runs import Run, Scores, collect_scores
 from assay.evidence.recipe.verdict import describe_interval
 from assay.statistics.intervals import interval
+from assay.statistics.openings import opening_level
 from assay.statistics.seeds_and_items import (
     crossed_mean,
     expanded_percentiles,
@@ -46,8 +48,13 @@ class Contest(Record):
     )
     p: float | None = Field(description="the larger of sign flips of seed pairs and t over seeds and items")
     p_holm: float | None = Field(
-        description="p corrected for all pairs of recipes compared beside it; decides"
+        description="p corrected for all pairs of recipes compared beside it; to be within alpha"
     )
+    level: float = Field(description="for p: what earlier openings of the held-out records left of alpha")
+    registered: bool = Field(
+        description="whether these are the seeds of both plans, all of them and no other"
+    )
+    registration: str = Field(description="why not; empty where they are")
     probability_a_beats_b: Interval | None = Field(
         description="a run of A scores above one of B on an item; ties one half"
     )
@@ -56,14 +63,15 @@ class Contest(Record):
 def contests(recipes: Mapping[str, Sequence[Run]]) -> tuple[Contest, ...]:
     """Return every pair of recipes, p-values corrected together by Holm's rule; none for a single recipe.
 
-    A pair without the seeds to reach the level beside the others that are tested is not evaluable; this goes
-    by the number of seeds alone, before any result is looked at.
+    A pair is called by p at the level of the later recipe's place, which pays for recipes that are not shown,
+    and by the corrected p at alpha, which pays for those that are. A pair without the seeds to reach both is not
+    evaluable; this goes by the number of seeds alone, before any result is looked at.
     """
     drafts = [_draft(a, b, recipes[a], recipes[b]) for a, b in combinations(recipes, 2)]
     alpha = next(iter(recipes.values()))[0].claim.plan.alpha
     least = _fewest_seeds([len(draft["seeds"]) for draft in drafts if draft["p"] is not None], alpha)
     for draft in drafts:
-        if len(draft["seeds"]) < least:
+        if len(draft["seeds"]) < max(least, fewest_runs(draft["level"], one_sided=False)):
             draft |= dict.fromkeys(MEASURED)
     adjusted = holm({str(k): draft["p"] for k, draft in enumerate(drafts) if draft["p"] is not None})
     return tuple(
@@ -89,6 +97,9 @@ def _draft(a: str, b: str, runs_a: Sequence[Run], runs_b: Sequence[Run]) -> dict
     plan = runs_a[0].claim.plan
     seeds = sorted({run.trained.seed for run in runs_a} & {run.trained.seed for run in runs_b})
     draft: dict[str, Any] = {"a": a, "b": b, "seeds": tuple(seeds)} | dict.fromkeys(MEASURED)
+    found = _registration(runs_a, runs_b, seeds)
+    draft |= {"level": found.level, "registered": found.against is None}
+    draft |= {"registration": found.against or ""}
     both = collect_scores([*runs_a, *runs_b], measure_of_primary(plan.primary))
     if both is None or len(seeds) < fewest_runs(plan.alpha, one_sided=False) or len(set(both.clusters)) < 2:
         return draft
@@ -100,6 +111,21 @@ def _draft(a: str, b: str, runs_a: Sequence[Run], runs_b: Sequence[Run]) -> dict
     p = max(mean.p(one_sided=False), sign_flip_runs(apart.mean(axis=1), flips, one_sided=False))
     chance = _probability(both, len(runs_a), plan.direction, plan.suite_digest, mean.df)
     return draft | {"difference": mean.interval, "p": round(p, 10), "probability_a_beats_b": chance}
+
+
+def _registration(runs_a: Sequence[Run], runs_b: Sequence[Run], shared: Sequence[int]) -> Registration:
+    """Return what the plans of both recipes registered, and the place of the later one."""
+    alpha = runs_a[0].claim.plan.alpha
+    places = []
+    for runs in (runs_a, runs_b):
+        # A pair is two-sided whatever the plan asks of each.
+        own = registration_of(runs, one_sided=runs[0].claim.plan.sided == "one-sided")
+        if own.against is None and len(shared) < len(runs):
+            own = Registration("not all of the plan's seeds are in common", alpha, None)
+        if own.against is not None or own.place is None:
+            return Registration(own.against, alpha, None)
+        places.append(own.place)
+    return Registration(None, opening_level(max(places), alpha), max(places))
 
 
 def _probability(both: Scores, n_a: int, direction: str, label: str, df: float) -> Interval:
@@ -129,8 +155,10 @@ def _judged(
     found: Interval | None = draft["difference"]
     said = f"{draft['a']} against {draft['b']}"
     if found is None or p_holm is None:
-        needed = fewest_runs(plan.alpha / n_pairs, one_sided=False)
+        needed = fewest_runs(min(plan.alpha / n_pairs, draft["level"]), one_sided=False)
         together = f" for {n_pairs} pairs corrected together (Holm)" if n_pairs > 1 else ""
+        if draft["level"] < plan.alpha / n_pairs:
+            together = f" at the level {draft['level']:.2g} that earlier openings left"
         why = f"{counted(len(draft['seeds']), 'seeds')} in common, at least {needed} are needed{together}"
         if len(draft["seeds"]) >= needed:
             why = f"fewer than 2 {plan.cluster_name} where {plan.primary} is defined in every run"
@@ -142,6 +170,10 @@ def _judged(
     ahead = (found.value or 0.0) * (1 if plan.direction == "higher" else -1) > 0
     verdict: Literal["A IS BETTER", "B IS BETTER", "NO EVIDENCE"] = "A IS BETTER" if ahead else "B IS BETTER"
     text = f"{said}: {draft['a'] if ahead else draft['b']} is better: {numbers}."
-    if p_holm > plan.alpha:
+    if p_holm > plan.alpha or draft["p"] > draft["level"]:
         verdict, text = "NO EVIDENCE", f"{said}: no evidence of a difference: {numbers}."
+    if draft["level"] < plan.alpha:
+        text += f" Tested at the level {draft['level']:.2g} of {plan.alpha:g}, which earlier openings left."
+    if not draft["registered"]:
+        text = f"Hand-picked seeds ({draft['registration']}). {text}"
     return Contest(**draft, p_holm=p_holm, verdict=verdict, sentence=text)

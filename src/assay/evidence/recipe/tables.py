@@ -107,7 +107,8 @@ def contests_frame(found: RecipeComparison) -> pd.DataFrame:
     for each in found.contests:
         gap = difference_text(each.difference, rate=True)
         chance = interval_text(each.probability_a_beats_b, rate=True)
-        rows.append([each.a, each.b, len(each.seeds), gap, chance, p_number(each.p_holm), each.verdict])
+        rows.append([each.a, each.b, len(each.seeds), gap, chance, p_number(each.p_holm)])
+        rows[-1].append(mark(each.verdict, each.registered))
     numbers = ["A \u2212 B, points", "P(A beats B), %", "p (Holm)"]
     return pd.DataFrame(rows, columns=["A", "B", "seeds in common", *numbers, "verdict"])
 
@@ -119,7 +120,8 @@ def comparison_markdown(found: RecipeComparison) -> str:
         title = "" if len(found.recipes) == 1 else f" {recipe.recipe}:"
         verdict = mark(recipe.verdict, recipe.registered)
         blocks.append(f"**{verdict}.**{visible(title)} {visible(recipe.sentence)}")
-    blocks += [f"**{each.verdict}.** {visible(each.sentence)}" for each in found.contests]
+    for pair in found.contests:
+        blocks.append(f"**{mark(pair.verdict, pair.registered)}.** {visible(pair.sentence)}")
     warned = [text for recipe in found.recipes for text in recipe.warnings] + list(found.notes)
     if warned:
         blocks.append("\n".join(f"- {text}" for text in dict.fromkeys(map(visible, warned))))

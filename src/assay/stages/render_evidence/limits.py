@@ -41,7 +41,7 @@ def limits(
         *found,
         opening_said(claim.opened, claim.level, claim.plan),
         (
-            "Trials on other records than these are not corrected for. Every trained policy that saw these"
+            "Trials on other records than these are not corrected for. Every other policy that saw these"
             " before is in results/post_eval/openings.json; the intervals are 95 % each, whatever the level."
         ),
         (

@@ -126,7 +126,7 @@ def print_comparison(found: RecipeComparison) -> None:
         for warning in recipe.warnings:
             say(f"warning: {title}{warning}")
     for contest in found.contests:
-        say(f"{contest.verdict}: {contest.sentence}")
+        say(f"{mark(contest.verdict, contest.registered)}: {contest.sentence}")
     for note in found.notes:
         say(f"note: {note}")
     frames = [comparison_frame(found), recipes_frame(found)]
