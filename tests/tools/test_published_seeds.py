@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from assay.core.evidence_files import place_of
+from assay.core.evidence_files import folder_of, place_of
+from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import write_json
 from assay.package.archive import sealed, write_tar
+from assay.pipeline.dvc_lock import md5_at
 from assay.tools import verify
 from assay.tools.recipe.published import HOME, pack_seeds
+from assay.tools.recipe.recipe_file import read_stages
 from tests.tools.test_recipe_json import entry_of
 from tests.verification.made_run import made_run
 
@@ -37,7 +40,9 @@ def checked(package: Path, folder: Path) -> dict[str, str]:
     code = verify.run(package, ASKED, folder / "verify.json")
     told = json.loads((folder / "verify.json").read_text())
     assert code == (told["verdict"] == "failed")
-    return {f"{each['level']} {each['name']}": each["outcome"] for each in told["checks"]}
+    names = {f"{each['level']} {each['name']}": each for each in told["checks"]}
+    outcomes = {f"outcome of {name}": each["outcome"] for name, each in names.items()}
+    return outcomes | {name: each["found"] for name, each in names.items()}
 
 
 def unpacked(packed: Path, folder: Path) -> Path:
@@ -49,17 +54,16 @@ def unpacked(packed: Path, folder: Path) -> Path:
 
 def sealed_again(root: Path, folder: Path) -> Path:
     """Return the package of somebody who changed files and knows how to make the list of sums."""
-    files = {
-        p.relative_to(root).as_posix(): p for p in root.rglob("*") if p.is_file() and p.name != "SHA256SUMS"
-    }
+    files = {p.relative_to(root).as_posix(): p for p in root.rglob("*") if p.is_file()}
+    del files["SHA256SUMS"]
     write_tar(folder / "again.tar", sealed(files))
     return folder / "again.tar"
 
 
 def test_what_was_packed_says_its_numbers_again(packed: Path, tmp_path: Path) -> None:
     found = checked(packed, tmp_path)
-    assert "failed" not in found.values()
-    assert found["V1 collider: the numbers over seeds, from raw episodes"] == "passed"
+    assert "failed" not in found.values(), found
+    assert {"V1 seed0: claim", "V1 seed1: claim", "V1 data", "V1 figure"} <= found.keys()
 
 
 def test_equal_runs_give_an_equal_package_that_dvc_knows(
@@ -83,31 +87,69 @@ def test_what_all_runs_have_in_common_lies_in_it_once(packed: Path, tmp_path: Pa
     assert homes == ["shared"] and len(list(root.rglob("post_eval.jsonl"))) == 2
 
 
-def change_an_episode(root: Path) -> None:
-    path = root / "seed1" / place_of("post_eval.jsonl")
-    path.write_text(path.read_text().replace('"success":true', '"success":false', 1))
+def edited(path: Path, one: str, other: str) -> None:
+    text = path.read_text()
+    assert one in text
+    path.write_text(text.replace(one, other, 1))
 
 
-def change_the_verdict(root: Path) -> None:
-    path = root / "recipe.json"
-    told = json.loads(path.read_text())
-    told["recipes"]["collider"]["runs"][1]["gain"]["low"] += 0.01
-    write_json(path, told)
+def told(found: dict[str, str], name: str) -> str:
+    """Return what a check that failed says."""
+    assert found[f"outcome of {name}"] == "failed", found
+    return found[name]
 
 
-def drop_a_seed(root: Path) -> None:
-    for path in sorted((root / "seed1").rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-
-
-def add_a_file(root: Path) -> None:
+def test_every_edit_of_any_seed_is_found_and_named(packed: Path, tmp_path: Path) -> None:
+    root = unpacked(packed, tmp_path)
+    edited(root / "seed1" / place_of("post_eval.jsonl"), '"success":true', '"success":false')
+    claim = root / "seed0" / place_of("claim.json")
+    number = json.loads(claim.read_text())["difference"]["low"]
+    edited(claim, f'"low": {number}', '"low": 0.123')
+    edited(root / "seed0" / place_of("training_log.csv"), "\n2,", "\n2,0")
+    recipe = json.loads((root / "recipe.json").read_text())
+    recipe["recipes"]["collider"]["runs"][1]["gain"]["low"] += 0.01
+    write_json(root / "recipe.json", recipe)
+    edited(root / "collider.svg", "</svg>", "<!-- drawn by hand --></svg>")
     (root / "more.txt").write_text("hello")
+    found = checked(sealed_again(root, tmp_path), tmp_path)
+    assert "post_eval: 1 episode graded otherwise" in told(found, "V1 seed1: claim")
+    assert "claim.json, difference.low: 0.123 is stored" in told(found, "V1 seed0: claim")
+    locked = told(found, "V3 dvc.lock")
+    assert f"seed0/{folder_of('train')}" in locked and f"seed1/{folder_of('post_eval')}" in locked
+    assert "recipes.collider." in told(found, "V1 collider: the numbers over seeds, from raw episodes")
+    assert "collider.svg" in told(found, "V1 figure") and "more.txt" in told(found, "V1 recipe")
 
 
-@pytest.mark.parametrize("change", [change_an_episode, change_the_verdict, drop_a_seed, add_a_file])
-def test_a_package_that_was_changed_and_sealed_again_fails(
-    change: Callable[[Path], None], packed: Path, tmp_path: Path
+def test_who_edits_an_episode_and_all_that_vouches_for_it_still_needs_its_text(
+    packed: Path, tmp_path: Path
 ) -> None:
     root = unpacked(packed, tmp_path)
-    change(root)
-    assert "failed" in checked(sealed_again(root, tmp_path), tmp_path).values()
+    path, lock = root / "seed1" / place_of("post_eval.jsonl"), root / "seed1/dvc.lock"
+    edited(path, '"success":true', '"success":false')
+    for home in ("shared", "seed1"):
+        shutil.copytree(root / home, tmp_path / "whole", dirs_exist_ok=True)
+    whole, recorded = tmp_path / "whole" / folder_of("post_eval"), lock.read_text()
+    (before,) = {
+        out["md5"]
+        for out in read_stages(root / "seed1")["post_eval"]["outs"]
+        if out["path"] == folder_of("post_eval")
+    }
+    lock.write_text(recorded.replace(before, md5_at(whole)))
+    recipe = json.loads((root / "recipe.json").read_text())
+    recipe["recipes"]["collider"]["lock_sha256"]["seed1"] = sha256_bytes(lock.read_bytes())
+    write_json(root / "recipe.json", recipe)
+    found = checked(sealed_again(root, tmp_path), tmp_path)
+    assert found["outcome of V3 dvc.lock"] == "passed"
+    assert "post_eval: 1 episode graded otherwise" in told(found, "V1 seed1: claim")
+
+
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [("seed1", "seed1: expected the files of every run"), ("shared/data", "it holds no data, so no episode")],
+)
+def test_a_package_without_a_seed_or_without_data_says_so_in_one_line(
+    gone: str, said: str, packed: Path, tmp_path: Path
+) -> None:
+    root = unpacked(packed, tmp_path)
+    shutil.rmtree(root / gone)
+    assert said in told(checked(sealed_again(root, tmp_path), tmp_path), "V1 runs")

@@ -21,7 +21,7 @@ from assay.package import verify as plain
 from assay.package.archive import check_names, unpack
 from assay.tools.judge.packing import check_judgement, holds_judgement
 from assay.tools.publish.sign import available, signature_check
-from assay.tools.recipe.published import check_seeds, holds_seeds
+from assay.tools.recipe.published import holds_seeds
 from assay.verify.checks import Check, Level, Outcome, Verification, error_said, unlooked
 
 _LEVELS: tuple[Level, ...] = ("V1", "V2", "V3")
@@ -137,7 +137,9 @@ def verified(package: Path, result: plain.Result, asked: VerifyRequest) -> Itera
             )
             yield signed
         if sound and holds_seeds(root):
-            yield from check_seeds(root, work)
+            from assay.tools.recipe.check_seeds import check_seeds
+
+            yield from check_seeds(root, work, other_code=asked.other_code, processes=asked.processes)
         elif sound and holds_judgement(root):
             yield from check_judgement(root, work, other_code=asked.other_code)
         elif sound:

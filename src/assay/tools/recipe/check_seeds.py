@@ -1,0 +1,258 @@
+"""A package of seeds against itself: data, dvc.lock, every claim from raw episodes, the numbers over seeds."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import assay
+from assay.core.counting import counted
+from assay.core.errors import PackageError
+from assay.core.evidence_files import folder_of
+from assay.core.storage.files import write_bytes, write_text
+from assay.core.storage.json import dumps, read_record, write_json
+from assay.core.storage.untrusted import listing
+from assay.evidence.recipe.records import Recipes, SeedsTogether
+from assay.package.archive import sha256_of
+from assay.package.layout import PROVENANCE, SUMS
+from assay.pipeline.dvc_lock import folder_md5, md5_at
+from assay.pipeline.project import Project
+from assay.stages import fingerprint
+from assay.stages.render_evidence.claim_at import claim_at
+from assay.tools.recipe import recipe_file
+from assay.tools.recipe.compare import LOCK
+from assay.tools.recipe.published import (
+    FIX,
+    KINDS,
+    PAGES,
+    RECIPE,
+    SHARED,
+    data_of,
+    draw_seeds,
+    entries_of,
+    recipe_bytes,
+)
+from assay.verify.checks import Check, LookResult, looked, unlooked
+from assay.verify.code import REMEDY
+from assay.verify.compared import compare
+
+# What a comparison with the bases that were built beside it, or with runs that were left out, cannot say again;
+# and what dvc.lock itself shows.
+NOT_DERIVED = ("bases", "notes", "lock_sha256")
+DATA = folder_of("data")
+# What runs have in common, worked out once; a process that is forked has it too.
+_KNOWN: dict[tuple[str, ...], Any] = {}
+
+
+def check_seeds(
+    package: Path, work: Path, *, other_code: bool = False, processes: int = 2
+) -> Iterator[Check]:
+    """Yield what the runs of an unpacked package say again of themselves and of recipe.json.
+
+    Args:
+        package: The folder of the package; only read.
+        work: An empty folder.
+        other_code: Whether agreement to 9 digits will do.
+        processes: How many runs are looked at at a time.
+    """
+    for check in _checks(package, work, other_code=other_code, processes=processes):
+        found = check.found.replace(f"{work / 'stored'}/", "").replace(f"{package}/", "")
+        yield check.model_copy(update={"found": found.replace(str(work), "the package")})
+
+
+def _checks(package: Path, work: Path, *, other_code: bool, processes: int) -> Iterator[Check]:
+    told: dict[str, SeedsTogether] = {}
+    yield looked("V1", "recipe", partial(_names, package, told))
+    if len(told) != 1:
+        return
+    (one,) = told.values()
+    copies = [work / "stored" / run.name for run in one.runs]
+    first = looked("V1", "runs", partial(_restored, package, copies))
+    yield first
+    if first.outcome == "failed":
+        yield unlooked("V1", "all else", "not looked at: the runs cannot be put together")
+        return
+    yield looked("V3", "code", partial(_code, copies[0]))
+    yield looked("V3", "dvc.lock", partial(_locked, package, one, copies))
+    yield looked("V1", "data", partial(_data_again, copies, work / "data", other_code))
+    yield from _claims_again(copies, work / "again", nearly=other_code, processes=processes)
+    again = work / "again"
+    name = f"{one.task}: the numbers over seeds, from raw episodes"
+    yield looked("V1", name, partial(_numbers_again, package, one, copies, again, other_code))
+    yield looked("V1", "figure", partial(_figure_again, package, one, copies[0], again, other_code))
+
+
+def _names(package: Path, told: dict[str, SeedsTogether]) -> LookResult:
+    found = read_record(package / RECIPE, Recipes, fix=FIX).recipes
+    if len(found) != 1:
+        return LookResult("", [f"{RECIPE}: {len(found)} recipes, one is expected"])
+    (one,) = found.values()
+    runs = [run.name for run in one.runs]
+    if odd := [name for name in runs if not name or "/" in name or name in (".", "..", SHARED)]:
+        return LookResult("", [f"{RECIPE}: a run named {odd[0]!r}"])
+    told.update(found)
+    expected = {SHARED, RECIPE, PROVENANCE, SUMS, *(f"{one.task}.{kind}" for kind in KINDS), *runs}
+    others = sorted(each.name for each in package.iterdir() if each.name not in expected)
+    return LookResult("one recipe", [f"{name}: has no place in a package of seeds" for name in others])
+
+
+def _restored(package: Path, copies: Sequence[Path]) -> LookResult:
+    """Put the runs together; without their data nothing could be graded."""
+    for copy in copies:
+        for home in (package / SHARED, package / copy.name):
+            if not home.is_dir():
+                raise PackageError("the files of every run", found="no folder", where=copy.name, fix=FIX)
+            shutil.copytree(home, copy, dirs_exist_ok=True, copy_function=_link)
+        if not any((copy / each).is_dir() for each in data_of(Project.open(copy))):
+            said = (
+                "it holds no data, so no episode can be graded again: an older package, or data from outside"
+            )
+            return LookResult("", [f"{said} of the project. Fix: {FIX}, or {REMEDY.partition(', or')[0]}"])
+    return LookResult(f"{counted(len(copies), 'runs')} with data, settings and results")
+
+
+def _link(source: str, target: str) -> None:
+    """Let a file stand in a second place: what is written there later replaces it, and not its content."""
+    Path(target).unlink(missing_ok=True)
+    os.link(source, target)
+
+
+def _code(copy: Path) -> LookResult:
+    """Say whether the code that made the claims is the code here: if it is not, the numbers judge."""
+    here, stages = Path(assay.__file__).parent, recipe_file.read_stages(copy)
+    rooms = {
+        str(dep["path"]): dep.get("md5")
+        for dep in stages.get(recipe_file.LAST, {}).get("deps", [])
+        if str(dep["path"]).startswith("src/assay/")
+    }
+    odd = [
+        name for name, known in rooms.items() if _md5_of_code(here / name.removeprefix("src/assay/")) != known
+    ]
+    if odd or not rooms:
+        first = min(odd, default="none is known")
+        said = f"{len(odd)} of {len(rooms)} rooms that make a claim differ from those that check here, first {first}"
+        return LookResult(f"{said}; the numbers judge", unchecked=True)
+    return LookResult(f"the {len(rooms)} rooms that make a claim are those that check here")
+
+
+def _md5_of_code(path: Path) -> str | None:
+    if not path.is_dir():
+        return md5_at(path) if path.is_file() else None
+    names = (name for name in listing(path) if not name.endswith(".pyc"))
+    return folder_md5({name: path / name for name in names})[0]
+
+
+def _locked(package: Path, one: SeedsTogether, copies: Sequence[Path]) -> LookResult:
+    """Compare every result and the data with what dvc.lock of their run says, and that with recipe.json."""
+    wrong, n = list[str](), 0
+    for copy in copies:
+        if sha256_of(package / copy.name / LOCK) != one.lock_sha256.get(copy.name):
+            wrong.append(f"{copy.name}/{LOCK}: not that of {RECIPE}")
+        entries, known, faults = entries_of(copy), dict[str, str](), dict[str, str]()
+        for stage, found in recipe_file.read_stages(copy).items():
+            for entry in [*found.get("deps", []), *found.get("outs", [])]:
+                path = str(entry["path"])
+                if path not in entries or path in PAGES:
+                    continue
+                has = known.setdefault(path, md5_at(copy / path))
+                if has != entry.get("md5"):
+                    said = f"{str(entry.get('md5'))[:12]} by {stage} of {LOCK}, it is {has[:12]}"
+                    faults.setdefault(path, f"{copy.name}/{path}: {said}")
+        n, wrong = n + len(known), [*wrong, *faults.values()]
+        inside = tuple(f"{each}/" for each in entries)
+        more = [name for name in listing(copy) if name not in entries and not name.startswith(inside)]
+        wrong += [f"{copy.name}/{name}: has no place in a run" for name in sorted(more)]
+    return LookResult(f"{counted(n, 'files and folders')} of {counted(len(copies), 'runs')}", wrong)
+
+
+def _data_again(copies: Sequence[Path], work: Path, nearly: bool) -> LookResult:
+    """Fingerprint, audit and plan again, once for what runs have in common."""
+    done: dict[tuple[str, ...], str] = {}
+    for copy in copies:
+        project = Project.open(copy)
+        roots = data_of(project)
+        kind = (*(md5_at(copy / each) for each in (*roots, DATA)), recipe_file.digest_run(copy)[2])
+        if kind in done:
+            continue
+        again = work / copy.name
+        for each in roots:
+            shutil.copytree(copy / each, again / each, copy_function=_link)
+        fingerprint.run(Project(again, project.params))
+        names = {f"{DATA}/{name}" for place in (copy, again) for name in listing(place / DATA)}
+        seen = compare(copy, again, names, nearly=nearly, said="fingerprint, audit, contamination and plan")
+        if seen.wrong:
+            return LookResult("", [f"{copy.name}/{each}" for each in seen.wrong])
+        done[kind] = seen.said
+    return LookResult("; ".join(dict.fromkeys(done.values())))
+
+
+def _claims_again(copies: Sequence[Path], again: Path, *, nearly: bool, processes: int) -> Iterator[Check]:
+    """Yield a check of each run's claim; the first is made alone, since the others need much of what it did."""
+    _KNOWN.clear()
+    try:
+        yield _claim_again(copies[0], again, nearly)
+        if processes < 2 or len(copies) < 3:
+            yield from (_claim_again(copy, again, nearly) for copy in copies[1:])
+            return
+        context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+        with ProcessPoolExecutor(processes, mp_context=context) as pool:
+            yield from pool.map(partial(_claim_again, again=again, nearly=nearly), copies[1:])
+    finally:
+        _KNOWN.clear()
+
+
+def _claim_again(copy: Path, again: Path, nearly: bool) -> Check:
+    """Grade every episode of a run again and make its claim; what was made takes the place of what is stored."""
+
+    def look() -> LookResult:
+        made, place = claim_at(Project.open(copy), _KNOWN), again / copy.name
+        for name, content in zip(PAGES, (made.claim, made.metrics()), strict=True):
+            write_json(place / name, content)
+        n = sum(len(episodes) for _, episodes in made.arms.values())
+        said = (
+            f"{counted(n, 'episodes')} of {counted(len(made.arms), 'arms')} graded again; claim and metrics"
+        )
+        seen = compare(copy, place, PAGES, nearly=nearly, said=said)
+        for name in PAGES:
+            write_bytes(copy / name, (place / name).read_bytes())
+        return LookResult(seen.said, [*made.misgraded, *seen.wrong])
+
+    return looked("V1", f"{copy.name}: claim", look)
+
+
+def _numbers_again(
+    package: Path, told: SeedsTogether, copies: Sequence[Path], again: Path, nearly: bool
+) -> LookResult:
+    """Put recipe.json together again, from the claims that were made again."""
+    one_sided = told.recipe is not None and told.recipe.sided == "one-sided"
+    for copy in copies:
+        # What it rendered is another now where it was edited, which its own check said.
+        stages = recipe_file.read_stages(copy)
+        kept = {name: stage for name, stage in stages.items() if name != recipe_file.LAST}
+        write_text(copy / LOCK, f"{dumps({'schema': '2.0', 'stages': kept})}\n")
+    runs = [recipe_file.read_seed(copy) for copy in copies]
+    found = recipe_file.combine_seeds(told.task, told.preset, copies, runs, told.bases, one_sided=one_sided)
+    same: Mapping[str, Any] = {name: getattr(told, name) for name in NOT_DERIVED}
+    write_bytes(again / RECIPE, recipe_bytes(found.model_copy(update=same)))
+    return compare(
+        package, again, [RECIPE], nearly=nearly, said=f"{RECIPE} over {counted(len(runs), 'seeds')}"
+    )
+
+
+def _figure_again(package: Path, told: SeedsTogether, copy: Path, again: Path, nearly: bool) -> LookResult:
+    """Draw the figure of every seed again, from the numbers that were made again."""
+    (found,) = read_record(again / RECIPE, Recipes, fix=FIX).recipes.values()
+    drawn = {f"{told.task}.{kind}": content for kind, content in draw_seeds(found, copy).items()}
+    for name, content in drawn.items():
+        write_bytes(again / name, content)
+    seen = compare(package, again, drawn, said="the gain of every seed, drawn again")
+    if seen.wrong and nearly:
+        return LookResult(f"drawn otherwise here: {seen.wrong[0]}", unchecked=True)
+    return seen
