@@ -4,6 +4,7 @@ assay."""
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -24,6 +25,7 @@ from assay.training.health.commonest import most_common, reading
 from assay.training.health.signals import Baselines, failures_left, step_readings
 
 MIN_ITEMS = 10  # of a window: fewer say nothing about a share of items
+_SETTING = re.compile(r"\b(?:train|task|generation|health)\.(?=\w)")  # another trainer has other sections
 LASTING = 3  # blocks that a rule which is quiet again has to have rung for
 LEAST_VARIETY = 0.05  # of the start: less is a task whose answers are alike anyway
 
@@ -152,7 +154,7 @@ def _findings(events: Sequence[HealthEvent], blocks: Sequence[StepBlock]) -> lis
         if here == "GREEN" and rang < LASTING:
             continue
         worst = max(told, key=lambda event: (HEALTH_LEVELS.index(event.level), event.stop))
-        said = worst.message
+        said = _SETTING.sub("", worst.message)
         since = min(event.first_step for event in told if event.level != "GREEN")
         numbers = (worst.value, worst.threshold, worst.baseline)
         found.append(Finding(rule.rule, worst.level, since, here != "GREEN", *numbers, said))

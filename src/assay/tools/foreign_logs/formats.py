@@ -207,10 +207,15 @@ def _read_trace(record: Mapping[str, Any], step: int | None, success: str | None
         parts=parts,
         success=None if right is None else number(measured[right]),
         gold=_gold(_first(data, GOLD)) if isinstance(data, Mapping) else None,
-        tokens=number(record.get("num_output_tokens")),
-        truncated=str(record.get("stop_condition")) in CUT,
+        tokens=number(record.get("num_output_tokens")) or None,
+        truncated=str(record.get("stop_condition")) in CUT or _ended_by_length(record.get("calls")),
         lost=record["ok"] is False if "ok" in record else None,
     )
+
+
+def _ended_by_length(calls: object) -> bool:
+    last = calls[-1] if isinstance(calls, list) and calls else None
+    return isinstance(last, Mapping) and last.get("finish_reason") == "length"
 
 
 def read_row(record: Mapping[str, Any], success: str | None) -> dict[str, float] | None:

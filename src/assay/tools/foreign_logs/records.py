@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 EXACT = 1e-3  # of the spread of rewards: what a sum of parts may miss it by and still be that sum
-MIN_FITTED = 20  # completions that weights are read from
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,31 +52,48 @@ def weigh_parts(log: ForeignLog) -> ForeignLog:
     """Return the log with reward parts as they add up to the reward.
 
     Tools log what each reward function said, not what it counts for. Where the reward is a weighted sum of
-    the parts, least squares finds the weights; parts that count for nothing are left out. Where no reward is
-    logged it is the sum of its parts, and where no weights make the parts add up they stay as logged.
+    the parts, least squares finds the weights, from completions or else from the means by step; parts that
+    count for nothing are left out. Where no reward is logged it is made of its parts so, or as their plain
+    sum. Where no weights make the parts add up they stay as logged.
     """
     names = sorted({name for each in log.completions for name in each.parts})
     if not names:
         return log
-    if all(each.reward is None for each in log.completions):
-        summed = [_with_sum(each) for each in log.completions]
-        note = "no reward is logged with the completions: it is taken as the plain sum of its parts"
-        return replace(log, completions=tuple(summed), notes=(*log.notes, note))
     told = [each for each in log.completions if each.reward is not None and not each.lost]
-    if len(told) < MIN_FITTED:
-        return log
-    values = np.array([[each.parts.get(name, 0.0) for name in names] for each in told])
-    rewards = np.array([each.reward for each in told], dtype=float)
-    weights = np.linalg.lstsq(values, rewards, rcond=None)[0]
-    if float(np.abs(values @ weights - rewards).max()) > EXACT * max(float(np.ptp(rewards)), 1e-9):
-        return log
-    kept = {name: float(weight) for name, weight in zip(names, weights, strict=True) if abs(weight) > EXACT}
-    weighed = [
-        replace(each, parts={name: each.parts.get(name, 0.0) * weight for name, weight in kept.items()})
-        for each in log.completions
-    ]
-    return replace(log, completions=tuple(weighed))
+    if told:
+        weights = _fit([[each.parts.get(name, 0.0) for name in names] for each in told], _rewards(told))
+        return log if weights is None else replace(log, completions=_weighed(log, names, weights, sums=False))
+    columns = [f"part {name}" for name in names]
+    rows = [row for row in log.rows if all(math.isfinite(row.get(c, math.nan)) for c in ("reward", *columns))]
+    weights = _fit([[row[column] for column in columns] for row in rows], [row["reward"] for row in rows])
+    note = "no reward is logged with the completions: it is the sum of its parts"
+    note += ", taken as they are" if weights is None else ", weighed as in the rows by step"
+    weighed = _weighed(log, names, [1.0] * len(names) if weights is None else weights, sums=True)
+    return replace(log, completions=weighed, notes=(*log.notes, note))
 
 
-def _with_sum(each: LoggedCompletion) -> LoggedCompletion:
-    return replace(each, reward=math.fsum(each.parts.values())) if each.parts else each
+def _rewards(told: Sequence[LoggedCompletion]) -> list[float]:
+    return [each.reward for each in told if each.reward is not None]
+
+
+def _fit(parts: Sequence[Sequence[float]], rewards: Sequence[float]) -> list[float] | None:
+    """Return the weights by which parts add up to rewards; None where there are none, or too few to tell."""
+    if len(rewards) < 2 * len(parts[0] if parts else ()) + 2:
+        return None
+    values, wanted = np.array(parts, dtype=float), np.array(rewards, dtype=float)
+    found = np.linalg.lstsq(values, wanted, rcond=None)[0]
+    if float(np.abs(values @ found - wanted).max()) > EXACT * max(float(np.ptp(wanted)), 1e-6):
+        return None
+    return [float(weight) for weight in found]
+
+
+def _weighed(
+    log: ForeignLog, names: Sequence[str], weights: Sequence[float], *, sums: bool
+) -> tuple[LoggedCompletion, ...]:
+    kept = {name: weight for name, weight in zip(names, weights, strict=True) if abs(weight) > EXACT}
+    made = []
+    for each in log.completions:
+        parts = {name: each.parts.get(name, 0.0) * weight for name, weight in kept.items()}
+        reward = math.fsum(parts.values()) if sums and each.parts else each.reward
+        made.append(replace(each, parts=parts, reward=reward))
+    return tuple(made)
