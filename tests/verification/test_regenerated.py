@@ -30,6 +30,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
 )
 ALL = 99
+BEYOND = ("pre_eval_secondary/heldout_ood", "pre_eval_secondary/traps")
 VERDICT = "nc5"  # two words and the end: nothing there, sure by half
 
 
@@ -74,17 +75,17 @@ def test_what_the_stages_played_is_played_again_to_the_last_character(project: P
     assert set(outcomes(checks).values()) == {"passed"}, checks
     assert [check.name for check in checks] == [
         "base",
-        *(f"play {name} again" for name in ("pre_eval", "pre_eval_greedy", "base_again")),
-        *(f"play {name} again" for name in ("post_eval", "post_eval_greedy")),
+        *(f"play {name} again" for name in ("pre_eval", "pre_eval_greedy", *BEYOND, "base_again")),
+        *(f"play {name.replace('pre', 'post')} again" for name in ("pre_eval", "pre_eval_greedy", *BEYOND)),
     ]
     assert "16 of 16 episodes of units 1, 2, 3, 4 of 4 are the same" in checks[1].found
 
 
-@pytest.mark.parametrize("name", ["pre_eval", "base_again", "post_eval", "post_eval_greedy"])
+@pytest.mark.parametrize("name", ["pre_eval", "base_again", "post_eval", "post_eval_greedy", BEYOND[1]])
 def test_a_completion_nobody_generated_is_found_however_rightly_it_is_graded(
     project: Project, name: str
 ) -> None:
-    index = 1 if name.endswith("greedy") else 5
+    index = 5 if name in ("pre_eval", "base_again", "post_eval") else 1  # the others have a draw an item
     episodes = forge(project, name, index)
     checks = regenerated(project, batches=ALL)
     found = outcomes(checks)
