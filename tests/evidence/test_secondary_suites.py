@@ -66,12 +66,12 @@ def test_records_that_were_opened_before_cost_a_gain_its_level_and_a_loss_nothin
     suites = {"ood": played("ood", 0.3, 0.7, 60), "traps": played("traps", 0.7, 0.3, 60)}
     arms = [arm(f"headline {k}", rate) for k, rate in enumerate(UP)]
     found = {}
-    for place in (1, 5000):
+    for place in (1, 5000, None):
         told = opened(ood=place, traps=place)
         claim = make_claim(*arms, planned(*suites), secondary_suites=suites, opened=told)
         found[place] = {name: each.direction for name, each in claim.secondary_suites.items()}
     assert found[1] == {"ood": "better", "traps": "worse"}
-    assert found[5000] == {"ood": "not shown", "traps": "worse"}
+    assert found[5000] == found[None] == {"ood": "not shown", "traps": "worse"}
 
 
 def test_too_few_clusters_are_described_and_called_nothing() -> None:

@@ -36,7 +36,10 @@ class SecondarySuite(Comparison):
     """The primary metric on one secondary suite; `n_clusters` and `difference.n` say on how much it rests."""
 
     direction: Direction = Field(description="better or worse than the base, by p_holm")
-    level: float = Field(gt=0, lt=1, description="that p_holm must reach to be called better")
+    level: float | None = Field(
+        description="that p_holm must reach to be called better; null: how often its records were opened is not"
+        " known, so nothing is"
+    )
     best_trivial: str | None = Field(description="the player without skill that does best on the same items")
     best_trivial_rate: float | None = Field(description="its rate, share")
 
@@ -62,7 +65,7 @@ def compare_secondary(
         plan: Names the suites.
         measure: The primary one.
         level: Of the claim.
-        places: Which trained policy it was that saw the records of each suite; None, or no entry: not known.
+        places: Which trained policy it was that saw the records of each suite; None: not known.
         seed: Of the intervals.
 
     Raises:
@@ -83,10 +86,11 @@ def compare_secondary(
     )
     suites = {}
     for name, each in found.items():
-        own = min(level, opening_level(places.get(name) or 1, plan.alpha))
+        place = places.get(name, 1)
+        own = None if place is None else min(level, opening_level(place, plan.alpha))
         ahead = (each.difference.value or 0.0) * (1 if plan.direction == "higher" else -1)
         direction: Direction = "not shown"
-        if each.p_holm is not None and ahead and each.p_holm <= (own if ahead > 0 else plan.alpha):
+        if each.p_holm is not None and ahead and each.p_holm <= ((own or 0.0) if ahead > 0 else plan.alpha):
             direction = "better" if ahead > 0 else "worse"
         rate, player = max(
             ((_rate(episodes, measure), player) for player, episodes in played[name].trivial.items()),
