@@ -3,7 +3,7 @@ room."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -98,12 +98,13 @@ def summarise(
     decoding: Decoding,
     draws: int,
     rng: np.random.Generator,
+    only: Collection[str] | None = None,
 ) -> Report:
     """Return the report of one policy on one suite; the order of the episodes does not matter.
 
     Rates have Wilson intervals at their effective sample size, means studentised cluster-bootstrap intervals
     (from `rng`), the median a Woodruff interval; n of an interval counts the episodes where the value is
-    defined.
+    defined. `only` names the measures that are meant, where not all are.
 
     Raises:
         EvidenceError: the episodes are not a whole suite (see `check_complete`).
@@ -111,7 +112,8 @@ def summarise(
     check_complete(episodes, draws, "summarise")
     ordered = sorted(episodes, key=lambda episode: (episode.item_id, episode.draw))
     clusters = [episode.cluster for episode in ordered]
-    columns = {name: list(map(reader_of(name), ordered)) for name in measure_names(ordered)}
+    names = [name for name in measure_names(ordered) if only is None or name in only]
+    columns = {name: list(map(reader_of(name), ordered)) for name in names}
     strata: dict[str, dict[str, Stratum]] = {}
     for label in sorted({label for episode in ordered for label in episode.strata}):
         strata[label] = {}

@@ -12,7 +12,7 @@ from pydantic import Field
 from assay.core.records import Episode, HealthSummary, Interval, Record, Split
 from assay.core.seeds import rng as labelled_rng
 from assay.evaluation.clusters import cluster_sums, paired_cluster_differences
-from assay.evaluation.measures import value_of
+from assay.evaluation.measures import reader_of
 from assay.evidence.claim.aa_test import Control, aa_control, control_said
 from assay.evidence.claim.differences import (
     Comparison,
@@ -196,7 +196,7 @@ def not_evaluable(
 
 
 def _arm(episodes: Sequence[Episode], measure: str) -> Interval:
-    values = [value_of(episode, measure) for episode in episodes]
+    values = list(map(reader_of(measure), episodes))
     return rate_interval(cluster_sums(values, [episode.cluster for episode in episodes]))
 
 
@@ -208,7 +208,7 @@ def _guarded(found: Comparison, margin: float) -> Guardrail:
 def _detectable_points(
     before: Sequence[Episode], after: Sequence[Episode], measure: str, alpha: float, largest: float
 ) -> float | None:
-    sums = paired_cluster_differences(before, after, lambda episode: value_of(episode, measure))
+    sums = paired_cluster_differences(before, after, reader_of(measure))
     found = None if sums is None else detectable_effect(sums, alpha=alpha, largest=largest)
     return None if found is None else round(100 * found, 6)
 

@@ -17,7 +17,7 @@ from assay.core.errors import EvidenceError
 from assay.core.records import Episode, Interval, Record
 from assay.core.seeds import rng as labelled_rng
 from assay.evaluation.clusters import ClusterSums, cluster_sums, paired_cluster_differences
-from assay.evaluation.measures import is_rate, value_of
+from assay.evaluation.measures import is_rate, reader_of
 from assay.statistics.bounded_mean import bounded_mean_test, clusters_needed
 from assay.statistics.intervals import interval, mean_interval, median_difference_interval, missing
 from assay.statistics.tests import FEWEST_OPEN, holm, open_mean_interval
@@ -58,7 +58,7 @@ class GainSplit(Record):
 
 
 def _mean(episodes: Sequence[Episode], measure: str) -> float | None:
-    sums = cluster_sums([value_of(e, measure) for e in episodes], [e.cluster for e in episodes])
+    sums = cluster_sums(list(map(reader_of(measure), episodes)), [e.cluster for e in episodes])
     return None if sums is None else round(sums.mean, 10)
 
 
@@ -166,7 +166,7 @@ def paired(before: Sequence[Episode], after: Sequence[Episode], measure: str) ->
     Raises:
         EvidenceError: the arms do not hold the same items.
     """
-    return paired_cluster_differences(before, after, lambda episode: value_of(episode, measure))
+    return paired_cluster_differences(before, after, reader_of(measure))
 
 
 def _span(

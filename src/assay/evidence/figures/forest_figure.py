@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from assay.core.counting import counted
 from assay.core.records import Episode, Interval
 from assay.evaluation.clusters import paired_cluster_differences
-from assay.evaluation.measures import value_of
+from assay.evaluation.measures import reader_of
 from assay.evidence.claim.claim import Claim
 from assay.evidence.figures.drawing import (
     AFTER,
@@ -80,13 +80,14 @@ def cluster_gains(before: Sequence[Episode], after: Sequence[Episode], measure: 
     Raises:
         EvidenceError: the arms hold different items.
     """
-    sums = paired_cluster_differences(before, after, lambda episode: value_of(episode, measure))
+    value_of = reader_of(measure)
+    sums = paired_cluster_differences(before, after, value_of)
     if sums is None:
         return []
     counts: list[dict[str, list[float]]] = [{}, {}]
     for k, arm in enumerate((before, after)):
         for episode in arm:
-            value = value_of(episode, measure)
+            value = value_of(episode)
             if value is not None:
                 counts[k].setdefault(episode.cluster, []).append(value)
     found = []

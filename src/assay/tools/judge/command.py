@@ -94,6 +94,7 @@ def judge_files(before: Path, after: Path, asked: JudgeRequest) -> tuple[Judgeme
         before=records["before"],
         after=records["after"],
         rivals={name: record for name, record in records.items() if name not in ("before", "after")},
+        bounds=reading.bounds,
         smallest_effect_points=asked.effect,
         lower_is_better=asked.lower,
         title=asked.title

@@ -12,7 +12,7 @@ from assay.tools.judge.sources import Form, Reading, number_of, text_of, truth_o
 
 Reader = Callable[[str, Row, str | None], Reading]
 ITEM, SCORE = ("item", "item_id", "id"), ("score", "reward")
-_KNOWN = (*ITEM, *SCORE, "success", "draw", "cluster", "prompt", "target", "completion", "tokens")
+LABELS = ("stratum", "task")
 
 
 def form_of(row: Row, where: str) -> Form:
@@ -41,7 +41,8 @@ def _first(row: Row, names: tuple[str, ...]) -> str | None:
 
 def table_row(where: str, row: Row, metric: str | None) -> Reading:
     """Return a row of a table of one's own: item and score or success; the rest as far as it is there."""
-    item, score = _first(row, ITEM), metric or _first(row, SCORE)
+    item = "item" if "item" in row else _first(row, ITEM)
+    score = metric or ("score" if "score" in row else _first(row, SCORE))
     if item is None or row[item] is None:
         raise refuse("an item on every row", "none", where)
     if metric is not None and metric not in row:
@@ -53,7 +54,7 @@ def table_row(where: str, row: Row, metric: str | None) -> Reading:
     truncated = truth_of(row.get("truncated"), where, "truncated")
     tokens = whole_of(row.get("tokens"), where, "tokens")
     told = tokens is not None or truncated is not None or row.get("completion") is not None
-    labels = {name: text_of(row[name]) for name in ("stratum", "task") if row.get(name) not in (None, "")}
+    labels = {name: text_of(row[name]) for name in LABELS if name in row and row[name] not in (None, "")}
     prompt, target = text_of(row.get("prompt")), text_of(row.get("target"))
     return Reading(
         where,

@@ -11,9 +11,9 @@ import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, cast
+from typing import cast
 
 from assay.core.errors import DataError
 from assay.core.records import Episode, ParseOutcome
@@ -109,9 +109,13 @@ class JudgedRow:
         """None, as parts."""
         return NO_STRATA  # type: ignore[return-value]
 
-    def model_copy(self, *, update: Mapping[str, Any]) -> JudgedRow:
-        """Return a copy with other values, as a record does."""
-        return replace(self, **update)
+    def model_copy(self, *, update: Mapping[str, int]) -> JudgedRow:
+        """Return a copy with another draw, as the control asks of a record."""
+        rest = [getattr(self, name) for name in _BEHIND_DRAW]
+        return JudgedRow(self.item_id, update["draw"], *rest)
+
+
+_BEHIND_DRAW = JudgedRow.__slots__[2:]
 
 
 def as_episodes(rows: Sequence[JudgedRow]) -> Sequence[Episode]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -49,6 +50,7 @@ class Judgement(Record):
     before: ArmRecord
     after: ArmRecord
     rivals: dict[str, ArmRecord]
+    bounds: tuple[float, float] = Field(description="between which scores lie")
     smallest_effect_points: float = Field(gt=0, le=100)
     lower_is_better: bool
     title: str
@@ -91,13 +93,13 @@ def number_of(value: Any, where: str, what: str = "score") -> float | None:
     if value is None:
         return None
     number = math.nan
-    if isinstance(value, bool | int | float):
-        number = float(value) if abs(value) < 1e300 else math.inf
-    elif isinstance(value, str):
+    if isinstance(value, str):
         try:
-            number = _WORDS[value.strip().lower()] if value.strip().lower() in _WORDS else float(value)
+            number = float(value)
         except ValueError:
-            number = math.nan
+            number = _WORDS.get(value.strip().lower(), math.nan)
+    elif isinstance(value, bool | int | float):
+        number = float(value) if abs(value) < 1e300 else math.inf
     if not math.isfinite(number):
         fix = "write a number, true or false; leave the cell empty, or null, where there is no score"
         raise refuse(f"a finite number as {what}", repr(value), where, fix)
@@ -110,10 +112,10 @@ def whole_of(value: Any, where: str, what: str) -> int | None:
     Raises:
         DataError: It is no whole number from 0 on.
     """
-    number = number_of(value, where, what)
-    if number is None:
+    if value is None:
         return None
-    if number < 0 or number != int(number) or number > 2**53:
+    number = number_of(value, where, what)
+    if number is None or number < 0 or number != int(number) or number > 2**53:
         raise refuse(f"a whole number from 0 on as {what}", repr(value), where)
     return int(number)
 
@@ -124,16 +126,16 @@ def truth_of(value: Any, where: str, what: str) -> bool | None:
     Raises:
         DataError: It is neither.
     """
+    if value is None:
+        return None
     number = number_of(value, where, what)
-    if number is not None and number not in (0.0, 1.0):
+    if number not in (0.0, 1.0):
         raise refuse(f"true or false as {what}", repr(value), where)
-    return None if number is None else number == 1.0
+    return number == 1.0
 
 
 def text_of(value: Any) -> str:
     """Return what identifies a value: a text as it is, anything else as JSON with sorted keys; "" for None."""
     if value is None or isinstance(value, str):
         return value or ""
-    import json
-
     return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)

@@ -15,7 +15,6 @@ from importlib.metadata import PackageNotFoundError, version
 from assay.core.errors import DataError
 from assay.core.records import Interval
 from assay.core.seeds import derive_seed, rng
-from assay.evaluation.measures import measure_names
 from assay.evidence.claim.claim import Claim, compare, differences_of
 from assay.evidence.claim.differences import deltas
 from assay.evidence.claim.effect import effect_words
@@ -34,6 +33,16 @@ CHOSEN, NO_RIVALS = "chosen elsewhere", "no rivals were given"
 AFTERWARDS = (
     "The plan is assay's default, taken when the results were there: nothing shows that the metric, these items or"
     " this policy were not chosen by them. It counts as the first look at these items."
+)
+_MEASURES = (
+    "mean_reward",
+    "success_rate",
+    f"{SCORE}_rate",
+    "parsed_rate",
+    "truncated_rate",
+    "mean_n_steps",
+    "mean_tokens",
+    "mean_tokens_per_completion",
 )
 _END = "No training run; this checkpoint against this base."
 
@@ -111,9 +120,11 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
         cut = cut_off_said(*reports) if "truncated_rate" in reports[0].measures else None
         claim = _as_known(claim, before, after, () if cut is None else (cut,))
         known = differences_of(claim)
-        names = [name for name in reports[0].measures if name in reports[1].measures and name not in known]
+        wanted = (set(reports[0].measures) & set(reports[1].measures)) - set(known) - {"median_reward"}
+        names = [name for name in reports[0].measures if name in wanted]
         seed = derive_seed("gaps", luck)
-        gaps = deltas(as_episodes(before), as_episodes(after), names, seed) | known
+        range_ = plan.reward_range
+        gaps = deltas(as_episodes(before), as_episodes(after), names, seed, reward_range=range_) | known
     return Judged(
         _told(claim, rivals), reports, gaps, (before, after), tuple(text for _, text in stops), rivals
     )
@@ -192,6 +203,9 @@ def _plan(
         secondary=("mean_reward",) if scored else (),
         guardrails={"parsed_rate": PARSED_MARGIN} if parsed else {},
         rivals=dict.fromkeys(told.rivals, "trivial"),
+        reward_range=told.bounds
+        if scored and all_know(before, "share") and all_know(after, "share")
+        else None,
     )
 
 
@@ -224,6 +238,9 @@ def _unknown(rows: Sequence[JudgedRow]) -> set[str]:
 
 def _report(rows: list[JudgedRow], plan: ClaimPlan, policy: str, decoding: Decoding, luck: str) -> Report:
     """Return the report of one arm, with the measures that its rows say anything of."""
+    unknown = _unknown(rows)
+    if all(row.reward == (row.share if plan.primary == SCORE else row.success) for row in rows):
+        unknown.add("mean_reward")  # the primary metric once more
     found = summarise(
         as_episodes(rows),
         policy_digest=policy,
@@ -232,20 +249,11 @@ def _report(rows: list[JudgedRow], plan: ClaimPlan, policy: str, decoding: Decod
         decoding=decoding,
         draws=plan.draws,
         rng=rng("report", luck),
+        only=set(_MEASURES) - unknown,
     )
-    unknown = _unknown(rows)
-    if plan.primary == SCORE and all(row.share == row.reward for row in rows):
-        unknown |= {"mean_reward", "median_reward"}
-    kept = {name for name in (*measure_names(as_episodes(rows)), "median_reward")} - unknown
-    strata = {
-        label: {
-            value: each.model_copy(update={"measures": {k: v for k, v in each.measures.items() if k in kept}})
-            for value, each in values.items()
-        }
-        for label, values in found.strata.items()
-    }
-    measures = {name: value for name, value in found.measures.items() if name in kept}
-    return found.model_copy(update={"measures": measures, "strata": strata})
+    return found.model_copy(
+        update={"measures": {k: v for k, v in found.measures.items() if k != "median_reward"}}
+    )
 
 
 def _as_known(
