@@ -37,6 +37,7 @@ LONG = {
     "test_workflows.py",
     "tools/test_merge.py",
     "tools/test_redraw.py",
+    "tools/test_seeds.py",
     "tools/test_sweep.py",
     "tools/test_sweep_adapters.py",
     "training/test_alarm_shapes.py",
@@ -50,7 +51,9 @@ LONG = {
     "training/test_own_labels.py",
     "training/test_poison.py",
     "training/test_sharded.py",
+    "verification/test_consistency.py",
     "verification/test_numbers.py",
+    "verification/test_regenerated.py",
     "verification/test_retrained.py",
 }
 
