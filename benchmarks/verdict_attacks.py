@@ -234,44 +234,48 @@ WORDINGS = ("Please", "Kindly", "Would you", "Could you", "I ask you to", "We ne
 ENDS = (".", ", please.", " at once.", ", thank you.", " for me.", " as agreed.", " today.", "!")
 
 
-def eight_records() -> list[Item]:
-    """Return 512 items: eight records in 64 wordings each."""
-    goods = (
-        "red lamp",
-        "blue chair",
-        "green desk",
-        "old clock",
-        "tall vase",
-        "small rug",
-        "oak shelf",
-        "tin box",
-    )
-    places = ("Oslo", "Turin", "Leeds", "Porto", "Graz", "Lyon", "Ghent", "Basel")
+GOODS = (
+    "red lamp",
+    "blue chair",
+    "green desk",
+    "old clock",
+    "tall vase",
+    "small rug",
+    "oak shelf",
+    "tin box",
+)
+PLACES = ("Oslo", "Turin", "Leeds", "Porto", "Graz", "Lyon", "Ghent", "Basel")
+
+
+def reworded(which: Callable[[int], int], gold: Callable[[int], Any]) -> list[Item]:
+    """Return 512 items, each one of eight records in one of 64 wordings; `which` record an item is, and the right
+    answer of a record."""
     found = []
     for k in range(512):
-        which, start, end = k % 8, WORDINGS[k // 8 % 8], ENDS[k // 64]
-        text = (
-            f"{start} write down the order of a {goods[which]} that goes to {places[which]} on a Monday{end}"
-        )
-        row = {"id": f"r{k:04d}", "prompt": text, "gold": {"item": goods[which], "to": places[which]}}
+        of, start, end = which(k), WORDINGS[k // 8 % 8], ENDS[k // 64]
+        text = f"{start} write down the order of a {GOODS[of]} that goes to {PLACES[of]} on a Monday{end}"
+        row = {"id": f"r{k:04d}", "prompt": text, "gold": gold(of)}
         found.append(Item(row["id"], row["id"], {}, None, None, row=row))
     return found
 
 
-def wordings() -> Said:
-    """Eight records in 512 wordings, six of which the training learned by heart."""
-    items = united(eight_records(), SIMILARITY)
-    homes = [item.cluster for item in items]
-    arms = []
-    for name, rate in (("wordings", 0.1), ("wordings learned", 0.75)):
-        one = arm(name, lambda k, rate=rate: rate if rate < 0.5 or k % 8 < 6 else 0.1, clusters=512)
-        arms.append([e.model_copy(update={"cluster": homes[int(e.item_id[5:])]}) for e in one])
-    rivals = {name: arm(name, 0.05, clusters=512) for name in RIVALS}
-    rivals = {
-        name: [e.model_copy(update={"cluster": homes[int(e.item_id[5:])]}) for e in one]
-        for name, one in rivals.items()
-    }
-    return said(claim(arms[0], arms[1], rivals=rivals))
+def wordings(
+    which: Callable[[int], int], gold: Callable[[int], Any], learned: Callable[[int], bool]
+) -> Callable[[], Said]:
+    """Return the attack of eight records in 512 wordings, some of which the training learned by heart."""
+
+    def by_heart() -> Said:
+        homes = [item.cluster for item in united(reworded(which, gold), SIMILARITY)]
+
+        def homed(name: str, rate: float | Callable[[int], float]) -> list[Episode]:
+            one = arm(name, rate, clusters=512)
+            return [e.model_copy(update={"cluster": homes[int(e.item_id[5:])]}) for e in one]
+
+        after = homed("wordings learned", lambda k: 0.75 if learned(which(k)) else 0.1)
+        rivals = {name: homed(name, 0.05) for name in RIVALS}
+        return said(claim(homed("wordings", lambda k: 0.1), after, rivals=rivals))
+
+    return by_heart
 
 
 def opened(place: int | None) -> OpenedRecords:
@@ -297,6 +301,7 @@ def opened(place: int | None) -> OpenedRecords:
         seed=0,
         seeds=(0,),
         others=others,
+        left_out=(),
         restored=0,
     )
 
@@ -339,7 +344,12 @@ ATTACKS: dict[str, Callable[[], Said]] = {
     "no rivals": no_rivals,
     "one draw, so that base cannot be compared with base": one_draw,
     "six clusters": few_clusters,
-    "eight records in 512 wordings": wordings,
+    "eight records in 512 wordings": wordings(
+        lambda k: k % 8, lambda of: {"item": GOODS[of], "to": PLACES[of]}, lambda of: of < 6
+    ),
+    "400 of 512 wordings are one record, yes or no": wordings(
+        lambda k: 0 if k < 400 else 1 + k % 7, lambda of: "yes" if of % 2 else "no", lambda of: of == 0
+    ),
     "the ledger deleted": looks(None, 0.3),
     "another suite size after a look": looks(2, 0.08),
     "the best of twelve trainings": looks(12, 0.095),
