@@ -155,7 +155,7 @@ def _report_of(suite: Suite, name: str, episodes: list[Episode], fix: str) -> Re
         raise RecordError(
             f"the {n} plays of the suite", found=f"{len(episodes)} episodes", where=f"{name}.jsonl", fix=fix
         )
-    decoding: Decoding = "greedy" if name.endswith("_greedy") else "sampled"
+    decoding: Decoding = "greedy" if name.endswith("_greedy") and "/" not in name else "sampled"
     return report_on(episodes, suite, str(policies.pop()), decoding)
 
 
