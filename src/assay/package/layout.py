@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from assay.core.errors import PackageError
-from assay.core.evidence_files import FOLDERS, place_of
+from assay.core.evidence_files import FOLDERS, OBSERVED, place_of
 from assay.policy.base.model_files import CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG
 
 # What is made for the package; everything else lies in the project already, so an unpacked package is a
@@ -25,6 +25,8 @@ SUMS, CARD, PROVENANCE, PARITY, VERIFIER, LOCK = (
     "verify.py",
     "dvc.lock",
 )
+# Of the ledger what the claim rests on.
+OPENINGS = f"{OBSERVED}/heldout_openings.json"
 NAME = "assay-package"
 # Where a pretrained base lies on this machine; base.json has its revision and digest, and that is what
 # travels.
@@ -53,7 +55,7 @@ BESIDE = (
     "LICENSE",
     "evidence/README.md",
 )
-MADE = (SUMS, CARD, PROVENANCE, PARITY, VERIFIER, LOCK)
+MADE = (SUMS, CARD, PROVENANCE, PARITY, VERIFIER, LOCK, OPENINGS)
 _FLAT, _PART = r"[A-Za-z0-9][A-Za-z0-9_.-]*", r"[^/.][^/]*"
 # Data are anybody's, and nothing of them is ever loaded but text: records, schemas, terms, what describes
 # them.

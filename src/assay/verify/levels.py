@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from assay.verify import code, folders, locked, rivals, stated, suites
+from assay.verify import code, folders, ledger, locked, rivals, stated, suites
 from assay.verify.checks import Check, Level, LookResult, looked, plain, unlooked
 from assay.verify.content import training, weights
 from assay.verify.content.regraded import regraded
@@ -34,6 +34,7 @@ CONSISTENT: tuple[tuple[str, Look], ...] = (
     ("openings", suites.openings_equal),
     ("tokens", suites.tokens_counted),
     ("policies", suites.policies_named),
+    ("ledger", ledger.openings_follow),
     ("arms", suites.arms_apart),
     ("rivals", rivals.rivals_told),
     ("steps", training.log_whole),

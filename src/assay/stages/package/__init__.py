@@ -18,7 +18,7 @@ from assay.core.storage.json import dumps, write_json
 from assay.core.storage.locks import hold
 from assay.core.storage.yaml import read_yaml
 from assay.package.archive import sealed, write_gz, write_tar
-from assay.package.layout import LOCK, NAME, PARITY, PROVENANCE, SUMS, VERIFIER, files_of, strangers
+from assay.package.layout import LOCK, NAME, OPENINGS, PARITY, PROVENANCE, SUMS, VERIFIER, files_of, strangers
 from assay.package.parity import Parity
 from assay.package.sbom import SBOM, installed_here, sbom
 from assay.package.secrets.known import known_secrets, this_machine
@@ -26,6 +26,7 @@ from assay.package.secrets.search import cleared
 from assay.package.verify import check
 from assay.pipeline.dvc_lock import lock_text, refuse_others
 from assay.pipeline.project import Project
+from assay.stages.package.ledger import ledger_of
 from assay.stages.package.merged import parity_of
 from assay.stages.package.pages import documents, observed_provenance
 from assay.stages.render_evidence.at_hand import claim_at_hand
@@ -108,6 +109,7 @@ def members_of(project: Project, parity: Parity) -> Mapping[str, bytes | Path]:
     text = lock_text(read_yaml(root / LOCK, fix=fix), BEFORE)
     members: dict[str, bytes | Path] = dict(files_of(root, entries, fix=fix))
     members |= {LOCK: text.encode(), PARITY: (dumps(parity) + "\n").encode()}
+    members[OPENINGS] = (dumps(ledger_of(project)) + "\n").encode()
     members[VERIFIER] = read_text(root / SOURCE_OF_VERIFIER, fix="git checkout -- src").encode()
     whole = members | documents(project, members)
     if odd := list(strangers_in(project, whole)):
