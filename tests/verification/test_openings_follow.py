@@ -12,7 +12,9 @@ import pytest
 
 from assay.core.errors import PackageError
 from assay.core.evidence_files import place_of
+from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import dumps, write_json
+from assay.evidence.claim.openings import level_of, openings_of
 from assay.package.layout import OPENINGS
 from assay.pipeline.heldout_ledger import openings
 from assay.pipeline.inputs import heldout_suite
@@ -39,6 +41,9 @@ def third(unpacked: Path) -> Path:
         note_opening(project, stage, suite, who, base=of)
     found = opened_records(project, suite, policy, base)
     write_json(project.results("openings.json"), found)
+    opened = openings_of(found, sha256_bytes(project.results("openings.json").read_bytes()))
+    told = {"opened": opened.model_dump(mode="json"), "level": level_of(opened, package.plan)}
+    _change(project.results("claim.json"), lambda claim: claim.update(told))
     note_opening(project, "post_eval", suite, "d" * 64, base=base)  # what came later is no part of it
     write_json(unpacked / OPENINGS, ledger_of(project))
     shutil.rmtree(project.scratch)
@@ -65,6 +70,10 @@ def noted(change: Callable[[Any], None]) -> Callable[[Path], None]:
     return lambda root: _change(root / OPENINGS, change)
 
 
+def claimed(change: Callable[[Any], None]) -> Callable[[Path], None]:
+    return lambda root: _change(root / place_of("claim.json"), change)
+
+
 def _change(path: Path, change: Callable[[Any], None]) -> None:
     value = json.loads(path.read_text())
     change(value)
@@ -85,6 +94,8 @@ def without(policy: str) -> Callable[[Any], None]:
         (told(lambda v: v.update(others=v["others"][:1])), "others: "),
         (told(lambda v: v.update(recipe_place=1)), "recipe_place: 1"),
         (told(lambda v: v.update(rolls=3)), "rolls: 3"),
+        (claimed(lambda v: v.update(level=0.05)), "claim.json, level: 0.05; place 3 leaves 0.008"),
+        (claimed(lambda v: v["opened"].update(registered=False)), "claim.json, opened: not what"),
         (noted(without("f" * 64)), "others: "),
         (noted(without("e" * 64)), "others: "),
         (lambda root: (root / OPENINGS).unlink(), "found No such file"),

@@ -6,7 +6,9 @@ from typing import Any
 
 from assay.core.counting import counted
 from assay.core.records import OpenedRecords
+from assay.core.storage.files import read_bytes, sha256_bytes
 from assay.core.storage.json import read_record
+from assay.evidence.claim.openings import level_of, openings_of
 from assay.package.layout import OPENINGS
 from assay.pipeline.heldout_ledger import HeldoutLedger
 from assay.pipeline.note_openings import opened_records
@@ -25,6 +27,14 @@ def openings_follow(package: Unpacked) -> LookResult:
         for (name, before), now in zip(_facts(told).items(), _facts(found).values(), strict=True)
         if before != now
     ]
+    claim, path = package.claim, package.results("openings.json")
+    opened = openings_of(told, sha256_bytes(read_bytes(path, fix=FIX)))
+    if claim["verdict"] != "NOT EVALUABLE" and claim["level"] != level_of(opened, package.plan):
+        wrong.append(
+            f"claim.json, level: {claim['level']}; place {told.place} leaves {level_of(opened, package.plan)}"
+        )
+    if claim["opened"] is not None and claim["opened"] != opened.model_dump(mode="json"):
+        wrong.append("claim.json, opened: not what openings.json says")
     of = counted(len(told.others), "tries")
     return LookResult(f"place {told.place} of the claim, behind {of} that the ledger names", wrong)
 

@@ -9,11 +9,13 @@ import numpy as np
 
 from assay.core.config.places import setting
 from assay.core.counting import counted
+from assay.core.storage.json import read_record
 from assay.dataset.suite import FEWEST_CLUSTERS, Suite
 from assay.evidence.claim.plan import largest_cluster
+from assay.evidence.claim.what_was_run import BaseFacts
 from assay.pipeline.heldout_ledger import NOTHING, openings
 from assay.pipeline.inputs import fingerprint_of, heldout_suite, task_of
-from assay.pipeline.note_openings import BASE_STAGE, recipe_of, tries
+from assay.pipeline.note_openings import BASE_STAGE, CONTROL_STAGE, recipe_of, tries
 from assay.pipeline.project import Project
 from assay.statistics.bounded_mean import clusters_needed
 from assay.statistics.openings import opening_level
@@ -25,10 +27,13 @@ def next_place(project: Project, suite: Suite) -> int:
 
     A policy of these very settings and this seed does not count: the training to come may be that one again.
     """
-    recipe = recipe_of(project.params)
-    known = tries(openings(project, suite) or NOTHING, suite.contents, None, suite.digest)
+    recipe, built = recipe_of(project.params), project.results("base.json")
+    base = read_record(built, BaseFacts, fix="./run dvc repro base").digest if built.exists() else None
+    known = tries(openings(project, suite) or NOTHING, suite.contents, base, suite.digest)
     own = (recipe.family, recipe.seed)
-    others = [each for each in known if each.stage != BASE_STAGE and (each.family, each.seed) != own]
+    # Before there is a base nobody knows which of the others it will be.
+    bases = () if base is not None else (BASE_STAGE, CONTROL_STAGE)
+    others = [each for each in known if each.stage not in bases and (each.family, each.seed) != own]
     return len(others) + 1
 
 
