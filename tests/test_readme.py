@@ -212,7 +212,7 @@ def test_a_command_that_needs_nothing_is_run(
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     shutil.copy(ROOT / "params.yaml", tmp_path)
     (tmp_path / "tasks.jsonl").write_text(TASKS_OF_ONES_OWN, encoding="utf-8")
-    for arm, every in (("before", 3), ("after", 2)):
+    for arm, every in (("before", 3), ("after", 2), ("another", 4)):
         rows = "".join(f"q{n},{int(n % every == 0)}\n" for n in range(40))
         (tmp_path / f"{arm}.csv").write_text(f"item,score\n{rows}", encoding="utf-8")
     monkeypatch.chdir(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ from assay.core.seeds import rng
 from assay.core.storage.json import read_record, write_jsonl
 from assay.evidence.claim.claim import Claim, compare
 from assay.package.archive import sealed, write_tar
+from assay.statistics.tests import holm
 from assay.tools.judge import command, verdict
 from assay.tools.judge.verdict import AFTERWARDS, luck_of
 from tests.evidence.synthetic_episodes import arm
@@ -333,3 +335,32 @@ def test_judging_loads_no_torch_and_nothing_of_a_training() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_several_sets_of_results_are_called_better_by_holms_steps_over_all(tmp_path: Path) -> None:
+    rates = {"before": 0.4, "strong": 0.9, "weak": 0.55, "same": 0.4}
+    files = [as_csv(tmp_path / f"{name}.csv", results(name, rate)) for name, rate in rates.items()]
+    out = tmp_path / "out"
+    done = CliRunner().invoke(app, ["judge", *map(str, files), "--out", str(out)])
+    assert done.exit_code == 0, done.exception
+    with (out / "compared.csv").open(encoding="utf-8", newline="") as stream:
+        rows = {row["name"]: row for row in csv.DictReader(stream)}
+    assert list(rows) == ["strong.csv", "weak.csv", "same.csv"]
+    p = {name: float(row["p"]) for name, row in rows.items()}
+    found = {name: read_record(out / name / "claim.json", Claim, fix="").effect for name in rows}
+    assert {name for name, effect in found.items() if effect and effect.direction == "better"} == {
+        name for name, corrected in holm(p).items() if corrected <= 0.05
+    }
+    assert float(rows["strong.csv"]["level"]) == pytest.approx(0.05 / 3)
+    assert "| strong.csv | NO SKILL SHOWN (better, matters)" in (out / "compared.md").read_text(
+        encoding="utf-8"
+    )
+    code, _ = _checked(out / "weak.csv/assay-package.tar", tmp_path / "checks.json")
+    assert code == 0 and "One of 3 sets of results" in (out / "weak.csv/report.html").read_text(
+        encoding="utf-8"
+    )
+
+
+def test_a_rival_may_have_played_fewer_draws(better: tuple[Path, Path], tmp_path: Path) -> None:
+    once = as_csv(tmp_path / "once.csv", results("once", 0.1, draws=1))
+    assert judge(*better, rival=[f"always the same={once}"]).verdict == "IMPROVED"

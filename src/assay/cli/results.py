@@ -73,7 +73,13 @@ def judge(
     before: Annotated[
         Path, typer.Argument(metavar="BEFORE", help="Results before: a file, or a folder of files.")
     ],
-    after: Annotated[Path, typer.Argument(metavar="AFTER", help="Results after, on the same items.")],
+    after: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="AFTER...",
+            help="Results after, on the same items; of several each is compared with BEFORE.",
+        ),
+    ],
     rival: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=FILE", help="Results of a player without skill on the same items."),

@@ -22,7 +22,7 @@ from assay.statistics.intervals import (
     studentised_interval,
 )
 
-Decoding = Literal["sampled", "greedy", "not known"]
+Decoding = Literal["sampled", "greedy", "decoding not known"]
 
 
 class Stratum(Record):

@@ -78,9 +78,11 @@ def report_html(
     title: str,
     digests: Mapping[str, str],
     run: pd.DataFrame | None = None,
+    run_said: str = "What was run, from settings and the records of the stages",
     checked: Sequence[Tick] = (),
     findings: Sequence[str] | None = None,
     arms: tuple[Sequence[Episode], Sequence[Episode]] | None = None,
+    lines_of: str = "pre_eval.jsonl and post_eval.jsonl",
     compared: Sequence[Shown] = (),
     tables: Mapping[str, pd.DataFrame] | None = None,
     baselines: pd.DataFrame | None = None,
@@ -101,9 +103,11 @@ def report_html(
         title: head of the page.
         digests: further rows of the table of what was measured, by their labels.
         run: what was run.
+        run_said: heads that table.
         checked: what was checked, with what came of it.
         findings: reasons found then why nothing may be claimed; None where nobody looked.
         arms: all episodes before and after, for what is paired.
+        lines_of: the files that they are the lines of.
         compared: figures of the comparison, in the order of reading; the first stands beside the verdict.
         tables: tables of the comparison, by caption.
         baselines: scripted players beside both policies.
@@ -136,10 +140,12 @@ def report_html(
         tone=tone,
         numbers=_headline(claim),
         run=run,
+        run_said=run_said,
         findings=findings,
         checked=checked,
         digests=_digests(claim, digests),
         claim_rows=_claim_rows(claim),
+        lines_of=lines_of,
         by_item=None if arms is None else item_by_item(*arms, claim.draws),
         compared=compared,
         tables=tables or {},

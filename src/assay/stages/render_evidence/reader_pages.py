@@ -99,7 +99,8 @@ def write_pages(
         trained=trained,
         training_figures=training_figures,
         pairs=many,
-        **given,
+        prompts=given["prompts"],
+        truths=given["truths"],
         data={
             "Splits": splits_frame(fingerprint),
             "What the audit found at least once": findings_frame(audit),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,24 +40,46 @@ class JudgeRequest:
     out: Path = Path("judged")
 
 
-def run(before: Path, after: Path, asked: JudgeRequest) -> int:
+@dataclass(frozen=True, slots=True)
+class ReadArms:
+    """Every arm by its name: what it is, and its rows as the package holds them."""
+
+    records: dict[str, ArmRecord]
+    texts: dict[str, str]
+    rows: dict[str, list[JudgedRow]]
+    bounds: tuple[float, float]
+
+
+def run(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> int:
     """Write report.html, claim.json, summary.md and assay-package.tar; say the verdict.
 
+    Of several `afters` each is compared with `before` in a folder of its own, Holm-corrected over them.
+
     Returns:
-        0, or 5 where the results cannot be compared.
+        0, or 5 where results cannot be compared.
 
     Raises:
         AssayError: A file cannot be read, or nothing can be written.
     """
     if asked.out.exists() and not asked.out.is_dir():
         raise refuse("a folder to write in", "a file", f"--out {asked.out}", "--out with another name")
-    told, texts, judged = judge_files(before, after, asked)
+    if len(afters) > 1:
+        from assay.tools.judge.several import judge_several
+
+        return judge_several(before, afters, asked)
+    told, texts, judged = judge_files(before, afters[0], asked)
+    write_all(told, texts, judged, asked.out)
+    return NOT_EVALUABLE if judged.claim.verdict == "NOT EVALUABLE" else 0
+
+
+def write_all(told: Judgement, texts: Mapping[str, str], judged: Judged, out: Path) -> None:
+    """Write pages and package of one comparison, and say what they show."""
     from assay.tools.judge.packing import PACKAGE, pack, write_pages
     from assay.tools.judge.verdict import heading
 
-    write_pages(asked.out, told, judged)
-    archive = asked.out / PACKAGE
-    identity = pack(archive, asked.out, told, texts, judged)
+    write_pages(out, told, judged)
+    archive = out / PACKAGE
+    identity = pack(archive, out, told, texts, judged)
     rows = dict(zip(("before", "after"), judged.arms, strict=True)) | judged.rivals
     records = {"before": told.before, "after": told.after, **told.rivals}
     for name, record in records.items():
@@ -66,9 +88,8 @@ def run(before: Path, after: Path, asked: JudgeRequest) -> int:
     say(f"reason: {judged.claim.reason}")
     for text in judged.claim.warnings:
         say(f"warning: {text}")
-    say(f"report: {asked.out / 'report.html'}")
+    say(f"report: {out / 'report.html'}")
     say(f"package: {archive}, sha256 {identity}; to check it: assay verify {archive}")
-    return NOT_EVALUABLE if judged.claim.verdict == "NOT EVALUABLE" else 0
 
 
 def judge_files(before: Path, after: Path, asked: JudgeRequest) -> tuple[Judgement, dict[str, str], Judged]:
@@ -77,30 +98,56 @@ def judge_files(before: Path, after: Path, asked: JudgeRequest) -> tuple[Judgeme
     Raises:
         AssayError: A file cannot be read.
     """
+    arms = read_arms({"before": before, "after": after}, asked)
+    return judge_arms(arms, asked)
+
+
+def read_arms(paths: Mapping[str, Path], asked: JudgeRequest) -> ReadArms:
+    """Return the arms with these names and the rivals that were brought.
+
+    Raises:
+        AssayError: A file cannot be read, or a rival is another arm.
+    """
     reading = Asked(asked.metric, _bounds(asked.bounds), asked.draws)
-    paths = {"before": before, "after": after} | _rivals(asked.rival)
-    read = {name: read_arm(path, name, reading) for name, path in paths.items()}
+    every = {**paths, **_rivals(asked.rival)}
+    read = {name: read_arm(path, name, reading) for name, path in every.items()}
     texts = {name: rows_text(arm.rows) for name, arm in read.items()}
-    records = {name: _record(name, arm, texts[name]) for name, arm in read.items()}
-    for name, text in texts.items():
-        for arm in ("before", "after"):
-            if name not in ("before", "after") and text == texts[arm]:
+    for name in every.keys() - paths.keys():
+        for arm in paths:
+            if texts[name] == texts[arm]:
                 fix = "bring a player that needs no skill, such as one that always answers the same"
                 raise refuse("a rival with results of its own", f"those of {arm}", f"--rival {name}", fix)
+    records = {name: _record(name, arm, texts[name]) for name, arm in read.items()}
+    return ReadArms(records, texts, {name: arm.rows for name, arm in read.items()}, reading.bounds)
+
+
+def judge_arms(
+    arms: ReadArms, asked: JudgeRequest, *, level: float | None = None, compared: int = 1
+) -> tuple[Judgement, dict[str, str], Judged]:
+    """Return what was judged of the arms before, after and rivals, their texts, and what came of it.
+
+    Args:
+        arms: Their rows may change in place.
+        asked: How.
+        level: At which better is said; None: the plan's.
+        compared: How many sets of results were compared with before.
+    """
     from assay.tools.judge.verdict import judge, version_here  # the statistics, which take a second to load
 
+    before, after = arms.records["before"], arms.records["after"]
     told = Judgement(
         assay=version_here(),
-        before=records["before"],
-        after=records["after"],
-        rivals={name: record for name, record in records.items() if name not in ("before", "after")},
-        bounds=reading.bounds,
+        before=before,
+        after=after,
+        rivals={name: record for name, record in arms.records.items() if name not in ("before", "after")},
+        bounds=arms.bounds,
         smallest_effect_points=asked.effect,
         lower_is_better=asked.lower,
-        title=asked.title
-        or f"{_called(before, records['before'])} against {_called(after, records['after'])}",
+        level=level,
+        compared=compared,
+        title=asked.title or f"{called(after)} against {called(before)}",
     )
-    return told, texts, judge(told, {name: arm.rows for name, arm in read.items()})
+    return told, arms.texts, judge(told, arms.rows)
 
 
 def _said(rows: Sequence[JudgedRow], record: ArmRecord) -> str:
@@ -123,8 +170,9 @@ def _record(name: str, arm: ArmRead, text: str) -> ArmRecord:
     )
 
 
-def _called(path: Path, record: ArmRecord) -> str:
-    return record.files[0].model or path.name
+def called(record: ArmRecord) -> str:
+    """Return the model whose results an arm holds, or else the file's name."""
+    return record.files[0].model or record.files[0].name
 
 
 def _bounds(text: str | None) -> tuple[float, float]:

@@ -40,8 +40,11 @@ def _contents(rows: Sequence[JudgedRow]) -> dict[str, str]:
     return {row.item_id: row.content for row in rows}
 
 
-def obstacles(before: Sequence[JudgedRow], after: Sequence[JudgedRow], name: str) -> list[tuple[str, str]]:
-    """Return why an arm is not about the items of the first, as (kind, what was found)."""
+def obstacles(
+    before: Sequence[JudgedRow], after: Sequence[JudgedRow], name: str, *, draws: bool = True
+) -> list[tuple[str, str]]:
+    """Return why an arm is not about the items of the first, as (kind, what was found); `draws`: also where it
+    has more or fewer of an item."""
     first, other = _contents(before), _contents(after)
     found = []
     only = {"before": first.keys() - other.keys(), name: other.keys() - first.keys()}
@@ -55,16 +58,12 @@ def obstacles(before: Sequence[JudgedRow], after: Sequence[JudgedRow], name: str
     if odd:
         text = f"{counted(len(odd), 'items')} of {len(shared)} have another question or target in {name} ({_some(odd)})"
         found.append((OTHER_CONTENT, text))
-    draws = {arm: _draws(rows) for arm, rows in (("before", before), (name, after))}
-    if (
-        len({frozenset(each.values()) for each in draws.values()}) > 1
-        or len(set(draws["before"].values())) > 1
-    ):
-        told = ", ".join(f"{arm} {_range(each)}" for arm, each in draws.items())
-        fewest = min((n for each in draws.values() for n in each.values()), default=1)
-        found.append(
-            (OTHER_DRAWS, f"draws an item: {told}. Fix: --draws {fewest} takes the first {fewest} of each")
-        )
+    drawn = {arm: _draws(rows) for arm, rows in (("before", before), (name, after))}
+    if draws and len({n for each in drawn.values() for n in each.values()}) > 1:
+        told = ", ".join(f"{arm} {_range(each)}" for arm, each in drawn.items())
+        fewest = min((n for each in drawn.values() for n in each.values()), default=1)
+        text = f"draws an item: {told}. Fix: --draws {fewest} takes the first {fewest} of each"
+        found.append((OTHER_DRAWS, text))
     homes = [{row.item_id: row.cluster for row in rows} for rows in (before, after)]
     moved = [item for item in shared if homes[0][item] != homes[1][item]]
     if moved:

@@ -45,9 +45,11 @@ def report_of(told: Judgement, judged: Judged) -> str:
         title=told.title,
         digests={f"rows of {name}": record.rows_sha256 for name, record in told.rivals.items()},
         run=_sources(told),
+        run_said="What was judged",
         checked=_checked(claim, judged),
         findings=judged.findings,
         arms=(as_episodes(before), as_episodes(after)) if listed else None,
+        lines_of="rows/before.csv and rows/after.csv of the package, without their heads",
         compared=_figures(judged),
         tables=tables,
         rivals=[

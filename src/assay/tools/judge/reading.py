@@ -102,6 +102,7 @@ class _ArmReader:
         self._successes = 0
         self._blockers: list[tuple[str, str]] = []
         self.models: set[str] = set()
+        self._told: str | None = None  # the model that the rows of this file name
 
     def read(self, path: Path, *, several: bool) -> SourceFile:
         """Take up one file; return what it is."""
@@ -118,7 +119,7 @@ class _ArmReader:
             form, found = readings(_rows(path, suffix), metric)
             if form == "lm-eval samples":
                 model, task = _beside_samples(path)
-        before = len(self._rows)
+        before, self._told = len(self._rows), None
         prefix = f"{task or path.stem}/" if several else ""
         labels = {"task": task or path.stem} if several else None
         for reading in found:
@@ -131,7 +132,7 @@ class _ArmReader:
             sha256=_digest(path),
             bytes=path.stat().st_size,
             form=form,
-            model=model,
+            model=model or self._told,
             task=task,
             metric=metric,
             settings=settings,
@@ -143,6 +144,7 @@ class _ArmReader:
             raise refuse("an item on every row", "none", each.place)
         if each.model:
             self.models.add(each.model)
+            self._told = each.model
         seen = self._drawn.get(item, 0)
         if seen and each.draw is None and form not in REPEATS:
             fix = "number the draws of an item in a column draw, from 0; or leave out what is there twice"

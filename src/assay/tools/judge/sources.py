@@ -53,6 +53,10 @@ class Judgement(Record):
     bounds: tuple[float, float] = Field(description="between which scores lie")
     smallest_effect_points: float = Field(gt=0, le=100)
     lower_is_better: bool
+    level: float | None = Field(
+        default=None, gt=0, lt=1, description="at which better is said; null: the plan's"
+    )
+    compared: int = Field(default=1, ge=1, description="sets of results that were compared with before")
     title: str
 
 

@@ -73,10 +73,15 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
     rivals = {name: arms[name] for name in told.rivals}
     stops: list[tuple[str, str]] = []
     notes = [AFTERWARDS]
+    if told.level is not None:
+        notes.append(
+            f"One of {told.compared} sets of results that were compared with before at a time: called better at the level"
+            f" {told.level:.2g} (Holm)."
+        )
     for name, rows in {"after": after, **rivals}.items():
         if matching.by_content(before, rows):
             notes.append(f"The items of before and {name} have other ids, and were matched by their content.")
-        stops += matching.obstacles(before, rows, name)
+        stops += matching.obstacles(before, rows, name, draws=name == "after")
         notes += matching.warnings(before, rows, name)
     for record in (told.before, told.after, *told.rivals.values()):
         stops += record.blockers
@@ -93,7 +98,7 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
         )
         cluster_name = "groups"
     plan = _plan(told, before, after, primary, cluster_name)
-    decoding: Decoding = "not known"
+    decoding: Decoding = "decoding not known"
     luck = luck_of(row.item_id for row in before)
     claim = compare(
         as_episodes(before),
@@ -108,8 +113,9 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
         training_seeds=(),
         rng=rng("claim", luck),
         rivals={name: as_episodes(rows) for name, rows in rivals.items()},
+        level=told.level,
         blockers=stops,
-        notes=notes,
+        notes=list(dict.fromkeys(notes)),
     )
     reports, gaps = None, dict[str, Interval]()
     if claim.difference is not None:

@@ -1,0 +1,147 @@
+"""Several sets of results against the same one before: a claim each, called better by Holm's steps over all."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from assay.core.console import say
+from assay.core.storage.files import write_text
+from assay.evidence.claim.claim import Claim
+from assay.evidence.escape import markdown_table
+from assay.evidence.formatting import difference_text, p_number
+from assay.tools.judge.command import (
+    NOT_EVALUABLE,
+    JudgeRequest,
+    ReadArms,
+    called,
+    judge_arms,
+    read_arms,
+    write_all,
+)
+from assay.tools.judge.rows import read_rows
+from assay.tools.judge.verdict import ALPHA, heading
+
+TABLE = "compared"
+COLUMNS = (
+    "name",
+    "verdict",
+    "before",
+    "after",
+    "difference",
+    "low",
+    "high",
+    "p",
+    "level",
+    "items",
+    "clusters",
+    "draws",
+)
+
+
+def judge_several(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> int:
+    """Write a folder for each set of results, and compared.csv and compared.md over them.
+
+    Returns:
+        0, or 5 where any of them cannot be compared.
+
+    Raises:
+        AssayError: A file cannot be read, or nothing can be written.
+    """
+    keys = [f"after {k}" for k in range(len(afters))]
+    arms = read_arms({"before": before, **dict(zip(keys, afters, strict=True))}, asked)
+    names = dict(zip(keys, _names([called(arms.records[key]) for key in keys]), strict=True))
+    first = {key: judge_arms(_pair(arms, key, keys), asked)[2].claim.p for key in keys}
+    levels = holm_levels({key: p for key, p in first.items() if p is not None})
+    claims: dict[str, Claim] = {}
+    for key in keys:
+        say(f"== {names[key]}")
+        pair = _pair(arms, key, keys)
+        told, texts, judged = judge_arms(pair, asked, level=levels.get(key), compared=len(keys))
+        write_all(told, texts, judged, asked.out / names[key])
+        claims[names[key]] = judged.claim
+    _write(asked.out, claims)
+    say(f"all: {asked.out / TABLE}.md")
+    return NOT_EVALUABLE if any(claim.verdict == "NOT EVALUABLE" for claim in claims.values()) else 0
+
+
+def holm_levels(p_values: Mapping[str, float], alpha: float = ALPHA) -> dict[str, float]:
+    """Return at which level each is tested, so that all together are at alpha: what is found at it is what Holm finds.
+
+    Source: Holm (1979), Scandinavian Journal of Statistics 6:65, section 3.
+
+    >>> holm_levels({"a": 0.01, "b": 0.04, "c": 0.03}, 0.06)
+    {'a': 0.02, 'b': 0.06, 'c': 0.03}
+    >>> holm_levels({"a": 0.03, "b": 0.04}, 0.05)
+    {'a': 0.025, 'b': 0.025}
+    """
+    levels, stopped = {}, False
+    level = alpha
+    for k, name in enumerate(sorted(p_values, key=lambda name: (p_values[name], name))):
+        if not stopped:
+            level = alpha / (len(p_values) - k)
+        levels[name] = level
+        stopped = stopped or p_values[name] > level
+    return {name: levels[name] for name in p_values}
+
+
+def _pair(arms: ReadArms, key: str, keys: Sequence[str]) -> ReadArms:
+    """Return one set of results as the arm after, beside before and the rivals, with rows of its own."""
+    names = {"before": "before", "after": key} | {
+        n: n for n in arms.records if n != "before" and n not in keys
+    }
+    return ReadArms(
+        {name: arms.records[old].model_copy(update={"name": name}) for name, old in names.items()},
+        {name: arms.texts[old] for name, old in names.items()},
+        {name: read_rows(arms.texts[old], old) for name, old in names.items()},
+        arms.bounds,
+    )
+
+
+def _names(called: Sequence[str]) -> list[str]:
+    """Return names of folders, each its own.
+
+    >>> _names(["org/model", "org/model", "a.csv"])
+    ['org-model', 'org-model-2', 'a.csv']
+    """
+    found: list[str] = []
+    for name in called:
+        plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:80] or "results"
+        k, unique = 1, plain
+        while unique in found:
+            k += 1
+            unique = f"{plain}-{k}"
+        found.append(unique)
+    return found
+
+
+def _write(out: Path, claims: Mapping[str, Claim]) -> None:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    rows = []
+    for name, claim in claims.items():
+        gap, arms = claim.difference, [each.value if each else None for each in (claim.before, claim.after)]
+        ends = (None, None, None) if gap is None else (gap.value, gap.low, gap.high)
+        counts = (claim.n_items, claim.n_clusters, claim.draws)
+        writer.writerow((name, claim.verdict, *arms, *ends, claim.p, claim.level, *counts))
+        shown = claim.verdict != "NOT EVALUABLE"
+        rows.append(
+            {
+                "results": name,
+                "verdict": heading(claim),
+                "difference, points": difference_text(gap, rate=True) if shown else claim.reason,
+                "p": p_number(claim.p) if shown else "",
+                "level (Holm)": f"{claim.level:.2g}",
+            }
+        )
+    import pandas as pd
+
+    write_text(out / f"{TABLE}.csv", buffer.getvalue())
+    head = (
+        f"{len(claims)} sets of results against one before; better is said by Holm's steps over all of them."
+    )
+    write_text(out / f"{TABLE}.md", f"{head}\n\n{markdown_table(pd.DataFrame(rows))}\n")
