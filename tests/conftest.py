@@ -7,7 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
+# A machine that others use too is slow now and then, which is no fault of what is tested.
+settings.register_profile("assay", deadline=None)
+settings.load_profile("assay")
 # No curves are drawn beside the trainings of tests, except where a test asks for it.
 os.environ.setdefault("ASSAY_REDRAW_SECONDS", "0")
 # In models as small as those of tests several threads only wait for each other; set before torch is imported,

@@ -105,7 +105,7 @@ def test_two_clusters_can_never_be_significant() -> None:
     st.lists(st.integers(1, 4), min_size=12, max_size=12),
     st.sampled_from([-1.3, -0.51, 0.0, 0.27, 0.9]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_interval_holds_a_shift_exactly_when_the_test_does_not_reject_it(
     totals: list[int], sizes: list[int], shift: float
 ) -> None:
