@@ -24,7 +24,7 @@ from assay.evidence.claim.differences import (
     success_changes,
     with_holm,
 )
-from assay.evidence.claim.effect import Effect, effect_of, size_said
+from assay.evidence.claim.effect import Effect, effect_in, size_said
 from assay.evidence.claim.left_out import LeaveOneOut, leave_one_out, left_out_said
 from assay.evidence.claim.openings import Openings, opening_said
 from assay.evidence.claim.plan import ClaimPlan, plan_digest
@@ -308,15 +308,7 @@ def compare(
         places={} if opened is None else opened.secondary_places,
         seed=seed,
     )
-    effect = effect_of(
-        primary.difference,
-        primary.p,
-        base=primary.before,
-        points=plan.smallest_effect_points,
-        higher=plan.direction == "higher",
-        alpha=alpha,
-        alpha_worse=plan.alpha,
-    )
+    effect = effect_in(primary, plan, alpha=alpha, alpha_worse=plan.alpha)
     verdict, reason = decide(
         effect,
         n_clusters=primary.n_clusters,

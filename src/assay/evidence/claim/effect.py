@@ -13,6 +13,8 @@ from typing import Literal
 from pydantic import Field
 
 from assay.core.records import Interval, Record
+from assay.evidence.claim.differences import Comparison
+from assay.evidence.claim.plan import ClaimPlan
 
 Direction = Literal["better", "worse", "not shown"]
 Size = Literal["matters", "less than matters", "equivalent", "not shown"]
@@ -76,6 +78,21 @@ def effect_of(
         size=_size(difference, fall, rise, shown=direction != "not shown"),
         fall_that_matters=fall,
         rise_that_matters=rise,
+    )
+
+
+def effect_in(
+    found: Comparison, plan: ClaimPlan, *, alpha: float, alpha_worse: float | None = None
+) -> Effect:
+    """Return what a comparison of rates shows under a plan; levels as of `effect_of`."""
+    return effect_of(
+        found.difference,
+        found.p,
+        base=found.before,
+        points=plan.smallest_effect_points,
+        higher=plan.direction == "higher",
+        alpha=alpha,
+        alpha_worse=alpha_worse,
     )
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from assay.core.records import Episode, HealthSummary, Interval, Record
 from assay.core.seeds import rng as labelled_rng
 from assay.evidence.claim.differences import Comparison, compare_measure, measure_of_primary
-from assay.evidence.claim.effect import Direction, Size, effect_of
+from assay.evidence.claim.effect import Direction, Size, effect_in
 from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.claim.verdict import arm_obstacles
 from assay.evidence.formatting import difference_text, p_text
@@ -76,14 +76,7 @@ def random_reward_control(
     ahead = compare_measure(
         random_arm, trained, measure, labelled_rng(seed, "trained against random reward"), largest=largest
     )
-    effect = effect_of(
-        gained.difference,
-        gained.p,
-        base=gained.before,
-        points=plan.smallest_effect_points,
-        higher=plan.direction == "higher",
-        alpha=plan.alpha,
-    )
+    effect = effect_in(gained, plan, alpha=plan.alpha)
     return RandomRewardControl(
         comparable=True,
         reason=None,

@@ -108,7 +108,7 @@ class ArmReader:
 
     def __init__(self, project: Project, known: dict[tuple[str, ...], Any] | None = None) -> None:
         self.project, self.task, self.suite = project, task_of(project), heldout_suite(project)
-        self._known = known
+        self._known, self._suites = known, dict[str, Suite]()
 
     def once(self, make: Callable[[], T], what: str, suite: Suite, *files: str) -> T:
         """Return what follows from a suite, its task and some files, looked up if it is known already."""
@@ -128,14 +128,19 @@ class ArmReader:
             RecordError: The file is missing or damaged, or its episodes are not of one policy.
             EvidenceError: The episodes are not a whole suite.
         """
-        suite = suite_of(self.project, name)
+        suite = self._suite(name)
         return self.once(partial(self._read, name, suite), "arm", suite, f"{name}.jsonl")
 
     def misgraded(self, name: str) -> list[str]:
         """Return what the episodes of an arm say of themselves that the task does not."""
-        suite = suite_of(self.project, name)
+        suite = self._suite(name)
         make = partial(graded_again, self.task, suite, self.arm(name)[1], name)
         return self.once(make, "graded again", suite, f"{name}.jsonl")
+
+    def _suite(self, name: str) -> Suite:
+        if name not in self._suites:
+            self._suites[name] = suite_of(self.project, name)
+        return self._suites[name]
 
     def _read(self, name: str, suite: Suite) -> Arm:
         known = name.partition("_secondary/")[0].removesuffix("_greedy")

@@ -14,7 +14,7 @@ from typing import Any
 
 import assay
 from assay.core.counting import counted
-from assay.core.errors import PackageError
+from assay.core.errors import ConfigError, PackageError
 from assay.core.evidence_files import folder_of
 from assay.core.storage.files import write_bytes, write_text
 from assay.core.storage.json import dumps, read_record, write_json
@@ -40,13 +40,13 @@ from assay.tools.recipe.published import (
     recipe_bytes,
 )
 from assay.verify.checks import Check, LookResult, looked, unlooked
-from assay.verify.code import REMEDY
 from assay.verify.compared import compare
 
 # What a comparison with the bases that were built beside it, or with runs that were left out, cannot say again;
 # and what dvc.lock itself shows.
 NOT_DERIVED = ("bases", "notes", "lock_sha256")
 DATA = folder_of("data")
+OTHER = "check it with the version that made it, or make it again: ./run assay seeds"
 # What runs have in common, worked out once; a process that is forked has it too.
 _KNOWN: dict[tuple[str, ...], Any] = {}
 
@@ -110,12 +110,23 @@ def _restored(package: Path, copies: Sequence[Path]) -> LookResult:
             if not home.is_dir():
                 raise PackageError("the files of every run", found="no folder", where=copy.name, fix=FIX)
             shutil.copytree(home, copy, dirs_exist_ok=True, copy_function=_link)
-        if not any((copy / each).is_dir() for each in data_of(Project.open(copy))):
-            said = (
-                "it holds no data, so no episode can be graded again: an older package, or data from outside"
-            )
-            return LookResult("", [f"{said} of the project. Fix: {FIX}, or {REMEDY.partition(', or')[0]}"])
+        try:
+            data = data_of(Project.open(copy))
+        except ConfigError as error:
+            told = f"{copy.name}, {error.where}: expected {error.expected}, found {error.found}"
+            return LookResult("", [f"settings of another version of assay ({told}). Fix: {OTHER}"])
+        if not any((copy / each).is_dir() for each in data):
+            said = "it holds no data, so no episode can be graded again: of an older version, or data from outside"
+            return LookResult("", [f"{said} of the project. Fix: {OTHER}"])
+        _write_lock(copy)
     return LookResult(f"{counted(len(copies), 'runs')} with data, settings and results")
+
+
+def _write_lock(copy: Path, without: str = "") -> None:
+    """Write dvc.lock as JSON, which is read often, without a stage."""
+    stages = recipe_file.read_stages(copy)
+    kept = {name: stage for name, stage in stages.items() if name != without}
+    write_text(copy / LOCK, f"{dumps({'schema': '2.0', 'stages': kept})}\n")
 
 
 def _link(source: str, target: str) -> None:
@@ -232,11 +243,8 @@ def _numbers_again(
 ) -> LookResult:
     """Put recipe.json together again, from the claims that were made again."""
     one_sided = told.recipe is not None and told.recipe.sided == "one-sided"
-    for copy in copies:
-        # What it rendered is another now where it was edited, which its own check said.
-        stages = recipe_file.read_stages(copy)
-        kept = {name: stage for name, stage in stages.items() if name != recipe_file.LAST}
-        write_text(copy / LOCK, f"{dumps({'schema': '2.0', 'stages': kept})}\n")
+    for copy in copies:  # what it rendered is another now where it was edited, which its own check said
+        _write_lock(copy, without=recipe_file.LAST)
     runs = [recipe_file.read_seed(copy) for copy in copies]
     found = recipe_file.combine_seeds(told.task, told.preset, copies, runs, told.bases, one_sided=one_sided)
     same: Mapping[str, Any] = {name: getattr(told, name) for name in NOT_DERIVED}

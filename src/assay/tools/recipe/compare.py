@@ -7,6 +7,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -15,8 +16,8 @@ from assay.core.console import complain, say, say_table
 from assay.core.errors import AssayError, EvidenceError, RecordError
 from assay.core.evidence_files import RESULTS, place_of
 from assay.core.records import Episode
-from assay.core.storage.files import write_bytes, write_text
-from assay.core.storage.json import read_record, read_records, write_json
+from assay.core.storage.files import read_text, write_bytes, write_text
+from assay.core.storage.json import loads, read_record, read_records, write_json
 from assay.core.storage.tables import write_csv
 from assay.core.storage.untrusted import inside, listing, read_capped
 from assay.core.storage.yaml import read_yaml
@@ -222,13 +223,26 @@ def _read(results: Path, settings: Path, name: str) -> Run:
     claim = read_record(results / CLAIM, KnownClaim, fix=TAKE)
     trained = read_record(results / TRAINED, KnownTraining, fix=TAKE)
     params = read_yaml(settings / SETTINGS, fix=TAKE)
-    lock = read_yaml(settings / LOCK, fix=TAKE) if (settings / LOCK).is_file() else None
+    lock = read_lock(settings / LOCK, fix=TAKE) if (settings / LOCK).is_file() else None
     _check_one_run(name, claim, trained, params)
     if lock is not None:
         _check_recorded(name, lock, params, results)
     arms = [_episodes(results / arm, contents[arm]) for arm in (BEFORE, AFTER)]
     kept = {key: value for key, value in flatten_settings(params).items() if key.split(".")[0] not in APART}
     return Run(name, kept | _code(lock), claim, trained, arms[0], arms[1])
+
+
+def read_lock(path: Path, *, fix: str) -> dict[str, Any]:
+    """Return a dvc.lock; one that assay wrote is JSON, which is read a hundred times as fast as YAML.
+
+    Raises:
+        ConfigError: It is no YAML.
+    """
+    with suppress(AssayError):
+        found = loads(read_text(path, fix=fix), where=path.name, fix=fix)
+        if isinstance(found, dict):
+            return found
+    return read_yaml(path, fix=fix)
 
 
 def _episodes(path: Path, content: bytes) -> list[Episode]:

@@ -25,7 +25,15 @@ from assay.evidence.recipe.records import (
     record_finished,
 )
 from assay.evidence.recipe.tables import compare_runs
-from assay.tools.recipe.compare import APART, LOCK, SETTINGS, drop_unknown_code, flatten_settings, read_run
+from assay.tools.recipe.compare import (
+    APART,
+    LOCK,
+    SETTINGS,
+    drop_unknown_code,
+    flatten_settings,
+    read_lock,
+    read_run,
+)
 
 FILE = f"{RESULTS}/recipe.json"
 NOT_EVALUABLE = "NOT EVALUABLE"
@@ -59,7 +67,7 @@ def read_stages(project: Path) -> dict[str, Any]:
     """
     if not (project / LOCK).is_file():
         return {}
-    stages = read_yaml(project / LOCK, fix="git checkout -- dvc.lock, or ./run repro").get("stages")
+    stages = read_lock(project / LOCK, fix="git checkout -- dvc.lock, or ./run repro").get("stages")
     if not isinstance(stages, dict) or not all(isinstance(stage, dict) for stage in stages.values()):
         return {}
     return stages
