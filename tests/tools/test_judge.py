@@ -26,7 +26,7 @@ from assay.statistics.tests import holm
 from assay.tools.judge import command, verdict
 from assay.tools.judge.verdict import AFTERWARDS, luck_of
 from tests.evidence.synthetic_episodes import arm
-from tests.tools.judged_files import FORMS, as_csv, as_inspect_json, as_jsonl, results
+from tests.tools.judged_files import FORMS, as_csv, as_inspect_json, as_jsonl, as_verifiers, results
 
 
 def judge(before: Path, after: Path, **asked: Any) -> Claim:
@@ -261,6 +261,42 @@ def test_a_log_that_was_not_finished_bars_the_verdict(tmp_path: Path) -> None:
     ]
     found = judge(*files)
     assert "its status is error" in found.reason
+
+
+def test_a_rollout_of_verifiers_that_failed_is_no_score_of_zero(tmp_path: Path) -> None:
+    files = []
+    for name in ("before", "after"):
+        (tmp_path / name).mkdir()
+        files.append(as_verifiers(tmp_path / name / "results.jsonl", results(name, 0.5)))
+        told = {
+            "model": f"org/{name}",
+            "env_id": "sums",
+            "sampling_args": {"temperature": 1.0, "max_tokens": None},
+        }
+        (tmp_path / name / "metadata.json").write_text(json.dumps(told), encoding="utf-8")
+    rows = [json.loads(line) for line in files[1].read_text(encoding="utf-8").splitlines()]
+    rows[3] |= {"reward": 0.0, "error": {"error": "ModelError", "error_chain_str": "ModelError -> Timeout"}}
+    told, _, _ = command.judge_files(files[0].parent, files[0].parent, command.JudgeRequest())
+    assert (told.before.files[0].model, told.title) == ("org/before", "org/before against org/before")
+    as_jsonl(files[1], rows)
+    found = judge(files[0], files[1])
+    assert (
+        found.verdict == "NOT EVALUABLE" and "no score: item 'q001' (ModelError -> Timeout)" in found.reason
+    )
+
+
+def test_one_question_under_many_ids_is_one_cluster(tmp_path: Path) -> None:
+    files = []
+    for name, right in (("before", 2), ("after", 4)):
+        asked = [(k % 5, k) for k in range(300)]
+        rows = [
+            {"item": k, "score": int(question < right), "prompt": f"What is {question}?", "target": question}
+            for question, k in asked
+        ]
+        files.append(as_csv(tmp_path / f"{name}.csv", rows))
+    found = judge(*files)
+    assert found.n_items == 300 and found.n_clusters == 5 and found.verdict == "NO EVIDENCE"
+    assert "300 items ask what another one asks: all that ask the same are one cluster." in found.warnings
 
 
 def test_many_items_are_put_together_at_random_and_the_verdict_stays(

@@ -130,6 +130,15 @@ def test_several_scores_in_a_file_have_to_be_chosen_from(tmp_path: Path) -> None
         ],
     )
     assert "expected one metric, found acc, acc_norm" in refused(samples, tmp_path)
+    row = {"doc_id": 0, "doc": {}, "filtered_resps": [], "metrics": ["acc"], "acc": 1, "filter": "strict"}
+    both = as_jsonl(tmp_path / "samples_both_1.jsonl", [row, {**row, "acc": 0, "filter": "loose"}])
+    with pytest.raises(
+        AssayError,
+        match=r"expected the answers of one filter, found strict and loose(.|\n)*--metric acc,strict",
+    ):
+        judge_files(both, both, JudgeRequest())
+    found = judge_files(both, both, JudgeRequest(metric="acc,loose"))[2].claim
+    assert found.after is not None and found.after.value == 0.0
 
 
 @pytest.mark.parametrize("part", ["header.json", "samples/q000_epoch_1.json"])

@@ -148,10 +148,14 @@ def verifiers_row(where: str, row: Row, metric: str | None) -> Reading:
     tokens = row.get("token_usage")
     written = tokens.get("output_tokens") if isinstance(tokens, Mapping) else None
     error = row.get("error")
+    if isinstance(error, Mapping):
+        error = error.get("error_chain_str") or error.get("error")
+    # A rollout that failed has the reward 0 there: nothing was measured, whatever the model would have said.
+    value = None if error else row[metric or "reward"]
     return Reading(
         where,
         text_of(row.get("example_id", row.get("id"))),
-        number_of(row[metric or "reward"], where, metric or "reward"),
+        number_of(value, where, metric or "reward"),
         n_turns=1,
         tokens=whole_of(written, where, "output_tokens"),
         truncated=None if truncated is None else int(truncated),
@@ -191,7 +195,12 @@ def _read(
 ) -> Iterator[Reading]:
     reader = READERS[form]
     yield from _one(reader, form, *first, metric)
+    one_filter = form == "lm-eval samples" and "," not in (metric or "")
     for where, row in rows:
+        if one_filter and row.get("filter") != first[1].get("filter"):
+            names = [str(each.get("filter")) for each in (first[1], row)]
+            fix = f"--metric {metric or (first[1].get('metrics') or ['acc'])[0]},{names[0]}"
+            raise refuse("the answers of one filter", " and ".join(names), where, fix)
         yield from _one(reader, form, where, row, metric)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from assay.core.counting import counted
@@ -70,6 +71,35 @@ def obstacles(
         text = f"{counted(len(moved), 'items')} in another cluster in {name} ({_some(moved)})"
         found.append((OTHER_HOMES, text))
     return found
+
+
+def unite_same(before: Sequence[JudgedRow], others: Sequence[Sequence[JudgedRow]]) -> int:
+    """Put items that ask the same into one cluster, in every arm; return how many have another that asks it.
+
+    What asks the same is answered the same: as many items they would be no more evidence.
+    """
+    items = {row.item_id: row for row in before if row.content}
+    asked: dict[str, list[str]] = defaultdict(list)
+    for row in items.values():
+        asked[row.content].append(row.cluster)
+    root: dict[str, str] = {}
+
+    def find(name: str) -> str:
+        while name in root:
+            name = root[name]
+        return name
+
+    same = 0
+    for clusters in asked.values():
+        same += len(clusters) if len(clusters) > 1 else 0
+        for other in clusters[1:]:
+            one, two = sorted((find(clusters[0]), find(other)))
+            if one != two:
+                root[two] = one
+    for rows in (before, *others) if root else ():
+        for row in rows:
+            row.cluster = find(row.cluster)
+    return same
 
 
 def _some(items: object) -> str:

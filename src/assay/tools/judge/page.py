@@ -89,7 +89,8 @@ def limits_of(told: Judgement) -> tuple[str, ...]:
         " tried, and how this one was chosen. The level is that of a first look.",
         "The claim is about these two sets of results on these items, not about a way of training, and says nothing of"
         " other items.",
-        "Items are taken as independent of each other unless a cluster says otherwise; near-duplicates were not sought.",
+        "Items are taken as independent of each other unless a cluster says otherwise or they ask the same; near-duplicates"
+        " were not sought.",
         "Strata and measures beside the primary one are exploratory, and their intervals are not corrected for that.",
     ]
     if not told.rivals:

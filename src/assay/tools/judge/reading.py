@@ -13,7 +13,7 @@ from assay.tools.judge.forms import REPEATS, readings
 from assay.tools.judge.inspect_logs import InspectLog
 from assay.tools.judge.lines import Row, csv_rows, json_rows, parquet_rows, parse_json, refuse
 from assay.tools.judge.rows import NO_STRATA, JudgedRow, short_digest
-from assay.tools.judge.sources import Form, Reading, SourceFile
+from assay.tools.judge.sources import Form, Reading, SourceFile, text_of
 
 SUFFIXES = (".eval", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 PIECE = 1 << 20
@@ -119,6 +119,8 @@ class _ArmReader:
             form, found = readings(_rows(path, suffix), metric)
             if form == "lm-eval samples":
                 model, task = _beside_samples(path)
+            if form == "verifiers results":
+                model, task, settings = _beside_results(path)
         before, self._told = len(self._rows), None
         prefix = f"{task or path.stem}/" if several else ""
         labels = {"task": task or path.stem} if several else None
@@ -272,6 +274,18 @@ def _beside_samples(path: Path) -> tuple[str | None, str | None]:
     found = parse_json(beside.read_bytes(), str(beside))
     model = found.get("model_name") if isinstance(found, dict) else None
     return (model if isinstance(model, str) and model else None), task or None
+
+
+def _beside_results(path: Path) -> tuple[str | None, str | None, dict[str, str]]:
+    """Return model, environment and sampling of results of verifiers, as metadata.json beside them says."""
+    beside = path.with_name("metadata.json")
+    found = parse_json(beside.read_bytes(), str(beside)) if beside.is_file() else None
+    if not isinstance(found, dict):
+        return None, None, {}
+    model, task = (found[name] if isinstance(found.get(name), str) else None for name in ("model", "env_id"))
+    told = found.get("sampling_args")
+    settings = {str(name): text_of(value) for name, value in told.items()} if isinstance(told, dict) else {}
+    return model, task, {name: value for name, value in settings.items() if value}
 
 
 def identical_draws(rows: list[JudgedRow]) -> int:

@@ -90,6 +90,9 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
     primary = _primary(told, arms)
     cluster_name = "independent items" if all(row.cluster == row.item_id for row in before) else "clusters"
     everyone = [before, after, *rivals.values()]
+    if same := matching.unite_same(before, everyone[1:]):
+        notes.append(f"{same} items ask what another one asks: all that ask the same are one cluster.")
+        cluster_name = "clusters"
     n_clusters = _pool(everyone)
     if n_clusters is not None:
         notes.append(
