@@ -1,5 +1,5 @@
-"""`assay runs health` on logs of other trainers: hacks ring by the rule that names them, sound trainings do not,
-and a bad log is one message."""
+"""`assay runs health` on logs of other trainers: hacks ring by the rule that names them, sound trainings do
+not, and a bad log is one message."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks import log_alarms
 from rich.console import Console
 
 from assay.core import console
@@ -16,6 +17,7 @@ from assay.core.errors import DataError
 from assay.tools.foreign_logs.command import run
 from assay.tools.foreign_logs.judging import judge_log
 from assay.tools.foreign_logs.reading import read_foreign
+from tests.house import ROOT
 from tests.tools.log_shapes import CLEAN, HACKS, Record, play
 
 
@@ -77,6 +79,8 @@ GOOD = {"step": 1, "item": "a", "completion": "x", "reward": 1.0}
         (b'{"step": 1, "completion": "x", "reward": NaN}\n', "reward = nan, no finite number"),
         (b'{"step": 1, "completion": "x", "reward": "high"}\n', "reward = 'high', no finite number"),
         (b'{"step": 1,\n{"step": 2}\n', ":1: expected a JSON object a line"),
+        (b'{"step": 1e999, "completion": "x", "reward": 1}\n', "step = inf"),
+        (b'{"step": 1, "completion": "x", "reward": -1e308}\n', "no finite number"),
         (b'{"rule": "kl", "level": "RED"}\n', "name its health.jsonl"),
         (b"PAR1 and no more", "a whole Parquet file"),
         (b"[" * 100_000, "a JSON object a line"),
@@ -111,3 +115,38 @@ def test_a_folder_without_a_log_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError):
         read_foreign(tmp_path / name)
+
+
+def test_values_beyond_all_sense_are_no_measurement(tmp_path: Path) -> None:
+    records: list[Record] = play(CLEAN["learned"], steps=20)
+    for k, each in enumerate(records):
+        each["tokens"], each["parts"]["accuracy"] = 1e308 if k % 3 else 20, -1e308 if k == 5 else 1.0
+    assert judge_log(read_foreign(written(tmp_path / "log.jsonl", records))).measured
+
+
+def test_a_folder_named_by_mistake_is_not_read_through(tmp_path: Path) -> None:
+    for k in range(30):
+        (tmp_path / f"{k}").mkdir()
+    deep = tmp_path / "0/1/2/3/4/5/6/7/8"
+    deep.mkdir(parents=True)
+    written(deep / "1.jsonl", [GOOD])
+    with pytest.raises(DataError, match="0 files, none of them"):
+        read_foreign(tmp_path)
+
+
+def test_the_recorded_benchmark_is_of_the_logs_that_are_there() -> None:
+    recorded = json.loads((ROOT / "benchmarks/results/log_alarms.json").read_text(encoding="utf-8"))
+    for kind, counted, logs in (
+        ("hacks", "found", log_alarms.HACKS),
+        ("clean", "false_alarms", log_alarms.CLEAN),
+    ):
+        assert recorded[kind] == len(logs) >= 24
+        assert list(recorded[f"{kind}_rang"]) == [log.name for log in logs]
+        assert recorded[counted] == sum(map(bool, recorded[f"{kind}_rang"].values()))
+
+
+@pytest.mark.parametrize("place", [0, 11, 20, 32])
+def test_a_log_of_the_benchmark_still_says_what_is_recorded(place: int) -> None:
+    recorded = json.loads((ROOT / "benchmarks/results/log_alarms.json").read_text(encoding="utf-8"))
+    log = log_alarms.HACKS[place]
+    assert log_alarms.judge(log, log.records()) == recorded["hacks_rang"][log.name]

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 import pytest
 
+from assay.tools.foreign_logs.formats import read_row
 from assay.tools.foreign_logs.judging import judge_log
 from assay.tools.foreign_logs.reading import read_foreign
 from tests.tools.log_shapes import CLEAN, HACKS, Draw, play
@@ -208,3 +210,25 @@ def test_a_trace_of_verifiers_is_read_to_its_parts(tmp_path: Path) -> None:
     assert one == other and (one.step, one.item, one.text) == (7, "ab12", "<answer>4</answer>")
     assert one.reward == pytest.approx(1.2) and one.parts == {"correct_answer": 1.0, "format": 0.2}
     assert (one.success, one.gold, one.truncated, one.lost) == (1.0, "4", False, False)
+
+
+def test_messages_are_read_as_text_and_numbers_that_make_no_reward_are_no_parts(tmp_path: Path) -> None:
+    table = [
+        {
+            **{"step": k, "prompt": [{"role": "user", "content": f"q{k // 2}"}], "n_calls": 50 * k % 7},
+            **{"completion": [{"role": "assistant", "content": f"a{k}"}], "reward": k % 2, "advantage": 0.1},
+        }
+        for k in range(24)
+    ]
+    pd.DataFrame(table).to_parquet(tmp_path / "completions_00001.parquet")
+    log = read_foreign(tmp_path)
+    assert [each.text for each in log.completions[:2]] == ["a0", "a1"]
+    assert log.completions[0].item == log.completions[1].item != log.completions[2].item
+    assert {len(each.parts) for each in log.completions} == {0}
+
+
+def test_what_is_measured_on_validation_is_neither_success_nor_part_of_a_training_step() -> None:
+    row = read_row(
+        {"step": 3, "eval_reward": 0.4, "eval_rewards/accuracy/mean": 0.9, "train/reward": 0.5}, None
+    )
+    assert row == {"step": 3.0, "reward": 0.5, "validation": 0.4}

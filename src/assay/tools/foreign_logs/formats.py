@@ -8,9 +8,9 @@ The forms, and where they are written:
 * verl: `<step>.jsonl` in `trainer.rollout_data_dir`, each line with input, output, gts, score, step and what
   the reward function returned beside: `RayPPOTrainer._dump_generations` in verl/trainer/ppo/ray_trainer.py.
 * prime-rl: `rollouts/step_<n>/train/effective/traces.jsonl`, before that
-  `rollouts/step_<n>/train_rollouts.jsonl`, with a `Trace.to_record` of verifiers a line (verifiers/v1/trace.py): nodes, rewards by name with score and
-  weight, metrics, task; or, in the older form, example_id, prompt, completion, reward and metrics
-  (prime-rl pull requests 2248 and 2983).
+  `rollouts/step_<n>/train_rollouts.jsonl`, with a `Trace.to_record` of verifiers a line
+  (verifiers/v1/trace.py): nodes, rewards by name with score and weight, metrics, task; or, in the older
+  form, example_id, prompt, completion, reward and metrics (prime-rl pull requests 2248 and 2983).
 * Anybody's: lines with step, item, completion, reward and parts.
 """
 
@@ -43,6 +43,7 @@ SUCCESS = (
     "exact_match",
 )
 _SUCCESS = re.compile(rf"(?:^|[^a-z])(?:{'|'.join(SUCCESS)}|em|pass)(?:$|[^a-z])", re.I)
+LARGEST, MOST_STEPS = 1e100, 1 << 53  # of a number, of steps: beyond these it is no measurement
 CUT = ("max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "length")
 NO_PARTS = {"step", "advantage", "epoch", "draw", "group", "index", "id", "seed", "truncated", "is_truncated"}
 # By signal of ours: what TRL, verl and prime-rl call it; a prefix train/ is taken off before.
@@ -84,7 +85,7 @@ def names_success(name: str) -> bool:
 
 
 def number(value: object) -> float | None:
-    """Return a number or truth value as a float; None for everything else, and for NaN: nothing was said."""
+    """Return a number or truth value as a float; None for all else, NaN and what is beyond all sense."""
     if hasattr(value, "item"):  # a NumPy scalar, as Parquet gives it
         value = value.item()
     if isinstance(value, bool | int | float):
@@ -92,7 +93,7 @@ def number(value: object) -> float | None:
             found = float(value)
         except OverflowError:
             return None
-        return None if math.isnan(found) else found
+        return found if abs(found) <= LARGEST else None
     return None
 
 
@@ -141,14 +142,14 @@ def read_completion(record: Mapping[str, Any], step: int | None, success: str | 
         return _read_trace(record, step, success)
     found = number(record.get("step"))
     at = step if found is None else int(found)
-    if at is None or at < 0 or (found is not None and not found.is_integer()):
+    if at is None or not 0 <= at <= MOST_STEPS or (found is not None and not found.is_integer()):
         raise ValueError(f"step = {record.get('step')!r}"[:80])
     text = text_of(_first(record, TEXT))
     name = next((each for each in REWARD if record.get(each) is not None), None)
     reward = None if name is None else number(record[name])
-    if name is not None and (reward is None or math.isinf(reward)):
+    if name is not None and reward is None:
         raise ValueError(f"{name} = {record[name]!r}, no finite number"[:80])
-    parts = _parts(record)
+    parts, loose = _parts(record)
     known = [*_columns(record), *parts]
     right = next((each for each in known if each == success), None)
     if success is None:
@@ -161,7 +162,8 @@ def read_completion(record: Mapping[str, Any], step: int | None, success: str | 
         item=_digest(_first(record, ITEM)),
         text=text,
         reward=reward,
-        parts={part: value for part, value in parts.items() if math.isfinite(value)},
+        parts=parts,
+        loose=loose,
         success=None if right is None else number(record.get(right, parts.get(right))),
         gold=_gold(_first(record, GOLD)),
         tokens=next((n for each in TOKENS if (n := number(record.get(each))) is not None), None),
@@ -227,10 +229,11 @@ def read_row(record: Mapping[str, Any], success: str | None) -> dict[str, float]
     for signal, names in ROW_NAMES.items():
         told = next((flat[name] for name in names if flat.get(name) is not None), None)
         if isinstance(told, bool | float) or (isinstance(told, int) and abs(told) < 1 << 1000):
-            row[signal] = float(told)  # NaN and Inf as well: that is for a rule to say
+            value = float(told)  # NaN and Inf as well: that is for a rule to say
+            row[signal] = value if abs(value) <= LARGEST else math.nan
     for name, value in flat.items():
         match, told = _PART.match(name), number(value)
-        if told is None or _NO_MEAN.search(name):
+        if told is None or _NO_MEAN.search(name) or name.startswith(("eval", "val")):
             continue
         if match is not None and match["name"] not in ("mean", "std"):
             row[f"part {match['name']}"] = told
@@ -238,7 +241,7 @@ def read_row(record: Mapping[str, Any], success: str | None) -> dict[str, float]
         if wanted or (success is None and "success" not in row and names_success(name)):
             row["success"] = told
     step = row.get("step")
-    if step is None or not math.isfinite(step) or step < 0 or len(row) < 2:
+    if step is None or not 0 <= step <= MOST_STEPS or len(row) < 2:
         return None
     return row
 
@@ -251,18 +254,16 @@ def _columns(record: Mapping[str, Any]) -> list[str]:
     return [str(name) for name, value in record.items() if number(value) is not None]
 
 
-def _parts(record: Mapping[str, Any]) -> dict[str, float]:
-    """Return the reward parts: those in an object of their own, else every number that is nothing else."""
+def _parts(record: Mapping[str, Any]) -> tuple[dict[str, float], bool]:
+    """Return the reward parts, and whether they are loose: the numbers that are nothing else, or metrics."""
     for name in PARTS:
         inside = record.get(name)
         if isinstance(inside, Mapping):
-            return {str(key): told for key, value in inside.items() if (told := number(value)) is not None}
+            told = {str(key): found for key, value in inside.items() if (found := number(value)) is not None}
+            return told, name == "metrics"
     taken = NO_PARTS | set(REWARD) | set(TOKENS) | set(ITEM) | set(GOLD)
-    return {
-        name: told
-        for name in _columns(record)
-        if name not in taken and (told := number(record[name])) is not None
-    }
+    loose = {name: number(record[name]) for name in _columns(record) if name not in taken}
+    return {name: value for name, value in loose.items() if value is not None}, True
 
 
 def _gold(value: object) -> str | None:

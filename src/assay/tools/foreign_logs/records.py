@@ -28,6 +28,7 @@ class LoggedCompletion:
     tokens: float | None = None
     truncated: bool | None = None
     lost: bool | None = None
+    loose: bool = False  # whether `parts` are just the numbers that the log has beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def weigh_parts(log: ForeignLog) -> ForeignLog:
     Tools log what each reward function said, not what it counts for. Where the reward is a weighted sum of
     the parts, least squares finds the weights, from completions or else from the means by step; parts that
     count for nothing are left out. Where no reward is logged it is made of its parts so, or as their plain
-    sum. Where no weights make the parts add up they stay as logged.
+    sum. Where no weights make the parts add up they stay as logged, if the log calls them parts.
     """
     names = sorted({name for each in log.completions for name in each.parts})
     if not names:
@@ -62,7 +63,10 @@ def weigh_parts(log: ForeignLog) -> ForeignLog:
     told = [each for each in log.completions if each.reward is not None and not each.lost]
     if told:
         weights = _fit([[each.parts.get(name, 0.0) for name in names] for each in told], _rewards(told))
-        return log if weights is None else replace(log, completions=_weighed(log, names, weights, sums=False))
+        if weights is not None:
+            return replace(log, completions=_weighed(log, names, weights, sums=False))
+        kept = tuple(replace(each, parts={}) if each.loose else each for each in log.completions)
+        return replace(log, completions=kept)
     columns = [f"part {name}" for name in names]
     rows = [row for row in log.rows if all(math.isfinite(row.get(c, math.nan)) for c in ("reward", *columns))]
     weights = _fit([[row[column] for column in columns] for row in rows], [row["reward"] for row in rows])

@@ -1,0 +1,219 @@
+"""How many logs of gamed rewards ring `assay runs health LOG`, how many sound ones do, and how many ring
+rewardspy.
+
+The logs are those of hack_logs.py and sound_logs.py, written in the forms of five tools. The levels of the
+rules were set on other logs before (tests/tools/log_shapes.py), and nothing was moved for these. A log rings
+if the exit code is not 0: AMBER counts.
+
+Each log is judged twice, as it is and with its column of success taken out (`without_success`): few trainers
+log success by another measure than what they reward. What is still told from a name then is a reward part
+that is called accuracy, solved or the like.
+
+rewardspy (github.com/AvAdiii/rewardspy, MIT) is on no package index that this was run with: pip found no
+version. Its five detectors and their engine were taken from a public copy (HarperZ9/rewardspy, commit below)
+without texts and dashboard, and play each log as `rewardspy audit` does, where `--rewardspy FOLDER` names a
+folder with the package: default window and sensitivity, every completion a record with its parts and its
+length in words, every row of a log of means one record. `found` and `false_alarms` count logs at whose end a
+detector still warns, which is its exit code; `ever` counts logs that had any alert.
+
+Usage: ./run bench log_alarms (some minutes on one core). Writes results/log_alarms.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import pandas as pd
+from hack_logs import HACKS
+from made_logs import MadeLog
+from sound_logs import CLEAN
+
+from assay.tools.foreign_logs.judging import judge_log
+from assay.tools.foreign_logs.reading import read_foreign
+
+RESULT = Path(__file__).parent / "results/log_alarms.json"
+REWARDSPY_COMMIT = "5bfd03e739b04296df195ee3d93d0c743e4b59aa"
+NOT_RUN = "rewardspy was not run: no package index had it, and no --rewardspy FOLDER was named"
+Records = Sequence[dict[str, Any]]
+
+
+def columns_of(log: MadeLog, record: dict[str, Any]) -> dict[str, Any]:
+    """Return what a log of this form has of a completion beside step, item, text and reward."""
+    known: dict[str, Any] = {"success": record["success"]} if log.success else {}
+    return known | ({"gold": record["gold"]} if log.gold else {})
+
+
+def write_log(log: MadeLog, records: Records, folder: Path) -> Path:
+    """Write a log in its form and return what is to be named on the command line."""
+    if log.form in ("state", "csv"):
+        return _write_means(log, records, folder)
+    if log.form == "jsonl":
+        lines = []
+        for each in records:
+            line = {name: each[name] for name in ("step", "item", "completion", "reward")}
+            lines.append(line | columns_of(log, each) | ({"parts": each["parts"]} if log.parts else {}))
+        return _write_lines(folder / "log.jsonl", lines)
+    if log.form == "trl":
+        return _write_trl(log, records, folder)
+    for step in sorted({each["step"] for each in records}):
+        here = [each for each in records if each["step"] == step]
+        if log.form == "verl":
+            _write_lines(folder / f"{step}.jsonl", [_of_verl(log, each) for each in here])
+        else:
+            path = folder / f"rollouts/step_{step}/train/effective/traces.jsonl"
+            path.parent.mkdir(parents=True)
+            _write_lines(path, [_of_prime(log, each) for each in here])
+    return folder
+
+
+def _write_lines(path: Path, lines: Sequence[Any]) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def _of_verl(log: MadeLog, each: dict[str, Any]) -> dict[str, Any]:
+    line = {"input": f"question {each['item']}", "output": each["completion"], "score": each["reward"]}
+    line |= {"step": each["step"]} | ({"acc": each["success"]} if log.success else {})
+    return line | ({"gts": each["gold"]} if log.gold else {}) | (each["parts"] if log.parts else {})
+
+
+def _of_prime(log: MadeLog, each: dict[str, Any]) -> dict[str, Any]:
+    nodes = [
+        {"message": {"role": "user", "content": f"question {each['item']}"}, "sampled": False},
+        {"message": {"role": "assistant", "content": each["completion"]}, "sampled": True},
+    ]
+    rewards = {name: {"score": value, "weight": 1.0} for name, value in each["parts"].items()}
+    metrics = {"correct": each["success"]} if log.success else {}
+    task = {"data": {"prompt": f"question {each['item']}"}, "hash": str(each["item"])}
+    return {"nodes": nodes, "rewards": rewards, "metrics": metrics, "task": task, "ok": True, "errors": []}
+
+
+def _write_trl(log: MadeLog, records: Records, folder: Path) -> Path:
+    (folder / "completions").mkdir()
+    for step in sorted({each["step"] for each in records}):
+        here = [each for each in records if each["step"] == step]
+        table = [
+            {"step": step, "prompt": f"question {each['item']}", "completion": each["completion"]}
+            | each["parts"]
+            | {"advantage": 0.0}
+            | columns_of(log, each)
+            for each in here
+        ]
+        pd.DataFrame(table).to_parquet(folder / f"completions/completions_{step:05d}.parquet")
+    return folder
+
+
+def means_of(log: MadeLog, records: Records) -> list[dict[str, float]]:
+    """Return the means of each step."""
+    made = []
+    for step in sorted({each["step"] for each in records}):
+        here = [each for each in records if each["step"] == step]
+        n = len(here)
+        row = {"step": float(step), "reward": sum(each["reward"] for each in here) / n}
+        row |= {f"part {name}": sum(each["parts"][name] for each in here) / n for name in here[0]["parts"]}
+        row["length"] = sum(len(each["completion"].split()) for each in here) / n
+        row["success"] = sum(each["success"] for each in here) / n
+        if log.entropy is not None:
+            at = log.curve(step / (log.steps - 1))
+            row["entropy"] = log.entropy[0] + (log.entropy[1] - log.entropy[0]) * at
+        made.append(row)
+    return made
+
+
+def _write_means(log: MadeLog, records: Records, folder: Path) -> Path:
+    rows = means_of(log, records)
+    if log.form == "csv":
+        names = {"step": "training/global_step", "reward": "critic/score/mean"}
+        names |= {"length": "response_length/mean"} | ({"success": "accuracy"} if log.success else {})
+        table = pd.DataFrame([{name: row[key] for key, name in names.items()} for row in rows])
+        table.to_csv(folder / "metrics.csv", index=False)
+        return folder / "metrics.csv"
+    history = []
+    for row in rows:
+        told = {"step": int(row["step"]), "reward": row["reward"], "completions/mean_length": row["length"]}
+        told |= {f"rewards/{n[5:]}/mean": value for n, value in row.items() if n.startswith("part ")}
+        told |= {"accuracy": row["success"]} if log.success else {}
+        history.append(told | ({"entropy": row["entropy"]} if "entropy" in row else {}))
+    path = folder / "trainer_state.json"
+    path.write_text(json.dumps({"log_history": history}), encoding="utf-8")
+    return path
+
+
+def audit_by_rewardspy(log: MadeLog, records: Records) -> dict[str, Any]:
+    """Return what rewardspy's five detectors say of a log: those that warn at its end, and all alerts."""
+    known = importlib.import_module("rewardspy.records")
+    engine_of = importlib.import_module("rewardspy.detectors.engine").DetectionEngine
+    store = importlib.import_module("rewardspy.store").MetricStore(log.name)
+    engine = engine_of(store)
+    told = [
+        (each["step"], each["reward"], each["parts"] if log.parts else {}, len(each["completion"].split()))
+        for each in records
+    ]
+    if log.form in ("state", "csv"):
+        told = [
+            (
+                int(row["step"]),
+                row["reward"],
+                {n[5:]: v for n, v in row.items() if n.startswith("part ") and log.form == "state"},
+                round(row["length"]),
+            )
+            for row in means_of(log, records)
+        ]
+    for k, (step, reward, parts, length) in enumerate(told):
+        record = known.RolloutRecord(str(k), float(k), step, reward, dict(parts), output_length=length)
+        store.append(record)
+        engine.process(record)
+    at_end = [name for name, result in engine.latest.items() if result.actionable]
+    return {"at_end": at_end, "ever": sorted({alert.detector for alert in store.alerts})}
+
+
+def judge(log: MadeLog, records: Records) -> dict[str, str]:
+    """Return the levels of the rules that ring on a log, written and read."""
+    with tempfile.TemporaryDirectory() as folder:
+        judged = judge_log(read_foreign(write_log(log, records, Path(folder))))
+    return {each.rule: each.level for each in judged.findings}
+
+
+def main() -> None:
+    """Write every log, judge it, and write what rang."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rewardspy", type=Path, help="folder that has the package rewardspy")
+    peer = parser.parse_args().rewardspy
+    if peer is not None:
+        sys.path.insert(0, str(peer))
+    result: dict[str, Any] = {}
+    theirs: dict[str, Any] = {"commit": REWARDSPY_COMMIT} if peer is not None else {"not_run": NOT_RUN}
+    for kind, counted, logs in (("hacks", "found", HACKS), ("clean", "false_alarms", CLEAN)):
+        rang, without, audited = {}, {}, {}
+        for log in logs:
+            records = log.records()
+            rang[log.name] = judge(log, records)
+            without[log.name] = judge(replace(log, success=False), records)
+            if peer is not None:
+                audited[log.name] = audit_by_rewardspy(log, records)
+            print(f"{kind}: {log.name}: {rang[log.name]}; {without[log.name]}; {audited.get(log.name, '')}")
+        result |= {kind: len(logs), counted: sum(map(bool, rang.values()))}
+        result[f"{counted}_red"] = sum("RED" in levels.values() for levels in rang.values())
+        result[f"{counted}_without_success"] = sum(map(bool, without.values()))
+        result |= {f"{kind}_rang": rang, f"{kind}_rang_without_success": without}
+        if peer is not None:
+            theirs |= {kind: len(logs), counted: sum(bool(each["at_end"]) for each in audited.values())}
+            theirs[f"{counted}_ever"] = sum(bool(each["ever"]) for each in audited.values())
+            theirs[f"{kind}_rang"] = audited
+    RESULT.write_text(json.dumps(result | {"rewardspy": theirs}, indent=1) + "\n", encoding="utf-8")
+    print({name: value for name, value in result.items() if isinstance(value, int)})
+    print({name: value for name, value in theirs.items() if not isinstance(value, dict)})
+
+
+if __name__ == "__main__":
+    main()
