@@ -251,7 +251,8 @@ def _rows(path: Path, suffix: str) -> Iterator[tuple[str, Row]]:
         value = parse_json(path.read_bytes(), str(path), last=True)
         rows = value.get("results") if isinstance(value, dict) else value
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise refuse("a log of inspect, or a list of results", type(rows).__name__, str(path))
+            fix = "of lm-eval name samples_*.jsonl, which --log_samples writes beside; else see docs/judge.md"
+            raise refuse("a log of inspect, or a list of results", type(rows).__name__, str(path), fix)
         return ((f"{path}, result {number}", row) for number, row in enumerate(rows, start=1))
     if suffix in (".jsonl", ".ndjson"):
         return json_rows(path)
