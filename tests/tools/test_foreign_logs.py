@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from rich.console import Console
 
 from assay.core import console
 from assay.core.errors import DataError
+from assay.tools.foreign_logs.answers import hedges, read_fields
 from assay.tools.foreign_logs.command import run
 from assay.tools.foreign_logs.judging import judge_log
 from assay.tools.foreign_logs.reading import read_foreign
@@ -150,3 +152,17 @@ def test_a_log_of_the_benchmark_still_says_what_is_recorded(place: int) -> None:
     recorded = json.loads((ROOT / "benchmarks/results/log_alarms.json").read_text(encoding="utf-8"))
     log = log_alarms.HACKS[place]
     assert log_alarms.judge(log, log.records()) == recorded["hacks_rang"][log.name]
+
+
+@pytest.mark.parametrize("mark", ["<answer>", "\\boxed{", "{", "```\n", "<think>", "the answer is "])
+def test_a_completion_that_repeats_a_mark_without_end_holds_nothing_up(mark: str) -> None:
+    began = time.process_time()
+    text = mark * 40_000
+    assert (hedges(text), len(read_fields(text)) <= 1) in ((False, True), (True, True))
+    assert time.process_time() - began < 5.0
+
+
+def test_a_log_of_alarms_of_assay_under_another_name_is_shown_as_one(tmp_path: Path) -> None:
+    event = {"rule": "kl", "level": "AMBER", "stop": False, "value": 0.2, "threshold": 0.1, "baseline": None}
+    event |= {"step": 3, "first_step": 3, "item_ids": [], "message": "KL is 0.2."}
+    assert run(written(tmp_path / "kept.jsonl", [event]), None) == 3

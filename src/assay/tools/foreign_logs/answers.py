@@ -10,6 +10,7 @@ from typing import Any
 
 MAX_PLACES = 32  # fields of one answer that are looked at
 TAIL = 240  # characters in which a free text gives its answer
+LONGEST = 10_000  # characters in which marked answers are looked for, from the end
 _THOUGHT = re.compile(r"^.*</(?:think|thinking|reasoning|thought)>", re.S | re.I)
 _FENCE = re.compile(r"```[a-z]*\n(.*?)```", re.S | re.I)
 # Forms that are common where answers are read by machine, each with the answer as its group.
@@ -58,7 +59,7 @@ def read_answers(text: str) -> list[str]:
     >>> read_answers("<answer>4</answer> or <answer>5</answer>"), read_answers("so it goes")
     (['4', '5'], [])
     """
-    said = strip_thought(text)
+    said = strip_thought(text)[-LONGEST:]
     for form in _FORMS:
         found = [" ".join(each.split()) for each in form.findall(said)]
         if found:

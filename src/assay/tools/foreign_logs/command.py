@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from assay.core.console import say, say_table
 from assay.core.counting import counted
+from assay.core.storage.untrusted import open_regular
 from assay.tools.foreign_logs.findings import Judged
 from assay.tools.foreign_logs.judging import judge_log
-from assay.tools.foreign_logs.reading import read_foreign
-from assay.tools.watch.health import EXIT_CODES
+from assay.tools.foreign_logs.reading import FIX, read_foreign
+from assay.tools.watch import health
 
+MOST_OF_A_LINE = 1 << 20  # bytes; an alarm is far shorter
 COLUMNS = (
     "rule",
     "level",
@@ -26,9 +29,13 @@ COLUMNS = (
 def run(path: Path, success: str | None) -> int:
     """Show what the rules of training health say about a log and return the exit code of the worst level.
 
+    A log of alarms of assay, under whatever name, is shown as such.
+
     Raises:
         DataError: The log cannot be read.
     """
+    if success is None and path.is_file() and holds_alarms(path):
+        return health.run(path.parent, path)
     judged = judge_log(read_foreign(path, success))
     for note in judged.notes:
         say(f"note: {note}")
@@ -37,7 +44,18 @@ def run(path: Path, success: str | None) -> int:
     say(summarize(judged))
     for rule, need in judged.unmeasured.items():
         say(f"  not measured: {rule}, which needs {need}")
-    return EXIT_CODES[judged.worst]
+    return health.EXIT_CODES[judged.worst]
+
+
+def holds_alarms(path: Path) -> bool:
+    """Return whether the first line of a file is an alarm of a training of assay."""
+    with open_regular(path, max_bytes=1 << 62, fix=FIX) as stream:
+        first = stream.readline(MOST_OF_A_LINE)
+    try:
+        record = json.loads(first)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and {"rule", "level", "first_step"} <= record.keys()
 
 
 def make_rows(judged: Judged) -> list[list[str]]:
