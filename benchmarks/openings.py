@@ -10,13 +10,14 @@ are the more liberal of the tests that a claim knows; recipes as `assay runs com
 `upper` ends the two-sided 95 % interval of Clopper and Pearson. `series` is the power of single looks, for a
 gain that a test at 0.05 finds with power 0.8.
 
-    ./run bench openings    (a minute and a half on one core; writes results/openings.json)
+    ./run bench openings    (four minutes on one core; writes results/openings.json)
 """
 
 from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from assay.core.seeds import rng as labelled_rng
+from assay.dataset.wording import content_of
+from assay.evidence.recipe.contest import level_of_pair
 from assay.evidence.recipe.registered import registration_of
 from assay.evidence.recipe.runs import KnownClaim, KnownOpenings, KnownPlan, Run
 from assay.pipeline.heldout_ledger import NOTHING, HeldoutLedger, noted, opened
@@ -48,6 +51,33 @@ def open_all(recipes: list[Recipe]) -> HeldoutLedger:
     return ledger
 
 
+def ask(name: str, text: str) -> str:
+    """Return what the ledger knows a record by."""
+    return content_of({"id": name, "prompt": text})
+
+
+@dataclass(frozen=True)
+class Look:
+    """One policy let loose on the held-out records: what it was trained from, and in which suite."""
+
+    policy: str
+    stage: str = "post_eval"
+    base: str = "base"
+    suite: str = "s"
+    records: tuple[str, ...] = (ask("id", "Which lamp, please?"),)
+
+
+def place_after(looks: list[Look]) -> int:
+    """Return the place of the last of some looks, as the ledger gives it."""
+    ledger, place = NOTHING, 0
+    for each in looks:
+        known = {"data": "d", "split": "heldout", "copy_id": "c", "base": each.base}
+        one = opened(each.stage, each.policy, each.suite, each.records, **known)  # type: ignore[arg-type]
+        one = placed(ledger, one, None)
+        ledger, place = noted(ledger, one), one.openings[0].place or 0
+    return place
+
+
 def places(recipes: list[Recipe]) -> list[int]:
     """Return the place of each of these policies."""
     known = {each.policy_digest: each.place or 0 for each in tries(open_all(recipes), ["r"], None, "s")}
@@ -63,7 +93,9 @@ def judged(recipes: list[Recipe], shown: list[int]) -> tuple[bool, float]:
         own, recipe = known[f"{k:03d}"], recipes[k]
         before = [each for each in known.values() if (each.place or 0) < (own.place or 0)]
         late = own.family != last.family or bool(left_out_of(before, recipe))
-        found = KnownOpenings(recipe_place=own.recipe_place, registered=recipe.registered and not late)
+        rolls = sum((each.family, each.seed) == (own.family, own.seed) for each in before)
+        registered = recipe.registered and not late
+        found = KnownOpenings(recipe_place=own.recipe_place, registered=registered, rolls=rolls)
         runs.append(_run(recipe.seed, last.seeds, found))
     registration = registration_of(runs, one_sided=False)
     return registration.against is None, registration.level
@@ -79,6 +111,13 @@ def _run(seed: int, seeds: tuple[int, ...], found: KnownOpenings) -> Run:
     trained = Trained()
     trained.seed = seed  # type: ignore[attr-defined]
     return Run(str(seed), {}, claim, trained, [], [])  # type: ignore[arg-type]
+
+
+# Before one policy is shown: ten trained models named as bases, and eleven trainings on a copy of its records.
+AS_BASES = [Look(f"p{k}", "pre_eval", base=f"p{k}") for k in range(10)]
+COPIES = [
+    Look(f"p{k}", suite="copy", records=(ask("other id", "Hello, WHICH lamp\u200b?"),)) for k in range(11)
+]
 
 
 def gains_of(
@@ -101,13 +140,14 @@ def row(name: str, before: Array, now: Array, marked: Array | None = None) -> di
     return found if marked is None else found | {"marked": round(float(marked.mean()), 4)}
 
 
-def looks_at_policies(name: str, recipes: list[Recipe]) -> dict[str, object]:
-    """Return how often any of so many policies is called better, which is what stopping at success shows."""
-    luck, n = labelled_rng("openings", name), len(recipes)
+def looks_at_policies(name: str, found: list[int]) -> dict[str, object]:
+    """Return how often any of so many looks, at these places, is called better, which is what stopping at
+    success shows."""
+    luck, n = labelled_rng("openings", name), len(found)
     all_gains = np.concatenate([gains_of(luck, n, ITEMS) for _ in range(REPLICATIONS)])
     p = sign_flip_tests(all_gains, luck, FLIPS).reshape(REPLICATIONS, n)
     ahead = all_gains.sum(axis=1).reshape(REPLICATIONS, n) > 0
-    levels = np.array([opening_level(place, ALPHA) for place in places(recipes)])
+    levels = np.array([opening_level(place, ALPHA) for place in found])
     return row(name, (ahead & (p <= ALPHA)).any(axis=1), (ahead & (p <= levels)).any(axis=1))
 
 
@@ -163,6 +203,40 @@ def best_of(name: str, *, registered_anew: bool) -> dict[str, object]:
     return row(name, before, now, marked)
 
 
+def best_rolls(name: str) -> dict[str, object]:
+    """Return what the best of three rolls of each of 6 registered seeds shows."""
+    luck, seeds, rolls = labelled_rng("openings", "rolls"), range(6), 3
+    recipes = [Recipe("plan", seed, tuple(seeds)) for _ in range(rolls) for seed in seeds]
+    before, now, marked = (np.zeros(REPLICATIONS, bool) for _ in range(3))
+    verdicts: dict[tuple[int, ...], tuple[bool, float]] = {}
+    for k in range(REPLICATIONS):
+        gains = gains_of(luck, len(recipes), ITEMS_OF_RECIPES, BY_SEED, BY_ITEM)
+        best = gains.mean(axis=1).reshape(rolls, len(seeds)).argmax(axis=0)
+        shown = tuple(int(roll) * len(seeds) + seed for roll, seed in zip(best, seeds, strict=True))
+        if shown not in verdicts:
+            verdicts[shown] = judged(recipes, list(shown))
+        unmarked, level = verdicts[shown]
+        p = p_of_recipe(gains[list(shown)], luck)
+        before[k] = p <= ALPHA
+        now[k], marked[k] = unmarked and p <= level, not unmarked and p <= level
+    return row(name, before, now, marked)
+
+
+def pairs_of_recipes(name: str) -> dict[str, object]:
+    """Return how often any pair is called apart of 6 recipes of 10 seeds, each compared with all before it."""
+    luck, n, seeds = labelled_rng("openings", "pairs"), 6, 10
+    before, now = np.zeros(REPLICATIONS, bool), np.zeros(REPLICATIONS, bool)
+    for k in range(REPLICATIONS):
+        gains = gains_of(luck, n * seeds, ITEMS_OF_RECIPES, BY_SEED, BY_ITEM).reshape(n, seeds, -1)
+        for last in range(1, n):
+            for first in range(last):
+                apart = gains[last] - gains[first]
+                p = p_of_recipe(apart if apart.mean() > 0 else -apart, luck)
+                before[k] |= p <= ALPHA
+                now[k] |= p <= level_of_pair(last + 1, ALPHA)
+    return row(name, before, now)
+
+
 def series(place: int) -> dict[str, object]:
     """Return level and power at a place, beside those of other series that sum to alpha."""
     shift = stats.norm.isf(ALPHA / 2) + stats.norm.isf(0.2)
@@ -192,16 +266,27 @@ def main() -> None:
     seeds = tuple(range(10))
     rows = [
         looks_at_policies(
-            "10 policies in turn, each with its own settings", [Recipe(f"f{k}", k, (k,)) for k in seeds]
+            "10 policies in turn, each with its own settings",
+            places([Recipe(f"f{k}", k, (k,)) for k in seeds]),
         ),
         looks_at_policies(
-            "the best checkpoint of 10 registered seeds", [Recipe("f", k, seeds) for k in seeds]
+            "the best checkpoint of 10 registered seeds", places([Recipe("f", k, seeds) for k in seeds])
         ),
-        looks_at_policies("20 policies in turn", [Recipe(f"f{k}", k, (k,)) for k in range(20)]),
+        looks_at_policies("20 policies in turn", places([Recipe(f"f{k}", k, (k,)) for k in range(20)])),
+        looks_at_policies(
+            "10 policies looked at as bases, the best of them claimed",
+            [place_after([*AS_BASES, Look("shown")])] * len(seeds),
+        ),
+        looks_at_policies(
+            "one policy under 10 evaluation seeds",
+            [place_after([Look("p", suite=f"s{n}") for n in range(k + 1)]) for k in seeds],
+        ),
         growing("a recipe grown from 6 to 15 seeds until it succeeds", registered_anew=False),
         growing("the same, each set registered anew", registered_anew=True),
         best_of("the best 6 of 12 seeds", registered_anew=False),
         best_of("the best 8 of 12 seeds, registered anew once seen", registered_anew=True),
+        best_rolls("the best of three rolls of each of 6 seeds"),
+        pairs_of_recipes("all pairs of 6 recipes in turn, 10 seeds each"),
     ]
     for each in rows:
         print(*each.values(), sep="\t", flush=True)

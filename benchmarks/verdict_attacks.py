@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.openings import AS_BASES, COPIES, Look, place_after
+
 from assay.core.config.composition import Selection, compose
 from assay.core.config.settings import Params
 from assay.core.records import Episode, OpenedRecords, OtherPolicy, Turn
@@ -279,7 +281,7 @@ def wordings(
 
 
 def opened(place: int | None) -> OpenedRecords:
-    """Return what is known of an opening: which trained policy it was; None: the ledger is gone."""
+    """Return what is known of an opening: which try it was; None: the ledger is gone."""
     others = tuple(
         OtherPolicy(
             policy_digest=f"{k:064d}",
@@ -328,6 +330,11 @@ def looks(place: int | None, gain: float) -> Callable[[], Said]:
     return try_again
 
 
+def after(*looked: Look) -> Callable[[], Said]:
+    """Return the attack that makes these looks at held-out records before it shows a policy on them."""
+    return lambda: looks(place_after([*looked, Look("shown")]), 0.095)()
+
+
 ATTACKS: dict[str, Callable[[], Said]] = {
     "a weak base made to say always null": weak_base,
     "a base that abstains": silent_base,
@@ -353,6 +360,15 @@ ATTACKS: dict[str, Callable[[], Said]] = {
     "the ledger deleted": looks(None, 0.3),
     "another suite size after a look": looks(2, 0.08),
     "the best of twelve trainings": looks(12, 0.095),
+    "a copy of the records under other ids": after(*COPIES),
+    "trained models looked at as bases": after(*AS_BASES),
+    "trained models looked at by controls that move nothing": after(
+        *(Look(f"c{k}", "control", base=f"trained {k}") for k in range(10))
+    ),
+    "one policy under ten evaluation seeds": after(*(Look("shown", suite=f"seed {k}") for k in range(10))),
+    "the base's luck rolled ten times": after(
+        *(Look("base", "pre_eval", suite=f"seed {k}") for k in range(10))
+    ),
     "health limits of 1,000": lambda: of_settings(health__kl__red=1000.0, health__kl__amber=1000.0),
     "base gates at zero": lambda: of_settings(base__gates__copy_accuracy=0.0, base__gates__parsed_rate=0.0),
     "preflight off": lambda: of_settings(health__preflight=False),

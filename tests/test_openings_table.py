@@ -22,6 +22,7 @@ def test_the_rows_are_of_attacks_that_would_have_won() -> None:
     before = {each["name"]: each["before"] for each in FOUND["looks"]}
     assert before["10 policies in turn, each with its own settings"] > 0.09
     assert before["the best 6 of 12 seeds"] > 0.4
+    assert before["the best of three rolls of each of 6 seeds"] > 0.3
 
 
 def test_the_table_in_the_docs_is_the_recorded_one() -> None:
@@ -45,3 +46,19 @@ def test_the_places_in_the_benchmark_are_what_the_rules_give() -> None:
     assert openings.places([openings.Recipe("f", k, plan) for k in plan]) == list(range(1, 11))
     assert openings.judged([openings.Recipe("f", k, plan) for k in plan], list(plan)) == (True, 0.05)
     assert openings.judged([openings.Recipe("f", k, plan) for k in plan], [0, 1, 2])[0] is False
+    rolls = [openings.Recipe("f", k, plan) for _ in range(2) for k in plan]
+    assert openings.judged(rolls, list(range(10, 20))) == (True, 0.025), "a whole roll is the second try"
+    assert openings.judged(rolls, [*range(9), 19])[0] is False, "seeds of two rolls are picked"
+
+
+def test_looks_by_other_names_take_a_place_each() -> None:
+    shown = openings.Look("shown")
+    assert openings.place_after([shown]) == 1
+    assert openings.place_after([*openings.AS_BASES, shown]) == 11
+    assert openings.place_after([*openings.COPIES, shown]) == 12
+
+
+def test_no_recorded_attack_went_unremarked() -> None:
+    found = json.loads((ROOT / "benchmarks/results/verdict_attacks.json").read_text())
+    assert found["honest"]["verdict"] == "IMPROVED" and found["unremarked"] == []
+    assert len(found["attacks"]) >= 15 and all(each["remarked"] for each in found["attacks"])

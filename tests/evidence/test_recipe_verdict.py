@@ -254,10 +254,10 @@ def test_the_pair_of_a_later_recipe_pays_for_those_that_are_not_shown() -> None:
         ).contests
         return found
 
-    assert [pair(place, 9).level for place in (1, 2, 4)] == pytest.approx([0.05, 0.025, 0.05 / 12])
-    assert [pair(place, 9).verdict for place in (1, 4)] == ["A IS BETTER"] * 2
+    assert [pair(place, 9).level for place in (1, 2, 4)] == pytest.approx([0.05, 0.025, 0.05 / 36])
+    assert [pair(place, n).verdict for place, n in ((1, 9), (4, 11))] == ["A IS BETTER"] * 2
     many = pair(10, 9)  # whoever tried ten recipes and shows the best beside the worst
-    assert many.verdict == "NOT EVALUABLE" and "12 are needed at the level 0.00056" in many.sentence
+    assert many.verdict == "NOT EVALUABLE" and "15 are needed at the level 6.2e-05" in many.sentence
 
 
 def test_a_pair_of_seeds_that_no_plan_registered_is_marked_wherever_it_stands() -> None:

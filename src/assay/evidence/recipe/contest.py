@@ -63,8 +63,8 @@ class Contest(Record):
 def contests(recipes: Mapping[str, Sequence[Run]]) -> tuple[Contest, ...]:
     """Return every pair of recipes, p-values corrected together by Holm's rule; none for a single recipe.
 
-    A pair is called by p at the level of the later recipe's place, which pays for recipes that are not shown,
-    and by the corrected p at alpha, which pays for those that are. A pair without the seeds to reach both is not
+    A pair is called by p at the level that the later recipe's place leaves, which pays for recipes that are not
+    shown, and by the corrected p at alpha, which pays for those that are. A pair without the seeds to reach both is not
     evaluable; this goes by the number of seeds alone, before any result is looked at.
     """
     drafts = [_draft(a, b, recipes[a], recipes[b]) for a, b in combinations(recipes, 2)]
@@ -125,7 +125,17 @@ def _registration(runs_a: Sequence[Run], runs_b: Sequence[Run], shared: Sequence
         if own.against is not None or own.place is None:
             return Registration(own.against, alpha, None)
         places.append(own.place)
-    return Registration(None, opening_level(max(places), alpha), max(places))
+    return Registration(None, level_of_pair(max(places), alpha), max(places))
+
+
+def level_of_pair(place: int, alpha: float) -> float:
+    """Return the level of a pair of recipes: what the later one's place leaves of alpha, shared by the pairs that
+    it makes with those before it. Over all pairs of any number of recipes in turn that sums to alpha.
+
+    >>> [round(level_of_pair(place, 0.05), 5) for place in (1, 2, 3, 4)]
+    [0.05, 0.025, 0.00417, 0.00139]
+    """
+    return opening_level(place, alpha) / max(1, place - 1)
 
 
 def _probability(both: Scores, n_a: int, direction: str, label: str, df: float) -> Interval:
