@@ -40,6 +40,7 @@ LONG = {
     "test_run_script.py",
     "test_workflows.py",
     "tools/test_merge.py",
+    "tools/test_published_seeds.py",
     "tools/test_redraw.py",
     "tools/test_seeds.py",
     "tools/test_sweep.py",

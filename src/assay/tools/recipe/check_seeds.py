@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -81,9 +81,13 @@ def _checks(package: Path, work: Path, *, other_code: bool, processes: int) -> I
         return
     yield looked("V3", "code", partial(_code, copies[0]))
     yield looked("V3", "dvc.lock", partial(_locked, package, one, copies))
-    yield looked("V1", "data", partial(_data_again, copies, work / "data", other_code))
-    yield from _claims_again(copies, work / "again", nearly=other_code, processes=processes)
     again = work / "again"
+    data = partial(_data_again, copies, work / "data", other_code)
+    try:
+        yield from _claims_again(copies, again, data, nearly=other_code, processes=processes)
+    except (OSError, RuntimeError) as error:  # a process beside was killed, or could not be started
+        yield Check(level="V1", name="claims", outcome="failed", found=f"a process ended: {error}")
+        return
     name = f"{one.task}: the numbers over seeds, from raw episodes"
     yield looked("V1", name, partial(_numbers_again, package, one, copies, again, other_code))
     yield looked("V1", "figure", partial(_figure_again, package, one, copies[0], again, other_code))
@@ -204,15 +208,25 @@ def _data_again(copies: Sequence[Path], work: Path, nearly: bool) -> LookResult:
     return LookResult("; ".join(dict.fromkeys(done.values())))
 
 
-def _claims_again(copies: Sequence[Path], again: Path, *, nearly: bool, processes: int) -> Iterator[Check]:
-    """Yield a check of each run's claim; the first is made alone, since the others need much of what it did."""
+def _claims_again(
+    copies: Sequence[Path], again: Path, data: Callable[[], LookResult], *, nearly: bool, processes: int
+) -> Iterator[Check]:
+    """Yield the check of the data, and one of each run's claim.
+
+    The first claim is made before the others, which need much of what it needed; the data are looked at beside.
+    """
     _KNOWN.clear()
     try:
-        yield _claim_again(copies[0], again, nearly)
-        if processes < 2 or len(copies) < 3:
-            yield from (_claim_again(copy, again, nearly) for copy in copies[1:])
+        if processes < 2:
+            yield looked("V1", "data", data)
+            yield from (_claim_again(copy, again, nearly) for copy in copies)
             return
         context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+        with ProcessPoolExecutor(1, mp_context=context) as pool:
+            beside = pool.submit(looked, "V1", "data", data)
+            first = _claim_again(copies[0], again, nearly)
+            yield beside.result()
+        yield first
         with ProcessPoolExecutor(processes, mp_context=context) as pool:
             yield from pool.map(partial(_claim_again, again=again, nearly=nearly), copies[1:])
     finally:
