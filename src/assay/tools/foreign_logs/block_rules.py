@@ -19,7 +19,7 @@ from assay.tools.foreign_logs.blocks import (
     texts_of,
     variety,
 )
-from assay.tools.foreign_logs.findings import LEVELS, Finding
+from assay.tools.foreign_logs.findings import LEVELS, LogFinding
 from assay.training.health.alarm_levels import Ladder, RuleReading, Rung, below
 from assay.training.health.commonest import most_common, reading
 from assay.training.health.signals import Baselines, failures_left, step_readings
@@ -32,7 +32,7 @@ LEAST_VARIETY = 0.05  # of the start: less is a task whose answers are alike any
 
 def read_blocks(
     blocks: Sequence[StepBlock], rewards: ValueRange | None, most_success: float
-) -> tuple[list[Finding], set[str]]:
+) -> tuple[list[LogFinding], set[str]]:
     """Return what the rules found block by block, and which of them read anything."""
     n_start = len(ends_of(blocks)[0])
     settings = LEVELS.model_copy(update={"baseline_steps": n_start})
@@ -141,7 +141,7 @@ def _severity(found: RuleReading) -> tuple[int, float]:
     return sum(rung is not None and rung.beyond for rung in found.rungs), amber.value - amber.threshold
 
 
-def _findings(events: Sequence[HealthEvent], blocks: Sequence[StepBlock]) -> list[Finding]:
+def _findings(events: Sequence[HealthEvent], blocks: Sequence[StepBlock]) -> list[LogFinding]:
     """Return the rules that rang at the end, or for three blocks: one block of a long log proves little."""
     found = []
     for rule in HealthSummary.of(events).rules:
@@ -157,5 +157,5 @@ def _findings(events: Sequence[HealthEvent], blocks: Sequence[StepBlock]) -> lis
         said = _SETTING.sub("", worst.message)
         since = min(event.first_step for event in told if event.level != "GREEN")
         numbers = (worst.value, worst.threshold, worst.baseline)
-        found.append(Finding(rule.rule, worst.level, since, here != "GREEN", *numbers, said))
+        found.append(LogFinding(rule.rule, worst.level, since, here != "GREEN", *numbers, said))
     return found

@@ -8,7 +8,7 @@ from pathlib import Path
 from assay.core.console import say, say_table
 from assay.core.counting import counted
 from assay.core.storage.untrusted import open_regular
-from assay.tools.foreign_logs.findings import Judged
+from assay.tools.foreign_logs.findings import JudgedLog
 from assay.tools.foreign_logs.judging import judge_log
 from assay.tools.foreign_logs.reading import FIX, read_foreign
 from assay.tools.watch import health
@@ -58,7 +58,7 @@ def holds_alarms(path: Path) -> bool:
     return isinstance(record, dict) and {"rule", "level", "first_step"} <= record.keys()
 
 
-def make_rows(judged: Judged) -> list[list[str]]:
+def make_rows(judged: JudgedLog) -> list[list[str]]:
     """Return a row for each rule that rang."""
     table = []
     for each in judged.findings:
@@ -68,7 +68,7 @@ def make_rows(judged: Judged) -> list[list[str]]:
     return table
 
 
-def summarize(judged: Judged) -> str:
+def summarize(judged: JudgedLog) -> str:
     """Return the whole as one line; a log of which nothing could be measured is not called GREEN."""
     first, last = judged.steps
     size = f"steps {first} to {last}, {counted(judged.completions, 'completions')}"

@@ -15,13 +15,13 @@ from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
 from assay.core.records import HealthLevel
 from assay.tools.foreign_logs.blocks import StepBlock, ValueRange, ends_of, success_of
-from assay.tools.foreign_logs.findings import Finding
+from assay.tools.foreign_logs.findings import LogFinding
 from assay.tools.foreign_logs.records import LoggedCompletion
 from assay.training.health.validation_rules import Change
 
 MIN_PAIRS = 30  # completions of a correlation
 Units = Mapping[str, float]
-Read = tuple[bool, Finding | None]  # whether a rule could read anything, and what it found
+Read = tuple[bool, LogFinding | None]  # whether a rule could read anything, and what it found
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def ring(
     start: float | None = None,
 ) -> Read:
     """Return that a rule could be read, and rang: `said` is without a full stop."""
-    return True, Finding(rule, level, ends.since, True, value, limit, start, f"{said}.")
+    return True, LogFinding(rule, level, ends.since, True, value, limit, start, f"{said}.")
 
 
 def correlation(pairs: Sequence[tuple[float, float]]) -> float | None:

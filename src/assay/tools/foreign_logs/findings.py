@@ -12,7 +12,7 @@ from assay.core.records import HEALTH_LEVELS, HealthLevel
 HEDGING = "hedging"  # the one rule that trainings of assay do not have: their tasks grade hedges as wrong
 
 
-class Finding(NamedTuple):
+class LogFinding(NamedTuple):
     """One rule that rang: its worst level, since which step, what was measured against what, in words."""
 
     rule: str
@@ -26,10 +26,10 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedLog:
     """All of a log: what rang, what was measured, and by rule why the rest was not."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[LogFinding, ...]
     measured: tuple[str, ...]
     unmeasured: Mapping[str, str]
     steps: tuple[int, int]  # first and last

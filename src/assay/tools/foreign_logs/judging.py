@@ -9,12 +9,12 @@ from assay.tools.foreign_logs.answer_rules import read_hedging, read_length, rea
 from assay.tools.foreign_logs.block_rules import read_blocks
 from assay.tools.foreign_logs.blocks import FEWEST_BLOCKS, MIN_COMPLETIONS, cut, range_of
 from assay.tools.foreign_logs.ends import TwoEnds
-from assay.tools.foreign_logs.findings import HEDGING, NEEDS, Finding, Judged
+from assay.tools.foreign_logs.findings import HEDGING, NEEDS, JudgedLog, LogFinding
 from assay.tools.foreign_logs.records import ForeignLog
 from assay.tools.foreign_logs.reward_rules import read_parts, read_success, read_validation
 
 
-def judge_log(log: ForeignLog) -> Judged:
+def judge_log(log: ForeignLog) -> JudgedLog:
     """Return what all rules say that the log's columns allow; what they do not allow is named with what is
     lacking."""
     blocks = cut(log)
@@ -22,7 +22,7 @@ def judge_log(log: ForeignLog) -> Judged:
     if len(blocks) < FEWEST_BLOCKS:
         why = f"{FEWEST_BLOCKS} steps or more, and {FEWEST_BLOCKS * MIN_COMPLETIONS} completions if any"
         lacking = {rule: why for rule in NEEDS}
-        return Judged((), (), lacking, steps, len(blocks), len(log.completions), log.notes)
+        return JudgedLog((), (), lacking, steps, len(blocks), len(log.completions), log.notes)
     successes = [each.success for each in log.completions if each.success is not None]
     most_success, rewards = max(successes, default=1.0), range_of(log, "reward")
     found, measured = read_blocks(blocks, rewards, most_success)
@@ -39,7 +39,7 @@ def judge_log(log: ForeignLog) -> Judged:
     }.items():
         measured |= {rule} if could else set()
         found += [] if finding is None else [finding]
-    worst: dict[str, Finding] = {}
+    worst: dict[str, LogFinding] = {}
     for each in found:
         known = worst.get(each.rule)
         if known is None or HEALTH_LEVELS.index(each.level) > HEALTH_LEVELS.index(known.level):
@@ -47,7 +47,7 @@ def judge_log(log: ForeignLog) -> Judged:
     ordered = sorted(worst.values(), key=lambda each: (-HEALTH_LEVELS.index(each.level), each.since))
     unmeasured = {rule: need for rule, need in NEEDS.items() if rule not in measured}
     done = tuple(rule for rule in NEEDS if rule in measured)
-    return Judged(tuple(ordered), done, unmeasured, steps, len(blocks), len(log.completions), log.notes)
+    return JudgedLog(tuple(ordered), done, unmeasured, steps, len(blocks), len(log.completions), log.notes)
 
 
 def _steps(log: ForeignLog) -> list[float]:

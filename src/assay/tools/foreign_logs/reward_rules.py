@@ -10,7 +10,7 @@ import numpy as np
 from assay.core.records import HealthLevel
 from assay.tools.foreign_logs.blocks import success_of
 from assay.tools.foreign_logs.ends import Read, TwoEnds, correlation, ring
-from assay.tools.foreign_logs.findings import LEVELS, Finding
+from assay.tools.foreign_logs.findings import LEVELS, LogFinding
 from assay.tools.foreign_logs.formats import names_success
 from assay.tools.foreign_logs.records import LoggedCompletion
 from assay.training.health.validation_rules import Change, rank_correlation
@@ -86,7 +86,7 @@ def _room(ends: TwoEnds, part: str) -> float:
     return max(values) - math.fsum(first.values()) / len(first)
 
 
-def _learned_from(ends: TwoEnds, parts: Sequence[str], success: Change | None) -> Finding | None:
+def _learned_from(ends: TwoEnds, parts: Sequence[str], success: Change | None) -> LogFinding | None:
     """Read which part makes the rewards of one prompt differ: that is all that a group teaches.
 
     A part that is no success teaches by itself where success is seldom; where nearly all succeeds, that is
