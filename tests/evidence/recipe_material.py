@@ -43,11 +43,12 @@ def run(
     before: Sequence[Episode] = BEFORE,
     rivals: dict[str, list[Episode]] | None = None,
     random_arm: list[Episode] | None = None,
+    after: list[Episode] | None = None,
     **plan: Any,
 ) -> Run:
     """Return a run whose trained policy succeeds at about `rate`, a little better or worse by seed."""
     luck = 0.06 * (rng("seed", recipe, seed).random() - 0.5)
-    after = arm(f"{recipe}{seed}", rate + luck)
+    after = after or arm(f"{recipe}{seed}", rate + luck)
     lower = plan.get("direction") == "lower"
     plan.setdefault("seeds", tuple(range(6)))
     claim = make_claim(

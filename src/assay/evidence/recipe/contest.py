@@ -24,6 +24,7 @@ from assay.statistics.seeds_and_items import (
     crossed_mean,
     expanded_percentiles,
     fewest_runs,
+    items_p,
     probability_of_improvement,
     resampled,
     sign_flip_runs,
@@ -46,7 +47,9 @@ class Contest(Record):
     difference: Interval | None = Field(
         description="over the seeds in common; interval for other seeds and other items"
     )
-    p: float | None = Field(description="the larger of sign flips of seed pairs and t over seeds and items")
+    p: float | None = Field(
+        description="the largest of sign flips of seed pairs, t over seeds and items, and bounded means over clusters"
+    )
     p_holm: float | None = Field(
         description="p corrected for all pairs of recipes compared beside it; to be within alpha"
     )
@@ -108,7 +111,14 @@ def _draft(a: str, b: str, runs_a: Sequence[Run], runs_b: Sequence[Run]) -> dict
     apart = np.stack([ours[rows[0][seed]] - theirs[rows[1][seed]] for seed in seeds])
     mean = crossed_mean(apart, both.clusters)
     flips = labelled_rng("contest flips", plan.suite_digest, len(seeds))
-    p = max(mean.p(one_sided=False), sign_flip_runs(apart.mean(axis=1), flips, one_sided=False))
+    luck, largest = labelled_rng("contest items", plan.suite_digest), float(plan.largest_cluster or 0)
+    # Gains over one measurement of the base differ by 1 at most.
+    bound = 2.0 if np.ptp(both.before, axis=0).any() else 1.0
+    p = max(
+        mean.p(one_sided=False),
+        sign_flip_runs(apart.mean(axis=1), flips, one_sided=False),
+        items_p(apart, both.clusters, luck, one_sided=False, largest=largest, bound=bound),
+    )
     chance = _probability(both, len(runs_a), plan.direction, plan.suite_digest, mean.df)
     return draft | {"difference": mean.interval, "p": round(p, 10), "probability_a_beats_b": chance}
 

@@ -64,7 +64,9 @@ class RecipeClaim(Record):
     before: float | None
     after: float | None
     difference: Interval | None = Field(description="mean gain; interval for other seeds and other items")
-    p: float | None = Field(description="the larger of the next two: a verdict needs both")
+    p: float | None = Field(
+        description="the larger of the next two, or, where it is above the level, that of bounded means over clusters of items"
+    )
     p_seeds: float | None = Field(
         description="sign flips of whole runs: other seeds, these very items and base measurement"
     )

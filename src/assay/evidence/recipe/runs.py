@@ -42,6 +42,7 @@ class KnownPlan(_Known):
     guardrails: dict[str, float]
     seeds: tuple[int, ...] = ()
     sided: Literal["two-sided", "one-sided"] = "two-sided"
+    largest_cluster: int | None = None
 
 
 class KnownOpenings(_Known):

@@ -29,6 +29,7 @@ from assay.statistics.seeds_and_items import (
     expanded_percentiles,
     fewest_runs,
     iqm,
+    items_p,
     optimality_gap,
     profile,
     resampled,
@@ -82,7 +83,10 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
     luck = labelled_rng("recipe power", plan.suite_digest, len(runs))
     reach = detectable_effect(mean, len(runs), head["n_clusters"], plan.alpha, luck, one_sided=one_sided)
     detectable = None if reach is None or moved < FEWEST_CLUSTERS else round(100 * reach, 6)
-    p = max(p_seeds, p_both)
+    luck, largest = labelled_rng("recipe items", plan.suite_digest), float(plan.largest_cluster or 0)
+    of_items = items_p(sign * found.gains, found.clusters, luck, one_sided=one_sided, largest=largest)
+    # What it costs to take nothing unseen for impossible is asked where it decides: elsewhere p is the others'.
+    p = max(p_seeds, p_both, of_items if of_items > plan.alpha else 0.0)
     effect = _effect(plan, mean.interval, p, found, one_sided=one_sided)
     if moved < FEWEST_CLUSTERS:
         # Nearly constant gains make a short interval out of having seen nothing; that excludes no change.
@@ -269,9 +273,10 @@ def _warnings(runs: Sequence[Run], sign: float) -> tuple[str, ...]:
 MEANING = (
     "The interval is for other training seeds and other items of the same kind. All runs share one suite and"
     " one measurement of the base, so luck in either moves all of them alike; more seeds do not make that"
-    " smaller, more items do. A verdict therefore needs two things: sign flips of whole runs (would other"
-    " seeds do it, on these items?) and the mean gain against its error from seeds and items together; p is"
-    " the larger of the two. Every interval is two-sided at 95 %, also beside a one-sided p: one-sided, a"
+    " smaller, more items do. A verdict therefore needs three things: sign flips of whole runs (would other"
+    " seeds do it, on these items?), the mean gain against its error from seeds and items together, and the test"
+    " of bounded means over clusters of items, which takes nothing unseen for impossible. p is the larger of the"
+    " first two, or that of the third where it is above the level. Every interval is two-sided at 95 %, also beside a one-sided p: one-sided, a"
     " recipe can be called better although its interval holds 0. The smallest detectable effect takes the"
     " errors found here for the true ones; with few seeds it is rough. IQM, probability and profile are"
     " bootstrapped over whole seeds and whole clusters of items, clusters within their stratum, what the runs"
