@@ -65,7 +65,7 @@ class RecipeClaim(Record):
     after: float | None
     difference: Interval | None = Field(description="mean gain; interval for other seeds and other items")
     p: float | None = Field(
-        description="the larger of the next two, or, where it is above the level, that of bounded means over clusters of items"
+        description="the largest of the next two and of bounded means over clusters: a verdict needs all"
     )
     p_seeds: float | None = Field(
         description="sign flips of whole runs: other seeds, these very items and base measurement"
@@ -78,7 +78,7 @@ class RecipeClaim(Record):
         description="standard error from items and the measurement of the base"
     )
     smallest_detectable_points: float | None = Field(
-        description="true effect that both tests find with power 0.8; simulated"
+        description="true effect that two tests find with power 0.8, simulated, and the third can show at all"
     )
     iqm: Interval | None = Field(description="mean of the middle half of the gains of runs x items")
     iqm_before: float | None

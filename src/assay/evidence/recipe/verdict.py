@@ -20,10 +20,12 @@ from assay.evidence.formatting import p_text, signed
 from assay.evidence.recipe.records import ProfilePoint, RecipeClaim, SeedRow
 from assay.evidence.recipe.registered import Registration, registration_of
 from assay.evidence.recipe.runs import ABSENT, KnownPlan, Run, Scores, collect_scores
+from assay.statistics.bounded_mean import smallest_certain_gain
 from assay.statistics.intervals import interval
 from assay.statistics.seeds_and_items import (
     CrossedMean,
     bootstrap,
+    codes,
     crossed_mean,
     detectable_effect,
     expanded_percentiles,
@@ -82,11 +84,16 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
     moved = len({cluster for cluster, own in zip(found.clusters, found.gains.T, strict=True) if own.any()})
     luck = labelled_rng("recipe power", plan.suite_digest, len(runs))
     reach = detectable_effect(mean, len(runs), head["n_clusters"], plan.alpha, luck, one_sided=one_sided)
-    detectable = None if reach is None or moved < FEWEST_CLUSTERS else round(100 * reach, 6)
-    luck, largest = labelled_rng("recipe items", plan.suite_digest), float(plan.largest_cluster or 0)
+    largest = float(plan.largest_cluster or 0)
+    sizes = np.bincount(codes(found.clusters)).astype(np.float64)
+    floor = smallest_certain_gain(sizes, largest=largest, alpha=plan.alpha)
+    if reach is None or floor is None or moved < FEWEST_CLUSTERS:
+        detectable = None
+    else:
+        detectable = round(100 * max(reach, floor), 6)
+    luck = labelled_rng("recipe items", plan.suite_digest)
     of_items = items_p(sign * found.gains, found.clusters, luck, one_sided=one_sided, largest=largest)
-    # What it costs to take nothing unseen for impossible is asked where it decides: elsewhere p is the others'.
-    p = max(p_seeds, p_both, of_items if of_items > plan.alpha else 0.0)
+    p = max(p_seeds, p_both, of_items)
     effect = _effect(plan, mean.interval, p, found, one_sided=one_sided)
     if moved < FEWEST_CLUSTERS:
         # Nearly constant gains make a short interval out of having seen nothing; that excludes no change.
@@ -274,9 +281,9 @@ MEANING = (
     "The interval is for other training seeds and other items of the same kind. All runs share one suite and"
     " one measurement of the base, so luck in either moves all of them alike; more seeds do not make that"
     " smaller, more items do. A verdict therefore needs three things: sign flips of whole runs (would other"
-    " seeds do it, on these items?), the mean gain against its error from seeds and items together, and the test"
-    " of bounded means over clusters of items, which takes nothing unseen for impossible. p is the larger of the"
-    " first two, or that of the third where it is above the level. Every interval is two-sided at 95 %, also beside a one-sided p: one-sided, a"
+    " seeds do it, on these items?), the mean gain against its error from seeds and items together, and the"
+    " test of bounded means over clusters of items, which takes nothing unseen for impossible; p is the"
+    " largest of the three. Every interval is two-sided at 95 %, also beside a one-sided p: one-sided, a"
     " recipe can be called better although its interval holds 0. The smallest detectable effect takes the"
     " errors found here for the true ones; with few seeds it is rough. IQM, probability and profile are"
     " bootstrapped over whole seeds and whole clusters of items, clusters within their stratum, what the runs"
