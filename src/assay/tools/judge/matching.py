@@ -78,7 +78,7 @@ def unite_same(before: Sequence[JudgedRow], others: Sequence[Sequence[JudgedRow]
 
     What asks the same is answered the same: as many items they would be no more evidence.
     """
-    items = {row.item_id: row for row in before if row.content}
+    items = {row.item_id: row for rows in (*others, before) for row in rows if row.content}
     asked: dict[str, list[str]] = defaultdict(list)
     for row in items.values():
         asked[row.content].append(row.cluster)
