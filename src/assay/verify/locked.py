@@ -11,6 +11,7 @@ from assay.core.config.settings import PretrainedBase
 from assay.core.errors import RecordError
 from assay.core.evidence_files import folder_of, place_of
 from assay.core.storage.yaml import read_yaml
+from assay.package.layout import OPENINGS
 from assay.pipeline.dvc_lock import folder_md5, md5
 from assay.stages.package import BEFORE
 from assay.verify.checks import LookResult
@@ -81,6 +82,8 @@ def lock_whole(package: Unpacked) -> LookResult:
         if (
             name.startswith(WRITTEN)
             and name not in made
+            # The ledger of openings is noted by whoever opens, and is nobody's out.
+            and name != OPENINGS
             and not any(name.startswith(f"{out}/") for out in outs)
         ):
             wrong.append(f"{name}: no stage of dvc.lock wrote it")
