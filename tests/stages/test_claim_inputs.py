@@ -75,7 +75,7 @@ def test_nothing_is_held_against_the_committed_run(project: Project) -> None:
     found = read(project)
     assert not found.blockers
     # But for what came before it: earlier versions had seen these records, and the claim pays for that.
-    assert all("had been opened" in note for note in found.notes)
+    assert all("the held-out records" in note for note in found.notes)
     assert found.planned.smallest_detectable_points is not None and found.random_arm is not None
 
 
