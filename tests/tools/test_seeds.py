@@ -110,6 +110,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project where three seeds were run: one is fine, one is not evaluable, one failed; not to be
     changed."""
     root = write_pipeline(tmp_path_factory.mktemp("a project"))
+    # What the copies are packed with.
+    (root / "data/collider").mkdir(parents=True)
+    (root / "data/collider/train.jsonl").touch()
     prepare(root / "data/prepared/seed-0", 0)
     prepare(
         root / "data/prepared/seed-1", 1, barred="a red alarm of the training is not acknowledged: entropy"
