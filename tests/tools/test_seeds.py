@@ -229,7 +229,7 @@ def test_all_seeds_of_a_call_are_of_one_state_of_the_project_and_too_few_are_tol
     entry = recipe_file.read_recipes(root)["collider"]
     assert entry.reason.startswith("2 seeds, where a two-sided test") and "edited" in (root / "src/stage.py").read_text()
     assert said[0].startswith("these are not the seeds of the plan (claim.seeds: 0)")
-    assert said[1].startswith("there will be no verdict over seeds: 2 seeds, at least")
+    assert said[1].startswith("there will be no verdict over seeds: 2 seeds, where a two-sided test")
 
 
 def test_a_finished_seed_that_is_not_asked_for_is_told_in_the_record(moved: Path) -> None:
