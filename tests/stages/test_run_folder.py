@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -189,7 +190,9 @@ def test_many_unfinished_trainings_of_other_settings_are_told_with_their_size_an
         [line for line in told if word in line] for word in ("unfinished trainings", "to remove")
     )
     others = sorted(path.name for path in root.iterdir() if path.is_dir() and path != saved(project, 20))
-    assert size.startswith(f"{MANY + 1} unfinished trainings of other settings take 0.0 MiB in {root}")
+    assert re.match(
+        rf"{MANY + 1} unfinished trainings of other settings take 0\.\d MiB in {re.escape(str(root))}", size
+    )
     assert how.endswith(f"&& rm -r {' '.join(others)})") and len(others) == MANY + 1
     assert all((root / other).is_dir() for other in others)
 

@@ -20,7 +20,7 @@ from assay.policy.base import tiny
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
 from assay.stages import fingerprint
-from assay.stages.render_evidence import render
+from assay.stages.render_evidence import claim_at
 from assay.training.log.history import History, Validation, Watch
 from tests.evaluation.test_statistics import play
 from tests.house import ROOT
@@ -81,12 +81,12 @@ def test_a_claim_is_noted_with_the_alarms_of_training_and_of_every_arm_and_with_
     watch = Watch(TASK)
     watch.look(3, "batch", episodes(4))
     quiet, loud = episodes(0), episodes(3, cut=12)
-    notes = render._notes(TASK, facts(watch), quiet, loud, quiet, loud)
+    notes = claim_at._notes(TASK, facts(watch), quiet, loud, quiet, loud)
     assert [note.split(" ")[0] for note in notes] == ["ALARM", "ALARM", "ALARM", "Held-out:"]
     assert "in training" in notes[0] and "first at step 3" in notes[0]
     assert "episodes after, tolerated" in notes[1] and "after (greedy)" in notes[2]
     assert "4 of 4 prompts were cut" in notes[3]
-    assert render._notes(TASK, facts(Watch(TASK)), quiet, quiet, quiet, quiet) == []
+    assert claim_at._notes(TASK, facts(Watch(TASK)), quiet, quiet, quiet, quiet) == []
 
 
 @pytest.fixture(scope="module")

@@ -227,7 +227,10 @@ def test_all_seeds_of_a_call_are_of_one_state_of_the_project_and_too_few_are_tol
     (root / "data/new/seed-3").rename(prepared / "seed-3")
     assert seeds.run(root, [0, 3]) == 0
     entry = recipe_file.read_recipes(root)["collider"]
-    assert entry.reason.startswith("2 seeds, where a two-sided test") and "edited" in (root / "src/stage.py").read_text()
+    assert (
+        entry.reason.startswith("2 seeds, where a two-sided test")
+        and "edited" in (root / "src/stage.py").read_text()
+    )
     assert said[0].startswith("these are not the seeds of the plan (claim.seeds: 0)")
     assert said[1].startswith("there will be no verdict over seeds: 2 seeds, where a two-sided test")
 

@@ -51,7 +51,7 @@ def read_foreign(path: Path, success: str | None = None) -> ForeignLog:
     """
     files = _files(path) if path.is_dir() else [path]
     # The file's own name is not enough: prime-rl has the step in a folder above.
-    logs = [_read_file(each, each.resolve().as_posix(), success) for each in files]
+    logs = [_read_file(each, os.path.abspath(each), success) for each in files]
     log = weigh_parts(put_together(logs))
     if not log.completions and not log.rows:
         raise DataError(KNOWN, found="no step in it", where=str(path), fix=FIX)
