@@ -356,7 +356,7 @@ def compare(
                     untested_said(secondary),
                     more_tokens_said(tokens),
                     form_only_said(parts),
-                    sharpening_said(effect, beside),
+                    sharpening_said(effect, beside, primary),
                 ),
             ),
             *notes,
