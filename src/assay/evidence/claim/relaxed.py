@@ -91,7 +91,8 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 
 
 def relaxed(params: Params) -> dict[str, tuple[Any, Any]]:
-    """Return each limit that catches less than the usual one, by its dotted name: what is usual, what was set.
+    """Return each limit that catches less than the usual one, by its dotted name: what is usual, what was
+    set.
 
     A setting that the params do not have, as the gates of a pretrained base, is not relaxed.
     """

@@ -117,7 +117,8 @@ def cut_off_said(before: Report, after: Report) -> str | None:
 
 
 def more_tokens_said(found: Comparison) -> str | None:
-    """Return how many times as many tokens the trained policy writes a completion, from half as many more on."""
+    """Return how many times as many tokens the trained policy writes a completion, from half as many more
+    on."""
     if not found.before or found.after is None or found.after < MORE_TOKENS * found.before:
         return None
     return (
@@ -132,8 +133,8 @@ def untested_said(secondary: Mapping[str, Comparison]) -> str | None:
     if not names:
         return None
     return (
-        f"Not tested: {', '.join(names)}. The task does not say between what its rewards lie (reward_range), one"
-        " of them lies elsewhere, or clusters are too few; without bounds no test holds its level."
+        f"Not tested: {', '.join(names)}. The task does not say between what its rewards lie (reward_range),"
+        " one of them lies elsewhere, or clusters are too few; without bounds no test holds its level."
     )
 
 
