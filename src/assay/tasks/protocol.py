@@ -239,3 +239,16 @@ class Schematic(Protocol):
 def schematic(task: Task) -> Schematic | None:
     """Return the task as one whose answers have a JSON Schema; None if they have none."""
     return cast(Schematic, task) if hasattr(task, "answer_schema") else None
+
+
+class Learner(Protocol):
+    """What a task offers beside `Task` that derives its lessons from train records."""
+
+    def learn_from(self, items: Sequence[Item]) -> None:
+        """Take the train items from which vocabulary, drills and demonstrations are derived."""
+        ...
+
+
+def learner(task: Task) -> Learner | None:
+    """Return the task as one that derives its lessons from train records; None if it makes them up."""
+    return cast(Learner, task) if hasattr(task, "learn_from") else None
