@@ -26,6 +26,7 @@ def build(
         shaping: Not read: such a task pays the same whoever asks.
         blocklist: Not read.
         where: Not read.
-        root: Project that the folder is relative to; None: nobody's code is run, which is enough to judge texts.
+        root: Project that the folder is relative to; None: nobody's code is run, which is enough to judge
+            texts.
     """
     return own_task(settings, root)

@@ -19,7 +19,8 @@ class Told:
     Attributes:
         text: What the policy reads next; None ends the episode.
         parts: Rewards of this completion by name; a number alone is the part `reward`.
-        success: Whether the episode succeeded, where `task.success` says `compare: environment`; None: not known.
+        success: Whether the episode succeeded, where `task.success` says `compare: environment`; None: not
+            known.
         failure: Why the completion could not be read; None if it could.
     """
 
@@ -30,15 +31,19 @@ class Told:
 
 
 class Environment:
-    """An environment of several turns. It may keep what it likes in itself: one instance plays one episode at a
-    time, and an earlier moment of an episode is reached again by `reset` and the same completions.
+    """An environment of several turns.
+
+    It may keep what it likes in itself: an instance plays one episode, and an earlier moment of that episode
+    is reached again by another instance, `reset`, and the same completions.
 
     `Options`, a pydantic model, may be declared in the class: it reads `task.options`, and `self.options` is
-    the result. Players are methods that `task.players` names: they take by name what they need of `row`,
-    `observation` (what was told last), `messages`, `rng` (numpy's Generator), and any column of the record.
+    the result. Players are methods that `task.players` names: they only look at the environment, and take by
+    name what they need of `row`, `observation` (what was told last), `messages`, `rng` (numpy's Generator),
+    and any column of the record. Of `most_alive` instances the one unused longest is closed.
     """
 
     Options: ClassVar[type[Any] | None] = None
+    most_alive: ClassVar[int] = 1024
     options: Any = None
 
     def reset(self, row: Mapping[str, Any], seed: int) -> str | list[Message]:
@@ -50,4 +55,4 @@ class Environment:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Give back what it holds; called once, at the end."""
+        """Give back what it holds; nothing is asked of it afterwards."""

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from assay.tasks.own.api import Message
+from assay.tasks.own.api import Message, Told
 
-# lost: no fault of the completion, may go better next time. raised: the code failed on a completion, and would
-# again. unrepeatable: the same calls told something else than before.
+MOST_TOLD = 1_000_000  # characters that an environment may tell at once
+
+# lost: no fault of the completion, may go better next time. raised: the code failed on a completion, and
+# would again. unrepeatable: the same calls told something else than before.
 FailureKind = Literal["lost", "raised", "unrepeatable"]
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An episode so far: its record, the seed of its world, and every completion; with none it is the reset."""
+    """An episode so far: its record, the seed of its world, every completion; with none it is the reset."""
 
     row: Mapping[str, Any]
     seed: int
@@ -70,3 +73,61 @@ class Runner(Protocol):
     def close(self) -> None:
         """End processes and connections."""
         ...
+
+
+def messages_of(told: str | list[Message] | None) -> tuple[Message, ...]:
+    """Return what is told as messages; a text is the user's.
+
+    Raises:
+        TypeError: It is neither a text nor a list of messages.
+        ValueError: It is too long, or no Unicode text.
+    """
+    if told is None:
+        return ()
+    messages: Any = ({"role": "user", "content": told},) if isinstance(told, str) else told
+    if not isinstance(messages, tuple | list) or not all(map(_is_message, messages)):
+        raise TypeError(f"told {type(told).__name__}, not a text or a list of messages")
+    length = sum(len(each["content"]) for each in messages)
+    if length > MOST_TOLD:
+        raise ValueError(f"told {length:,} characters, more than {MOST_TOLD:,}")
+    for each in messages:
+        if not each["content"].isascii():
+            each["content"].encode()  # half a surrogate pair is a UnicodeEncodeError, which is a ValueError
+    return tuple({"role": each["role"], "content": each["content"]} for each in messages)
+
+
+def _is_message(found: Any) -> bool:
+    return (
+        isinstance(found, Mapping)
+        and isinstance(found.get("content"), str)
+        and isinstance(found.get("role"), str)
+    )
+
+
+def checked(told: Told, parts: frozenset[str]) -> Reply:
+    """Return what an environment told, its parts known to be declared and finite.
+
+    Raises:
+        TypeError: It is no Told, a part is not declared or no finite number, or success or failure are not
+            what they should be.
+        ValueError: The text is too long, or no Unicode text.
+    """
+    if not isinstance(told, Told):
+        raise TypeError(f"step returned {type(told).__name__}, not Told")
+    named = told.parts if isinstance(told.parts, Mapping) else {"reward": told.parts}
+    found = {}
+    for name, value in named.items():
+        if name not in parts:
+            declared = ", ".join(sorted(parts))
+            raise TypeError(f"reward part {name!r} is not declared in task.parts ({declared})")
+        number = value.item() if hasattr(value, "item") else value
+        if not isinstance(number, int | float) or not math.isfinite(number):
+            raise TypeError(f"reward part {name} is {number!r}, no finite number")
+        found[name] = float(number)
+    success: Any = told.success
+    success = success.item() if hasattr(success, "item") else success
+    if not isinstance(success, bool | None):
+        raise TypeError(f"success is {success!r}, not True, False or None")
+    if not isinstance(told.failure, str | None):
+        raise TypeError(f"failure is {told.failure!r}, not a text or None")
+    return Reply(messages_of(told.text), found, success, told.failure)

@@ -1,8 +1,9 @@
-"""From settings to environments: somebody's file is imported here, and a reward function made an environment."""
+"""From settings to environments: somebody's file is imported here, a reward function made an environment."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import importlib
 import importlib.util
@@ -20,6 +21,7 @@ from assay.tasks.own.api import Environment, Message, Told
 from assay.tasks.settings.own import OwnTask
 
 ADAPTERS = "assay.adapters:"
+IMPORTED = "assay_own_"  # what names of imported files begin with
 # What TRL passes to a reward function beside the columns, none of which a text that is graded again has.
 OF_TRL = ("trainer_state", "completion_ids", "log_extra", "log_metric", "environments")
 
@@ -76,7 +78,7 @@ def module_of(settings: OwnTask, root: str, file: str | None = None) -> ModuleTy
         fix = "correct task.code or task.entry, or ./run assay new-task NAME"
         raise ConfigError(f"a file {settings.code}/{file}", found=there, where="task.entry", fix=fix)
     key = hashlib.sha256(str(path).encode() + path.read_bytes()).hexdigest()[:16]
-    name = f"assay_own_{path.stem}_{key}"
+    name = f"{IMPORTED}{path.stem}_{key}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
@@ -137,7 +139,7 @@ def _opened(kind: type[Environment], settings: OwnTask, where: str) -> Environme
 
 
 def _refuse_reward(function: Callable[..., Any], name: str, where: str) -> None:
-    """Refuse a function that cannot be called as TRL calls it, or that grades tokens, which a kept text has not."""
+    """Refuse a function that cannot be called as TRL calls it, or grades tokens, which kept texts lack."""
     parameters = inspect.signature(function).parameters
     takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     if "completions" not in parameters and not takes_all:
@@ -159,16 +161,15 @@ class RewardFunction(Environment):
     """TRL's reward function as an environment of one turn.
 
     Args:
-        function: Takes prompts, completions and columns by name, all lists; returns a list of numbers, of dicts
-            of named parts, or of None (lost); may be a coroutine function.
+        function: Takes prompts, completions and columns by name, all lists; returns a list of numbers, of
+            dicts of named parts, or of None (lost); may be a coroutine function.
         options: Given as `options` where the function takes it.
     """
 
     def __init__(self, function: Callable[..., Any], options: Any) -> None:
         self._function, self.options = function, options
         self.home = function.__module__  # where players stand
-        self._takes = inspect.signature(function).parameters
-        self._takes_all = any(each.kind is each.VAR_KEYWORD for each in self._takes.values())
+        self._takes, self._takes_all = _taken(function)
 
     def reset(self, row: Mapping[str, Any], seed: int) -> str | list[Message]:
         """Return the record's prompt."""
@@ -177,8 +178,12 @@ class RewardFunction(Environment):
         return opening
 
     def step(self, completion: str) -> Told:
-        """Grade the one completion. LookupError where the function lost it, TypeError where what it returned is
-        no reward."""
+        """Grade the one completion.
+
+        Raises:
+            NoReward: The function returned None for it.
+            TypeError: What it returned is no reward.
+        """
         said: Any = completion if isinstance(self._row["prompt"], str) else _spoken(completion)
         given = {name: [value] for name, value in self._row.items() if name != "prompt"}
         given |= {"prompts": [self._row["prompt"]], "completions": [said]}
@@ -194,6 +199,13 @@ class RewardFunction(Environment):
         if inspect.iscoroutine(found):
             found = asyncio.run(found)
         return Told(None, parts_of(found))
+
+
+@functools.lru_cache(maxsize=64)
+def _taken(function: Callable[..., Any]) -> tuple[tuple[str, ...], bool]:
+    """Return the names of a function's parameters, and whether it takes all others too."""
+    parameters = inspect.signature(function).parameters
+    return tuple(parameters), any(each.kind is each.VAR_KEYWORD for each in parameters.values())
 
 
 def _spoken(completion: str) -> list[Message]:

@@ -63,7 +63,9 @@ def own_task(settings: OwnSettings, root: str | None) -> OwnTask:
 
 def runner_of(settings: OwnSettings, root: str) -> Runner:
     """Return what runs the task's code, where its isolation says."""
-    return Inline(load(settings, root), list(settings.parts))
+    return Inline(
+        load(settings, root), list(settings.parts), threads=settings.threads, timeout_s=settings.timeout_s
+    )
 
 
 class OwnTask:
@@ -147,13 +149,24 @@ class OwnTask:
             EnvironmentFailure: The environment timed out, or could not be reached.
             TaskError: Its code failed.
         """
-        state = OwnState(item.id, item.hidden, world_seed)
-        reply = self._reply(state)
-        if not reply.messages:
-            raise TaskError(
-                "an opening", found="nothing", where=f"item {item.id}", fix="reset has to return a text"
-            )
-        return list(reply.messages), replace(state, told=reply.messages)
+        found = self.starts([item], [world_seed])[0]
+        if isinstance(found, EnvironmentFailure):
+            raise found
+        return found
+
+    def starts(
+        self, items: Sequence[Item], world_seeds: Sequence[int]
+    ) -> list[tuple[list[Message], OwnState] | EnvironmentFailure]:
+        """Open episodes side by side.
+
+        Raises:
+            TaskError: The task's code failed on an item, the first of which it names.
+        """
+        states = [OwnState(item.id, item.hidden, seed) for item, seed in zip(items, world_seeds, strict=True)]
+        return [
+            reply if isinstance(reply, EnvironmentFailure) else _opened(state, reply)
+            for state, reply in zip(states, self._told(states), strict=True)
+        ]
 
     def step(self, state: OwnState, completion: str) -> Step:
         """Play one completion.
@@ -162,15 +175,24 @@ class OwnTask:
             EnvironmentFailure: The environment timed out, could not be reached, or gave no reward.
             TaskError: Its code failed on this completion, which it names.
         """
-        return self.steps([state], [completion])[0]
+        found = self.steps([state], [completion])[0]
+        if isinstance(found, EnvironmentFailure):
+            raise found
+        return found
 
-    def steps(self, states: Sequence[OwnState], completions: Sequence[str]) -> list[Step]:
-        """Play completions side by side; raises what the first that failed raises."""
+    def steps(
+        self, states: Sequence[OwnState], completions: Sequence[str]
+    ) -> list[Step | EnvironmentFailure]:
+        """Play completions side by side.
+
+        Raises:
+            TaskError: The task's code failed on a completion, the first of which it names.
+        """
         after = [_said(state, text) for state, text in zip(states, completions, strict=True)]
-        replies = self._running().tell([state.call for state in after])
+        replies = self._told(after)
         return [
-            self._step(new, text, _unfailed(reply, new))
-            for new, text, reply in zip(after, completions, replies, strict=True)
+            reply if isinstance(reply, EnvironmentFailure) else self._step(state, text, reply)
+            for state, text, reply in zip(after, completions, replies, strict=True)
         ]
 
     def _step(self, state: OwnState, completion: str, reply: Reply) -> Step:
@@ -215,8 +237,9 @@ class OwnTask:
             )
         return self.runner
 
-    def _reply(self, state: OwnState) -> Reply:
-        return _unfailed(self._running().tell([state.call])[0], state)
+    def _told(self, states: Sequence[OwnState]) -> list[Reply | EnvironmentFailure]:
+        replies = self._running().tell([state.call for state in states])
+        return [_unfailed(reply, state) for reply, state in zip(replies, states, strict=True)]
 
     def baselines(self) -> Mapping[str, Baseline]:
         """Scripted players by name, weakest first."""
@@ -232,6 +255,8 @@ class OwnTask:
     def _player(self, name: str) -> Baseline:
         def play(item: Item, state: OwnState, rng: np.random.Generator) -> str:
             said = self._running().say([Ask(name, state.call, int(rng.integers(2**63)))])[0]
+            if isinstance(said, Failed) and said.kind == "lost":
+                raise EnvironmentFailure(said.reason)
             if isinstance(said, Failed):
                 fix = f"see to {name} in {self.settings.code}"
                 raise TaskError("a completion", found=said.reason, where=f"item {item.id}", fix=fix)
@@ -323,11 +348,19 @@ def _said(state: OwnState, completion: str) -> OwnState:
     return replace(state, completions=(*state.completions, completion))
 
 
-def _unfailed(reply: Reply | Failed, state: OwnState) -> Reply:
+def _opened(state: OwnState, reply: Reply) -> tuple[list[Message], OwnState]:
+    if not reply.messages:
+        raise TaskError(
+            "an opening", found="nothing", where=f"item {state.item}", fix="reset has to return a text"
+        )
+    return list(reply.messages), replace(state, told=reply.messages)
+
+
+def _unfailed(reply: Reply | Failed, state: OwnState) -> Reply | EnvironmentFailure:
     if isinstance(reply, Reply):
         return reply
     if reply.kind == "lost":
-        raise EnvironmentFailure(reply.reason)
+        return EnvironmentFailure(reply.reason)
     said = repr(state.completions[-1])[:200] if state.completions else "the opening"
     raise TaskError(
         "a task's code that takes every completion"

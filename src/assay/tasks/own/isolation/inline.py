@@ -2,102 +2,117 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from assay.core.errors import EnvironmentFailure
-from assay.tasks.own.api import Environment, Message, Told
+from assay.tasks.own.api import Environment
 from assay.tasks.own.calls import Ask, Call, Failed, Reply
-from assay.tasks.own.loading import NoReward
+from assay.tasks.own.isolation.threads import Threads
+from assay.tasks.own.kept import Beat, Kept, Unrepeatable
+from assay.tasks.own.loading import IMPORTED, NoReward
 from assay.tasks.own.players import move
+
+# Classes, by name, in which libraries tell a lost connection or a time-out without Python's own: requests,
+# httpx, aiohttp, websockets and clients of models. Their names are enough, so none of them is imported.
+LOST = frozenset(
+    {
+        "APIConnectionError",
+        "ClientConnectionError",
+        "ConnectionClosed",
+        "ConnectionError",
+        "Timeout",
+        "TransportError",
+    }
+)
 
 
 class Inline:
-    """Plays each call from its reset.
+    """Plays calls side by side in threads.
 
     Args:
         make: Gives a fresh environment.
         parts: Names that rewards may have.
+        threads: Calls at once.
+        timeout_s: Of one reset, step or player's move.
+        on_beat: Told the place of a call each time something of somebody's code is about to run.
     """
 
-    def __init__(self, make: Callable[[], Environment], parts: Sequence[str]) -> None:
-        self._make, self._parts = make, frozenset(parts)
+    def __init__(
+        self,
+        make: Callable[[], Environment],
+        parts: Sequence[str],
+        *,
+        threads: int,
+        timeout_s: float,
+        on_beat: Callable[[int], None] | None = None,
+    ) -> None:
+        self._kept = Kept(make, frozenset(parts))
+        self._threads, self._timeout_s = Threads(threads, timeout_s), timeout_s
+        self._on_beat = on_beat
+
+    @property
+    def stuck(self) -> int:
+        """Calls that overran and still go on."""
+        return self._threads.stuck
 
     def tell(self, calls: Sequence[Call]) -> list[Reply | Failed]:
         """Return what each call leads to."""
-        return [self._told(call) for call in calls]
+        found = self._threads.run(self._told, calls)
+        return [self._overran() if each is None else each for each in found]
 
     def say(self, asks: Sequence[Ask]) -> list[str | Failed]:
         """Return what each player says next."""
-        return [self._said(ask) for ask in asks]
+        found = self._threads.run(self._said, asks)
+        return [self._overran() if each is None else each for each in found]
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Close the environments that are kept."""
+        self._kept.close()
 
-    def _told(self, call: Call) -> Reply | Failed:
+    def _overran(self) -> Failed:
+        return Failed("lost", f"no answer in {self._timeout_s:g} s (task.timeout_s)")
+
+    def _heard(self, place: int, beat: Beat) -> Beat:
+        if self._on_beat is None:
+            return beat
+        tell = self._on_beat
+
+        def both() -> None:
+            beat()
+            tell(place)
+
+        return both
+
+    def _told(self, call: Call, place: int, beat: Beat) -> Reply | Failed:
         try:
-            return self._played(self._make(), call)
-        except (NoReward, EnvironmentFailure, TimeoutError, ConnectionError) as error:
-            return Failed("lost", f"{type(error).__name__}: {error}")
-        except Exception as error:  # somebody's code may raise anything
-            return Failed("raised", f"{type(error).__name__}: {error}")
+            return self._kept.told(call, self._heard(place, beat))
+        except BaseException as error:  # noqa: BLE001 - somebody's code raises anything
+            return failed(error)
 
-    def _played(self, environment: Environment, call: Call) -> Reply:
-        opening = environment.reset(call.row, call.seed)
-        told = Reply(messages_of(opening), {})
-        for completion in call.completions:
-            told = checked(environment.step(completion), self._parts)
-        return told
-
-    def _said(self, ask: Ask) -> str | Failed:
-        environment = self._make()
+    def _said(self, ask: Ask, place: int, beat: Beat) -> str | Failed:
+        rng = np.random.default_rng(ask.seed)
         try:
-            told = self._played(environment, ask.call)
-            return move(environment, ask, told, np.random.default_rng(ask.seed))
-        except Exception as error:  # somebody's code may raise anything
-            return Failed("raised", f"player {ask.player}: {type(error).__name__}: {error}")
-
-
-def messages_of(told: str | list[Message] | None) -> tuple[Message, ...]:
-    """Return what is told as messages; a text is the user's.
-
-    Raises:
-        TypeError: It is neither a text nor a list of messages.
-    """
-    if told is None:
-        return ()
-    if isinstance(told, str):
-        return ({"role": "user", "content": told},)
-    if isinstance(told, list) and all(
-        isinstance(each, Mapping)
-        and isinstance(each.get("content"), str)
-        and isinstance(each.get("role"), str)
-        for each in told
-    ):
-        return tuple({"role": each["role"], "content": each["content"]} for each in told)
-    raise TypeError(f"told {type(told).__name__}, not a text or a list of messages")
-
-
-def checked(told: Told, parts: frozenset[str]) -> Reply:
-    """Return what an environment told, its parts known to be declared and finite.
-
-    Raises:
-        TypeError: It is no Told, a part is not declared, or no finite number.
-    """
-    if not isinstance(told, Told):
-        raise TypeError(f"step returned {type(told).__name__}, not Told")
-    named = told.parts if isinstance(told.parts, Mapping) else {"reward": told.parts}
-    found = {}
-    for name, value in named.items():
-        if name not in parts:
-            raise TypeError(
-                f"reward part {name!r} is not declared in task.parts ({', '.join(sorted(parts))})"
+            return self._kept.look(
+                ask.call, self._heard(place, beat), lambda live: move(live.environment, ask, live.told, rng)
             )
-        number = value.item() if hasattr(value, "item") else value
-        if not isinstance(number, int | float) or not math.isfinite(number):
-            raise TypeError(f"reward part {name} is {number!r}, no finite number")
-        found[name] = float(number)
-    success = None if told.success is None else bool(told.success)
-    return Reply(messages_of(told.text), found, success, told.failure)
+        except BaseException as error:  # noqa: BLE001 - somebody's code raises anything
+            found = failed(error)
+            return Failed(found.kind, f"player {ask.player}: {found.reason}")
+
+
+def failed(error: BaseException) -> Failed:
+    """Return what an exception of somebody's code means; it says the line of their file."""
+    if isinstance(error, Unrepeatable):
+        return Failed("unrepeatable", str(error))
+    lines = [
+        f" (line {line} of {frame.f_code.co_filename.rpartition('/')[2]})"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__")).startswith(IMPORTED)
+    ]
+    reason = f"{type(error).__name__}: {error}"[:1000] + (lines[-1] if lines else "")
+    python = isinstance(error, NoReward | EnvironmentFailure | TimeoutError | ConnectionError)
+    lost = python or any(kind.__name__ in LOST for kind in type(error).__mro__)
+    return Failed("lost" if lost else "raised", reason)
