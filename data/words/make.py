@@ -1,5 +1,4 @@
-"""Write the records of the task `words` and their SHA256SUMS: `python data/words/make.py`. Equal code gives equal
-bytes."""
+"""Write the records of the task `words` and their SHA256SUMS: `python data/words/make.py`."""
 
 from __future__ import annotations
 

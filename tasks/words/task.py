@@ -1,11 +1,12 @@
-"""Which of the words carries the star? A reward function as TRL calls it, and a player that is usually wrong."""
+"""Which of the words carries the star? A reward function as TRL calls it, and a player mostly wrong."""
 
 
 def reward(prompts, completions, answer, **kwargs):
     """Pay 1 for the word with the star, 0.1 for another of the words shown."""
-    shown = [prompt.replace("*", "").split()[1:] for prompt in prompts]
     said = [completion.strip() for completion in completions]
-    return [1.0 if one == right else 0.1 * (one in words) for one, right, words in zip(said, answer, shown)]
+    shown = [prompt.replace("*", "").split()[1:] for prompt in prompts]
+    rows = zip(said, answer, shown, strict=True)
+    return [1.0 if one == right else 0.1 * (one in words) for one, right, words in rows]
 
 
 def hasty(prompt, answer, rng):

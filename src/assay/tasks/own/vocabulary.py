@@ -51,8 +51,8 @@ def _spelt(unit: str, counts: Counter[str]) -> Iterable[str]:
 
 
 def _glued(texts: Sequence[Sequence[str]], n_prompts: int) -> set[tuple[str, str]]:
-    """Return the neighbours of which one never stands without the other, and which stand in most prompts or in
-    most completions."""
+    """Return the neighbours of which one never stands without the other, and which stand in most prompts or
+    in most completions."""
     single = Counter(word for text in texts for word in text)
     pairs = Counter(pair for text in texts for pair in pairwise(text))
     found = {pair for pair, n in pairs.items() if n in (single[pair[0]], single[pair[1]])}
