@@ -90,9 +90,10 @@ class OwnTask:
         self.parts: Mapping[str, PartKind] = settings.parts
         self.max_prompt_tokens = settings.max_prompt_tokens
         of_kind = settings.players.items()
-        self.rivals: Mapping[str, ScriptedRival] = {SILENT: "trivial"} | {
+        kinds: dict[str, ScriptedRival] = {
             name: "trivial" if kind == "trivial" else "scripted" for name, kind in of_kind if kind != "oracle"
         }
+        self.rivals: Mapping[str, ScriptedRival] = {SILENT: "trivial", **kinds}
         oracles = [name for name, kind in of_kind if kind == "oracle"]
         answered = [GOLD] if settings.answer_column is not None else []
         self.floor = settings.floor or SILENT

@@ -39,9 +39,9 @@ from assay.policy.base import tiny
 from assay.policy.base.pretrained import locate
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
+from assay.stages.base import teach
 from assay.statistics.openings import opening_level
 from assay.statistics.power import planned_power, planned_said
-from assay.stages.base import teach
 from assay.tasks.protocol import Item, Task
 from assay.tools.doctor.examination import examine, examine_ahead, examine_without_model
 from assay.tools.doctor.findings import (
