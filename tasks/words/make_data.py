@@ -1,4 +1,4 @@
-"""Write the records of the task `words` and their SHA256SUMS: `python data/words/make.py`."""
+"""Write the records of the task `words` and their SHA256SUMS: `python tasks/words/make_data.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-FOLDER = Path(__file__).resolve().parent
+FOLDER = Path(__file__).resolve().parents[2] / "data/words"
 SIZES = {"train": 2048, "validation": 256, "heldout": 512}
 N_WORDS, SHOWN = 320, 4
 
