@@ -13,8 +13,8 @@ from assay.core.records import ParseOutcome
 
 Message = dict[str, str]
 PartKind = Literal["outcome", "shaping", "format"]
-# What a claim of skill is compared with: a player that needs none, one that works by rules that somebody wrote,
-# and what one would do with the base instead of training it.
+# What a claim of skill is compared with: a player that needs none, one that works by rules that somebody
+# wrote, and what one would do with the base instead of training it.
 RivalKind = Literal["trivial", "scripted", "instead of training"]
 ScriptedRival = Literal["trivial", "scripted"]
 
@@ -88,10 +88,11 @@ class Task(Protocol):
     metrics: tuple[str, ...]
     floor: str  # the baselines between which a score is normalised
     ceiling: str
-    # Of `baselines`, those that see only what a policy sees, and whether they need any skill: a claim compares
-    # with each.
+    # Of `baselines`, those that see only what a policy sees, and whether they need any skill: a claim
+    # compares with each.
     rivals: Mapping[str, ScriptedRival]
-    # Flags that hold of every answer of the right form, whatever is right; with `parsed` they say what is valid
+    # Flags that hold of every answer of the right form, whatever is right; with `parsed` they say what is
+    # valid
     valid_flags: tuple[str, ...]
     alarms: Mapping[str, float]  # flag -> the rate of it over a batch or suite beyond which something is ill
     max_prompt_tokens: int | None  # of a rendered opening; None: as many as the model takes
@@ -244,7 +245,7 @@ class Ranged(Protocol):
 
 
 def reward_range(task: Task) -> tuple[float, float] | None:
-    """Return what rewards lie between, by which means of them are tested; None where the task does not say."""
+    """Return what rewards lie between, by which means are tested; None where the task does not say."""
     return cast(Ranged, task).reward_range if hasattr(task, "reward_range") else None
 
 
@@ -259,3 +260,16 @@ class Schematic(Protocol):
 def schematic(task: Task) -> Schematic | None:
     """Return the task as one whose answers have a JSON Schema; None if they have none."""
     return cast(Schematic, task) if hasattr(task, "answer_schema") else None
+
+
+class Learner(Protocol):
+    """What a task offers beside `Task` that derives its lessons from train records."""
+
+    def learn_from(self, items: Sequence[Item]) -> None:
+        """Take the train items from which vocabulary, drills and demonstrations are derived."""
+        ...
+
+
+def learner(task: Task) -> Learner | None:
+    """Return the task as one that derives its lessons from train records; None if it makes them up."""
+    return cast(Learner, task) if hasattr(task, "learn_from") else None

@@ -90,9 +90,10 @@ class OwnTask:
         self.parts: Mapping[str, PartKind] = settings.parts
         self.max_prompt_tokens = settings.max_prompt_tokens
         of_kind = settings.players.items()
-        self.rivals: Mapping[str, ScriptedRival] = {SILENT: "trivial"} | {
+        kinds: dict[str, ScriptedRival] = {
             name: "trivial" if kind == "trivial" else "scripted" for name, kind in of_kind if kind != "oracle"
         }
+        self.rivals: Mapping[str, ScriptedRival] = {SILENT: "trivial", **kinds}
         oracles = [name for name, kind in of_kind if kind == "oracle"]
         answered = [GOLD] if settings.answer_column is not None else []
         self.floor = settings.floor or SILENT
@@ -279,7 +280,29 @@ class OwnTask:
 
     def learn_from(self, items: Sequence[Item]) -> None:
         """Take the train items that lessons are derived from."""
-        self.train = items
+        self.train, self._texts = items, None
+
+    _texts: lessons.Texts | None = None
+
+    def texts(self) -> lessons.Texts:
+        """What train records ask and players say, read once."""
+        if self._texts is None:
+            self._texts = lessons.texts_of(self)
+        return self._texts
+
+    def said(self, asks: Sequence[Ask]) -> list[str | Failed]:
+        """Return what players say next, by place.
+
+        Raises:
+            TaskError: One of them failed.
+        """
+        found = self._running().say(asks)
+        for ask, text in zip(asks, found, strict=True):
+            if isinstance(text, Failed) and text.kind != "lost":
+                fix = f"see to {ask.player} in {self.settings.code}"
+                where = f"record {ask.call.row.get('id', '')}".rstrip()
+                raise TaskError("a completion", found=text.reason, where=where, fix=fix)
+        return found
 
     def demonstrations(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
         """Whole dialogues of the weak player on train records."""

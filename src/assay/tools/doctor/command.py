@@ -102,9 +102,12 @@ def examined(project: Project, device_memory: float | None = None) -> tuple[list
 def _without_base(project: Project, training: TrainingAhead) -> tuple[list[Finding], bool]:
     """Return what can be said before the base is built or loaded, and whether its tokenizer could be looked
     at."""
+    from assay.pipeline.inputs import items_of
+    from assay.stages.base import teach
     from assay.tools.doctor.preflight import read_ahead, refuse_prompts
 
     try:
+        teach(project, training.judged, items_of(project, "train"))
         policy = read_ahead(project.params, training.judged, project.root)
     except AssayError as error:
         return [*examine_without_model(training), error_finding("base", error)], False

@@ -40,6 +40,7 @@ from assay.policy.base import tiny
 from assay.policy.base.pretrained import locate
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
+from assay.stages.base import teach
 from assay.statistics.openings import opening_level
 from assay.statistics.power import planned_power, planned_said
 from assay.tasks.protocol import Item, Task
@@ -297,6 +298,7 @@ def refuse_prompts(project: Project, task: Task, policy: Policy) -> Finding:
 
 def _looked_ahead(project: Project) -> list[Finding]:
     training = TrainingAhead.of(project)
+    teach(project, training.judged, items_of(project, "train"))
     policy = read_ahead(project.params, training.judged, project.root)
     if policy is None:  # the stage that needs it says where it is to be had
         return examine_without_model(training)
