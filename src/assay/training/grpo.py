@@ -22,8 +22,8 @@ from assay.core.errors import Interrupted, TrainingStopped
 from assay.core.storage.json import as_written
 from assay.dataset.suite import Play, Suite
 from assay.evaluation.phases import Phases
-from assay.evaluation.rollout import Lost
 from assay.evaluation.retries import GivenUp, tried
+from assay.evaluation.rollout import Lost
 from assay.evaluation.trajectory import open_item
 from assay.policy.model import Policy
 from assay.policy.processes import Processes
