@@ -89,7 +89,7 @@ def module_of(settings: OwnTask, root: str, file: str | None = None) -> ModuleTy
         sys.path.append(str(folder.resolve()))
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # somebody's code may raise anything
+    except (Exception, SystemExit) as error:  # somebody's code may raise anything
         del sys.modules[name]
         line = _line_in(error, path)
         raise ConfigError(

@@ -12,8 +12,9 @@ from assay.core.errors import EnvironmentFailure, TaskError
 from assay.core.storage.json import digest
 from assay.tasks.own import lessons
 from assay.tasks.own.calls import Ask, Call, Failed, Reply, Runner
-from assay.tasks.own.isolation.inline import Inline
-from assay.tasks.own.loading import load
+from assay.tasks.own.isolation.inline import inline_of
+from assay.tasks.own.isolation.server import Server
+from assay.tasks.own.isolation.worker import Worker
 from assay.tasks.own.success import extracted, gold_of, is_right
 from assay.tasks.protocol import (
     Baseline,
@@ -63,9 +64,9 @@ def own_task(settings: OwnSettings, root: str | None) -> OwnTask:
 
 def runner_of(settings: OwnSettings, root: str) -> Runner:
     """Return what runs the task's code, where its isolation says."""
-    return Inline(
-        load(settings, root), list(settings.parts), threads=settings.threads, timeout_s=settings.timeout_s
-    )
+    if settings.isolation == "worker":
+        return Worker(settings, root)
+    return Server(settings, root) if settings.isolation == "server" else inline_of(settings, root)
 
 
 class OwnTask:

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
@@ -15,6 +16,7 @@ B = TypeVar("B")
 # One thread alone has this long to finish a batch before others join in: where calls compute for
 # microseconds, further threads would only take turns with it.
 ALONE_S = 0.001
+Beat = Callable[[], None]
 
 
 class Threads:
@@ -44,18 +46,25 @@ class Threads:
         self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
         return len(self._abandoned)
 
-    def run(self, work: Callable[[A, int, Callable[[], None]], B], on: Sequence[A]) -> list[B | None]:
+    def run(
+        self,
+        work: Callable[[A, Beat], B],
+        on: Sequence[A],
+        heard: Callable[[int, B | None], None] | None = None,
+    ) -> list[B | None]:
         """Return what the work makes of each, by place; None where it overran.
 
         Args:
-            work: Takes one, its place, and what it calls whenever its time begins anew; raises nothing.
+            work: Takes one, and what it calls whenever its time begins anew; raises nothing.
             on: What to work on.
+            heard: Called in the thread that works, never by two at once, with the place of one: with None at a
+                beat, and with what the work makes of it.
         """
         if not on:
             return []
         if os.getpid() != self._process:  # a fork has no threads
             self._begin()
-        batch = _Batch(work, on)
+        batch = _Batch(work, on, heard)
         try:
             self._call(batch, 1)
             if batch.done.acquire(timeout=ALONE_S):
@@ -108,8 +117,10 @@ class _Hand:
 
 
 class _Batch(Generic[A, B]):
-    def __init__(self, work: Callable[[A, int, Callable[[], None]], B], on: Sequence[A]) -> None:
-        self._work, self._on = work, on
+    def __init__(
+        self, work: Callable[[A, Beat], B], on: Sequence[A], heard: Callable[[int, B | None], None] | None
+    ) -> None:
+        self._work, self._on, self._heard = work, on, heard
         self._lock, self.done = threading.Lock(), threading.Lock()
         self.done.acquire()
         self.results: list[B | None] = [None] * len(on)
@@ -118,18 +129,26 @@ class _Batch(Generic[A, B]):
 
     def work(self, hand: _Hand) -> None:
         """Work on one place after the other, until none is left or the thread is abandoned."""
-        work, on, beat = self._work, self._on, hand.beat
+        work, on = self._work, self._on
+        beat = hand.beat if self._heard is None else partial(self._beat, hand)
         with self._lock:
             more = self._take(hand)
         while more:
-            beat()
-            result = work(on[hand.place], hand.place, beat)
+            result = work(on[hand.place], beat)
             with self._lock:
                 if hand.gone:
                     return
                 self.results[hand.place] = result
+                if self._heard is not None:
+                    self._heard(hand.place, result)
                 self._finished()
                 more = self._take(hand)
+
+    def _beat(self, hand: _Hand) -> None:
+        hand.beat()
+        with self._lock:
+            if self._heard is not None and not hand.gone:
+                self._heard(hand.place, None)
 
     def _take(self, hand: _Hand) -> bool:
         if self._next >= len(self._on):
