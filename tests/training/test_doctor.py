@@ -14,7 +14,7 @@ import torch
 
 from assay.core.errors import TrainingError
 from assay.dataset.suite import choose
-from assay.evaluation import trajectory
+from assay.evaluation import retries
 from assay.pipeline.project import Project
 from assay.policy.model import Policy
 from assay.tasks.protocol import Step
@@ -52,7 +52,7 @@ def test_a_healthy_set_up_gives_no_cause_for_doubt() -> None:
 def test_a_real_fault_is_named_with_the_setting_to_blame(
     fault: Fault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trajectory, "pause", lambda seconds: None)
+    monkeypatch.setattr(retries, "pause", lambda seconds: None)
     findings = fault.examined()
     named = fault.named_by(findings)
     assert named is not None, amiss(findings)

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 
+from assay.core.errors import EnvironmentFailure
 from assay.core.records import ParseOutcome
 
 Message = dict[str, str]
@@ -213,6 +214,25 @@ class AnswerKey(Protocol):
 def answer_key(task: Task) -> AnswerKey | None:
     """Return the task as one that can write down what is right; None if it cannot."""
     return cast(AnswerKey, task) if hasattr(task, "right_answer") else None
+
+
+class SideBySide(Protocol):
+    """What a task offers beside `Task` whose environments wait for something: calls made at once."""
+
+    def starts(
+        self, items: Sequence[Item], world_seeds: Sequence[int]
+    ) -> list[tuple[list[Message], Any] | EnvironmentFailure]:
+        """Open episodes as `start` does; a failure stands in the place of what failed."""
+        ...
+
+    def steps(self, states: Sequence[Any], completions: Sequence[str]) -> list[Step | EnvironmentFailure]:
+        """Play completions as `step` does; a failure stands in the place of what failed."""
+        ...
+
+
+def side_by_side(task: Task) -> SideBySide | None:
+    """Return the task as one that makes calls at once; None if it makes one after the other."""
+    return cast(SideBySide, task) if hasattr(task, "steps") else None
 
 
 class Ranged(Protocol):

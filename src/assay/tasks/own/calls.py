@@ -84,16 +84,19 @@ def messages_of(told: str | list[Message] | None) -> tuple[Message, ...]:
     """
     if told is None:
         return ()
-    messages: Any = ({"role": "user", "content": told},) if isinstance(told, str) else told
-    if not isinstance(messages, tuple | list) or not all(map(_is_message, messages)):
+    if isinstance(told, str):
+        return ({"role": "user", "content": _text(told)},)
+    if not isinstance(told, list) or not all(map(_is_message, told)):
         raise TypeError(f"told {type(told).__name__}, not a text or a list of messages")
-    length = sum(len(each["content"]) for each in messages)
-    if length > MOST_TOLD:
-        raise ValueError(f"told {length:,} characters, more than {MOST_TOLD:,}")
-    for each in messages:
-        if not each["content"].isascii():
-            each["content"].encode()  # half a surrogate pair is a UnicodeEncodeError, which is a ValueError
-    return tuple({"role": each["role"], "content": each["content"]} for each in messages)
+    return tuple({"role": each["role"], "content": _text(each["content"])} for each in told)
+
+
+def _text(told: str) -> str:
+    if len(told) > MOST_TOLD:
+        raise ValueError(f"told {len(told):,} characters, more than {MOST_TOLD:,}")
+    if not told.isascii():
+        told.encode()  # half a surrogate pair is a UnicodeEncodeError, which is a ValueError
+    return told
 
 
 def _is_message(found: Any) -> bool:

@@ -59,14 +59,15 @@ class Kept:
             Unrepeatable: It is not what was told before.
             Exception: Whatever somebody's code raises.
         """
-        live = self._reach(call, beat)
-        self._give(self._key(call), live)
+        key = self._key(call)
+        live = self._reach(call, key, beat)
+        self._give(key, live)
         return live.told
 
     def look(self, call: Call, beat: Beat, at: Callable[[Live], str]) -> str:
         """Return what somebody who only looks makes of the state that a call led to."""
         key = self._key(call)
-        live = self._take(key) or self._reach(call, beat)
+        live = self._take(key) or self._reach(call, key, beat)
         beat()
         said = at(live)
         self._give(key, live)
@@ -80,8 +81,8 @@ class Kept:
         for live in left:
             self._close(live.environment)
 
-    def _reach(self, call: Call, beat: Beat) -> Live:
-        digest_of_row, seed, completions = self._key(call)
+    def _reach(self, call: Call, key: Key, beat: Beat) -> Live:
+        digest_of_row, seed, completions = key
         live = self._take((digest_of_row, seed, completions[:-1])) if completions else None
         if live is None:
             live, played = self._opened(call, beat), 0

@@ -22,8 +22,8 @@ from assay.tasks.settings.own import OwnTask
 
 ADAPTERS = "assay.adapters:"
 IMPORTED = "assay_own_"  # what names of imported files begin with
-# What TRL passes to a reward function beside the columns, none of which a text that is graded again has.
-OF_TRL = ("trainer_state", "completion_ids", "log_extra", "log_metric", "environments")
+# What TRL passes to a reward function beside the columns, as far as there is such a thing for a text alone.
+OF_TRL = {"trainer_state": None, "log_extra": lambda *_: None, "log_metric": lambda *_: None}
 
 
 def load(settings: OwnTask, root: str) -> Callable[[], Environment]:
@@ -170,6 +170,7 @@ class RewardFunction(Environment):
         self._function, self.options = function, options
         self.home = function.__module__  # where players stand
         self._takes, self._takes_all = _taken(function)
+        self._offered = OF_TRL | {"options": options}
 
     def reset(self, row: Mapping[str, Any], seed: int) -> str | list[Message]:
         """Return the record's prompt."""
@@ -184,18 +185,16 @@ class RewardFunction(Environment):
             NoReward: The function returned None for it.
             TypeError: What it returned is no reward.
         """
-        said: Any = completion if isinstance(self._row["prompt"], str) else _spoken(completion)
-        given = {name: [value] for name, value in self._row.items() if name != "prompt"}
-        given |= {"prompts": [self._row["prompt"]], "completions": [said]}
-        offered: dict[str, Any] = given | {
-            "trainer_state": None,
-            "log_extra": lambda *_: None,
-            "log_metric": lambda *_: None,
-            "options": self.options,
-        }
-        chosen = given if self._takes_all else {}
-        chosen = chosen | {name: offered[name] for name in self._takes if name in offered}
-        found = self._function(**chosen)
+        prompt = self._row["prompt"]
+        given: dict[str, Any] = {name: [value] for name, value in self._row.items() if name != "prompt"}
+        given["prompts"] = [prompt]
+        given["completions"] = [completion if isinstance(prompt, str) else _spoken(completion)]
+        if self._takes_all:
+            given |= {name: value for name, value in self._offered.items() if name in self._takes}
+        else:
+            offered = self._offered | given
+            given = {name: offered[name] for name in self._takes if name in offered}
+        found = self._function(**given)
         if inspect.iscoroutine(found):
             found = asyncio.run(found)
         return Told(None, parts_of(found))

@@ -207,7 +207,16 @@ class OwnTask:
             found = extracted(completion, self.settings.success)
             action, failure = (action, "nothing to extract") if found is None else (found, None)
         reward = state.reward + sum(reply.parts.values())
-        new = replace(state, told=reply.messages, reward=reward, success=reply.success, ending=ending)
+        new = OwnState(
+            state.item,
+            state.row,
+            state.seed,
+            state.completions,
+            reply.messages,
+            reward,
+            reply.success,
+            ending,
+        )
         told = None if ending is not None else "\n".join(each["content"] for each in reply.messages)
         outcome = "ok" if failure is None else "failed"
         return Step(new, told, ending, outcome, failure, None if failure else action, reply.parts)  # type: ignore[arg-type]
@@ -346,7 +355,7 @@ def _said(state: OwnState, completion: str) -> OwnState:
         raise TaskError(
             "an episode that goes on", found=state.ending, where=state.item, fix="stop after the ending"
         )
-    return replace(state, completions=(*state.completions, completion))
+    return OwnState(state.item, state.row, state.seed, (*state.completions, completion), (), state.reward)
 
 
 def _opened(state: OwnState, reply: Reply) -> tuple[list[Message], OwnState]:

@@ -24,7 +24,8 @@ from assay.core.records import Episode, Record
 from assay.core.storage.json import digest, read_record, read_records, write_json
 from assay.core.storage.untrusted import sha256_contents
 from assay.dataset.suite import Play, Suite, choose
-from assay.evaluation.trajectory import GivenUp, open_item, tried
+from assay.evaluation.retries import GivenUp, tried
+from assay.evaluation.trajectory import open_item
 from assay.evidence.claim.plan import largest_cluster
 from assay.pipeline.inputs import (
     fingerprint_of,
