@@ -70,7 +70,7 @@ def test_it_imports_nothing_of_assay() -> None:
 @pytest.mark.filterwarnings("default")  # of TRL and what it stands on
 def test_the_same_file_trains_under_plain_trl(tmp_path: Path) -> None:
     from datasets import Dataset
-    from trl import GRPOConfig, GRPOTrainer
+    from trl import GRPOConfig, GRPOTrainer  # type: ignore[attr-defined]
 
     from assay.core.config.settings import TinyArchitecture
     from assay.policy.base import tiny
