@@ -1,4 +1,4 @@
-"""Success of a task of one's own is a declared comparison: anybody can judge a text again, without its code."""
+"""Success of a task of one's own is a declared comparison: anybody can judge texts again without its code."""
 
 from __future__ import annotations
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from assay.core.errors import EnvironmentFailure, TaskError
 from assay.core.seeds import rng
+from assay.evaluation.few_shot import Shown
 from assay.tasks.own.task import OwnTask, own_task
-from assay.tasks.protocol import answer_key, learner
+from assay.tasks.protocol import Task, answer_key, learner, side_by_side
+from assay.tools.doctor.observed import Observed
 from tests.tasks.own.test_lessons import COUNT, settings
 
 HALF = """
@@ -152,3 +154,11 @@ def test_it_learns_from_train_records_and_writes_down_answers_only_where_there_a
     mine = counting(tmp_path)
     assert learner(mine) is mine
     assert answer_key(mine) is None
+
+
+def test_what_stands_around_a_task_is_not_passed_over(tmp_path: Path) -> None:
+    mine = task(tmp_path)
+    around = Shown(mine, [mine.item({**ROW, "id": "r2"})], 1, 0)
+    assert side_by_side(mine) is mine
+    assert side_by_side(cast(Task, around)) is None
+    assert side_by_side(cast(Task, Observed(mine))) is None
