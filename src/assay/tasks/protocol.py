@@ -232,7 +232,8 @@ class SideBySide(Protocol):
 
 def side_by_side(task: Task) -> SideBySide | None:
     """Return the task as one that makes calls at once; None if it makes one after the other."""
-    return cast(SideBySide, task) if hasattr(task, "steps") else None
+    # Of the class: what stands around a task and hands on what it lacks would be passed over.
+    return cast(SideBySide, task) if hasattr(type(task), "steps") else None
 
 
 class Ranged(Protocol):

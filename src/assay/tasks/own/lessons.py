@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from assay.core.errors import ConfigError, EnvironmentFailure, TaskError
-from assay.core.seeds import derive_seed, rng
+from assay.core.errors import ConfigError, EnvironmentFailure, EnvironmentLost, TaskError
+from assay.core.seeds import rng
 from assay.tasks.own.calls import Ask, Failed
 from assay.tasks.own.vocabulary import words_in
-from assay.tasks.protocol import Item, Message, Step
+from assay.tasks.protocol import Item, Message
 
 if TYPE_CHECKING:
     from assay.tasks.own.task import OwnState, OwnTask
+
+Asked = TypeVar("Asked")
+Got = TypeVar("Got")
 
 MOST_OPENINGS = 4000  # read for words
 PLAYED = 256  # episodes of each player, read for words
@@ -47,8 +50,7 @@ def texts_of(task: OwnTask) -> Texts:
         fix = "call learn_from with the train records"
         raise TaskError("train records to learn from", found="none", where=task.settings.code, fix=fix)
     openings, told, said = [], [], []
-    for item in task.train[:MOST_OPENINGS]:
-        messages, _ = _opened(task, item, derive_seed("words", item.id))
+    for messages, _ in opened(task, task.train[:MOST_OPENINGS], rng("words", "openings")):
         openings += [message["content"] for message in messages]
     players = [name for name, kind in task.settings.players.items() if kind != "trivial"]
     for name in players:
@@ -81,53 +83,68 @@ def played(task: OwnTask, players: Sequence[str], rng: np.random.Generator, n: i
     """Return whole dialogues of these players on train records, each of one of them.
 
     Raises:
-        EnvironmentFailure: More episodes were lost than played.
+        EnvironmentLost: A call failed for good.
         TaskError: A player, or the task, failed.
     """
-    found: list[list[Message]] = []
-    tried = 0
-    while len(found) < n:
-        tried += TOGETHER
-        if tried > 2 * n + 2 * TOGETHER:
-            raise EnvironmentFailure(f"of {tried} episodes {tried - len(found)} were lost")
-        found += _played_together(task, players, rng, min(TOGETHER, n - len(found)))
-    return found
-
-
-def _played_together(
-    task: OwnTask, players: Sequence[str], rng: np.random.Generator, n: int
-) -> list[list[Message]]:
     done: list[list[Message]] = []
-    live: list[tuple[str, list[Message], OwnState]] = []
-    for _ in range(n):
-        item = task.train[int(rng.integers(len(task.train)))]
-        name = players[int(rng.integers(len(players)))]
-        live.append((name, *_opened(task, item, int(rng.integers(2**62)))))
-    while live:
-        asks = [Ask(name, state.call, int(rng.integers(2**62))) for name, _, state in live]
-        said = task.said(asks)
-        heard = [(one, text) for one, text in zip(live, said, strict=True) if not isinstance(text, Failed)]
-        texts = [text for _, text in heard]
-        steps = task.steps([state for (_, _, state), _ in heard], texts)
-        live = []
-        for ((name, dialogue, _), text), step in zip(heard, steps, strict=True):
-            if not isinstance(step, Step):
-                continue
-            dialogue = [*dialogue, {"role": "assistant", "content": text}]
-            if step.observation is None:
-                done.append(dialogue)
-            else:
-                live.append((name, [*dialogue, {"role": "user", "content": step.observation}], step.state))
+    for start in range(0, n, TOGETHER):
+        places = rng.integers(len(task.train), size=min(TOGETHER, n - start)).tolist()
+        names = [players[place] for place in rng.integers(len(players), size=len(places)).tolist()]
+        live = [
+            (name, *each)
+            for name, each in zip(
+                names, opened(task, [task.train[place] for place in places], rng), strict=True
+            )
+        ]
+        while live:
+            asks = [Ask(name, state.call, int(rng.integers(2**62))) for name, _, state in live]
+            said = _insisted(asks, task.said)
+            pairs = [(state, text) for (_, _, state), text in zip(live, said, strict=True)]
+            steps = _insisted(pairs, lambda some: task.steps(*zip(*some, strict=True)))
+            going = []
+            for (name, dialogue, _), text, step in zip(live, said, steps, strict=True):
+                dialogue = [*dialogue, {"role": "assistant", "content": text}]
+                if step.observation is None:
+                    done.append(dialogue)
+                else:
+                    going.append(
+                        (name, [*dialogue, {"role": "user", "content": step.observation}], step.state)
+                    )
+            live = going
     return done
 
 
-def _opened(task: OwnTask, item: Item, seed: int) -> tuple[list[Message], OwnState]:
-    for _ in range(TRIES - 1):
-        try:
-            return task.start(item, seed)
-        except EnvironmentFailure:
-            continue
-    return task.start(item, seed)
+def opened(
+    task: OwnTask, items: Sequence[Item], rng: np.random.Generator
+) -> list[tuple[list[Message], OwnState]]:
+    """Return how these items open, in worlds drawn anew."""
+    drawn = list(zip(items, rng.integers(2**62, size=len(items)).tolist(), strict=True))
+    return _insisted(drawn, lambda some: task.starts(*zip(*some, strict=True)))
+
+
+def _insisted(
+    asked: Sequence[Asked], call: Callable[[Sequence[Asked]], Sequence[Got | Failed | EnvironmentFailure]]
+) -> list[Got]:
+    """Return what a call gives for each, called again for what was lost.
+
+    Raises:
+        EnvironmentLost: Something was lost each time.
+    """
+    found: dict[int, Got] = {}
+    lost, why = list(range(len(asked))), ""
+    for _ in range(TRIES):
+        if not lost:
+            break
+        for place, got in zip(lost, call([asked[place] for place in lost]), strict=True):
+            if isinstance(got, Failed | EnvironmentFailure):
+                why = got.reason if isinstance(got, Failed) else str(got)
+            else:
+                found[place] = got
+        lost = [place for place in lost if place not in found]
+    if lost:
+        fix = "see to what the task needs, or raise task.timeout_s"
+        raise EnvironmentLost("an answer of the task", found=why, where=f"{TRIES} tries", fix=fix)
+    return [found[place] for place in range(len(asked))]
 
 
 def _golds(task: OwnTask) -> list[str]:
@@ -148,9 +165,9 @@ def _guesses(task: OwnTask, rng: np.random.Generator, n: int) -> list[list[Messa
         )
     known = sorted(set(golds))
     dialogues = []
-    for _ in range(n):
-        place = int(rng.integers(len(golds)))
-        messages, _ = _opened(task, task.train[place], int(rng.integers(2**62)))
+    places = rng.integers(len(golds), size=n).tolist()
+    openings = opened(task, [task.train[place] for place in places], rng)
+    for place, (messages, _) in zip(places, openings, strict=True):
         right, shown = golds[place], messages[-1]["content"]
         others = [gold for gold in known if gold != right and stands_in(gold, shown)] or known
         guess = right if rng.uniform() < GUESSED_RIGHT else others[int(rng.integers(len(others)))]
