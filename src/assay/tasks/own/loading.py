@@ -38,7 +38,7 @@ def load(settings: OwnTask, root: str) -> Callable[[], Environment]:
     found = getattr(module, name, None)
     where = f"{settings.code}/{settings.entry.partition(':')[0]}"
     if not callable(found):
-        there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        there = [key for key, value in vars(module).items() if _is_of(value, module) and key[0] != "_"]
         fix = f"task.entry: one of {', '.join(there) or 'its functions, of which it has none'}"
         raise ConfigError(f"a function or class {name}", found="none", where=where, fix=fix)
     if isinstance(found, type):
@@ -99,6 +99,10 @@ def module_of(settings: OwnTask, root: str, file: str | None = None) -> ModuleTy
             fix="mend it, or install what it imports and name that in task.requires",
         ) from error
     return module
+
+
+def _is_of(value: Any, module: ModuleType) -> bool:
+    return callable(value) and getattr(value, "__module__", None) == module.__name__
 
 
 def _line_in(error: BaseException, path: Path) -> str:

@@ -57,8 +57,8 @@ class Threads:
         Args:
             work: Takes one, and what it calls whenever its time begins anew; raises nothing.
             on: What to work on.
-            heard: Called in the thread that works, never by two at once, with the place of one: with None at a
-                beat, and with what the work makes of it.
+            heard: Called in the thread that works, never by two at once, with the place of one: with None at
+                a beat, and with what the work makes of it.
         """
         if not on:
             return []
