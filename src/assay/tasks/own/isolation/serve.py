@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -97,6 +98,7 @@ def main() -> int:
         print(error, file=sys.stderr)  # noqa: T201 - a program of its own
         return error.exit_code
     print(f"http://127.0.0.1:{serving.server_port}", flush=True)  # noqa: T201 - whoever starts it reads it
+    os.dup2(2, 1)  # what somebody's code prints is no part of that
     with contextlib.suppress(KeyboardInterrupt):
         serving.serve_forever()
     return 0

@@ -58,6 +58,11 @@ class Worker:
         self._process: _Process | None = None
         self._owner = os.getpid()
 
+    @property
+    def process_id(self) -> int | None:
+        """The process that runs the code now, None where none does."""
+        return None if self._process is None else self._process.popen.pid
+
     def tell(self, calls: Sequence[Call]) -> list[Reply | Failed]:
         """Return what each call leads to."""
         return cast("list[Reply | Failed]", self._all(calls))
@@ -77,12 +82,15 @@ class Worker:
         with self._lock:
             while groups:
                 places = groups.pop(0)
-                answers = Answers()
+                answers, before = Answers(), self._process
                 try:
                     self._exchange([calls[n] for n in places], answers)  # type: ignore[arg-type]
                     why = ""
                 except Silent as error:
                     why = f"{error}{self._end()}"
+                    if before is not None and not answers.begun:  # it was gone before
+                        groups.insert(0, places)
+                        continue
                 except BaseException:
                     self._end()
                     raise
