@@ -21,6 +21,7 @@ from assay.tasks.own.isolation.server import ADDRESS
 from assay.tasks.own.isolation.worker import Worker, seen
 from assay.tasks.own.task import OwnTask, own_task
 from assay.tasks.protocol import Step
+from assay.tasks.settings.own import OwnTask as OwnSettings
 from tests.tasks.own.test_lessons import settings
 
 CODE = """
@@ -270,9 +271,10 @@ def serving(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.
     found.wait()
 
 
-def serve(root: Path, port: int) -> subprocess.Popen[str]:
+def serve(root: Path, port: int, served: OwnSettings | None = None) -> subprocess.Popen[str]:
     """Start a server and wait until it says where it is."""
-    write_json(root / "settings.json", {"task": settings(timeout_s=0.5).model_dump(mode="json")})
+    served = served or settings(timeout_s=0.5)
+    write_json(root / "settings.json", {"task": served.model_dump(mode="json")})
     command = [sys.executable, "-m", "assay.tasks.own.isolation.serve", "--settings"]
     process = subprocess.Popen(
         [*command, str(root / "settings.json"), "--root", str(root), "--port", str(port)],
