@@ -117,7 +117,8 @@ def checked(told: Told, parts: frozenset[str]) -> Reply:
     """
     if not isinstance(told, Told):
         raise TypeError(f"step returned {type(told).__name__}, not Told")
-    named = told.parts if isinstance(told.parts, Mapping) else {"reward": told.parts}
+    named: Any = {"reward": told.parts} if type(told.parts) is float else told.parts
+    named = named if isinstance(named, Mapping) else {"reward": named}
     found = {}
     for name, value in named.items():
         if name not in parts:
@@ -129,8 +130,8 @@ def checked(told: Told, parts: frozenset[str]) -> Reply:
         found[name] = float(number)
     success: Any = told.success
     success = success.item() if hasattr(success, "item") else success
-    if not isinstance(success, bool | None):
+    if success is not None and not isinstance(success, bool):
         raise TypeError(f"success is {success!r}, not True, False or None")
-    if not isinstance(told.failure, str | None):
+    if told.failure is not None and not isinstance(told.failure, str):
         raise TypeError(f"failure is {told.failure!r}, not a text or None")
     return Reply(messages_of(told.text), found, success, told.failure)

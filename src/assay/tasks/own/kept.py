@@ -116,7 +116,9 @@ class Kept:
 
     def _compare(self, key: Key, told: Reply) -> None:
         """Remember what was told, or see that it is the same as before."""
-        heard = hash(f"{told.messages}{told.parts}{told.success}{told.failure}")
+        text = tuple(each["content"] for each in told.messages)
+        # As text, since the hashes of -1.0 and -2.0 are the same.
+        heard = hash((text, str(told.parts), told.success, told.failure))
         with self._lock:
             before = self._hashes.setdefault(hash(key), heard)
             if len(self._hashes) > MOST_REMEMBERED:
@@ -163,8 +165,9 @@ class Kept:
     def _close(self, environment: Environment) -> None:
         with self._lock:
             self._alive -= 1
-        with contextlib.suppress(Exception):
-            environment.close()
+        if type(environment).close is not Environment.close:
+            with contextlib.suppress(Exception):
+                environment.close()
 
 
 def _own(row: Mapping[str, Any]) -> dict[str, Any]:

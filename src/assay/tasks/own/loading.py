@@ -173,8 +173,7 @@ class RewardFunction(Environment):
     def __init__(self, function: Callable[..., Any], options: Any) -> None:
         self._function, self.options = function, options
         self.home = function.__module__  # where players stand
-        self._takes, self._takes_all = _taken(function)
-        self._offered = OF_TRL | {"options": options}
+        self._takes, self._takes_all, self._takes_more = _taken(function)
 
     def reset(self, row: Mapping[str, Any], seed: int) -> str | list[Message]:
         """Return the record's prompt."""
@@ -193,11 +192,10 @@ class RewardFunction(Environment):
         given: dict[str, Any] = {name: [value] for name, value in self._row.items() if name != "prompt"}
         given["prompts"] = [prompt]
         given["completions"] = [completion if isinstance(prompt, str) else _spoken(completion)]
-        if self._takes_all:
-            given |= {name: value for name, value in self._offered.items() if name in self._takes}
-        else:
-            offered = self._offered | given
-            given = {name: offered[name] for name in self._takes if name in offered}
+        for name in self._takes_more:
+            given[name] = self.options if name == "options" else OF_TRL[name]
+        if not self._takes_all:
+            given = {name: given[name] for name in self._takes if name in given}
         found = self._function(**given)
         if inspect.iscoroutine(found):
             found = asyncio.run(found)
@@ -205,10 +203,11 @@ class RewardFunction(Environment):
 
 
 @functools.lru_cache(maxsize=64)
-def _taken(function: Callable[..., Any]) -> tuple[tuple[str, ...], bool]:
-    """Return the names of a function's parameters, and whether it takes all others too."""
+def _taken(function: Callable[..., Any]) -> tuple[tuple[str, ...], bool, tuple[str, ...]]:
+    """Return the names of parameters, whether all others are taken too, and which are no columns."""
     parameters = inspect.signature(function).parameters
-    return tuple(parameters), any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    return tuple(parameters), takes_all, tuple(name for name in (*OF_TRL, "options") if name in parameters)
 
 
 def _spoken(completion: str) -> list[Message]:
@@ -226,6 +225,8 @@ def parts_of(found: Any) -> Mapping[str, float] | float:
         NoReward: It is None.
         TypeError: It is no list of one number or of one dict of numbers.
     """
+    if type(found) is list and len(found) == 1 and type(found[0]) is float:
+        return found[0]
     if isinstance(found, Mapping):
         return {str(name): _only(value, str(name)) for name, value in found.items()}
     if (

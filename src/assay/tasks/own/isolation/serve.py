@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from assay.core.console import complain, say
 from assay.core.errors import AssayError, ConfigError
 from assay.core.storage.yaml import read_yaml
 from assay.tasks.own.isolation.inline import Inline, inline_of
@@ -95,9 +96,9 @@ def main() -> int:
             ) from None
         serving = Serving(settings, asked.root, asked.port)
     except AssayError as error:
-        print(error, file=sys.stderr)  # noqa: T201 - a program of its own
+        complain(str(error))
         return error.exit_code
-    print(f"http://127.0.0.1:{serving.server_port}", flush=True)  # noqa: T201 - whoever starts it reads it
+    say(f"http://127.0.0.1:{serving.server_port}")
     os.dup2(2, 1)  # what somebody's code prints is no part of that
     with contextlib.suppress(KeyboardInterrupt):
         serving.serve_forever()

@@ -6,16 +6,16 @@ import ctypes
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 A = TypeVar("A")
 B = TypeVar("B")
-# One thread alone has this long to finish a batch before others join in: where calls compute for
+# One thread is left alone as long as it begins so many calls in so many seconds: where calls compute for
 # microseconds, further threads would only take turns with it.
-ALONE_S = 0.001
+ALONE_S, QUICK = 0.001, 10
 Beat = Callable[[], None]
 
 
@@ -36,7 +36,8 @@ class Threads:
 
     def _begin(self) -> None:
         self._process, self._lock = os.getpid(), threading.Lock()
-        self._queue: SimpleQueue[_Batch[Any, Any]] = SimpleQueue()
+        self._idle: list[_Hand] = []
+        self._waiting: deque[_Batch[Any, Any]] = deque()
         self._hands = 0
         self._abandoned: list[threading.Thread] = []
 
@@ -67,8 +68,11 @@ class Threads:
         batch = _Batch(work, on, heard)
         try:
             self._call(batch, 1)
-            if batch.done.acquire(timeout=ALONE_S):
-                return batch.results
+            begun = -QUICK
+            while batch.begun >= begun + QUICK:
+                begun = batch.begun
+                if batch.done.acquire(timeout=ALONE_S):
+                    return batch.results
             self._call(batch, min(self._most, len(on)) - 1)
             while not batch.done.acquire(timeout=batch.patience(self._timeout_s)):
                 for hand in batch.overdue(self._timeout_s):
@@ -80,18 +84,27 @@ class Threads:
     def _call(self, batch: _Batch[Any, Any], hands: int) -> None:
         for _ in range(hands):
             with self._lock:
-                more = self._hands < self._most
-                self._hands += more
-            if more:
-                hand = _Hand()
-                hand.thread = threading.Thread(target=self._serve, args=(hand,), daemon=True, name="task")
-                hand.thread.start()
-            self._queue.put(batch)
+                if self._idle:
+                    hand = self._idle.pop()  # the one that was busy last is the quickest
+                elif self._hands < self._most:
+                    hand, self._hands = _Hand(self._serve), self._hands + 1
+                else:
+                    self._waiting.append(batch)
+                    continue
+            hand.batch = batch
+            hand.wake.release()
 
     def _serve(self, hand: _Hand) -> None:
-        queue = self._queue
-        while not hand.gone:
-            queue.get().work(hand)
+        while True:
+            hand.wake.acquire()
+            while hand.batch is not None:
+                hand.batch.work(hand)
+                if hand.gone:
+                    return
+                with self._lock:
+                    hand.batch = self._waiting.popleft() if self._waiting else None
+                    if hand.batch is None:
+                        self._idle.append(hand)
 
     def _abandon(self, hand: _Hand, batch: _Batch[Any, Any]) -> None:
         self._abandoned.append(hand.thread)
@@ -106,11 +119,15 @@ class Threads:
 class _Hand:
     """A thread, the place it works on, and since when."""
 
-    __slots__ = ("gone", "place", "since", "thread")
-    thread: threading.Thread
+    __slots__ = ("batch", "gone", "place", "since", "thread", "wake")
 
-    def __init__(self) -> None:
+    def __init__(self, serve: Callable[[_Hand], None]) -> None:
         self.place, self.since, self.gone = -1, 0.0, False
+        self.batch: _Batch[Any, Any] | None = None
+        self.wake = threading.Lock()
+        self.wake.acquire()
+        self.thread = threading.Thread(target=serve, args=(self,), daemon=True, name="task")
+        self.thread.start()
 
     def beat(self) -> None:
         self.since = time.monotonic()
@@ -163,6 +180,11 @@ class _Batch(Generic[A, B]):
         self._left -= 1
         if not self._left:
             self.done.release()
+
+    @property
+    def begun(self) -> int:
+        """How many calls have been begun."""
+        return self._next
 
     def patience(self, timeout_s: float) -> float:
         """Return the seconds until somebody may be overdue."""
