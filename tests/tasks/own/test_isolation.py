@@ -231,6 +231,17 @@ def test_a_worker_killed_from_outside_between_calls_loses_nothing(worker: OwnTas
     assert rewards(played(worker, "fine", "fine")) == [1.0, 1.0]
 
 
+def test_a_worker_does_not_start_again_with_other_code(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/task.py").write_text(CODE)
+    for task in made(tmp_path, isolation="worker"):
+        assert rewards(played(task, "fine")) == [1.0]
+        (tmp_path / "mine/task.py").write_text(CODE + "\n")
+        assert rewards(played(task, "fine")) == [1.0]
+        with pytest.raises(ConfigError, match="the code this run began with, found another"):
+            played(task, "os._exit", "fine")
+
+
 def test_what_the_code_prints_is_no_answer(worker: OwnTask, capfd: pytest.CaptureFixture[str]) -> None:
     assert rewards(played(worker, "print", "fine")) == [1.0, 1.0]
     assert capfd.readouterr().out == ""

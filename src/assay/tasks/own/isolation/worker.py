@@ -24,6 +24,7 @@ from assay.tasks.own.isolation.lines import (
     SLACK_S,
     Answers,
     Silent,
+    identity,
     read_answers,
     read_line,
     request_of,
@@ -53,7 +54,7 @@ class Worker:
 
     def __init__(self, settings: OwnTask, root: str) -> None:
         self._settings, self._root = settings, root
-        self._parts = frozenset(settings.parts)
+        self._parts, self._identity = frozenset(settings.parts), identity(settings, root)
         self._lock = threading.Lock()
         self._process: _Process | None = None
         self._owner = os.getpid()
@@ -113,12 +114,21 @@ class Worker:
         if self._process is not None and self._process.popen.poll() is not None:
             self._end()
         if self._process is None:
+            self._refuse_changed()
             self._process = _Process(self._settings, self._root)
         self._process.send(request_of(calls))
         patience = self._settings.timeout_s + SLACK_S
         read_answers(self._process.lines(patience), len(calls), self._parts, into)
         if into.stuck:
             self._end()
+
+    def _refuse_changed(self) -> None:
+        if identity(self._settings, self._root) != self._identity:
+            where, fix = (
+                self._settings.code,
+                "give the same command again, which begins with the code as it is",
+            )
+            raise ConfigError("the code this run began with", found="another", where=where, fix=fix)
 
     def _end(self) -> str:
         """Kill the process, if there is one, and say how it had ended by itself."""
