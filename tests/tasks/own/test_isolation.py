@@ -25,7 +25,7 @@ from assay.tasks.settings.own import OwnTask as OwnSettings
 from tests.tasks.own.test_lessons import settings
 
 CODE = """
-import asyncio, ctypes, gc, os, re, sys, time
+import asyncio, ctypes, gc, os, re, signal, sys, time
 import numpy as np
 
 class Cannot(Exception):
@@ -73,6 +73,7 @@ DONE = {
     "regular expression": lambda: re.match("(a+)+$", "a" * 60 + "b"),
     "secret": lambda: [float("MY_TOKEN" in os.environ)],
     "memory": lambda: [float(any(type(each).__name__ == "Canary" for each in gc.get_objects()))],
+    "alarm": lambda: [signal.signal(signal.SIGALRM, signal.SIG_IGN), 1.0][1:],
     "wait": lambda: time.sleep(0.02) or [1.0],
 }
 
@@ -240,6 +241,16 @@ def test_a_worker_does_not_start_again_with_other_code(root: Path, tmp_path: Pat
         assert rewards(played(task, "fine")) == [1.0]
         with pytest.raises(ConfigError, match="the code this run began with, found another"):
             played(task, "os._exit", "fine")
+
+
+def test_a_worker_of_one_thread_plays_in_its_main_thread(root: Path) -> None:
+    for task in made(root, isolation="worker", threads=1):
+        found = played(task, "fine", "sleep", "alarm", "os._exit", "fine")
+        assert rewards(found) == [1.0, None, 1.0, None, 1.0]
+        assert "the worker said nothing for 2.5 s, and was killed" in str(found[1])
+    for task in made(root, isolation="worker"):
+        with pytest.raises(TaskError, match="signal only works in main thread"):
+            played(task, "alarm")
 
 
 def test_what_the_code_prints_is_no_answer(worker: OwnTask, capfd: pytest.CaptureFixture[str]) -> None:

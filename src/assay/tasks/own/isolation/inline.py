@@ -43,7 +43,7 @@ class Inline:
     Args:
         make: Gives a fresh environment.
         parts: Names that rewards may have.
-        threads: Calls at once.
+        threads: Calls at once; 0: in the calling thread, without a time-out.
         timeout_s: Of one reset, step or player's move.
     """
 
@@ -95,14 +95,15 @@ class Inline:
             return Failed(found.kind, f"player {ask.player}: {found.reason}")
 
 
-def inline_of(settings: OwnTask, root: str) -> Inline:
-    """Return what runs a task's code in this process.
+def inline_of(settings: OwnTask, root: str, threads: int | None = None) -> Inline:
+    """Return what runs a task's code in this process; in so many threads, None: as the settings say.
 
     Raises:
         ConfigError: Its code cannot be loaded.
     """
     make = load(settings, root)
-    return Inline(make, list(settings.parts), threads=settings.threads, timeout_s=settings.timeout_s)
+    threads = settings.threads if threads is None else threads
+    return Inline(make, list(settings.parts), threads=threads, timeout_s=settings.timeout_s)
 
 
 def failed(error: BaseException) -> Failed:

@@ -26,7 +26,7 @@ class Threads:
     endless loop of Python), and another thread takes its place.
 
     Args:
-        most: At once.
+        most: At once; 0: one after the other in the calling thread, which nobody interrupts.
         timeout_s: Between two beats of a call.
     """
 
@@ -66,6 +66,9 @@ class Threads:
         if os.getpid() != self._process:  # a fork has no threads
             self._begin()
         batch = _Batch(work, on, heard)
+        if not self._most:
+            batch.work(_Hand())
+            return batch.results
         try:
             self._call(batch, 1)
             begun = -QUICK
@@ -87,7 +90,9 @@ class Threads:
                 if self._idle:
                     hand = self._idle.pop()  # the one that was busy last is the quickest
                 elif self._hands < self._most:
-                    hand, self._hands = _Hand(self._serve), self._hands + 1
+                    hand, self._hands = _Hand(), self._hands + 1
+                    hand.thread = threading.Thread(target=self._serve, args=(hand,), daemon=True)
+                    hand.thread.start()
                 else:
                     self._waiting.append(batch)
                     continue
@@ -121,13 +126,13 @@ class _Hand:
 
     __slots__ = ("batch", "gone", "place", "since", "thread", "wake")
 
-    def __init__(self, serve: Callable[[_Hand], None]) -> None:
+    thread: threading.Thread
+
+    def __init__(self) -> None:
         self.place, self.since, self.gone = -1, 0.0, False
         self.batch: _Batch[Any, Any] | None = None
         self.wake = threading.Lock()
         self.wake.acquire()
-        self.thread = threading.Thread(target=serve, args=(self,), daemon=True, name="task")
-        self.thread.start()
 
     def beat(self) -> None:
         self.since = time.monotonic()

@@ -23,7 +23,10 @@ def main() -> None:
         requests = channel.makefile("rb")
         first = json.loads(requests.readline())
         try:
-            inline = inline_of(OwnTask.model_validate(first["settings"]), first["root"])
+            settings = OwnTask.model_validate(first["settings"])
+            # One call at a time may stand in the main thread, which some code wants (signal.alarm): whoever
+            # waits for it ends this process.
+            inline = inline_of(settings, first["root"], 0 if settings.threads == 1 else None)
         except AssayError as error:
             channel.sendall(error_line(error))
             return
