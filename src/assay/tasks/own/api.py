@@ -43,7 +43,7 @@ class Environment:
     """
 
     Options: ClassVar[type[Any] | None] = None
-    most_alive: ClassVar[int] = 1024
+    most_alive: ClassVar[int] = 512
     options: Any = None
 
     def reset(self, row: Mapping[str, Any], seed: int) -> str | list[Message]:
