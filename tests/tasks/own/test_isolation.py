@@ -27,6 +27,7 @@ from tests.tasks.own.test_lessons import settings
 CODE = """
 import asyncio, ctypes, gc, os, re, signal, sys, time
 import numpy as np
+from assay.tasks.own.api import Environment, Told
 
 class Cannot(Exception):
     def __str__(self):
@@ -84,6 +85,19 @@ async def waiting(completions, **kwargs):
 def reward(completions, **kwargs):
     return DONE.get(completions[0], lambda: [1.0])()
 
+class Turns(Environment):
+    """Clocked where the record says so; refuses some records."""
+
+    def reset(self, row, seed):
+        if row["prompt"] == "refused":
+            raise ValueError("no such world")
+        self.said, self.clocked = [], row["prompt"] == "clocked"
+        return "" if row["prompt"] == "silent" else "go"
+
+    def step(self, completion):
+        self.said.append(completion)
+        return Told(f"{time.time_ns()}" if self.clocked else " ".join(self.said), 0.0)
+
 def weak(prompt, rng):
     return prompt + "abc"[rng.integers(3)]
 
@@ -111,6 +125,12 @@ LOST = {
     "connection": "ConnectionResetError: gone",
     "endless": "no answer in 0.5 s",
     "sleep": "no answer in 0.5 s",
+}
+TURNS: dict[str, Any] = {
+    "entry": "task.py:Turns",
+    "success": {"compare": "environment"},
+    "max_turns": 9,
+    "players": {},
 }
 ENDS = {
     "os._exit": r"the worker ended in the middle \(exit code 3\)",
@@ -251,6 +271,34 @@ def test_a_worker_of_one_thread_plays_in_its_main_thread(root: Path) -> None:
     for task in made(root, isolation="worker"):
         with pytest.raises(TaskError, match="signal only works in main thread"):
             played(task, "alarm")
+
+
+def test_an_episode_goes_on_in_a_new_worker(root: Path) -> None:
+    for task in made(root, isolation="worker", **TURNS):
+        _, state = task.start(task.item({"prompt": "p"}), 0)
+        for turn in range(1, 4):
+            step = task.step(state, f"say{turn}")
+            assert step.observation == " ".join(f"say{n}" for n in range(1, turn + 1))
+            state = step.state
+            runner = task.runner
+            assert isinstance(runner, Worker)
+            assert runner.process_id is not None
+            os.kill(runner.process_id, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("isolation", ["inline", "worker"])
+def test_what_does_not_repeat_itself_is_told_as_that(root: Path, isolation: str) -> None:
+    for task in made(root, isolation=isolation, **TURNS):
+        _, state = task.start(task.item({"id": "r1", "prompt": "clocked"}), 0)
+        task.step(state, "a")
+        with pytest.raises(TaskError, match=r"item r1: expected a task that repeats itself(.|\n)*on 'a'"):
+            task.step(state, "a")
+
+
+def test_an_opening_that_fails_is_named(root: Path) -> None:
+    for task in made(root, **TURNS):
+        with pytest.raises(TaskError, match=r"item r1(.|\n)*no such world \(line \d+ of task.py\), on the op"):
+            task.start(task.item({"id": "r1", "prompt": "refused"}), 0)
 
 
 def test_what_the_code_prints_is_no_answer(worker: OwnTask, capfd: pytest.CaptureFixture[str]) -> None:
