@@ -86,13 +86,11 @@ def reward(completions, **kwargs):
     return DONE.get(completions[0], lambda: [1.0])()
 
 class Turns(Environment):
-    """Clocked where the record says so; refuses some records."""
-
     def reset(self, row, seed):
         if row["prompt"] == "refused":
             raise ValueError("no such world")
         self.said, self.clocked = [], row["prompt"] == "clocked"
-        return "" if row["prompt"] == "silent" else "go"
+        return "go"
 
     def step(self, completion):
         self.said.append(completion)
@@ -297,7 +295,7 @@ def test_what_does_not_repeat_itself_is_told_as_that(root: Path, isolation: str)
 
 def test_an_opening_that_fails_is_named(root: Path) -> None:
     for task in made(root, **TURNS):
-        with pytest.raises(TaskError, match=r"item r1(.|\n)*no such world \(line \d+ of task.py\), on the op"):
+        with pytest.raises(TaskError, match=r"item r1(.|\n)*no such world \(line \d+ of task.py\), on the"):
             task.start(task.item({"id": "r1", "prompt": "refused"}), 0)
 
 
