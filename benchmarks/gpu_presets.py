@@ -41,7 +41,7 @@ from transformers import AutoConfig
 
 from assay.policy.base import tiny
 from assay.policy.model import pin
-from assay.tools.doctor.findings import Deadline
+from assay.tools.findings import Deadline
 from assay.tools.doctor.forecast.forecast import BESIDE
 from assay.tools.doctor.forecast.memory import scales
 from assay.tools.doctor.forecast.pace import pace
