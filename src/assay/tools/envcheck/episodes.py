@@ -1,5 +1,5 @@
-"""Episodes by scripted players, whatever goes wrong in them; of an own task its environments are played as they
-are, with nothing of ours between that would hide what they do."""
+"""Episodes by scripted players, whatever goes wrong in them; of an own task its environments are played as
+they are, with nothing of ours between that would hide what they do."""
 
 from __future__ import annotations
 

@@ -119,8 +119,8 @@ def _alike(one: str, other: str) -> bool:
 
 
 def rates(ceiling: Sequence[Episode], found: Sequence[Sequence[Episode]]) -> tuple[float, float]:
-    """Return the share of items on which all episodes of a row earn what the ceiling does, or succeed; and the
-    mean of the smallest reward of each row less that of the ceiling."""
+    """Return the share of items on which all episodes of a row earn what the ceiling does, or succeed; and
+    the mean of the smallest reward of each row less that of the ceiling."""
     hits = sum(
         all(each.trouble is None and (each.success or each.reward >= 0.95 * top.reward > 0) for each in row)
         for top, row in zip(ceiling, found, strict=True)

@@ -1,4 +1,4 @@
-"""All checks of a task, in a process that may be killed: `python -m assay.tools.envcheck.examination PLAN OUT`."""
+"""All checks of a task, in a process that may be killed: `examination PLAN OUT`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Look = Callable[[], Finding | Sequence[Finding]]
 
 
 def examine(
-    case: Case, folder: Path, seconds: float, begun: Callable[[str], None] = str
+    case: Case, folder: Path, seconds: float, begun: Callable[[str], object] = str
 ) -> Iterator[Finding]:
     """Yield what each check found.
 
@@ -58,7 +58,7 @@ def examine(
         ("global state", lambda: watching.global_state(seen, scripts)),
         ("trivial players", lambda: pay.trivial_players(seen)),
         ("hedging", lambda: pay.hedging(seen)),
-        ("bad completions", lambda: pay.play_nonsense(seen) or ()),
+        ("bad completions", lambda: pay.play_nonsense(seen)),
         ("execution", lambda: watching.execution(seen, folder)),
         ("gold in prompt", lambda: records.gold_in_prompt(seen)),
         ("held-out overlap", lambda: records.heldout_overlap(seen)),
@@ -103,7 +103,7 @@ def examine(
 
 
 def main(plan_file: str, out: str) -> None:
-    """Examine what a plan names, a finding a line; the process ends by itself where a call does not come back."""
+    """Examine what a plan names, a finding a line; the process ends itself where a call does not return."""
     from assay.core.config.settings import Params
     from assay.pipeline.project import Project
 

@@ -1,4 +1,4 @@
-"""Who is paid for what: the player who knows, players without skill, those who hedge, those who write nonsense."""
+"""Who is paid for what: the player who knows, players without skill, who hedge, or who write nonsense."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ REWARD = "the reward"
 
 
 def oracle_beats_floor(seen: Evidence) -> Finding:
-    """Return whether who knows what is right succeeds and earns more than who does not, and success and reward
-    agree."""
+    """Return whether who knows what is right succeeds and earns more than who does not, and success and
+    reward agree."""
     task, said = seen.case.task, seen.ceiling
     look = check(
         "oracle beats floor", f"success and more reward for {task.ceiling} than {task.floor}", REWARD
@@ -180,7 +180,7 @@ def _paid(
         part = 0.0 if scale is None else 1.0 + gap / (scale[1] - scale[0])
         worst = max(worst, (max(rate, 0.0 if blind else part), called, rate))
     score, called, rate = worst
-    told = f"{called}: {score:.0%} of what is right earns, on items where it is wrong ({rate:.0%} of them paid in full)"
+    told = f"{called}: {score:.0%} of a right answer's reward, where it is wrong ({rate:.0%} paid in full)"
     n = f"{counted(len(found), 'ways')}, {counted(len(tops), 'items')}"
     common = _commonest(seen) if name == "trivial players" else None
     if common is not None and score < HALF_PAID and rate < SOME:
@@ -212,8 +212,8 @@ def _commonest(seen: Evidence) -> str | None:
     return f"{shown(most)} is right for {share:.0%} of records" if share >= 0.8 else None
 
 
-def play_nonsense(seen: Evidence) -> None:
-    """Play what models write when they go wrong, so that its troubles are noted."""
+def play_nonsense(seen: Evidence) -> Sequence[Finding]:
+    """Play what models write when they go wrong, so that its troubles are noted; finds nothing itself."""
     over = seen.timed(6.0)
     tops: Sequence[Episode] = (seen.sound or seen.floor)[:6]
     for k, text in enumerate(BAD_COMPLETIONS):
@@ -241,6 +241,7 @@ def play_nonsense(seen: Evidence) -> None:
         ):
             if not over():
                 seen.play(world, always(wrapped(text, extract)))
+    return ()
 
 
 def bad_completions(seen: Evidence) -> Finding:
@@ -314,7 +315,7 @@ def ending(seen: Evidence) -> Finding:
 def weak_draws(seen: Evidence, name: str, worlds: int, draws: int) -> list[list[Episode]]:
     """Return several episodes of a player on each of some worlds."""
     over = seen.timed(4.0)
-    found = []
+    found: list[list[Episode]] = []
     for world in seen.worlds[:worlds]:
         if over() and len(found) >= 3:
             break

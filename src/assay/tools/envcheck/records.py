@@ -1,5 +1,5 @@
-"""What the records give away: answers in what is asked, held-out worlds among those of train, golds that do not
-survive being written down."""
+"""What the records give away: answers in what is asked, held-out worlds among those of train, golds that do
+not survive being written down."""
 
 from __future__ import annotations
 
@@ -139,8 +139,8 @@ def heldout_overlap(seen: Evidence) -> Finding:
         sum(content_of(item.row or {}) in worded for item in alike) / max(1, len(alike)) if worded else 0.0
     )
     share = max(same, words)
-    told = f"{share:.0%} of {counted(len(heldout), 'held-out records')} are in train ({counted(len(train), 'records')})"
-    fix = "draw held-out from other seeds or sources; ./run assay audit --fix-splits keeps prompt groups together"
+    told = f"{share:.0%} of {counted(len(heldout), 'held-out records')} are among {len(train)} of train"
+    fix = "draw held-out from other seeds or sources, or split by prompt: ./run assay audit --fix-splits"
     if share > SOME_LEAK:
         return look.fault(told, fix)
     one, again = _worlds(seen)
@@ -152,12 +152,12 @@ def heldout_overlap(seen: Evidence) -> Finding:
 
 
 def _worlds(seen: Evidence) -> tuple[str | None, float]:
-    """Return that there is but one world, in words; and the share of held-out worlds that train has, as they open
-    and as the ceiling player solves them."""
+    """Return that there is but one world, in words; and the share of held-out worlds that open like one of
+    train."""
     over = seen.timed(3.0)
 
     def met(worlds: Sequence[World]) -> list[str]:
-        found = []
+        found: list[str] = []
         for world in worlds:
             if over() and len(found) >= 8:
                 break
@@ -208,7 +208,7 @@ def gold_through_json(seen: Evidence) -> Finding:
         elif any(text != json.loads(json.dumps(text)) or not _utf8(text) for text in top.said):
             wrong.append(f"item {item.id}: {shown(top.said[-1])} cannot be written as UTF-8")
     n = counted(len(seen.sound), "golds")
-    fix = "compare what both are after JSON (lists for tuples, texts for keys), or set task.answer to a column of texts"
+    fix = "compare what both are after JSON (lists for tuples), or set task.answer to a column of texts"
     return look.judge(
         f"{len(wrong)} of {n}; {wrong[0] if wrong else ''}", fix, fault=len(wrong) > 0.1 * len(seen.sound),
         doubtful=bool(wrong), ok=n,

@@ -1,5 +1,5 @@
-"""Whether equal worlds and completions give equal episodes: again, in another order, side by side, from an old
-state, in threads, and as a copy."""
+"""Whether equal worlds and completions give equal episodes: again, in another order, side by side, from an
+old state, in threads, and as a copy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from assay.tools.findings import Finding
 CODE = "the task's code"
 MOST_SCRIPTS = 32
 THREADS = 4
-FIX = "draw from the seed that reset is given, and keep in the instance what an episode needs, not in the module"
+FIX = "draw from the seed that reset is given, and keep what an episode needs in its instance"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Script:
 
 def scripts_of(seen: Evidence) -> list[Script]:
     """Return scripts of all kinds of players, recorded one after the other: none that time broke off."""
-    found = []
+    found: list[Script] = []
     over = seen.timed(4.0)
     for k, world in enumerate(seen.worlds):
         tops = [each.said for each in seen.sound[k : k + 1]]
@@ -208,7 +208,7 @@ def _mutated(case: Case, script: Script) -> str | None:
 def pickled(seen: Evidence, scripts: Sequence[Script]) -> Finding:
     """Return whether states, and the environments behind them, can be copied."""
     look = check("pickle", "states and environments that can be pickled", CODE)
-    fix = "keep in it only plain values: open files, locks, generators and lambdas stay out, or where needed anew"
+    fix = "keep only plain values in it: open files, locks, generators and lambdas are made where needed"
     case = seen.case
     for script in scripts[:6]:
         episode = open_episode(case, script.world)
@@ -264,7 +264,7 @@ def four_threads(seen: Evidence, scripts: Sequence[Script]) -> Finding:
             thread.join()
     finally:
         sys.setswitchinterval(interval)
-    fix = "keep nothing in the module that calls share (assay plays a batch in task.threads), or task.isolation: worker"
+    fix = "keep nothing in the module that calls share (task.threads of them run at once), or task.threads: 1"
     return (
         look.fault(told(*odd[0], len(odd), len(scripts)), fix)
         if odd

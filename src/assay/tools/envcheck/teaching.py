@@ -1,5 +1,5 @@
-"""Whether there is something to learn, and room to show it: signal in a group, headroom, alarms that honest play
-would ring, shaping that can be farmed, skill or mere sharpening."""
+"""Whether there is something to learn, and room to show it: signal in a group, headroom, alarms that honest
+play would ring, shaping that can be farmed, skill or mere sharpening."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def signal(seen: Evidence) -> Finding:
         texts = [*seen.pool[k : k + 3], "0", "-", "a b c"]
         mixed.append([top, *[seen.play(top.world, always(text)) for text in texts]])
     told = [sum(_differ(group) for group in found) / len(found) for found in (mixed, groups) if found]
-    fix = "pay for something that some completions get right and others do not, or take items of another difficulty"
+    fix = "pay for what some completions get right and others do not, or take items of another difficulty"
     if not told:
         return not_looked_at("signal", "nothing could be played")
     said = f"on {told[0]:.0%} of {counted(len(mixed), 'items')} (right, wrong and trivial answers)"
@@ -73,7 +73,8 @@ def headroom(seen: Evidence) -> Finding:
     )
     del rates
     room = sum(top) / len(top) - base
-    told = f"{100 * room:.0f} points between {who} ({base:.0%}) and who knows; {counted(len(clusters), case.task.cluster_name)}"
+    told = f"{100 * room:.0f} points between {who} ({base:.0%}) and who knows;"
+    told += f" {counted(len(clusters), case.task.cluster_name)}"
     if needed is None:
         told += " show no gain that is possible"
         return look.fault(told, "more held-out records, or harder ones")

@@ -1,5 +1,5 @@
-"""What somebody's code does beside its work while it is played: the network, files, processes, texts it executes,
-what it leaves changed in the process, which variables it reads."""
+"""What somebody's code does beside its work while it is played: the network, files, processes, texts it
+executes, what it leaves changed in the process, which variables it reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import types
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,12 +32,11 @@ LOOPBACK = ("127.", "::1", "localhost", "0.0.0.0")
 class Noticed:
     """What the audit hook of this process saw while somebody's code ran; a process has one."""
 
-    network: list[str] = []
-    executed: list[str] = []
-    processes: list[str] = []
-    written: list[str] = []
-    variables: dict[str, str] = {}
-    always = False  # also while nothing is under way: when the code is imported
+    network: ClassVar[list[str]] = []
+    executed: ClassVar[list[str]] = []
+    processes: ClassVar[list[str]] = []
+    written: ClassVar[list[str]] = []
+    variables: ClassVar[dict[str, str]] = {}
 
 
 def install(folder: Path) -> None:
