@@ -31,7 +31,7 @@ from assay.tasks.protocol import Item, Task
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-READS = (place_of("fingerprint.json"), "${dataset.root}/train.jsonl")
+READS = ("${task.code}", place_of("fingerprint.json"), "${dataset.root}/train.jsonl")
 WRITES = ("models/base", folder_of("base"))
 
 

@@ -56,9 +56,9 @@ class OwnTask(TaskSettings):
 
     not_measured: ClassVar[frozenset[str]] = frozenset({"code", "isolation", "timeout_s", "threads"})
     reads_own_records: ClassVar[bool] = True
+    brings_code: ClassVar[bool] = True
 
     name: Literal["own"]
-    code: str = Field(description="its folder, outside src/", examples=["tasks/words"])
     entry: str = Field(
         pattern=r"^[\w./-]+\.py:\w+$|^assay\.adapters:\w+$",
         description="file of that folder and a function or class of it; or assay.adapters:NAME",
