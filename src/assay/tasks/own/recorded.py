@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from assay.core.installed import Required
 from assay.core.records import Episode, Record
 from assay.core.storage.json import digest
-from assay.tasks.own.calls import Ask, Call, Failed, Reply, Runner
-from assay.tasks.own.isolation.inline import messages_of
+from assay.tasks.own.calls import Ask, Call, Failed, Reply, Runner, messages_of
 
 EXTRACTED = "nothing to extract"  # of a completion, which the comparison says again by itself
 _GOES_ON = ({"role": "user", "content": ""},)
@@ -95,9 +95,11 @@ class Recorded:
 
     Args:
         lines: What was kept beside the episodes.
+        requires: Installed packages that graded.
     """
 
-    def __init__(self, lines: Iterable[ToldLine] = ()) -> None:
+    def __init__(self, lines: Iterable[ToldLine] = (), requires: tuple[Required, ...] | None = None) -> None:
+        self.requires = requires
         self._replies: dict[str, Reply] = {}
         self._texts: dict[str, str] = {}
         for line in lines:
@@ -105,9 +107,7 @@ class Recorded:
                 self._texts[line.key] = line.says
             elif line.reply is not None:
                 told = line.reply
-                self._replies[line.key] = Reply(
-                    tuple(told.messages), told.parts, told.success, told.failure
-                )
+                self._replies[line.key] = Reply(tuple(told.messages), told.parts, told.success, told.failure)
 
     def add(self, row: Mapping[str, Any], seed: int, episode: Episode) -> None:
         """Learn what an episode says that its completions led to; what was learned first stays.

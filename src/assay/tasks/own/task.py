@@ -52,14 +52,19 @@ class OwnState:
         return Call(self.row, self.seed, self.completions)
 
 
-def own_task(settings: OwnSettings, root: str | None) -> OwnTask:
+def own_task(settings: OwnSettings, root: str | None, runner: Runner | None = None) -> OwnTask:
     """Return the task; one whose records have an answer can write down what is right.
+
+    Args:
+        settings: Of configs/task/.
+        root: Project that its folder is in; None: none of its code is run.
+        runner: Answers in the place of that code.
 
     Raises:
         ConfigError: Its code cannot be loaded.
     """
     kind = OwnTask if settings.answer_column is None else OwnTaskWithAnswers
-    return kind(settings, None if root is None else runner_of(settings, root))
+    return kind(settings, runner or (None if root is None else runner_of(settings, root)))
 
 
 def runner_of(settings: OwnSettings, root: str) -> Runner:
