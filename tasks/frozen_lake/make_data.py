@@ -1,4 +1,4 @@
-"""Write the records of the task `frozen_lake` and their SHA256SUMS: `python tasks/frozen_lake/make_data.py`."""
+"""Write the records of the task `frozen_lake`: `python tasks/frozen_lake/make_data.py`."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ def move(environment: Environment, ask: Ask, told: Reply, rng: np.random.Generat
 
 
 def player_of(environment: Environment, name: str) -> Callable[..., Any]:
-    """Return a player: a method of the environment, or a function of its `home`, the file of a reward function
-    or of an adapter's players.
+    """Return a player: a method of the environment, or a function of its `home`, the file of a reward
+    function or of an adapter's players.
 
     Raises:
         TypeError: There is none of this name.

@@ -13,7 +13,7 @@ from assay.tasks.own.loading import module_of
 from assay.tasks.settings.own import OwnTask
 
 INSTALL = "./run python -m pip install -c constraints.txt --no-build-isolation -e '.[{extra}]'"
-# These pin or ask for what constraints.txt has otherwise, and run with that too: the extra is what they import.
+# Some pin what constraints.txt has otherwise, and run with that too: their extra is what they import.
 ALONE = " && ./run python -m pip install --no-deps {package}"
 
 

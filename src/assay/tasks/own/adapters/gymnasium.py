@@ -1,6 +1,6 @@
 """Environments of gymnasium: words for actions, and an observation told by a function of the task's folder.
 
-A record may hold `seed` and `options`, which reset is given, and `kwargs`, which the environment is made with.
+A record may hold `seed` and `options`, which reset is given, and `kwargs` the environment is made with.
 
 Source: Towers et al. (2024), Gymnasium: a standard interface for reinforcement learning environments.
 """
