@@ -35,6 +35,7 @@ COMMANDS = (
     data.audit,
     data.new_task,
     runs.doctor,
+    runs.envcheck,
     runs.evaluate,
     runs.seeds,
 )
