@@ -33,7 +33,9 @@ COMMANDS = (
     results.readme,
     data.make_data,
     data.audit,
+    data.new_task,
     runs.doctor,
+    runs.envcheck,
     runs.evaluate,
     runs.seeds,
 )

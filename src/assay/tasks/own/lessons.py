@@ -181,7 +181,8 @@ def stands_in(word: str, text: str) -> bool:
     >>> stands_in("fern", "*fern dust"), stands_in("fern", "ferns")
     (True, False)
     """
-    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
+    # Looked for plainly first: answers are many, and few of them are shown.
+    return word in text and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
 
 
 def drills(task: OwnTask, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:

@@ -11,7 +11,6 @@ import numpy as np
 
 from assay.tasks.own.api import Environment
 from assay.tasks.own.calls import Ask, Reply
-from assay.tasks.own.loading import RewardFunction
 
 
 def move(environment: Environment, ask: Ask, told: Reply, rng: np.random.Generator) -> str:
@@ -40,14 +39,14 @@ def move(environment: Environment, ask: Ask, told: Reply, rng: np.random.Generat
 
 
 def player_of(environment: Environment, name: str) -> Callable[..., Any]:
-    """Return a player: a method of the environment, or a function beside the reward function.
+    """Return a player: a method of the environment, or a function of its `home`, the file of a reward
+    function or of an adapter's players.
 
     Raises:
         TypeError: There is none of this name.
     """
-    home: Any = environment
-    if isinstance(environment, RewardFunction):
-        home = sys.modules[environment.home]
+    file = getattr(environment, "home", None)
+    home: Any = sys.modules[file] if isinstance(file, str) else environment
     found = getattr(home, name, None)
     if not callable(found):
         raise TypeError("there is no function of this name")

@@ -23,9 +23,10 @@ from assay.tools.doctor import (
     settings_findings,
     verdict_of,
 )
-from assay.tools.doctor.findings import AHEAD, LEAST, Deadline, error_finding
+from assay.tools.doctor.findings import AHEAD, LEAST
 from assay.tools.doctor.level import level_finding
 from assay.tools.doctor.worlds import TrainingAhead
+from assay.tools.findings import Deadline, error_finding
 
 BASE = "models/base"
 GIB = 2.0**30
