@@ -2,8 +2,8 @@
 results/envcheck.json.
 
 The broken and the sound tasks are those of tests/tools/envcheck, and the presets of configs/task/. A broken
-task counts as named where its own check is a warning or a fault; a false fault is a fault on a sound one. With
-reasoning-gym installed (a folder of its own on PYTHONPATH will do), sound data sets of it are looked at too.
+task counts as named where its own check is a warning or a fault; a false fault is a fault on a sound one.
+With reasoning-gym installed, here or in the folder ASSAY_REASONING_GYM, sound data sets of it are looked at.
 Usage: ./run bench envcheck
 """
 
@@ -28,6 +28,7 @@ from tests.tools.envcheck.making import Made, composed
 from tests.tools.envcheck.sound import SOUND
 
 from assay.core.config.composition import presets
+from assay.pipeline.project import Project
 from assay.tools.envcheck.command import examined
 from assay.tools.findings import Finding
 from assay.tools.own_data.audit import project_for
@@ -36,17 +37,17 @@ RESULT = Path(__file__).parent / "results" / "envcheck.json"
 PRESETS = ("collider", "structured", "words", "frozen_lake", "rotate_matrix")
 
 
-def look(made: Made | str) -> tuple[list[Finding], float]:
+def look(made: Made | Project) -> tuple[list[Finding], float]:
     """Return what is found, and the seconds it took."""
     begun = time.monotonic()
-    if isinstance(made, str):
-        return examined(project_for(ROOT, made)), time.monotonic() - begun
+    if isinstance(made, Project):
+        return examined(made), time.monotonic() - begun
     with tempfile.TemporaryDirectory() as folder:
         return examined(made.project(Path(folder))), time.monotonic() - begun
 
 
 def main() -> None:
-    """Look at every task and write the result."""
+    """Look at every task; the result is written anew after each, and says how many there were by then."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -54,49 +55,55 @@ def main() -> None:
     jobs = parser.parse_args().jobs
     composed()  # once, before threads ask for it
     shipped = [name for name in PRESETS if name in presets(ROOT, "task")]
-    sound: list[Made | str] = [*shipped, *SOUND, *gym_tasks()]
+    tasks: list[Made | Project] = [*BROKEN, *SOUND, *(project_for(ROOT, name) for name in shipped)]
+    tasks += gym_tasks()
+    named = iter(shipped)
     missed: dict[str, Any] = {}
     false: dict[str, Any] = {}
     warned: dict[str, list[str]] = {}
     seconds: list[float] = []
+    counts = {"broken": 0, "sound": 0, "reasoning_gym": 0}
     load = round(os.getloadavg()[0], 1)
     with ThreadPoolExecutor(jobs) as pool:
-        for made, (found, took) in zip(BROKEN, pool.map(look, BROKEN), strict=True):
+        for task, (found, took) in zip(tasks, pool.map(look, tasks), strict=True):
             seconds.append(took)
+            name, wanted = (task.name, task.check) if isinstance(task, Made) else (next(named), "")
             amiss = sorted(each.check for each in found if each.level in ("warning", "fault"))
-            if not set(amiss) & set(made.check.split("|")):
-                missed[made.name] = {"check": made.check, "amiss": amiss}
-            print(f"{took:5.1f} s  {'MISSED' if made.name in missed else 'named '}  {made.name}", flush=True)
-        for task, (found, took) in zip(sound, pool.map(look, sound), strict=True):
-            seconds.append(took)
-            name = task if isinstance(task, str) else task.name
-            if faults := {each.check: each.found for each in found if each.level == "fault"}:
+            faults = {each.check: each.found for each in found if each.level == "fault"}
+            counts["broken" if wanted else "sound"] += 1
+            counts["reasoning_gym"] += name.startswith("reasoning-gym")
+            if wanted and not set(amiss) & set(wanted.split("|")):
+                missed[name] = {"check": wanted, "amiss": amiss}
+            if not wanted and faults:
                 false[name] = faults
-            warned[name] = [each.check for each in found if each.level == "warning"]
-            print(f"{took:5.1f} s  {'FALSE' if name in false else 'well '}  {name} {faults}", flush=True)
-    result = {
-        "broken": len(BROKEN),
-        "named": len(BROKEN) - len(missed),
-        "missed": missed,
-        "checks_that_named_them": len({name for made in BROKEN for name in made.check.split("|")}),
-        "sound": len(sound),
-        "false_faults": len(false),
-        "said_where_nothing_is_wrong": false,
-        "warnings_on_sound": {name: checks for name, checks in warned.items() if checks},
-        "reasoning_gym": len(gym_tasks()),
-        "shipped": shipped,
-        "seconds": {"median": round(sorted(seconds)[len(seconds) // 2], 1), "most": round(max(seconds), 1)},
-        "jobs": jobs,
-        "load_before": load,
-        "machine": platform.machine(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-    }
-    RESULT.write_text(
-        json.dumps(result, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
+            if not wanted and amiss:
+                warned[name] = amiss
+            told = "MISSED" if name in missed else "FALSE" if name in false else "as it should be"
+            print(f"{took:5.1f} s  {told}  {name}  {', '.join(amiss)}", flush=True)
+            result = counts | {
+                "tasks": len(tasks),
+                "named": counts["broken"] - len(missed),
+                "missed": missed,
+                "checks_that_should_name": len({one for made in BROKEN for one in made.check.split("|")}),
+                "false_faults": len(false),
+                "said_where_nothing_is_wrong": false,
+                "warnings_on_sound": warned,
+                "shipped": shipped,
+                "seconds": {
+                    "median": round(sorted(seconds)[len(seconds) // 2], 1),
+                    "most": round(max(seconds), 1),
+                },
+                "jobs": jobs,
+                "load_before": load,
+                "machine": platform.machine(),
+                "cores": os.cpu_count(),
+                "python": platform.python_version(),
+            }
+            text = json.dumps(result, indent=2, sort_keys=True, ensure_ascii=False)
+            RESULT.write_text(text + "\n", encoding="utf-8")
+    print(
+        f"{result['named']} of {counts['broken']} named, {len(false)} false faults on {counts['sound']} sound"
     )
-    told = f"{result['named']} of {result['broken']} named, {len(false)} false faults on {len(sound)} sound"
-    print(f"{told}; median {result['seconds']['median']} s")
 
 
 if __name__ == "__main__":

@@ -150,7 +150,7 @@ class Elsewhere:
             names = ", ".join(name for name, _ in blamed)
             read = ", ".join(f"{key} ({at})" for key, at in sorted(Noticed.variables.items()))
             names = names.replace("variables", f"variables{': it reads ' + read if read else ''}")
-            fix = "let nothing but record, seed and completion decide: sort sets, give encodings and whole paths"
+            fix = "let only record, seed and completion decide: sort sets, give whole paths"
             well = place.fault(f"another result with another {names}: {blamed[0][1]}", fix)
         fell = blamed and blamed[0][0] == aspects[0]
         if later is not None and not fell:

@@ -35,7 +35,7 @@ def examine(
         seconds: That it may take.
         begun: Told which check begins.
     """
-    seen = Evidence(case, Deadline(seconds))
+    seen = Evidence(case, Deadline(seconds), at_start=watching.state_of_process())
     quick = seconds <= QUICK
     scripts: list[Script] = []
     elsewhere: Elsewhere | None = None
@@ -121,8 +121,12 @@ def main(plan_file: str, out: str) -> None:
             current[0] = name
             stream.write(json.dumps({"begun": name}) + "\n")
 
+        parent = os.getppid()
+
         def guard() -> None:
             while True:
+                if os.getppid() != parent:  # nobody is left to read what is found
+                    os._exit(4)
                 time.sleep(0.2)
                 Path(f"{out}.alive").touch()
                 since = Watch.since
