@@ -41,11 +41,11 @@ from transformers import AutoConfig
 
 from assay.policy.base import tiny
 from assay.policy.model import pin
-from assay.tools.doctor.findings import Deadline
 from assay.tools.doctor.forecast.forecast import BESIDE
 from assay.tools.doctor.forecast.memory import scales
 from assay.tools.doctor.forecast.pace import pace
 from assay.tools.doctor.forecast.rehearsal import Lengths, with_layers
+from assay.tools.findings import Deadline
 from assay.training.adapter import tensors_digest
 
 RESULTS = Path(__file__).parent / "results"

@@ -82,7 +82,7 @@ def test_two_tasks_never_share_rules_and_every_setting_of_play_or_grading_counts
         },
     }
     for task, changes in others.items():
-        assert {*changes, "name"} == {*values(task)}, "every setting is tried"
+        assert {*changes, "name", "code"} == {*values(task)}, "every setting is tried"
         for name, value in changes.items():
             assert (rules(task, **{name: value}) == rules(task)) is (
                 name in settings_class(task).not_measured

@@ -199,6 +199,20 @@ def test_a_gain_that_the_base_has_without_chance_is_called_sharpening() -> None:
     assert found.verdict == "IMPROVED" and any("may be sharpening" in text for text in found.warnings)
 
 
+@pytest.mark.parametrize(("greedy_rate", "rings"), [(0.5, True), (0.34, False)], ids=["half", "less"])
+def test_what_greedy_decoding_brings_of_a_gain_is_said_from_half_of_it_on(
+    greedy_rate: float, rings: bool
+) -> None:
+    before, after = always(0.3), always(0.7)
+    greedy = [e for e in always(greedy_rate) if e.draw == 0]
+    plan = make_plan(rivals={"null": "trivial", "greedy": "instead of training"})
+    found = make_claim(before, after, plan, rivals={"null": never_right(before), "greedy": greedy})
+    told = [text for text in found.warnings if "decoding greedily" in text]
+    half = "Base greedy 50.0 %, base sampled 30.0 %: of the gain of +40.0 points +20.0 are reached by"
+    assert found.verdict == "IMPROVED" and len(told) == rings
+    assert not rings or (told[0].startswith(half) and told[0].endswith("less chance, no new skill."))
+
+
 def test_a_loss_is_shown_at_the_level_of_the_plan_however_often_records_were_opened() -> None:
     found = make_claim(arm("base", 0.5, clusters=60), arm("worse", 0.3, clusters=60), level=1e-7)
     assert found.verdict == "REGRESSED"

@@ -23,8 +23,8 @@ from assay.policy.base import tiny
 from assay.policy.base.pretrained import locate
 from assay.stages import base, control, fingerprint, package, post_eval, pre_eval, render_evidence, train
 from assay.tools.doctor import preflight
-from assay.tools.doctor.findings import DoctorCheck, Finding
 from assay.tools.doctor.forecast.forecast import Ahead
+from assay.tools.findings import DoctorCheck, Finding
 from assay.verify.stated import facts_within_bounds
 from assay.verify.unpacked import Unpacked
 from tests import own_data

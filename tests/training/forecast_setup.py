@@ -23,10 +23,10 @@ from assay.dataset.suite import choose
 from assay.policy.base import tiny
 from assay.policy.model import load
 from assay.tasks.protocol import Item, Message, Step, Verdict
-from assay.tools.doctor.findings import Deadline
 from assay.tools.doctor.forecast.memory import Meter
 from assay.tools.doctor.forecast.pace import Pace, pace
 from assay.tools.doctor.forecast.rehearsal import Lengths
+from assay.tools.findings import Deadline
 from assay.training.adapter import TrainedAdapter
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train

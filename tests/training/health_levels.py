@@ -35,7 +35,7 @@ SETTINGS = HealthSettings.model_validate(
         "top_share_window": 3,
         "field_collapse": {"amber": 0.15, "amber_for": 1, "red": 0.3, "red_for": 1},
         "clip": {"amber": 3.0, "amber_for": 1, "red": 10.0, "red_for": 1},
-        "grad_norm": {"amber": 3.0, "amber_for": 1, "red": 10.0, "red_for": 1},
+        "grad_norm": {"amber": 3.0, "amber_for": 1, "red": 10.0, "red_for": 2},
         "infrastructure": {"amber": 0.01, "amber_for": 1, "red": 0.05, "red_for": 1},
         "validation": {"evaluations": 3, "gap": 0.05, "correlation": 0.5, "part_share": 0.8},
     }

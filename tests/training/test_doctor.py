@@ -14,17 +14,17 @@ import torch
 
 from assay.core.errors import TrainingError
 from assay.dataset.suite import choose
-from assay.evaluation import trajectory
+from assay.evaluation import retries
 from assay.pipeline.project import Project
 from assay.policy.model import Policy
 from assay.tasks.protocol import Step
 from assay.tools.doctor import command as tool
 from assay.tools.doctor import examine_without_model, probe, refuse_faults, verdict_of
-from assay.tools.doctor.findings import DoctorCheck
 from assay.tools.doctor.forecast import passes
 from assay.tools.doctor.observed import MOST_STEPS
 from assay.tools.doctor.texts import render_openings
 from assay.tools.doctor.worlds import TrainingAhead
+from assay.tools.findings import DoctorCheck
 from assay.training.adapter import tensors_digest
 from assay.training.health.signals import StepSignals
 from tests.training.fault_library import FAULTS, Fault, sliding_window, with_policy
@@ -52,7 +52,7 @@ def test_a_healthy_set_up_gives_no_cause_for_doubt() -> None:
 def test_a_real_fault_is_named_with_the_setting_to_blame(
     fault: Fault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trajectory, "pause", lambda seconds: None)
+    monkeypatch.setattr(retries, "pause", lambda seconds: None)
     findings = fault.examined()
     named = fault.named_by(findings)
     assert named is not None, amiss(findings)

@@ -19,9 +19,9 @@ from assay.core.config.settings import Params
 from assay.core.errors import EnvironmentLost, TrainingStopped
 from assay.core.seeds import derive_seed
 from assay.dataset.suite import choose
-from assay.evaluation import trajectory as rows_of_play
+from assay.evaluation import retries as calls_again
+from assay.evaluation.retries import GivenUp, tried
 from assay.evaluation.rollout import Lost
-from assay.evaluation.trajectory import GivenUp, tried
 from assay.training.adapter import attach_adapter, tensors_digest, trainable
 from assay.training.recipe import item_order
 from assay.training.rollouts import GroupRollouts, SideRollouts
@@ -36,7 +36,7 @@ def no_waiting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """Let the environments of these tests fail without a wait between two calls, but for the test of
     waiting."""
     if "really_waits" not in request.node.name:
-        monkeypatch.setattr(rows_of_play, "pause", lambda seconds: None)
+        monkeypatch.setattr(calls_again, "pause", lambda seconds: None)
 
 
 TRIES = 3  # health.retries is 2
@@ -376,7 +376,7 @@ def test_trl_says_nothing_of_an_episode_that_was_lost_and_all_else(caplog: pytes
 
 def test_the_wait_grows_from_call_to_call_and_only_failures_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
-    monkeypatch.setattr(rows_of_play, "pause", waited.append)
+    monkeypatch.setattr(calls_again, "pause", waited.append)
     calls = [0]
 
     def call() -> str:
@@ -396,5 +396,5 @@ def test_the_wait_grows_from_call_to_call_and_only_failures_wait(monkeypatch: py
 
 def test_a_wait_really_waits() -> None:
     begun = time.monotonic()
-    rows_of_play.pause(0.02)
+    calls_again.pause(0.02)
     assert time.monotonic() - begun >= 0.02

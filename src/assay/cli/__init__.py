@@ -34,6 +34,7 @@ COMMANDS = (
     data.make_data,
     data.audit,
     runs.doctor,
+    runs.envcheck,
     runs.evaluate,
     runs.seeds,
 )

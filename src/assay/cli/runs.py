@@ -27,6 +27,25 @@ def doctor(
     raise typer.Exit(tool.run(Path.cwd(), device_memory))
 
 
+def envcheck(
+    task: Annotated[
+        str | None,
+        typer.Argument(metavar="[TASK]", help="Preset of configs/task/; the chosen one if not given."),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(min=5.0, max=3600.0, metavar="N", help="That it may take.")
+    ] = 55.0,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="JSON of all findings; in .scratch/envcheck/ if not given."),
+    ] = None,
+) -> None:
+    """Check whether a task is fit to be trained on, in 27 looks; exit code 1 for a fault."""
+    from assay.tools.envcheck import command as tool
+
+    raise typer.Exit(tool.run(Path.cwd(), task, seconds, out))
+
+
 def diff(
     a: Annotated[Path, typer.Argument(metavar="A", help="train_log.jsonl, or a folder that has one.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="Another.")],

@@ -85,16 +85,17 @@ class Suite:
         ]
 
 
-def rules_of(task: TaskSettings, surface: Surface, blocklist: str | None) -> str:
+def rules_of(task: TaskSettings, surface: Surface, blocklist: str | None, code: str | None = None) -> str:
     """Return the sha256 of what decides, besides its record, what an item asks and how an answer is graded.
 
     Args:
         task: Its settings; what only training or the making of a base reads is left out.
         surface: How the policy speaks.
         blocklist: sha256 of the file of blocked terms, None for none.
+        code: sha256 of the task's own folder of code, None for a task that is part of assay.
     """
     asked = task.model_dump(mode="json", exclude=set(task.not_measured))
-    return digest([asked, surface, blocklist])
+    return digest([asked, surface, blocklist, *([] if code is None else [code])])
 
 
 # At most so many times the conversations held at once: what has ended makes room for others of the same unit,

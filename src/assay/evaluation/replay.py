@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from assay.core.counting import counted
+from assay.core.errors import EnvironmentFailure
 from assay.core.records import Episode, Turn
 from assay.core.seeds import rng
 from assay.dataset.suite import Play, Suite
-from assay.evaluation.trajectory import GivenUp, episode_of, tried, turn_of
-from assay.tasks.protocol import Baseline, Task
+from assay.evaluation.retries import GivenUp, tried
+from assay.evaluation.trajectory import episode_of, turn_of
+from assay.tasks.protocol import Baseline, Item, Task
 
 
 def graded_again(
@@ -141,8 +143,18 @@ def _play_scripted(
     turns: list[Turn] = []
     ending: str | None = None
     while ending is None:
-        text = player(each.item, state, generator)
+        text, _ = tried(retries, _said, player, each.item, state, generator)
         step, _ = tried(retries, task.step, state, text)
         turns.append(turn_of(step, text, 0, False, ""))
         state, ending = step.state, step.ending
     return tried(retries, episode_of, task, each, state, turns, ending, 0)[0]
+
+
+def _said(player: Baseline, item: Item, state: Any, generator: np.random.Generator) -> str:
+    """Return what a player says; where its environment failed, its chances are as before."""
+    before = generator.bit_generator.state
+    try:
+        return player(item, state, generator)
+    except EnvironmentFailure:
+        generator.bit_generator.state = before
+        raise

@@ -3,17 +3,20 @@ too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from assay.core.decoding import Completion, Decoding
+from assay.core.errors import EnvironmentFailure
 from assay.dataset.suite import Play
 from assay.evaluation.phases import Phases, Timed, untimed
 from assay.evaluation.replay import play_baseline
-from assay.evaluation.trajectory import GivenUp, Lost, Prompt, Rollout, Row, open_item, tried, turn_of
+from assay.evaluation.retries import GivenUp, tried, tried_together
+from assay.evaluation.trajectory import Lost, Prompt, Rollout, Row, open_item, turn_of
 from assay.policy.backends.select import Conversations, converse
 from assay.policy.engine.choice import Bound
 from assay.policy.model import Policy, playing
-from assay.tasks.protocol import Item, Step, Task
+from assay.tasks.protocol import Item, Message, SideBySide, Step, Task, side_by_side
 
 __all__ = ["Lost", "Progress", "Rollout", "attempt", "play", "play_baseline"]
 
@@ -24,6 +27,10 @@ Progress = Callable[[int], None]
 ADMIT_SHARE = 0.75
 Bounding = Callable[[Item], Bound | None]
 Placed = tuple[int, Row]  # a conversation, and the place of its play among all
+World = tuple[str, int]  # an item and the seed of its world
+Started = tuple[
+    tuple[list[Message], Any] | GivenUp, int
+]  # what a task's start returned, after how many retries
 
 
 def play(
@@ -169,15 +176,28 @@ class _Players:
         task, dialogue, timed = self._task, self._policy.dialogue, self._timed
         # Copies of a group share an opening, and its failure; only the first of them counts what was tried
         # again.
-        openings: dict[tuple[str, int], Prompt | GivenUp] = {}
+        openings: dict[World, Prompt | GivenUp] = {}
+        together = side_by_side(task)
+        begun = {} if together is None else self._begun(together, plays)
         for each in plays:
             key, again = (each.item.id, each.world_seed), 0
             if key not in openings:
+                started, before = begun.get(key, (None, 0))
                 try:
+                    if isinstance(started, GivenUp):
+                        raise started
                     with timed("encode"):
                         openings[key], again = tried(
-                            self._retries, open_item, task, dialogue, each.item, each.world_seed, timed=timed
+                            self._retries,
+                            open_item,
+                            task,
+                            dialogue,
+                            each.item,
+                            each.world_seed,
+                            timed=timed,
+                            started=started,
                         )
+                    again += before
                 except GivenUp as gone:
                     openings[key], again = gone, gone.attempts - 1
             opened = openings[key]
@@ -188,16 +208,38 @@ class _Players:
                 rows.append(Row(each, opened.state, opened.prompt_ids, opened.chars_cut, again))
         return rows
 
+    def _begun(self, task: SideBySide, plays: Sequence[Play]) -> Mapping[World, Started]:
+        worlds = {(each.item.id, each.world_seed): each.item for each in plays}
+        keys, items = list(worlds), list(worlds.values())
+
+        def start(places: Sequence[int]) -> Sequence[tuple[list[Message], Any] | EnvironmentFailure]:
+            return task.starts([items[n] for n in places], [keys[n][1] for n in places])
+
+        with self._timed("environment"):
+            return dict(zip(keys, tried_together(self._retries, start, len(keys)), strict=True))
+
+    def _stepped(
+        self, task: SideBySide, rows: Sequence[Row], texts: Sequence[str]
+    ) -> list[tuple[Step | GivenUp, int]]:
+        def step(places: Sequence[int]) -> Sequence[Step | EnvironmentFailure]:
+            return task.steps([rows[n].state for n in places], [texts[n] for n in places])
+
+        return tried_together(self._retries, step, len(rows))
+
     def _answered(self, rows: Sequence[Row], completions: Sequence[Completion]) -> list[str]:
         """Put completions to the task and return what the policy is told, nothing where a row is over."""
         dialogue, steps = self._policy.dialogue, list[Step | None]()
         with self._timed("encode"):
             texts = [dialogue.text(done.ids) for done in completions]
             contexts = [one.write(done) for one, done in zip(rows, completions, strict=True)]
+        together = side_by_side(self._task)
         with self._timed("environment"):
-            for one, text in zip(rows, texts, strict=True):
+            made = [None] * len(rows) if together is None else self._stepped(together, rows, texts)
+            for one, text, found in zip(rows, texts, made, strict=True):
                 try:
-                    steps.append(one.step(self._task, text, self._retries))
+                    steps.append(
+                        one.step(self._task, text, self._retries) if found is None else one.stepped(*found)
+                    )
                 except GivenUp as gone:
                     self._refuse(one.play, gone)
                     one.lose(gone)

@@ -5,28 +5,20 @@ from __future__ import annotations
 
 import hashlib
 import math
-import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
-from assay.core.errors import AssayError, EnvironmentFailure, EnvironmentLost, TaskError
+from assay.core.errors import AssayError, TaskError
 from assay.core.records import Episode, Turn
 from assay.dataset.suite import Play
 from assay.evaluation.phases import Timed, untimed
+from assay.evaluation.retries import GivenUp, NotFinite, tried
 from assay.tasks.protocol import Item, Message, Step, Task
 
 if TYPE_CHECKING:
     from assay.core.decoding import Completion
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
-# Before a failed call is made again: 0.05 s, then four times as long each time, at most 5 s. What has
-# restarted or was overloaded for a moment is there again; an environment that is gone for good costs a batch
-# of 256 a minute (2 retries).
-FIRST_WAIT_S, GROWTH, LONGEST_WAIT_S = 0.05, 4.0, 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,81 +70,6 @@ class Lost:
         return gone.of(self.play)
 
 
-class GivenUp(Exception):
-    """The environment failed as often as it was allowed to."""
-
-    reward: float | None = None
-
-    def __init__(self, reason: str, attempts: int) -> None:
-        self.reason, self.attempts = reason, attempts
-        super().__init__(reason)
-
-    def of(self, play: Play) -> AssayError:
-        """Return this as the end of an evaluation."""
-        return EnvironmentLost(
-            "an environment that answers",
-            found=f"{self.reason} ({self.attempts} attempt{'s' if self.attempts > 1 else ''})",
-            where=f"item {play.item.id}, draw {play.draw}",
-            fix=(
-                "see to the environment and give the same command again; a stage goes on with the batches it"
-                " has finished"
-            ),
-        )
-
-
-class NotFinite(GivenUp):
-    """A task gave NaN or Inf as a part of the reward: its own fault, and no second call would help."""
-
-    def __init__(self, part: str, reward: float, reason: str | None = None) -> None:
-        super().__init__(reason or f"reward part {part} is {reward}", 1)
-        self.reward = reward
-
-    def of(self, play: Play) -> AssayError:
-        """Return this as the end of an evaluation."""
-        where = f"item {play.item.id}, draw {play.draw}"
-        return TaskError(
-            "finite reward parts",
-            found=self.reason,
-            where=where,
-            fix="see to the task's grading of this item",
-        )
-
-
-def tried(retries: int, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> tuple[T, int]:
-    """Return what a call returns and how often it was made again; states are values, so a second call is the
-    same call.
-
-    There is a short, growing wait before each further call, since what ails an environment often passes in a
-    moment.
-
-    Raises:
-        GivenUp: It failed `retries` + 1 times; the environment's fault, never the model's.
-    """
-    reason = ""
-    for again in range(retries + 1):
-        if again:
-            pause(wait_before(again))
-        try:
-            return call(*args, **kwargs), again
-        except EnvironmentFailure as error:
-            reason = ": ".join(part for part in (type(error).__name__, str(error).split("\n")[0]) if part)
-    raise GivenUp(reason, retries + 1)
-
-
-def wait_before(again: int) -> float:
-    """Return the seconds of waiting before a call is made again for the n-th time.
-
-    >>> [wait_before(again) for again in (1, 2, 3, 4, 5, 500)]
-    [0.05, 0.2, 0.8, 3.2, 5.0, 5.0]
-    """
-    return min(LONGEST_WAIT_S, FIRST_WAIT_S * GROWTH ** min(again - 1, 16))
-
-
-def pause(seconds: float) -> None:
-    """Wait; a function of its own, so that tests of failing environments take no time."""
-    time.sleep(seconds)
-
-
 @dataclass(slots=True)
 class Row:
     """A conversation under way. It is over once it has an ending, or once its environment was given up."""
@@ -191,7 +108,16 @@ class Row:
         Raises:
             GivenUp: The environment failed for good, or a part of the reward is not finite.
         """
-        step, again = tried(retries, task.step, self.state, text)
+        return self.stepped(*tried(retries, task.step, self.state, text))
+
+    def stepped(self, step: Step | GivenUp, again: int) -> Step:
+        """Take a step that was tried so often again.
+
+        Raises:
+            GivenUp: The environment failed for good, or a part of the reward is not finite.
+        """
+        if isinstance(step, GivenUp):
+            raise step
         self.retries += again
         for name, value in step.parts.items():
             if not math.isfinite(value):
@@ -304,12 +230,21 @@ class Prompt:
     chars_cut: int
 
 
-def open_item(task: Task, dialogue: Opens, item: Item, world_seed: int, *, timed: Timed = untimed) -> Prompt:
+def open_item(
+    task: Task,
+    dialogue: Opens,
+    item: Item,
+    world_seed: int,
+    *,
+    timed: Timed = untimed,
+    started: tuple[list[Message], Any] | None = None,
+) -> Prompt:
     """Return the opening of an item, rendered by the chat template and no longer than
     `task.max_prompt_tokens`.
 
     Only what is read may be cut: the state is that of the whole item, so that stored completions are graded
-    again without knowing what was cut. The task's own time is told to `timed` as environment.
+    again without knowing what was cut. The task's own time is told to `timed` as environment. `started` is
+    what `task.start` returned, where it has been called.
 
     Raises:
         TaskError: It is too long and the task does not allow to cut so much; names item, tokens, limit and
@@ -317,7 +252,7 @@ def open_item(task: Task, dialogue: Opens, item: Item, world_seed: int, *, timed
         EnvironmentFailure: The environment crashed or timed out.
     """
     with timed("environment"):
-        messages, state = task.start(item, world_seed)
+        messages, state = task.start(item, world_seed) if started is None else started
     ids = dialogue.opening(messages)
     limit = task.max_prompt_tokens
     if limit is None or len(ids) <= limit:

@@ -13,7 +13,7 @@ from assay.core.decoding import Decoding
 from assay.core.errors import ConfigError, DataError
 from assay.core.storage.files import real, sha256_bytes
 from assay.core.storage.json import digest, read_record
-from assay.core.storage.untrusted import inside, read_capped
+from assay.core.storage.untrusted import inside, read_capped, sha256_contents
 from assay.dataset import cache
 from assay.dataset.fingerprint import Fingerprint
 from assay.dataset.schema_files import SchemaFiles
@@ -58,7 +58,14 @@ def task_with(project: Project, blocklist: bytes | None, *, shaping: bool = Fals
         raise DataError(
             "UTF-8 text", found=error.reason, where=f"{name}, byte {error.start}", fix="convert it"
         ) from None
-    return build(project.params.task, project.params.generation, shaping=shaping, blocklist=text, where=name)
+    return build(
+        project.params.task,
+        project.params.generation,
+        shaping=shaping,
+        blocklist=text,
+        where=name,
+        root=str(project.root),
+    )
 
 
 def blocklist_of(project: Project) -> bytes | None:
@@ -132,8 +139,28 @@ def rules_at(project: Project) -> str:
     """Return the rules by which the settings ask and grade, as a suite holds them."""
     content, params = blocklist_of(project), project.params
     return rules_of(
-        params.task, params.generation.surface, None if content is None else sha256_bytes(content)
+        params.task,
+        params.generation.surface,
+        None if content is None else sha256_bytes(content),
+        code_of(project),
     )
+
+
+def code_of(project: Project) -> str | None:
+    """Return the sha256 of the task's own folder of code; None where the task is part of assay.
+
+    Raises:
+        ConfigError: There is no such folder, or it is outside the project.
+    """
+    task = project.params.task
+    if not task.brings_code:
+        return None
+    fix = "set task.code in configs/task/ to a folder of the project"
+    folder = inside(project.root / task.code, [project.root], where=setting("task.code"), fix=fix)
+    found = sha256_contents(folder) if folder.is_dir() else None
+    if found is None:
+        raise ConfigError("a folder", found=task.code, where=setting("task.code"), fix=fix)
+    return found
 
 
 def splits_of(params: Params) -> tuple[str, str, str]:

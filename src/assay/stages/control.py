@@ -19,6 +19,7 @@ from assay.pipeline.project import Project
 
 RANDOM_REWARD, FOLDER = "random_reward", folder_of("control")
 READS = (
+    "${task.code}",
     place_of("fingerprint.json"),
     "${dataset.root}/train.jsonl",
     "${dataset.root}/${validation.suite}.jsonl",

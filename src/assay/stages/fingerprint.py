@@ -24,12 +24,12 @@ from assay.dataset.source import MAX_FILE_BYTES, DataFile, load
 from assay.dataset.suite import FEWEST_CLUSTERS, choose, choose_secondary, rules_of
 from assay.dataset.verified import SUMS, check_sums, covered, parse_sums, require
 from assay.evidence.claim.plan import plan_of
-from assay.pipeline.inputs import blocklist_of, cache_folder, splits_of, task_with
+from assay.pipeline.inputs import blocklist_of, cache_folder, code_of, splits_of, task_with
 from assay.pipeline.project import Project
 from assay.tasks.protocol import reward_range
 from assay.tasks.rivals import rivals_of
 
-READS = ("${dataset.root}",)
+READS = ("${task.code}", "${dataset.root}")
 WRITES = (folder_of("data"),)
 INDICES = ".scratch/fingerprint"
 MAX_SUMS_BYTES = 10_000_000
@@ -68,7 +68,7 @@ def run(project: Project) -> None:
     found = found.model_copy(update={"cached": _cached(project, found, audited, blocklist)})
     chosen = params.evaluation
     held = {split: [member.item for member in members] for split, members in audited.kept.items()}
-    rules = rules_of(params.task, params.generation.surface, terms)
+    rules = rules_of(params.task, params.generation.surface, terms, code_of(project))
     suite = choose(
         held["heldout"],
         chosen.items,

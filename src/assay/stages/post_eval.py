@@ -12,7 +12,7 @@ from assay.pipeline.project import Project
 from assay.policy.processes import Processes
 
 STAGE = "post_eval"
-READS = (place_of("fingerprint.json"), "${dataset.root}", "models/base", ADAPTER)
+READS = ("${task.code}", place_of("fingerprint.json"), "${dataset.root}", "models/base", ADAPTER)
 WRITES = (folder_of(STAGE),)
 
 

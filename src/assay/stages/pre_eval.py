@@ -12,7 +12,7 @@ from assay.pipeline.project import Project
 from assay.pipeline.rivals import play_rivals
 from assay.policy.processes import Processes
 
-READS = (place_of("fingerprint.json"), "${dataset.root}", "models/base")
+READS = ("${task.code}", place_of("fingerprint.json"), "${dataset.root}", "models/base")
 WRITES = (folder_of("pre_eval"),)
 
 

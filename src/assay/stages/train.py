@@ -34,6 +34,7 @@ from assay.training.grpo import train
 from assay.training.log.history import History, Watch
 
 READS = (
+    "${task.code}",
     place_of("fingerprint.json"),
     place_of("claim_plan.json"),
     "${dataset.root}/train.jsonl",

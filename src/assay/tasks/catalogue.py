@@ -4,7 +4,7 @@ settings."""
 from __future__ import annotations
 
 import importlib
-from typing import cast
+from typing import Any, cast
 
 from assay.core.config.settings import GenerationSettings
 from assay.core.config.tasks import TaskSettings, settings_class, task_names
@@ -19,6 +19,7 @@ def build(
     shaping: bool,
     blocklist: str = "",
     where: str = "blocklist",
+    root: str | None = None,
 ) -> Task:
     """Return the task that the settings name.
 
@@ -28,9 +29,13 @@ def build(
         shaping: Whether shaping rewards count; only training may say yes.
         blocklist: Text of the file that the settings name; a task opens no file.
         where: What to call that file in messages.
+        root: Project that a task's own folder of code is in; None: none of that code is run, so that texts can be
+            judged but nothing played.
     """
-    made = importlib.import_module(f"assay.tasks.{settings.name}").build
-    return cast(Task, made(settings, generation, shaping=shaping, blocklist=blocklist, where=where))
+    made = _module(settings.name).build
+    return cast(
+        Task, made(settings, generation, shaping=shaping, blocklist=blocklist, where=where, root=root)
+    )
 
 
 def shipped_data(task: str) -> dict[str, str]:
@@ -39,14 +44,23 @@ def shipped_data(task: str) -> dict[str, str]:
     Raises:
         ConfigError: No data come with such a task.
     """
-    modules = {name: importlib.import_module(f"assay.tasks.{name}") for name in task_names()}
-    known = {name: module.shipped_data for name, module in modules.items() if hasattr(module, "shipped_data")}
+    known = {name: _module(name).shipped_data for name in tasks_with_data()}
     if task not in known:
         found, fix = repr(task), f"--task {sorted(known)[-1]}"
         raise ConfigError(" or ".join(sorted(known)), found=found, where="--task", fix=fix)
     return cast(dict[str, str], known[task]())
 
 
+def tasks_with_data() -> tuple[str, ...]:
+    """Return the names of the tasks with which data come."""
+    return tuple(name for name in task_names() if hasattr(_module(name), "shipped_data"))
+
+
 def task_of_own_records() -> str:
     """Return the name of the task to which users bring records of their own."""
-    return next(name for name in task_names() if settings_class(name).reads_own_records)
+    kinds = {name: settings_class(name) for name in task_names()}
+    return next(name for name, kind in kinds.items() if kind.reads_own_records and not kind.brings_code)
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"assay.tasks.{name}")

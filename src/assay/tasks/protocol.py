@@ -8,12 +8,13 @@ from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 
+from assay.core.errors import EnvironmentFailure
 from assay.core.records import ParseOutcome
 
 Message = dict[str, str]
 PartKind = Literal["outcome", "shaping", "format"]
-# What a claim of skill is compared with: a player that needs none, one that works by rules that somebody wrote,
-# and what one would do with the base instead of training it.
+# What a claim of skill is compared with: a player that needs none, one that works by rules that somebody
+# wrote, and what one would do with the base instead of training it.
 RivalKind = Literal["trivial", "scripted", "instead of training"]
 ScriptedRival = Literal["trivial", "scripted"]
 
@@ -87,10 +88,11 @@ class Task(Protocol):
     metrics: tuple[str, ...]
     floor: str  # the baselines between which a score is normalised
     ceiling: str
-    # Of `baselines`, those that see only what a policy sees, and whether they need any skill: a claim compares
-    # with each.
+    # Of `baselines`, those that see only what a policy sees, and whether they need any skill: a claim
+    # compares with each.
     rivals: Mapping[str, ScriptedRival]
-    # Flags that hold of every answer of the right form, whatever is right; with `parsed` they say what is valid
+    # Flags that hold of every answer of the right form, whatever is right; with `parsed` they say what is
+    # valid
     valid_flags: tuple[str, ...]
     alarms: Mapping[str, float]  # flag -> the rate of it over a batch or suite beyond which something is ill
     max_prompt_tokens: int | None  # of a rendered opening; None: as many as the model takes
@@ -214,6 +216,26 @@ def answer_key(task: Task) -> AnswerKey | None:
     return cast(AnswerKey, task) if hasattr(task, "right_answer") else None
 
 
+class SideBySide(Protocol):
+    """What a task offers beside `Task` whose environments wait for something: calls made at once."""
+
+    def starts(
+        self, items: Sequence[Item], world_seeds: Sequence[int]
+    ) -> list[tuple[list[Message], Any] | EnvironmentFailure]:
+        """Open episodes as `start` does; a failure stands in the place of what failed."""
+        ...
+
+    def steps(self, states: Sequence[Any], completions: Sequence[str]) -> list[Step | EnvironmentFailure]:
+        """Play completions as `step` does; a failure stands in the place of what failed."""
+        ...
+
+
+def side_by_side(task: Task) -> SideBySide | None:
+    """Return the task as one that makes calls at once; None if it makes one after the other."""
+    # Of the class: what stands around a task and hands on what it lacks would be passed over.
+    return cast(SideBySide, task) if hasattr(type(task), "steps") else None
+
+
 class Ranged(Protocol):
     """What a task offers beside `Task` that knows how small and how large the reward of an episode can be."""
 
@@ -224,7 +246,7 @@ class Ranged(Protocol):
 
 
 def reward_range(task: Task) -> tuple[float, float] | None:
-    """Return what rewards lie between, by which means of them are tested; None where the task does not say."""
+    """Return what rewards lie between, by which means are tested; None where the task does not say."""
     return cast(Ranged, task).reward_range if hasattr(task, "reward_range") else None
 
 
@@ -239,3 +261,16 @@ class Schematic(Protocol):
 def schematic(task: Task) -> Schematic | None:
     """Return the task as one whose answers have a JSON Schema; None if they have none."""
     return cast(Schematic, task) if hasattr(task, "answer_schema") else None
+
+
+class Learner(Protocol):
+    """What a task offers beside `Task` that derives its lessons from train records."""
+
+    def learn_from(self, items: Sequence[Item]) -> None:
+        """Take the train items from which vocabulary, drills and demonstrations are derived."""
+        ...
+
+
+def learner(task: Task) -> Learner | None:
+    """Return the task as one that derives its lessons from train records; None if it makes them up."""
+    return cast(Learner, task) if hasattr(task, "learn_from") else None

@@ -29,7 +29,7 @@ from assay.evaluation.phases import Latency, Stopwatch, latency
 from assay.evaluation.trajectory import open_item
 from assay.evidence.formatting import interval_text
 from assay.pipeline import inputs
-from assay.pipeline.inputs import MAX_BLOCKLIST_BYTES, blocklist_of, task_with
+from assay.pipeline.inputs import MAX_BLOCKLIST_BYTES, blocklist_of, code_of, task_with
 from assay.pipeline.note_openings import note_opening
 from assay.pipeline.project import Project
 from assay.policy import model
@@ -86,7 +86,7 @@ def run(root: Path, asked: EvaluationRequest) -> None:
     task = task_with(project, terms)
     items, sha256 = items_of(project, task, asked.tasks)
     told = None if terms is None else sha256_bytes(terms)
-    rules = rules_of(project.params.task, project.params.generation.surface, told)
+    rules = rules_of(project.params.task, project.params.generation.surface, told, code_of(project))
     suite = suite_of(project, items, asked, draws, rules)
     policy = open_folder(project, asked.policy)
     for caution in find_cautions(project, task, policy, suite):

@@ -6,7 +6,6 @@ import re
 import textwrap
 from pathlib import Path
 
-from assay.core.config.tasks import task_names
 from assay.core.console import say
 from assay.core.counting import counted
 from assay.core.errors import RecordError
@@ -15,10 +14,11 @@ from assay.core.storage.files import read_text, write_text
 from assay.evidence.recipe.tables import seeds_block
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.at_hand import claim_at_hand
+from assay.tasks.catalogue import tasks_with_data
 from assay.tools.recipe.recipe_file import digest_last_code, read_recipes
 
 CLI = "docs/cli.md"
-TASKS = task_names()
+TASKS = tasks_with_data()
 # Which page has which blocks.
 PAGES = {"README.md": ("headline",), "docs/results.md": ("claim", *(f"{task} seeds" for task in TASKS))}
 WIDTH = 108

@@ -22,8 +22,9 @@ from assay.core.errors import Interrupted, TrainingStopped
 from assay.core.storage.json import as_written
 from assay.dataset.suite import Play, Suite
 from assay.evaluation.phases import Phases
+from assay.evaluation.retries import GivenUp, tried
 from assay.evaluation.rollout import Lost
-from assay.evaluation.trajectory import GivenUp, open_item, tried
+from assay.evaluation.trajectory import open_item
 from assay.policy.model import Policy
 from assay.policy.processes import Processes
 from assay.tasks.protocol import Item, Task

@@ -116,7 +116,9 @@ def _choices(form: FieldInfo) -> list[FieldInfo]:
 
 def _fields(form: FieldInfo) -> dict[str, FieldInfo]:
     kind = form.annotation
-    return dict(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
+    if not isinstance(kind, type) or not issubclass(kind, BaseModel):
+        return {}
+    return {field.alias or name: field for name, field in kind.model_fields.items()}
 
 
 def _parts(form: FieldInfo) -> bool:

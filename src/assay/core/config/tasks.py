@@ -28,8 +28,11 @@ class TaskSettings(Settings):
     not_measured: ClassVar[frozenset[str]] = frozenset()
     # Whether users bring records of their own, so that texts may be anybody's.
     reads_own_records: ClassVar[bool] = False
+    # Whether its code is the user's, in a folder of the project outside src/.
+    brings_code: ClassVar[bool] = False
 
     name: str
+    code: str = Field(description="folder of what asks and grades; a change of it plays and trains again")
     max_new_tokens: CompletionLimits
 
     @property

@@ -139,8 +139,8 @@ def differences_of(claim: Claim) -> dict[str, Interval]:
 
 
 def controls_said(claim: Claim) -> str:
-    """Return what the controls showed, how often the records were opened, what leaving a part out does, and what
-    the secondary suites show, a sentence each."""
+    """Return what the controls showed, how often the records were opened, what leaving a part out does, and
+    what the secondary suites show, a sentence each."""
     opened = opening_said(claim.opened, claim.level, claim.plan)
     left_out = left_out_said(claim.leave_one_out, claim.plan.cluster_name)
     beyond = secondary_said(claim.secondary_suites, claim.plan.cluster_name)
@@ -243,11 +243,12 @@ def compare(
     `blockers` are reasons known elsewhere (a leak, an edited plan), as one text or as (kind without numbers,
     what was found); `notes` are warnings known elsewhere (alarms, cut prompts), shown whatever the verdict.
     `base_again` holds further base draws for the A/A control; without it the base's draws are split in two
-    halves. `random_arm` holds what a policy trained for random rewards played on the same items, `random_health` its alarms;
+    halves. `random_arm` holds what a policy trained for random rewards played on the same items,
+    `random_health` its alarms;
     `rivals` holds what the rivals of the plan played, by name; `planned_points` is the smallest detectable
     effect that was said before training; `level` is that of the test, where earlier openings of the held-out
-    records have used up a part of the plan's alpha, and `opened` tells of them; `secondary_suites` holds what base
-    and trained policy played on each secondary suite. Episode order does not matter.
+    records have used up a part of the plan's alpha, and `opened` tells of them; `secondary_suites` holds what
+    base and trained policy played on each secondary suite. Episode order does not matter.
 
     Raises:
         EvidenceError: the plan's primary metric is not a rate.
@@ -356,7 +357,7 @@ def compare(
                     untested_said(secondary),
                     more_tokens_said(tokens),
                     form_only_said(parts),
-                    sharpening_said(effect, beside),
+                    sharpening_said(effect, beside, primary),
                 ),
             ),
             *notes,

@@ -63,7 +63,7 @@ NUMBERS: dict[str, tuple[float, Looser]] = {
     "health.grad_norm.amber": (3.0, "above"),
     "health.grad_norm.amber_for": (1, "above"),
     "health.grad_norm.red": (10.0, "above"),
-    "health.grad_norm.red_for": (1, "above"),
+    "health.grad_norm.red_for": (2, "above"),
     "health.infrastructure.amber": (0.01, "above"),
     "health.infrastructure.amber_for": (1, "above"),
     "health.infrastructure.red": (0.05, "above"),
@@ -91,7 +91,8 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 
 
 def relaxed(params: Params) -> dict[str, tuple[Any, Any]]:
-    """Return each limit that catches less than the usual one, by its dotted name: what is usual, what was set.
+    """Return each limit that catches less than the usual one, by its dotted name: what is usual, what was
+    set.
 
     A setting that the params do not have, as the gates of a pretrained base, is not relaxed.
     """

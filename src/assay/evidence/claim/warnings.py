@@ -23,6 +23,7 @@ from assay.tasks.rivals import GREEDY
 MOSTLY = 0.5  # of the steps of a training
 OFTEN_CUT = 0.1  # of the completions of an arm
 MORE_TOKENS = 1.5  # times those of the base
+SHARPENED = 0.5  # of a gain that greedy decoding brings without training
 
 
 def untrained_said(chosen_step: int) -> str | None:
@@ -116,7 +117,8 @@ def cut_off_said(before: Report, after: Report) -> str | None:
 
 
 def more_tokens_said(found: Comparison) -> str | None:
-    """Return how many times as many tokens the trained policy writes a completion, from half as many more on."""
+    """Return how many times as many tokens the trained policy writes a completion, from half as many more
+    on."""
     if not found.before or found.after is None or found.after < MORE_TOKENS * found.before:
         return None
     return (
@@ -131,8 +133,8 @@ def untested_said(secondary: Mapping[str, Comparison]) -> str | None:
     if not names:
         return None
     return (
-        f"Not tested: {', '.join(names)}. The task does not say between what its rewards lie (reward_range), one"
-        " of them lies elsewhere, or clusters are too few; without bounds no test holds its level."
+        f"Not tested: {', '.join(names)}. The task does not say between what its rewards lie (reward_range),"
+        " one of them lies elsewhere, or clusters are too few; without bounds no test holds its level."
     )
 
 
@@ -147,16 +149,26 @@ def form_only_said(split: GainSplit) -> str | None:
     )
 
 
-def sharpening_said(effect: Effect, rivals: Mapping[str, Rival]) -> str | None:
-    """Return that the base without chance in its decoding does as well, so that nothing new need be learned."""
+def sharpening_said(effect: Effect, rivals: Mapping[str, Rival], gained: Comparison) -> str | None:
+    """Return how much of a gain the base shows without chance in its decoding, if that is half of it or more,
+    and whether the trained policy is told apart from it: nothing new need be learned for that."""
     greedy = rivals.get(GREEDY)
-    if effect.direction != "better" or greedy is None or greedy.beaten is not False:
+    if effect.direction != "better" or greedy is None:
         return None
-    return (
-        "The base decoded greedily is not shown to be worse:"
-        f" {difference_text(greedy.difference, rate=True)} points. The gain may be sharpening: less chance, no"
-        " new skill."
-    )
+    said, known = [], (greedy.rate, gained.before, gained.after)
+    if None not in known:
+        alone, sampled, trained = (100 * float(each or 0.0) for each in known)
+        if (alone - sampled) / (trained - sampled) >= SHARPENED:
+            said.append(
+                f"Base greedy {alone:.1f} %, base sampled {sampled:.1f} %: of the gain of"
+                f" {trained - sampled:+.1f} points {alone - sampled:+.1f} are reached by decoding greedily."
+            )
+    if greedy.beaten is False:
+        said.append(
+            "The base decoded greedily is not shown to be worse:"
+            f" {difference_text(greedy.difference, rate=True)} points."
+        )
+    return f"{' '.join(said)} The gain may be sharpening: less chance, no new skill." if said else None
 
 
 def no_gold_said(episodes: Iterable[Episode], flags: Sequence[str]) -> str | None:

@@ -37,6 +37,7 @@ READS = (
     "requirements.txt",
     "pyproject.toml",
     "LICENSE",
+    "${task.code}",
     "${dataset.root}",
     "src/assay",
     "models/base",

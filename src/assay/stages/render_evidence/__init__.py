@@ -8,6 +8,7 @@ from assay.pipeline.project import Project
 
 README = "evidence/README.md"
 READS = (
+    "${task.code}",
     "${dataset.root}",
     *(folder_of(stage) for stage in ("data", "base", "pre_eval", "train", "control", "post_eval")),
 )

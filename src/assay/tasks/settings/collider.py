@@ -13,9 +13,10 @@ from assay.core.config.tasks import TaskSettings
 class ColliderTask(TaskSettings):
     """The bump hunt and its rules of play."""
 
-    not_measured: ClassVar[frozenset[str]] = frozenset({"shaping", "gamma"})
+    not_measured: ClassVar[frozenset[str]] = frozenset({"code", "shaping", "gamma"})
 
     name: Literal["collider"]
+    code: Literal["src/assay/tasks/collider"] = "src/assay/tasks/collider"
     max_turns: Positive
     shaping: Annotated[float, Field(ge=0)] = Field(
         description="coefficient of the potential-based shaping in training"

@@ -59,10 +59,11 @@ class NumberTolerance(Settings):
 class StructuredTask(TaskSettings):
     """One prompt, one JSON value, an object as a rule, that must satisfy a schema and be right."""
 
-    not_measured: ClassVar[frozenset[str]] = frozenset({"lessons", "blocklist"})
+    not_measured: ClassVar[frozenset[str]] = frozenset({"code", "lessons", "blocklist"})
     reads_own_records: ClassVar[bool] = True
 
     name: Literal["structured"]
+    code: Literal["src/assay/tasks/structured"] = "src/assay/tasks/structured"
     lessons: Literal["shop"] | None = Field(
         description="what teaches a from-scratch base; null for data of your own"
     )

@@ -14,7 +14,13 @@ RELEASE = ("release", 2)
 
 
 def build(
-    settings: StructuredTask, generation: GenerationSettings, *, shaping: bool, blocklist: str, where: str
+    settings: StructuredTask,
+    generation: GenerationSettings,
+    *,
+    shaping: bool,
+    blocklist: str,
+    where: str,
+    root: str | None = None,
 ) -> Structured:
     """Return the task that the settings describe; it has one surface and no shaping."""
     return Structured(settings, tuple(parse_blocklist(blocklist, where)) if blocklist else ())

@@ -23,9 +23,10 @@ from assay.tools.doctor import (
     settings_findings,
     verdict_of,
 )
-from assay.tools.doctor.findings import AHEAD, LEAST, Deadline, error_finding
+from assay.tools.doctor.findings import AHEAD, LEAST
 from assay.tools.doctor.level import level_finding
 from assay.tools.doctor.worlds import TrainingAhead
+from assay.tools.findings import Deadline, error_finding
 
 BASE = "models/base"
 GIB = 2.0**30
@@ -102,9 +103,12 @@ def examined(project: Project, device_memory: float | None = None) -> tuple[list
 def _without_base(project: Project, training: TrainingAhead) -> tuple[list[Finding], bool]:
     """Return what can be said before the base is built or loaded, and whether its tokenizer could be looked
     at."""
+    from assay.pipeline.inputs import items_of
+    from assay.stages.base import teach
     from assay.tools.doctor.preflight import read_ahead, refuse_prompts
 
     try:
+        teach(project, training.judged, items_of(project, "train"))
         policy = read_ahead(project.params, training.judged, project.root)
     except AssayError as error:
         return [*examine_without_model(training), error_finding("base", error)], False

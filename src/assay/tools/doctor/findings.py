@@ -1,93 +1,12 @@
-"""What the doctor says: one finding a check, told like an error, at one of three levels."""
+"""Who is refused by what the doctor finds, and how long it may look."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
-
-from pydantic import Field
+from collections.abc import Sequence
 
 from assay.core.counting import counted
-from assay.core.errors import AssayError, TrainingError
-from assay.core.records import Record
-
-Level = Literal["ok", "warning", "fault"]
-LEVELS: tuple[Level, ...] = ("ok", "warning", "fault")
-
-
-class Finding(Record):
-    """What one check found. A fault makes a training useless or ends it; a warning is to be known before
-    it."""
-
-    check: str = Field(description="short name of what was looked at")
-    level: Level
-    expected: str
-    found: str
-    where: str = Field(description="the setting, file or object concerned")
-    fix: str = Field(description="what to change; empty where all is well")
-
-
-@dataclass(frozen=True, slots=True)
-class DoctorCheck:
-    """One thing that is looked at: its name, what it should be, and which setting or file says it."""
-
-    name: str
-    expected: str
-    where: str
-
-    def ok(self, found: str) -> Finding:
-        """Return that it is as it should be."""
-        return self._finding("ok", found, "")
-
-    def warning(self, found: str, fix: str) -> Finding:
-        """Return that it is doubtful."""
-        return self._finding("warning", found, fix)
-
-    def fault(self, found: str, fix: str) -> Finding:
-        """Return that a training cannot work so."""
-        return self._finding("fault", found, fix)
-
-    def judge(
-        self, found: str, fix: str, *, fault: bool = False, doubtful: bool = False, ok: str = ""
-    ) -> Finding:
-        """Return a fault, a warning, or that all is well, told in the words `ok` where they are others."""
-        if fault:
-            return self.fault(found, fix)
-        return self.warning(found, fix) if doubtful else self.ok(ok or found)
-
-    def _finding(self, level: Level, found: str, fix: str) -> Finding:
-        return Finding(
-            check=self.name, level=level, expected=self.expected, found=found, where=self.where, fix=fix
-        )
-
-
-def verdict_of(findings: Sequence[Finding]) -> Level:
-    """Return the worst level there is.
-
-    >>> verdict_of([DoctorCheck("a", "x", "y").ok("z"), DoctorCheck("b", "x", "y").warning("z", "w")])
-    'warning'
-    """
-    return max((finding.level for finding in findings), key=LEVELS.index, default="ok")
-
-
-def error_finding(check: str, error: AssayError) -> Finding:
-    """Return an error that kept the rest from being looked at, as a fault."""
-    return DoctorCheck(check, error.expected, error.where).fault(error.found, error.fix)
-
-
-def in_words(finding: Finding) -> str:
-    """Return a finding as an error would be told.
-
-    >>> in_words(DoctorCheck("threads", "at most 2", "setting threads").warning("8", "threads: 2"))
-    'WARNING threads: setting threads: expected at most 2, found 8.\\nFix: threads: 2'
-    """
-    head = (
-        f"{finding.level.upper()} {finding.check}: {finding.where}: expected {finding.expected}, found"
-        f" {finding.found}."
-    )
-    return f"{head}\nFix: {finding.fix}" if finding.fix else head
+from assay.core.errors import TrainingError
+from assay.tools.findings import MOST_SECONDS, Finding
 
 
 def refuse_faults(
@@ -114,30 +33,9 @@ def refuse_faults(
         )
 
 
-# With the import of torch and the loading of a base before it, a whole call stays under 110 s.
-MOST_SECONDS = 85.0
 AHEAD = 0.4  # of the time, for what is forecast before the base is played with
 LEAST = 0.5 * MOST_SECONDS  # for the rest, however long the forecast and loading the base took
 
 
 class TooSlow(Exception):
     """There is no time for what has to be done at least; says for what."""
-
-
-class Deadline:
-    """A time by which to be done.
-
-    >>> ticks = iter([10.0, 14.0, 21.0])
-    >>> deadline = Deadline(10.0, lambda: next(ticks))
-    >>> deadline.left, deadline.left
-    (6.0, 0.0)
-    """
-
-    def __init__(self, seconds: float = MOST_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin now; `clock` gives seconds."""
-        self._clock, self._end = clock, clock() + seconds
-
-    @property
-    def left(self) -> float:
-        """Seconds that are left, at least 0."""
-        return max(0.0, self._end - self._clock())

@@ -1,5 +1,5 @@
-"""Whether the next claim could call any gain better: its level, which openings of the records have used up, against
-the clusters of the held-out suite."""
+"""Whether the next claim could call any gain better: its level, which openings of the records have used up,
+against the clusters of the held-out suite."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from assay.pipeline.note_openings import BASE_STAGE, CONTROL_STAGE, recipe_of, t
 from assay.pipeline.project import Project
 from assay.statistics.bounded_mean import clusters_needed
 from assay.statistics.openings import opening_level
-from assay.tools.doctor.findings import DoctorCheck, Finding
+from assay.tools.findings import DoctorCheck, Finding
 
 
 def next_place(project: Project, suite: Suite) -> int:
@@ -40,8 +40,8 @@ def next_place(project: Project, suite: Suite) -> int:
 def level_finding(project: Project) -> Finding:
     """Return whether the held-out suite has the clusters that the level of the next claim needs.
 
-    With fewer, not even a gain of everything everywhere is called better: a fault. A suite that is too small for
-    the level 0.05 is a trial that can only describe, which is a warning.
+    With fewer, not even a gain of everything everywhere is called better: a fault. A suite that is too small
+    for the level 0.05 is a trial that can only describe, which is a warning.
     """
     suite, alpha = heldout_suite(project), project.params.claim.alpha
     sizes = np.array(list(Counter(item.cluster for item in suite.items).values()), np.float64)

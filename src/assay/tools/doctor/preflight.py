@@ -24,7 +24,8 @@ from assay.core.records import Episode, Record
 from assay.core.storage.json import digest, read_record, read_records, write_json
 from assay.core.storage.untrusted import sha256_contents
 from assay.dataset.suite import Play, Suite, choose
-from assay.evaluation.trajectory import GivenUp, open_item, tried
+from assay.evaluation.retries import GivenUp, tried
+from assay.evaluation.trajectory import open_item
 from assay.evidence.claim.plan import largest_cluster
 from assay.pipeline.inputs import (
     fingerprint_of,
@@ -39,24 +40,17 @@ from assay.policy.base import tiny
 from assay.policy.base.pretrained import locate
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
+from assay.stages.base import teach
 from assay.statistics.openings import opening_level
 from assay.statistics.power import planned_power, planned_said
 from assay.tasks.protocol import Item, Task
 from assay.tools.doctor.examination import examine, examine_ahead, examine_without_model
-from assay.tools.doctor.findings import (
-    AHEAD,
-    LEAST,
-    MOST_SECONDS,
-    Deadline,
-    DoctorCheck,
-    Finding,
-    in_words,
-    refuse_faults,
-)
+from assay.tools.doctor.findings import AHEAD, LEAST, refuse_faults
 from assay.tools.doctor.forecast.forecast import folder_ahead, look_ahead, memory_ahead
 from assay.tools.doctor.level import level_finding, next_place
 from assay.tools.doctor.texts import context_limit
 from assay.tools.doctor.worlds import TrainingAhead
+from assay.tools.findings import MOST_SECONDS, Deadline, DoctorCheck, Finding, in_words
 from assay.training.rollouts import untouched
 
 FOLDER = ".scratch/preflight"
@@ -296,6 +290,7 @@ def refuse_prompts(project: Project, task: Task, policy: Policy) -> Finding:
 
 def _looked_ahead(project: Project) -> list[Finding]:
     training = TrainingAhead.of(project)
+    teach(project, training.judged, items_of(project, "train"))
     policy = read_ahead(project.params, training.judged, project.root)
     if policy is None:  # the stage that needs it says where it is to be had
         return examine_without_model(training)

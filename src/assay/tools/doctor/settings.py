@@ -9,7 +9,7 @@ from assay.core.config.places import setting
 from assay.core.config.settings import Params, PretrainedBase
 from assay.core.counting import counted
 from assay.tasks.protocol import Item
-from assay.tools.doctor.findings import DoctorCheck, Finding
+from assay.tools.findings import DoctorCheck, Finding
 
 LOWEST_RATE, HIGHEST_RATE, HIGHEST_PRETRAINED_RATE = 1e-7, 2e-2, 1e-3
 LOWEST_SCALE, HIGHEST_SCALE = 0.05, 16.0

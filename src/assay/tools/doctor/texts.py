@@ -15,11 +15,12 @@ from assay.core.counting import counted
 from assay.core.errors import PolicyError, TaskError
 from assay.core.records import Episode
 from assay.dataset.suite import Play
-from assay.evaluation.trajectory import GivenUp, open_item, tried
+from assay.evaluation.retries import GivenUp, tried
+from assay.evaluation.trajectory import open_item
 from assay.policy.model import Policy
 from assay.policy.renderer import Message, unthought
 from assay.tasks.protocol import Task
-from assay.tools.doctor.findings import DoctorCheck, Finding
+from assay.tools.findings import DoctorCheck, Finding
 
 TEMPLATE, TOKENIZER = "chat_template.jinja of the base", "tokenizer_config.json of the base"
 LITTLE_ROOM = 512  # tokens, for a model that thinks aloud before it answers

@@ -11,8 +11,8 @@ from assay.core.config.places import setting
 from assay.core.config.settings import Params
 from assay.core.counting import counted
 from assay.policy.model import Policy
-from assay.tools.doctor.findings import DoctorCheck, Finding, error_finding
 from assay.tools.doctor.texts import Openings
+from assay.tools.findings import DoctorCheck, Finding, error_finding
 from assay.training.adapter import adapted_modules, finite, refused_targets
 
 

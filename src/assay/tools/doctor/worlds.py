@@ -21,28 +21,10 @@ from assay.evaluation.rollout import play_baseline
 from assay.pipeline.inputs import items_of, task_of, validation_suite
 from assay.pipeline.project import Project
 from assay.tasks.protocol import Item, Step, Task
-from assay.tools.doctor.findings import DoctorCheck, Finding
+from assay.tools.bad_completions import BAD_COMPLETIONS
 from assay.tools.doctor.observed import RAISED, Observed
+from assay.tools.findings import DoctorCheck, Finding
 
-# Texts that models do write when they go wrong; grading them must end in a failure, never in an error.
-BAD_COMPLETIONS = (
-    "",
-    " ",
-    "\x00",
-    "\ufffd",
-    "🙂" * 64,
-    "null",
-    "[]",
-    '{"a":',
-    "{" * 3000,
-    "[" * 3000,
-    "9" * 5000,
-    "-1e999",
-    "NaN",
-    '{"a":1}' * 50,
-    "<|endoftext|>",
-    "\n" * 500,
-)
 LARGE_REWARD = 100.0
 
 

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 
 from assay.core.config.settings import Params
-from assay.tools.doctor.findings import Deadline, TooSlow
+from assay.tools.doctor.findings import TooSlow
 from assay.tools.doctor.forecast.rehearsal import Lengths, Rehearsal, build, with_layers
+from assay.tools.findings import Deadline
 from assay.training.adapter import tensors_digest
 
 Clock = Callable[[], float]

@@ -20,7 +20,7 @@ from assay.core.counting import counted
 from assay.core.errors import ConfigError
 from assay.evaluation.rollout import Rollout
 from assay.policy.model import Policy
-from assay.tools.doctor.findings import Deadline, DoctorCheck, Finding, error_finding
+from assay.tools.findings import Deadline, DoctorCheck, Finding, error_finding
 from assay.training.adapter import attach_adapter
 
 # What a pass may cost, in floating-point operations: some ten seconds on the device.

@@ -1,0 +1,32 @@
+"""Tasks that are brought along: what stands behind `task.name: own`."""
+
+from __future__ import annotations
+
+from assay.core.config.settings import GenerationSettings
+from assay.tasks.own.task import OwnTask, own_task
+from assay.tasks.settings.own import OwnTask as OwnSettings
+
+__all__ = ["OwnTask", "build"]
+
+
+def build(
+    settings: OwnSettings,
+    generation: GenerationSettings,
+    *,
+    shaping: bool,
+    blocklist: str,
+    where: str,
+    root: str | None = None,
+) -> OwnTask:
+    """Return the task that the settings describe.
+
+    Args:
+        settings: Its folder, entry and success.
+        generation: Not read: such a task has one surface.
+        shaping: Not read: such a task pays the same whoever asks.
+        blocklist: Not read.
+        where: Not read.
+        root: Project that the folder is relative to; None: nobody's code is run, which is enough to judge
+            texts.
+    """
+    return own_task(settings, root)

@@ -1,0 +1,125 @@
+"""Somebody's code in this very process."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from assay.core.errors import EnvironmentFailure
+from assay.tasks.own.api import Environment
+from assay.tasks.own.calls import Ask, Call, Failed, Reply
+from assay.tasks.own.isolation.threads import Threads
+from assay.tasks.own.kept import Beat, Kept, Unrepeatable
+from assay.tasks.own.loading import IMPORTED, NoReward, load
+from assay.tasks.own.players import move
+from assay.tasks.settings.own import OwnTask
+
+A = TypeVar("A")
+B = TypeVar("B", bound=Reply | str | Failed)
+
+# Classes, by name, in which libraries tell a lost connection or a time-out without Python's own: requests,
+# httpx, aiohttp, websockets and clients of models. Their names are enough, so none of them is imported.
+LOST = frozenset(
+    {
+        "APIConnectionError",
+        "ClientConnectionError",
+        "ConnectionClosed",
+        "ConnectionError",
+        "Timeout",
+        "TransportError",
+    }
+)
+
+
+Heard = Callable[[int, Reply | str | Failed | None], None]
+
+
+class Inline:
+    """Plays calls side by side in threads.
+
+    Args:
+        make: Gives a fresh environment.
+        parts: Names that rewards may have.
+        threads: Calls at once; 0: in the calling thread, without a time-out.
+        timeout_s: Of one reset, step or player's move.
+    """
+
+    def __init__(
+        self, make: Callable[[], Environment], parts: Sequence[str], *, threads: int, timeout_s: float
+    ) -> None:
+        self._kept = Kept(make, frozenset(parts))
+        self._threads, self._timeout_s = Threads(threads, timeout_s), timeout_s
+
+    @property
+    def stuck(self) -> int:
+        """Calls that overran and still go on."""
+        return self._threads.stuck
+
+    def tell(self, calls: Sequence[Call], heard: Heard | None = None) -> list[Reply | Failed]:
+        """Return what each call leads to.
+
+        Args:
+            calls: To play.
+            heard: Called in the thread that plays, never by two at once, with the place of a call: with None
+                before anything of somebody's runs, and with what the call leads to.
+        """
+        return self._all(self._told, calls, heard)
+
+    def say(self, asks: Sequence[Ask], heard: Heard | None = None) -> list[str | Failed]:
+        """Return what each player says next; `heard` as in `tell`."""
+        return self._all(self._said, asks, heard)
+
+    def close(self) -> None:
+        """Close the environments that are kept."""
+        self._kept.close()
+
+    def _all(self, play: Callable[[A, Beat], B], on: Sequence[A], heard: Heard | None) -> list[B | Failed]:
+        overran = Failed("lost", f"no answer in {self._timeout_s:g} s (task.timeout_s)")
+        return [overran if each is None else each for each in self._threads.run(play, on, heard)]
+
+    def _told(self, call: Call, beat: Beat) -> Reply | Failed:
+        try:
+            return self._kept.told(call, beat)
+        except BaseException as error:  # noqa: BLE001 - somebody's code raises anything
+            return failed(error)
+
+    def _said(self, ask: Ask, beat: Beat) -> str | Failed:
+        rng = np.random.default_rng(ask.seed)
+        try:
+            return self._kept.look(ask.call, beat, lambda live: move(live.environment, ask, live.told, rng))
+        except BaseException as error:  # noqa: BLE001 - somebody's code raises anything
+            found = failed(error)
+            return Failed(found.kind, f"player {ask.player}: {found.reason}")
+
+
+def inline_of(settings: OwnTask, root: str, threads: int | None = None) -> Inline:
+    """Return what runs a task's code in this process; in so many threads, None: as the settings say.
+
+    Raises:
+        ConfigError: Its code cannot be loaded.
+    """
+    make = load(settings, root)
+    threads = settings.threads if threads is None else threads
+    return Inline(make, list(settings.parts), threads=threads, timeout_s=settings.timeout_s)
+
+
+def failed(error: BaseException) -> Failed:
+    """Return what an exception of somebody's code means; it says the line of their file."""
+    if isinstance(error, Unrepeatable):
+        return Failed("unrepeatable", str(error))
+    lines = [
+        f" (line {line} of {frame.f_code.co_filename.rpartition('/')[2]})"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__")).startswith(IMPORTED)
+    ]
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 - somebody's exception
+        said = "it cannot be told"
+    reason = f"{type(error).__name__}: {said}"[:1000] + (lines[-1] if lines else "")
+    python = isinstance(error, NoReward | EnvironmentFailure | TimeoutError | ConnectionError)
+    lost = python or any(kind.__name__ in LOST for kind in type(error).__mro__)
+    return Failed("lost" if lost else "raised", reason)

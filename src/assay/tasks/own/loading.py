@@ -1,0 +1,258 @@
+"""From settings to environments: somebody's file is imported here, a reward function made an environment."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from assay.core.errors import ConfigError
+from assay.tasks.own.api import Environment, Message, Told
+from assay.tasks.settings.own import OwnTask
+
+ADAPTERS = "assay.adapters:"
+IMPORTED = "assay_own_"  # what names of imported files begin with
+# What TRL passes to a reward function beside the columns, as far as there is such a thing for a text alone.
+OF_TRL = {"trainer_state": None, "log_extra": lambda *_: None, "log_metric": lambda *_: None}
+
+
+def load(settings: OwnTask, root: str) -> Callable[[], Environment]:
+    """Return what makes an environment of the entry, with its options read.
+
+    Raises:
+        ConfigError: There is no such file, or name in it; it cannot be imported; options are refused.
+    """
+    if settings.entry.startswith(ADAPTERS):
+        return _adapter(settings, root)
+    module, name = module_of(settings, root), settings.entry.rpartition(":")[2]
+    found = getattr(module, name, None)
+    where = f"{settings.code}/{settings.entry.partition(':')[0]}"
+    if not callable(found):
+        there = [key for key, value in vars(module).items() if _is_of(value, module) and key[0] != "_"]
+        fix = f"task.entry: one of {', '.join(there) or 'its functions, of which it has none'}"
+        raise ConfigError(f"a function or class {name}", found="none", where=where, fix=fix)
+    if isinstance(found, type):
+        if not issubclass(found, Environment):
+            fix = "class NAME(Environment), of assay.tasks.own.api"
+            raise ConfigError("a class of Environment", found=f"class {name}", where=where, fix=fix)
+        return lambda: _opened(found, settings, where)
+    options = options_of(getattr(module, "Options", None), settings, where)
+    _refuse_reward(found, name, where)
+    return lambda: RewardFunction(found, options)
+
+
+def _adapter(settings: OwnTask, root: str) -> Callable[[], Environment]:
+    name = settings.entry.removeprefix(ADAPTERS)
+    try:
+        module = importlib.import_module(f"assay.tasks.own.adapters.{name}")
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("assay."):
+            raise
+        fix = "reasoning_gym, gymnasium, openenv, trl_factory or verifiers"
+        raise ConfigError("an adapter", found=name, where="task.entry", fix=fix) from None
+    made: Callable[[OwnTask, str], Callable[[], Environment]] = module.environments
+    return made(settings, root)
+
+
+def module_of(settings: OwnTask, root: str, file: str | None = None) -> ModuleType:
+    """Return a file of the task's folder as a module; of equal path and content it is imported once.
+
+    Raises:
+        ConfigError: There is no such file, or importing it fails.
+    """
+    file = file or settings.entry.partition(":")[0]
+    folder = Path(root) / settings.code
+    path = (folder / file).resolve()
+    if not path.is_file():
+        there = ", ".join(sorted(each.name for each in folder.glob("*.py"))) or "no .py file"
+        fix = "correct task.code or task.entry, or ./run assay new-task NAME"
+        raise ConfigError(f"a file {settings.code}/{file}", found=there, where="task.entry", fix=fix)
+    key = hashlib.sha256(str(path).encode() + path.read_bytes()).hexdigest()[:16]
+    name = f"{IMPORTED}{path.stem}_{key}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    if str(folder.resolve()) not in sys.path:  # what stands beside it may be imported by name
+        sys.path.append(str(folder.resolve()))
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # somebody's code may raise anything
+        del sys.modules[name]
+        line = _line_in(error, path)
+        raise ConfigError(
+            "a file that can be imported",
+            found=f"{type(error).__name__}: {error}",
+            where=f"{settings.code}/{file}{line}",
+            fix="mend it, or install what it imports and name that in task.requires",
+        ) from error
+    return module
+
+
+def _is_of(value: Any, module: ModuleType) -> bool:
+    return callable(value) and getattr(value, "__module__", None) == module.__name__
+
+
+def _line_in(error: BaseException, path: Path) -> str:
+    at, traceback = "", error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == str(path):
+            at = f", line {traceback.tb_lineno}"
+        traceback = traceback.tb_next
+    return at
+
+
+def options_of(declared: Any, settings: OwnTask, where: str) -> Any:
+    """Return task.options as the entry's own model reads them; as they are where it declares none.
+
+    Raises:
+        ConfigError: The model refuses them, or there is none and options are given.
+    """
+    if declared is None:
+        if settings.options:
+            fix = f"declare class Options(pydantic.BaseModel) in {where}, or remove task.options"
+            raise ConfigError("no options", found=", ".join(settings.options), where="task.options", fix=fix)
+        return None
+    assert issubclass(declared, BaseModel)
+    try:
+        return declared.model_validate(settings.options)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(["task.options", *map(str, first["loc"])])
+        raise ConfigError(
+            first["msg"], found=repr(first.get("input"))[:80], where=place, fix=f"see Options in {where}"
+        ) from None
+
+
+def _opened(kind: type[Environment], settings: OwnTask, where: str) -> Environment:
+    made = kind()
+    made.options = options_of(kind.Options, settings, where)
+    return made
+
+
+def _refuse_reward(function: Callable[..., Any], name: str, where: str) -> None:
+    """Refuse a function that cannot be called as TRL calls it, or grades tokens, which kept texts lack."""
+    parameters = inspect.signature(function).parameters
+    takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    if "completions" not in parameters and not takes_all:
+        fix = f"def {name}(completions, **kwargs)"
+        raise ConfigError(
+            "a parameter completions", found=", ".join(parameters), where=f"{where}:{name}", fix=fix
+        )
+    needs = parameters.get("completion_ids")
+    if needs is not None and needs.default is inspect.Parameter.empty:
+        raise ConfigError(
+            "a function of texts",
+            found="one that needs completion_ids",
+            where=f"{where}:{name}",
+            fix="take completions",
+        )
+
+
+class RewardFunction(Environment):
+    """TRL's reward function as an environment of one turn.
+
+    Args:
+        function: Takes prompts, completions and columns by name, all lists; returns a list of numbers, of
+            dicts of named parts, or of None (lost); may be a coroutine function.
+        options: Given as `options` where the function takes it.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: Any) -> None:
+        self._function, self.options = function, options
+        self.home = function.__module__  # where players stand
+        self._takes, self._takes_all, self._takes_more = _taken(function)
+
+    def reset(self, row: Mapping[str, Any], seed: int) -> str | list[Message]:
+        """Return the record's prompt."""
+        self._row = row
+        opening: str | list[Message] = row["prompt"]
+        return opening
+
+    def step(self, completion: str) -> Told:
+        """Grade the one completion.
+
+        Raises:
+            NoReward: The function returned None for it.
+            TypeError: What it returned is no reward.
+        """
+        prompt = self._row["prompt"]
+        given: dict[str, Any] = {name: [value] for name, value in self._row.items() if name != "prompt"}
+        given["prompts"] = [prompt]
+        given["completions"] = [completion if isinstance(prompt, str) else _spoken(completion)]
+        for name in self._takes_more:
+            given[name] = self.options if name == "options" else OF_TRL[name]
+        if not self._takes_all:
+            given = {name: given[name] for name in self._takes if name in given}
+        found = self._function(**given)
+        if inspect.iscoroutine(found):
+            found = asyncio.run(found)
+        return Told(None, parts_of(found))
+
+
+@functools.lru_cache(maxsize=64)
+def _taken(function: Callable[..., Any]) -> tuple[tuple[str, ...], bool, tuple[str, ...]]:
+    """Return the names of parameters, whether all others are taken too, and which are no columns."""
+    parameters = inspect.signature(function).parameters
+    takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    return tuple(parameters), takes_all, tuple(name for name in (*OF_TRL, "options") if name in parameters)
+
+
+def _spoken(completion: str) -> list[Message]:
+    return [{"role": "assistant", "content": completion}]
+
+
+class NoReward(Exception):
+    """A reward of None: it could not be told, and nothing is rewarded 0 for it."""
+
+
+def parts_of(found: Any) -> Mapping[str, float] | float:
+    """Return the one reward of a list of one; a dict of lists is of named parts.
+
+    Raises:
+        NoReward: It is None.
+        TypeError: It is no list of one number or of one dict of numbers.
+    """
+    if type(found) is list and len(found) == 1 and type(found[0]) is float:
+        return found[0]
+    if isinstance(found, Mapping):
+        return {str(name): _only(value, str(name)) for name, value in found.items()}
+    if (
+        isinstance(found, Sequence)
+        and not isinstance(found, str)
+        and len(found) == 1
+        and isinstance(found[0], Mapping)
+    ):
+        return {str(name): _number(value, str(name)) for name, value in found[0].items()}
+    return _only(found, "reward")
+
+
+def _only(found: Any, name: str) -> float:
+    values = found.tolist() if hasattr(found, "tolist") else found
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        raise TypeError(f"{name} is {type(found).__name__}, not a list with a number for each completion")
+    if len(values) != 1:
+        raise TypeError(f"{name} has {len(values)} numbers for 1 completion")
+    return _number(values[0], name)
+
+
+def _number(value: Any, name: str) -> float:
+    if value is None:
+        raise NoReward(f"{name} is None")
+    if hasattr(value, "item"):
+        value = value.item()
+    if not isinstance(value, int | float):
+        raise TypeError(f"{name} is {type(value).__name__}, not a number")
+    return float(value)

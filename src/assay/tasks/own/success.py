@@ -1,0 +1,124 @@
+"""Success by a declared comparison of texts: nobody's code is needed to judge it again."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from assay.core.errors import ConfigError, TaskError
+from assay.core.storage.json import MAX_DEPTH, parse_strict
+from assay.tasks.settings.own import Success
+from assay.tasks.structured.grading.equality import Rules, equal, folded
+
+WHERE = "task.success.extract"
+MOST_CHARS = 1_000_000
+_NUMBER = re.compile(r"[-+]?(?:\d+(?:,\d{3})*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,4})?")
+
+
+@lru_cache(maxsize=64)
+def pattern_of(text: str) -> re.Pattern[str]:
+    """Return the expression that finds what is compared.
+
+    Raises:
+        ConfigError: It is no regular expression, or has no group.
+    """
+    fix = r"for example extract: '<answer>(.*?)</answer>'"
+    try:
+        found = re.compile(text, re.DOTALL)
+    except re.error as error:
+        raise ConfigError("a regular expression", found=f"{text!r}: {error}", where=WHERE, fix=fix) from None
+    if found.groups < 1:
+        raise ConfigError("a regular expression with a group", found=repr(text), where=WHERE, fix=fix)
+    return found
+
+
+def extracted(completion: str, rule: Success) -> str | None:
+    """Return what of a completion is compared, stripped; None where the expression finds nothing.
+
+    >>> extracted(" a <b>c</b>", Success(compare="exact", **{"with": "x"}, extract="<b>(.*?)</b>"))
+    'c'
+    """
+    if rule.extract is None:
+        return completion.strip()
+    found = list(pattern_of(rule.extract).finditer(completion))
+    return (found[-1].group(1) or "").strip() if found else None
+
+
+def number(value: Any) -> Fraction | None:
+    """Return a number, or a text that is one, exactly; None for anything else.
+
+    >>> number(" 1,000.50 "), number("x"), number(True)
+    (Fraction(2001, 2), None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    text = str(value).strip()
+    if not _NUMBER.fullmatch(text):
+        return None
+    try:
+        return Fraction(Decimal(text.replace(",", "")))
+    except (InvalidOperation, ValueError, OverflowError):
+        return None
+
+
+def is_right(completion: str, row: Mapping[str, Any], rule: Success) -> bool:
+    """Return whether a completion is right for a record, by a comparison of texts.
+
+    Raises:
+        TaskError: The record lacks the column, or holds there what cannot be compared so.
+
+    >>> is_right("4.0", {"answer": 4}, Success(compare="number", **{"with": "answer"}))
+    True
+    """
+    said, gold = extracted(completion, rule), gold_of(row, rule)
+    if said is None:
+        return False
+    if rule.compare == "number":
+        value, right = number(said), number(gold)
+        return value is not None and right is not None and abs(value - right) <= Fraction(rule.tolerance)
+    if rule.compare == "json":
+        try:
+            return equal(_json(said), gold, Rules("keep", absolute=rule.tolerance))
+        except ValueError:
+            return False
+    right_text = str(gold).strip()
+    if rule.compare == "casefold":
+        return folded(said).casefold() == folded(right_text).casefold()
+    return said == right_text
+
+
+def gold_of(row: Mapping[str, Any], rule: Success) -> Any:
+    """Return what is right for a record.
+
+    Raises:
+        TaskError: The record lacks the column, or holds there what cannot be compared so.
+    """
+    where, column = f"record {row.get('id', '')}".rstrip(), str(rule.column)
+    fix = f"see to the column {column!r}, or to task.success"
+    if column not in row or row[column] is None:
+        raise TaskError(
+            f"a column {column!r}, which task.success compares with",
+            found=", ".join(row),
+            where=where,
+            fix=fix,
+        )
+    gold = row[column]
+    if rule.compare == "number" and number(gold) is None:
+        raise TaskError("a number", found=repr(gold)[:80], where=f"{where}, {column}", fix=fix)
+    if rule.compare == "json" and isinstance(gold, str):
+        try:
+            return _json(gold)
+        except ValueError:
+            return gold
+    if rule.compare in ("exact", "casefold") and not isinstance(gold, str | int):
+        raise TaskError("a text", found=json.dumps(gold)[:80], where=f"{where}, {column}", fix=fix)
+    return gold
+
+
+def _json(text: str) -> Any:
+    return parse_strict(text, max_chars=MOST_CHARS, max_depth=MAX_DEPTH)

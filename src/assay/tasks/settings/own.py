@@ -1,0 +1,123 @@
+"""What a preset of configs/task/ sets of a task that is brought along: its folder, its entry, what success is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from assay.core.config.base import Positive, Settings
+from assay.core.config.tasks import TaskSettings
+from assay.tasks.settings.structured import PartKind
+
+Comparison = Literal["exact", "casefold", "number", "json", "reward", "environment"]
+PlayerKind = Literal["trivial", "scripted", "weak", "oracle"]
+Isolation = Literal["inline", "worker", "server"]
+OF_TEXT: frozenset[Comparison] = frozenset({"exact", "casefold", "number", "json"})
+
+
+class Success(Settings):
+    """When an episode succeeded, so declared that it can be judged again without anybody's code."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    compare: Comparison = Field(
+        description="exact, casefold, number, json: the last completion with a column; reward: its sum with"
+        " at_least; environment: what it says itself"
+    )
+    column: str | None = Field(
+        default=None,
+        alias="with",
+        description="column of a record that holds what is right",
+        examples=["answer"],
+    )
+    extract: str | None = Field(
+        default=None,
+        description="regular expression whose first group, of its last match, is compared; null: all, stripped",
+    )
+    tolerance: Annotated[float, Field(ge=0)] = Field(default=0.0, description="of number, absolute")
+    at_least: float | None = Field(default=None, description="of reward: success from this sum on")
+
+    @model_validator(mode="after")
+    def _has_what_it_compares_with(self) -> Self:
+        if self.compare in OF_TEXT and self.column is None:
+            raise ValueError(
+                f"compare: {self.compare} needs with: the column of a record that holds what is right"
+            )
+        if self.compare == "reward" and self.at_least is None:
+            raise ValueError(
+                "compare: reward needs at_least: the sum of rewards from which on it is a success"
+            )
+        return self
+
+
+class OwnTask(TaskSettings):
+    """A task that is brought along: a reward function, an environment, or an adapter's."""
+
+    not_measured: ClassVar[frozenset[str]] = frozenset({"code", "isolation", "timeout_s", "threads"})
+    reads_own_records: ClassVar[bool] = True
+    brings_code: ClassVar[bool] = True
+
+    name: Literal["own"]
+    entry: str = Field(
+        pattern=r"^[\w./-]+\.py:\w+$|^assay\.adapters:\w+$",
+        description="file of that folder and a function or class of it; or assay.adapters:NAME",
+        examples=["task.py:reward"],
+    )
+    success: Success
+    parts: Annotated[dict[str, PartKind], Field(min_length=1, examples=[{"reward": "outcome"}])] = Field(
+        default={"reward": "outcome"}, description="named parts of the reward and what each pays for"
+    )
+    reward_range: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
+        default=None,
+        description="smallest and largest reward of an episode; null: not known",
+        examples=[[0.0, 1.0]],
+    )
+    players: dict[str, PlayerKind] = Field(
+        default={},
+        description="functions of the entry's file, or methods of its class, that play it; weak teaches a"
+        " from-scratch base, oracle may read the answer",
+        examples=[{"weak": "weak"}],
+    )
+    floor: str | None = Field(
+        default=None, description="player at which a normalised score is 0; null: says nothing"
+    )
+    ceiling: str | None = Field(
+        default=None, description="player at which it is 1; null: an oracle, or the answer"
+    )
+    answer: str | None = Field(
+        default=None,
+        description="column whose text is a right completion; null: the one success compares with",
+    )
+    requires: list[str] = Field(
+        default=[],
+        description="installed packages that grade, each with its version",
+        examples=[["reasoning-gym==0.1.25"]],
+    )
+    options: dict[str, Any] = Field(default={}, description="for the entry, by its own Options")
+    strata: list[str] = Field(default=[], description="columns by which tables are split")
+    cluster: str | None = Field(
+        default=None, description="column of records that are one piece of work; null: none"
+    )
+    isolation: Isolation = Field(
+        default="inline",
+        description="inline: in this process; worker: one of its own; server: at ASSAY_TASK_SERVER",
+    )
+    timeout_s: Annotated[float, Field(gt=0)] = Field(
+        default=5.0, description="of one call, after which it is lost"
+    )
+    threads: Positive = Field(default=16, description="calls side by side")
+    max_turns: Positive = Field(default=1, description="completions of an episode")
+    max_prompt_tokens: Positive | None = Field(
+        default=None, description="of a rendered opening; null: no limit"
+    )
+
+    @property
+    def most_turns(self) -> int:
+        """Completions an episode may take."""
+        return self.max_turns
+
+    @property
+    def answer_column(self) -> str | None:
+        """Column whose text is a right completion, None where there is none."""
+        return self.answer or (self.success.column if self.success.extract is None else None)

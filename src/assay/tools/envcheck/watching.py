@@ -1,0 +1,203 @@
+"""What somebody's code does beside its work while it is played: the network, files, processes, texts it
+executes, what it leaves changed in the process, which variables it reads."""
+
+from __future__ import annotations
+
+import decimal
+import io
+import locale
+import os
+import random
+import socket
+import sys
+import types
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from assay.core.counting import counted
+from assay.tools.envcheck.completions import MARKER, canaries
+from assay.tools.envcheck.episodes import Watch, following, shown
+from assay.tools.envcheck.evidence import Evidence, check
+from assay.tools.envcheck.repetition import Script
+from assay.tools.findings import Finding
+
+CODE = "the task's code"
+LOOPBACK = ("127.", "::1", "localhost", "0.0.0.0")
+
+
+class Noticed:
+    """What the audit hook of this process saw while somebody's code ran; a process has one."""
+
+    network: ClassVar[list[str]] = []
+    executed: ClassVar[list[str]] = []
+    processes: ClassVar[list[str]] = []
+    written: ClassVar[list[str]] = []
+    variables: ClassVar[dict[str, str]] = {}
+
+
+def install(folder: Path) -> None:
+    """From now on notice what is done while a call of somebody's code is under way; cannot be undone."""
+    sys.addaudithook(_hook)
+    read = os._Environ.__getitem__
+
+    def noticed(self: Any, key: Any) -> Any:
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename.endswith(
+            ("os.py", "_collections_abc.py", "<frozen os>")
+        ):
+            frame = frame.f_back  # type: ignore[assignment]
+        while frame is not None and frame.f_code.co_filename.startswith("<frozen _collections"):
+            frame = frame.f_back  # type: ignore[assignment]
+        if (
+            frame is not None
+            and frame.f_code.co_filename.startswith(f"{folder}{os.sep}")
+            and isinstance(key, str)
+        ):
+            where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+            Noticed.variables.setdefault(key, where)
+        return read(self, key)
+
+    os._Environ.__getitem__ = noticed  # type: ignore[method-assign]
+
+
+def _hook(event: str, args: tuple[Any, ...]) -> None:
+    if Watch.since is None:
+        return
+    if event == "exec":
+        if MARKER in _constants(args[0]):
+            Noticed.executed.append(Watch.what)
+    elif event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"):
+        where = args[1] if event in ("socket.connect", "socket.sendto") else args[0]
+        host = where[0] if isinstance(where, tuple) else where
+        if not (isinstance(where, str) and event == "socket.connect"):  # a path: a socket of this machine
+            Noticed.network.append(f"{host!s}")
+    elif event in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork"):
+        told = str(args[1] if event == "subprocess.Popen" and len(args) > 1 else args[0] if args else event)
+        Noticed.processes.append(told[:80])
+        if MARKER in str(args):
+            Noticed.executed.append(Watch.what)
+    elif (
+        event == "open"
+        and isinstance(args[0], str | bytes)
+        and isinstance(args[1], str)
+        and set(args[1]) & set("wax+")
+    ):
+        name = os.fsdecode(args[0])
+        if not name.startswith(("/dev/", "/proc/")) and "__pycache__" not in name:
+            Noticed.written.append(name)
+
+
+def _constants(code: Any, depth: int = 0) -> str:
+    if not isinstance(code, types.CodeType) or depth > 4:
+        return ""
+    plain = [str(each) for each in code.co_consts if isinstance(each, str | bytes | tuple)]
+    inner = [_constants(each, depth + 1) for each in code.co_consts if isinstance(each, types.CodeType)]
+    return " ".join([*plain, *code.co_names, *inner])
+
+
+def network(seen: Evidence) -> Finding:
+    """Return whether the network was tried."""
+    look = check("network", "no connection", CODE)
+    hosts = sorted(set(Noticed.network))
+    outside = [host for host in hosts if not host.startswith(LOOPBACK)]
+    fix = "bring along what it asks for; who grades again has another network, or none"
+    if outside:
+        return look.warning(f"{', '.join(outside[:4])}, {counted(len(Noticed.network), 'times')}", fix)
+    return look.note(f"this machine alone: {', '.join(hosts)}") if hosts else look.ok("none tried")
+
+
+def execution(seen: Evidence, folder: Path) -> Finding:
+    """Return whether a completion was executed: in this process that is refused."""
+    look = check("execution", "completions that are read, not executed", "task.isolation")
+    own, over = seen.case.own, seen.timed(5.0)
+    canary, n = folder / "canary", 0
+    extract = None if own is None else own.settings.success.extract
+    written: str | None = None
+    tops = (seen.sound or seen.floor)[:2]
+    Noticed.executed.clear()
+    before = len(Noticed.processes)
+    for top in tops:
+        gold = top.said[-1] if top.said else "1"
+        for text in canaries(str(canary), gold, extract):
+            if over() or written:
+                break
+            seen.play(top.world, following([*top.said[:-1], text]), len(top.said) or 1)
+            n += 1
+            if canary.exists():
+                written = text
+    Noticed.written[:] = [name for name in Noticed.written if name != str(canary)]
+    if written is None and not Noticed.executed:
+        started = Noticed.processes[before:]
+        told = f"none of {counted(n, 'canaries')}"
+        return look.note(f"{told}; it starts processes: {started[0]}") if started else look.ok(told)
+    found = (
+        f"a file was written by the completion {shown(written)}"
+        if written
+        else f"compiled and run: {Noticed.executed[0]}"
+    )
+    kept = "inline" if own is None else _isolation(seen)
+    if kept != "inline":
+        return look.warning(
+            f"{found}; task.isolation: {kept}", "parse it instead, if that can be done (ast.literal_eval)"
+        )
+    return look.fault(found, "task.isolation: worker or server, or parse it instead (ast.literal_eval, json)")
+
+
+def _isolation(seen: Evidence) -> str:
+    return os.environ.get("ASSAY_ENVCHECK_ISOLATION", "inline")
+
+
+def global_state(seen: Evidence, scripts: Sequence[Script]) -> Finding:
+    """Return whether playing leaves global generators and the process as they were, and prints nothing."""
+    look = check("global state", "global random generators, folder, variables and settings left alone", CODE)
+    out = io.StringIO()
+    folder = Path.cwd()
+    before = _state()
+    del Noticed.written[:]
+    with redirect_stdout(out), redirect_stderr(out):
+        for script in scripts[:16]:
+            script.again(seen.case)
+    after = _state()
+    changed = [name for name in before if before[name] != after[name]]
+    if Path.cwd() != folder:
+        os.chdir(folder)
+    fix = "numpy.random.default_rng(seed) or random.Random(seed) of its own; and leave the process as it is"
+    if changed:
+        told = ", ".join(changed)
+        hard = any(
+            name.startswith(("generator", "the folder", "variables", "locale", "decimal")) for name in changed
+        )
+        return look.judge(f"changed: {told}", fix, fault=hard, doubtful=True)
+    if Noticed.written:
+        return look.warning(
+            f"it writes {shown(sorted(Noticed.written)[0])}", "write no files: calls run side by side"
+        )
+    if out.getvalue():
+        return look.warning(
+            f"it prints: {shown(out.getvalue().strip())}", "print nothing: it fills the log of a training"
+        )
+    return look.ok(f"{counted(min(16, len(scripts)), 'episodes')} left them so")
+
+
+def _state() -> dict[str, Any]:
+    kind, keys, position, *rest = np.random.get_state()
+    found: dict[str, Any] = {
+        "generator random": random.getstate(),
+        "generator numpy.random": (kind, np.asarray(keys).tobytes(), position, rest),
+        "the folder it works in": os.getcwd(),
+        "variables of the environment": dict(os.environ),
+        "locale": locale.setlocale(locale.LC_ALL),
+        "decimal context": repr(decimal.getcontext()),
+        "numpy.seterr": np.geterr(),
+        "recursion limit": sys.getrecursionlimit(),
+        "socket time-out": socket.getdefaulttimeout(),
+        "limit of digits": sys.get_int_max_str_digits(),
+    }
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "get_rng_state"):
+        found["generator torch"] = torch.get_rng_state().numpy().tobytes()
+    return found

@@ -1,0 +1,116 @@
+"""What tools that look at a set-up say: one finding a check, told like an error, at one of four levels."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from assay.core.errors import AssayError
+from assay.core.records import Record
+
+Level = Literal["ok", "note", "warning", "fault"]
+LEVELS: tuple[Level, ...] = ("ok", "note", "warning", "fault")
+
+
+class Finding(Record):
+    """What one check found. A fault makes a training useless or ends it; a warning is to be known before it;
+    a note says what could not be looked at, or is nothing to mend."""
+
+    check: str = Field(description="short name of what was looked at")
+    level: Level
+    expected: str
+    found: str
+    where: str = Field(description="the setting, file or object concerned")
+    fix: str = Field(description="what to change; empty where all is well")
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorCheck:
+    """One thing that is looked at: its name, what it should be, and which setting or file says it."""
+
+    name: str
+    expected: str
+    where: str
+
+    def ok(self, found: str) -> Finding:
+        """Return that it is as it should be."""
+        return self._finding("ok", found, "")
+
+    def note(self, found: str) -> Finding:
+        """Return what is nothing to mend, but to be known."""
+        return self._finding("note", found, "")
+
+    def warning(self, found: str, fix: str) -> Finding:
+        """Return that it is doubtful."""
+        return self._finding("warning", found, fix)
+
+    def fault(self, found: str, fix: str) -> Finding:
+        """Return that a training cannot work so."""
+        return self._finding("fault", found, fix)
+
+    def judge(
+        self, found: str, fix: str, *, fault: bool = False, doubtful: bool = False, ok: str = ""
+    ) -> Finding:
+        """Return a fault, a warning, or that all is well, told in the words `ok` where they are others."""
+        if fault:
+            return self.fault(found, fix)
+        return self.warning(found, fix) if doubtful else self.ok(ok or found)
+
+    def _finding(self, level: Level, found: str, fix: str) -> Finding:
+        return Finding(
+            check=self.name, level=level, expected=self.expected, found=found, where=self.where, fix=fix
+        )
+
+
+def verdict_of(findings: Sequence[Finding]) -> Level:
+    """Return the worst level there is.
+
+    >>> verdict_of([DoctorCheck("a", "x", "y").ok("z"), DoctorCheck("b", "x", "y").warning("z", "w")])
+    'warning'
+    """
+    return max((finding.level for finding in findings), key=LEVELS.index, default="ok")
+
+
+def error_finding(check: str, error: AssayError) -> Finding:
+    """Return an error that kept the rest from being looked at, as a fault."""
+    return DoctorCheck(check, error.expected, error.where).fault(error.found, error.fix)
+
+
+def in_words(finding: Finding) -> str:
+    """Return a finding as an error would be told.
+
+    >>> in_words(DoctorCheck("threads", "at most 2", "setting threads").warning("8", "threads: 2"))
+    'WARNING threads: setting threads: expected at most 2, found 8.\\nFix: threads: 2'
+    """
+    head = (
+        f"{finding.level.upper()} {finding.check}: {finding.where}: expected {finding.expected}, found"
+        f" {finding.found}."
+    )
+    return f"{head}\nFix: {finding.fix}" if finding.fix else head
+
+
+# With the import of torch and the loading of a base before it, a whole call of the doctor stays under 110 s.
+MOST_SECONDS = 85.0
+
+
+class Deadline:
+    """A time by which to be done.
+
+    >>> ticks = iter([10.0, 14.0, 21.0])
+    >>> deadline = Deadline(10.0, lambda: next(ticks))
+    >>> deadline.left, deadline.left
+    (6.0, 0.0)
+    """
+
+    def __init__(self, seconds: float = MOST_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin now; `clock` gives seconds."""
+        self._clock, self._end = clock, clock() + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left, at least 0."""
+        return max(0.0, self._end - self._clock())
