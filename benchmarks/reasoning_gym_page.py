@@ -100,7 +100,8 @@ def _traps(rows: Mapping[str, Row], facts: Mapping[str, Any]) -> list[str]:
 
     runs, running = named(lambda row: row["executed"])
     easy, easily = named(lambda row: _best(row) >= EASY, lambda row: f"{_best(row):.2f} by {row['best']}")
-    hangs, hanging = named(lambda row: row["endless"], lambda row: ", ".join(row["endless"]))
+    hangs, hanging = named(lambda row: row["endless"])
+    endless = ", ".join(sorted({text for row in rows.values() for text in row["endless"]}))
     _, slowest = named(
         lambda row: row["slowest_score_ms"] > 1e3, lambda row: f"{row['slowest_score_ms'] / 1e3:.0f} s"
     )
@@ -110,14 +111,14 @@ def _traps(rows: Mapping[str, Row], facts: Mapping[str, Any]) -> list[str]:
     fails, failing = named(lambda row: row["raised"], lambda row: ", ".join(_kinds(row)))
     other, differing = named(lambda row: row["repeats"] != "yes", lambda row: row["repeats"])
     lossy, lost = named(lambda row: row["gold_json"] != row["gold"], lambda row: _number(row["gold_json"]))
-    wrong, wrongly = named(lambda row: (row["gold"] or 1.0) < 1.0, lambda row: f"{row['gold']:.2f}")
+    _, wrongly = named(lambda row: (row["gold"] or 1.0) < 1.0, lambda row: f"{row['gold']:.2f}")
     bare, barely = named(lambda row: row["gold"] is None)
     touched, touching = named(lambda row: row["touches_global_random"])
     seeds = f"{facts['seed']} and {facts['near']}"
     traps = (
         f"**{runs} graders execute the completion**, by `eval` or by sympy's `parse_expr`: {running}.",
         f"**{easy} data sets pay {EASY} or more for a text that takes no skill**: {easily}.",
-        f"**{hangs} graders do not come back** from a short completion: {hanging}. Over a second for "
+        f"**{hangs} graders do not come back** from {endless}: {hanging}. Over a second for "
         f"one score: {slowest}.",
         f"**{near} of {len(rows)} share at least {SHARED:.0%} of their prompts between seeds {seeds}**: "
         f"held-out items of the next seed were trained on. The others: {unlike}.",
@@ -126,7 +127,7 @@ def _traps(rows: Mapping[str, Row], facts: Mapping[str, Any]) -> list[str]:
         f"**{fails} graders raise an exception** on what a policy may write: {failing}.",
         f"**{other} do not make the same items again** under the same seed: {differing}.",
         f"**{lossy} grade another way once an item was stored as JSON**; the answer then earns: {lost}.",
-        f"**{wrong} do not give their own stored answer 1**: {wrongly}. {bare} store none: {barely}.",
+        f"**{bare} data sets store no answer**: {barely}. A stored answer earns less than 1 for: {wrongly}.",
         f"**{touched} change the generators that everybody shares** (`random`, `numpy.random`) while "
         f"they make items: {touching}.",
     )
