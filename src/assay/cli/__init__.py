@@ -33,6 +33,7 @@ COMMANDS = (
     results.readme,
     data.make_data,
     data.audit,
+    data.new_task,
     runs.doctor,
     runs.envcheck,
     runs.evaluate,

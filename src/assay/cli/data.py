@@ -72,7 +72,16 @@ def audit(
     if plan is not None:
         splits.write(project, task, audited, plan)
     else:
-        tool.advise(project, tasks)
+        tool.advise(project, task, tasks)
+
+
+def new_task(
+    name: Annotated[str, typer.Argument(help="Of its folder, preset and records: a-z, 0-9 and _.")],
+) -> None:
+    """Write the files of a task of your own, with a test and records, to run as they are and to change."""
+    from assay.tools import new_task as tool
+
+    tool.run(Path.cwd(), name)
 
 
 config = typer.Typer(no_args_is_help=True, help="Choose and check presets.")

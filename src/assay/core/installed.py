@@ -1,4 +1,4 @@
-"""Installed packages by what their files hold, so that an edited one is noticed; a version alone is not enough."""
+"""Installed packages by what their files hold, so that an edited one is noticed: a version is not enough."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def require(wanted: Sequence[str]) -> tuple[Required, ...]:
     """Return the installed packages that are wanted, such as reasoning-gym==0.1.25, as they are on disk now.
 
     Raises:
-        ConfigError: One is missing, of another version, or lies elsewhere than pip installs; says what to type.
+        ConfigError: One is missing, of another version, or not installed whole; says what to type.
     """
     return tuple(_found(each) for each in wanted)
 

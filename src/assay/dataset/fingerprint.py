@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pydantic import Field
 
 from assay.core.errors import DataError
+from assay.core.installed import Required
 from assay.core.records import Record
 from assay.core.storage.json import digest
 from assay.dataset.clusters import sizes_of, united
@@ -53,6 +54,11 @@ class Fingerprint(Record):
     blocklist: str | None = Field(description="sha256 of the file of blocked terms; null: none is set")
     cached: dict[str, str] | None = Field(
         description="sha256 of every file of the verified copy; null: none is kept"
+    )
+    requires: tuple[Required, ...] | None = Field(
+        default=None,
+        exclude_if=lambda found: found is None,
+        description="installed packages that grade, task.requires; not there where the task is part of assay",
     )
 
 

@@ -11,6 +11,8 @@ from assay.core.config.settings import Params
 from assay.core.console import complain
 from assay.core.decoding import Decoding
 from assay.core.errors import ConfigError, DataError
+from assay.core.installed import WHERE, Required, differences
+from assay.core.installed import require as require_packages
 from assay.core.storage.files import real, sha256_bytes
 from assay.core.storage.json import digest, read_record
 from assay.core.storage.untrusted import inside, read_capped, sha256_contents
@@ -35,8 +37,16 @@ def task_of(project: Project, *, shaping: bool = False) -> Task:
     """Return the chosen task; shaping rewards are a matter of training alone.
 
     Raises:
-        DataError: The blocklist changed since it was fingerprinted.
+        ConfigError: An installed package that grades is missing, or of another version.
+        DataError: The blocklist, or such a package, changed since it was fingerprinted.
     """
+    if project.params.task.needs:
+        told, found = fingerprint_of(project).requires or (), requires_of(project) or ()
+        if odd := differences(told, found):
+            fix = "./run pip install --force-reinstall --no-deps it, or ./run dvc repro -f fingerprint"
+            raise DataError(
+                "the installed packages that were fingerprinted", found=odd[0], where=WHERE, fix=fix
+            )
     content = blocklist_of(project)
     if content is not None:
         require(
@@ -65,6 +75,7 @@ def task_with(project: Project, blocklist: bytes | None, *, shaping: bool = Fals
         blocklist=text,
         where=name,
         root=str(project.root),
+        runner=project.recorded,
     )
 
 
@@ -161,6 +172,18 @@ def code_of(project: Project) -> str | None:
     if found is None:
         raise ConfigError("a folder", found=task.code, where=setting("task.code"), fix=fix)
     return found
+
+
+def requires_of(project: Project) -> tuple[Required, ...] | None:
+    """Return the installed packages that a task's own code grades with; None where the task is part of assay.
+
+    Raises:
+        ConfigError: One is missing, or of another version.
+    """
+    task = project.params.task
+    if project.recorded is not None:
+        return project.recorded.requires
+    return require_packages(task.needs) if task.brings_code else None
 
 
 def splits_of(params: Params) -> tuple[str, str, str]:

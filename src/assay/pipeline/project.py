@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import Params
 from assay.core.evidence_files import OBSERVED, place_of
 from assay.core.storage.yaml import read_yaml
+
+if TYPE_CHECKING:
+    from assay.tasks.own.recorded import Recorded
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,8 @@ class Project:
 
     root: Path
     params: Params
+    # What a task's own code said, in whose place it answers; None: that code is run.
+    recorded: Recorded | None = field(default=None, compare=False)
 
     @classmethod
     def open(cls, root: Path) -> Project:

@@ -24,6 +24,7 @@ from assay.core.storage.json import digest, dumps, loads, write_json
 from assay.core.storage.locks import hold
 from assay.core.storage.untrusted import sha256_contents
 from assay.core.storage.yaml import read_yaml
+from assay.pipeline.inputs import requires_of
 from assay.pipeline.project import Project
 
 PIPELINE = "dvc.yaml"
@@ -42,7 +43,8 @@ class RunKey:
 
 
 def run_key(project: Project, stage: str, reads: Sequence[str], without: Sequence[str] = ()) -> RunKey:
-    """Return what decides the results of a stage: its command, parameters, deps by their contents, packages.
+    """Return what decides the results of a stage: its command, parameters, deps by their contents,
+    packages and, where they grade, what is installed of them.
 
     Args:
         project: The project as it stands on disk.
@@ -51,7 +53,7 @@ def run_key(project: Project, stage: str, reads: Sequence[str], without: Sequenc
         without: Parameters, or sections of them, under which a run may go on as well as under any other.
 
     Raises:
-        ConfigError: dvc.yaml is not what DVC reads.
+        ConfigError: dvc.yaml is not what DVC reads, or an installed package that grades is missing.
     """
     params = project.params.model_dump(mode="json")
     declared = _declared(project.root, stage)
@@ -73,6 +75,7 @@ def run_key(project: Project, stage: str, reads: Sequence[str], without: Sequenc
         path = _resolved(dep, params)
         parts[f"deps.{path}"] = sha256_contents(project.root / path) or _MISSING
     parts |= {f"packages.{name}": version or _MISSING for name, version in packages().items()}
+    parts |= {f"requires.{each.name}": f"{each.version} {each.sha256}" for each in requires_of(project) or ()}
     return RunKey(digest(parts), parts)
 
 

@@ -24,7 +24,7 @@ from assay.dataset.source import MAX_FILE_BYTES, DataFile, load
 from assay.dataset.suite import FEWEST_CLUSTERS, choose, choose_secondary, rules_of
 from assay.dataset.verified import SUMS, check_sums, covered, parse_sums, require
 from assay.evidence.claim.plan import plan_of
-from assay.pipeline.inputs import blocklist_of, cache_folder, code_of, splits_of, task_with
+from assay.pipeline.inputs import blocklist_of, cache_folder, code_of, requires_of, splits_of, task_with
 from assay.pipeline.project import Project
 from assay.tasks.protocol import reward_range
 from assay.tasks.rivals import rivals_of
@@ -65,7 +65,9 @@ def run(project: Project) -> None:
     found = fingerprint(task.name, sources, audited.kept, audited.dropped, terms, similarity)
     _require_covered(found, sums, root)
     enforce(found, params.dataset.expected_dataset_sha256, root)
-    found = found.model_copy(update={"cached": _cached(project, found, audited, blocklist)})
+    found = found.model_copy(
+        update={"cached": _cached(project, found, audited, blocklist), "requires": requires_of(project)}
+    )
     chosen = params.evaluation
     held = {split: [member.item for member in members] for split, members in audited.kept.items()}
     rules = rules_of(params.task, params.generation.surface, terms, code_of(project))

@@ -4,12 +4,15 @@ settings."""
 from __future__ import annotations
 
 import importlib
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from assay.core.config.settings import GenerationSettings
 from assay.core.config.tasks import TaskSettings, settings_class, task_names
 from assay.core.errors import ConfigError
 from assay.tasks.protocol import Task
+
+if TYPE_CHECKING:
+    from assay.tasks.own.calls import Runner
 
 
 def build(
@@ -20,6 +23,7 @@ def build(
     blocklist: str = "",
     where: str = "blocklist",
     root: str | None = None,
+    runner: Runner | None = None,
 ) -> Task:
     """Return the task that the settings name.
 
@@ -31,10 +35,13 @@ def build(
         where: What to call that file in messages.
         root: Project that a task's own folder of code is in; None: none of that code is run, so that texts can be
             judged but nothing played.
+        runner: Answers in the place of that code.
     """
     made = _module(settings.name).build
+    beside = {"runner": runner} if settings.brings_code else {}
     return cast(
-        Task, made(settings, generation, shaping=shaping, blocklist=blocklist, where=where, root=root)
+        Task,
+        made(settings, generation, shaping=shaping, blocklist=blocklist, where=where, root=root, **beside),
     )
 
 

@@ -4,6 +4,7 @@ import."""
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Union
 
@@ -44,6 +45,11 @@ class TaskSettings(Settings):
     def most_turns(self) -> int | None:
         """Completions an episode may take, None where only playing tells."""
         return None
+
+    @property
+    def needs(self) -> Sequence[str]:
+        """Installed packages that grade, each with its version."""
+        return ()
 
     @property
     def blocklist_file(self) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from assay.core.config.settings import GenerationSettings
+from assay.tasks.own.calls import Runner
 from assay.tasks.own.task import OwnTask, own_task
 from assay.tasks.settings.own import OwnTask as OwnSettings
 
@@ -17,6 +18,7 @@ def build(
     blocklist: str,
     where: str,
     root: str | None = None,
+    runner: Runner | None = None,
 ) -> OwnTask:
     """Return the task that the settings describe.
 
@@ -28,5 +30,6 @@ def build(
         where: Not read.
         root: Project that the folder is relative to; None: nobody's code is run, which is enough to judge
             texts.
+        runner: Answers in the place of that code.
     """
-    return own_task(settings, root)
+    return own_task(settings, root, runner)

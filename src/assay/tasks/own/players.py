@@ -11,7 +11,7 @@ import numpy as np
 
 from assay.tasks.own.api import Environment
 from assay.tasks.own.calls import Ask, Reply
-from assay.tasks.own.loading import RewardFunction
+from assay.tasks.own.loading import IMPORTED
 
 
 def move(environment: Environment, ask: Ask, told: Reply, rng: np.random.Generator) -> str:
@@ -40,14 +40,16 @@ def move(environment: Environment, ask: Ask, told: Reply, rng: np.random.Generat
 
 
 def player_of(environment: Environment, name: str) -> Callable[..., Any]:
-    """Return a player: a method of the environment, or a function beside the reward function.
+    """Return a player: a method of the environment, or a function of its `home`, the file of a reward
+    function or of an adapter's players.
 
     Raises:
         TypeError: There is none of this name.
     """
+    file = getattr(environment, "home", None)
     home: Any = environment
-    if isinstance(environment, RewardFunction):
-        home = sys.modules[environment.home]
+    if isinstance(file, str) and file.startswith(IMPORTED):
+        home = sys.modules[file]
     found = getattr(home, name, None)
     if not callable(found):
         raise TypeError("there is no function of this name")

@@ -12,6 +12,7 @@ from typing import Any
 
 from assay.core.errors import ConfigError, TaskError
 from assay.core.storage.json import MAX_DEPTH, parse_strict
+from assay.tasks.settings.own import OwnTask as OwnSettings
 from assay.tasks.settings.own import Success
 from assay.tasks.structured.grading.equality import Rules, equal, folded
 
@@ -122,3 +123,27 @@ def gold_of(row: Mapping[str, Any], rule: Success) -> Any:
 
 def _json(text: str) -> Any:
     return parse_strict(text, max_chars=MOST_CHARS, max_depth=MAX_DEPTH)
+
+
+def refuse_row(name: str, row: Mapping[str, Any], settings: OwnSettings) -> None:
+    """Refuse a record that lacks its prompt, what success compares with, or a column of strata or cluster.
+
+    Raises:
+        TaskError: Names the column.
+    """
+    needed: dict[str, str] = {}
+    if settings.entry.endswith(".py:reward") or settings.max_turns == 1:
+        needed["prompt"] = "the policy is asked"
+    needed |= dict.fromkeys(settings.strata, "task.strata names")
+    needed |= {column: "task.answer names" for column in [settings.answer_column] if column}
+    needed |= {settings.cluster: "task.cluster names"} if settings.cluster else {}
+    for column, why in needed.items():
+        if column not in row:
+            raise TaskError(
+                f"a column {column!r}, which {why}",
+                found=", ".join(row),
+                where=f"record {name}",
+                fix="add it, or correct task",
+            )
+    if settings.success.column is not None:
+        gold_of(row, settings.success)

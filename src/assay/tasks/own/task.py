@@ -15,7 +15,7 @@ from assay.tasks.own.calls import Ask, Call, Failed, Reply, Runner
 from assay.tasks.own.isolation.inline import inline_of
 from assay.tasks.own.isolation.server import Server
 from assay.tasks.own.isolation.worker import Worker
-from assay.tasks.own.success import extracted, gold_of, is_right
+from assay.tasks.own.success import extracted, gold_of, is_right, refuse_row
 from assay.tasks.protocol import (
     Baseline,
     FieldAnswer,
@@ -52,14 +52,19 @@ class OwnState:
         return Call(self.row, self.seed, self.completions)
 
 
-def own_task(settings: OwnSettings, root: str | None) -> OwnTask:
+def own_task(settings: OwnSettings, root: str | None, runner: Runner | None = None) -> OwnTask:
     """Return the task; one whose records have an answer can write down what is right.
+
+    Args:
+        settings: Of configs/task/.
+        root: Project that its folder is in; None: none of its code is run.
+        runner: Answers in the place of that code.
 
     Raises:
         ConfigError: Its code cannot be loaded.
     """
     kind = OwnTask if settings.answer_column is None else OwnTaskWithAnswers
-    return kind(settings, None if root is None else runner_of(settings, root))
+    return kind(settings, runner or (None if root is None else runner_of(settings, root)))
 
 
 def runner_of(settings: OwnSettings, root: str) -> Runner:
@@ -109,7 +114,7 @@ class OwnTask:
             TaskError: It lacks its prompt, what success compares with, or a column of strata or cluster.
         """
         name = str(row.get("id") or digest({key: row[key] for key in row if key != "id"})[:16])
-        _refuse_row(name, row, self.settings)
+        refuse_row(name, row, self.settings)
         strata = {column: str(row[column]) for column in self.settings.strata}
         cluster = name if self.settings.cluster is None else str(row[self.settings.cluster])
         public = row.get("prompt", name)
@@ -383,22 +388,3 @@ def _unfailed(reply: Reply | Failed, state: OwnState) -> Reply | EnvironmentFail
         if reply.kind == "raised"
         else "draw from the seed that reset is given, and from nothing else; ./run assay envcheck",
     )
-
-
-def _refuse_row(name: str, row: Mapping[str, Any], settings: OwnSettings) -> None:
-    needed: dict[str, str] = {}
-    if settings.entry.endswith(".py:reward") or settings.max_turns == 1:
-        needed["prompt"] = "the policy is asked"
-    needed |= dict.fromkeys(settings.strata, "task.strata names")
-    needed |= {column: "task.answer names" for column in [settings.answer_column] if column}
-    needed |= {settings.cluster: "task.cluster names"} if settings.cluster else {}
-    for column, why in needed.items():
-        if column not in row:
-            raise TaskError(
-                f"a column {column!r}, which {why}",
-                found=", ".join(row),
-                where=f"record {name}",
-                fix="add it, or correct task",
-            )
-    if settings.success.column is not None:
-        gold_of(row, settings.success)

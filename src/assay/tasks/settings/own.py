@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
@@ -116,6 +117,11 @@ class OwnTask(TaskSettings):
     def most_turns(self) -> int:
         """Completions an episode may take."""
         return self.max_turns
+
+    @property
+    def needs(self) -> Sequence[str]:
+        """Installed packages that grade, each with its version."""
+        return self.requires
 
     @property
     def answer_column(self) -> str | None:

@@ -18,7 +18,7 @@ CODE = "the task's code"
 GROWS, GROWS_FAST = 512.0, 100_000.0  # bytes an episode, on and on
 MOST_GROWTH = 1 << 30  # bytes over a training
 SLOW_STEP, SLOW_STEP_AT_WORST, SLOW_TRAINING_STEP = 0.05, 1.0, 600.0  # seconds
-ROUNDS, EPISODES = 4, 150
+ROUNDS, EPISODES = 4, 80
 
 
 def memory(seen: Evidence, scripts: Sequence[Script]) -> Finding:
@@ -26,7 +26,7 @@ def memory(seen: Evidence, scripts: Sequence[Script]) -> Finding:
     look = check("memory", "no memory that grows with the episodes", CODE)
     if not scripts:
         return not_looked_at("memory", "nothing could be played")
-    over = seen.timed(4.0)
+    over = seen.timed(3.0)
     tracemalloc.start()
     try:
         levels, resident, n = [], [], 0

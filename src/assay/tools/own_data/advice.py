@@ -47,8 +47,14 @@ def this_machine() -> MachineSize:
     return MachineSize(gpu, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), cores)
 
 
-def find_fitting(root: Path, machine: MachineSize) -> tuple[list[str], list[str]]:
-    """Return the presets that run on a machine with data of one's own, and a line on each preset."""
+def find_fitting(root: Path, machine: MachineSize, *, scratch: bool = False) -> tuple[list[str], list[str]]:
+    """Return the presets that run on a machine with data of one's own, and a line on each preset.
+
+    Args:
+        root: The project.
+        machine: Where they are to run.
+        scratch: Whether a base that is built from scratch learns these data, since its lessons come from them.
+    """
     forecasts = _forecasts(root)
     found, lines = list[str](), [f"presets for data of your own on this machine ({machine}):"]
     for preset in presets(root, "grpo"):
@@ -57,25 +63,28 @@ def find_fitting(root: Path, machine: MachineSize) -> tuple[list[str], list[str]
         except ConfigError as error:
             lines.append(f"  {preset}: cannot be read: {error.where}: found {error.found}")
             continue
-        why = _why_not(values, forecasts.get(preset), machine)
+        why = _why_not(values, forecasts.get(preset), machine, scratch=scratch)
         found += [] if why else [preset]
         lines.append(f"  {preset}: {why or 'runs here'}{_needs(forecasts.get(preset))}")
     # The one that is meant as a start comes first.
     return sorted(found, key=lambda name: name != START), lines
 
 
-def make_preset(root: Path, machine: MachineSize, sizes: Mapping[str, int]) -> tuple[str, str, list[str]]:
+def make_preset(
+    root: Path, machine: MachineSize, sizes: Mapping[str, int], *, scratch: bool = False
+) -> tuple[str, str, list[str]]:
     """Return a preset for a dataset on a machine: which one it is made of, its text, and what is other in it.
 
     Args:
         root: The project.
         machine: Where it is to run.
         sizes: Records of the dataset by split; no suite can have more items.
+        scratch: Whether a base that is built from scratch learns these data.
 
     Raises:
         ConfigError: There is no preset to start from.
     """
-    found, _ = find_fitting(root, machine)
+    found, _ = find_fitting(root, machine, scratch=scratch)
     source = (found or [START])[0]
     path = root / f"configs/grpo/{source}.yaml"
     values = read_yaml(path, fix=RESTORE)
@@ -93,8 +102,10 @@ def make_preset(root: Path, machine: MachineSize, sizes: Mapping[str, int]) -> t
     return source, "\n".join(lines), [f"{setting}: {value}" for setting, value in changes.items()]
 
 
-def describe_download(text: Mapping[str, Any]) -> str:
-    """Return how to bring the base of a preset here."""
+def describe_download(text: Mapping[str, Any]) -> str | None:
+    """Return how to bring the base of a preset here; None where it is built."""
+    if text["base"]["kind"] == "scratch":
+        return None
     return how_to_download(str(text["base"]["model"]), text["base"]["revision"])
 
 
@@ -113,11 +124,11 @@ def fit_to_processor(values: Mapping[str, Any], machine: MachineSize) -> dict[st
 
 
 def _why_not(
-    values: Mapping[str, Any], forecast: Mapping[str, Any] | None, machine: MachineSize
+    values: Mapping[str, Any], forecast: Mapping[str, Any] | None, machine: MachineSize, *, scratch: bool
 ) -> str | None:
     """Return why a preset does not run here with data of one's own, None if it does as far as is known."""
     base = values.get("base")
-    if not isinstance(base, dict) or base.get("kind") != "pretrained":
+    if not isinstance(base, dict) or (base.get("kind") != "pretrained" and not scratch):
         return "no: its base is built from the lessons of the shipped tasks and cannot speak other data"
     if values.get("device") == "cuda" and machine.gpu is None:
         return "no: needs a GPU"

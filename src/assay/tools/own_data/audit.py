@@ -95,18 +95,20 @@ def count_tokens(project: Project, tasks: Path, audited: Audited, base: str) -> 
     say(f"prompts of up to {counted(longest, 'tokens')} of {base} ({limit}; {positions} positions)")
 
 
-def advise(project: Project, tasks: Path) -> None:
+def advise(project: Project, task: str, tasks: Path) -> None:
     """Say which presets run here with data of one's own, and what makes one; of shipped data nothing."""
     shipped = tasks.resolve().is_relative_to(project.data("").resolve())
     if shipped or not project.params.task.reads_own_records:
         return
-    found, lines = find_fitting(project.root, this_machine())
+    own = project.params.task.brings_code
+    found, lines = find_fitting(project.root, this_machine(), scratch=own)
     for line in lines:
         say(line)
     which = (
         "for this machine" if found else "for the processor of this machine, since none runs here as it is"
     )
     command = f"./run assay audit {shlex.quote(str(tasks))} --fix-splits"
+    command += f" --task {task} --data {project.params.dataset.root} --force" if own else ""
     say(f"next: {command}   (writes the splits, and a preset {which})")
 
 

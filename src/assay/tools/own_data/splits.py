@@ -110,7 +110,8 @@ def write(project: Project, preset: str, audited: Audited, made: Plan) -> None:
     else:
         write_text(project.root / place, text)
         say(f"wrote {place}, like {preset}.yaml with dataset.root: {made.root} and no lessons")
-    for line in _preset_for_here(project.root, made, {name: len(chosen) for name, chosen in splits.items()}):
+    sizes = {name: len(chosen) for name, chosen in splits.items()}
+    for line in _preset_for_here(project.root, made, sizes, scratch=project.params.task.brings_code):
         say(line)
 
 
@@ -148,25 +149,26 @@ def _preset_text(root: Path, preset: str, made: Plan) -> str:
     return text
 
 
-def _preset_for_here(root: Path, made: Plan, sizes: dict[str, int]) -> list[str]:
+def _preset_for_here(root: Path, made: Plan, sizes: dict[str, int], *, scratch: bool) -> list[str]:
     """Write a preset that runs here with these data, unless there is one, and return how to go on."""
     machine = this_machine()
-    found, lines = find_fitting(root, machine)
+    found, lines = find_fitting(root, machine, scratch=scratch)
     place = f"configs/grpo/{made.name}.yaml"
     if (root / place).exists():
         lines.append(f"{place} is there already and was left as it is")
     else:
-        source, text, changes = make_preset(root, machine, sizes)
+        source, text, changes = make_preset(root, machine, sizes, scratch=scratch)
         write_text(root / place, text)
         if not found:
             slow = "does on the processor, slowly, with a small model"
             lines.append(f"none runs here as it is; {source} {slow}")
         lines.append(f"wrote {place}, like {source}.yaml{' with ' + ', '.join(changes) if changes else ''}")
     base = describe_download(read_yaml(root / place, fix=f"rm {place}"))
+    another = f"   # or another model, or a folder of yours: base.model in {place}"
     return [
         *lines,
         "next:",
-        f"  {base}   # or another model, or a folder of yours: base.model in {place}",
+        *([] if base is None else [f"  {base}{another}"]),
         f"  ./run assay config use task={made.name} grpo={made.name}",
         "  ./run repro",
     ]
