@@ -36,7 +36,7 @@ COLUMNS = """\
   some text the grader had not come back after {bad_limit} s ({limit} s for a trivial
   text on all {items} items).
 * **repeats**: whether the same items come in a fresh process, by question and answer: `yes`, or what they
-  depend on besides the seed (`hash seed` is PYTHONHASHSEED, tried as 0, 1 and 2; with
+  depend on besides the seed (`hash` is PYTHONHASHSEED, tried as 0, 1 and 2; with
   `never` two processes differ even under the same one). It was also tried backwards (`order`), and with a
   clock that is 41 days ahead (`day`).
 * **{near}**: which part of the {items} prompts of seed {near} is also in seed {seed}. Most data sets draw
@@ -53,13 +53,13 @@ AGAIN = """\
 
 reasoning-gym pins tabulate 0.9.0, which is not ours, so it goes into a folder of its own. Any interpreter
 that has it does as well, such as that of a venv: the script needs nothing else.
+`python benchmarks/reasoning_gym.py --only chain_sum` measures a row anew.
 
-Needs: a network for the first command, and half an hour of one core for the second.
+Needs: a network for the first command, and forty minutes of one core for the second.
 
 ```sh
 ./run python -m pip install --target ../gym reasoning-gym=={version}
 PYTHONPATH=../gym ./run bench reasoning_gym
-PYTHONPATH=../gym ./run python benchmarks/reasoning_gym.py --only chain_sum   # a row measured anew
 ```
 
 Measured on {machine}, Python {python}, {versions}. Texts that might raise or never end were tried on
@@ -164,7 +164,7 @@ def _table(rows: Mapping[str, Row], near: int) -> list[str]:
             row["best"],
             gold if gold == through else f"{gold} > {through}",
             ", ".join(runs) or "–",
-            row["repeats"],
+            row["repeats"].removesuffix(" seed"),
             f"{row['near']:.2f}",
             f"{row['far']:.2f}",
             str(len(row["raised"]) or "–"),
