@@ -11,9 +11,11 @@ import pytest
 from huggingface_hub import ModelCard
 from ruamel.yaml import YAML
 
+from assay.core.config.reading import parse_params
 from assay.core.config.settings import PretrainedBase, Waiver
 from assay.core.errors import EvidenceError
 from assay.core.evidence_files import place_of
+from assay.core.installed import Required
 from assay.core.records import Interval, TrainFacts
 from assay.core.storage.json import read_record
 from assay.dataset.fingerprint import Fingerprint
@@ -27,6 +29,7 @@ from assay.package.layout import ADAPTER, BASE, MADE, strangers
 from assay.pipeline.project import Project
 from assay.statistics.report import Reports
 from tests.house import ROOT
+from tests.training.healthy_setup import composed
 
 BAD = (
     "<script>x()</script>",
@@ -277,3 +280,15 @@ def test_every_link_of_a_card_leads_to_what_a_package_holds(given: dict[str, Any
     assert (
         list(strangers((n for n in found if (ROOT / n).is_file()), data="data/collider", scratch=True)) == []
     )
+
+
+def test_a_task_that_was_brought_along_is_told_of_with_its_code_and_packages(given: dict[str, Any]) -> None:
+    params = parse_params(composed("tiny", "words"))
+    needed = Required(name="reasoning-gym", version="0.1.25", sha256="ab" * 32)
+    data = given["fingerprint"].model_copy(update={"requires": (needed,)})
+    text = card(given, params=params, fingerprint=data, task_code="cd" * 32)
+    for said in ("`tasks/words`", "`task.py:reward`", f"`{'cd' * 32}`", "`compare: exact, with: answer`"):
+        assert said in text
+    assert f"`reasoning-gym` `0.1.25` (installed files: sha256 `{'ab' * 32}`)" in text
+    assert "rewards are graded again with `--task-code DIR`" in text
+    assert "Somebody's own" not in card(given) and "read and graded again |" in card(given)

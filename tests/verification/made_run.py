@@ -52,6 +52,7 @@ from assay.stages.render_evidence.arms import AGAIN, CONTROL
 from assay.tasks.protocol import Task
 from assay.tasks.rivals import BEST_OF_N, CONSTRAINED, FEW_SHOT, OF_THE_BASE, rivals_of
 from assay.training.health.commonest import Honest
+from assay.training.health.honest_play import honest_play
 from assay.training.health.rules import Monitor
 from assay.training.health.signals import StepSignals
 from assay.training.log.history import History, Validation, Watch, component_row
@@ -278,7 +279,9 @@ def _trained(project: Project, base: str) -> TrainFacts:
     size, steps = params.train.items_per_step, params.train.steps
     order = item_order(items_of(project, "train"), steps * size, params.seed)
     history, watch, chain, words = History(), Watch(task), START, words_of(project)
-    monitor = Monitor(params.health, task, Honest(task, items_of(project, "train")))
+    honest = Honest(task, items_of(project, "train"))
+    play = honest_play(task, order, params, keyed=honest.facts is not None)
+    monitor = Monitor(params.health, task, honest, play)
     adapter = _adapter(project)
     made = weights_digest(read_safetensors(adapter / "adapter_model.safetensors", "adapter"))
 
@@ -328,7 +331,8 @@ def _trained(project: Project, base: str) -> TrainFacts:
         chain=chain,
         alarms=watch.facts(),
         health=HealthSummary.of(history.health, monitor.unmeasured),
-        honest=Honest(task, items_of(project, "train")).facts,
+        honest=honest.facts,
+        honest_play=play,
     )
     write_json(project.results("train.json"), facts)
     return facts
@@ -361,6 +365,7 @@ def _row(
         grad_norm=logged["grad_norm"],
         lost=0.0,
         honest=monitor.honest,
+        few=monitor.few,
     )
     history.health.extend(monitor.step(signals))
     links = {link: sha256_bytes(f"{link} {step} {project.params.seed}".encode()) for link in LINKS}

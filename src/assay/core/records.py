@@ -193,6 +193,31 @@ class HonestFacts(Record):
     )
 
 
+class HonestLevels(Record):
+    """Levels of a rule that honest play moves; null for one that nothing could be beyond."""
+
+    amber: float | None
+    red: float | None
+
+
+class HonestPlay(Record):
+    """What the player at a task's ceiling showed on train items before the first step; shares in [0, 1]."""
+
+    player: str
+    items: int = Field(ge=1)
+    episodes: int = Field(ge=1)
+    success: float = Field(ge=0, le=1)
+    turns: float = Field(description="of an episode, mean")
+    answers: int = Field(ge=1, description="different texts; up to half as many as items are few")
+    top_share: float = Field(ge=0, le=1, description="of items to which the commonest of those is given")
+    distinct: float = Field(ge=0, le=1, description="how far the episodes of an item differ")
+    parsed: float = Field(ge=0, le=1, description="of completions")
+    zero_variance: float = Field(ge=0, le=1, description="of items that fail somewhere, all rewards equal")
+    levels: dict[str, HonestLevels] = Field(
+        description="by rule, those that are not as the settings have them"
+    )
+
+
 class TrainFacts(Record):
     """What a training was, for those who compare before and after."""
 
@@ -215,6 +240,9 @@ class TrainFacts(Record):
     )
     honest: HonestFacts | None = Field(
         default=None, description="null where the task cannot write down what is right"
+    )
+    honest_play: HonestPlay | None = Field(
+        default=None, description="null where no player of the task is honest; then no level moves"
     )
 
 
@@ -239,7 +267,8 @@ class ControlFacts(Record):
 
 
 class OtherPolicy(Record):
-    """A policy that saw held-out records before the one that is claimed something of; the claim's base is none."""
+    """A policy that saw held-out records before the one that is claimed something of; the claim's base is
+    none."""
 
     policy_digest: str
     stages: tuple[str, ...] = Field(description="in which it saw them")

@@ -90,6 +90,7 @@ def model_card(
     limits: Sequence[str],
     licence: str | None = None,
     data_licence: str | None = None,
+    task_code: str | None = None,
 ) -> str:
     """Return the text of the card: YAML for a hub, then Markdown; equal records give equal bytes.
 
@@ -104,6 +105,7 @@ def model_card(
         limits: What nobody should read into the claim, one sentence each.
         licence: A hub's id of the licence of the weights, such as apache-2.0; None where none is stated.
         data_licence: What the data's own page says, as `stated_licence` finds it; None where it says nothing.
+        task_code: sha256 of the folder of a task that was brought along; None of one that is part of assay.
 
     Raises:
         EvidenceError: The reports and before_after_metrics.json are not of one comparison.
@@ -140,8 +142,16 @@ def model_card(
         template_said=", ".join(f"{name}={value!r}" for name, value in sorted(template.items())),
         licence=licence,
         data_licence=data_licence,
+        task_code=task_code,
+        success_said="" if task_code is None else _success_said(params),
     )
     return re.sub(r"\n{3,}", "\n\n", text)
+
+
+def _success_said(params: Params) -> str:
+    """Return how a task that was brought along declares success, as its preset has it."""
+    declared = params.task.model_dump(mode="json", include={"success"}, exclude_defaults=True)["success"]
+    return ", ".join(f"{name}: {value}" for name, value in declared.items())
 
 
 def before_after_frame(before: Report, after: Report, metrics: BeforeAfter) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
+from assay.core.installed import Required
 from assay.core.records import Record
 
 Format = Literal["assay-package/4"]
@@ -19,6 +20,16 @@ FORMAT: Format = get_args(Format)[0]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Commit = Annotated[str, Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$")]
 Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")]
+
+
+class TaskCode(Record):
+    """What somebody's own task is: its folder, and what is installed that grades with it."""
+
+    folder: str
+    entry: str = Field(description="file and function or class, or an adapter")
+    sha256: Sha256 = Field(description="of names and contents of its files, as suites hold it")
+    files: dict[str, Sha256] = Field(description="path in the package → sha256")
+    requires: tuple[Required, ...]
 
 
 class MadeFrom(Record):
@@ -31,6 +42,11 @@ class MadeFrom(Record):
     )
     source: Sha256 = Field(description="of the code, see `tree_digest`")
     constraints: Sha256 = Field(description="of constraints.txt")
+    task: TaskCode | None = Field(
+        default=None,
+        exclude_if=lambda found: found is None,
+        description="not there where the task is part of assay, and so of the source",
+    )
 
 
 class Provenance(Record):

@@ -171,6 +171,7 @@ def _publish(
         alarms=watch.facts(),
         health=HealthSummary.of(history.health, trained.unmeasured),
         honest=trained.honest,
+        honest_play=trained.play,
         other_machines=other_machines,
     )
     write_json(project.results("train.json"), facts)

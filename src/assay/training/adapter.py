@@ -17,7 +17,7 @@ from safetensors.torch import save
 from assay.core.config.places import setting
 from assay.core.config.settings import Params
 from assay.core.errors import ConfigError, TrainingError
-from assay.core.records import HealthRule, HonestFacts
+from assay.core.records import HealthRule, HonestFacts, HonestPlay
 from assay.core.seeds import derive_seed
 from assay.core.storage.files import write_folder
 from assay.evaluation.rollout import Lost, Rollout
@@ -36,6 +36,7 @@ class TrainedAdapter:
     adapter_config: dict[str, Any]
     unmeasured: tuple[HealthRule, ...] = ()
     honest: HonestFacts | None = None
+    play: HonestPlay | None = None
 
 
 def attach_adapter(policy: Policy, params: Params) -> Policy:

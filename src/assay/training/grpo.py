@@ -39,6 +39,7 @@ from assay.training.adapter import (
 from assay.training.checkpoints.store import Checkpoint, Checkpoints, refuse_going_on
 from assay.training.health.commonest import Honest
 from assay.training.health.guard import Guard, Poisoned
+from assay.training.health.honest_play import honest_play
 from assay.training.health.rules import Monitor
 from assay.training.kl import Divergence, Text
 from assay.training.log.callback import Interruption, Recorder, Schedule, Tell, TrainingLedger
@@ -213,7 +214,9 @@ class Attempt:
         settings, generation = params.train, params.generation
         self._guard = guard = Guard(params.health, self.processes, skipped)
         self._reset_adapters()
-        if start is not None:
+        if start is None:
+            ledger.monitor = self._watched_from_here()
+        else:
             with refuse_going_on(start):
                 self._go_back(start)
         self._probe = self._probe or self._beside.fixed_probe(self.task, self.items, self.tell)
@@ -300,9 +303,17 @@ class Attempt:
             where = f"after step {step} of {settings.steps}"
             raise Interrupted(name, where=where, exit_code=interruption.exit_code)
         chosen = chosen_step(ledger.history.validations, params.claim.checkpoint_rule, step)
+        alarms = ledger.monitor
         return TrainedAdapter(
-            chosen, self._best, adapter_config(self.policy), ledger.monitor.unmeasured, ledger.monitor.facts
+            chosen, self._best, adapter_config(self.policy), alarms.unmeasured, alarms.facts, alarms.play
         )
+
+    def _watched_from_here(self) -> Monitor:
+        """Return the alarms before the first step; a training that goes on has those of its checkpoint."""
+        honest, health = self._ledger.monitor.honest, self.params.health
+        keyed = honest is not None and honest.facts is not None
+        play = honest_play(self.judged, self.order, self.params, keyed=keyed)
+        return Monitor(health, self.task, honest, self.processes.gather(play)[0])
 
     def _reset_adapters(self) -> None:
         """Make the policy what it was before the first go: TRL takes the adapter it finds for the reference

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from assay.core.evidence_files import place_of
@@ -21,15 +21,17 @@ from assay.package.provenance import (
     MadeFrom,
     Packaged,
     Provenance,
+    TaskCode,
     Trained,
     Witnessed,
     trained_of,
     tree_digest,
 )
-from assay.pipeline.inputs import fingerprint_of, task_of
+from assay.pipeline.inputs import code_of, fingerprint_of, task_of
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.limits import limits
 from assay.statistics.report import Reports
+from assay.tasks.settings.own import OwnTask
 
 AGAIN = "./run dvc repro"
 # What a package is about; all else in it is how that came about.
@@ -106,6 +108,7 @@ def _made(project: Project, members: Mapping[str, bytes | Path], subjects: dict[
         base={"kind": base.kind, "digest": base.digest, "model": base.model, "revision": base.revision},
         source=tree_digest(digests("src")),
         constraints=sha256_of(members["constraints.txt"]),
+        task=_task_code(project, digests),
     )
     return Provenance(
         subjects=subjects,
@@ -113,6 +116,19 @@ def _made(project: Project, members: Mapping[str, bytes | Path], subjects: dict[
         task=params.dataset.name,
         seed=params.seed,
         made_from=made_from,
+    )
+
+
+def _task_code(project: Project, digests: Callable[[str], dict[str, str]]) -> TaskCode | None:
+    settings, sha256 = project.params.task, code_of(project)
+    if sha256 is None or not isinstance(settings, OwnTask):
+        return None
+    return TaskCode(
+        folder=settings.code,
+        entry=settings.entry,
+        sha256=sha256,
+        files=digests(settings.code),
+        requires=fingerprint_of(project).requires or (),
     )
 
 
@@ -132,4 +148,5 @@ def _card(project: Project, datasheet: str) -> str:
         params=project.params,
         limits=limits(task_of(project), claim, before, after, reports.baselines),
         data_licence=stated_licence(datasheet),
+        task_code=code_of(project),
     )

@@ -11,6 +11,7 @@ import numpy as np
 
 from assay.tasks.own.api import Environment
 from assay.tasks.own.calls import Ask, Reply
+from assay.tasks.own.loading import IMPORTED
 
 
 def move(environment: Environment, ask: Ask, told: Reply, rng: np.random.Generator) -> str:
@@ -46,7 +47,9 @@ def player_of(environment: Environment, name: str) -> Callable[..., Any]:
         TypeError: There is none of this name.
     """
     file = getattr(environment, "home", None)
-    home: Any = sys.modules[file] if isinstance(file, str) else environment
+    home: Any = environment
+    if isinstance(file, str) and file.startswith(IMPORTED):
+        home = sys.modules[file]
     found = getattr(home, name, None)
     if not callable(found):
         raise TypeError("there is no function of this name")

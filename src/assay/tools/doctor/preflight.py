@@ -50,6 +50,7 @@ from assay.tools.doctor.forecast.forecast import folder_ahead, look_ahead, memor
 from assay.tools.doctor.level import level_finding, next_place
 from assay.tools.doctor.texts import context_limit
 from assay.tools.doctor.worlds import TrainingAhead
+from assay.tools.envcheck.command import QUICK_SECONDS, examined
 from assay.tools.findings import MOST_SECONDS, Deadline, DoctorCheck, Finding, in_words
 from assay.training.rollouts import untouched
 
@@ -352,6 +353,8 @@ def examine_training(
             return [memory_ahead(ahead, training, part)[0]]
 
         told += look_once(project, "memory", base, weighed)
+    if params.task.brings_code:
+        told += examined(project, QUICK_SECONDS)
     seconds = max(deadline.left, LEAST)
     findings = [*examine(policy, training, folder=folder, seconds=seconds), *told]
     for finding in (each for each in findings if each.level == "warning"):

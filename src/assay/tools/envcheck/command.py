@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -81,8 +82,10 @@ def examined(project: Project, seconds: float = SECONDS) -> list[Finding]:
         }
         plan.write_text(json.dumps(asked), encoding="utf-8")
         command = [sys.executable, "-m", "assay.tools.envcheck.examination", str(plan), str(out)]
+        there = os.pathsep.join(str(Path(each).resolve()) for each in sys.path if each)
         process = subprocess.Popen(
             command,
+            env={**os.environ, "PYTHONPATH": there},
             cwd=project.root,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -93,9 +96,11 @@ def examined(project: Project, seconds: float = SECONDS) -> list[Finding]:
             _, said = process.communicate(timeout=seconds + LEAST)
             ended = "" if process.returncode == 0 else f"its process ended (exit code {process.returncode})"
         except subprocess.TimeoutExpired:
+            alive = Path(f"{out}.alive")  # nothing else runs while a call holds Python's lock
+            hangs = alive.exists() and time.time() - alive.stat().st_mtime > LEAST
             process.kill()
             _, said = process.communicate()
-            ended = f"its process was ended after {seconds + LEAST:g} s"
+            ended = f"its process was ended after {seconds + LEAST:g} s" if hangs else ""
         lines = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
     told = [json.loads(line) for line in lines if line.endswith("}")]
     findings = [Finding.model_validate(each["finding"]) for each in told if "finding" in each]

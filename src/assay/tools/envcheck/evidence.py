@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from assay.tasks.own.success import number
 from assay.tools.envcheck.case import Case, World
@@ -13,6 +14,7 @@ from assay.tools.envcheck.episodes import Episode, Says, Trouble, always, open_e
 from assay.tools.findings import Deadline, DoctorCheck, Finding
 
 MOST_WORLDS, FEWEST_WORLDS = 24, 4
+SLOW = 0.03  # seconds of an episode from which on fewer texts are tried
 CALLS_PER_SECOND = 6.0  # a check that plays a text on every world should take a second for six texts at most
 
 
@@ -25,12 +27,16 @@ class Evidence:
         deadline: By when it has to be over.
         troubles: Of every episode so far.
         played: How many episodes there were.
+        slow: Whether an episode takes long.
+        at_start: State of the process before anything was played.
     """
 
     case: Case
     deadline: Deadline
     troubles: list[Trouble] = field(default_factory=list)
     played: int = 0
+    slow: bool = False
+    at_start: dict[str, Any] = field(default_factory=dict)
 
     def play(self, world: World, says: Says, most: int | None = None) -> Episode:
         """Play an episode and note its trouble."""
@@ -52,6 +58,7 @@ class Evidence:
         for world in worlds[:2]:
             self.play(world, always("0"))
         seconds = (time.monotonic() - begun) / 2
+        self.slow = seconds > SLOW
         n = int(1.0 / CALLS_PER_SECOND / max(seconds, 1e-4))
         return worlds[: max(FEWEST_WORLDS, min(MOST_WORLDS, n))]
 

@@ -35,7 +35,7 @@ def examine(
         seconds: That it may take.
         begun: Told which check begins.
     """
-    seen = Evidence(case, Deadline(seconds))
+    seen = Evidence(case, Deadline(seconds), at_start=watching.state_of_process())
     quick = seconds <= QUICK
     scripts: list[Script] = []
     elsewhere: Elsewhere | None = None
@@ -54,6 +54,7 @@ def examine(
     repeats = True
     looks: list[tuple[str, Look]] = [
         ("oracle beats floor", players),
+        ("time", lambda: cost.duration(seen)),
         ("replay", recorded),
         ("global state", lambda: watching.global_state(seen, scripts)),
         ("trivial players", lambda: pay.trivial_players(seen)),
@@ -81,7 +82,6 @@ def examine(
             ("other process", lambda: elsewhere.findings(repeats) if elsewhere is not None else ()),
         ]
     looks += [
-        ("time", lambda: cost.duration(seen)),
         ("network", lambda: watching.network(seen)),
         ("bad completions", lambda: pay.bad_completions(seen)),
         ("reward parts", lambda: pay.reward_parts(seen)),
@@ -121,9 +121,14 @@ def main(plan_file: str, out: str) -> None:
             current[0] = name
             stream.write(json.dumps({"begun": name}) + "\n")
 
+        parent = os.getppid()
+
         def guard() -> None:
             while True:
+                if os.getppid() != parent:  # nobody is left to read what is found
+                    os._exit(4)
                 time.sleep(0.2)
+                Path(f"{out}.alive").touch()
                 since = Watch.since
                 if since is not None and time.monotonic() - since > limit:
                     told = f"a call did not come back in {limit - 1:g} s: {Watch.what}"

@@ -13,6 +13,7 @@ from assay.tools.envcheck.evidence import Evidence, check, not_looked_at, rates
 from assay.tools.findings import Finding
 
 MOSTLY, SOME = 0.5, 0.15  # shares of items
+FEW = 8  # texts that are tried where an episode takes long
 PAID, HALF_PAID = 0.9, 0.5  # of the way from floor to ceiling
 REWARD = "the reward"
 
@@ -105,8 +106,8 @@ def _trivial(seen: Evidence) -> Callable[[int, Episode], dict[str, list[str]]]:
             if len(golds) <= 50
             else [*golds[:49], *[each for each in (seen.case.gold(top.world.item),) if each]]
         )
-        found["all golds at once"] = "\n".join(listed)
-        return {name: [text] for name, text in found.items()}
+        told = {name: [text] for name, text in found.items()}
+        return told | {"all golds at once": ["\n".join(listed), "\n".join(reversed(listed))]}
 
     return texts
 
@@ -163,7 +164,8 @@ def _paid(
     for k, top in enumerate(tops):
         if over() and k >= 3:
             break
-        for called, orders in texts(k, top).items():
+        some = list(texts(k, top).items())
+        for called, orders in some[:: max(1, len(some) // FEW)] if seen.slow else some:
             if over() and k >= 3:
                 break
             if not turns and not blind and any(seen.is_right(text, top) for text in orders):

@@ -138,7 +138,9 @@ def heldout_overlap(seen: Evidence) -> Finding:
     words = (
         sum(content_of(item.row or {}) in worded for item in alike) / max(1, len(alike)) if worded else 0.0
     )
-    share = max(same, words)
+    prompts = {digest(item.row["prompt"]) for item in train if item.row is not None and "prompt" in item.row}
+    again_asked = [digest((item.row or {})["prompt"]) in prompts for item in alike]
+    share = max(same, sum(again_asked) / max(1, len(alike)))
     told = f"{share:.0%} of {counted(len(heldout), 'held-out records')} are among {len(train)} of train"
     fix = "draw held-out from other seeds or sources, or split by prompt: ./run assay audit --fix-splits"
     if share > SOME_LEAK:
@@ -148,7 +150,7 @@ def heldout_overlap(seen: Evidence) -> Finding:
         return look.fault(one, "let reset read the record, or its seed")
     if again > 0.5:
         return look.warning(f"{again:.0%} of held-out worlds open and are solved like one of train", fix)
-    return look.judge(told, fix, doubtful=share > 0, ok=told)
+    return look.judge(told, fix, doubtful=max(share, words) > 0, ok=told)
 
 
 def _worlds(seen: Evidence) -> tuple[str | None, float]:

@@ -96,7 +96,7 @@ def most_common(window: Sequence[Texts], right: Right | None = None) -> tuple[Co
 
 
 def share_readings(
-    common: Common, start: float | None, levels: Levels, what: str, *, field: bool
+    common: Common, start: float | None, levels: Levels, what: str, *, field: bool, by: str = "right for"
 ) -> tuple[Rung, Rung | None]:
     """Return the rungs AMBER and RED of a share, each threshold in the unit of the share.
 
@@ -112,9 +112,10 @@ def share_readings(
         what: The share in words.
         field: Whether the text is a field's: then AMBER forgives more, and needs the level even of a text
             that answers all.
+        by: How it is known which share is honest.
     """
     known = common.right is not None
-    said = f"{what} (right for {common.right:.3g} of them)" if known else what
+    said = f"{what} ({by} {common.right:.3g} of them)" if known else what
     forgiven = max(0.0, start or 0.0) if known and not common.answers_all else 0.0
     amber = above(
         said,
@@ -138,9 +139,10 @@ def reading(
     items: Sequence[str],
     *,
     field: bool = False,
+    by: str = "right for",
 ) -> RuleReading:
     """Return a share as one reading; its baseline is the share that an honest player shows."""
-    amber, red = share_readings(common, start, levels, what, field=field)
+    amber, red = share_readings(common, start, levels, what, field=field, by=by)
     honest = None if common.right is None else common.honest
     return RuleReading(rule, (amber, red, None), honest, items)
 

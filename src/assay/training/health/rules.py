@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from assay.core.config.health import HealthSettings
-from assay.core.records import Episode, HealthEvent, HealthRule, HonestFacts
+from assay.core.records import Episode, HealthEvent, HealthRule, HonestFacts, HonestPlay
 from assay.evaluation.alarms import MAX_FIELDS, Shares
 from assay.tasks.protocol import FieldAnswer, Task
 from assay.training.health.alarm_levels import DECIMALS, Ladder, RuleReading, Rung
 from assay.training.health.commonest import Common, Honest, most_common, reading
+from assay.training.health.relative import has_few_answers, honest_share, relative, unavoidable, with_kl
 from assay.training.health.signals import Baselines, StepSignals, failures_left, known, step_readings
 from assay.training.health.validation_rules import ValidationRules
 
@@ -67,10 +68,18 @@ class Monitor:
         settings: The levels of all rules.
         task: Names the reward parts and their kinds.
         honest: Knows right answers; None: nobody does.
+        play: What an honest player shows; None: nobody knows.
     """
 
-    def __init__(self, settings: HealthSettings, task: Task, honest: Honest | None = None) -> None:
-        self._settings, self._ladder, self._baselines = settings, Ladder(), Baselines({})
+    def __init__(
+        self,
+        settings: HealthSettings,
+        task: Task,
+        honest: Honest | None = None,
+        play: HonestPlay | None = None,
+    ) -> None:
+        self._settings, self._ladder, self._baselines = relative(settings, play), Ladder(), Baselines({})
+        self.play = play
         self._window: Window = []
         self._successes: list[float] = []  # of the last steps
         self._steps_heard = 0
@@ -83,7 +92,8 @@ class Monitor:
         cls, settings: HealthSettings, task: Task, state: Mapping[str, Any], honest: Honest | None = None
     ) -> Self:
         """Return the monitor that gave this state, under the same settings."""
-        monitor = cls(settings, task, honest)
+        play = state["play"]
+        monitor = cls(settings, task, honest, None if play is None else HonestPlay.model_validate(play))
         monitor._ladder = Ladder.restore(state["ladder"])
         monitor._baselines = Baselines(state["baselines"])
         monitor._window, monitor._successes = deepcopy(state["window"]), list(state["successes"])
@@ -100,6 +110,7 @@ class Monitor:
             "successes": list(self._successes),
             "steps_heard": self._steps_heard,
             "validations": self._validations.state(),
+            "play": None if self.play is None else self.play.model_dump(mode="json"),
         }
 
     @property
@@ -111,6 +122,11 @@ class Monitor:
     def facts(self) -> HonestFacts | None:
         """What an honest player shows, None where nobody knows."""
         return None if self.honest is None else self.honest.facts
+
+    @property
+    def few(self) -> int | None:
+        """How many answers honest play gives, where it repeats them."""
+        return self.play.answers if self.play is not None and has_few_answers(self.play) else None
 
     def step(self, signals: StepSignals) -> list[HealthEvent]:
         """Take one optimizer step in and return the alarms whose level it changes.
@@ -125,7 +141,11 @@ class Monitor:
             "non_finite", (None, Rung(False, 1, None, None, "all values are finite again"), None)
         )
         self.heard = self._hear(signals)
-        rules = step_readings(signals, self._settings, self._baselines, self._failures_left(signals))
+        left, n = self._failures_left(signals), self._settings.baseline_steps
+        # Looked up, not taken: each is taken in where it is judged
+        first = [self._baselines.mean(name, n) for name in ("success", "length")]
+        settings = with_kl(self._settings, self.play, *first)
+        rules = step_readings(signals, settings, self._baselines, left)
         readings = [healthy, *rules, *self._commonest(self.heard)]
         reward = known(signals.reward)
         if reward is not None:
@@ -168,9 +188,10 @@ class Monitor:
             return 1.0
         self._successes = [*self._successes, success][-self._settings.baseline_steps :]
         first = self._baselines.take("success", success, self._settings.baseline_steps)
-        return (
-            1.0 if first is None else failures_left(first, math.fsum(self._successes) / len(self._successes))
-        )
+        if first is None:
+            return 1.0
+        never = unavoidable(self.play)
+        return failures_left(first + never, math.fsum(self._successes) / len(self._successes) + never)
 
     def _hear(self, signals: StepSignals) -> Heard:
         """Take the answers of a step in, and return what those of the last steps have in common."""
@@ -184,6 +205,8 @@ class Monitor:
         step["fields"] = {place: _field(items) for place, items in signals.fields.items()}
         self._window = [*self._window, step][-self._settings.top_share_window :]
         top, items = _over(self._window)
+        if top.right is None:
+            top = top._replace(right=honest_share(self.play))
         places = {place for each in self._window for place in each["fields"]}
         heard = {
             place: _over([each["fields"][place] for each in self._window if place in each["fields"]])
@@ -203,11 +226,11 @@ class Monitor:
         full = self._steps_heard >= settings.top_share_window
         steps = f"the last {settings.top_share_window} steps' items"
         start = self._start("top_share", heard.top)
-        if full:
+        played = None if self.play is None else self.play.levels.get("top_share")
+        if full and (played is None or played.amber is not None):
             what = f"the share of {steps} that one text answers"
-            found.append(
-                reading("top_share", heard.top, start, settings.top_share, what, heard.items.get(None, ()))
-            )
+            ids, by = heard.items.get(None, ()), "right for" if played is None else "honest play gives it to"
+            found.append(reading("top_share", heard.top, start, settings.top_share, what, ids, by=by))
         told = []
         for place, common in heard.fields.items():
             start = self._start(f"field {place}", common)

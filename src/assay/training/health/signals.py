@@ -19,6 +19,7 @@ from assay.training.health.commonest import Honest
 # clipped and a gradient of 0.1 are what a sound GRPO step has; an entropy under 0.01 nat is that of a policy
 # which has decided.
 CLIP_FLOOR, GRAD_NORM_FLOOR, ENTROPY_FLOOR = 0.01, 0.1, 0.01
+LENGTH_FLOOR = 2.0  # tokens: next to one token, a second is no rise
 BETWEEN_TURNS = "\x1e"
 # A policy that is right in nine of ten episodes may well be sure of itself, and write as little as it takes.
 SURE = 0.1
@@ -67,11 +68,13 @@ class StepSignals:
         lost: float | None,
         skipped: str | None = None,
         honest: Honest | None = None,
+        few: int | None = None,
     ) -> Self:
         """Return the signals of a step from its episodes, those the environment lost left out, and the
         trainer's numbers.
 
-        `honest` knows right answers; without it texts are compared with nothing.
+        `honest` knows right answers; without it texts are compared with nothing. `few` is how many different
+        answers honest play gives, where it repeats them.
         """
         groups: dict[str, list[Episode]] = defaultdict(list)
         for episode in episodes:
@@ -89,7 +92,7 @@ class StepSignals:
             {episode.item_id for episode in episodes if any(turn.truncated for turn in episode.turns)}
         )
         facts = None if honest is None else honest.facts
-        answers = None if facts is None else facts.answers
+        answers = few if facts is None else facts.answers
         variety = {
             item: 1.0 if item in solved else distinct(group, answers)
             for item, group in groups.items()
@@ -279,6 +282,11 @@ class Baselines:
             return None
         return math.fsum(values) / len(values)
 
+    def mean(self, rule: str, n: int) -> float | None:
+        """Return the mean of the first n values, None while there are fewer."""
+        values = self._first.get(rule, [])
+        return math.fsum(values) / n if len(values) >= n else None
+
     def state(self) -> dict[str, list[float]]:
         """Return the first values by rule."""
         return {rule: list(values) for rule, values in self._first.items()}
@@ -297,7 +305,8 @@ def _length(value: float, base: float | None, settings: HealthSettings) -> Rungs
         return None
     what, levels = "the mean length of a completion in tokens", settings.length
     if value > base:
-        return above(what, value, levels.amber * base), above(what, value, levels.red * base), None
+        least = max(base, LENGTH_FLOOR)
+        return above(what, value, levels.amber * least), above(what, value, levels.red * least), None
     return below(what, value, base / levels.amber), below(what, value, base / levels.red), None
 
 

@@ -266,6 +266,7 @@ class Recorder(TrainerCallback):
             lost=1 - len(episodes) / len(rollouts),
             skipped=skipped,
             honest=ledger.monitor.honest,
+            few=ledger.monitor.few,
         )
         # An item whose episodes were all graded with NaN has none of them in the signals
         if skipped is not None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from assay.core.config.settings import TrainSettings
+from assay.core.config.settings import Params, TrainSettings
 from assay.core.counting import counted
 from assay.core.records import Alarm, HealthEvent, HealthSummary, TrainAlarm
 from assay.core.storage.files import read_bytes, sha256_bytes
@@ -17,6 +17,8 @@ from assay.pipeline.live_log import quiet
 from assay.stages.render_evidence.claim_inputs import plan_asked
 from assay.tasks.protocol import Task
 from assay.training.health.commonest import Honest
+from assay.training.health.honest_play import honest_play
+from assay.training.health.relative import moved_levels
 from assay.training.health.rules import Heard, Monitor
 from assay.training.health.signals import NUMBERS, StepSignals
 from assay.training.log.history import Raised, Watch
@@ -57,7 +59,7 @@ def scheduled(package: Unpacked) -> list[int]:
 def rung_again(package: Unpacked) -> tuple[list[HealthEvent], Relistened]:
     """Return the alarms that log and validations raise, oldest first, and the monitor that heard them."""
     monitor, played = (
-        Relistened(package.project.params.health, package.task),
+        Relistened(package.project.params.health, package.task, play=package.trained.honest_play),
         {v.step: v for v in package.validations},
     )
     found = monitor.validation(0, played[0].sampled) if 0 in played else []
@@ -104,13 +106,35 @@ def alarms_ring_again(package: Unpacked) -> LookResult:
         wrong.append(
             f"train.json, honest: {package.trained.honest} is stored, {honest} follows from the train items"
         )
-    wrong += _ring_of_flags(package)
+    wrong += [*_ring_of_flags(package), *_played_honestly(package)]
     said = f"{counted(len(again), 'alarms')} {'rings' if len(again) == 1 else 'ring'} again from "
     said += f"{counted(len(package.log), 'steps')} and {counted(len(package.validations), 'validations')}"
     return LookResult(
         f"{said}, those of infrastructure left out: the validations at {lost} were lost" if lost else said,
         wrong,
     )
+
+
+def _played_honestly(package: Unpacked) -> list[str]:
+    """Return in what honest play is not as it is stored; that of a task whose code does not run here stands
+    as stored, and only what levels follow from it can be told."""
+    task, stored, params = package.task, package.trained.honest_play, package.project.params
+    items = items_of(package.project, "train")
+    keyed = Honest(task, items).facts is not None
+    if getattr(task, "runner", task) is not None:
+        again = honest_play(task, item_order(items, _first(params), params.seed), params, keyed=keyed)
+    elif stored is not None:
+        levels = moved_levels(params.health, stored, keyed=keyed)
+        again = stored.model_copy(update={"levels": levels})
+    else:
+        return []
+    if again == stored:
+        return []
+    return [f"train.json, honest_play: {stored} is stored, {again} follows from the train items"]
+
+
+def _first(params: Params) -> int:
+    return params.train.steps * params.train.items_per_step
 
 
 def _named(event: HealthEvent) -> str:

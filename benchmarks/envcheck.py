@@ -1,0 +1,110 @@
+"""Tasks with something the matter that `assay envcheck` names, and what it says of sound ones; writes
+results/envcheck.json.
+
+The broken and the sound tasks are those of tests/tools/envcheck, and the presets of configs/task/. A broken
+task counts as named where its own check is a warning or a fault; a false fault is a fault on a sound one.
+With reasoning-gym installed, here or in the folder ASSAY_REASONING_GYM, sound data sets of it are looked at.
+Usage: ./run bench envcheck
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+from tests.tools.envcheck.broken import BROKEN
+from tests.tools.envcheck.gym import gym_tasks
+from tests.tools.envcheck.making import Made, composed
+from tests.tools.envcheck.sound import SOUND
+
+from assay.core.config.composition import presets
+from assay.pipeline.project import Project
+from assay.tools.envcheck.command import examined
+from assay.tools.findings import Finding
+from assay.tools.own_data.audit import project_for
+
+RESULT = Path(__file__).parent / "results" / "envcheck.json"
+PRESETS = ("collider", "structured", "words", "frozen_lake", "rotate_matrix")
+
+
+def look(made: Made | Project) -> tuple[list[Finding], float]:
+    """Return what is found, and the seconds it took."""
+    begun = time.monotonic()
+    if isinstance(made, Project):
+        return examined(made), time.monotonic() - begun
+    with tempfile.TemporaryDirectory() as folder:
+        return examined(made.project(Path(folder))), time.monotonic() - begun
+
+
+def main() -> None:
+    """Look at every task; the result is written anew after each, and says how many there were by then."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="tasks at once")
+    jobs = parser.parse_args().jobs
+    composed()  # once, before threads ask for it
+    shipped = [name for name in PRESETS if name in presets(ROOT, "task")]
+    tasks: list[Made | Project] = [*BROKEN, *SOUND, *(project_for(ROOT, name) for name in shipped)]
+    tasks += gym_tasks()
+    named = iter(shipped)
+    missed: dict[str, Any] = {}
+    false: dict[str, Any] = {}
+    warned: dict[str, list[str]] = {}
+    seconds: list[float] = []
+    counts = {"broken": 0, "sound": 0, "reasoning_gym": 0}
+    load = round(os.getloadavg()[0], 1)
+    with ThreadPoolExecutor(jobs) as pool:
+        for task, (found, took) in zip(tasks, pool.map(look, tasks), strict=True):
+            seconds.append(took)
+            name, wanted = (task.name, task.check) if isinstance(task, Made) else (next(named), "")
+            amiss = sorted(each.check for each in found if each.level in ("warning", "fault"))
+            faults = {each.check: each.found for each in found if each.level == "fault"}
+            counts["broken" if wanted else "sound"] += 1
+            counts["reasoning_gym"] += name.startswith("reasoning-gym")
+            if wanted and not set(amiss) & set(wanted.split("|")):
+                missed[name] = {"check": wanted, "amiss": amiss}
+            if not wanted and faults:
+                false[name] = faults
+            if not wanted and amiss:
+                warned[name] = amiss
+            told = "MISSED" if name in missed else "FALSE" if name in false else "as it should be"
+            print(f"{took:5.1f} s  {told}  {name}  {', '.join(amiss)}", flush=True)
+            result = counts | {
+                "tasks": len(tasks),
+                "named": counts["broken"] - len(missed),
+                "missed": missed,
+                "checks_that_should_name": len({one for made in BROKEN for one in made.check.split("|")}),
+                "false_faults": len(false),
+                "said_where_nothing_is_wrong": false,
+                "warnings_on_sound": warned,
+                "shipped": shipped,
+                "seconds": {
+                    "median": round(sorted(seconds)[len(seconds) // 2], 1),
+                    "most": round(max(seconds), 1),
+                },
+                "jobs": jobs,
+                "load_before": load,
+                "machine": platform.machine(),
+                "cores": os.cpu_count(),
+                "python": platform.python_version(),
+            }
+            text = json.dumps(result, indent=2, sort_keys=True, ensure_ascii=False)
+            RESULT.write_text(text + "\n", encoding="utf-8")
+    print(
+        f"{result['named']} of {counts['broken']} named, {len(false)} false faults on {counts['sound']} sound"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Tasks with nothing the matter, some of them odd: whoever calls one of these faulty is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.tools.envcheck.broken import EXACT, PLAIN, paid, reward, walk
+from tests.tools.envcheck.making import Made, Row, choices, lists, number, sums, words
+
+SAYS = PLAIN["told"].replace("success=won if done else None", "success=won")
+JUDGED = {"success": {"compare": "environment"}}
+
+
+def copied(rng: np.random.Generator, n: int) -> Row:
+    """A word to be picked out."""
+    found = ["".join(rng.choice(list("abcdefgh"), 5)) for _ in range(4)]
+    at = int(rng.integers(4))
+    told = " ".join(f"*{word}" if place == at else word for place, word in enumerate(found))
+    return {"prompt": f"Which carries the star: {told}?", "answer": found[at]}
+
+
+def long(rng: np.random.Generator, n: int) -> Row:
+    """A long text whose last word is asked for."""
+    found = ["".join(rng.choice(list("abcdefghij"), 6)) for _ in range(400)]
+    return {
+        "prompt": "Text:\n" + " ".join(found) + "\nWhich word comes first in the alphabet?",
+        "answer": min(found),
+    }
+
+
+def chat(rng: np.random.Generator, n: int) -> Row:
+    """A conversation."""
+    row = sums(rng, n)
+    told = [{"role": "system", "content": "Add."}, {"role": "user", "content": row["prompt"]}]
+    return {"prompt": told, "answer": row["answer"]}
+
+
+def decimals(rng: np.random.Generator, n: int) -> Row:
+    """A quotient."""
+    a, b = (int(x) for x in rng.integers(10, 999, 2))
+    return {"prompt": f"{a} / {b}, to two digits", "answer": f"{a / b:.2f}"}
+
+
+def objects(rng: np.random.Generator, n: int) -> Row:
+    """An object to be filled in."""
+    a, b = (int(x) for x in rng.integers(100, 999, 2))
+    return {"prompt": f"x is {a}, y is twice {b}. Give both as JSON.", "answer": {"x": a, "y": 2 * b}}
+
+
+def labels(rng: np.random.Generator, n: int) -> Row:
+    """One of three labels, one of them common."""
+    a = int(rng.integers(0, 10_000))
+    return {
+        "prompt": f"Is {a} small, medium or large?",
+        "answer": "small" if a < 6000 else "medium" if a < 9000 else "large",
+    }
+
+
+TAGS: dict[str, Any] = {
+    "success": {"compare": "exact", "with": "answer", "extract": "<answer>(.*?)</answer>"},
+    "players": {"hasty": "weak", "oracle": "oracle"},
+}
+ORACLE = "\n\ndef oracle(answer):\n    return f'so: <answer>{answer}</answer>'\n"
+SOUND = (
+    Made("sums", paid(EXACT)),
+    Made("two answers", paid(EXACT), rows=choices),
+    Made("two answers, with a guess", paid(EXACT) + "\n\ndef hasty(rng):\n    return str(rng.choice(['yes', 'no']))\n", rows=choices),
+    Made("a common label", paid(EXACT), rows=labels),
+    Made("picked out of the prompt", paid(f"{EXACT[:-3]}0.1 * (len(c) == 5)"), rows=copied),
+    Made("words backwards", paid(EXACT), rows=words),
+    Made("partial credit by letters", paid("sum(x == y for x, y in zip(c.strip(), a)) / max(len(a), len(c.strip()))"), rows=words),
+    Made("long texts", paid(EXACT), rows=long),
+    Made("conversations", paid("float(c[0]['content'].strip() == a)"), rows=chat),
+    Made("tiny rewards", paid("1e-6 * (c.strip() == a)")),
+    Made("huge rewards", paid("1e6 * (c.strip() == a)")),
+    Made("negative rewards", paid("0.0 if c.strip() == a else -1.0")),
+    Made("penalty for length", paid("float(c.strip() == a) - 0.001 * min(500, len(c))")),
+    Made("named parts", reward("return [{'right': float(c.strip() == a), 'digits': 0.1 * c.strip().isdecimal()} "
+         "for c, a in zip(completions, answer)]"), task={"parts": {"right": "outcome", "digits": "format"}, "reward_range": [0.0, 1.1]}),
+    Made("by number", paid("float(near(c, a))", "def near(c, a):\n    try:\n        return abs(float(c) - float(a)) < 0.006\n"
+         "    except (ValueError, OverflowError):\n        return False"), rows=decimals,
+         task={"success": {"compare": "number", "with": "answer", "tolerance": 0.006}}),
+    Made("JSON objects", reward("return [float(value(c) == a) for c, a in zip(completions, answer)]",
+         "import json\ndef value(c):\n    try:\n        return json.loads(c)\n    except (ValueError, RecursionError):\n        return None") +
+         "\n\ndef oracle(answer):\n    return json.dumps(answer)\n", rows=objects,
+         task={"success": {"compare": "json", "with": "answer"}, "players": {"hasty": "weak", "oracle": "oracle"}}),
+    Made("lists", paid("float(value(c) == value(a))", "import json\ndef value(c):\n    try:\n        return json.loads(c)\n"
+         "    except (ValueError, RecursionError):\n        return None"), rows=lists, task={"success": {"compare": "json", "with": "answer"}}),
+    Made("in tags, the last one", reward("import re\nfound = [(re.findall('<answer>(.*?)</answer>', c, re.S) or [''])[-1] for c in completions]\n"
+         "return [float(f.strip() == a) + 0.05 * ('<answer>' in c) for f, c, a in zip(found, completions, answer)]") + ORACLE, task=TAGS),
+    Made("the last number", paid("float((re.findall(r'-?[0-9]+', c) or [''])[-1] == a)", "import re")),
+    Made("the first word", paid("float((c.split() or [''])[0] == a)"), rows=words),
+    Made("a coroutine", "import asyncio\n\n\nasync def reward(completions, answer, **kwargs):\n    await asyncio.sleep(0)\n"
+         "    return [float(c.strip() == a) for c, a in zip(completions, answer)]\n"),
+    Made("numpy's numbers", paid("np.float32(c.strip() == a)", "import numpy as np")),
+    Made("a cache with a limit", paid("float(fold(c) == a)", "from functools import lru_cache\n@lru_cache(maxsize=256)\ndef fold(c):\n"
+         "    return c.strip()")),
+    Made("a module with a clock of its own", paid(f"({EXACT}) + 0 * note()", "import time\nBEGUN = time.time()\ndef note():\n"
+         "    return time.time() > BEGUN")),
+    walk("a walk"),
+    walk("a walk judged by itself", task=JUDGED, told=SAYS),
+    walk("a walk with random winds", before="import numpy as np", reset="self.rng = np.random.default_rng(seed)",
+         step="self.at += int(self.rng.integers(2)) * (self.turn == 1)"),
+    walk("a cost each step", told=PLAIN["told"].replace("float(won)", "float(won) - 0.01")),
+    walk("shaping by a potential", task={"parts": {"reward": "outcome", "near": "shaping"}, **JUDGED},
+         step="before = abs(self.at - self.goal)",
+         told=SAYS.replace('{"reward": float(won)}', '{"reward": float(won), "near": 0.1 * (before - abs(self.at - self.goal))}')),
+    Made("a hidden number", '''
+from assay.tasks.own.api import Environment, Told
+
+class Made(Environment):
+    def reset(self, row, seed):
+        self.low, self.high, self.hidden = 0, 999, row["target"] % 1000
+        return "Guess a number from 0 to 999."
+
+    def step(self, completion):
+        try:
+            said = int(completion.strip()[:9])
+        except ValueError:
+            return Told("a number, please", 0.0, failure="no number")
+        if said == self.hidden:
+            return Told(None, 1.0, success=True)
+        if said < self.hidden:
+            self.low = max(self.low, said + 1)
+            return Told(f"more than {said}", 0.0)
+        self.high = min(self.high, said - 1)
+        return Told(f"less than {said}", 0.0)
+
+    def oracle(self):
+        return str((self.low + self.high) // 2)
+
+    def hasty(self, rng):
+        return str(rng.integers(self.low, self.high + 1)) if rng.uniform() < 0.5 else str(rng.integers(1000))
+''', rows=number, task={"max_turns": 11, "players": {"oracle": "oracle", "hasty": "weak"},
+                       "success": {"compare": "reward", "at_least": 1.0}}),
+)  # fmt: skip
