@@ -28,6 +28,7 @@ from tests.tools.envcheck.making import Made, composed
 from tests.tools.envcheck.sound import SOUND
 
 from assay.core.config.composition import presets
+from assay.pipeline.project import Project
 from assay.tools.envcheck.command import examined
 from assay.tools.findings import Finding
 from assay.tools.own_data.audit import project_for
@@ -36,11 +37,11 @@ RESULT = Path(__file__).parent / "results" / "envcheck.json"
 PRESETS = ("collider", "structured", "words", "frozen_lake", "rotate_matrix")
 
 
-def look(made: Made | str) -> tuple[list[Finding], float]:
+def look(made: Made | Project) -> tuple[list[Finding], float]:
     """Return what is found, and the seconds it took."""
     begun = time.monotonic()
-    if isinstance(made, str):
-        return examined(project_for(ROOT, made)), time.monotonic() - begun
+    if isinstance(made, Project):
+        return examined(made), time.monotonic() - begun
     with tempfile.TemporaryDirectory() as folder:
         return examined(made.project(Path(folder))), time.monotonic() - begun
 
@@ -54,7 +55,9 @@ def main() -> None:
     jobs = parser.parse_args().jobs
     composed()  # once, before threads ask for it
     shipped = [name for name in PRESETS if name in presets(ROOT, "task")]
-    tasks: list[Made | str] = [*shipped, *BROKEN, *SOUND, *gym_tasks()]
+    tasks: list[Made | Project] = [*BROKEN, *SOUND, *(project_for(ROOT, name) for name in shipped)]
+    tasks += gym_tasks()
+    named = iter(shipped)
     missed: dict[str, Any] = {}
     false: dict[str, Any] = {}
     warned: dict[str, list[str]] = {}
@@ -64,7 +67,7 @@ def main() -> None:
     with ThreadPoolExecutor(jobs) as pool:
         for task, (found, took) in zip(tasks, pool.map(look, tasks), strict=True):
             seconds.append(took)
-            name, wanted = (task, "") if isinstance(task, str) else (task.name, task.check)
+            name, wanted = (task.name, task.check) if isinstance(task, Made) else (next(named), "")
             amiss = sorted(each.check for each in found if each.level in ("warning", "fault"))
             faults = {each.check: each.found for each in found if each.level == "fault"}
             counts["broken" if wanted else "sound"] += 1

@@ -9,6 +9,7 @@ import numpy as np
 from tests.tools.envcheck.broken import EXACT, PLAIN, paid, reward, walk
 from tests.tools.envcheck.making import Made, Row, choices, lists, number, sums, words
 
+SAYS = PLAIN["told"].replace("success=won if done else None", "success=won")
 JUDGED = {"success": {"compare": "environment"}}
 
 
@@ -99,13 +100,13 @@ SOUND = (
     Made("a module with a clock of its own", paid(f"({EXACT}) + 0 * note()", "import time\nBEGUN = time.time()\ndef note():\n"
          "    return time.time() > BEGUN")),
     walk("a walk"),
-    walk("a walk judged by itself", task=JUDGED, told=PLAIN["told"]),
+    walk("a walk judged by itself", task=JUDGED, told=SAYS),
     walk("a walk with random winds", before="import numpy as np", reset="self.rng = np.random.default_rng(seed)",
          step="self.at += int(self.rng.integers(2)) * (self.turn == 1)"),
     walk("a cost each step", told=PLAIN["told"].replace("float(won)", "float(won) - 0.01")),
     walk("shaping by a potential", task={"parts": {"reward": "outcome", "near": "shaping"}, **JUDGED},
          step="before = abs(self.at - self.goal)",
-         told=PLAIN["told"].replace('{"reward": float(won)}', '{"reward": float(won), "near": 0.1 * (before - abs(self.at - self.goal))}')),
+         told=SAYS.replace('{"reward": float(won)}', '{"reward": float(won), "near": 0.1 * (before - abs(self.at - self.goal))}')),
     Made("a hidden number", '''
 from assay.tasks.own.api import Environment, Told
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from assay.tasks.own.success import number
 from assay.tools.envcheck.case import Case, World
@@ -27,6 +28,7 @@ class Evidence:
         troubles: Of every episode so far.
         played: How many episodes there were.
         slow: Whether an episode takes long.
+        at_start: State of the process before anything was played.
     """
 
     case: Case
@@ -34,6 +36,7 @@ class Evidence:
     troubles: list[Trouble] = field(default_factory=list)
     played: int = 0
     slow: bool = False
+    at_start: dict[str, Any] = field(default_factory=dict)
 
     def play(self, world: World, says: Says, most: int | None = None) -> Episode:
         """Play an episode and note its trouble."""

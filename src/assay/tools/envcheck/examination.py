@@ -35,7 +35,7 @@ def examine(
         seconds: That it may take.
         begun: Told which check begins.
     """
-    seen = Evidence(case, Deadline(seconds))
+    seen = Evidence(case, Deadline(seconds), at_start=watching.state_of_process())
     quick = seconds <= QUICK
     scripts: list[Script] = []
     elsewhere: Elsewhere | None = None

@@ -106,8 +106,8 @@ def _trivial(seen: Evidence) -> Callable[[int, Episode], dict[str, list[str]]]:
             if len(golds) <= 50
             else [*golds[:49], *[each for each in (seen.case.gold(top.world.item),) if each]]
         )
-        found["all golds at once"] = "\n".join(listed)
-        return {name: [text] for name, text in found.items()}
+        told = {name: [text] for name, text in found.items()}
+        return told | {"all golds at once": ["\n".join(listed), "\n".join(reversed(listed))]}
 
     return texts
 

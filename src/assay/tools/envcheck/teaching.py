@@ -44,8 +44,9 @@ def signal(seen: Evidence) -> Finding:
         return not_looked_at("signal", "nothing could be played")
     said = f"on {told[0]:.0%} of {counted(len(mixed), 'items')} (right, wrong and trivial answers)"
     said += f"; {told[-1]:.0%} for {who}" if groups else ""
-    fault = told[0] < LITTLE_SIGNAL or (bool(groups) and told[-1] < 0.05)
-    return look.judge(said, fix, fault=fault, doubtful=min(told) < LITTLE_SIGNAL or told[0] < 0.8, ok=said)
+    return look.judge(
+        said, fix, fault=told[0] < LITTLE_SIGNAL, doubtful=min(told) < LITTLE_SIGNAL or told[0] < 0.8, ok=said
+    )
 
 
 def _differ(group: list[Episode]) -> bool:

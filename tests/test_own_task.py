@@ -1,0 +1,102 @@
+"""docs/own-task.md does what it says: its commands are run in order, its files are played as they stand."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.core.storage.yaml import read_yaml
+from assay.pipeline.inputs import task_of
+from assay.tools import new_task
+from assay.tools.own_data.audit import project_for
+from tests.house import ROOT
+from tests.pages import blocks, text_of
+from tests.smoke import copy_project
+
+PAGE = "docs/own-task.md"
+QUICK, LONG = [block for _, block in blocks(PAGE)]
+REWARD, CLASS = [
+    text for kind, text in re.findall(r"^```(\w*)\n(.*?)^```$", text_of(PAGE), re.M | re.S) if not kind
+]
+
+
+def follow(root: Path, block: str) -> str:
+    """Type the commands of a block in a project, and return what they said."""
+    said, environment = "", os.environ | {"PYTHONPATH": str(root / "src")}
+    environment.pop("PYTEST_CURRENT_TEST", None)
+    ways = {"assay": ("-m", "assay.cli"), "test": ("-m", "pytest", "-q"), "repro": ("-m", "dvc", "repro")}
+    for line in block.splitlines():
+        _, way, *words = line.partition("#")[0].split()
+        done = subprocess.run(
+            [sys.executable, *ways[way], *words],
+            cwd=root,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said += done.stdout + done.stderr
+        assert done.returncode == 0, f"{line}\n{said[-4000:]}"
+    return said
+
+
+def project(root: Path) -> Path:
+    """Return a project with the example and nothing else."""
+    for name in ("configs", "tasks/words", "data/words", "src"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "params.yaml", root)
+    return root
+
+
+def test_a_new_task_is_made_tried_checked_and_chosen(tmp_path: Path) -> None:
+    told = follow(project(tmp_path), QUICK)
+    assert "wrote tasks/mine/task.py" in told and "27 checks: 0 faults" in told
+    chosen = read_yaml(tmp_path / "params.yaml", fix="none")
+    assert chosen["task"]["code"] == "tasks/mine"
+
+
+@pytest.mark.long
+def test_it_goes_on_to_a_claim_that_can_be_verified(tmp_path: Path) -> None:
+    copy_project(tmp_path)
+    follow(tmp_path, "\n".join(line for line in QUICK.splitlines() if "envcheck" not in line))
+    told = follow(tmp_path, LONG)
+    assert "mine: " in told
+    assert (tmp_path / "dist/assay-package.tar").is_file()
+
+
+def test_the_reward_of_the_page_pays_what_it_says() -> None:
+    names: dict[str, object] = {}
+    exec(REWARD, names)
+    reward = names["reward"]
+    assert callable(reward)
+    assert reward(["?", "?"], ["a\n", "b"], ["a", "a"], more=None) == [1.0, 0.0]
+
+
+def test_the_environment_of_the_page_is_short_and_is_played(tmp_path: Path) -> None:
+    assert CLASS.count("\n") <= 40
+    new_task.run(project(tmp_path), "mine")
+    (tmp_path / "tasks/mine/task.py").write_text(CLASS, encoding="utf-8")
+    preset = tmp_path / "configs/task/mine.yaml"
+    wanted = text_of(PAGE).split("```text\n")[1].split("```")[0]
+    kept = preset.read_text(encoding="utf-8")
+    for line in wanted.splitlines():
+        key = line.split(":")[0]
+        kept = re.sub(rf"(?m)^{key}:.*\n", "", kept)
+    preset.write_text(kept.replace("  name: own\n", f"  name: own\n{wanted}"), encoding="utf-8")
+    task = task_of(project_for(tmp_path, "mine"))
+    item = task.item({"id": "1", "prompt": "", "answer": "7"})
+    opening, state = task.start(item, 0)
+    assert opening[-1]["content"] == "A number from 1 to 9?"
+    heard = []
+    for said in ("5", "x", "8", "7"):
+        step = task.step(state, said)
+        heard.append((step.observation, dict(step.parts)["found"]))
+        state = step.state
+    assert heard == [("higher", 0.0), ("A number, please.", 0.0), ("lower", 0.0), (None, 1.0)]
+    assert task.judge(state).success and task.ceiling == "knows"
