@@ -1,0 +1,39 @@
+"""What a task's own code says to all that a check of the package asks of it: none of it is run there."""
+
+from __future__ import annotations
+
+from assay.core.config.settings import ScratchBase
+from assay.core.storage.json import dumps
+from assay.evaluation.replay import play_baseline
+from assay.pipeline.inputs import heldout_suite, items_of, secondary_suites, validation_suite
+from assay.pipeline.project import Project
+from assay.pipeline.rival_files import suite_for
+from assay.tasks.own.recorded import Recorded, Recorder
+from assay.tasks.own.task import own_task, runner_of
+from assay.tasks.rivals import FEW_SHOT, players_of
+from assay.tasks.settings.own import OwnTask
+
+
+def told_of(project: Project) -> bytes | None:
+    """Return the lines of told.jsonl; None where the task is part of assay.
+
+    Beside the episodes, which hold themselves what was said of them, a check opens every suite, reads the
+    words that players say, and lets those players play.
+    """
+    params, settings = project.params, project.params.task
+    if not isinstance(settings, OwnTask):
+        return None
+    recorder = Recorder(runner_of(settings, str(project.root)))
+    task = own_task(settings, None, recorder)
+    task.learn_from(items_of(project, "train"))
+    if isinstance(params.base, ScratchBase):
+        task.vocabulary()
+    heldout = heldout_suite(project)
+    for suite in (validation_suite(project), *secondary_suites(project).values()):
+        for play in suite.plays():
+            task.start(play.item, play.world_seed)
+    players = players_of(task, items_of(project, "train"))
+    for suite in (heldout, suite_for(heldout, FEW_SHOT)):
+        for name, player in players.items():
+            play_baseline(task, player, suite.plays(), name, retries=params.health.retries)
+    return "".join(f"{dumps(line)}\n" for line in recorder.lines(Recorded())).encode()
