@@ -2,7 +2,7 @@
 docs/reasoning-gym.md.
 
     ./run python -m pip install --target ../gym reasoning-gym==0.1.25
-    PYTHONPATH=../gym ./run bench reasoning_gym                             (half an hour of one core)
+    PYTHONPATH=../gym ./run bench reasoning_gym                             (forty minutes of a core)
     PYTHONPATH=../gym ./run python benchmarks/reasoning_gym.py --only NAME  (a row measured anew)
 
 reasoning-gym pins a release of tabulate that is not the one in constraints.txt, hence a folder of its own.

@@ -55,7 +55,7 @@ reasoning-gym pins tabulate 0.9.0, which is not ours, so it goes into a folder o
 that has it does as well, such as that of a venv: the script needs nothing else.
 `python benchmarks/reasoning_gym.py --only chain_sum` measures a row anew.
 
-Needs: a network for the first command, and half an hour of one core for the second.
+Needs: a network for the first command, and forty minutes of one core for the second.
 
 ```sh
 ./run python -m pip install --target ../gym reasoning-gym=={version}

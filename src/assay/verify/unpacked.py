@@ -90,7 +90,7 @@ class Unpacked:
         if self.task_code is not None:
             return OwnCopy(project.params.task, self.task_code)
         lines = read_records(self.root / TOLD, ToldLine, fix=FIX)
-        found = read_record(self.results("fingerprint.json"), Fingerprint, fix=FIX)
+        found = read_record(project.results("fingerprint.json"), Fingerprint, fix=FIX)
         return Recorded(lines, found.requires)
 
     def _learn(self, project: Project) -> None:

@@ -118,7 +118,8 @@ def members_of(project: Project, parity: Parity) -> Mapping[str, bytes | Path]:
         PackageError: A file of the run is missing, or a link.
     """
     root, fix = project.root, "./run dvc repro"
-    places = {"${dataset.root}": project.params.dataset.root, "${task.code}": project.params.task.code}
+    params = project.params
+    places = {"${dataset.root}": params.dataset.root, "${task.code}": params.task.code}
     entries = [places.get(entry, entry) for entry in READS]
     text = lock_text(read_yaml(root / LOCK, fix=fix), BEFORE)
     members: dict[str, bytes | Path] = dict(files_of(root, entries, fix=fix))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from assay.core.config.settings import ScratchBase
 from assay.core.storage.json import dumps
+from assay.evaluation.few_shot import few_shot
 from assay.evaluation.replay import play_baseline
 from assay.pipeline.inputs import heldout_suite, items_of, secondary_suites, validation_suite
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import suite_for
+from assay.policy.base.words import Words
 from assay.tasks.own.recorded import Recorded, Recorder
 from assay.tasks.own.task import own_task, runner_of
 from assay.tasks.rivals import FEW_SHOT, players_of
@@ -26,14 +28,20 @@ def told_of(project: Project) -> bytes | None:
     recorder = Recorder(runner_of(settings, str(project.root)))
     task = own_task(settings, None, recorder)
     task.learn_from(items_of(project, "train"))
-    if isinstance(params.base, ScratchBase):
-        task.vocabulary()
-    heldout = heldout_suite(project)
+    heldout, train = heldout_suite(project), task.train
     for suite in (validation_suite(project), *secondary_suites(project).values()):
         for play in suite.plays():
             task.start(play.item, play.world_seed)
-    players = players_of(task, items_of(project, "train"))
-    for suite in (heldout, suite_for(heldout, FEW_SHOT)):
-        for name, player in players.items():
-            play_baseline(task, player, suite.plays(), name, retries=params.health.retries)
+    for name, player in players_of(task, train).items():
+        play_baseline(task, player, heldout.plays(), name, retries=params.health.retries)
+    if isinstance(params.base, ScratchBase):
+        few_shot(
+            task,
+            train,
+            suite_for(heldout, FEW_SHOT),
+            params.evaluation.rivals.few_shot,
+            dialogue=Words(task.vocabulary()),
+            positions=params.base.architecture.max_positions,
+            max_new_tokens=settings.max_new_tokens[params.generation.surface],
+        )
     return "".join(f"{dumps(line)}\n" for line in recorder.lines(Recorded())).encode()

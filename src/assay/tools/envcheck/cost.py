@@ -67,7 +67,8 @@ def duration(seen: Evidence) -> Finding:
     own = seen.case.own
     limit = 5.0 if own is None else own.settings.timeout_s
     played = [*seen.ceiling, *seen.floor]
-    calls = sorted(s for episode in played for s in episode.seconds)
+    steps = sorted(s for episode in played for s in episode.seconds[1:])
+    calls = sorted(s for episode in played for s in episode.seconds[:1]) + steps
     if not calls:
         return not_looked_at("time", "nothing could be played")
     begun = time.perf_counter()
@@ -76,15 +77,17 @@ def duration(seen: Evidence) -> Finding:
 
     seen.play(seen.worlds[0], always(LONG), 1)
     long = time.perf_counter() - begun
-    median, worst = calls[len(calls) // 2], max(calls[-1], long)
+    opened = sorted(episode.seconds[0] for episode in played if episode.seconds)
+    usual = max(opened[len(opened) // 2], steps[len(steps) * 3 // 4] if steps else 0.0)
+    worst = max(*calls, long)
     train = seen.case.params.train
     turns = max((len(each.said) for each in played), default=1)
-    serial = median * (turns + 1) * train.items_per_step * train.group_size
+    serial = usual * (turns + 1) * train.items_per_step * train.group_size
     threads = 1 if own is None else own.settings.threads
-    told = f"{1000 * median:.3g} ms a call, {1000 * worst:.3g} at worst; {serial:.2g} s a training step"
+    told = f"{1000 * usual:.3g} ms a call, {1000 * worst:.3g} at worst; {serial:.2g} s a training step"
     told += f", {serial / threads:.2g} in {threads} threads" if threads > 1 else ""
     fix = "make it faster, load what it needs once and not at every call, or raise task.threads"
-    slow = median > SLOW_STEP or worst > SLOW_STEP_AT_WORST
+    slow = usual > SLOW_STEP or worst > SLOW_STEP_AT_WORST
     return look.judge(
         told, fix, fault=worst > limit or serial / threads > SLOW_TRAINING_STEP, doubtful=slow, ok=told
     )
