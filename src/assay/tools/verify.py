@@ -126,7 +126,7 @@ def verified(package: Path, result: plain.Result, asked: VerifyRequest) -> Itera
     with tempfile.TemporaryDirectory(prefix="assay-verify-") as scratch:
         root, work = Path(scratch, "package"), Path(scratch, "work")
         work.mkdir()
-        sound, signed = result.ok, None
+        sound, signed, copied = result.ok, None, None
         if sound and (why := _unpacked(package, result, root)):
             yield Check(level="V0", name="unpacking", outcome="failed", found=why)
             sound = False
@@ -167,7 +167,9 @@ def verified(package: Path, result: plain.Result, asked: VerifyRequest) -> Itera
         elif sound and holds_judgement(root):
             yield _unlooked("V4", "a package of a judgement holds no model: the results were made elsewhere")
         else:
-            yield from _on_demand(root, asked, sound and (signed is None or signed.outcome == "passed"))
+            yield from _on_demand(
+                root, asked, sound and (signed is None or signed.outcome == "passed"), copied
+            )
 
 
 def _unpacked(package: Path, result: plain.Result, root: Path) -> str:
@@ -188,9 +190,14 @@ def _unpacked(package: Path, result: plain.Result, root: Path) -> str:
         return str(error)
 
 
-def _on_demand(root: Path, asked: VerifyRequest, sound: bool) -> Iterator[Check]:
+def _on_demand(root: Path, asked: VerifyRequest, sound: bool, copied: Path | None) -> Iterator[Check]:
     """Yield V4 and V5, which need the model and time, or say that nobody asked for them."""
     why = None if sound else "not done, because a check before it failed"
+    if sound and copied is None and (asked.regenerate is not None or asked.retrain):
+        from assay.pipeline.project import Project
+
+        if Project.open(root).params.task.brings_code:
+            why = "not done, because it runs the task's own code; --task-code DIR runs your own copy of it"
     if asked.regenerate is None or why:
         unasked = "not asked for (--regenerate N plays N batches of each file again)"
         yield _unlooked("V4", unasked if asked.regenerate is None else str(why))
@@ -200,7 +207,10 @@ def _on_demand(root: Path, asked: VerifyRequest, sound: bool) -> Iterator[Check]
 
         with progress("verify: play again", 1) as advance:
             checks = regenerated(
-                Unpacked(root).project, batches=asked.regenerate, key=asked.key, base=asked.base
+                Unpacked(root, task_code=copied).project,
+                batches=asked.regenerate,
+                key=asked.key,
+                base=asked.base,
             )
             advance(1)
         yield from checks

@@ -1,4 +1,4 @@
-"""The code of a task that was brought along: not run, and what that leaves open; or the checker's own copy."""
+"""The code of a task that was brought along: not run, and what that leaves open; or a copy of the checker."""
 
 from __future__ import annotations
 

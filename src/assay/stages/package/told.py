@@ -14,13 +14,15 @@ from assay.tasks.own.recorded import Recorded, Recorder
 from assay.tasks.own.task import own_task, runner_of
 from assay.tasks.rivals import FEW_SHOT, players_of
 from assay.tasks.settings.own import OwnTask
+from assay.training.health.honest_play import honest_play
+from assay.training.recipe import item_order
 
 
 def told_of(project: Project) -> bytes | None:
     """Return the lines of told.jsonl; None where the task is part of assay.
 
     Beside the episodes, which hold themselves what was said of them, a check opens every suite, reads the
-    words that players say, and lets those players play.
+    words that players say, lets those players play, and the honest one as it did before training.
     """
     params, settings = project.params, project.params.task
     if not isinstance(settings, OwnTask):
@@ -34,6 +36,8 @@ def told_of(project: Project) -> bytes | None:
             task.start(play.item, play.world_seed)
     for name, player in players_of(task, train).items():
         play_baseline(task, player, heldout.plays(), name, retries=params.health.retries)
+    order = item_order(train, params.train.steps * params.train.items_per_step, params.seed)
+    honest_play(task, order, params, keyed=False)
     if isinstance(params.base, ScratchBase):
         few_shot(
             task,
