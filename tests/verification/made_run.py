@@ -49,7 +49,7 @@ from assay.policy.digests import adapted_digest, digest_folder
 from assay.stages import fingerprint, render_evidence
 from assay.stages.package import members_of
 from assay.stages.render_evidence.arms import AGAIN, CONTROL
-from assay.tasks.protocol import Task
+from assay.tasks.protocol import Task, learner
 from assay.tasks.rivals import BEST_OF_N, CONSTRAINED, FEW_SHOT, OF_THE_BASE, rivals_of
 from assay.training.health.commonest import Honest
 from assay.training.health.honest_play import honest_play
@@ -64,7 +64,16 @@ from assay.verify.folders import _FREE, adapter_expected, base_expected
 from tests.house import ROOT
 from tests.verification.made_lock import lock
 
-TAKEN = ("constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE", "dvc.yaml", "data", "src")
+TAKEN = (
+    "constraints.txt",
+    "requirements.txt",
+    "pyproject.toml",
+    "LICENSE",
+    "dvc.yaml",
+    "data",
+    "src",
+    "tasks",
+)
 PARITY = Parity(
     policy_digest="",
     base_was_4bit=False,
@@ -197,7 +206,12 @@ def spelled(task: Task, play: Play, episode: Episode, words: Words) -> Episode:
 
 def words_of(project: Project) -> Words | None:
     """Return the words of the base, where the package holds it."""
-    return None if isinstance(project.params.base, PretrainedBase) else Words(task_of(project).vocabulary())
+    if isinstance(project.params.base, PretrainedBase):
+        return None
+    task = task_of(project)
+    if (learning := learner(task)) is not None:
+        learning.learn_from(items_of(project, "train"))
+    return Words(task.vocabulary())
 
 
 def _arm(project: Project, name: str, suite: Suite, skill: float, policy: str) -> None:

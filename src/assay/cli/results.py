@@ -36,6 +36,12 @@ def verify(
     allow: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Ignore this file of an unpacked folder.")
     ] = None,
+    task_code: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Your own copy of the task's folder: run it and grade everything again."
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all checks there, as JSON.")] = None,
     signature: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A signature to check; needs --public-key.")

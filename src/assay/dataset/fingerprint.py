@@ -58,7 +58,7 @@ class Fingerprint(Record):
     requires: tuple[Required, ...] | None = Field(
         default=None,
         exclude_if=lambda found: found is None,
-        description="installed packages that grade, task.requires; not there where the task is part of assay",
+        description="installed packages that grade, task.requires; not there where there are none",
     )
 
 

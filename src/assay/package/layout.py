@@ -28,6 +28,8 @@ SUMS, CARD, PROVENANCE, PARITY, VERIFIER, LOCK = (
 # Of the ledger what the claim rests on.
 OPENINGS = f"{OBSERVED}/heldout_openings.json"
 NAME = "assay-package"
+# What the code of a task that was brought along said, so that a check need not run it.
+TOLD = "told.jsonl"
 # Where a pretrained base lies on this machine; base.json has its revision and digest, and that is what
 # travels.
 POINTER = "pointer.json"
@@ -62,6 +64,8 @@ _FLAT, _PART = r"[A-Za-z0-9][A-Za-z0-9_.-]*", r"[^/.][^/]*"
 _DATA = re.compile(
     rf"({_PART}/)*({_PART}\.(jsonl|json|md|txt|csv|tsv|yaml|yml|rst)|SHA256SUMS|LICENSE|NOTICE|CITATION\.cff)"
 )
+# Code of a task that was brought along: it is listed and hashed, and run only by who asks for it.
+_CODE = re.compile(rf"({_PART}/)*{_PART}\.(py|jsonl|json|md|txt|csv|tsv|yaml|yml|toml)")
 _SOURCE = re.compile(r"([a-z0-9_]+/)*([a-z0-9_]+\.py|templates/[a-z0-9_]+\.(html|css|js|md))")
 _RUNS = re.compile(r"\.(py|pyc|pyo|pyd|so|dll|dylib|sh|exe|js|jar|whl|egg|zip|tar|gz)\Z", re.IGNORECASE)
 # Loading one of these can run what it holds.
@@ -82,23 +86,26 @@ CODE_CARRIERS = (
 )
 
 
-def strangers(names: Iterable[str], *, data: str, scratch: bool) -> Iterator[str]:
+def strangers(names: Iterable[str], *, data: str, scratch: bool, code: str | None = None) -> Iterator[str]:
     """Yield every name that has no place in a package, with the reason.
 
     Args:
         names: Relative POSIX paths of all files.
         data: Folder of the data, relative.
         scratch: Whether the base was built here, so that the package holds it.
+        code: Folder of a task that was brought along; None: it is part of assay.
 
     >>> list(strangers(["models/base/modeling_x.py"], data="data/x", scratch=True))
     ['models/base/modeling_x.py: code, which no model folder of assay holds']
     """
     exact = {*BESIDE, *MADE, *(f"{ADAPTER}/{name}" for name in ADAPTER_FILES)}
     exact |= {f"{BASE}/{name}" for name in BASE_FILES} if scratch else set()
+    exact |= set() if code is None else {TOLD}
     exact |= {place_of(name) for name in FOLDERS if "." in name}
     folders = {
         f"{data}/": _DATA,
         "src/assay/": _SOURCE,
+        **({} if code is None else {f"{code}/": _CODE}),
         f"{place_of('figures')}/": re.compile(rf"{_FLAT}\.(svg|png)"),
         **{
             f"{place_of(name)}/": re.compile(rf"{_FLAT}\.jsonl")

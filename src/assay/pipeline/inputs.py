@@ -175,15 +175,14 @@ def code_of(project: Project) -> str | None:
 
 
 def requires_of(project: Project) -> tuple[Required, ...] | None:
-    """Return the installed packages that a task's own code grades with; None where the task is part of assay.
+    """Return the installed packages that a task's own code grades with; None where there are none.
 
     Raises:
         ConfigError: One is missing, or of another version.
     """
-    task = project.params.task
     if project.recorded is not None:
         return project.recorded.requires
-    return require_packages(task.needs) if task.brings_code else None
+    return require_packages(project.params.task.needs) or None
 
 
 def splits_of(params: Params) -> tuple[str, str, str]:

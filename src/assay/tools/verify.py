@@ -42,7 +42,8 @@ class VerifyRequest:
 
     `sha256` is the published one of the package; `regenerate` the batches to play again, None for none; `key`
     what they are drawn by; `base` the folder of a pretrained base; `allow` what an unpacked folder may hold
-    besides; `signature` a file of `assay publish sign` and `public_key` whose it has to be, both or none.
+    besides; `task_code` the checker's own copy of the folder of a task that was brought along, to be run;
+    `signature` a file of `assay publish sign` and `public_key` whose it has to be, both or none.
     """
 
     sha256: str | None = None
@@ -55,6 +56,7 @@ class VerifyRequest:
     processes: int = 2
     signature: Path | None = None
     public_key: Path | None = None
+    task_code: Path | None = None
 
 
 def run(package: Path, asked: VerifyRequest, out: Path | None) -> int:
@@ -124,7 +126,7 @@ def verified(package: Path, result: plain.Result, asked: VerifyRequest) -> Itera
     with tempfile.TemporaryDirectory(prefix="assay-verify-") as scratch:
         root, work = Path(scratch, "package"), Path(scratch, "work")
         work.mkdir()
-        sound, signed = result.ok, None
+        sound, signed, copied = result.ok, None, None
         if sound and (why := _unpacked(package, result, root)):
             yield Check(level="V0", name="unpacking", outcome="failed", found=why)
             sound = False
@@ -144,8 +146,14 @@ def verified(package: Path, result: plain.Result, asked: VerifyRequest) -> Itera
             yield from check_judgement(root, work, other_code=asked.other_code)
         elif sound:
             from assay.verify.levels import all_levels  # heavy, and of no use for what is no package
+            from assay.verify.own_code import own_copy
 
-            for check in all_levels(root, work, other_code=asked.other_code, processes=asked.processes):
+            copied = (
+                None if asked.task_code is None else own_copy(root, asked.task_code, Path(scratch, "code"))
+            )
+            for check in all_levels(
+                root, work, other_code=asked.other_code, processes=asked.processes, task_code=copied
+            ):
                 sound = sound and check.outcome != "failed"
                 yield check
         else:
@@ -159,7 +167,9 @@ def verified(package: Path, result: plain.Result, asked: VerifyRequest) -> Itera
         elif sound and holds_judgement(root):
             yield _unlooked("V4", "a package of a judgement holds no model: the results were made elsewhere")
         else:
-            yield from _on_demand(root, asked, sound and (signed is None or signed.outcome == "passed"))
+            yield from _on_demand(
+                root, asked, sound and (signed is None or signed.outcome == "passed"), copied
+            )
 
 
 def _unpacked(package: Path, result: plain.Result, root: Path) -> str:
@@ -180,18 +190,28 @@ def _unpacked(package: Path, result: plain.Result, root: Path) -> str:
         return str(error)
 
 
-def _on_demand(root: Path, asked: VerifyRequest, sound: bool) -> Iterator[Check]:
+def _on_demand(root: Path, asked: VerifyRequest, sound: bool, copied: Path | None) -> Iterator[Check]:
     """Yield V4 and V5, which need the model and time, or say that nobody asked for them."""
     why = None if sound else "not done, because a check before it failed"
+    if sound and copied is None and (asked.regenerate is not None or asked.retrain):
+        from assay.pipeline.project import Project
+
+        if Project.open(root).params.task.brings_code:
+            why = "not done, because it runs the task's own code; --task-code DIR runs your own copy of it"
     if asked.regenerate is None or why:
         unasked = "not asked for (--regenerate N plays N batches of each file again)"
         yield _unlooked("V4", unasked if asked.regenerate is None else str(why))
     else:
-        from assay.pipeline.project import Project
         from assay.verify.rerun.regenerated import regenerated
+        from assay.verify.unpacked import Unpacked
 
         with progress("verify: play again", 1) as advance:
-            checks = regenerated(Project.open(root), batches=asked.regenerate, key=asked.key, base=asked.base)
+            checks = regenerated(
+                Unpacked(root, task_code=copied).project,
+                batches=asked.regenerate,
+                key=asked.key,
+                base=asked.base,
+            )
             advance(1)
         yield from checks
     if not asked.retrain or why:

@@ -44,7 +44,9 @@ CONSISTENT: tuple[tuple[str, Look], ...] = (
 )
 
 
-def all_levels(root: Path, work: Path, *, other_code: bool = False, processes: int = 2) -> Iterator[Check]:
+def all_levels(
+    root: Path, work: Path, *, other_code: bool = False, processes: int = 2, task_code: Path | None = None
+) -> Iterator[Check]:
     """Yield the checks of V1, V2 and V3 as they end; no torch, no network, nothing of the package is run.
 
     Args:
@@ -52,8 +54,10 @@ def all_levels(root: Path, work: Path, *, other_code: bool = False, processes: i
         work: An empty folder for what is computed again.
         other_code: Whether another version of the code may check, and agreement to 9 digits will do.
         processes: 2: pages are drawn in a process beside.
+        task_code: The checker's own copy of the folder of a task that was brought along: it is run, in place
+            of the package's word. None: nobody's code is.
     """
-    package = Unpacked(root)
+    package = Unpacked(root, task_code=task_code)
     shown = _named(root, work)
     first = [shown(each) for each in settings(package, other_code=other_code)]
     yield from first
@@ -68,7 +72,13 @@ def all_levels(root: Path, work: Path, *, other_code: bool = False, processes: i
     with _beside(processes) as start:
         differs = first[0].outcome == "not checked"
         drawn = start(
-            rendered_again, root, package.names, work / "pages", nearly=other_code, other_code=differs
+            rendered_again,
+            root,
+            package.names,
+            work / "pages",
+            nearly=other_code,
+            other_code=differs,
+            task_code=task_code,
         )
         yield from map(shown, tables_again(package, work / "tables", nearly=other_code))
         second = list(map(shown, regraded(package, nearly=other_code)))

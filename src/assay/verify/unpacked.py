@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -22,18 +23,22 @@ from assay.core.storage.files import read_text
 from assay.core.storage.json import loads, read_jsonl, read_record, read_records
 from assay.core.storage.untrusted import inside, listing
 from assay.core.storage.yaml import read_yaml
+from assay.dataset.fingerprint import Fingerprint
 from assay.dataset.suite import Suite
 from assay.evaluation.few_shot import few_shot
 from assay.evidence.claim.plan import ClaimPlan
+from assay.package.layout import TOLD
 from assay.pipeline.inputs import heldout_suite, items_of, secondary_file, task_of, validation_suite
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import BaseRival, BaseRivals, file_of
 from assay.policy.base.words import Words
 from assay.stages.render_evidence.arms import AGAIN, CONTROL, suite_of
 from assay.statistics.report import Report, Reports
-from assay.tasks.protocol import Task
+from assay.tasks.own.recorded import Recorded, ToldLine
+from assay.tasks.protocol import Task, learner
 from assay.tasks.rivals import FEW_SHOT
 from assay.training.log.history import Validation
+from assay.verify.own_code import OwnCopy
 
 FIX = "get the package again from where it was published"
 ARMS = ("pre_eval", "pre_eval_greedy", "post_eval", "post_eval_greedy", AGAIN)
@@ -46,10 +51,13 @@ class Unpacked:
     Args:
         root: The folder; nobody writes in it but a stage that keeps a copy of its data there.
         names: Its files as they were unpacked; those that are there if not given.
+        task_code: The checker's own copy of the task's folder, which is run; None: nobody's code is.
     """
 
-    def __init__(self, root: Path, names: frozenset[str] | None = None) -> None:
-        self.root = root
+    def __init__(
+        self, root: Path, names: frozenset[str] | None = None, task_code: Path | None = None
+    ) -> None:
+        self.root, self.task_code = root, task_code
         self.names = frozenset(listing(root)) if names is None else names
         self._episodes: dict[str, list[Episode]] = {}
         self._suites: dict[str, Suite] = {}
@@ -68,15 +76,43 @@ class Unpacked:
         try:
             project = Project.open(self.root)
             inside(project.data(""), [self.root], where="params.yaml, dataset.root", fix=FIX)
+            if project.params.task.brings_code:
+                project = self.__dict__["project"] = replace(project, recorded=self._runner(project))
+                self._learn(project)
         except AssayError as error:
+            self.__dict__.pop("project", None)
             self._refusal = error
             raise
         return project
 
+    def _runner(self, project: Project) -> Recorded:
+        """Return what answers for the task's own code."""
+        if self.task_code is not None:
+            return OwnCopy(project.params.task, self.task_code)
+        lines = read_records(self.root / TOLD, ToldLine, fix=FIX)
+        found = read_record(project.results("fingerprint.json"), Fingerprint, fix=FIX)
+        return Recorded(lines, found.requires)
+
+    def _learn(self, project: Project) -> None:
+        """Let every stored episode say what its completions led to."""
+        recorded, single = project.recorded, replace(self.validation, draws=1)
+        assert recorded is not None
+        told = [(self.suite_of(name), self.episodes(name)) for name in self.arms]
+        for _, sampled, greedy in self.validations:
+            told += [(self.validation, sampled), (single, greedy)]
+        for suite, episodes in told:
+            plays = {(play.item.id, play.draw): play for play in suite.plays()}
+            for episode in episodes:
+                if (play := plays.get((episode.item_id, episode.draw))) is not None:
+                    recorded.add(play.item.hidden, play.world_seed, episode)
+
     @cached_property
     def task(self) -> Task:
         """The task, without shaping."""
-        return task_of(self.project)
+        task = task_of(self.project)
+        if (learning := learner(task)) is not None:
+            learning.learn_from(items_of(self.project, "train"))
+        return task
 
     @cached_property
     def heldout(self) -> Suite:

@@ -13,12 +13,23 @@ from assay.core.console import complain, say
 from assay.core.errors import PackageError
 from assay.core.evidence_files import FILES
 from assay.core.provenance import now
-from assay.core.storage.files import read_text, write_text
+from assay.core.storage.files import read_bytes, read_text, write_text
 from assay.core.storage.json import dumps, write_json
 from assay.core.storage.locks import hold
 from assay.core.storage.yaml import read_yaml
 from assay.package.archive import sealed, write_gz, write_tar
-from assay.package.layout import LOCK, NAME, OPENINGS, PARITY, PROVENANCE, SUMS, VERIFIER, files_of, strangers
+from assay.package.layout import (
+    LOCK,
+    NAME,
+    OPENINGS,
+    PARITY,
+    PROVENANCE,
+    SUMS,
+    TOLD,
+    VERIFIER,
+    files_of,
+    strangers,
+)
 from assay.package.parity import Parity
 from assay.package.sbom import SBOM, installed_here, sbom
 from assay.package.secrets.known import known_secrets, this_machine
@@ -29,6 +40,7 @@ from assay.pipeline.project import Project
 from assay.stages.package.ledger import ledger_of
 from assay.stages.package.merged import parity_of
 from assay.stages.package.pages import documents, observed_provenance
+from assay.stages.package.told import told_of
 from assay.stages.render_evidence.at_hand import claim_at_hand
 
 READS = (
@@ -114,6 +126,8 @@ def members_of(project: Project, parity: Parity) -> Mapping[str, bytes | Path]:
     members |= {LOCK: text.encode(), PARITY: (dumps(parity) + "\n").encode()}
     members[OPENINGS] = (dumps(ledger_of(project)) + "\n").encode()
     members[VERIFIER] = read_text(root / SOURCE_OF_VERIFIER, fix="git checkout -- src").encode()
+    told = told_of(project) if project.recorded is None else read_bytes(root / TOLD, fix=fix)
+    members |= {} if told is None else {TOLD: told}
     whole = members | documents(project, members)
     if odd := list(strangers_in(project, whole)):
         fix = "move it out of the folder; a package holds exactly what package/layout.py lists"
@@ -126,7 +140,9 @@ def members_of(project: Project, parity: Parity) -> Mapping[str, bytes | Path]:
 def strangers_in(project: Project, names: Iterable[str]) -> Iterator[str]:
     """Yield which of the files of a package have no place in one of this project, with the reason."""
     scratch = isinstance(project.params.base, ScratchBase)
-    return strangers(names, data=PurePosixPath(project.params.dataset.root).as_posix(), scratch=scratch)
+    data, task = PurePosixPath(project.params.dataset.root).as_posix(), project.params.task
+    code = PurePosixPath(task.code).as_posix() if task.brings_code else None
+    return strangers(names, data=data, scratch=scratch, code=code)
 
 
 def _replace(folder: Path, fresh: Path) -> None:

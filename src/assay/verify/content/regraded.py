@@ -11,8 +11,9 @@ from assay.core.counting import counted
 from assay.core.records import Episode
 from assay.dataset.suite import Suite
 from assay.evaluation.replay import graded_again
-from assay.tasks.protocol import Task
-from assay.verify.checks import Check, LookResult, looked
+from assay.tasks.settings.own import OF_TEXT, OwnTask
+from assay.verify.checks import Check, LookResult, looked, unlooked
+from assay.verify.own_code import unseen_said
 from assay.verify.unpacked import Unpacked
 
 
@@ -26,10 +27,12 @@ def regraded(package: Unpacked, *, nearly: bool) -> Iterator[Check]:
     for name in package.arms:
         yield looked("V2", f"{name}.jsonl", partial(_arm, package, name, nearly))
     yield looked("V2", "validation.jsonl", lambda: _validations(package, nearly))
+    if package.project.params.task.brings_code and package.task_code is None:
+        yield unlooked("V2", "rewards", unseen_said(package))
 
 
 def _arm(package: Unpacked, name: str, nearly: bool) -> LookResult:
-    return _graded(package.task, [(package.suite_of(name), package.episodes(name), f"{name}.jsonl")], nearly)
+    return _graded(package, [(package.suite_of(name), package.episodes(name), f"{name}.jsonl")], nearly)
 
 
 def _validations(package: Unpacked, nearly: bool) -> LookResult:
@@ -37,15 +40,23 @@ def _validations(package: Unpacked, nearly: bool) -> LookResult:
     for step, sampled, greedy in package.validations:
         parts.append((package.validation, sampled, f"validation.jsonl, step {step}, sampled"))
         parts.append((single, greedy, f"validation.jsonl, step {step}, greedy"))
-    return _graded(package.task, parts, nearly)
+    return _graded(package, parts, nearly)
 
 
-def _graded(task: Task, parts: Sequence[tuple[Suite, list[Episode], str]], nearly: bool) -> LookResult:
+def _graded(package: Unpacked, parts: Sequence[tuple[Suite, list[Episode], str]], nearly: bool) -> LookResult:
     n = sum(len(episodes) for _, episodes, _ in parts)
     turns = sum(len(episode.turns) for _, episodes, _ in parts for episode in episodes)
     said = f"{counted(turns, 'completions')} of {counted(n, 'episodes')} graded again"
     how = "each with the parts, flags and success that are stored"
+    task, settings, word = package.task, package.project.params.task, False
+    if isinstance(settings, OwnTask) and package.task_code is None:
+        rule = settings.success
+        word = rule.compare not in OF_TEXT
+        said = f"{counted(turns, 'completions')} of {counted(n, 'episodes')} read again"
+        how = f"success judged again by {rule.compare} with {rule.column}; rewards as they are stored"
+        if word:
+            how = f"success itself is not checked: it is the word of {settings.entry} ({rule.compare})"
     wrong = [fault for part in parts for fault in graded_again(task, *part, exact=True)]
     if wrong and nearly and not any(graded_again(task, *part) for part in parts):
         return LookResult(f"{said}, rewards equal to 7 digits, not to the last ({wrong[0]})")
-    return LookResult(f"{said}, {how}", wrong)
+    return LookResult(f"{said}, {how}", wrong, unchecked=word)

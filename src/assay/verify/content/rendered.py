@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -50,7 +51,7 @@ def tables_again(package: Unpacked, work: Path, *, nearly: bool) -> Iterator[Che
     """
 
     def episodes() -> LookResult:
-        again, n = Project(work, package.project.params), 0
+        again, n = replace(package.project, root=work), 0
         for name in package.arms:
             write_jsonl(again.results(f"{name}.jsonl"), package.episodes(name))
             n += len(package.episodes(name))
@@ -59,7 +60,7 @@ def tables_again(package: Unpacked, work: Path, *, nearly: bool) -> Iterator[Che
         return compare(package.root, work, names, nearly=nearly, said=said)
 
     def training() -> LookResult:
-        history, again = history_of(package), Project(work, package.project.params)
+        history, again = history_of(package), replace(package.project, root=work)
         Tables(again, history, package.validation, package.task).write()
         write_jsonl(again.results("validation.jsonl"), package.validation_lines)
         n = sum(len(each.sampled) + len(each.greedy) for each in history.validations)
@@ -101,7 +102,13 @@ PAGE, FIGURES, NUMBERS = place_of("report.html"), f"{place_of('figures')}/", (".
 
 
 def rendered_again(
-    root: Path, names: frozenset[str], work: Path, *, nearly: bool = False, other_code: bool = False
+    root: Path,
+    names: frozenset[str],
+    work: Path,
+    *,
+    nearly: bool = False,
+    other_code: bool = False,
+    task_code: Path | None = None,
 ) -> list[Check]:
     """Run the stages that need no model on a copy of a package, and compare what they write with what is
     stored.
@@ -112,8 +119,10 @@ def rendered_again(
         work: A folder that is not there yet, for the copy.
         nearly: Whether agreement to 9 digits will do, and drawings are not judged that are not the same.
         other_code: Whether other code made the package: what it worded otherwise is not judged, numbers are.
+        task_code: As of `Unpacked`.
     """
-    return list(rendered_again_lazily(Unpacked(root, names), work, nearly=nearly, other_code=other_code))
+    package = Unpacked(root, names, task_code)
+    return list(rendered_again_lazily(package, work, nearly=nearly, other_code=other_code))
 
 
 def rendered_again_lazily(
@@ -210,7 +219,6 @@ def _copied(package: Unpacked, work: Path, writes: tuple[str, ...]) -> Project:
         ConfigError: params.yaml is missing or wrong.
         DataError: It names data outside of the package.
     """
-    params = package.project.params
     shutil.rmtree(work, ignore_errors=True)
     for name in package.names:
         if not any(name == each or name.startswith(f"{each}/") for each in writes):
@@ -218,7 +226,7 @@ def _copied(package: Unpacked, work: Path, writes: tuple[str, ...]) -> Project:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(read_bytes(package.root / name, fix=FIX))
     (work / "models/base").mkdir(parents=True, exist_ok=True)  # where a pretrained base lies, no package says
-    return Project(work, params)
+    return replace(package.project, root=work)
 
 
 def written_names(work: Path, writes: tuple[str, ...]) -> set[str]:
