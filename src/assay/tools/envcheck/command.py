@@ -85,7 +85,7 @@ def examined(project: Project, seconds: float = SECONDS) -> list[Finding]:
         there = os.pathsep.join(str(Path(each).resolve()) for each in sys.path if each)
         process = subprocess.Popen(
             command,
-            env={**os.environ, "PYTHONPATH": there},
+            env={"PYTHONHASHSEED": "0", **os.environ, "PYTHONPATH": there},
             cwd=project.root,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
