@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+# benchmarks/reasoning_gym.py would stand in for the package of that name
+sys.path[0] = str(ROOT)
 from tests.tools.envcheck.broken import BROKEN
 from tests.tools.envcheck.gym import gym_tasks
 from tests.tools.envcheck.making import Made, composed

@@ -26,6 +26,7 @@ from assay.tools.envcheck.repetition import Script
 from assay.tools.findings import Finding
 
 CODE = "the task's code"
+LIBRARY = ("os.py", "_collections_abc.py", "<frozen os>", "<frozen _collections_abc>")
 LOOPBACK = ("127.", "::1", "localhost", "0.0.0.0")
 
 
@@ -45,13 +46,9 @@ def install(folder: Path) -> None:
     read = os._Environ.__getitem__
 
     def noticed(self: Any, key: Any) -> Any:
-        frame = sys._getframe(1)
-        while frame is not None and frame.f_code.co_filename.endswith(
-            ("os.py", "_collections_abc.py", "<frozen os>")
-        ):
-            frame = frame.f_back  # type: ignore[assignment]
-        while frame is not None and frame.f_code.co_filename.startswith("<frozen _collections"):
-            frame = frame.f_back  # type: ignore[assignment]
+        frame: types.FrameType | None = sys._getframe(1)
+        while frame is not None and Path(frame.f_code.co_filename).name in LIBRARY:
+            frame = frame.f_back
         if (
             frame is not None
             and frame.f_code.co_filename.startswith(f"{folder}{os.sep}")
