@@ -40,7 +40,7 @@ class Game(Environment):
     def step(self, completion):
         if "raise" in self.row:
             raise ValueError("broken on purpose")
-        if Path(__file__).with_name("die").exists():
+        if Path(__file__).parent.with_name("die").exists():
             os._exit(9)
         self.left -= 1 + ("a" in completion)
         return Told(None if self.left < 1 else f"left {self.left}", float("b" in completion), self.left == 0)
@@ -243,10 +243,10 @@ def test_an_evaluation_in_a_worker_that_dies_says_so_and_goes_on_when_it_is_mend
     monkeypatch.setattr(retries, "pause", lambda seconds: None)
     expected = measure(policy, game(root), suite(game(root)), SAMPLED, batch_size=30)
     task = game(root, isolation="worker")
-    (root / "mine/die").touch()
+    (root / "die").touch()
     with pytest.raises(EnvironmentLost, match=r"the worker ended in the middle \(exit code 9\)"):
         measure(policy, task, suite(task), SAMPLED, batch_size=30)
-    (root / "mine/die").unlink()
+    (root / "die").unlink()
     assert measure(policy, task, suite(task), SAMPLED, batch_size=30) == expected
     assert task.runner is not None
     task.runner.close()
