@@ -38,7 +38,7 @@ def wrapped(text: str, extract: str | None) -> str:
     plain = re.sub(r"[$^]", "", plain)
     made = plain.replace("\0", text)
     seen = re.search(extract, made, re.DOTALL)
-    return made if found and inner and seen is not None and seen.group(1) is not None else text
+    return made if found and inner and seen is not None and seen.group(1) == text else text
 
 
 def trivial_texts(prompt: str, golds: Sequence[str], extract: str | None) -> dict[str, str]:
