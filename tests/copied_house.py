@@ -14,6 +14,7 @@ from tests.house import ROOT, SRC, STAGES, code_of
 
 TAKEN = (
     "src",
+    "tasks",
     "configs",
     "params.yaml",
     "dvc.yaml",
@@ -28,7 +29,7 @@ TAKEN = (
     "tests/verification/made_lock.py",
     "tests/verification/made_run.py",
 )
-DATA = ("data/collider", "data/structured")
+DATA = tuple(sorted(f"data/{path.name}" for path in (ROOT / "data").iterdir() if path.is_dir()))
 LITTER = shutil.ignore_patterns("__pycache__", "*.egg-info")
 # What holds of any tree.
 RULES = (
@@ -72,7 +73,7 @@ def touched(root: Path) -> set[str]:
     def files(tree: Path) -> dict[str, bytes]:
         every = (
             path
-            for name in ("src", "configs", "data", "dvc.yaml")
+            for name in ("src", "tasks", "configs", "data", "dvc.yaml")
             for path in [tree / name, *(tree / name).rglob("*")]
         )
         return {

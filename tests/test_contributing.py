@@ -198,7 +198,10 @@ def test_a_new_task_goes_from_its_data_to_a_claim(tmp_path: Path) -> None:
     written(root / "src/assay/tasks/settings/echo.py", ECHO_SETTINGS)
     preset = (root / "configs/task/collider.yaml").read_text()
     audit = preset[preset.index("  cache:") :].replace("[heldout_ood, traps]", "[]")
-    own = "task: {name: echo, pay: 1.0, max_new_tokens: {compact: 8, json: 8}}\ndataset:\n  root: data/echo\n"
+    own = (
+        "task: {name: echo, code: src/assay/tasks/echo, pay: 1.0, max_new_tokens: {compact: 8, json: 8}}\n"
+        "dataset:\n  root: data/echo\n"
+    )
     written(root / "configs/task/echo.yaml", f"# @package _global_\n{own}{audit}")
     sums = ""
     for split, n in (("train", 40), ("validation", 20), ("heldout", 30)):

@@ -38,11 +38,8 @@ def build(
         runner: Answers in the place of that code.
     """
     made = _module(settings.name).build
-    beside = {"runner": runner} if settings.brings_code else {}
-    return cast(
-        Task,
-        made(settings, generation, shaping=shaping, blocklist=blocklist, where=where, root=root, **beside),
-    )
+    beside = {"root": root, "runner": runner} if settings.brings_code else {}
+    return cast(Task, made(settings, generation, shaping=shaping, blocklist=blocklist, where=where, **beside))
 
 
 def shipped_data(task: str) -> dict[str, str]:

@@ -107,9 +107,15 @@ def test_the_way_over_the_ice_is_walked_by_words_and_pays_at_the_goal() -> None:
 
 
 @there("gymnasium")
-def test_a_word_that_is_no_action_costs_a_turn_and_is_told_again() -> None:
-    task = own_task(preset("frozen_lake"), str(ROOT))
+def test_a_word_that_is_no_action_costs_a_turn_or_the_episode() -> None:
+    settings = preset("frozen_lake")
     row = {"id": "a", "kwargs": {"desc": ["SF", "HG"]}, "lake": "SF HG", "steps": "2"}
+    strict = own_task(settings, str(ROOT))
+    _, step = played(strict, row, "jump")
+    assert (step.failure, step.ending, strict.judge(step.state).success) == ("no action", "ended", False)
+    task = own_task(
+        settings.model_copy(update={"options": settings.options | {"no_action": "turn"}}), str(ROOT)
+    )
     _, step = played(task, row, "jump")
     assert step.failure == "no action" and step.action is None
     assert step.observation == "edge left hole down near right edge up"

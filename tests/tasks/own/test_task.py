@@ -76,6 +76,18 @@ def test_an_episode_ends_after_so_many_turns_without_success(tmp_path: Path) -> 
         mine.step(last.state, "down")
 
 
+def test_an_environment_that_says_nothing_of_success_has_none_when_turns_run_out(tmp_path: Path) -> None:
+    silent = COUNT.replace(", success=not self.left", "")
+    mine = task(tmp_path, silent, entry="task.py:Count", success={"compare": "environment"}, max_turns=3)
+    _, state = mine.start(mine.item({"steps": 9}), 0)
+    for _ in range(3):
+        state = mine.step(state, "wait").state
+    assert state.ending == "out_of_turns" and not mine.judge(state).success
+    _, state = mine.start(mine.item({"steps": 1}), 0)
+    with pytest.raises(TaskError, match="success, said by the environment"):
+        mine.judge(mine.step(state, "down").state)
+
+
 def test_a_completion_that_raises_is_named_with_its_item(tmp_path: Path) -> None:
     mine = task(tmp_path)
     _, state = mine.start(mine.item(ROW), 0)

@@ -24,13 +24,7 @@ RELEASE = ("release", 1)
 
 
 def build(
-    settings: ColliderTask,
-    generation: GenerationSettings,
-    *,
-    shaping: bool,
-    blocklist: str,
-    where: str,
-    root: str | None = None,
+    settings: ColliderTask, generation: GenerationSettings, *, shaping: bool, blocklist: str, where: str
 ) -> Collider:
     """Return the task that the settings describe; it has no blocklist."""
     weight = settings.shaping if shaping else 0.0

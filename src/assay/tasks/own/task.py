@@ -237,12 +237,12 @@ class OwnTask:
         if rule.compare == "reward":
             return Verdict(state.reward >= (rule.at_least or 0.0), {}, {})
         if rule.compare == "environment":
-            if state.success is None:
+            if state.success is None and state.ending != "out_of_turns":
                 fix = (
                     "Told(None, parts, success=True or False) where an episode ends, or another task.success"
                 )
                 raise TaskError("success, said by the environment", found="None", where=state.item, fix=fix)
-            return Verdict(state.success, {}, {})
+            return Verdict(bool(state.success), {}, {})  # who ran out of turns had no success
         return Verdict(is_right(state.completions[-1], state.row, rule), {}, {})
 
     def _running(self) -> Runner:

@@ -14,13 +14,7 @@ RELEASE = ("release", 2)
 
 
 def build(
-    settings: StructuredTask,
-    generation: GenerationSettings,
-    *,
-    shaping: bool,
-    blocklist: str,
-    where: str,
-    root: str | None = None,
+    settings: StructuredTask, generation: GenerationSettings, *, shaping: bool, blocklist: str, where: str
 ) -> Structured:
     """Return the task that the settings describe; it has one surface and no shaping."""
     return Structured(settings, tuple(parse_blocklist(blocklist, where)) if blocklist else ())

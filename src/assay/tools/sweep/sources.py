@@ -263,14 +263,16 @@ def settings_notes(project: Project, source: SweepSource, asked: SweepRequest) -
     if source.facts is None:
         return []
     params = project.params
-    data = f"{params.dataset.root}/{params.validation.suite}.jsonl"
-    now, then = run_key(project, "train", (data, "models/base")).parts, dict(source.facts.parts)
+    data, code = f"{params.dataset.root}/{params.validation.suite}.jsonl", params.task.code
+    now, then = run_key(project, "train", (code, data, "models/base")).parts, dict(source.facts.parts)
 
     def find_differing(sections: Sequence[str]) -> list[str]:
         kept = [{name: parts[name] for name in parts if _is_of(name, sections)} for parts in (now, then)]
         return difference(*kept)
 
     must = ["params.task", "params.generation", "deps.models/base"]
+    if params.task.brings_code:
+        must += [f"deps.{code}", "requires"]
     if not asked.heldout:
         names = [name for name in ("items", "draws") if getattr(asked, name) is None]
         must += [f"params.validation.{name}" for name in ("suite", "seed", *names)] + [f"deps.{data}"]

@@ -95,10 +95,9 @@ def relative(settings: HealthSettings, play: HonestPlay | None) -> HealthSetting
 def with_kl(
     settings: HealthSettings, play: HonestPlay | None, success: float | None, tokens: float | None
 ) -> HealthSettings:
-    """Return settings whose KL has room for what it takes to be right where there are few, short answers.
+    """Return settings whose KL has room for what it takes to be right, which is much where answers are short.
 
-    A policy that always gives what its base gives with probability s is at least -ln s nats from it, an
-    episode.
+    A policy that always does what its base does with probability s is at least -ln s nats from it, an episode.
 
     Args:
         settings: The levels.
@@ -106,7 +105,7 @@ def with_kl(
         success: Of the first steps, share; None: not known yet.
         tokens: A completion of the first steps, mean.
     """
-    if play is None or not has_few_answers(play) or success is None or not tokens:
+    if play is None or success is None or not tokens:
         return settings
     least = -math.log(min(1.0, max(success, LEAST_SUCCESS))) / (play.turns * tokens)
     levels = {"amber": max(settings.kl.amber, AMBER * least), "red": max(settings.kl.red, RED * least)}

@@ -8,7 +8,7 @@ Source: Towers et al. (2024), Gymnasium: a standard interface for reinforcement 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -35,6 +35,9 @@ class Options(Settings):
     )
     actions: Annotated[list[str], Field(min_length=1)] | dict[str, Any] = Field(
         description="words, of actions in their order, or each with its action"
+    )
+    no_action: Literal["turn", "end"] = Field(
+        default="turn", description="what a text costs that is the word of no action: a turn, or the episode"
     )
     success: str | None = Field(default=None, description="what of info says whether an episode succeeded")
 
@@ -110,11 +113,12 @@ class Played(Environment):
         return told
 
     def step(self, completion: str) -> Told:
-        """Play the action of a word; one that names none costs a turn and nothing else."""
+        """Play the action of a word."""
         word = completion.strip().casefold()
         self._turn += 1
         if word not in self._actions:
-            return Told(self._told(), failure="no action")
+            ends = self.options.no_action == "end"
+            return Told(None if ends else self._told(), 0.0, False if ends else None, failure="no action")
         self._seen, reward, terminated, truncated, self._info = self._env.step(self._actions[word])
         over = bool(terminated or truncated)
         success = None
