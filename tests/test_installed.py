@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from assay.core.errors import ConfigError
+from assay.core.errors import ConfigError, DataError
 from assay.core.installed import differences, require
+from assay.pipeline.inputs import task_of
+from assay.stages.render_evidence.at_hand import differences as differences_at_hand
+from tests.verification.made_run import made_run
 
 
 @pytest.fixture
@@ -77,3 +80,15 @@ def test_packages_that_come_and_go_are_told(grader: Path) -> None:
     (one,) = require(["assay-test-grader==1.0"])
     assert differences([], [one]) == ["assay-test-grader: was not required then"]
     assert differences([one], []) == ["assay-test-grader: is not required any more"]
+
+
+def test_a_claim_graded_by_a_package_is_refused_once_its_files_were_edited(
+    grader: Path, tmp_path: Path
+) -> None:
+    run = made_run(tmp_path / "run", task="words", changes={"task.requires": ["assay-test-grader==1.0"]})
+    assert differences_at_hand(run) == [] and task_of(run).name == "own"
+    (grader / "assay_test_grader/words.txt").write_text("b\n")
+    with pytest.raises(DataError, match=r"its installed files are others.*\nFix: .*--force-reinstall"):
+        task_of(run)
+    (said,) = differences_at_hand(run)
+    assert "assay-test-grader 1.0: its installed files are others" in said

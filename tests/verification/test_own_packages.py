@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -9,13 +10,52 @@ from pathlib import Path
 import pytest
 
 from assay.core.errors import PackageError
+from assay.core.storage.files import sha256_bytes
 from assay.package import verify as plain
 from assay.tools.verify import VerifyRequest, verified
 from assay.verify.checks import Check
 from tests.house import ROOT
+from tests.verification import made_run as making
 from tests.verification.made_run import made_run, packaged
 
 WORDS = ROOT / "tasks/words"
+# What it tells is of the record and of the world; records share clusters; success is said at the end alone.
+DOORS = """
+import random
+
+from assay.tasks.own.api import Environment, Told
+
+
+class Doors(Environment):
+    def reset(self, row, seed):
+        self.right = random.Random(seed).choice("abc")
+        self.floor = 0
+        return f"house {row['house']}, not {'b' if self.right == 'a' else 'a'}"
+
+    def step(self, completion):
+        if completion not in ("a", "b", "c"):
+            return Told("which?", {"opened": 0.0}, failure="no door")
+        self.floor += 1
+        if completion != self.right:
+            return Told(None, {"opened": 0.0}, success=False)
+        return Told(None if self.floor == 2 else "again", {"opened": 0.5}, success=True if self.floor == 2 else None)
+
+    def lost(self, rng):
+        return rng.choice(["a", "b", "c", "d"])
+
+    def knows(self):
+        return self.right
+"""
+PRESET = {
+    "task.code": "tasks/doors",
+    "task.entry": "task.py:Doors",
+    "task.success": {"compare": "environment"},
+    "task.parts": {"opened": "outcome"},
+    "task.players": {"lost": "weak", "knows": "oracle"},
+    "task.cluster": "house",
+    "task.max_turns": 3,
+    "dataset.root": "data/doors",
+}
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +87,39 @@ def test_the_checkers_own_copy_grades_everything_again(package: Path) -> None:
     found = checks(package, WORDS)
     assert [each.found for each in found.values() if each.outcome == "failed"] == []
     assert "rewards" not in found and "graded again" in found["post_eval.jsonl"].found
+
+
+def house_of_doors(folder: Path) -> Path:
+    """Return a tree in which a task of several turns was written, and its records."""
+    (folder / "tasks/doors").mkdir(parents=True)
+    (folder / "tasks/doors/task.py").write_text(DOORS)
+    for name in making.TAKEN:
+        if name not in ("tasks", "data"):
+            (folder / name).symlink_to(ROOT / name)
+    (folder / "configs").symlink_to(ROOT / "configs")
+    data, sums = folder / "data/doors", []
+    data.mkdir(parents=True)
+    for split, n in (("train", 64), ("validation", 32), ("heldout", 48)):
+        rows = [{"id": f"{split}{k}", "house": f"{split}-{k // 2}"} for k in range(n)]
+        (data / f"{split}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        sums.append(f"{sha256_bytes((data / f'{split}.jsonl').read_bytes())}  {split}.jsonl\n")
+    (data / "SHA256SUMS").write_text("".join(sums))
+    return folder
+
+
+@pytest.mark.parametrize("isolation", ["inline", "worker"])
+def test_a_package_of_several_turns_is_checked_without_its_code_and_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolation: str
+) -> None:
+    monkeypatch.setattr(making, "ROOT", house_of_doors(tmp_path / "house"))
+    run = making.made_run(tmp_path / "run", task="words", changes=PRESET | {"task.isolation": isolation})
+    package, before = packaged(run, tmp_path / "package"), brought()
+    found = checks(package)
+    assert [each.found for each in found.values() if each.outcome == "failed"] == []
+    assert brought() == before and "the word of task.py:Doors" in found["post_eval.jsonl"].found
+    again = checks(package, tmp_path / "house/tasks/doors")
+    assert [each.found for each in again.values() if each.outcome == "failed"] == []
+    assert "graded again" in again["post_eval.jsonl"].found
 
 
 def test_another_copy_is_refused_and_not_run(package: Path, tmp_path: Path) -> None:

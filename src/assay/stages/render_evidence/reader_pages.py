@@ -69,10 +69,10 @@ def write_pages(
     limits: Sequence[str],
 ) -> None:
     """Write the three pages from what was computed already; arguments as of `report_html`."""
-    items = heldout_suite(project).items
+    plays = [play for play in heldout_suite(project).plays() if play.draw == 0]
     given = {
-        "prompts": {item.id: _asked(task.start(item, 0)[0]) for item in items},
-        "truths": {item.id: task.truth(item) for item in items},
+        "prompts": {play.item.id: _asked(task.start(play.item, play.world_seed)[0]) for play in plays},
+        "truths": {play.item.id: task.truth(play.item) for play in plays},
     }
     digest = claim.plan.suite_digest
     few = choose_pairs(before[1], after[1], rng("pairs", digest))
