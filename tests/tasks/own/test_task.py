@@ -131,6 +131,12 @@ def test_a_record_without_a_column_is_refused(
         task(tmp_path, **changes).item(row)
 
 
+def test_an_environment_of_one_turn_needs_no_prompt(tmp_path: Path) -> None:
+    mine = counting(tmp_path, max_turns=1)
+    _, state = mine.start(mine.item({"steps": 1}), 0)
+    assert mine.judge(mine.step(state, "down").state).success
+
+
 def test_a_record_without_an_id_is_known_by_its_content(tmp_path: Path) -> None:
     mine = task(tmp_path)
     one, other = ({"prompt": "p", "answer": each} for each in "ab")

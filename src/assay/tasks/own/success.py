@@ -132,7 +132,8 @@ def refuse_row(name: str, row: Mapping[str, Any], settings: OwnSettings) -> None
         TaskError: Names the column.
     """
     needed: dict[str, str] = {}
-    if settings.entry.endswith(".py:reward") or settings.max_turns == 1:
+    file, _, name_in_file = settings.entry.rpartition(":")
+    if file.endswith(".py") and not name_in_file[:1].isupper():  # a reward function; a class opens by itself
         needed["prompt"] = "the policy is asked"
     needed |= dict.fromkeys(settings.strata, "task.strata names")
     needed |= {column: "task.answer names" for column in [settings.answer_column] if column}

@@ -54,6 +54,8 @@ class Watch:
 
     since: float | None = None
     what: str = ""
+    longest: float = 0.0  # seconds of a call that is over
+    slowest: str = ""
 
 
 @dataclass(slots=True)
@@ -225,8 +227,11 @@ def _begin(what: str) -> float:
 
 
 def _end(begun: float) -> float:
+    took = time.perf_counter() - begun
     Watch.since = None
-    return time.perf_counter() - begun
+    if took > Watch.longest:
+        Watch.longest, Watch.slowest = took, Watch.what
+    return took
 
 
 def play(case: Case, world: World, says: Says, most: int | None = None) -> Episode:

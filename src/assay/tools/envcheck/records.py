@@ -138,8 +138,9 @@ def heldout_overlap(seen: Evidence) -> Finding:
     words = (
         sum(content_of(item.row or {}) in worded for item in alike) / max(1, len(alike)) if worded else 0.0
     )
-    prompts = {digest(item.row["prompt"]) for item in train if item.row is not None and "prompt" in item.row}
-    again_asked = [digest((item.row or {})["prompt"]) in prompts for item in alike]
+    # A prompt may be one of several texts that a record is told by
+    prompts = {repr(item.public) for item in train if item.row is not None and "prompt" in item.row}
+    again_asked = [repr(item.public) in prompts for item in alike]
     share = max(same, sum(again_asked) / max(1, len(alike)))
     told = f"{share:.0%} of {counted(len(heldout), 'held-out records')} are among {len(train)} of train"
     fix = "draw held-out from other seeds or sources, or split by prompt: ./run assay audit --fix-splits"

@@ -187,7 +187,7 @@ def state_of_process() -> dict[str, Any]:
         "the folder it works in": os.getcwd(),
         "variables of the environment": dict(os.environ),
         "locale": locale.setlocale(locale.LC_ALL),
-        "decimal context": repr(decimal.getcontext()),
+        "decimal context": repr(_settings(decimal.getcontext())),
         "numpy.seterr": np.geterr(),
         "recursion limit": sys.getrecursionlimit(),
         "socket time-out": socket.getdefaulttimeout(),
@@ -197,3 +197,10 @@ def state_of_process() -> dict[str, Any]:
     if torch is not None and hasattr(torch, "get_rng_state"):
         found["generator torch"] = torch.get_rng_state().numpy().tobytes()
     return found
+
+
+def _settings(context: decimal.Context) -> decimal.Context:
+    """Return what a context makes of the next sum, without what it noted of the last ones."""
+    plain = context.copy()
+    plain.clear_flags()
+    return plain
