@@ -90,10 +90,11 @@ def test_the_environment_of_the_page_is_short_and_is_played(tmp_path: Path) -> N
         kept = re.sub(rf"(?m)^{key}:.*\n", "", kept)
     preset.write_text(kept.replace("  name: own\n", f"  name: own\n{wanted}"), encoding="utf-8")
     task = task_of(project_for(tmp_path, "mine"))
-    item = task.item({"id": "1", "prompt": "", "answer": "7"})
+    item = task.item({"id": "1", "low": 1, "high": 9, "answer": 7})
     opening, state = task.start(item, 0)
     assert opening[-1]["content"] == "A number from 1 to 9?"
     heard = []
+    assert task.step(state, "9" * 5000).failure == "no number"
     for said in ("5", "x", "8", "7"):
         step = task.step(state, said)
         heard.append((step.observation, dict(step.parts)["found"]))

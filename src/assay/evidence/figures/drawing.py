@@ -19,8 +19,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.image import imsave
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.textpath import text_to_path
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
@@ -36,7 +38,7 @@ LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 DPI = 110
 WIDTH = 4.75  # inches, 522 pixels: two stand side by side on a page, and a telephone shows one legibly
 WIDE = 10.0  # of figures that stand alone in a file
-TITLE_CHARACTERS = 11.5  # an inch
+TITLE = FontProperties(family=["DejaVu Sans"], size=11, weight="bold")
 MOST_POINTS = 600  # of one line: about as many as such a page has pixels for
 P = ParamSpec("P")
 Values = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -157,10 +159,23 @@ def _title_band(figure: Figure, title: str) -> Figure | None:
     if not title:
         return None
     width = float(figure.get_size_inches()[0])
-    lines = textwrap.wrap(visible(title), int(width * TITLE_CHARACTERS))
+    lines = _wrapped(visible(title), width - 0.18)
     band = Figure(figsize=(width, 0.12 + 0.2 * len(lines)), dpi=DPI)
-    band.text(0.09 / width, 0.5, "\n".join(lines), va="center", fontsize=11, fontweight="bold")
+    band.text(0.09 / width, 0.5, "\n".join(lines), va="center", fontproperties=TITLE)
     return band
+
+
+def _wrapped(text: str, inches: float) -> list[str]:
+    """Return the lines of a title as wide as they will be drawn."""
+    lines: list[str] = []
+    for word in text.split():
+        longer = f"{lines[-1]} {word}" if lines else word
+        width, _, _ = text_to_path.get_text_width_height_descent(longer, TITLE, ismath=False)
+        if lines and width <= 72 * inches:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
 
 
 def _snap(figure: Figure) -> None:

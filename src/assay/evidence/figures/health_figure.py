@@ -17,6 +17,7 @@ from assay.evidence.figures.drawing import GREY, new_figure, step_axis, styled
 # Far apart in lightness, and neither is the colour of a policy; hatching and letters tell them apart in grey.
 COLOURS: dict[HealthLevel, str] = {"AMBER": "#F0E442", "RED": "#A50F15"}
 HATCHES: dict[HealthLevel, str] = {"AMBER": "", "RED": "////"}
+FOOT_CHARACTERS = 54  # of a line under the strip, as wide as the narrow figure
 LETTER_SHARE = 0.02  # of the width: a span that is narrower has no room for its letter
 LEAST_SHARE = 0.004  # of the width: a shorter span would not be seen
 Span = tuple[float, float, HealthLevel]
@@ -120,7 +121,7 @@ def draw_strip(
     """
     found = spans(events, steps + 1 if reached is None else reached)
     said = _rest(found, unmeasured, running=reached is not None)
-    axes.set_title(f"Health alarms; {said}" if len(said) < 60 else "Health alarms")
+    axes.set_title("Health alarms")
     step_axis(axes)
     axes.set_xlabel("")
     axes.set_xlim(0, steps + 1)
@@ -197,4 +198,4 @@ def _rest(found: dict[HealthRule, list[Span]], unmeasured: Sequence[HealthRule],
         said = f"{'others: ' if found else ''}no alarm so far ({counted(green, 'rules')})"
     else:
         said = f"all {'others ' if found else ''}green ({counted(green, 'rules')})"
-    return textwrap.fill(said + (f"; not measured: {', '.join(missing)}" if missing else ""), 76)
+    return textwrap.fill(said + (f"; not measured: {', '.join(missing)}" if missing else ""), FOOT_CHARACTERS)

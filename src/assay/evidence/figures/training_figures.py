@@ -13,6 +13,7 @@ from assay.core.counting import counted
 from assay.core.records import HealthEvent, HealthRule
 from assay.evidence.figures.drawing import (
     AFTER,
+    GREY,
     INK,
     Values,
     bare_figure,
@@ -110,7 +111,8 @@ def training_curve(
     end = steps or (1 if logged is None else int(np.nanmax(logged)))
     if alarms is not None:
         strip = figure.add_subplot(grid[0, 0], sharex=first)
-        draw_strip(strip, alarms, end, unmeasured, reached=reached)
+        said = draw_strip(strip, alarms, end, unmeasured, reached=reached)
+        strip.set_xlabel(said, fontsize=7.5, color=GREY)
         strip.tick_params(labelbottom=False)
     first.set_xlim(0, end + 1)
     step_axis(panels[-1])

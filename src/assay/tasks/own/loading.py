@@ -45,10 +45,24 @@ def load(settings: OwnTask, root: str) -> Callable[[], Environment]:
         if not issubclass(found, Environment):
             fix = "class NAME(Environment), of assay.tasks.own.api"
             raise ConfigError("a class of Environment", found=f"class {name}", where=where, fix=fix)
+        _refuse_players(settings, found, where)
         return lambda: _opened(found, settings, where)
+    _refuse_players(settings, module, where)
     options = options_of(getattr(module, "Options", None), settings, where)
     _refuse_reward(found, name, where)
     return lambda: RewardFunction(found, options)
+
+
+def _refuse_players(settings: OwnTask, home: Any, where: str) -> None:
+    for name in settings.players:
+        if not callable(getattr(home, name, None)):
+            there = [key for key, value in vars(home).items() if key[0] != "_" and inspect.isfunction(value)]
+            raise ConfigError(
+                f"a player {name}, as task.players names it",
+                found=", ".join(there) or "no function",
+                where=where,
+                fix=f"def {name}(rng): return a text; or correct task.players",
+            )
 
 
 def _adapter(settings: OwnTask, root: str) -> Callable[[], Environment]:

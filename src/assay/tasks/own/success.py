@@ -136,7 +136,8 @@ def refuse_row(name: str, row: Mapping[str, Any], settings: OwnSettings) -> None
     if file.endswith(".py") and not name_in_file[:1].isupper():  # a reward function; a class opens by itself
         needed["prompt"] = "the policy is asked"
     needed |= dict.fromkeys(settings.strata, "task.strata names")
-    needed |= {column: "task.answer names" for column in [settings.answer_column] if column}
+    told = "task.answer names" if settings.answer else "task.success names as with"
+    needed |= {column: told for column in [settings.answer_column] if column}
     needed |= {settings.cluster: "task.cluster names"} if settings.cluster else {}
     for column, why in needed.items():
         if column not in row:

@@ -150,7 +150,7 @@ def heldout_overlap(seen: Evidence) -> Finding:
     if one is not None:
         return look.fault(one, "let reset read the record, or its seed")
     if again > 0.5:
-        return look.warning(f"{again:.0%} of held-out worlds open and are solved like one of train", fix)
+        return look.warning(f"{again:.0%} of held-out worlds open with the words of one of train", fix)
     return look.judge(told, fix, doubtful=max(share, words) > 0, ok=told)
 
 
@@ -169,12 +169,8 @@ def _worlds(seen: Evidence) -> tuple[str | None, float]:
                 found.append(episode.prompt)
         return found
 
-    if (
-        seen.case.max_turns == 1
-        and seen.case.own is not None
-        and seen.case.own.settings.entry.endswith("reward")
-    ):
-        return None, 0.0
+    if seen.case.max_turns == 1 and all("prompt" in (each.world.item.row or {}) for each in seen.sound):
+        return None, 0.0  # prompts were compared
     solved = {(each.prompt, tuple(each.said), repr(each.told)) for each in seen.sound}
     rows = {repr(each.world.item.hidden) for each in seen.sound}
     if len(seen.sound) >= 4 and len(solved) == 1 and len(rows) > 1 and len(seen.sound[0].prompt) > 0:

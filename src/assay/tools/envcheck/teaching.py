@@ -220,7 +220,7 @@ def sharpening(seen: Evidence) -> Finding:
         "the base, or the weak player",
     )
     greedy, sampled, who = _of_base(seen)
-    if who is None and seen.weak is not None:
+    if who is None and seen.weak is not None and seen.case.max_turns == 1:
         groups = weak_draws(seen, seen.weak, 20, 12)
         hits, n = 0.0, 0
         for group in groups:
@@ -235,7 +235,8 @@ def sharpening(seen: Evidence) -> Finding:
             f"{seen.weak} (the likeliest of 12 draws)",
         )
     if who is None:
-        return not_looked_at("sharpening", "there is no weak player, and no base was played yet")
+        why = "no weak player" if seen.case.max_turns == 1 else "no likeliest answer of several turns"
+        return not_looked_at("sharpening", f"there is {why}, and no base was played yet")
     told = f"{who}: {greedy:.0%} by the likeliest answer, {sampled:.0%} by draws"
     fix = (
         "take a weak player that is usually wrong, and wrong in its likeliest answer: else GRPO only sharpens"
