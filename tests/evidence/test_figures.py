@@ -9,12 +9,14 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from assay.core.records import Episode, Interval
 from assay.core.seeds import rng
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.differences import deltas
+from assay.evidence.figures import drawing
 from assay.evidence.figures.comparison_figures import (
     before_after_summary,
     headline_rows,
@@ -77,6 +79,17 @@ def test_equal_data_give_equal_bytes() -> None:
 def test_rendering_twice_gives_equal_bytes(before: list[Episode], after: list[Episode]) -> None:
     figure = checkpoint_progression(checkpoints(before, after), 10)
     assert render(figure) == render(figure)
+
+
+@pytest.mark.parametrize(
+    "title", ["88.8 % " * 12, "WORST CASE " * 9, "an ordinary title of many small words " * 3]
+)
+def test_a_title_ends_inside_its_figure(title: str) -> None:
+    band = drawing._title_band(drawing.bare_figure(height=1.0), title)
+    assert band is not None
+    (text,) = band.texts
+    drawn = text.get_window_extent(FigureCanvasAgg(band).get_renderer())
+    assert drawn.x1 <= band.get_size_inches()[0] * drawing.DPI and drawn.y0 >= 0
 
 
 def test_no_global_state_is_touched() -> None:
