@@ -24,11 +24,12 @@ def ceiling_of(task: Task, members: Sequence[KeptRecord]) -> Ceiling | None:
     single answer that is right for most of the records with that text. Which golds an answer can satisfy
     together, the task's own grader says.
     """
-    sizes = Counter(member.item.cluster for member in members)
+    sizes = Counter(_prompt(member) for member in members)
     groups: defaultdict[str, list[KeptRecord]] = defaultdict(list)
     for member in members:
-        if sizes[member.item.cluster] > 1:
-            groups[digest(task.start(member.item, 0)[0])].append(member)
+        if sizes[_prompt(member)] > 1:
+            told = _prompt(member) if _is_told(member) else digest(task.start(member.item, 0)[0])
+            groups[told].append(member)
     lost = {
         prompt: len(group) - task.most_right([member.item for member in group])
         for prompt, group in groups.items()
@@ -238,20 +239,31 @@ def _distinct(split: str, members: Sequence[KeptRecord], findings: _Findings) ->
             )
 
 
+def _is_told(member: KeptRecord) -> bool:
+    """Return whether all that a record tells is one text, or one list of messages."""
+    return isinstance(member.item.public, str | list)
+
+
+def _prompt(member: KeptRecord) -> str:
+    """Return by what records of one prompt are known: what is told, or else the cluster that the task puts
+    them in."""
+    return digest(member.item.public) if _is_told(member) else member.item.cluster
+
+
 def _question(member: KeptRecord) -> str:
     """Return what was asked: one prompt about two schemas may well have two golds."""
     entry = member.entry
     asked = entry.record.get("schema") if entry.closure is None else entry.closure.digest
-    return digest([member.item.cluster, asked, entry.record.get("functions")])
+    return digest([_prompt(member), asked, entry.record.get("functions")])
 
 
 def _contradicted(task: Task, members: Sequence[KeptRecord]) -> dict[int, list[int]]:
     """Return, by line, the lines with whose golds it cannot stand together; the task compares them as it
     grades answers."""
-    sizes = Counter(member.item.cluster for member in members)
+    sizes = Counter(_prompt(member) for member in members)
     questions: defaultdict[str, list[KeptRecord]] = defaultdict(list)
     for member in members:
-        if sizes[member.item.cluster] > 1:
+        if sizes[_prompt(member)] > 1:
             questions[_question(member)].append(member)
     found: dict[int, list[int]] = {}
     for asked in questions.values():
@@ -276,7 +288,7 @@ def _without_contradiction(
             others = [str(other) for other in contradicted[line][: SHOWN + 1] if other != line]
             detail = f"another gold than line {', '.join(others[:SHOWN])}"
             remains = findings.add("conflicting_gold", split, line, member.item.id, detail)
-        elif (first := prompts.setdefault(member.item.cluster, line)) != line:
+        elif (first := prompts.setdefault(_prompt(member), line)) != line:
             remains = findings.add(
                 "duplicate_prompt", split, line, member.item.id, f"the prompt of line {first}"
             )
@@ -300,12 +312,19 @@ def _unique_ids(split: str, members: Sequence[KeptRecord], findings: _Findings) 
 
 def _apart(kept: Mapping[str, Sequence[KeptRecord]], findings: _Findings) -> None:
     homes: dict[str, tuple[str, int]] = {}
+    ids: dict[str, tuple[str, int]] = {}
     told: set[tuple[str, str]] = set()
     for split, members in kept.items():
         for member in members:
-            home, line = homes.setdefault(member.item.cluster, (split, member.entry.line))
-            if home != split and (member.item.cluster, split) not in told:
-                told.add((member.item.cluster, split))
+            name, prompt = member.item.id, _prompt(member)
+            first, at = ids.setdefault(name, (split, member.entry.line))
+            if first != split:
+                findings.add(
+                    "duplicate_id", split, member.entry.line, name, f"the id of line {at} of {first}"
+                )
+            home, line = homes.setdefault(prompt, (split, member.entry.line))
+            if home != split and (prompt, split) not in told:
+                told.add((prompt, split))
                 findings.add("leak", split, member.entry.line, member.item.id, f"also in {home}, line {line}")
 
 

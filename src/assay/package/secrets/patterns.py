@@ -167,7 +167,9 @@ _FILLED: tuple[tuple[str, str, str], ...] = (
         rf"{_GAP}password{_GAP}(?P<secret>{_WORD})",
     ),
 )
-_VALUE = rf"{_TO_VALUE}(?P<secret>[^\s\"'`,;&<>\\]{{6,512}})"
+# Printable, but for what ends a value, or a letter of UTF-8: random weights are no text.
+_LETTER = r"(?:[!#-%(-+\--:=?-\[\]-_a-~]|[\xc2-\xf4][\x80-\xbf]{1,3})"
+_VALUE = rf"{_TO_VALUE}(?P<secret>{_LETTER}{{6,512}})"
 PATTERNS: tuple[Pattern, ...] = (
     *(Pattern(kind, literals, re.compile(shape.encode())) for kind, literals, shape in _SHAPES),
     *(Pattern(kind, literals, re.compile(shape.encode()), _is_filled) for kind, literals, shape in _FILLED),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from assay.core.config.settings import ScratchBase
 from assay.core.storage.json import dumps
 from assay.evaluation.few_shot import few_shot
 from assay.evaluation.replay import play_baseline
-from assay.pipeline.inputs import fingerprint_of, heldout_suite, items_of, secondary_suites, validation_suite
+from assay.pipeline.inputs import heldout_suite, items_of, secondary_suites, validation_suite
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import suite_for
 from assay.policy.base.words import Words
@@ -23,9 +21,8 @@ from assay.training.recipe import item_order
 def told_of(project: Project) -> bytes | None:
     """Return the lines of told.jsonl; None where the task is part of assay.
 
-    Beside the episodes, which hold themselves what was said of them, a check opens every suite, and records
-    that share a cluster as the audit does, reads the words that players say, lets those players play, and the
-    honest one as it did before training.
+    Beside the episodes, which hold themselves what was said of them, a check opens every suite, reads the
+    words that players say, lets those players play, and the honest one as it did before training.
     """
     params, settings = project.params, project.params.task
     if not isinstance(settings, OwnTask):
@@ -37,12 +34,6 @@ def told_of(project: Project) -> bytes | None:
     for suite in (validation_suite(project), *secondary_suites(project).values()):
         for play in suite.plays():
             task.start(play.item, play.world_seed)
-    for split in fingerprint_of(project).splits:
-        items = items_of(project, split)
-        sizes = Counter(item.cluster for item in items)
-        for item in items:
-            if sizes[item.cluster] > 1:
-                task.start(item, 0)
     for name, player in players_of(task, train).items():
         play_baseline(task, player, heldout.plays(), name, retries=params.health.retries)
     order = item_order(train, params.train.steps * params.train.items_per_step, params.seed)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from assay.core.errors import ConfigError, EnvironmentFailure, EnvironmentLost, TaskError
 from assay.core.seeds import rng
-from assay.tasks.own.calls import Ask, Failed
+from assay.tasks.own.calls import Ask, Call, Failed
 from assay.tasks.own.vocabulary import words_in
 from assay.tasks.protocol import Item, Message
 
@@ -142,9 +142,18 @@ def _insisted(
                 found[place] = got
         lost = [place for place in lost if place not in found]
     if lost:
-        fix = "see to what the task needs, or raise task.timeout_s"
-        raise EnvironmentLost("an answer of the task", found=why, where=f"{TRIES} tries", fix=fix)
+        fix = "see to what the task needs, raise task.timeout_s, or pay what players of the task say"
+        where = f"{_named(asked[lost[0]])}, {TRIES} tries"
+        raise EnvironmentLost("an answer of the task", found=why, where=where, fix=fix)
     return [found[place] for place in range(len(asked))]
+
+
+def _named(asked: Any) -> str:
+    """Return of which record something was asked."""
+    if isinstance(asked, Ask | Call):
+        row = asked.call.row if isinstance(asked, Ask) else asked.row
+        return f"record {row.get('id', '')}".rstrip()
+    return f"record {asked[0].id}" if isinstance(asked, tuple) and isinstance(asked[0], Item) else "a record"
 
 
 def _golds(task: OwnTask) -> list[str]:

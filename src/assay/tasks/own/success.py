@@ -12,6 +12,7 @@ from typing import Any
 
 from assay.core.errors import ConfigError, TaskError
 from assay.core.storage.json import MAX_DEPTH, parse_strict
+from assay.tasks.own.calls import messages_of
 from assay.tasks.settings.own import OwnTask as OwnSettings
 from assay.tasks.settings.own import Success
 from assay.tasks.structured.grading.equality import Rules, equal, folded
@@ -147,5 +148,17 @@ def refuse_row(name: str, row: Mapping[str, Any], settings: OwnSettings) -> None
                 where=f"record {name}",
                 fix="add it, or correct task",
             )
+    if "prompt" in needed:
+        try:
+            said = messages_of(row["prompt"])
+        except (TypeError, ValueError) as error:
+            raise TaskError(
+                "a prompt that is a text, or a list of messages of system, user and assistant",
+                found=str(error),
+                where=f"record {name}",
+                fix="correct the record",
+            ) from None
+        if not said:
+            raise TaskError("a prompt", found="null", where=f"record {name}", fix="correct the record")
     if settings.success.column is not None:
         gold_of(row, settings.success)

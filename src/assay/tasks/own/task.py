@@ -30,6 +30,7 @@ from assay.tasks.protocol import (
 from assay.tasks.settings.own import OF_TEXT
 from assay.tasks.settings.own import OwnTask as OwnSettings
 
+ROUNDING = 1e-9  # parts are summed in another order where they were stored
 SILENT, GOLD = "silent", "gold"  # players every task has: one says nothing, one what is right
 
 
@@ -90,9 +91,7 @@ class OwnTask:
 
     def __init__(self, settings: OwnSettings, runner: Runner | None) -> None:
         self.settings, self.runner = settings, runner
-        self.cluster_name = (
-            "records" if settings.cluster is None else f"{settings.cluster}s".replace("ss", "s")
-        )
+        self.cluster_name = "records" if settings.cluster is None else _several(settings.cluster)
         self.parts: Mapping[str, PartKind] = settings.parts
         self.max_prompt_tokens = settings.max_prompt_tokens
         of_kind = settings.players.items()
@@ -113,7 +112,8 @@ class OwnTask:
         Raises:
             TaskError: It lacks its prompt, what success compares with, or a column of strata or cluster.
         """
-        name = str(row.get("id") or digest({key: row[key] for key in row if key != "id"})[:16])
+        own = row.get("id")
+        name = str(own) if own not in (None, "") else digest({k: row[k] for k in row if k != "id"})[:16]
         refuse_row(name, row, self.settings)
         strata = {column: str(row[column]) for column in self.settings.strata}
         cluster = name if self.settings.cluster is None else str(row[self.settings.cluster])
@@ -235,7 +235,7 @@ class OwnTask:
                 "a finished episode", found="one that goes on", where=state.item, fix="play to its ending"
             )
         if rule.compare == "reward":
-            return Verdict(state.reward >= (rule.at_least or 0.0), {}, {})
+            return Verdict(state.reward >= (rule.at_least or 0.0) - ROUNDING, {}, {})
         if rule.compare == "environment":
             if state.success is None and state.ending != "out_of_turns":
                 fix = (
@@ -362,6 +362,17 @@ def _said(state: OwnState, completion: str) -> OwnState:
             "an episode that goes on", found=state.ending, where=state.item, fix="stop after the ending"
         )
     return OwnState(state.item, state.row, state.seed, (*state.completions, completion), (), state.reward)
+
+
+def _several(word: str) -> str:
+    """Return the plural of the name of a column.
+
+    >>> _several("family"), _several("house"), _several("records")
+    ('families', 'houses', 'records')
+    """
+    if word.endswith("s"):
+        return word
+    return f"{word[:-1]}ies" if word.endswith("y") and word[-2:-1] not in "aeiou" else f"{word}s"
 
 
 def _opened(state: OwnState, reply: Reply) -> tuple[list[Message], OwnState]:

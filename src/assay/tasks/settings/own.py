@@ -113,6 +113,12 @@ class OwnTask(TaskSettings):
         default=None, description="of a rendered opening; null: no limit"
     )
 
+    @model_validator(mode="after")
+    def _rewards_have_room(self) -> Self:
+        if self.reward_range is not None and not self.reward_range[0] < self.reward_range[1]:
+            raise ValueError("reward_range: the smallest reward, then the largest")
+        return self
+
     @property
     def most_turns(self) -> int:
         """Completions an episode may take."""

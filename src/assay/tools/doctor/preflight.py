@@ -28,9 +28,11 @@ from assay.evaluation.retries import GivenUp, tried
 from assay.evaluation.trajectory import open_item
 from assay.evidence.claim.plan import largest_cluster
 from assay.pipeline.inputs import (
+    code_of,
     fingerprint_of,
     heldout_suite,
     items_of,
+    requires_of,
     secondary_suites,
     task_of,
     validation_suite,
@@ -87,6 +89,8 @@ def look_once(
             fingerprint_of(project).model_dump(mode="json"),
             files,
             code,
+            code_of(project),
+            [each.model_dump() for each in requires_of(project) or ()],
             packages(),
             torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else None,
         ]

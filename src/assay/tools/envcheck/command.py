@@ -70,7 +70,7 @@ def run(root: Path, name: str | None = None, seconds: float = SECONDS, out: Path
 
 def examined(project: Project, seconds: float = SECONDS) -> list[Finding]:
     """Return what each check found; the process that looks is ended where it goes on for too long."""
-    from assay.tools.envcheck.evidence import CHECKS, check, not_looked_at
+    from assay.tools.envcheck.evidence import CHECKS, check, not_looked_at, out_of_time
     from assay.tools.envcheck.examination import in_order
 
     with tempfile.TemporaryDirectory(prefix="assay-envcheck-") as folder:
@@ -118,5 +118,7 @@ def examined(project: Project, seconds: float = SECONDS) -> list[Finding]:
             findings.append(expected.fault(f"{ended} during the check {under_way}; {last}", fix))
     findings = in_order(findings)
     missing = [name for name in CHECKS if name not in {each.check for each in findings}]
-    why = "only what bars a training was looked at" if seconds <= QUICK_SECONDS else "the look ended before"
+    if seconds > QUICK_SECONDS:
+        return in_order([*findings, *map(out_of_time, missing)])
+    why = "only what bars a training is looked at"
     return in_order([*findings, *[not_looked_at(name, why) for name in missing]])

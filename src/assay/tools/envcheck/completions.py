@@ -16,6 +16,7 @@ LONG = "a " * 10_000
 # What a policy may come to say to every item; a text of many words is paid by graders that count.
 CONSTANT = (
     "", "0", "1", "yes", "no", "Yes", "True", "A", "[]", "{}", "None", "banana", "ok", "the",
+    "I don't know.", "I cannot answer that.", "I cannot", "I'm sorry, but I can't help with that.",
     "I am sure that this is the correct answer, because I thought about it step by step. Therefore, the final"
     " answer is correct.",
     LONG, "x" * 200, "!" * 50, "\n" * 50, "0123456789", "answer", "\\boxed{}", "<answer></answer>",

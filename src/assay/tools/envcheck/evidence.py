@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from assay.tasks.own.success import number
+from assay.tasks.own.success import is_right, number
+from assay.tasks.settings.own import OF_TEXT
 from assay.tools.envcheck.case import Case, World
 from assay.tools.envcheck.episodes import Episode, Says, Trouble, always, open_episode, play, player
 from assay.tools.findings import Deadline, DoctorCheck, Finding
@@ -110,6 +111,11 @@ class Evidence:
             self.case.gold(episode.world.item),
             *(episode.said[:1] if len(set(episode.said)) == 1 else []),
         ]
+        own = self.case.own
+        if own is not None and own.settings.success.compare in OF_TEXT:
+            row = episode.world.item.hidden
+            if isinstance(row, Mapping) and is_right(text, row, own.settings.success):
+                return True
         return any(gold is not None and _alike(text, gold) for gold in known)
 
     def timed(self, seconds: float) -> Callable[[], bool]:
@@ -145,6 +151,12 @@ def check(name: str, expected: str, where: str) -> DoctorCheck:
 def not_looked_at(name: str, why: str) -> Finding:
     """Return that a check could not be made."""
     return check(name, "a look", "this examination").note(f"not looked at: {why}")
+
+
+def out_of_time(name: str) -> Finding:
+    """Return that there was no time for a check, which may have found something."""
+    fix = "./run assay envcheck on a quieter machine, or a faster grader"
+    return check(name, "a look", "this examination").warning("not looked at: there was no time left", fix)
 
 
 CHECKS = (

@@ -16,7 +16,7 @@ from assay.tools.envcheck import cost, pay, records, repetition, teaching, watch
 from assay.tools.envcheck.case import Case, folder_of
 from assay.tools.envcheck.elsewhere import Elsewhere
 from assay.tools.envcheck.episodes import Watch
-from assay.tools.envcheck.evidence import CHECKS, Evidence, check, not_looked_at
+from assay.tools.envcheck.evidence import CHECKS, Evidence, check, not_looked_at, out_of_time
 from assay.tools.envcheck.repetition import Script
 from assay.tools.findings import Deadline, Finding, error_finding
 
@@ -90,7 +90,7 @@ def examine(
     for name, look in looks:
         begun(name)
         if seen.deadline.left <= 0 and name not in IN_HAND:
-            yield not_looked_at(name, "there was no time left")
+            yield out_of_time(name)
             continue
         try:
             found = look()

@@ -86,7 +86,9 @@ def _placed(own: Sequence[tuple[Episode, str, str]]) -> float:
         }
         ends = [len(words) - k - size for k in range(6)]
         found |= {
-            f"last {k}" for k, at in enumerate(ends) if at >= 0 and " ".join(words[at : at + size]) == plain
+            f"last {k}"
+            for k, at in enumerate(ends)
+            if at >= 0 and " ".join(words[at : at + size]).strip("\"'.,:;()[]") == plain
         }
         for place in found:
             places[place] = places.get(place, 0) + 1
@@ -142,7 +144,7 @@ def heldout_overlap(seen: Evidence) -> Finding:
     prompts = {repr(item.public) for item in train if item.row is not None and "prompt" in item.row}
     again_asked = [repr(item.public) in prompts for item in alike]
     share = max(same, sum(again_asked) / max(1, len(alike)))
-    told = f"{share:.0%} of {counted(len(heldout), 'held-out records')} are among {len(train)} of train"
+    told = f"{max(share, words):.0%} of {counted(len(heldout), 'held-out records')} are among {len(train)} of train"
     fix = "draw held-out from other seeds or sources, or split by prompt: ./run assay audit --fix-splits"
     if share > SOME_LEAK:
         return look.fault(told, fix)
