@@ -1,0 +1,106 @@
+"""`assay evaluate --served URL --model NAME`: the evaluation loop on whoever answers there. No torch."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from assay.core.console import complain, progress, say
+from assay.core.errors import ConfigError
+from assay.core.records import Interval
+from assay.core.storage.json import write_json
+from assay.core.storage.locks import hold
+from assay.evaluation.phases import Stopwatch, latency
+from assay.statistics.report import Report
+from assay.tools import evaluate
+from assay.tools.evaluate import EvaluationRequest
+from assay.tools.served.client import Client
+from assay.tools.served.identity import (
+    Prices,
+    facts_of,
+    facts_said,
+    find_answer_cautions,
+    find_served_cautions,
+    identity_of,
+    settings_of,
+)
+from assay.tools.served.journal import Journal
+from assay.tools.served.pace import Pace
+from assay.tools.served.playing import Served, play_served
+from assay.tools.served.request import Address, ServedRequest, check_request, read_extra, read_key
+
+_SIGNS = re.compile(r"[^A-Za-z0-9._-]+")
+TOKENS = ("mean_tokens", "mean_tokens_per_completion")
+
+
+def run(root: Path, asked: EvaluationRequest, of: ServedRequest) -> None:
+    """Play, print a table, and write what `assay evaluate` writes; beside it answers.jsonl and served.json.
+
+    Raises:
+        ConfigError: What was asked for cannot be.
+        PolicyError: The server does not answer, or refuses.
+    """
+    if asked.policy is not None or asked.batch_size is not None:
+        option = "--batch-size" if asked.policy is None else "--policy"
+        fix = "leave one of the two out" + ("; --in-flight says how many at once" * (asked.policy is None))
+        raise ConfigError("a folder or a served model", found=option, where="--served", fix=fix)
+    check_request(of)
+    address, key, extra = Address.of(of.served), read_key(of.key_variable), read_extra(of.extra)
+    ready = evaluate.prepare(root, asked)
+    if key is not None and address.plain:
+        complain(f"the key goes to {address.url} in plain text: anyone on the way can read it")
+    pace = Pace(of.requests_per_minute, of.tokens_per_minute)
+    client = Client(address, key, timeout=of.timeout, retries=of.retries, pace=pace)
+    cards, name, limit = client.cards(), str(of.model), ready.task.max_prompt_tokens
+    identity = identity_of(name, settings_of(ready.decoding, extra), cards)
+    cautions = evaluate.find_suite_cautions(ready.project, ready.suite)
+    for caution in (*cautions, *find_served_cautions(identity, cards, limit)):
+        complain(caution)
+    question = [identity.digest, str(ready.best_of), address.url]
+    slug = _SIGNS.sub("-", name).strip("-.")[-40:] or "served"
+    out = asked.out or evaluate.default_folder(root, ready, asked.tasks, slug, question)
+    plays = ready.suite.plays()
+    with hold(out / "answers.lock"), Journal(out / "answers.jsonl") as journal:
+        if journal.found:
+            say(f"{journal.found} answers of an earlier call are in {out}, and are not asked for again")
+        evaluate.note_asked(ready.project, ready.suite, identity.digest, identity.digest)
+        with progress("evaluate: episodes", len(plays)) as advance:
+            stopwatch = Stopwatch(advance)
+            found = play_served(
+                Served(client, journal, identity, ready.decoding.max_new_tokens),
+                ready.task,
+                plays,
+                in_flight=of.in_flight,
+                progress=stopwatch,
+            )
+    prices = None
+    if of.price_in is not None and of.price_out is not None:
+        prices = Prices(prompt=of.price_in, completion=of.price_out)
+    facts = facts_of(identity, found.answers, kept=found.kept, again=client.again, prices=prices)
+    report = evaluate.report_of(ready, found.episodes, facts.policy_digest)
+    if facts.without_usage:
+        report = without_tokens(report)
+    evaluation = evaluate.evaluation_of(ready, asked.tasks, f"served {name}", report, found.episodes)
+    played = found.played or found.episodes
+    took = latency(played, stopwatch.seconds, kept=len(found.episodes) - len(played))
+    write_json(out / "served.json", facts)
+    evaluate.conclude(out, ready, evaluation, found.episodes, took)
+    for line in facts_said(facts):
+        say(line)
+    for caution in find_answer_cautions(facts, limit):
+        complain(caution)
+
+
+def without_tokens(report: Report) -> Report:
+    """Return a report without means of tokens, which nobody counted."""
+    strata = {
+        label: {
+            value: each.model_copy(update={"measures": _rest(each.measures)}) for value, each in found.items()
+        }
+        for label, found in report.strata.items()
+    }
+    return report.model_copy(update={"measures": _rest(report.measures), "strata": strata})
+
+
+def _rest(measures: dict[str, Interval]) -> dict[str, Interval]:
+    return {name: value for name, value in measures.items() if name not in TOKENS}
