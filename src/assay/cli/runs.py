@@ -208,11 +208,13 @@ def evaluate(
 
     given = locals()
     asked = make_request(tool.EvaluationRequest, given)
+    from assay.tools.served.request import ServedRequest, check_unserved
+
     if served is None:
+        check_unserved(given)
         tool.run(Path.cwd(), asked)
         return
     from assay.tools.served import command
-    from assay.tools.served.request import ServedRequest
 
     command.run(Path.cwd(), asked, make_request(ServedRequest, given))
 

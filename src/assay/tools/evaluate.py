@@ -153,20 +153,21 @@ def evaluation_of(
 
 
 def conclude(
-    out: Path, ready: Prepared, evaluation: Evaluation, episodes: Sequence[Episode], took: Latency
+    out: Path, ready: Prepared, evaluation: Evaluation, episodes: Sequence[Episode], took: Latency | None
 ) -> None:
-    """Write and say what was found."""
+    """Write and say what was found; `took` is None where nothing was played now."""
     digest_of = evaluation.report.policy_digest
     write_jsonl(out / "episodes.jsonl", [each.model_copy(update={"policy": digest_of}) for each in episodes])
     write_json(out / "report.json", evaluation)
-    write_json(out / "clock.json", took)
+    if took is not None:
+        write_json(out / "clock.json", took)
     for line in table(evaluation, ready.task, took):
         say(line)
     for alarm in alarms(ready.task, episodes):
         complain(alarm_said(alarm, "episodes"))
     if cut := cuts_said(episodes):
         say(cut)
-    say(f"wrote episodes.jsonl, report.json and clock.json to {out}")
+    say(f"wrote episodes.jsonl, report.json{' and clock.json' * (took is not None)} to {out}")
 
 
 def find_cautions(project: Project, task: Task, policy: Policy, suite: Suite) -> list[str]:
@@ -336,7 +337,7 @@ def suite_of(
     )
 
 
-def table(evaluation: Evaluation, task: Task, took: Latency) -> list[str]:
+def table(evaluation: Evaluation, task: Task, took: Latency | None) -> list[str]:
     """Return the lines to print: rates in %, 95 % intervals in brackets, and what each number rests on."""
     report, best = evaluation.report, evaluation.best_of
     sampled = f"{counted(report.draws, 'draws')} at temperature {evaluation.temperature:g}"
@@ -357,6 +358,8 @@ def table(evaluation: Evaluation, task: Task, took: Latency) -> list[str]:
     lines += [
         f"{name:{width}}  {interval_text(found, rate=rate)}  n = {found.n}" for name, found, rate in rows
     ]
+    if took is None:
+        return lines
     speed = "" if took.tokens_per_second is None else f", {took.tokens_per_second:.0f} tokens a second"
     return [*lines, f"measured: {took.seconds_per_episode:.4f} s an episode{speed}"]
 

@@ -99,11 +99,12 @@ class Client:
             the server says.
         timeout: Seconds for an answer to be there, whole.
         retries: How often a question is asked again.
+        at_once: How many threads ask.
         pace: How fast.
     """
 
     def __init__(
-        self, address: Address, key: str | None, *, timeout: float, retries: int, pace: Pace
+        self, address: Address, key: str | None, *, timeout: float, retries: int, at_once: int, pace: Pace
     ) -> None:
         self.url, self.pace, self._timeout, self._retries = address.url, pace, timeout, retries
         self._key = None if key is None else key.encode()
@@ -113,6 +114,7 @@ class Client:
         self._http = urllib3.PoolManager(
             headers={"Connection": "close", "Accept": "application/json", **bearer},
             timeout=urllib3.Timeout(connect=CONNECT_S, read=timeout),
+            maxsize=at_once,
             retries=False,
         )
         self._lock = threading.Lock()
@@ -220,7 +222,7 @@ class Client:
             )
             with reply:
                 data = b""
-                while part := reply.read(PART):
+                while part := reply.read1(PART):
                     data += part
                     if len(data) > MAX_ANSWER_BYTES:
                         raise _Passing("too long", f"more than {MAX_ANSWER_BYTES:,} bytes")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from assay.core.console import complain, progress, say
 from assay.core.errors import ConfigError
-from assay.core.records import Interval
+from assay.core.records import Episode, Interval
 from assay.core.storage.json import write_json
 from assay.core.storage.locks import hold
 from assay.evaluation.phases import Stopwatch, latency
@@ -50,7 +51,7 @@ def run(root: Path, asked: EvaluationRequest, of: ServedRequest) -> None:
     if key is not None and address.plain:
         complain(f"the key goes to {address.url} in plain text: anyone on the way can read it")
     pace = Pace(of.requests_per_minute, of.tokens_per_minute)
-    client = Client(address, key, timeout=of.timeout, retries=of.retries, pace=pace)
+    client = Client(address, key, timeout=of.timeout, retries=of.retries, at_once=of.in_flight, pace=pace)
     cards, name, limit = client.cards(), str(of.model), ready.task.max_prompt_tokens
     identity = identity_of(name, settings_of(ready.decoding, extra), cards)
     cautions = evaluate.find_suite_cautions(ready.project, ready.suite)
@@ -81,14 +82,25 @@ def run(root: Path, asked: EvaluationRequest, of: ServedRequest) -> None:
     if facts.without_usage:
         report = without_tokens(report)
     evaluation = evaluate.evaluation_of(ready, asked.tasks, f"served {name}", report, found.episodes)
-    played = found.played or found.episodes
-    took = latency(played, stopwatch.seconds, kept=len(found.episodes) - len(played))
+    took, kept = None, len(found.episodes) - len(found.played)
+    if found.played:
+        took = latency(found.played, stopwatch.seconds, kept=kept)
     write_json(out / "served.json", facts)
     evaluate.conclude(out, ready, evaluation, found.episodes, took)
     for line in facts_said(facts):
         say(line)
-    for caution in find_answer_cautions(facts, limit):
+    for caution in (*find_answer_cautions(facts, limit), *find_repeated(found.episodes)):
         complain(caution)
+
+
+def find_repeated(episodes: Sequence[Episode]) -> list[str]:
+    """Say so if a server that should sample says the same in all draws of every item."""
+    drawn: dict[str, set[str]] = {}
+    for each in episodes:
+        drawn.setdefault(each.item_id, set()).add("\0".join(turn.completion for turn in each.turns))
+    if len(episodes) == len(drawn) or any(len(texts) > 1 for texts in drawn.values()):
+        return []
+    return ["all draws of every item are the same text: the server does not sample, whatever it is asked"]
 
 
 def without_tokens(report: Report) -> Report:

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -42,6 +42,20 @@ class ServedRequest:
     price_in: float | None = None
     price_out: float | None = None
     extra: str | None = None
+
+
+def check_unserved(asked: Mapping[str, Any]) -> None:
+    """Refuse options of a served model where none is named.
+
+    Raises:
+        ConfigError: There is one.
+    """
+    for name in (each.name for each in fields(ServedRequest)):
+        if asked.get(name) is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise ConfigError(
+                f"{option} beside --served", found="no --served", where=option, fix=f"--served {EXAMPLE}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
