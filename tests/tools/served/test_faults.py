@@ -1,5 +1,5 @@
-"""What goes wrong at a server, or on the way to it, is waited out where waiting helps, and is one message where
-it does not; what was answered is kept."""
+"""What goes wrong at a server, or on the way to it, is waited out where that helps, and else is one message;
+what was answered is kept."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from tests.tools.served.material import (
 )
 from tests.tools.served.stand_in import StandIn, serving
 
-KEY = "sk-canary-Zq81_secret.value"
+KEY = "sk-canary-Zq81_secret/value"
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +231,7 @@ def test_the_key_is_sent_and_is_nowhere_else(
     # A server that repeats the key in an answer, in an error, and in what it says of itself.
     server.spoil = lambda reply: reply | {"system_fingerprint": f"fp {KEY}"}
     server.cards[0]["owned_by"] = KEY
-    server.say = lambda body: f"{KEY}"
+    server.say = lambda body: KEY
     common = (*WORDS, "--items", 3, "--max-new-tokens", 64, "--key-variable", "MY_KEY", "--out", tmp_path)
     told = done(server.url, *common)
     assert {held["Authorization"] for held in server.headers} == {f"Bearer {KEY}"}
@@ -260,7 +260,12 @@ def test_two_served_models_are_judged_like_any_other_results(tmp_path: Path) -> 
             done(server.url, *WORDS, "--items", 30, "--out", tmp_path / name)
     arms = [tmp_path / name / "episodes.jsonl" for name in ("before", "after")]
     claim = judge_files(*arms, JudgeRequest())[2].claim
-    assert claim.verdict == "NO SKILL SHOWN" and claim.better
+    assert (
+        claim.effect
+        and claim.effect.direction == "better"
+        and claim.difference is not None
+        and (claim.difference.low or 0) > 0
+    )
     # The prompts are the same messages, and that is known.
     assert not [text for text in claim.warnings if "prompt" in text]
 

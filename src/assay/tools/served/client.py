@@ -10,6 +10,7 @@ import email.utils
 import json
 import random
 import re
+import ssl
 import threading
 import time
 from collections import Counter
@@ -99,24 +100,24 @@ class Client:
             the server says.
         timeout: Seconds for an answer to be there, whole.
         retries: How often a question is asked again.
-        at_once: How many threads ask.
         pace: How fast.
     """
 
     def __init__(
-        self, address: Address, key: str | None, *, timeout: float, retries: int, at_once: int, pace: Pace
+        self, address: Address, key: str | None, *, timeout: float, retries: int, pace: Pace
     ) -> None:
         self.url, self.pace, self._timeout, self._retries = address.url, pace, timeout, retries
-        self._key = None if key is None else key.encode()
+        # As it is, and as JSON may have it.
+        forms = set() if key is None else {key, json.dumps(key)[1:-1], key.replace("/", "\\/")}
+        self._secrets = [form.encode() for form in forms]
         bearer = {} if key is None else {"Authorization": f"Bearer {key}"}
-        # urllib3 asks no proxy unless told to. Each request has a connection of its own: one that the server
-        # closes after some idle seconds could meet the next request half-way, which then were asked twice.
-        self._http = urllib3.PoolManager(
-            headers={"Connection": "close", "Accept": "application/json", **bearer},
-            timeout=urllib3.Timeout(connect=CONNECT_S, read=timeout),
-            maxsize=at_once,
-            retries=False,
-        )
+        # urllib3 asks no proxy unless told to.
+        self._pool: dict[str, Any] = {
+            "headers": {"Connection": "close", "Accept": "application/json", **bearer},
+            "timeout": urllib3.Timeout(connect=CONNECT_S, read=timeout),
+            "retries": False,
+            "ssl_context": ssl.create_default_context(),
+        }
         self._lock = threading.Lock()
         self.again: Counter[str] = Counter()  # by why, how often a question was asked again
 
@@ -212,15 +213,14 @@ class Client:
             _Passing: No answer, or not a whole one in time.
         """
         end = time.monotonic() + self._timeout
+        method, url = "GET" if body is None else "POST", self.url + path
         try:
-            reply = self._http.request(
-                "GET" if body is None else "POST",
-                self.url + path,
-                json=body,
-                redirect=False,
-                preload_content=False,
-            )
-            with reply:
+            # Each request has a connection of its own: one that is kept, and that the server closes just
+            # then, would meet the next request half-way, which were asked twice.
+            with (
+                urllib3.PoolManager(**self._pool) as http,
+                http.request(method, url, json=body, redirect=False, preload_content=False) as reply,
+            ):
                 data = b""
                 while part := reply.read1(PART):
                     data += part
@@ -235,12 +235,14 @@ class Client:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             told = str(error).partition("): ")[2] or str(error) or type(error).__name__
             raise _Passing("connection", f"no connection ({told})") from None
-        return reply.status, reply.headers, data if self._key is None else data.replace(self._key, b"***")
+        for secret in self._secrets:
+            data = data.replace(secret, b"***")
+        return reply.status, reply.headers, data
 
     def _refused(self, path: str, status: int, data: bytes) -> PolicyError:
         fix = "correct what it names; --extra '{\"FIELD\": null}' leaves a field of the request out"
         if status in (401, 403):
-            held = "the key it was sent" if self._key else "no key: none was sent"
+            held = "the key it was sent" if self._secrets else "no key: none was sent"
             fix = f"export its key and name the variable by --key-variable; it has {held}"
         elif status == 404:
             fix = "correct --served or --model"

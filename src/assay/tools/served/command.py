@@ -51,7 +51,7 @@ def run(root: Path, asked: EvaluationRequest, of: ServedRequest) -> None:
     if key is not None and address.plain:
         complain(f"the key goes to {address.url} in plain text: anyone on the way can read it")
     pace = Pace(of.requests_per_minute, of.tokens_per_minute)
-    client = Client(address, key, timeout=of.timeout, retries=of.retries, at_once=of.in_flight, pace=pace)
+    client = Client(address, key, timeout=of.timeout, retries=of.retries, pace=pace)
     cards, name, limit = client.cards(), str(of.model), ready.task.max_prompt_tokens
     identity = identity_of(name, settings_of(ready.decoding, extra), cards)
     cautions = evaluate.find_suite_cautions(ready.project, ready.suite)
