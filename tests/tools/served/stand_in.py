@@ -25,18 +25,22 @@ FIELDS: dict[str, Callable[[Any], bool]] = {
     "max_tokens": lambda v: type(v) is int and v > 0,
     "seed": lambda v: type(v) is int and 0 <= v < 2**31,
 }
-OPTIONAL: dict[str, Callable[[Any], bool]] = {"top_p": lambda v: v == 1.0, "top_k": lambda v: type(v) is int}
+OPTIONAL: dict[str, Callable[[Any], bool]] = {
+    "top_p": lambda v: v == 1.0,
+    "top_k": lambda v: type(v) is int,
+    "max_completion_tokens": lambda v: type(v) is int and v > 0,
+}
 
 
 class StandIn:
     """What it knows, what it was asked, and what goes wrong.
 
     `say` answers; `faults` are taken one a request, first come first served; `spoil` may change an answer
-    before it is sent. `asked` has (time, body) of every question, `sent` what was answered in full.
+    before it is sent. Fields in `needed` have to be there. `asked` has (time, body) of every question.
     """
 
     def __init__(self, say: Callable[[Body], str]) -> None:
-        self.say, self.key = say, ""
+        self.say, self.key, self.needed = say, "", {*FIELDS}
         self.faults: deque[Callable[[Handler], None]] = deque()
         self.spoil: Callable[[Body], Any] = lambda reply: reply
         self.delay, self.cards = 0.0, [{"id": "tiny", "object": "model", "created": 1, "max_model_len": 512}]
@@ -101,7 +105,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             if fault is not None:
                 fault(self)
-            elif odd := _odd(self.path, body):
+            elif odd := _odd(self.path, body, known.needed):
                 self.error(400, odd)
             else:
                 time.sleep(known.delay)
@@ -132,11 +136,11 @@ def answer(text: str, body: Body) -> Body:
     }
 
 
-def _odd(path: str, body: Body) -> str:
+def _odd(path: str, body: Body, needed: set[str]) -> str:
     if path != "/v1/chat/completions":
         return f"no such path: {path}"
     known = FIELDS | OPTIONAL
-    wrong = sorted({*FIELDS} - {*body} | {*body} - {*known})
+    wrong = sorted(needed - {*body} | {*body} - {*known})
     wrong += [name for name, value in body.items() if name in known and not known[name](value)]
     if wrong:
         return f"what about {', '.join(wrong)}?"

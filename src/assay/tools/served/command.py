@@ -10,25 +10,20 @@ from assay.core.console import complain, progress, say
 from assay.core.errors import ConfigError
 from assay.core.records import Episode, Interval
 from assay.core.storage.json import write_json
-from assay.core.storage.locks import hold
 from assay.evaluation.phases import Stopwatch, latency
 from assay.statistics.report import Report
 from assay.tools import evaluate
 from assay.tools.evaluate import EvaluationRequest
-from assay.tools.served.client import Client
+from assay.tools.served.connection import connect
 from assay.tools.served.identity import (
     Prices,
     facts_of,
     facts_said,
     find_answer_cautions,
     find_served_cautions,
-    identity_of,
-    settings_of,
 )
-from assay.tools.served.journal import Journal
-from assay.tools.served.pace import Pace
-from assay.tools.served.playing import Served, play_served
-from assay.tools.served.request import Address, ServedRequest, check_request, read_extra, read_key
+from assay.tools.served.playing import play_served
+from assay.tools.served.request import ServedRequest, check_request
 
 _SIGNS = re.compile(r"[^A-Za-z0-9._-]+")
 TOKENS = ("mean_tokens", "mean_tokens_per_completion")
@@ -46,38 +41,31 @@ def run(root: Path, asked: EvaluationRequest, of: ServedRequest) -> None:
         fix = "leave one of the two out" + ("; --in-flight says how many at once" * (asked.policy is None))
         raise ConfigError("a folder or a served model", found=option, where="--served", fix=fix)
     check_request(of)
-    address, key, extra = Address.of(of.served), read_key(of.key_variable), read_extra(of.extra)
     ready = evaluate.prepare(root, asked)
-    if key is not None and address.plain:
-        complain(f"the key goes to {address.url} in plain text: anyone on the way can read it")
-    pace = Pace(of.requests_per_minute, of.tokens_per_minute)
-    client = Client(address, key, timeout=of.timeout, retries=of.retries, pace=pace)
-    cards, name, limit = client.cards(), str(of.model), ready.task.max_prompt_tokens
-    identity = identity_of(name, settings_of(ready.decoding, extra), cards)
+    server = connect(of, ready.decoding)
+    identity, name, limit = server.identity, str(of.model), ready.task.max_prompt_tokens
+    if server.keyed and server.address.plain:
+        complain(f"the key goes to {server.address.url} in plain text: anyone on the way can read it")
     cautions = evaluate.find_suite_cautions(ready.project, ready.suite)
-    for caution in (*cautions, *find_served_cautions(identity, cards, limit)):
+    for caution in (*cautions, *find_served_cautions(identity, server.cards, limit)):
         complain(caution)
-    question = [identity.digest, str(ready.best_of), address.url]
+    question = [identity.digest, str(ready.best_of), server.address.url]
     slug = _SIGNS.sub("-", name).strip("-.")[-40:] or "served"
     out = asked.out or evaluate.default_folder(root, ready, asked.tasks, slug, question)
     plays = ready.suite.plays()
-    with hold(out / "answers.lock"), Journal(out / "answers.jsonl") as journal:
-        if journal.found:
-            say(f"{journal.found} answers of an earlier call are in {out}, and are not asked for again")
+    with server.answering(out) as served:
+        if served.journal.found:
+            say(
+                f"{served.journal.found} answers of an earlier call are in {out}, and are not asked for again"
+            )
         evaluate.note_asked(ready.project, ready.suite, identity.digest, identity.digest)
         with progress("evaluate: episodes", len(plays)) as advance:
             stopwatch = Stopwatch(advance)
-            found = play_served(
-                Served(client, journal, identity, ready.decoding.max_new_tokens),
-                ready.task,
-                plays,
-                in_flight=of.in_flight,
-                progress=stopwatch,
-            )
+            found = play_served(served, ready.task, plays, in_flight=of.in_flight, progress=stopwatch)
     prices = None
     if of.price_in is not None and of.price_out is not None:
         prices = Prices(prompt=of.price_in, completion=of.price_out)
-    facts = facts_of(identity, found.answers, kept=found.kept, again=client.again, prices=prices)
+    facts = facts_of(identity, found.answers, kept=found.kept, again=server.client.again, prices=prices)
     report = evaluate.report_of(ready, found.episodes, facts.policy_digest)
     if facts.without_usage:
         report = without_tokens(report)

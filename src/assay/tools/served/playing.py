@@ -41,7 +41,7 @@ class Served:
     """
 
     def __init__(self, client: Client, journal: Journal, identity: ServedIdentity, limit: int) -> None:
-        self.client, self.limit, self._journal, self._identity = client, limit, journal, identity
+        self.client, self.journal, self.limit, self._identity = client, journal, limit, identity
         # Where it stands is no part of who it is; but answers of another server are not taken for its.
         self._asked = digest([client.url, identity.digest])
 
@@ -53,14 +53,14 @@ class Served:
             Stopped: Nobody wants it any more.
         """
         key = digest([self._asked, list(messages), seed])
-        if (known := self._journal.get(key)) is not None:
+        if (known := self.journal.get(key)) is not None:
             return known, True
         asked = {"model": self._identity.model, "messages": list(messages), "seed": seed}
         asked |= self._identity.settings
         body = {name: value for name, value in asked.items() if value is not None}
         letters = sum(len(message["content"]) for message in messages)
         answer = self.client.ask(body, letters // CHARS_A_TOKEN + self.limit)
-        self._journal.put(key, answer)
+        self.journal.put(key, answer)
         return answer, False
 
 
