@@ -154,8 +154,8 @@ def report(
 def evaluate(
     tasks: Annotated[Path, typer.Option(metavar="FILE", help="Tasks file, one record a line.")],
     policy: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="A model folder, models/base, or an adapter folder.")
-    ],
+        Path | None, typer.Option(metavar="FOLDER", help="A model folder, models/base, or an adapter folder.")
+    ] = None,
     draws: Annotated[int | None, typer.Option(min=1, help="Episodes for each item.")] = None,
     best_of: Annotated[
         int | None, typer.Option(min=1, help="Also the best of so many draws; all if not given.")
@@ -185,11 +185,38 @@ def evaluate(
         Path | None,
         typer.Option(metavar="DIR", help="Folder for the results; in .scratch/evaluate/ if not given."),
     ] = None,
+    served: Annotated[
+        str | None, typer.Option(metavar="URL", help="An OpenAI-compatible server, in the place of --policy.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="Of the served model.")] = None,
+    key_variable: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Variable with the server's key; else ASSAY_API_KEY.")
+    ] = None,
+    in_flight: Annotated[int | None, typer.Option(min=1, max=1024, help="Requests at once; 8.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds for an answer; 600.")] = None,
+    retries: Annotated[int | None, typer.Option(min=0, help="How often a request is made again; 8.")] = None,
+    requests_per_minute: Annotated[int | None, typer.Option(min=1, help="Most requests a minute.")] = None,
+    tokens_per_minute: Annotated[int | None, typer.Option(min=1, help="Most tokens a minute.")] = None,
+    price_in: Annotated[float | None, typer.Option(help="Price of a million tokens that are read.")] = None,
+    price_out: Annotated[float | None, typer.Option(help="Price of a million tokens written.")] = None,
+    extra: Annotated[
+        str | None, typer.Option(metavar="JSON", help="Further fields of each request; null leaves one out.")
+    ] = None,
 ) -> None:
     """Measure any policy on any tasks file, as the stages do; what is not given is as in the settings."""
     from assay.tools import evaluate as tool
 
-    tool.run(Path.cwd(), make_request(tool.EvaluationRequest, locals()))
+    given = locals()
+    asked = make_request(tool.EvaluationRequest, given)
+    from assay.tools.served.request import ServedRequest, check_unserved
+
+    if served is None:
+        check_unserved(given)
+        tool.run(Path.cwd(), asked)
+        return
+    from assay.tools.served import command
+
+    command.run(Path.cwd(), asked, make_request(ServedRequest, given))
 
 
 def sweep(

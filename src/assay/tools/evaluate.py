@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -13,17 +13,16 @@ from assay.audit.audit import audit, refuse_unusable
 from assay.core.console import complain, progress, say
 from assay.core.counting import counted
 from assay.core.decoding import Decoding
-from assay.core.errors import AssayError, ConfigError, DataError, PolicyError
-from assay.core.records import Interval, Record, Split
-from assay.core.storage.files import read_text, real, sha256_bytes
-from assay.core.storage.json import digest, loads, write_json, write_jsonl
+from assay.core.errors import AssayError, ConfigError, DataError
+from assay.core.records import Episode, Interval, Record, Split
+from assay.core.storage.files import real, sha256_bytes
+from assay.core.storage.json import digest, write_json, write_jsonl
 from assay.core.storage.untrusted import read_capped
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import load
 from assay.dataset.suite import Suite, choose, rules_of
 from assay.dataset.wording import content_of
 from assay.evaluation.alarms import alarm_said, alarms, cuts_said
-from assay.evaluation.measure import measure
 from assay.evaluation.measures import is_rate
 from assay.evaluation.phases import Latency, Stopwatch, latency
 from assay.evaluation.trajectory import open_item
@@ -32,14 +31,14 @@ from assay.pipeline import inputs
 from assay.pipeline.inputs import MAX_BLOCKLIST_BYTES, blocklist_of, code_of, task_with
 from assay.pipeline.note_openings import note_opening
 from assay.pipeline.project import Project
-from assay.policy import model
-from assay.policy.base import pretrained
-from assay.policy.model import Policy, pin, require_device
 from assay.statistics.checkpoint_rows import BestOf, best_of_items
 from assay.statistics.report import Report, report_on
 from assay.tasks.catalogue import task_of_own_records
 from assay.tasks.protocol import Item, Task
 from assay.tools.own_data.audit import project_for
+
+if TYPE_CHECKING:
+    from assay.policy.model import Policy
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "heldout")
 UNKNOWN_SHARE = 0.01
@@ -50,7 +49,7 @@ class EvaluationRequest:
     """What the command line says; None leaves a matter to the settings."""
 
     tasks: Path
-    policy: Path
+    policy: Path | None = None  # None: a served model
     task: str | None = None
     draws: int | None = None
     best_of: int | None = None
@@ -77,8 +76,25 @@ class Evaluation(Record):
     best_of: BestOf
 
 
-def run(root: Path, asked: EvaluationRequest) -> None:
-    """Play, print a table, and write episodes.jsonl, report.json and, apart from them, how long it took."""
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is to be played and how, whoever plays."""
+
+    project: Project
+    task: Task
+    suite: Suite
+    decoding: Decoding
+    best_of: int
+    tasks_sha256: str
+
+
+def prepare(root: Path, asked: EvaluationRequest) -> Prepared:
+    """Read settings and tasks file.
+
+    Raises:
+        ConfigError: Settings that cannot be.
+        DataError: A tasks file that cannot be played.
+    """
     project = settings(root, asked)
     draws, k = draws_of(project, asked)
     decoding = decoding_of(project, asked)
@@ -87,42 +103,85 @@ def run(root: Path, asked: EvaluationRequest) -> None:
     items, sha256 = items_of(project, task, asked.tasks)
     told = None if terms is None else sha256_bytes(terms)
     rules = rules_of(project.params.task, project.params.generation.surface, told, code_of(project))
-    suite = suite_of(project, items, asked, draws, rules)
+    return Prepared(project, task, suite_of(project, items, asked, draws, rules), decoding, k, sha256)
+
+
+def run(root: Path, asked: EvaluationRequest) -> None:
+    """Play, print a table, and write episodes.jsonl, report.json and, apart from them, how long it took."""
+    from assay.evaluation.measure import measure  # torch, which a served model does not need
+    from assay.tools.policy_folder import open_folder
+
+    if asked.policy is None:
+        fix = "--policy FOLDER, or --served URL --model NAME"
+        raise ConfigError("a policy", found="none", where="assay evaluate", fix=fix)
+    ready = prepare(root, asked)
+    project, task, suite = ready.project, ready.task, ready.suite
     policy = open_folder(project, asked.policy)
     for caution in find_cautions(project, task, policy, suite):
         complain(caution)
     note_asked(project, suite, policy.digest, policy.base_digest)
-    with progress("evaluate: episodes", len(suite.items) * draws) as advance:
+    with progress("evaluate: episodes", len(suite.items) * suite.draws) as advance:
         stopwatch = Stopwatch(advance)
         batch_size = asked.batch_size or project.params.generation.batch_size
-        episodes = measure(policy, task, suite, decoding, batch_size=batch_size, progress=stopwatch)
-    report = report_on(episodes, suite, policy.digest, "greedy" if decoding.temperature == 0 else "sampled")
-    evaluation = Evaluation(
-        tasks_file=str(asked.tasks),
-        tasks_sha256=sha256,
-        policy_folder=str(asked.policy),
-        temperature=decoding.temperature,
-        max_new_tokens=decoding.max_new_tokens,
+        episodes = measure(policy, task, suite, ready.decoding, batch_size=batch_size, progress=stopwatch)
+    report = report_of(ready, episodes, policy.digest)
+    evaluation = evaluation_of(ready, asked.tasks, str(asked.policy), report, episodes)
+    question = [report.policy_digest, repr(replace(asked, out=None))]
+    out = asked.out or default_folder(root, ready, asked.tasks, real(asked.policy).name, question)
+    conclude(out, ready, evaluation, episodes, latency(episodes, stopwatch.seconds))
+
+
+def report_of(ready: Prepared, episodes: Sequence[Episode], policy_digest: str) -> Report:
+    """Return the measures of what was played."""
+    greedy = ready.decoding.temperature == 0
+    return report_on(episodes, ready.suite, policy_digest, "greedy" if greedy else "sampled")
+
+
+def evaluation_of(
+    ready: Prepared, tasks: Path, name: str, report: Report, episodes: Sequence[Episode]
+) -> Evaluation:
+    """Return what report.json holds; `name` says who played."""
+    return Evaluation(
+        tasks_file=str(tasks),
+        tasks_sha256=ready.tasks_sha256,
+        policy_folder=name,
+        temperature=ready.decoding.temperature,
+        max_new_tokens=ready.decoding.max_new_tokens,
         report=report,
-        best_of=best_of_items(episodes, k, suite.digest),
+        best_of=best_of_items(episodes, ready.best_of, ready.suite.digest),
     )
-    took = latency(episodes, stopwatch.seconds)
-    out = asked.out or root / ".scratch/evaluate" / _name(asked, task, evaluation)
-    named = [each.model_copy(update={"policy": policy.digest}) for each in episodes]
-    write_jsonl(out / "episodes.jsonl", named)
+
+
+def conclude(
+    out: Path, ready: Prepared, evaluation: Evaluation, episodes: Sequence[Episode], took: Latency | None
+) -> None:
+    """Write and say what was found; `took` is None where nothing was played now."""
+    digest_of = evaluation.report.policy_digest
+    write_jsonl(out / "episodes.jsonl", [each.model_copy(update={"policy": digest_of}) for each in episodes])
     write_json(out / "report.json", evaluation)
-    write_json(out / "clock.json", took)
-    for line in table(evaluation, task, took):
+    if took is not None:
+        write_json(out / "clock.json", took)
+    for line in table(evaluation, ready.task, took):
         say(line)
-    for alarm in alarms(task, episodes):
+    for alarm in alarms(ready.task, episodes):
         complain(alarm_said(alarm, "episodes"))
     if cut := cuts_said(episodes):
         say(cut)
-    say(f"wrote episodes.jsonl, report.json and clock.json to {out}")
+    say(f"wrote episodes.jsonl, report.json{' and clock.json' * (took is not None)} to {out}")
 
 
 def find_cautions(project: Project, task: Task, policy: Policy, suite: Suite) -> list[str]:
     """Return what a reader should know before trusting that a policy plays a suite, a sentence each."""
+    found = find_suite_cautions(project, suite)
+    share = unknown_share(task, policy, suite)
+    if share > UNKNOWN_SHARE:
+        unknown = f"{share:.0%} of the prompts' tokens are unknown to this policy's tokenizer"
+        found.append(f"{unknown}: it was made for other texts")
+    return found
+
+
+def find_suite_cautions(project: Project, suite: Suite) -> list[str]:
+    """Return what a reader should know of a suite, whoever plays it."""
     found = []
     if suite.split == "heldout":
         once = "this opens the held-out suite once more"
@@ -131,10 +190,6 @@ def find_cautions(project: Project, task: Task, policy: Policy, suite: Suite) ->
         have = "has a prompt" if seen == 1 else "have prompts"
         items = counted(len(suite.items), "items")
         found.append(f"{seen} of {items} {have} of {project.params.dataset.root}/train.jsonl")
-    share = unknown_share(task, policy, suite)
-    if share > UNKNOWN_SHARE:
-        unknown = f"{share:.0%} of the prompts' tokens are unknown to this policy's tokenizer"
-        found.append(f"{unknown}: it was made for other texts")
     return found
 
 
@@ -156,8 +211,8 @@ def unknown_share(task: Task, policy: Policy, suite: Suite) -> float:
 
 
 def note_asked(project: Project, suite: Suite, policy_digest: str, base: str) -> None:
-    """Write down an opening of the records that a suite asks, from whatever file: they may be held out, here or
-    in other data."""
+    """Write down an opening of the records that a suite asks, from whatever file: they may be held out, here
+    or in other data."""
     path, held = project.data("heldout.jsonl"), set[str]()
     if path.is_file():
         schemas = SchemaFiles(project.data(""), project.root)
@@ -282,7 +337,7 @@ def suite_of(
     )
 
 
-def table(evaluation: Evaluation, task: Task, took: Latency) -> list[str]:
+def table(evaluation: Evaluation, task: Task, took: Latency | None) -> list[str]:
     """Return the lines to print: rates in %, 95 % intervals in brackets, and what each number rests on."""
     report, best = evaluation.report, evaluation.best_of
     sampled = f"{counted(report.draws, 'draws')} at temperature {evaluation.temperature:g}"
@@ -303,88 +358,14 @@ def table(evaluation: Evaluation, task: Task, took: Latency) -> list[str]:
     lines += [
         f"{name:{width}}  {interval_text(found, rate=rate)}  n = {found.n}" for name, found, rate in rows
     ]
+    if took is None:
+        return lines
     speed = "" if took.tokens_per_second is None else f", {took.tokens_per_second:.0f} tokens a second"
     return [*lines, f"measured: {took.seconds_per_episode:.4f} s an episode{speed}"]
 
 
-def _name(asked: EvaluationRequest, task: Task, evaluation: Evaluation) -> str:
-    """Return a folder name that says what was measured and is another for every other question."""
-    report = evaluation.report
-    how = "greedy" if report.decoding == "greedy" else f"k{report.draws}"
-    known = [report.suite_digest, report.policy_digest, evaluation.tasks_sha256]
-    question = digest([*known, repr(replace(asked, out=None))])
-    return f"{task.name}-{asked.tasks.stem}-{real(asked.policy).name}-{how}-{question[:8]}"
-
-
-ADAPTER = "adapter_config.json"
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyPlace:
-    """Where a policy's weights lie."""
-
-    base: Path
-    adapter: Path | None
-
-
-def open_folder(project: Project, folder: Path) -> Policy:
-    """Load the policy of a folder on the configured device, in the precision and with the template settings
-    of base.
-
-    Raises:
-        ConfigError: The device is not there.
-        PolicyError: The folder holds no policy, or one that cannot be read.
-    """
-    params, base = project.params, project.params.base
-    place = find_weights(project.root, folder)
-    require_device(params.device)
-    pin(params.threads, deterministic=params.deterministic, device=params.device)
-    return model.load(
-        place.base,
-        adapter=place.adapter,
-        device=params.device,
-        dtype=base.dtype,
-        quantization=base.quantization,
-        template=base.template,
-    )
-
-
-def find_weights(root: Path, folder: Path) -> PolicyPlace:
-    """Return where the weights of a policy folder lie.
-
-    Raises:
-        PolicyError: It is no folder, holds no policy, or its adapter names a base that is not there.
-    """
-    if not folder.is_dir():
-        found = "a file" if folder.exists() else "nothing there"
-        expected = "a folder with a model or an adapter"
-        raise PolicyError(expected, found=found, where=str(folder), fix="--policy FOLDER")
-    if (folder / ADAPTER).is_file():
-        return PolicyPlace(_base_of(root, folder), folder)
-    if (folder / pretrained.POINTER).is_file() or (folder / "config.json").is_file():
-        return PolicyPlace(pretrained.locate(folder), None)
-    expected = f"a model (config.json), a pinned base ({pretrained.POINTER}) or an adapter ({ADAPTER})"
-    fix = "name the folder that holds them, such as models/base or models/adapter"
-    raise PolicyError(expected, found="none of these files", where=str(folder), fix=fix)
-
-
-def _base_of(root: Path, folder: Path) -> Path:
-    """Return the base that an adapter names: in the project it lies in, else in this one, else of the hub."""
-    where = f"{folder / ADAPTER}, base_model_name_or_path"
-    fix = "put the base there, or correct the name"
-    config = loads(read_text(folder / ADAPTER, fix=fix), where=str(folder / ADAPTER), fix="train again")
-    name = config.get("base_model_name_or_path") if isinstance(config, dict) else None
-    if not isinstance(name, str) or not name:
-        raise PolicyError("the name of the base", found=repr(name), where=where, fix="train again, or add it")
-    for place in (parent / name for parent in (*real(folder).parents, root)):
-        if place.is_dir():
-            return pretrained.locate(place)
-    revision = config.get("revision")
-    try:
-        return pretrained.find(name, revision if isinstance(revision, str) else None).folder
-    except PolicyError as error:
-        found, fix = (
-            f"{name!r}, which is neither a folder here nor in the hub cache",
-            f"{fix}; or {error.fix}",
-        )
-        raise PolicyError("a base that is there", found=found, where=where, fix=fix) from None
+def default_folder(root: Path, ready: Prepared, tasks: Path, name: str, question: Sequence[str]) -> Path:
+    """Return a folder whose name says what was measured and is another for every other question."""
+    how = "greedy" if ready.decoding.temperature == 0 else f"k{ready.suite.draws}"
+    asked = digest([ready.suite.digest, ready.tasks_sha256, *question])
+    return root / ".scratch/evaluate" / f"{ready.task.name}-{tasks.stem}-{name}-{how}-{asked[:8]}"

@@ -1,0 +1,106 @@
+"""`assay evaluate --served URL --model NAME`: the evaluation loop on whoever answers there. No torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from assay.core.console import complain, progress, say
+from assay.core.errors import ConfigError
+from assay.core.records import Episode, Interval
+from assay.core.storage.json import write_json
+from assay.evaluation.phases import Stopwatch, latency
+from assay.statistics.report import Report
+from assay.tools import evaluate
+from assay.tools.evaluate import EvaluationRequest
+from assay.tools.served.connection import connect
+from assay.tools.served.identity import (
+    Prices,
+    facts_of,
+    facts_said,
+    find_answer_cautions,
+    find_served_cautions,
+)
+from assay.tools.served.playing import play_served
+from assay.tools.served.request import ServedRequest, check_request
+
+_SIGNS = re.compile(r"[^A-Za-z0-9._-]+")
+TOKENS = ("mean_tokens", "mean_tokens_per_completion")
+
+
+def run(root: Path, asked: EvaluationRequest, of: ServedRequest) -> None:
+    """Play, print a table, and write what `assay evaluate` writes; beside it answers.jsonl and served.json.
+
+    Raises:
+        ConfigError: What was asked for cannot be.
+        PolicyError: The server does not answer, or refuses.
+    """
+    if asked.policy is not None or asked.batch_size is not None:
+        option = "--batch-size" if asked.policy is None else "--policy"
+        fix = "leave one of the two out" + ("; --in-flight says how many at once" * (asked.policy is None))
+        raise ConfigError("a folder or a served model", found=option, where="--served", fix=fix)
+    check_request(of)
+    ready = evaluate.prepare(root, asked)
+    server = connect(of, ready.decoding)
+    identity, name, limit = server.identity, str(of.model), ready.task.max_prompt_tokens
+    if server.keyed and server.address.plain:
+        complain(f"the key goes to {server.address.url} in plain text: anyone on the way can read it")
+    cautions = evaluate.find_suite_cautions(ready.project, ready.suite)
+    for caution in (*cautions, *find_served_cautions(identity, server.cards, limit)):
+        complain(caution)
+    question = [identity.digest, str(ready.best_of), server.address.url]
+    slug = _SIGNS.sub("-", name).strip("-.")[-40:] or "served"
+    out = asked.out or evaluate.default_folder(root, ready, asked.tasks, slug, question)
+    plays = ready.suite.plays()
+    with server.answering(out) as served:
+        if served.journal.found:
+            say(
+                f"{served.journal.found} answers of an earlier call are in {out}, and are not asked for again"
+            )
+        evaluate.note_asked(ready.project, ready.suite, identity.digest, identity.digest)
+        with progress("evaluate: episodes", len(plays)) as advance:
+            stopwatch = Stopwatch(advance)
+            found = play_served(served, ready.task, plays, in_flight=of.in_flight, progress=stopwatch)
+    prices = None
+    if of.price_in is not None and of.price_out is not None:
+        prices = Prices(prompt=of.price_in, completion=of.price_out)
+    facts = facts_of(identity, found.answers, kept=found.kept, again=server.client.again, prices=prices)
+    report = evaluate.report_of(ready, found.episodes, facts.policy_digest)
+    if facts.without_usage:
+        report = without_tokens(report)
+    evaluation = evaluate.evaluation_of(ready, asked.tasks, f"served {name}", report, found.episodes)
+    took, kept = None, len(found.episodes) - len(found.played)
+    if found.played:
+        took = latency(found.played, stopwatch.seconds, kept=kept)
+    write_json(out / "served.json", facts)
+    evaluate.conclude(out, ready, evaluation, found.episodes, took)
+    for line in facts_said(facts):
+        say(line)
+    for caution in (*find_answer_cautions(facts, limit), *find_repeated(found.episodes)):
+        complain(caution)
+
+
+def find_repeated(episodes: Sequence[Episode]) -> list[str]:
+    """Say so if a server that should sample says the same in all draws of every item."""
+    drawn: dict[str, set[str]] = {}
+    for each in episodes:
+        drawn.setdefault(each.item_id, set()).add("\0".join(turn.completion for turn in each.turns))
+    if len(episodes) == len(drawn) or any(len(texts) > 1 for texts in drawn.values()):
+        return []
+    return ["all draws of every item are the same text: the server does not sample, whatever it is asked"]
+
+
+def without_tokens(report: Report) -> Report:
+    """Return a report without means of tokens, which nobody counted."""
+    strata = {
+        label: {
+            value: each.model_copy(update={"measures": _rest(each.measures)}) for value, each in found.items()
+        }
+        for label, found in report.strata.items()
+    }
+    return report.model_copy(update={"measures": _rest(report.measures), "strata": strata})
+
+
+def _rest(measures: dict[str, Interval]) -> dict[str, Interval]:
+    return {name: value for name, value in measures.items() if name not in TOKENS}

@@ -1,0 +1,301 @@
+"""Episodes of a served model: conversations in messages, so many questions under way at once.
+
+The environment is called from one thread, or through what a task offers for calls made at once; only
+questions wait in threads of their own.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from assay.core.errors import EnvironmentFailure
+from assay.core.records import Episode
+from assay.core.seeds import derive_seed
+from assay.core.storage.json import digest
+from assay.dataset.suite import Play
+from assay.evaluation.retries import GivenUp, tried, tried_together
+from assay.evaluation.trajectory import Row, turn_of
+from assay.tasks.protocol import Message, Step, Task, side_by_side
+from assay.tools.served.client import Client, ServedAnswer
+from assay.tools.served.identity import ServedIdentity
+from assay.tools.served.journal import Journal
+from assay.tools.served.pace import Stopped
+
+SEED_BITS = 31  # llama.cpp takes 32, others 63
+CHARS_A_TOKEN = 3  # few, so that a first guess is rather too high
+
+
+class Served:
+    """A served model with the answers that it gave: every question is asked once.
+
+    Args:
+        client: Asks.
+        journal: What was answered.
+        identity: Who is asked.
+        limit: Tokens of one completion, as the settings of the identity have it.
+    """
+
+    def __init__(self, client: Client, journal: Journal, identity: ServedIdentity, limit: int) -> None:
+        self.client, self.journal, self.limit, self._identity = client, journal, limit, identity
+        # Where it stands is no part of who it is; but answers of another server are not taken for its.
+        self._asked = digest([client.url, identity.digest])
+
+    def ask(self, messages: Sequence[Message], seed: int) -> tuple[ServedAnswer, bool]:
+        """Return the answer to a conversation so far, and whether it was there already.
+
+        Raises:
+            PolicyError: There is none.
+            Stopped: Nobody wants it any more.
+        """
+        key = digest([self._asked, list(messages), seed])
+        if (known := self.journal.get(key)) is not None:
+            return known, True
+        asked = {"model": self._identity.model, "messages": list(messages), "seed": seed}
+        asked |= self._identity.settings
+        body = {name: value for name, value in asked.items() if value is not None}
+        letters = sum(len(message["content"]) for message in messages)
+        answer = self.client.ask(body, letters // CHARS_A_TOKEN + self.limit)
+        self.journal.put(key, answer)
+        return answer, False
+
+
+@dataclass(slots=True)
+class Talk:
+    """A conversation under way."""
+
+    row: Row
+    messages: list[Message]
+    answers: list[ServedAnswer] = field(default_factory=list)
+    kept: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ServedEpisodes:
+    """Episodes in the order of the plays, and the answers behind them."""
+
+    episodes: list[Episode]
+    answers: list[ServedAnswer]
+    kept: int  # answers that were there already
+    played: list[Episode]  # those in which something was asked now
+
+
+class Asking:
+    """Threads that ask, each a question at a time.
+
+    Left with an error, it waits for what is under way, since that is paid for and kept; after Ctrl-C it does
+    not.
+    """
+
+    def __init__(self, served: Served, n: int) -> None:
+        self._served, self._n = served, n
+        self._questions: queue.SimpleQueue[tuple[int, list[Message], int] | None] = queue.SimpleQueue()
+        self._found: queue.SimpleQueue[tuple[int, ServedAnswer, bool] | BaseException] = queue.SimpleQueue()
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(n)]
+
+    def _work(self) -> None:
+        while (question := self._questions.get()) is not None:
+            place, messages, seed = question
+            try:
+                self._found.put((place, *self._served.ask(messages, seed)))
+            except Stopped:
+                return
+            except BaseException as error:  # noqa: BLE001  # raised where it is waited for
+                self._found.put(error)
+                return
+
+    def put(self, place: int, messages: Sequence[Message], seed: int) -> None:
+        """Have a question asked; `place` says whose it is."""
+        self._questions.put((place, list(messages), seed))
+
+    def take(self) -> list[tuple[int, ServedAnswer, bool]]:
+        """Return the answers that are there, at least one.
+
+        Raises:
+            PolicyError: A question has none.
+        """
+        found = [self._found.get()]
+        while not self._found.empty():
+            found.append(self._found.get())
+        for each in found:
+            if isinstance(each, BaseException):
+                raise each
+        return [each for each in found if not isinstance(each, BaseException)]
+
+    def __enter__(self) -> Asking:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End, with no further question."""
+        if error is not None:
+            self._served.client.pace.stop()
+        for _ in self._threads:
+            self._questions.put(None)
+        if error is None or isinstance(error, Exception):
+            for thread in self._threads:
+                thread.join()
+
+
+def play_served(
+    served: Served,
+    task: Task,
+    plays: Sequence[Play],
+    *,
+    in_flight: int,
+    retries: int = 0,
+    progress: Callable[[int], object] | None = None,
+) -> ServedEpisodes:
+    """Play every play once and return the episodes in the same order: all of them, or an error.
+
+    Args:
+        served: Who plays.
+        task: What is played.
+        plays: Items with their seeds.
+        in_flight: Conversations, and so questions, at once.
+        retries: How often a call to the environment that failed is made again.
+        progress: Told how many episodes have just ended.
+
+    Raises:
+        EnvironmentLost: The environment failed for good; what was answered is kept.
+        PolicyError: The server refuses, or failed too often; what was answered is kept.
+    """
+    table = _Table(task, plays, served.limit, retries)
+    with Asking(served, in_flight) as asking:
+        while not table.over:
+            for place in table.seat(in_flight):
+                table.put(asking, place)
+            if not table.talking:
+                continue
+            going, ended = table.hear(asking.take())
+            for place in going:
+                table.put(asking, place)
+            if ended and progress is not None:
+                progress(ended)
+    talks = [table.talks[place] for place in range(len(plays))]
+    return ServedEpisodes(
+        [table.ended[place] for place in range(len(plays))],
+        [answer for talk in talks for answer in talk.answers],
+        sum(talk.kept for talk in talks),
+        [table.ended[place] for place, talk in enumerate(talks) if talk.kept < len(talk.answers)],
+    )
+
+
+class _Table:
+    """The conversations of a suite: those that wait, talk, and are over."""
+
+    def __init__(self, task: Task, plays: Sequence[Play], limit: int, retries: int) -> None:
+        self._task, self._plays, self._limit, self._retries = task, plays, limit, retries
+        self._next = 0
+        self.talks: dict[int, Talk] = {}
+        self.talking: set[int] = set()
+        self.ended: dict[int, Episode] = {}
+
+    @property
+    def over(self) -> bool:
+        return len(self.ended) == len(self._plays)
+
+    def put(self, asking: Asking, place: int) -> None:
+        """Ask a conversation's next question."""
+        talk = self.talks[place]
+        seed = derive_seed("served", talk.row.play.seed, len(talk.answers)) >> (63 - SEED_BITS)
+        asking.put(place, talk.messages, seed)
+
+    def seat(self, most: int) -> list[int]:
+        """Begin as many conversations as there is room for, and return their places."""
+        end = min(len(self._plays), self._next + most - len(self.talking))
+        places = list(range(self._next, end))
+        self._next = max(self._next, end)
+        # Draws of an item meet the same world, and a state is a value.
+        worlds = {(play.item.id, play.world_seed): play for play in (self._plays[p] for p in places)}
+        started = dict(zip(worlds, self._started(list(worlds.values())), strict=True))
+        for place in places:
+            play = self._plays[place]
+            messages, state, again = started[play.item.id, play.world_seed]
+            self.talks[place] = Talk(Row(play, state, [], play.item.chars_cut, again), list(messages))
+        self.talking.update(places)
+        return places
+
+    def hear(self, heard: Sequence[tuple[int, ServedAnswer, bool]]) -> tuple[list[int], int]:
+        """Play answers, and return which conversations go on and how many ended."""
+        talks = [self.talks[place] for place, _, _ in heard]
+        steps = self._stepped([talk.row for talk in talks], [answer.text for _, answer, _ in heard])
+        going = []
+        for (place, answer, kept), talk, step in zip(heard, talks, steps, strict=True):
+            asked = f"messages:{digest(talk.messages)[:16]}"  # the ids that it read are not known
+            talk.row.record(
+                step, turn_of(step, answer.text, answer.completion_tokens or 0, self._cut(answer), asked)
+            )
+            talk.answers.append(answer)
+            talk.kept += kept
+            if talk.row.over:
+                self.talking.discard(place)
+                self.ended[place] = self._judged(talk.row)
+                continue
+            talk.messages.append({"role": "assistant", "content": answer.text})
+            talk.messages.append({"role": "user", "content": step.observation or ""})
+            going.append(place)
+        return going, len(heard) - len(going)
+
+    def _cut(self, answer: ServedAnswer) -> bool:
+        return answer.finish == "length" or (
+            not answer.finish and (answer.completion_tokens or 0) >= self._limit
+        )
+
+    def _started(self, plays: Sequence[Play]) -> list[tuple[list[Message], Any, int]]:
+        together = side_by_side(self._task)
+
+        def start(places: Sequence[int]) -> Sequence[tuple[list[Message], Any] | EnvironmentFailure]:
+            assert together is not None
+            return together.starts([plays[n].item for n in places], [plays[n].world_seed for n in places])
+
+        found = []
+        made = None if together is None else tried_together(self._retries, start, len(plays))
+        for place, play in enumerate(plays):
+            try:
+                if made is None:
+                    one, again = tried(self._retries, self._task.start, play.item, play.world_seed)
+                else:
+                    one, again = _known(*made[place])
+            except GivenUp as gone:
+                raise gone.of(play) from gone
+            found.append((*one, again))
+        return found
+
+    def _stepped(self, rows: Sequence[Row], texts: Sequence[str]) -> list[Step]:
+        together = side_by_side(self._task)
+
+        def step(places: Sequence[int]) -> Sequence[Step | EnvironmentFailure]:
+            assert together is not None
+            return together.steps([rows[n].state for n in places], [texts[n] for n in places])
+
+        found = []
+        made = None if together is None else tried_together(self._retries, step, len(rows))
+        for place, (row, text) in enumerate(zip(rows, texts, strict=True)):
+            try:
+                found.append(
+                    row.step(self._task, text, self._retries) if made is None else row.stepped(*made[place])
+                )
+            except GivenUp as gone:
+                raise gone.of(row.play) from gone
+        return found
+
+    def _judged(self, row: Row) -> Episode:
+        try:
+            return row.finish(self._task, self._retries).episode
+        except GivenUp as gone:
+            raise gone.of(row.play) from gone
+
+
+def _known(one: tuple[list[Message], Any] | GivenUp, again: int) -> tuple[tuple[list[Message], Any], int]:
+    if isinstance(one, GivenUp):
+        raise one
+    return one, again
