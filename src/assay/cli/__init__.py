@@ -37,6 +37,7 @@ COMMANDS = (
     runs.doctor,
     runs.envcheck,
     runs.evaluate,
+    runs.grade,
     runs.seeds,
 )
 GROUPS = {
