@@ -95,9 +95,9 @@ def run(root: Path, tasks: Path, completions: Path, asked: GradeRequest) -> None
     texts = matched(plays, answers, str(completions), str(tasks))
     file_sha256 = sha256_of(completions)
     policy = _policy_of(texts) or digest(["graded", model or file_sha256])
-    note_asked(project, suite, policy, policy)
     with progress("grade: episodes", len(plays)) as advance:
         episodes, other = play_texts(task, plays, texts, project.params.health.retries, advance)
+    note_asked(project, suite, policy, policy)  # before anybody is told a score
     episodes = [each.model_copy(update={"policy": model}) for each in episodes]
     clusters, luck = [each.cluster for each in episodes], rng("grade", suite.digest)
     found = Grade(

@@ -48,7 +48,7 @@ def read_row(where: str, row: Row) -> tuple[Form, Answered]:
         DataError: It names no item, holds no completion, or one that is no text.
     """
     if isinstance(row.get("turns"), list) and "item_id" in row:
-        return "assay episodes", _episode(where, row)
+        return "assay episodes", of_episode(where, row)
     item = next((name for name in NAMES if row.get(name) not in (None, "")), None)
     if item is None:
         raise refuse("an item on every row", f"the columns {', '.join(map(str, row))}", where, FIX)
@@ -91,7 +91,12 @@ def read_row(where: str, row: Row) -> tuple[Form, Answered]:
     )
 
 
-def _episode(where: str, row: Row) -> Answered:
+def of_episode(where: str, row: Row) -> Answered:
+    """Return what an episode of assay says of its texts.
+
+    Raises:
+        DataError: It has no turn, or one without a text.
+    """
     turns = row["turns"]
     if not turns or not all(isinstance(turn, dict) for turn in turns):
         raise refuse("the turns of an episode", f"{len(turns)} turns" if not turns else "no objects", where)

@@ -140,8 +140,8 @@ def _refuse_unfinished(rows: Sequence[_Row]) -> None:
     early = [row for row in rows if row.ending is None]
     late = [row for row in rows if row.ending is not None and len(row.turns) < len(row.answer.completions)]
     for wrong, expected, word in (
-        (early, "turns until the episode ends", "end too early"),
-        (late, "no turn after an episode's end", "go on too long"),
+        (early, "turns until the episode ends", "ending too early"),
+        (late, "no turn after an episode's end", "going on too long"),
     ):
         if wrong:
             row = wrong[0]
@@ -154,7 +154,7 @@ def _refuse_unfinished(rows: Sequence[_Row]) -> None:
             of = f"{counted(len(wrong), 'transcripts')} of {len(rows)}"
             raise DataError(
                 expected,
-                found=f"{of} that {word}; the first has {has}, and {ends}",
+                found=f"{of} {word}; the first has {has}, and {ends}",
                 where=f"{row.answer.place}, item {row.play.item.id}, draw {row.play.draw}",
                 fix="bring whole episodes, one a row, each completion in its turn",
             )
