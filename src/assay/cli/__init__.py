@@ -38,6 +38,7 @@ COMMANDS = (
     runs.envcheck,
     runs.evaluate,
     runs.grade,
+    runs.rescore,
     runs.seeds,
 )
 GROUPS = {

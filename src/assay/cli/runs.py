@@ -223,6 +223,40 @@ def grade(
     tool.run(Path.cwd(), tasks, completions, make_request(tool.GradeRequest, locals()))
 
 
+def rescore(
+    logs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="LOG...",
+            help="Episodes of assay, its validation.jsonl, or a log of another trainer with reward parts.",
+        ),
+    ],
+    weights: Annotated[
+        str | None, typer.Option(metavar="PART=N,...", help="What each part counts; or a YAML file of them.")
+    ] = None,
+    entry: Annotated[
+        str | None,
+        typer.Option(metavar="FILE:FUNCTION", help="Another reward function, for a task of your own."),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Preset of configs/task/; that of params.yaml if not given."),
+    ] = None,
+    tasks: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Records of the episodes, if not the project's data.")
+    ] = None,
+    success: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of another trainer's log: what says what is right.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write.")] = Path("rescored"),
+) -> None:
+    """Score stored episodes and groups under another reward, without a model: which order changes, which
+    advantages flip, and whether it agrees better with success."""
+    from assay.tools.rescore import command as tool
+
+    tool.run(Path.cwd(), logs, make_request(tool.RescoreRequest, locals()))
+
+
 def sweep(
     path: Annotated[
         Path,
