@@ -169,12 +169,18 @@ def _two_models(rows: Rows) -> None:
         row["model"] = f"m{n % 2}"
 
 
+def _again(rows: Rows) -> None:
+    rows.append(dict(rows[0]))
+    for row in rows:
+        del row["draw"]
+
+
 SPOILT: dict[str, tuple[Callable[[Rows], Any], tuple[str, ...]]] = {
     "an unknown item": (lambda r: r[0].update(item="no such"), ("1 item ", "'no such'")),
     "a missing item": (lambda r: r.pop(0), ("1 episode missing", "1 item without any")),
     "a missing draw": (lambda r: r.append({**r[0], "draw": 1}), ("5 episodes missing where other items",)),
     "the same draw again": (lambda r: r.append(dict(r[0])), ("draw 0 of", "again")),
-    "an item again": (lambda r: [r.append(dict(r[0])), [e.pop("draw") for e in r]], ("again", "column draw")),
+    "an item again": (_again, ("again", "column draw")),
     "no completion": (lambda r: r[2].update(completion=None), ("a text as completion", "line 3")),
     "NaN": (lambda r: r[2].update(completion=float("nan")), ("a text as completion", "nan")),
     "a number": (lambda r: r[2].update(completion=4), ("a text as completion", "found 4")),

@@ -29,6 +29,7 @@ COMMANDS = (
     results.verify,
     results.verdict,
     results.judge,
+    results.replay,
     results.serve,
     results.readme,
     data.make_data,

@@ -29,8 +29,8 @@ from assay.tools.rescore.sources import Scored, ScoredFile, ScoredLog, read_scor
 from assay.tools.tasks_file import open_project
 
 NOTE = (
-    "These completions were drawn under the old reward. What a training for the new one would draw, nobody can"
-    " tell from them."
+    "These completions were drawn under the old reward. What a training for the new one would draw, they do"
+    " not tell."
 )
 
 
@@ -71,9 +71,9 @@ def run(root: Path, paths: Sequence[Path], asked: RescoreRequest) -> None:
         AssayError: A file cannot be read, or what it holds does not tell what the other reward would pay.
     """
     if (asked.weights is None) == (asked.entry is None):
-        found = "neither" if asked.weights is None else "both"
+        given = "neither" if asked.weights is None else "both"
         fix = "--weights part=0.5,other=1"
-        raise ConfigError("one of --weights and --entry", found=found, where="assay rescore", fix=fix)
+        raise ConfigError("one of --weights and --entry", found=given, where="assay rescore", fix=fix)
     if asked.out.exists() and not asked.out.is_dir():
         fix = "--out with another name"
         raise ConfigError("a folder to write in", found="a file", where=f"--out {asked.out}", fix=fix)

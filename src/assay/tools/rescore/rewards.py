@@ -22,11 +22,11 @@ from assay.core.storage.yaml import read_yaml
 from assay.dataset.suite import Play
 from assay.pipeline.inputs import blocklist_of, code_of, task_with
 from assay.pipeline.project import Project
-from assay.tasks.protocol import Item, Task
+from assay.tasks.protocol import Task
 from assay.tools.grade.completions import of_episode
 from assay.tools.grade.replaying import play_texts
 from assay.tools.rescore.sources import Scored
-from assay.tools.tasks_file import SPLITS, items_of
+from assay.tools.tasks_file import find_items
 
 How = Literal["parts weighed", "weights of the task", "another function"]
 WEIGHTS, ENTRY = "--weights", "--entry"
@@ -185,8 +185,8 @@ class Replayed:
         self._rows, self._retries = rows, project.params.health.retries
         task = task_with(project, blocklist_of(project))
         code_of(project)  # says what is missing where its own code is not there
-        items, self._split, path = _records(project, task, {row.item for row in rows}, validated, tasks)
-        self._items, self._where = {item.id: item for item in items}, str(path)
+        items, self._split = find_items(project, task, {row.item for row in rows}, validated, tasks)
+        self._items = {item.id: item for item in items}
         params = project.params
         self._seed = params.validation.seed if validated else params.evaluation.seed
         self.task = task
@@ -227,26 +227,3 @@ class Replayed:
 def _same(old: Episode, new: Episode) -> bool:
     close = math.isclose(old.reward, new.reward, rel_tol=1e-7, abs_tol=1e-9)
     return close and old.success == new.success and old.ending == new.ending
-
-
-def _records(
-    project: Project, task: Task, wanted: set[str], validated: bool, tasks: Path | None
-) -> tuple[list[Item], str, Path]:
-    """Return the records that episodes are about, the split that their worlds were drawn for, and the file."""
-    own: dict[Path, str] = {project.data(f"{split}.jsonl").resolve(): split for split in SPLITS}
-    own |= {project.data(f"{name}.jsonl").resolve(): "secondary" for name in project.params.dataset.secondary}
-    first = project.params.validation.suite if validated else "heldout"
-    tried = [project.data(f"{first}.jsonl"), *own] if tasks is None else [tasks]
-    lacking: list[str] = []
-    for path in dict.fromkeys(each.resolve() for each in tried):
-        if not path.is_file():
-            continue
-        items, _ = items_of(project, task, path)
-        lacking = sorted(wanted - {item.id for item in items})
-        if not lacking:
-            return items, "validation" if validated else own.get(path, "tasks"), path
-    found = f"none with item {lacking[0]}" if lacking else "no such file"
-    where = str(tasks or project.params.dataset.root)
-    raise DataError(
-        "a tasks file with the items of these episodes", found=found, where=where, fix="--tasks FILE"
-    )
