@@ -149,6 +149,20 @@ def test_two_graded_files_have_a_verdict(project: Path) -> None:
     assert claim.tokens_per_completion is None and "truncated" not in " ".join(claim.warnings)
 
 
+def test_records_without_an_id_are_known_by_their_prompts(project: Path) -> None:
+    _, plays, wanted = played("words", "data/words/heldout.jsonl", "hasty", 8, 2)
+    rows = plain(wanted)
+    for row, play in zip(rows, plays, strict=True):
+        del row["item"]
+        row["prompt"] = (play.item.row or {})["prompt"]
+    found, _ = grade(few_of("words"), as_jsonl(Path("mine.jsonl"), rows), "--task", "words")
+    assert facts(found) == facts(wanted)
+    rows[0]["prompt"] = "another"
+    shutil.rmtree("out")
+    message = refused(few_of("words"), as_jsonl(Path("mine.jsonl"), rows), "--task", "words")
+    assert "found none with 'another'" in message
+
+
 def test_a_model_that_was_asked_otherwise_is_told(project: Path) -> None:
     made, plays, wanted = played("words", "data/words/heldout.jsonl", "hasty", 8, 1)
     rows = transcripts(made, plays, wanted)
@@ -186,7 +200,7 @@ SPOILT: dict[str, tuple[Callable[[Rows], Any], tuple[str, ...]]] = {
     "a number": (lambda r: r[2].update(completion=4), ("a text as completion", "found 4")),
     "half a character": (lambda r: r[2].update(completion="a\ud800"), ("half a character",)),
     "two models": (_two_models, ("the completions of one model", "m0, m1")),
-    "no item": (lambda r: [each.pop("item") for each in r], ("an item on every row",)),
+    "no item": (lambda r: [each.pop("item") for each in r], ("an item, or the record's prompt",)),
     "no column": (lambda r: [each.pop("completion") for each in r], ("a column completion",)),
     "nothing": (lambda r: r.clear(), ("at least one completion",)),
     "a turn too many": (

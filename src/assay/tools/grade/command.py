@@ -22,7 +22,7 @@ from assay.evaluation.clusters import cluster_sums
 from assay.evidence.formatting import interval_text
 from assay.pipeline.inputs import blocklist_of, code_of, task_with
 from assay.statistics.intervals import mean_interval, rate_interval
-from assay.tools.grade.completions import Answered, Form, numbered, one_model
+from assay.tools.grade.completions import Answered, Form, named, numbered, one_model
 from assay.tools.grade.replaying import matched, play_texts
 from assay.tools.judge.reading import rows_in, sha256_of
 from assay.tools.tasks_file import items_of, note_asked, open_project, suite_from
@@ -87,6 +87,7 @@ def run(root: Path, tasks: Path, completions: Path, asked: GradeRequest) -> None
     terms = blocklist_of(project)
     task = task_with(project, terms)
     items, sha256 = items_of(project, task, tasks)
+    answers = named(answers, items)
     told = None if terms is None else sha256_bytes(terms)
     rules = rules_of(project.params.task, project.params.generation.surface, told, code_of(project))
     draws = 1 + max(each.draw or 0 for each in answers)

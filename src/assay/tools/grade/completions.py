@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from assay.core.errors import DataError
+from assay.tasks.protocol import Item
 from assay.tools.judge.forms import ITEM
 from assay.tools.judge.lines import Row, refuse
 from assay.tools.judge.sources import text_of, truth_of, whole_of
@@ -16,6 +17,7 @@ Form = Literal["assay episodes", "table of completions", "transcripts"]
 EXAMPLE = "example_id"  # of verifiers, whose results have no draw: an item that is there again is its next
 NAMES = (*ITEM, EXAMPLE, "task_id")
 TEXTS = ("messages", "completions", "completion")
+PROMPTED = "\0"  # before a prompt that stands for an item until its record is found
 FIX = "docs/judge.md has the columns: an item, and completion, completions or messages"
 
 
@@ -50,8 +52,10 @@ def read_row(where: str, row: Row) -> tuple[Form, Answered]:
     if isinstance(row.get("turns"), list) and "item_id" in row:
         return "assay episodes", of_episode(where, row)
     item = next((name for name in NAMES if row.get(name) not in (None, "")), None)
-    if item is None:
-        raise refuse("an item on every row", f"the columns {', '.join(map(str, row))}", where, FIX)
+    prompt = row.get("prompt")
+    if item is None and not (isinstance(prompt, str) and prompt):
+        found = f"the columns {', '.join(map(str, row))}"
+        raise refuse("an item, or the record's prompt, on every row", found, where, FIX)
     name = next((name for name in TEXTS if name in row), None)
     if name is None:
         found = f"the columns {', '.join(map(str, row))}"
@@ -79,7 +83,7 @@ def read_row(where: str, row: Row) -> tuple[Form, Answered]:
     draw = row.get("draw", row.get("epoch"))
     return "transcripts" if len(texts) > 1 or spoken else "table of completions", Answered(
         where,
-        text_of(row[item]),
+        f"{PROMPTED}{prompt}" if item is None else text_of(row[item]),
         whole_of(draw, where, "draw"),
         tuple(texts),
         tuple(told),
@@ -233,3 +237,24 @@ def one_model(answers: Sequence[Answered], named: str | None, path: str) -> str 
             fix="grade those of one model at a time",
         )
     return named or (models[0] if models else None)
+
+
+def named(answers: Sequence[Answered], items: Sequence[Item]) -> list[Answered]:
+    """Return the answers by item, where a row has its record's prompt instead.
+
+    Raises:
+        DataError: Two records have that prompt, or none.
+    """
+    asked: dict[str, list[str]] = {}
+    for item in items if any(each.item.startswith(PROMPTED) for each in answers) else ():
+        asked.setdefault(str((item.row or {}).get("prompt")), []).append(item.id)
+    found = []
+    for each in answers:
+        if each.item.startswith(PROMPTED):
+            ids = asked.get(each.item.removeprefix(PROMPTED), [])
+            if len(ids) != 1:
+                told = f"{len(ids) or 'none'} with {each.item.removeprefix(PROMPTED)[:60]!r}"
+                raise refuse("one record of each prompt", told, each.place, "give every row a column item")
+            each = replace(each, item=ids[0])
+        found.append(each)
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -82,6 +82,9 @@ def run(root: Path, paths: Sequence[Path], asked: RescoreRequest) -> None:
     project = _project(root, logs, asked)
     how, after = _rewarded(project, logs, weights, asked)
     rows = [row for log in logs for row in log.rows]
+    if len(logs) > 1:  # two trainings may have the same steps of the same items
+        of = [path for path, log in zip(paths, logs, strict=True) for _ in log.rows]
+        rows = [replace(row, group=f"{path}: {row.group}") for path, row in zip(of, rows, strict=True)]
     found, changes = compare_rewards(rows, after, digest([row.group for row in rows]))
     if found is None:
         fix = "name a log with several completions of an item at a step, or episodes with several draws"
