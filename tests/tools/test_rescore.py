@@ -214,6 +214,7 @@ def test_a_log_of_another_trainer_is_weighed_by_its_parts(project: Path) -> None
     assert found.how == "parts weighed" and found.task is None and found.comparison.groups == 24
     assert found.comparison.auc_after.value == 1.0 and found.says.startswith("The new reward agrees better")
     assert found.comparison.spread_after == {"form": 0.0, "right": 1.0}
+    assert found.notes[0].startswith("Part right is paid for success and nothing else")
     shutil.copy("log.jsonl", "again.jsonl")
     both = rescore("log.jsonl", "again.jsonl", "--weights", "form=0").comparison
     assert both.groups == 48 and both.auc_gain.value == found.comparison.auc_gain.value

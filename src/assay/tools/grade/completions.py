@@ -116,7 +116,9 @@ def of_episode(where: str, row: Row) -> Answered:
         text_of(row["item_id"]),
         whole_of(row.get("draw"), where, "draw"),
         texts,
-        tuple(each.get("observation") for each in turns),
+        tuple(
+            None if each.get("observation") is None else _text(each["observation"], where) for each in turns
+        ),
         None,
         tokens if counted else None,
         tuple(bool(each.get("truncated")) for each in turns) if counted else None,

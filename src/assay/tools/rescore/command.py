@@ -97,7 +97,7 @@ def run(root: Path, paths: Sequence[Path], asked: RescoreRequest) -> None:
         task=None if project is None else project.params.task.name,
         says=_verdict(found),
         comparison=found,
-        notes=(*(note for log in logs for note in log.notes), NOTE),
+        notes=(*(note for log in logs for note in log.notes), *_paid_for_success(rows), NOTE),
     )
     table = _table(found)
     write_json(asked.out / "rescore.json", told)
@@ -163,6 +163,20 @@ def _rewarded(
         return how, after
     rows: list[Scored] = [row for log in logs for row in log.rows]
     return how, rewards.weighed(rows, weights, None if project is None else _task_of(project))
+
+
+def _paid_for_success(rows: Sequence[Scored]) -> list[str]:
+    """Return a sentence on each part that is paid where something succeeded, and nowhere else."""
+    if any(row.success is None for row in rows) or len({row.success for row in rows}) < 2:
+        return []
+    names = sorted({name for row in rows for name in row.parts})
+    told = [
+        name for name in names if all((row.parts.get(name, 0.0) > 0) == bool(row.success) for row in rows)
+    ]
+    return [
+        f"Part {name} is paid for success and nothing else: to weigh it more agrees better by itself."
+        for name in told
+    ]
 
 
 def _verdict(found: Comparison) -> str:
