@@ -100,6 +100,12 @@ def test_an_episode_far_from_its_project_is_shown_as_it_is_stored(
     assert "right: not at hand" in told
 
 
+def test_what_the_model_did_not_read_as_it_is_shown_is_said(project: Path) -> None:
+    assert "prompt: examples stood before" in replay(STORED.with_name("rival_few_shot.jsonl"))
+    write_jsonl(Path("cut.jsonl"), [several().model_copy(update={"prompt_chars_cut": 7})])
+    assert "prompt: 7 characters of what is shown here were cut" in replay("cut.jsonl")
+
+
 def test_validations_are_found_by_their_step(project: Path) -> None:
     lines = [ValidationEpisode(step=step, greedy=False, episode=several()) for step in (0, 25)]
     write_jsonl(Path("validation.jsonl"), lines)

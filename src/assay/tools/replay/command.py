@@ -19,6 +19,8 @@ from assay.core.storage.files import write_text
 from assay.evidence.escape import visible
 from assay.evidence.page.shell import ENVIRONMENT, TEMPLATES, shell
 from assay.evidence.tables.trajectories import shortened
+from assay.pipeline.rival_files import file_of
+from assay.tasks.rivals import FEW_SHOT
 from assay.tools.replay.finding import ReplayRequest, Walk, find_walk
 
 LONGEST = 20_000  # characters of a text: more of one nobody reads, and its file has all
@@ -63,7 +65,14 @@ def whose(walk: Walk) -> list[tuple[str, str]]:
     episode = walk.episode
     facts = [("from", walk.source), ("item", f"{episode.item_id}, draw {episode.draw}")]
     facts += [(label, value) for label, value in sorted(episode.strata.items())]
-    return [*facts, ("policy", episode.policy or "not said")]
+    facts.append(("policy", episode.policy or "not said"))
+    if cut := episode.prompt_chars_cut:
+        facts.append(
+            ("prompt", f"{counted(cut, 'characters')} of what is shown here were cut, so that it fitted")
+        )
+    if file_of(FEW_SHOT) in walk.source:
+        facts.append(("prompt", "examples stood before what is shown here"))
+    return facts
 
 
 def outcome_of(walk: Walk) -> list[tuple[str, str]]:
