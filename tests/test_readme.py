@@ -201,6 +201,23 @@ def test_every_command_in_a_sentence_exists(page: str) -> None:
                 }, said
 
 
+def _write_logs(folder: Path) -> None:
+    """Write what pages grade and score: a tasks file with answers, and a log of another trainer."""
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    files: dict[str, list[dict[str, Any]]] = {"exam": [], "answers": [], "log": []}
+    for n in range(12):
+        record = {"id": f"q{n}", "prompt": f"How many? {n}", "schema": schema, "gold": {"n": n}}
+        files["exam"].append({**record, "difficulty": "easy", "task_type": "count", "family": f"f{n}"})
+        files["answers"].append({"item": f"q{n}", "completion": json.dumps({"n": n % 8})})
+        for k in range(4):
+            parts = {"right": float(k == 0), "form": float(k % 3 > 0)}
+            told = {"step": n, "item": f"q{n}", "completion": f"{n} {k}", "success": parts["right"]}
+            files["log"].append({**told, "parts": parts, "reward": parts["right"] + 2 * parts["form"]})
+    for name, rows in files.items():
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "weights.yaml").write_text("form: 0.5\nright: 2.0\n")
+
+
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if any(each.needs is None for each in commands(page))]
 )
@@ -215,6 +232,7 @@ def test_a_command_that_needs_nothing_is_run(
     for arm, every in (("before", 3), ("after", 2), ("another", 4)):
         rows = "".join(f"q{n},{int(n % every == 0)}\n" for n in range(40))
         (tmp_path / f"{arm}.csv").write_text(f"item,score\n{rows}", encoding="utf-8")
+    _write_logs(tmp_path)
     monkeypatch.chdir(tmp_path)
     for command in commands(page):
         if command.needs is not None or " ".join(command.words[1:]) in week:

@@ -29,6 +29,7 @@ COMMANDS = (
     results.verify,
     results.verdict,
     results.judge,
+    results.replay,
     results.serve,
     results.readme,
     data.make_data,
@@ -37,6 +38,8 @@ COMMANDS = (
     runs.doctor,
     runs.envcheck,
     runs.evaluate,
+    runs.grade,
+    runs.rescore,
     runs.seeds,
 )
 GROUPS = {

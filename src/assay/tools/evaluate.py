@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from assay.audit.audit import audit, refuse_unusable
 from assay.core.console import complain, progress, say
 from assay.core.counting import counted
 from assay.core.decoding import Decoding
-from assay.core.errors import AssayError, ConfigError, DataError
-from assay.core.records import Episode, Interval, Record, Split
+from assay.core.errors import AssayError, ConfigError
+from assay.core.records import Episode, Interval, Record
 from assay.core.storage.files import real, sha256_bytes
 from assay.core.storage.json import digest, write_json, write_jsonl
 from assay.core.storage.untrusted import read_capped
-from assay.dataset.schema_files import SchemaFiles
-from assay.dataset.source import load
-from assay.dataset.suite import Suite, choose, rules_of
-from assay.dataset.wording import content_of
+from assay.dataset.suite import Suite, rules_of
 from assay.evaluation.alarms import alarm_said, alarms, cuts_said
 from assay.evaluation.measures import is_rate
 from assay.evaluation.phases import Latency, Stopwatch, latency
@@ -29,18 +25,15 @@ from assay.evaluation.trajectory import open_item
 from assay.evidence.formatting import interval_text
 from assay.pipeline import inputs
 from assay.pipeline.inputs import MAX_BLOCKLIST_BYTES, blocklist_of, code_of, task_with
-from assay.pipeline.note_openings import note_opening
 from assay.pipeline.project import Project
 from assay.statistics.checkpoint_rows import BestOf, best_of_items
 from assay.statistics.report import Report, report_on
-from assay.tasks.catalogue import task_of_own_records
 from assay.tasks.protocol import Item, Task
-from assay.tools.own_data.audit import project_for
+from assay.tools.tasks_file import items_of, note_asked, open_project, suite_from
 
 if TYPE_CHECKING:
     from assay.policy.model import Policy
 
-SPLITS: tuple[Split, ...] = ("train", "validation", "heldout")
 UNKNOWN_SHARE = 0.01
 
 
@@ -210,22 +203,6 @@ def unknown_share(task: Task, policy: Policy, suite: Suite) -> float:
     return tokens.count(unknown) / max(1, len(tokens))
 
 
-def note_asked(project: Project, suite: Suite, policy_digest: str, base: str) -> None:
-    """Write down an opening of the records that a suite asks, from whatever file: they may be held out, here
-    or in other data."""
-    path, held = project.data("heldout.jsonl"), set[str]()
-    if path.is_file():
-        schemas = SchemaFiles(project.data(""), project.root)
-        file = load(path, schemas, where=str(path), fix="restore the data")
-        held = {content_of(entry.row) for entry in file.entries}
-    if asked := held & set(suite.contents):
-        records = f"{counted(len(asked), 'held-out records')} of {project.params.dataset.root}"
-        complain(f"{records} are opened; it is noted as such")
-    note_opening(
-        project, "evaluate", suite, policy_digest, base=base, split="heldout" if asked else suite.split
-    )
-
-
 def _terms(path: Path) -> bytes:
     return read_capped(path, max_bytes=MAX_BLOCKLIST_BYTES, fix="--blocklist FILE")
 
@@ -236,20 +213,7 @@ def settings(root: Path, asked: EvaluationRequest) -> Project:
     Raises:
         ConfigError: No such preset, or settings that cannot be.
     """
-    params = (Project.open(root) if asked.task is None else project_for(root, asked.task)).params
-    changes: dict[str, Any] = {}
-    if asked.surface is not None:
-        if asked.surface not in params.task.max_new_tokens:
-            expected = " or ".join(params.task.max_new_tokens)
-            fix = "choose one that the policy speaks"
-            raise ConfigError(expected, found=repr(asked.surface), where="--surface", fix=fix)
-        changes["generation"] = params.generation.model_copy(update={"surface": asked.surface})
-    if asked.blocklist is not None:
-        if "blocklist" not in type(params.task).model_fields:
-            fix = f"leave it out, or --task {task_of_own_records()}"
-            raise ConfigError("a task with a blocklist", found=params.task.name, where="--blocklist", fix=fix)
-        changes["task"] = params.task.model_copy(update={"blocklist": str(asked.blocklist)})
-    return Project(root, params.model_copy(update=changes))
+    return open_project(root, asked.task, asked.surface, asked.blocklist)
 
 
 def draws_of(project: Project, asked: EvaluationRequest) -> tuple[int, int]:
@@ -285,31 +249,6 @@ def decoding_of(project: Project, asked: EvaluationRequest) -> Decoding:
     return Decoding(temperature, limit, generation.backend, generation.cuda_graphs)
 
 
-def items_of(project: Project, task: Task, path: Path) -> tuple[list[Item], str]:
-    """Return the items of a tasks file, odd records treated as the settings say, and the file's sha256.
-
-    Raises:
-        DataError: The file cannot be read, or holds what dataset.audit refuses, or nothing.
-    """
-    where, lines = str(path), "--tasks FILE: a JSONL file, one record a line"
-    source = load(path, SchemaFiles(path.parent, project.root), where=where, fix=lines)
-    audited = audit(task, {"tasks": source}, project.params.dataset.audit)
-    unreadable, n = audited.report.kinds["unreadable"], audited.report.n_records
-    if n and unreadable.count == n:
-        first = unreadable.first[0]
-        found = f"none in {counted(n, 'lines')} (first: line {first.line}: {first.detail})"
-        fix = "--task NAME, the preset of configs/task/ that reads this file"
-        raise DataError(f"records of task {task.name}", found=found, where=where, fix=fix)
-    refuse_unusable(audited.report, where)
-    if dropped := len(audited.dropped["tasks"]):
-        why = f"(dataset.audit); ./run assay audit {path} says why"
-        complain(f"{path}: {counted(dropped, 'records')} left out {why}")
-    kept = audited.kept["tasks"]
-    if not kept:
-        raise DataError("records", found="none", where=where, fix=lines)
-    return [each.item for each in kept], source.reading.file_sha256
-
-
 def suite_of(
     project: Project, items: Sequence[Item], asked: EvaluationRequest, draws: int, rules: str = ""
 ) -> Suite:
@@ -318,23 +257,7 @@ def suite_of(
     Raises:
         ConfigError: More items are asked for than there are.
     """
-    n, seed = asked.items or len(items), project.params.evaluation.seed if asked.seed is None else asked.seed
-    if n > len(items):
-        expected, fix = (
-            f"at most the {len(items)} items of {asked.tasks}",
-            f"--items {len(items)}, or leave it out",
-        )
-        raise ConfigError(expected, found=str(n), where="--items", fix=fix)
-    own = {real(project.data(f"{split}.jsonl")): split for split in SPLITS}
-    return choose(
-        items,
-        n,
-        split=own.get(real(asked.tasks), "tasks"),
-        draws=draws,
-        seed=seed,
-        rules=rules,
-        similarity=project.params.dataset.near_duplicates,
-    )
+    return suite_from(project, items, asked.tasks, asked.items, asked.seed, draws, rules)
 
 
 def table(evaluation: Evaluation, task: Task, took: Latency | None) -> list[str]:

@@ -85,6 +85,10 @@ def episode_row(where: str, row: Row, metric: str | None) -> Reading:
     strata = row.get("strata") or {}
     if not isinstance(strata, dict):
         raise refuse("strata by label", type(strata).__name__, where)
+    tokens = sum(whole_of(turn.get("n_tokens", 0), where, "n_tokens") or 0 for turn in turns)
+    truncated = sum(bool(turn.get("truncated")) for turn in turns)
+    # Of completions that `assay grade` was brought nobody counted a token: no turn has one, nor a prompt.
+    counted = tokens > 0 or any(turn.get("prompt_digest") for turn in turns)
     return Reading(
         where,
         text_of(row["item_id"]),
@@ -93,8 +97,8 @@ def episode_row(where: str, row: Row, metric: str | None) -> Reading:
         whole_of(row["draw"], where, "draw"),
         text_of(row["cluster"]),
         len(turns),
-        sum(whole_of(turn.get("n_tokens", 0), where, "n_tokens") or 0 for turn in turns),
-        sum(bool(turn.get("truncated")) for turn in turns),
+        tokens if counted else None,
+        truncated if counted or truncated else None,
         sum(turn.get("outcome") == "failed" for turn in turns),
         strata={str(label): str(value) for label, value in strata.items()},
         # The prompt's digest stands for the question: the first turn of an item is the same in every arm.

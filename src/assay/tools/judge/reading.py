@@ -79,7 +79,8 @@ def files_of(path: Path) -> list[Path]:
     return chosen
 
 
-def _digest(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a file, read in pieces."""
     found = hashlib.sha256()
     with path.open("rb") as stream:
         while piece := stream.read(PIECE):
@@ -116,7 +117,7 @@ class _ArmReader:
             self._blockers += log.obstacles
             found = log.readings(metric)
         else:
-            form, found = readings(_rows(path, suffix), metric)
+            form, found = readings(rows_in(path), metric)
             if form == "lm-eval samples":
                 model, task = _beside_samples(path)
             if form == "verifiers results":
@@ -131,7 +132,7 @@ class _ArmReader:
             raise refuse("at least one result", "none", str(path))
         return SourceFile(
             name=path.name,
-            sha256=_digest(path),
+            sha256=sha256_of(path),
             bytes=path.stat().st_size,
             form=form,
             model=model or self._told,
@@ -242,7 +243,13 @@ def _numbered(rows: list[JudgedRow], most: int | None, read: ArmRead, name: str)
     return kept
 
 
-def _rows(path: Path, suffix: str) -> Iterator[tuple[str, Row]]:
+def rows_in(path: Path) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of a table or of JSON, each with its place.
+
+    Raises:
+        DataError: The file is of no such form, or damaged.
+    """
+    suffix = path.suffix.lower()
     if suffix in (".csv", ".tsv"):
         return csv_rows(path)
     if suffix == ".parquet":

@@ -24,6 +24,7 @@ from assay.tools.served.identity import (
 )
 from assay.tools.served.playing import play_served
 from assay.tools.served.request import ServedRequest, check_request
+from assay.tools.tasks_file import note_asked
 
 _SIGNS = re.compile(r"[^A-Za-z0-9._-]+")
 TOKENS = ("mean_tokens", "mean_tokens_per_completion")
@@ -58,7 +59,7 @@ def run(root: Path, asked: EvaluationRequest, of: ServedRequest) -> None:
             say(
                 f"{served.journal.found} answers of an earlier call are in {out}, and are not asked for again"
             )
-        evaluate.note_asked(ready.project, ready.suite, identity.digest, identity.digest)
+        note_asked(ready.project, ready.suite, identity.digest, identity.digest)
         with progress("evaluate: episodes", len(plays)) as advance:
             stopwatch = Stopwatch(advance)
             found = play_served(served, ready.task, plays, in_flight=of.in_flight, progress=stopwatch)

@@ -1,0 +1,262 @@
+"""Completions that somebody has, of any table: whose item, which draw, and every turn as it was written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from assay.core.errors import DataError
+from assay.tasks.protocol import Item
+from assay.tools.judge.forms import ITEM
+from assay.tools.judge.lines import Row, refuse
+from assay.tools.judge.sources import text_of, truth_of, whole_of
+
+Form = Literal["assay episodes", "table of completions", "transcripts"]
+EXAMPLE = "example_id"  # of verifiers, whose results have no draw: an item that is there again is its next
+NAMES = (*ITEM, EXAMPLE, "task_id")
+TEXTS = ("messages", "completions", "completion")
+PROMPTED = "\0"  # before a prompt that stands for an item until its record is found
+FIX = "docs/judge.md has the columns: an item, and completion, completions or messages"
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One episode as it was written: its completions, and what stands between them where the file has it.
+
+    `observations` has as many places as `completions`; None is not known. `tokens` and `truncated` are those
+    of each completion; None: nobody counted.
+    """
+
+    place: str
+    item: str
+    draw: int | None
+    completions: tuple[str, ...]
+    observations: tuple[str | None, ...]
+    opening: str | None = None
+    tokens: tuple[int, ...] | None = None
+    truncated: tuple[bool, ...] | None = None
+    prompts: tuple[str, ...] | None = None
+    seed: int | None = None
+    chars_cut: int = 0
+    model: str | None = None
+
+
+def read_row(where: str, row: Row) -> tuple[Form, Answered]:
+    """Return one row as an episode's texts.
+
+    Raises:
+        DataError: It names no item, holds no completion, or one that is no text.
+    """
+    if isinstance(row.get("turns"), list) and "item_id" in row:
+        return "assay episodes", of_episode(where, row)
+    item = next((name for name in NAMES if row.get(name) not in (None, "")), None)
+    prompt = row.get("prompt")
+    if item is None and not (isinstance(prompt, str) and prompt):
+        found = f"the columns {', '.join(map(str, row))}"
+        raise refuse("an item, or the record's prompt, on every row", found, where, FIX)
+    name = next((name for name in TEXTS if name in row), None)
+    if name is None:
+        found = f"the columns {', '.join(map(str, row))}"
+        raise refuse("a column completion, completions or messages", found, where, FIX)
+    value = row[name]
+    if isinstance(value, str) and name != "completion":
+        value = _list_in(value, where, name)
+    spoken = isinstance(value, list) and (name == "messages" or any(isinstance(e, dict) for e in value))
+    if spoken:
+        opening, texts, told = _transcript(value, where)
+    elif name == "completions":
+        if not isinstance(value, list):
+            raise refuse("a list of texts as completions", repr(value), where, FIX)
+        opening, texts = None, [_text(each, f"{where}, turn {n}") for n, each in enumerate(value, start=1)]
+        told = [None] * len(texts)
+    else:
+        opening, texts, told = None, [_text(value, where)], [None]
+    if not texts:
+        raise refuse("at least one completion", "none", where, FIX)
+    tokens, cut = (
+        whole_of(row.get("tokens"), where, "tokens"),
+        truth_of(row.get("truncated"), where, "truncated"),
+    )
+    alone = len(texts) == 1
+    draw = row.get("draw", row.get("epoch"))
+    return "transcripts" if len(texts) > 1 or spoken else "table of completions", Answered(
+        where,
+        f"{PROMPTED}{prompt}" if item is None else text_of(row[item]),
+        whole_of(draw, where, "draw"),
+        tuple(texts),
+        tuple(told),
+        opening,
+        # Of several turns a sum cannot be told apart again.
+        (tokens,) if alone and tokens is not None else None,
+        (cut,) if alone and cut is not None else None,
+        model=None if row.get("model") is None else text_of(row["model"]),
+    )
+
+
+def of_episode(where: str, row: Row) -> Answered:
+    """Return what an episode of assay says of its texts.
+
+    Raises:
+        DataError: It has no turn, or one without a text.
+    """
+    turns = row["turns"]
+    if not turns or not all(isinstance(turn, dict) for turn in turns):
+        raise refuse("the turns of an episode", f"{len(turns)} turns" if not turns else "no objects", where)
+    texts = tuple(
+        _text(each.get("completion"), f"{where}, turn {n}") for n, each in enumerate(turns, start=1)
+    )
+    prompts = tuple(text_of(each.get("prompt_digest")) for each in turns)
+    tokens = tuple(whole_of(each.get("n_tokens"), where, "n_tokens") or 0 for each in turns)
+    counted = any(prompts) or any(tokens)
+    policy = row.get("policy")
+    return Answered(
+        where,
+        text_of(row["item_id"]),
+        whole_of(row.get("draw"), where, "draw"),
+        texts,
+        tuple(
+            None if each.get("observation") is None else _text(each["observation"], where) for each in turns
+        ),
+        None,
+        tokens if counted else None,
+        tuple(bool(each.get("truncated")) for each in turns) if counted else None,
+        prompts if counted else None,
+        whole_of_any(row.get("seed")),
+        whole_of(row.get("prompt_chars_cut"), where, "prompt_chars_cut") or 0,
+        policy if isinstance(policy, str) else None,
+    )
+
+
+def whole_of_any(value: Any) -> int | None:
+    """Return a whole number of any size, None for anything else: seeds have 64 bits."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        fix = 'where the model said nothing write "" (in JSONL); run again what is lost'
+        raise refuse("a text as completion", "none" if value is None else repr(value), where, fix)
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        found = f"half a character (\\u{ord(value[error.start]):04x})"
+        raise refuse("whole characters in a completion", found, where, "write the texts out again") from None
+    return value
+
+
+def _list_in(text: str, where: str, name: str) -> Any:
+    """Return the list that a cell of CSV holds as JSON."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list):
+        raise refuse(f"a list, as JSON, in {name}", repr(text[:60]), where, FIX)
+    return found
+
+
+def _transcript(messages: Sequence[Any], where: str) -> tuple[str | None, list[str], list[str | None]]:
+    """Return what was asked, what the model wrote turn by turn, and what it was told after each."""
+    before: list[str] = []
+    texts: list[str] = []
+    told: list[list[str]] = []
+    for number, each in enumerate(messages, start=1):
+        at = f"{where}, message {number}"
+        if not isinstance(each, Mapping) or not isinstance(each.get("role"), str):
+            raise refuse("messages with role and content", repr(each), at, FIX)
+        if each["role"] != "assistant":
+            (told[-1] if told else before).append(_content(each.get("content"), at))
+            continue
+        if each.get("tool_calls") and not each.get("content"):
+            raise refuse("a completion as text", "calls of tools", at, "write down what the model wrote")
+        if texts and not told[-1]:
+            raise refuse("what the model was told between two completions", "nothing", at, FIX)
+        texts.append(_content(each.get("content"), at))
+        told.append([])
+    # A file of completions alone begins with one: then nothing is known of what was asked.
+    return "\n".join(before) if before else None, texts, ["\n".join(each) if each else None for each in told]
+
+
+def _content(value: Any, where: str) -> str:
+    if isinstance(value, list) and all(isinstance(each, Mapping) and "text" in each for each in value):
+        return "".join(_text(each["text"], where) for each in value)
+    return _text(value, where)
+
+
+def numbered(rows: Iterable[tuple[str, Row]], path: str) -> tuple[Form, list[Answered]]:
+    """Return all rows of a file with their draws numbered from 0, in the order of items and draws.
+
+    Raises:
+        DataError: A row cannot be read, an item is there twice without a draw, or a draw of it is.
+    """
+    found: list[Answered] = []
+    form: Form | None = None
+    places: dict[tuple[str, int], str] = {}
+    seen: dict[str, int] = {}
+    for where, row in rows:
+        kind, each = read_row(where, row)
+        form = form if form in ("transcripts", "assay episodes") else kind
+        repeats = EXAMPLE in row and not any(name in row for name in ITEM)
+        if each.draw is None and each.item in seen and not repeats:
+            fix = "number the draws of an item in a column draw, from 0; or leave out what is there twice"
+            raise refuse("each item once, or a column draw", f"{each.item!a} again", where, fix)
+        draw = seen.get(each.item, 0) if each.draw is None else each.draw
+        if (each.item, draw) in places:
+            fix = f"leave out what is there twice: it is also at {places[each.item, draw]}"
+            raise refuse("each draw of an item once", f"draw {draw} of {each.item!a} again", where, fix)
+        places[each.item, draw] = where.rpartition(", ")[2]
+        seen[each.item] = seen.get(each.item, 0) + 1
+        found.append(_with_draw(each, draw))
+    if form is None:
+        raise refuse("at least one completion", "none", path, FIX)
+    found.sort(key=lambda each: (each.item, each.draw or 0))
+    last, n, kept = "", 0, []
+    for each in found:
+        n = n + 1 if each.item == last else 0
+        last = each.item
+        kept.append(_with_draw(each, n))
+    return form, kept
+
+
+def _with_draw(each: Answered, draw: int) -> Answered:
+    return replace(each, draw=draw)
+
+
+def one_model(answers: Sequence[Answered], named: str | None, path: str) -> str | None:
+    """Return whose completions these are: as somebody named it, or as the file does; None where nobody says.
+
+    Raises:
+        DataError: They are of several models.
+    """
+    models = sorted({each.model for each in answers if each.model})
+    if len(models) > 1:
+        raise DataError(
+            "the completions of one model",
+            found=", ".join(models[:4]),
+            where=path,
+            fix="grade those of one model at a time",
+        )
+    return named or (models[0] if models else None)
+
+
+def named(answers: Sequence[Answered], items: Sequence[Item]) -> list[Answered]:
+    """Return the answers by item, where a row has its record's prompt instead.
+
+    Raises:
+        DataError: Two records have that prompt, or none.
+    """
+    asked: dict[str, list[str]] = {}
+    for item in items if any(each.item.startswith(PROMPTED) for each in answers) else ():
+        asked.setdefault(str((item.row or {}).get("prompt")), []).append(item.id)
+    found = []
+    for each in answers:
+        if each.item.startswith(PROMPTED):
+            ids = asked.get(each.item.removeprefix(PROMPTED), [])
+            if len(ids) != 1:
+                told = f"{len(ids) or 'none'} with {each.item.removeprefix(PROMPTED)[:60]!r}"
+                raise refuse("one record of each prompt", told, each.place, "give every row a column item")
+            each = replace(each, item=ids[0])
+        found.append(each)
+    return found

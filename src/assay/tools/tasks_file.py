@@ -1,0 +1,153 @@
+"""Tasks files that somebody names: opened with their task's settings, audited, made a suite. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from pathlib import Path
+from typing import Any
+
+from assay.audit.audit import audit, refuse_unusable
+from assay.core.console import complain
+from assay.core.counting import counted
+from assay.core.errors import ConfigError, DataError
+from assay.core.records import Split
+from assay.core.storage.files import real
+from assay.dataset.schema_files import SchemaFiles
+from assay.dataset.source import load
+from assay.dataset.suite import Suite, choose
+from assay.dataset.wording import content_of
+from assay.pipeline.note_openings import note_opening
+from assay.pipeline.project import Project
+from assay.tasks.catalogue import task_of_own_records
+from assay.tasks.protocol import Item, Task
+from assay.tools.own_data.audit import project_for
+
+SPLITS: tuple[Split, ...] = ("train", "validation", "heldout")
+
+
+def open_project(
+    root: Path, task: str | None, surface: str | None = None, blocklist: Path | None = None
+) -> Project:
+    """Return the project with the settings of a task; of params.yaml if none is named.
+
+    Raises:
+        ConfigError: No such preset, or settings that cannot be.
+    """
+    params = (Project.open(root) if task is None else project_for(root, task)).params
+    changes: dict[str, Any] = {}
+    if surface is not None:
+        if surface not in params.task.max_new_tokens:
+            expected = " or ".join(params.task.max_new_tokens)
+            fix = "choose one that the policy speaks"
+            raise ConfigError(expected, found=repr(surface), where="--surface", fix=fix)
+        changes["generation"] = params.generation.model_copy(update={"surface": surface})
+    if blocklist is not None:
+        if "blocklist" not in type(params.task).model_fields:
+            fix = f"leave it out, or --task {task_of_own_records()}"
+            raise ConfigError("a task with a blocklist", found=params.task.name, where="--blocklist", fix=fix)
+        changes["task"] = params.task.model_copy(update={"blocklist": str(blocklist)})
+    return Project(root, params.model_copy(update=changes))
+
+
+def items_of(project: Project, task: Task, path: Path) -> tuple[list[Item], str]:
+    """Return the items of a tasks file, odd records treated as the settings say, and the file's sha256.
+
+    Raises:
+        DataError: The file cannot be read, or holds what dataset.audit refuses, or nothing.
+    """
+    where, lines = str(path), "--tasks FILE: a JSONL file, one record a line"
+    source = load(path, SchemaFiles(path.parent, project.root), where=where, fix=lines)
+    audited = audit(task, {"tasks": source}, project.params.dataset.audit)
+    unreadable, n = audited.report.kinds["unreadable"], audited.report.n_records
+    if n and unreadable.count == n:
+        first = unreadable.first[0]
+        found = f"none in {counted(n, 'lines')} (first: line {first.line}: {first.detail})"
+        fix = "--task NAME, the preset of configs/task/ that reads this file"
+        raise DataError(f"records of task {task.name}", found=found, where=where, fix=fix)
+    refuse_unusable(audited.report, where)
+    if dropped := len(audited.dropped["tasks"]):
+        why = f"(dataset.audit); ./run assay audit {path} says why"
+        complain(f"{path}: {counted(dropped, 'records')} left out {why}")
+    kept = audited.kept["tasks"]
+    if not kept:
+        raise DataError("records", found="none", where=where, fix=lines)
+    return [each.item for each in kept], source.reading.file_sha256
+
+
+def suite_from(
+    project: Project,
+    items: Sequence[Item],
+    tasks: Path,
+    n: int | None,
+    seed: int | None,
+    draws: int,
+    rules: str,
+) -> Suite:
+    """Return n items of a tasks file, or all, as a suite. A split of the project keeps its name, so its plays
+    are those of the stages.
+
+    Raises:
+        ConfigError: More items are asked for than there are.
+    """
+    if (n := n or len(items)) > len(items):
+        expected, fix = f"at most the {len(items)} items of {tasks}", f"--items {len(items)}, or leave it out"
+        raise ConfigError(expected, found=str(n), where="--items", fix=fix)
+    own = {real(project.data(f"{split}.jsonl")): split for split in SPLITS}
+    return choose(
+        items,
+        n,
+        split=own.get(real(tasks), "tasks"),
+        draws=draws,
+        seed=project.params.evaluation.seed if seed is None else seed,
+        rules=rules,
+        similarity=project.params.dataset.near_duplicates,
+    )
+
+
+def note_asked(project: Project, suite: Suite, policy_digest: str, base: str) -> None:
+    """Write down an opening of the records that a suite asks, from whatever file: they may be held out, here
+    or in other data."""
+    path, held = project.data("heldout.jsonl"), set[str]()
+    if path.is_file():
+        schemas = SchemaFiles(project.data(""), project.root)
+        file = load(path, schemas, where=str(path), fix="restore the data")
+        held = {content_of(entry.row) for entry in file.entries}
+    if asked := held & set(suite.contents):
+        records = f"{counted(len(asked), 'held-out records')} of {project.params.dataset.root}"
+        complain(f"{records} are opened; it is noted as such")
+    note_opening(
+        project, "evaluate", suite, policy_digest, base=base, split="heldout" if asked else suite.split
+    )
+
+
+def find_items(
+    project: Project, task: Task, wanted: Set[str], validated: bool, tasks: Path | None
+) -> tuple[list[Item], Split]:
+    """Return the items that stored episodes are about, and the split for which their worlds were drawn.
+
+    Args:
+        project: Whose data are looked through.
+        task: Reads them.
+        wanted: Their ids.
+        validated: Whether they were played on the validation suite.
+        tasks: The file that holds all of them; None: the first data file of the project that does.
+
+    Raises:
+        DataError: There is no such file.
+    """
+    own: dict[Path, Split] = {real(project.data(f"{split}.jsonl")): split for split in SPLITS}
+    own |= {real(project.data(f"{name}.jsonl")): "secondary" for name in project.params.dataset.secondary}
+    first = project.params.validation.suite if validated else "heldout"
+    tried = [project.data(f"{first}.jsonl"), *own] if tasks is None else [tasks]
+    lacking: list[str] = []
+    for path in dict.fromkeys(map(real, tried)):
+        if not path.is_file():
+            continue
+        items, _ = items_of(project, task, path)
+        lacking = sorted(wanted - {item.id for item in items})
+        if not lacking:
+            return items, "validation" if validated else own.get(path, "tasks")
+    found = f"none with item {lacking[0]}" if lacking else "no such file"
+    where = str(tasks or project.params.dataset.root)
+    expected = "a tasks file with the items of these episodes"
+    raise DataError(expected, found=found, where=where, fix="--tasks FILE")

@@ -1,0 +1,255 @@
+"""`assay grade` makes of completions what the pipeline would have made, and refuses what is no suite."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from assay.cli import app
+from assay.core.errors import AssayError
+from assay.core.records import Episode
+from assay.core.storage.json import read_record, read_records, write_jsonl
+from assay.dataset.suite import Play
+from assay.evaluation.replay import play_baseline
+from assay.evidence.claim.claim import Claim
+from assay.pipeline.inputs import task_with
+from assay.tasks.protocol import Task
+from assay.tools.grade.command import Grade
+from assay.tools.tasks_file import items_of, open_project, suite_from
+from tests.house import ROOT
+from tests.tools.judged_files import as_csv, as_jsonl, as_parquet
+
+HELDOUT = "data/collider/heldout.jsonl"
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of settings, data and tasks, in which nothing was opened."""
+    root = tmp_path / "project"
+    for name in ("configs", "data", "tasks"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "params.yaml", root)
+    monkeypatch.chdir(root)
+    return root
+
+
+def grade(*words: str | Path) -> tuple[list[Episode], Grade]:
+    done = CliRunner().invoke(app, ["grade", *map(str, words), "--out", "out"])
+    assert done.exit_code == 0, f"{done.output} {done.exception!r}"
+    return read_records(Path("out/episodes.jsonl"), Episode, fix=""), read_record(
+        Path("out/grade.json"), Grade, fix=""
+    )
+
+
+def refused(*words: str | Path) -> str:
+    done = CliRunner().invoke(app, ["grade", *map(str, words), "--out", "out"])
+    assert done.exit_code == 1 and isinstance(done.exception, AssayError), f"{done.output} {done.exception!r}"
+    assert not Path("out").exists(), "nothing is written"
+    return str(done.exception)
+
+
+def few_of(task: str) -> Path:
+    """Return where some records of a task stand, beside what they refer to."""
+    return Path(f"data/{task}/few.jsonl")
+
+
+def played(task: str, tasks: str, player: str, n: int, draws: int) -> tuple[Task, list[Play], list[Episode]]:
+    """Return the first items of a tasks file, made a file of their own, as a scripted player plays them."""
+    project = open_project(Path.cwd(), task)
+    made = task_with(project, None)
+    lines = Path(tasks).read_text(encoding="utf-8").splitlines(keepends=True)[:n]
+    few = few_of(task)
+    few.write_text("".join(lines), encoding="utf-8")
+    items, _ = items_of(project, made, few)
+    plays = suite_from(project, items, few, None, None, draws, "").plays()
+    return made, plays, play_baseline(made, made.baselines()[player], plays, player)
+
+
+def plain(episodes: Sequence[Episode]) -> Rows:
+    return [{"item": e.item_id, "draw": e.draw, "completion": e.turns[0].completion} for e in episodes]
+
+
+def transcripts(task: Task, plays: Sequence[Play], episodes: Sequence[Episode]) -> Rows:
+    rows = []
+    for play, episode in zip(plays, episodes, strict=True):
+        messages = list(task.start(play.item, play.world_seed)[0])
+        for turn in episode.turns:
+            messages.append({"role": "assistant", "content": turn.completion})
+            if turn.observation is not None:
+                messages.append({"role": "user", "content": turn.observation})
+        rows.append({"item": episode.item_id, "draw": episode.draw, "messages": messages})
+    return rows
+
+
+def facts(episodes: Sequence[Episode]) -> list[Any]:
+    return [
+        e.model_dump(exclude={"policy", "seed"}) for e in sorted(episodes, key=lambda e: (e.item_id, e.draw))
+    ]
+
+
+def test_the_committed_episodes_are_graded_as_they_were_to_the_last_byte(project: Path) -> None:
+    stored = ROOT / "evidence/results/pre_eval/pre_eval.jsonl"
+    episodes, told = grade(HELDOUT, stored)
+    assert Path("out/episodes.jsonl").read_bytes() == stored.read_bytes() and len(episodes) == 1024
+    assert told.form == "assay episodes" and told.unknown == (
+        "sampling settings (temperature, limit of tokens): no file has them",
+    )
+
+
+@pytest.mark.parametrize(("form", "write"), [("csv", as_csv), ("jsonl", as_jsonl), ("parquet", as_parquet)])
+@pytest.mark.parametrize(("task", "player"), [("structured", "gold"), ("words", "hasty")])
+def test_completions_of_one_turn_get_what_the_task_gives_in_every_form(
+    task: str, player: str, form: str, write: Callable[..., Path], project: Path
+) -> None:
+    _, _, wanted = played(task, f"data/{task}/heldout.jsonl", player, 24, 2)
+    file = write(Path(f"mine.{form}"), plain(wanted)[::-1])
+    found, told = grade(few_of(task), file, "--task", task, "--model", "a model of mine")
+    assert facts(found) == facts(wanted) and {each.policy for each in found} == {"a model of mine"}
+    assert told.success_rate.value == pytest.approx(sum(e.success for e in wanted) / 48)
+    assert any(each.startswith("tokens") for each in told.unknown) and told.draws == 2
+
+
+@pytest.mark.parametrize(("task", "player"), [("collider", "adaptive"), ("frozen_lake", "shy")])
+@pytest.mark.parametrize("form", ["messages", "completions"])
+def test_transcripts_of_several_turns_are_played_through_the_environment(
+    task: str, player: str, form: str, project: Path
+) -> None:
+    if task == "frozen_lake":
+        pytest.importorskip("gymnasium")
+    made, plays, wanted = played(task, f"data/{task}/heldout.jsonl", player, 12, 2)
+    rows = transcripts(made, plays, wanted)
+    if form == "completions":
+        rows = [
+            {"id": e.item_id, "epoch": e.draw + 1, "completions": [turn.completion for turn in e.turns]}
+            for e in wanted
+        ]
+    found, told = grade(few_of(task), as_jsonl(Path("mine.jsonl"), rows), "--task", task)
+    assert facts(found) == facts(wanted) and max(len(e.turns) for e in found) > 1
+    assert told.prompts_other == (0 if form == "messages" else None)
+
+
+def test_two_graded_files_have_a_verdict(project: Path) -> None:
+    for player, arm in (("empty_fields", "before"), ("gold", "after")):
+        _, _, wanted = played("structured", "data/structured/heldout.jsonl", player, 60, 2)
+        grade(few_of("structured"), as_jsonl(Path("mine.jsonl"), plain(wanted)), "--task", "structured")
+        Path("out").rename(arm)
+    judged = ["judge", "before/episodes.jsonl", "after/episodes.jsonl", "--out", "judged"]
+    done = CliRunner().invoke(app, judged)
+    assert done.exit_code == 0, f"{done.output} {done.exception!r}"
+    claim = read_record(Path("judged/claim.json"), Claim, fix="")
+    assert claim.verdict == "NO SKILL SHOWN" and claim.effect and claim.effect.direction == "better"
+    # Of tokens nobody knows, nothing is said.
+    assert claim.tokens_per_completion is None and "truncated" not in " ".join(claim.warnings)
+
+
+def test_records_without_an_id_are_known_by_their_prompts(project: Path) -> None:
+    _, plays, wanted = played("words", "data/words/heldout.jsonl", "hasty", 8, 2)
+    rows = plain(wanted)
+    for row, play in zip(rows, plays, strict=True):
+        del row["item"]
+        row["prompt"] = (play.item.row or {})["prompt"]
+    found, _ = grade(few_of("words"), as_jsonl(Path("mine.jsonl"), rows), "--task", "words")
+    assert facts(found) == facts(wanted)
+    rows[0]["prompt"] = "another"
+    shutil.rmtree("out")
+    message = refused(few_of("words"), as_jsonl(Path("mine.jsonl"), rows), "--task", "words")
+    assert "found none with 'another'" in message
+
+
+def test_a_model_that_was_asked_otherwise_is_told(project: Path) -> None:
+    made, plays, wanted = played("words", "data/words/heldout.jsonl", "hasty", 8, 1)
+    rows = transcripts(made, plays, wanted)
+    rows[0]["messages"][0] = {"role": "user", "content": "Guess!"}
+    assert grade(few_of("words"), as_jsonl(Path("mine.jsonl"), rows), "--task", "words")[1].prompts_other == 1
+
+
+def test_held_out_records_that_are_graded_are_noted_as_opened(project: Path) -> None:
+    stored = ROOT / "evidence/results/pre_eval/pre_eval.jsonl"
+    grade(HELDOUT, stored)
+    ledger = json.loads(Path("evidence/observed/heldout_openings.json").read_text())
+    policy = read_records(stored, Episode, fix="")[0].policy
+    assert [(each["policy_digest"], each["split"]) for each in ledger["openings"]] == [(policy, "heldout")]
+
+
+def _two_models(rows: Rows) -> None:
+    for n, row in enumerate(rows):
+        row["model"] = f"m{n % 2}"
+
+
+def _again(rows: Rows) -> None:
+    rows.append(dict(rows[0]))
+    for row in rows:
+        del row["draw"]
+
+
+SPOILT: dict[str, tuple[Callable[[Rows], Any], tuple[str, ...]]] = {
+    "an unknown item": (lambda r: r[0].update(item="no such"), ("1 item ", "'no such'")),
+    "a missing item": (lambda r: r.pop(0), ("1 episode missing", "1 item without any")),
+    "a missing draw": (lambda r: r.append({**r[0], "draw": 1}), ("5 episodes missing where other items",)),
+    "the same draw again": (lambda r: r.append(dict(r[0])), ("draw 0 of", "again")),
+    "an item again": (_again, ("again", "column draw")),
+    "no completion": (lambda r: r[2].update(completion=None), ("a text as completion", "line 3")),
+    "NaN": (lambda r: r[2].update(completion=float("nan")), ("a text as completion", "nan")),
+    "a number": (lambda r: r[2].update(completion=4), ("a text as completion", "found 4")),
+    "half a character": (lambda r: r[2].update(completion="a\ud800"), ("half a character",)),
+    "two models": (_two_models, ("the completions of one model", "m0, m1")),
+    "no item": (lambda r: [each.pop("item") for each in r], ("an item, or the record's prompt",)),
+    "no column": (lambda r: [each.pop("completion") for each in r], ("a column completion",)),
+    "nothing": (lambda r: r.clear(), ("at least one completion",)),
+    "a turn too many": (
+        lambda r: r[1].update(completions=[r[1].pop("completion"), "more"]),
+        ("1 transcript of 6 going on too long", "2 completions"),
+    ),
+    "tools": (
+        lambda r: r[1].update(messages=[{"role": "assistant", "content": None, "tool_calls": [{}]}]),
+        ("calls of tools",),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_completions_that_are_no_suite_are_refused_with_one_message(name: str, project: Path) -> None:
+    _, _, wanted = played("words", "data/words/heldout.jsonl", "hasty", 6, 1)
+    rows = plain(wanted)
+    spoil, said = SPOILT[name]
+    spoil(rows)
+    message = refused(few_of("words"), as_jsonl(Path("mine.jsonl"), rows), "--task", "words")
+    assert all(word in message for word in said), message
+    assert message.count("Fix:") == 1 and message.count("\n") == 1
+
+
+def test_transcripts_that_end_early_or_met_another_world_are_refused(project: Path) -> None:
+    made, plays, wanted = played("collider", HELDOUT, "adaptive", 6, 1)
+    rows = transcripts(made, plays, wanted)
+    rows[0]["messages"] = rows[0]["messages"][:2]
+    early = refused(few_of("collider"), as_jsonl(Path("mine.jsonl"), rows), "--task", "collider")
+    assert "1 transcript of 6 ending too early; the first has 1 completion, and it goes on" in early
+    other = transcripts(made, plays, wanted)
+    message = refused(
+        few_of("collider"), as_jsonl(Path("mine.jsonl"), other), "--task", "collider", "--seed", "5"
+    )
+    assert "what the environment says after turn 1" in message and "--seed" in message
+
+
+def test_another_encoding_is_refused(project: Path) -> None:
+    played("words", "data/words/heldout.jsonl", "hasty", 2, 1)
+    Path("mine.csv").write_bytes("item,completion\nword-1,caf\xe9\n".encode("latin-1"))
+    assert "UTF-8" in refused(few_of("words"), "mine.csv", "--task", "words")
+
+
+def test_so_many_items_as_evaluate_chose_can_be_graded(project: Path) -> None:
+    stored = read_records(ROOT / "evidence/results/pre_eval/pre_eval.jsonl", Episode, fix="")
+    asked = open_project(Path.cwd(), None)
+    items, _ = items_of(asked, task_with(asked, None), Path(HELDOUT))
+    chosen = {item.id for item in suite_from(asked, items, Path(HELDOUT), 40, None, 2, "").items}
+    few = [each for each in stored if each.item_id in chosen]
+    write_jsonl(Path("few_episodes.jsonl"), few)
+    assert "944 episodes missing" in refused(HELDOUT, "few_episodes.jsonl")
+    assert grade(HELDOUT, "few_episodes.jsonl", "--items", "40")[0] == few
