@@ -229,7 +229,7 @@ def test_a_command_that_needs_nothing_is_run(
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     shutil.copy(ROOT / "params.yaml", tmp_path)
     (tmp_path / "tasks.jsonl").write_text(TASKS_OF_ONES_OWN, encoding="utf-8")
-    for arm, every in (("before", 3), ("after", 2), ("another", 4)):
+    for arm, every in (("before", 3), ("after", 2), ("another", 4), ("tuned", 1)):
         rows = "".join(f"q{n},{int(n % every == 0)}\n" for n in range(40))
         (tmp_path / f"{arm}.csv").write_text(f"item,score\n{rows}", encoding="utf-8")
     _write_logs(tmp_path)
@@ -250,7 +250,7 @@ def test_the_table_of_exit_codes_has_all_of_ours() -> None:
         for each in vars(errors).values()
         if isinstance(each, type) and hasattr(each, "exit_code")
     }
-    assert ours <= listed and listed == {0, 1, 3, 4, 5, 6, 130, 143}
+    assert ours <= listed and listed == {0, 1, 3, 4, 5, 6, 7, 8, 130, 143}
 
 
 def test_the_levels_of_verify_are_all_explained() -> None:

@@ -28,6 +28,7 @@ COMMANDS = (
     stages.package,
     results.verify,
     results.verdict,
+    results.plan,
     results.judge,
     results.replay,
     results.serve,

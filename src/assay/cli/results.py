@@ -99,16 +99,32 @@ def judge(
     ] = None,
     draws: Annotated[int | None, typer.Option(min=1, help="Take only the first draws of each item.")] = None,
     effect: Annotated[
-        float, typer.Option(min=0.001, max=100, metavar="POINTS", help="The smallest change that matters.")
-    ] = 10.0,
-    lower: Annotated[bool, typer.Option("--lower-is-better", help="Less of the score is better.")] = False,
+        float | None,
+        typer.Option(
+            min=0.001, max=100, metavar="POINTS", help="The smallest change that matters; 10 if not given."
+        ),
+    ] = None,
+    lower: Annotated[
+        bool | None, typer.Option("--lower-is-better", help="Less of the score is better.")
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A plan of assay plan: judge by it, and let the exit code say what came of it.",
+        ),
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write what came of the plan there, as JUnit.")
+    ] = None,
     title: Annotated[
         str | None, typer.Option(help="Head of the report; the models' names if not given.")
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write.")] = Path("judged"),
 ) -> None:
-    """Judge two sets of results that were made elsewhere (inspect, lm-eval, verifiers, CSV, ...): verdict, report,
-    package; exit code 5 for NOT EVALUABLE."""
+    """Judge two sets of results that were made elsewhere (inspect, lm-eval, verifiers, CSV, ...): verdict,
+    report, package; exit code 5 for NOT EVALUABLE; with --plan 7 if what it plans is not shown, 8 for
+    REGRESSED."""
     from assay.tools.judge import command as tool
 
     raise typer.Exit(tool.run(before, after, make_request(tool.JudgeRequest, locals())))
@@ -144,6 +160,78 @@ def replay(
     from assay.tools.replay.finding import ReplayRequest
 
     tool.run(Path.cwd(), episode, make_request(ReplayRequest, locals()))
+
+
+def plan(
+    pilot: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="BEFORE",
+            help="Results before: their items are planned, and their rates say what is found.",
+        ),
+    ] = None,
+    items: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|N", help="A list of the items (CSV, JSONL), or how many; BEFORE's if not given."
+        ),
+    ] = None,
+    clusters: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --items N: how many clusters; as many as items if not given."),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Without BEFORE: mean score, as a share of its bounds.")
+    ] = None,
+    within: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=0.25,
+            help="Variance of one draw within an item, with --rate; the largest if not given.",
+        ),
+    ] = None,
+    spread: Annotated[
+        float,
+        typer.Option(
+            min=0, max=100, metavar="POINTS", help="How much true gains of clusters differ (sd), assumed."
+        ),
+    ] = 20.0,
+    draws: Annotated[
+        int | None, typer.Option(min=1, max=10_000, help="Draws of each item; BEFORE's if not given.")
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Score to read, where a file has several.")
+    ] = None,
+    bounds: Annotated[
+        str | None,
+        typer.Option(metavar="LOW,HIGH", help="Least and greatest score there can be; 0,1 if not given."),
+    ] = None,
+    effect: Annotated[
+        float, typer.Option(min=0.001, max=100, metavar="POINTS", help="The smallest change that matters.")
+    ] = 10.0,
+    lower: Annotated[bool, typer.Option("--lower-is-better", help="Less of the score is better.")] = False,
+    alpha: Annotated[float, typer.Option(min=1e-6, max=0.1, help="Level of the test.")] = 0.05,
+    one_sided: Annotated[
+        bool, typer.Option("--one-sided", help="Better and worse are each tested at the whole level.")
+    ] = False,
+    no_worse: Annotated[
+        bool, typer.Option("--no-worse", help="Plan to show no loss of --effect points, in place of a gain.")
+    ] = False,
+    rival: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A player without skill that will have to be beaten too."),
+    ] = None,
+    made: Annotated[
+        str | None, typer.Option("--date", metavar="YYYY-MM-DD", help="The day; today if not given.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="File to write.")] = Path("plan.yaml"),
+) -> None:
+    """Plan a judgement before its results are there: items, draws, metric, level, what has to be shown, and
+    which effect that finds."""
+    from assay.tools.judge import planning as tool
+
+    tool.run(make_request(tool.PlanRequest, locals()))
 
 
 def health(

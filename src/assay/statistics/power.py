@@ -115,7 +115,7 @@ def planned_power(
     rates = np.array([math.fsum(values[item]) / len(values[item]) for item in items])
 
     def reach(spread: float | None, n: int | None = None) -> float | None:
-        by_item, homed = (rates, index) if n is None else _suite_of(rates, index, n)
+        by_item, homed = (rates, index) if n is None else suite_of(rates, index, n)
         share = None if spread is None else spread / 100
         gain = smallest_gain(by_item, homed, draws, spread=share, alpha=alpha, largest=largest)
         return None if gain is None else round(100 * gain, 4)
@@ -180,7 +180,7 @@ def recommended_clusters(curve: Sequence[ReachAt], points: float) -> int | None:
     return None
 
 
-def _suite_of(rates: Array, clusters: NDArray[np.int64], n: int) -> tuple[Array, NDArray[np.int64]]:
+def suite_of(rates: Array, clusters: NDArray[np.int64], n: int) -> tuple[Array, NDArray[np.int64]]:
     """Return rates and clusters of a suite of n clusters: some of those at hand, or all several times."""
     there = int(clusters.max()) + 1
     order = labelled_rng("planned suite", there).permutation(there)
@@ -205,18 +205,24 @@ def smallest_gain(
     alpha: float = 0.05,
     power: float = POWER,
     largest: float = 0.0,
+    seen_draws: int | None = None,
 ) -> float | None:
     """Return the smallest true mean gain found with the power, as a share; None where clusters are too few
     or no gain that is possible would be found.
 
     `rates` are the base's rates by item and `clusters` the number of each item's cluster, both [items].
     `spread` is the standard deviation of true gains between clusters; None: a cluster learns all or nothing.
+    `seen_draws` are those that the rates come from, where not `draws`; 0: the rates are the true ones.
     Both arms of each experiment are drawn from the model, to the last yes and no, and meet the deciding test.
     """
     n = int(clusters.max(initial=-1)) + 1
     if n < FEWEST_CLUSTERS or float(rates.mean()) >= 1.0:
         return None
-    true, sizes = _without_luck(rates, draws), np.bincount(clusters, minlength=n).astype(np.float64)
+    seen = draws if seen_draws is None else seen_draws
+    true, sizes = (
+        _without_luck(rates, seen) if seen else rates,
+        np.bincount(clusters, minlength=n).astype(np.float64),
+    )
     floor = smallest_certain_gain(sizes, largest=largest, alpha=alpha)
     if floor is None:
         return None
@@ -234,7 +240,7 @@ def smallest_gain(
         totals = np.stack([np.bincount(clusters, row, minlength=n).astype(np.float64) for row in differences])
         return float((after - true).mean()), _power(totals, sizes, alpha, largest)
 
-    noise = 2 * _noise(rates, draws) / draws / len(rates) + (spread or 0.3) ** 2 / n
+    noise = 2 * _noise(rates, seen or 1) / draws / len(rates) + (spread or 0.3) ** 2 / n
     return _first_with(tried, min(0.9, floor + 2.8 * math.sqrt(noise)), power)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from assay.core.console import say
 from assay.core.errors import ConfigError
 from assay.core.storage.files import sha256_bytes
 from assay.tools.judge.lines import refuse
+from assay.tools.judge.plan import JudgePlan, read_plan
 from assay.tools.judge.reading import ArmRead, Asked, read_arm
 from assay.tools.judge.rows import JudgedRow, rows_text
 from assay.tools.judge.sources import ArmRecord, Judgement
@@ -18,7 +20,7 @@ from assay.tools.judge.sources import ArmRecord, Judgement
 if TYPE_CHECKING:
     from assay.tools.judge.verdict import Judged
 
-NOT_EVALUABLE = 5
+NOT_EVALUABLE, EFFECT = 5, 10.0
 WHERE = "assay judge"
 
 
@@ -26,17 +28,21 @@ WHERE = "assay judge"
 class JudgeRequest:
     """What somebody wants to be judged.
 
-    `rival` are NAME=FILE; `metric` the score to read, `bounds` its LOW,HIGH; `draws` how many of each item; `effect`
-    the smallest change that matters, points; `lower` whether less is better; `out` the folder to write.
+    `rival` are NAME=FILE; `metric` the score to read, `bounds` its LOW,HIGH; `draws` how many of each item;
+    `effect` the smallest change that matters, points; `lower` whether less is better; `plan` a plan made
+    beforehand, which has all of these but the rivals' files; `junit` a file to write; `out` the folder to
+    write. None: not given.
     """
 
     rival: Sequence[str] = ()
     metric: str | None = None
     bounds: str | None = None
     draws: int | None = None
-    effect: float = 10.0
-    lower: bool = False
+    effect: float | None = None
+    lower: bool | None = None
     title: str | None = None
+    plan: Path | None = None
+    junit: Path | None = None
     out: Path = Path("judged")
 
 
@@ -56,20 +62,40 @@ def run(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> int:
     Of several `afters` each is compared with `before` in a folder of its own, Holm-corrected over them.
 
     Returns:
-        0, or 5 where results cannot be compared.
+        0, or 5 where results cannot be compared; with a plan 0 only where what it plans was shown, 7 where it
+        was not, 8 where the results got worse.
 
     Raises:
-        AssayError: A file cannot be read, or nothing can be written.
+        AssayError: A file cannot be read, nothing can be written, or what was asked is not what was planned.
     """
     if asked.out.exists() and not asked.out.is_dir():
         raise refuse("a folder to write in", "a file", f"--out {asked.out}", "--out with another name")
+    if asked.plan is None and asked.junit is not None:
+        raise ConfigError(
+            "a plan to report on", found="none", where=f"{WHERE} --junit", fix="--plan plan.yaml"
+        )
+    if asked.plan is not None and len(afters) > 1:
+        found, fix = f"{len(afters)} files after", "judge one at a time, each by a plan of its own"
+        raise ConfigError("one set of results after", found=found, where=f"{WHERE} --plan", fix=fix)
     if len(afters) > 1:
         from assay.tools.judge.several import judge_several
 
         return judge_several(before, afters, asked)
-    told, texts, judged = judge_files(before, afters[0], asked)
+    gc.disable()  # millions of rows without a cycle among them: to look for one is a seventh of the time
+    try:
+        told, texts, judged = judge_files(before, afters[0], asked)
+    finally:
+        gc.enable()
     write_all(told, texts, judged, asked.out)
-    return NOT_EVALUABLE if judged.claim.verdict == "NOT EVALUABLE" else 0
+    if told.plan is None:
+        return NOT_EVALUABLE if judged.claim.verdict == "NOT EVALUABLE" else 0
+    from assay.tools.judge.gate import gate_of, write_junit
+
+    gate = gate_of(judged.claim, told.plan)
+    if asked.junit is not None:
+        write_junit(asked.junit, told.title, judged.claim, told.plan)
+    say(f"plan: {gate.word}: {gate.why}; exit code {gate.code}")
+    return gate.code
 
 
 def write_all(told: Judgement, texts: Mapping[str, str], judged: Judged, out: Path) -> None:
@@ -98,8 +124,43 @@ def judge_files(before: Path, after: Path, asked: JudgeRequest) -> tuple[Judgeme
     Raises:
         AssayError: A file cannot be read.
     """
+    plan = None if asked.plan is None else read_plan(asked.plan)
+    asked = asked if plan is None else _as_planned(asked, plan)
     arms = read_arms({"before": before, "after": after}, asked)
-    return judge_arms(arms, asked)
+    return judge_arms(arms, asked, plan=plan)
+
+
+def _as_planned(asked: JudgeRequest, plan: JudgePlan) -> JudgeRequest:
+    """Return the request with what a plan says of it.
+
+    Raises:
+        ConfigError: An option says something else.
+    """
+    bounds = "{!r},{!r}".format(*plan.bounds)
+    pairs = {
+        "--metric": (asked.metric, plan.metric),
+        "--bounds": (None if asked.bounds is None else read_bounds(asked.bounds), plan.bounds),
+        "--draws": (asked.draws, plan.draws),
+        "--effect": (asked.effect, plan.smallest_effect_points),
+        "--lower-is-better": (asked.lower, plan.lower_is_better),
+        "--rival": (tuple(sorted(_rivals(asked.rival))), plan.rivals),
+    }
+    odd = [
+        f"{name} {given}, where the plan has {planned}"
+        for name, (given, planned) in pairs.items()
+        if given is not None and given != planned
+    ]
+    if odd:
+        fix = "leave the option out, as the plan has it; rivals need a file each: --rival NAME=FILE"
+        raise ConfigError("what was planned", found="; ".join(odd), where=str(asked.plan), fix=fix)
+    return replace(
+        asked,
+        metric=plan.metric,
+        bounds=bounds,
+        draws=plan.draws,
+        effect=plan.smallest_effect_points,
+        lower=plan.lower_is_better,
+    )
 
 
 def read_arms(paths: Mapping[str, Path], asked: JudgeRequest) -> ReadArms:
@@ -108,7 +169,7 @@ def read_arms(paths: Mapping[str, Path], asked: JudgeRequest) -> ReadArms:
     Raises:
         AssayError: A file cannot be read, or a rival is another arm.
     """
-    reading = Asked(asked.metric, _bounds(asked.bounds), asked.draws)
+    reading = Asked(asked.metric, read_bounds(asked.bounds), asked.draws)
     every = {**paths, **_rivals(asked.rival)}
     read = {name: read_arm(path, name, reading) for name, path in every.items()}
     texts = {name: rows_text(arm.rows) for name, arm in read.items()}
@@ -122,7 +183,12 @@ def read_arms(paths: Mapping[str, Path], asked: JudgeRequest) -> ReadArms:
 
 
 def judge_arms(
-    arms: ReadArms, asked: JudgeRequest, *, level: float | None = None, compared: int = 1
+    arms: ReadArms,
+    asked: JudgeRequest,
+    *,
+    level: float | None = None,
+    compared: int = 1,
+    plan: JudgePlan | None = None,
 ) -> tuple[Judgement, dict[str, str], Judged]:
     """Return what was judged of the arms before, after and rivals, their texts, and what came of it.
 
@@ -131,6 +197,7 @@ def judge_arms(
         asked: How.
         level: At which better is said; None: the plan's.
         compared: How many sets of results were compared with before.
+        plan: Made beforehand; None: assay's default.
     """
     from assay.tools.judge.verdict import judge, version_here  # the statistics, which take a second to load
 
@@ -141,11 +208,12 @@ def judge_arms(
         after=after,
         rivals={name: record for name, record in arms.records.items() if name not in ("before", "after")},
         bounds=arms.bounds,
-        smallest_effect_points=asked.effect,
-        lower_is_better=asked.lower,
+        smallest_effect_points=EFFECT if asked.effect is None else asked.effect,
+        lower_is_better=bool(asked.lower),
         level=level,
         compared=compared,
         title=asked.title or f"{called(after)} against {called(before)}",
+        plan=plan,
     )
     return told, arms.texts, judge(told, arms.rows)
 
@@ -175,7 +243,12 @@ def called(record: ArmRecord) -> str:
     return record.files[0].model or record.files[0].name
 
 
-def _bounds(text: str | None) -> tuple[float, float]:
+def read_bounds(text: str | None) -> tuple[float, float]:
+    """Return the bounds of a score from LOW,HIGH; 0 and 1 where none are given.
+
+    Raises:
+        ConfigError: They are no two numbers in order.
+    """
     if text is None:
         return 0.0, 1.0
     low, _, high = text.partition(",")

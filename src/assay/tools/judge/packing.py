@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from assay.core.storage.files import read_text, sha256_bytes, write_text
-from assay.core.storage.json import dumps, read_record, write_json
+from assay.core.storage.json import digest, dumps, read_record, write_json
 from assay.package.archive import sealed, write_tar
 from assay.package.layout import CARD, PROVENANCE, SUMS, VERIFIER
 from assay.package.secrets.search import cleared
 from assay.package.verify import FORMAT
+from assay.tools.judge.plan import FILE as PLAN
+from assay.tools.judge.plan import PLANNED, plan_text, planned_said, read_plan
 from assay.tools.judge.rows import JudgedRow, read_rows, rows_text
 from assay.tools.judge.sources import Judgement, SourceFile
 from assay.tools.judge.verdict import Judged, heading, judge, version_here
@@ -65,6 +67,8 @@ def pack(path: Path, folder: Path, told: Judgement, rows: Mapping[str, str], jud
     members[RECORD] = f"{dumps(told)}\n".encode()
     members[PROVENANCE] = f"{dumps({'format': FORMAT, 'judged': told.title})}\n".encode()
     members[CARD] = _card(told, judged).encode()
+    if told.plan is not None:
+        members[PLAN] = plan_text(told.plan).encode()
     from assay.package import verify
 
     members[VERIFIER] = Path(verify.__file__)
@@ -107,6 +111,7 @@ def check_judgement(package: Path, work: Path, *, other_code: bool = False) -> I
         record = read_record(package / RECORD, Judgement, fix=FIX)
         told.append(record)
         expected = {*MADE, RECORD, PROVENANCE, CARD, VERIFIER, SUMS, *arm_names(record).values()}
+        expected |= set() if record.plan is None else {PLAN}
         there = {path.relative_to(package).as_posix() for path in package.rglob("*") if path.is_file()}
         wrong = [f"{name}: has no place in a package of a judgement" for name in sorted(there - expected)]
         wrong += [f"{name}: missing" for name in sorted(expected - there)]
@@ -144,9 +149,24 @@ def check_judgement(package: Path, work: Path, *, other_code: bool = False) -> I
         write_pages(work, told[0], judged)
         write_text(work / CARD, _card(told[0], judged))
         said = "claim, report, summary and card, from the rows"
+        if told[0].plan is not None:
+            departed = any(PLANNED in text for text in judged.findings)
+            said += f"; what was judged is {'not ' if departed else ''}what was planned"
         return compare(package, work, (*MADE, CARD), said=said, nearly=other_code, apart_from_svg=other_code)
 
+    def planned() -> LookResult:
+        made = read_plan(package / PLAN)
+        wrong = [] if made == told[0].plan else [f"{PLAN}: not the plan that {RECORD} was judged by"]
+        if read_text(package / PLAN, fix=FIX) != plan_text(made):
+            wrong.append(f"{PLAN}: not as assay plan writes it")
+        said = (
+            f"its digest is {digest(made)}, that of {planned_said(made)}; its date {made.made} is not checked"
+        )
+        return LookResult(said, wrong)
+
     yield looked("V3", "code", same_code)
+    if told[0].plan is not None:
+        yield looked("V1", "the plan, and its digest", planned)
     yield looked("V1", "the verdict, from the rows", again)
     yield unlooked(
         "V2", "grading", "the results were graded elsewhere, and their texts are not in the package"

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import pandas as pd
 
 from assay.core.counting import counted
+from assay.core.storage.json import digest
 from assay.evidence.claim.aa_test import control_said
-from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.differences import measure_of_primary
+from assay.evidence.escape import one_line, visible
 from assay.evidence.figures.comparison_figures import before_after_summary, words_of
 from assay.evidence.figures.drawing import render
 from assay.evidence.figures.findings import of_forest
@@ -19,7 +20,9 @@ from assay.evidence.figures.gallery import of_rivals_of
 from assay.evidence.page.report import item_by_item, report_html
 from assay.evidence.page.shell import Shown, Tick
 from assay.evidence.tables.claim_tables import measures_frame, readme_block, strata_frame
+from assay.tools.judge.gate import gate_block
 from assay.tools.judge.matching import OTHER_ITEMS
+from assay.tools.judge.plan import PLANNED, planned_said
 from assay.tools.judge.rows import JudgedRow, as_episodes
 from assay.tools.judge.sources import ArmRecord, Judgement
 from assay.tools.judge.verdict import NO_RIVALS, Judged
@@ -46,7 +49,7 @@ def report_of(told: Judgement, judged: Judged) -> str:
         digests={f"rows of {name}": record.rows_sha256 for name, record in told.rivals.items()},
         run=_sources(told),
         run_said="What was judged",
-        checked=_checked(claim, judged),
+        checked=_checked(told, judged),
         findings=judged.findings,
         arms=(as_episodes(before), as_episodes(after)) if listed else None,
         lines_of="rows/before.csv and rows/after.csv of the package, without their heads",
@@ -75,10 +78,15 @@ def report_of(told: Judgement, judged: Judged) -> str:
 
 def summary_of(told: Judgement, judged: Judged) -> str:
     """Return summary.md: the verdict, its warnings, and the main table."""
+    claim = judged.claim
+    head = (
+        f"### {one_line(told.title)}\n\n" if told.plan is None else gate_block(told.title, claim, told.plan)
+    )
     if judged.reports is None:
-        warned = "\n".join(f"- {text}" for text in judged.claim.warnings)
-        return f"**{judged.claim.verdict}.** {judged.claim.sentence} Reason: {judged.claim.reason}.\n\n{warned}\n"
-    return readme_block(judged.claim, *judged.reports, judged.gaps)
+        warned = "\n".join(f"- {one_line(text)}" for text in claim.warnings)
+        why = f"{visible(claim.sentence)} Reason: {one_line(claim.reason)}."
+        return f"{head}**{claim.verdict}.** {why}\n\n{warned}\n"
+    return head + readme_block(claim, *judged.reports, judged.gaps)
 
 
 def limits_of(told: Judgement) -> tuple[str, ...]:
@@ -138,7 +146,8 @@ def _file(record: ArmRecord, k: int) -> tuple[str, str, str, str, str, str]:
     return file.name, file.form, file.model or "not said", file.metric or "the only one", rows, file.sha256
 
 
-def _checked(claim: Claim, judged: Judged) -> list[Tick]:
+def _checked(told: Judgement, judged: Judged) -> list[Tick]:
+    claim = judged.claim
     before, after = judged.arms
     found = " ".join(judged.findings)
     items = len({row.item_id for row in before})
@@ -160,9 +169,18 @@ def _checked(claim: Claim, judged: Judged) -> list[Tick]:
             "Nothing is left out: an error in a log is a result that is missing.",
         ),
         Tick("A/A", None if claim.control is None else claim.control.passed, control_said(claim.control)),
-        Tick("Plan before results", None, "The plan was not fixed before the results were there."),
+        *_plan_ticks(told, judged),
         Tick("Graded again", None, "The results were graded elsewhere."),
     ]
+
+
+def _plan_ticks(told: Judgement, judged: Judged) -> list[Tick]:
+    made, name = told.plan, "Plan before results"
+    if made is None:
+        return [Tick(name, None, "The plan was not fixed before the results were there.")]
+    dated = f"Dated {made.made} by whoever planned, which nobody can check; sha256 {digest(made)}."
+    kept = not any(PLANNED in text for text in judged.findings)
+    return [Tick(name, None, dated), Tick("Kept to the plan", kept, f"Planned: {planned_said(made)}.")]
 
 
 def _questions_held(before: Sequence[JudgedRow], after: Sequence[JudgedRow]) -> bool | None:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from assay.core.records import Record
 from assay.tools.judge.lines import refuse
+from assay.tools.judge.plan import JudgePlan
 from assay.tools.judge.rows import no_strata
 
 Form = Literal["table", "assay episodes", "inspect log", "lm-eval samples", "verifiers results"]
@@ -58,6 +59,7 @@ class Judgement(Record):
     )
     compared: int = Field(default=1, ge=1, description="sets of results that were compared with before")
     title: str
+    plan: JudgePlan | None = Field(default=None, description="made beforehand; null: assay's default")
 
 
 @dataclass(slots=True)

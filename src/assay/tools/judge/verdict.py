@@ -22,6 +22,7 @@ from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.claim.warnings import cut_off_said
 from assay.statistics.report import Decoding, Report, summarise
 from assay.tools.judge import matching
+from assay.tools.judge.plan import JudgePlan, dated_said, departures
 from assay.tools.judge.rows import SCORE, JudgedRow, all_know, as_episodes
 from assay.tools.judge.sources import Judgement
 
@@ -71,8 +72,9 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
     """
     before, after = arms["before"], arms["after"]
     rivals = {name: arms[name] for name in told.rivals}
-    stops: list[tuple[str, str]] = []
-    notes = [AFTERWARDS]
+    primary = _primary(told, arms)
+    stops = _departures(told, before, primary)
+    notes = [AFTERWARDS if told.plan is None else dated_said(told.plan)]
     if told.level is not None:
         notes.append(
             f"One of {told.compared} sets of results that were compared with before at a time: called better at the level"
@@ -87,7 +89,6 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
         stops += record.blockers
         notes += record.notes
     notes += _settings_said(told)
-    primary = _primary(told, arms)
     cluster_name = "independent items" if all(row.cluster == row.item_id for row in before) else "clusters"
     everyone = [before, after, *rivals.values()]
     if same := matching.unite_same(before, everyone[1:]):
@@ -135,7 +136,12 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
         range_ = plan.reward_range
         gaps = deltas(as_episodes(before), as_episodes(after), names, seed, reward_range=range_) | known
     return Judged(
-        _told(claim, rivals), reports, gaps, (before, after), tuple(text for _, text in stops), rivals
+        _told(claim, rivals, told.plan),
+        reports,
+        gaps,
+        (before, after),
+        tuple(text for _, text in stops),
+        rivals,
     )
 
 
@@ -156,6 +162,19 @@ def _settings_said(told: Judgement) -> list[str]:
         f"{name} {settings[0].get(name, 'not set')} and {settings[1].get(name, 'not set')}" for name in odd
     )
     return [f"The arms were decoded differently: {each}. What that does is part of the difference."]
+
+
+def _departures(told: Judgement, before: Sequence[JudgedRow], primary: str) -> list[tuple[str, str]]:
+    """Return in what was judged is not what a plan has; nothing without one."""
+    if told.plan is None:
+        return []
+    settings = {
+        "bounds": told.bounds,
+        "lower_is_better": told.lower_is_better,
+        "smallest_effect_points": told.smallest_effect_points,
+        "rivals": tuple(sorted(told.rivals)),
+    }
+    return departures(told.plan, before, primary, settings)
 
 
 def _primary(told: Judgement, arms: Mapping[str, Sequence[JudgedRow]]) -> str:
@@ -207,7 +226,7 @@ def _plan(
         draws=max((row.draw + 1 for row in before), default=1),
         suite_digest=suite,
         checkpoint_rule=CHOSEN,
-        alpha=ALPHA,
+        alpha=ALPHA if told.plan is None else told.plan.level,
         cluster_name=cluster_name,
         secondary=("mean_reward",) if scored else (),
         guardrails={"parsed_rate": PARSED_MARGIN} if parsed else {},
@@ -280,13 +299,14 @@ def _as_known(
     return claim.model_copy(update=update)
 
 
-def _told(claim: Claim, rivals: Mapping[str, object]) -> Claim:
+def _told(claim: Claim, rivals: Mapping[str, object], made: JudgePlan | None) -> Claim:
     """Return the claim in words that fit results of which nobody saw the training."""
     sentence = claim.sentence.removeprefix("tasks ")
     sentence = sentence[:1].upper() + sentence[1:]
     told = NO_RIVALS if not rivals else f"rivals were brought by whoever judged: {', '.join(rivals)}"
     if claim.verdict != "NOT EVALUABLE":
-        sentence = f"{sentence.removesuffix(_END)}Results made elsewhere and judged afterwards; {told}."
+        how = "and judged afterwards" if made is None else f"and judged by a plan of {made.made}"
+        sentence = f"{sentence.removesuffix(_END)}Results made elsewhere {how}; {told}."
     reason = claim.reason
     if claim.verdict == "NO SKILL SHOWN" and not rivals:
         better = reason.partition(", but ")[0]

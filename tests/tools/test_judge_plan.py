@@ -1,0 +1,391 @@
+"""A plan made beforehand is what results are held to; exit code, summary, JUnit and package say what came."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from assay.cli import app
+from assay.core import console
+from assay.core.errors import ConfigError
+from assay.core.seeds import rng
+from assay.core.storage.json import digest, read_record
+from assay.core.storage.yaml import read_yaml
+from assay.evaluation.clusters import ClusterSums
+from assay.evidence.claim.claim import Claim
+from assay.package.archive import sealed, write_tar
+from assay.statistics.bounded_mean import bounded_mean_test
+from assay.tools.judge.command import JudgeRequest, judge_files
+from assay.tools.judge.gate import gate_of
+from assay.tools.judge.plan import JudgePlan, plan_text, read_plan
+from tests.house import ROOT
+from tests.tools.judged_files import as_csv, as_jsonl, results
+
+Told = tuple[int, str]
+
+
+def run(*words: str | Path) -> Told:
+    """Return exit code and all output of a command, on single spaces."""
+    with console._OUT.capture() as said:
+        done = CliRunner().invoke(app, list(map(str, words)))
+    raised = "" if done.exception is None else str(done.exception)
+    return done.exit_code, " ".join(f"{said.get()} {done.output} {raised}".split())
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Results by name, of 60 items twice."""
+    folder = tmp_path_factory.mktemp("results")
+    rates = {"before": 0.4, "better": 0.8, "same": 0.42, "worse": 0.1, "rival": 0.15, "strong": 0.85}
+    return {name: as_csv(folder / f"{name}.csv", results(name, rate)) for name, rate in rates.items()}
+
+
+@pytest.fixture(scope="module")
+def plan(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plan of the results before."""
+    path = tmp_path_factory.mktemp("plan") / "plan.yaml"
+    code, told = run("plan", files["before"], "--out", path)
+    assert code == 0, told
+    return path
+
+
+def ended(plan: Path, before: Path, after: Path, **asked: Any) -> tuple[int, Claim]:
+    """Return the exit code and the claim, without pages."""
+    told, _, judged = judge_files(before, after, JudgeRequest(plan=plan, **asked))
+    assert told.plan is not None
+    return gate_of(judged.claim, told.plan).code, judged.claim
+
+
+def gated(plan: Path, before: Path, after: Path, *words: str | Path, out: Path) -> Told:
+    """Return what judging by a plan says."""
+    return run("judge", "--plan", plan, before, after, "--out", out, *words)
+
+
+@pytest.mark.parametrize(
+    ("after", "code", "word", "failed"),
+    [
+        ("better", 0, "SHOWN AS PLANNED", None),
+        ("same", 7, "NOT SHOWN", 2),
+        ("worse", 8, "REGRESSED", 1),
+        ("short", 5, "NOT EVALUABLE", 0),
+    ],
+)
+def test_the_exit_code_summary_and_junit_say_what_came_of_the_plan(
+    after: str, code: int, word: str, failed: int | None, files: dict[str, Path], plan: Path, tmp_path: Path
+) -> None:
+    files["short"] = as_csv(tmp_path / "short.csv", results("short", 0.8)[4:])
+    out, junit = tmp_path / "out", tmp_path / "junit.xml"
+    found, told = gated(plan, files["before"], files[after], "--junit", junit, out=out)
+    assert found == code and f"plan: {word}: " in told, told
+    made = digest(read_plan(plan))
+    summary = (out / "summary.md").read_text(encoding="utf-8")
+    assert summary.startswith(f"### {word}: {after}.csv against before.csv\n\nPlanned: success: better")
+    claim = read_record(out / "claim.json", Claim, fix="")
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert made in summary and made in page and made in " ".join(claim.warnings)
+    assert "The date is the word of whoever planned" in " ".join(claim.warnings)
+    assert "taken when the results were there" not in " ".join(claim.warnings)
+    suite = ElementTree.parse(junit).getroot()
+    cases = suite.findall("testcase")
+    assert [k for k, case in enumerate(cases) if case.find("failure") is not None] == (
+        [] if failed is None else [failed]
+    )
+    assert suite.get("failures") == str(int(failed is not None)) and suite.get("tests") == "3"
+
+
+def test_a_plan_is_read_back_as_it_was_made_and_an_edited_one_is_refused(plan: Path, tmp_path: Path) -> None:
+    made, text = read_plan(plan), plan.read_text(encoding="utf-8")
+    assert made.items.n_items == 60 and made.draws == 2 and made.decides == "success"
+    assert f"sha256: {digest(made)}" in text
+    for old, new in (
+        ("draws: 2", "draws: 1"),
+        ("show: better", "show: no worse"),
+        ("alpha: 0.05", "alpha: 0.1"),
+    ):
+        edited = tmp_path / "edited.yaml"
+        edited.write_text(text.replace(old, new, 1), encoding="utf-8")
+        code, told = run("judge", "--plan", edited, "a.csv", "b.csv")
+        assert code == 1 and "expected a plan that was not changed since its sha256" in told, told
+    assert run("plan", plan, "--out", plan)[0] == 1 and plan.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda rows: rows[2:], "items: the plan has 60, found 59"),
+        (
+            lambda rows: [{**row, "item": f"x{row['item']}"} for row in rows],
+            "the items' ids: the plan has sha256",
+        ),
+        (
+            lambda rows: [{**row, "cluster": row["item"][:3]} for row in rows],
+            "clusters: the plan has 60, found 6",
+        ),
+        (lambda rows: rows[::2], "draws of every item: the plan has 2, found 1"),
+        (
+            lambda rows: [{**row, "target": "another"} for row in rows],
+            "the items' questions and targets: the plan has",
+        ),
+        (
+            lambda rows: [{**row, "score": row["score"] / 2} for row in rows],
+            "what decides: the plan has success",
+        ),
+    ],
+    ids=["fewer", "others", "clusters", "draws", "questions", "scores"],
+)
+def test_results_that_are_not_the_planned_ones_are_not_evaluable_with_a_reason(
+    change: Any, reason: str, plan: Path, tmp_path: Path
+) -> None:
+    arms = [
+        as_csv(tmp_path / f"{name}.csv", change(results(name, rate)))
+        for name, rate in (("first", 0.4), ("second", 0.8))
+    ]
+    code, claim = ended(plan, *arms)
+    assert code == 5 and claim.verdict == "NOT EVALUABLE" and reason in claim.reason, claim.reason
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("--draws", "1"), "--draws 1, where the plan has 2"),
+        (("--bounds", "0,10"), "--bounds (0.0, 10.0), where the plan has (0.0, 1.0)"),
+        (("--metric", "f1"), "--metric f1, where the plan has None"),
+        (("--effect", "5"), "--effect 5.0, where the plan has 10.0"),
+        (("--lower-is-better",), "--lower-is-better True, where the plan has False"),
+        (("--rival", "same=same.csv"), "--rival ('same',), where the plan has ()"),
+        (("more.csv",), "expected one set of results after, found 2 files after"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_an_option_that_says_something_else_is_refused_and_nothing_is_written(
+    words: tuple[str, ...], found: str, files: dict[str, Path], plan: Path, tmp_path: Path
+) -> None:
+    code, told = gated(plan, files["before"], files["better"], *words, out=tmp_path / "out")
+    assert code == 1 and found in told, told
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_planned_rival_has_to_play_and_to_be_beaten(files: dict[str, Path], plan: Path) -> None:
+    other = planned(plan, "rivals", rivals=("always B",))
+    with pytest.raises(ConfigError, match=r"--rival \(\), where the plan has \('always B',\)"):
+        ended(other, files["before"], files["better"])
+    for name, code in (("rival", 0), ("strong", 7)):
+        rival = [f"always B={files[name]}"]
+        assert ended(other, files["before"], files["better"], rival=rival)[0] == code
+
+
+def planned(plan: Path, name: str, **changes: Any) -> Path:
+    """Return a plan that differs."""
+    path = plan.with_name(f"{name}.yaml")
+    path.write_text(plan_text(read_plan(plan).model_copy(update=changes)), encoding="utf-8")
+    return path
+
+
+def test_no_worse_is_shown_where_the_interval_excludes_the_loss(
+    files: dict[str, Path], plan: Path, tmp_path: Path
+) -> None:
+    for effect, after, code in ((40.0, "same", 0), (1.0, "same", 7), (40.0, "worse", 8)):
+        other = planned(plan, "no_worse", show="no worse", smallest_effect_points=effect)
+        assert ended(other, files["before"], files[after])[0] == code
+    code, told = run("plan", files["before"], "--no-worse", "--alpha", "0.01", "--out", tmp_path / "p.yaml")
+    assert code == 1 and "expected the level of the 95 % interval" in told
+
+
+def test_less_may_be_better_and_one_sided_is_each_side_at_alpha(files: dict[str, Path], plan: Path) -> None:
+    other = planned(plan, "lower", lower_is_better=True, sided="one-sided")
+    code, claim = ended(other, files["before"], files["worse"])
+    assert code == 0 and claim.level == 0.1
+    assert ended(other, files["before"], files["better"])[0] == 8
+
+
+def test_items_may_be_listed_or_only_counted_and_the_claim_says_which(
+    files: dict[str, Path], tmp_path: Path
+) -> None:
+    items = [
+        {"item": row["item"], "prompt": row["prompt"], "target": row["target"]} for row in results("any", 1.0)
+    ]
+    listed = as_jsonl(tmp_path / "items.jsonl", items[::2])
+    for name, words in (("listed", ("--items", listed)), ("counted", ("--items", "60"))):
+        plan = tmp_path / f"{name}.yaml"
+        code, told = run("plan", *words, "--draws", "2", "--rate", "0.4", "--out", plan)
+        assert code == 0 and ("warning: only how many items" in told) == (name == "counted"), told
+        code, claim = ended(plan, files["before"], files["better"])
+        warned = " ".join(claim.warnings)
+        assert code == 0 and ("chosen by their results" in warned) == (name == "counted")
+    assert read_plan(tmp_path / "listed.yaml").items.contents_sha256 is not None
+    pilot = as_csv(tmp_path / "pilot.csv", results("before", 0.4, items=20))
+    assert run("plan", pilot, "--items", listed, "--out", tmp_path / "both.yaml")[0] == 0
+    assert read_plan(tmp_path / "both.yaml").items == read_plan(tmp_path / "listed.yaml").items
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "expected which items, or how many, found neither"),
+        (("--items", "60"), "expected a pilot or stated rates, found neither"),
+        (("--items", "60", "--clusters", "70", "--rate", "0.4"), "at most as many clusters as items"),
+        (("--items", "60", "--rate", "0.4", "--within", "0.25"), "a variance within items up to 0.24"),
+        (
+            ("--items", "none.csv", "--rate", "0.4"),
+            "expected a number, or a list of items, found no such file",
+        ),
+        (("--items", "60", "--rate", "0.4", "--date", "soon"), "expected a day, found 'soon'"),
+        (("--items", "0", "--rate", "0.4"), "at most as many clusters as items"),
+    ],
+)
+def test_what_cannot_be_planned_is_one_message(words: tuple[str, ...], told: str, tmp_path: Path) -> None:
+    code, found = run("plan", *words, "--out", tmp_path / "plan.yaml")
+    assert code == 1 and told in found, found
+    assert not (tmp_path / "plan.yaml").exists()
+
+
+@pytest.mark.parametrize(("items", "draws", "within"), [(60, 2, None), (120, 4, 0.1)])
+def test_the_deciding_test_finds_the_planned_effect_with_the_planned_power(
+    items: int, draws: int, within: float | None, tmp_path: Path
+) -> None:
+    plan = tmp_path / "plan.yaml"
+    stated = () if within is None else ("--within", str(within))
+    assert (
+        run("plan", "--items", str(items), "--draws", str(draws), "--rate", "0.4", *stated, "--out", plan)[0]
+        == 0
+    )
+    power = read_plan(plan).power
+    assert power.smallest_detectable_points is not None
+    assert power.within_item_variance == pytest.approx(within or 0.24, abs=0.003)
+    luck, found, gain = rng("planned", items), 0, power.smallest_detectable_points / 100
+    for _ in range(250):
+        before = np.full(items, 0.4) if within is None else luck.beta(0.4 * 5 / 7, 0.6 * 5 / 7, items)
+        after = np.clip(before + gain + 0.2 * luck.normal(size=items), 0, 1)
+        after = np.clip(after + gain - (after - before).mean(), 0, 1)
+        gaps = (luck.binomial(draws, after) - luck.binomial(draws, before)) / draws
+        p, gap = bounded_mean_test(
+            ClusterSums(tuple(map(str, range(items))), gaps, np.ones(items)), luck, weightings=2000
+        )
+        found += p <= 0.05 and gap.value is not None and gap.value > 0
+    assert 0.7 < found / 250 < 0.92
+
+
+def test_more_draws_and_more_clusters_find_smaller_effects(tmp_path: Path) -> None:
+    code, told = run("plan", "--items", "600", "--rate", "0.4", "--out", tmp_path / "plan.yaml")
+    assert code == 0, told
+    table = read_plan(tmp_path / "plan.yaml").power.table
+    grid = np.array([[each.smallest_detectable_points for each in row.by_clusters] for row in table], float)
+    assert (np.diff(grid, axis=0) < 0).all() and (np.diff(grid, axis=1) < 0).all()
+    assert [each.n_clusters for each in table[0].by_clusters] == [300, 600, 1200, 2400]
+
+
+def test_the_package_of_a_planned_verdict_holds_the_plan_and_is_found_out_where_it_is_another(
+    files: dict[str, Path], plan: Path, tmp_path: Path
+) -> None:
+    assert gated(plan, files["before"], files["better"], out=tmp_path / "out")[0] == 0
+    code, told = run("verify", tmp_path / "out/assay-package.tar")
+    made = digest(read_plan(plan))
+    assert code == 0 and f"V1 passed the plan, and its digest: its digest is {made}" in told, told
+    assert "what was judged is what was planned" in told and "its date" in told
+    with tarfile.open(tmp_path / "out/assay-package.tar") as tar:
+        tar.extractall(tmp_path, filter="data")
+    folder = tmp_path / "assay-package"
+    other = tmp_path / "other.yaml"
+    assert run("plan", files["before"], "--effect", "3", "--out", other)[0] == 0
+    for name, change, found in (
+        (
+            "plan.yaml",
+            lambda text: text.replace("draws: 2", "draws: 1", 1),
+            "expected a plan that was not changed",
+        ),
+        (
+            "plan.yaml",
+            lambda _: other.read_text(encoding="utf-8"),
+            "not the plan that judged.json was judged by",
+        ),
+        ("judged.json", lambda text: text.replace('"draws":2', '"draws":3', 1), "not the plan that"),
+        (
+            "judged.json",
+            lambda text: text.replace('"bounds":[0.0,1.0]', '"bounds":[0.0,2.0]', 1),
+            "claim.json",
+        ),
+    ):
+        copy = tmp_path / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(folder, copy)
+        text = (copy / name).read_text(encoding="utf-8")
+        assert change(text) != text
+        (copy / name).write_text(change(text), encoding="utf-8")
+        members = {
+            path.relative_to(copy).as_posix(): path
+            for path in copy.rglob("*")
+            if path.is_file() and path.name != "SHA256SUMS"
+        }
+        write_tar(tmp_path / "changed.tar", sealed(members))
+        code, told = run("verify", tmp_path / "changed.tar")
+        assert code == 1 and found in told, told
+
+
+WORKFLOW = ROOT / "docs/judge-ci.yml"
+RUN = """import sys
+from tests.tools.judged_files import as_csv, results
+from pathlib import Path
+as_csv(Path(sys.argv[1]), results("after", {rate}))
+"""
+
+
+@pytest.mark.parametrize(("rate", "code"), [(0.85, 0), (0.05, 8)])
+def test_the_steps_of_the_workflow_run_and_the_job_ends_as_the_plan_does(
+    rate: float, code: int, files: dict[str, Path], plan: Path, tmp_path: Path
+) -> None:
+    steps = {
+        step["name"]: step for step in read_yaml(WORKFLOW, fix="")["jobs"]["judge"]["steps"] if "run" in step
+    }
+    assert list(steps) == ["Install", "Evaluate", "Judge", "Summary", "Comment"]
+    root = tmp_path / "project"
+    (root / "evals").mkdir(parents=True)
+    shutil.copy(plan, root / "evals/plan.yaml")
+    shutil.copy(files["before"], root / "evals/before.csv")
+    (root / "evals/run.py").write_text(RUN.format(rate=rate), encoding="utf-8")
+    surroundings = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+        "GITHUB_STEP_SUMMARY": str(root / "page.md"),
+    }
+    ended = {}
+    for name in ("Evaluate", "Judge", "Summary"):
+        done = subprocess.run(
+            ["bash", "-e", "-c", steps[name]["run"]],
+            cwd=root,
+            env=surroundings,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        ended[name] = done.returncode
+        assert name == "Judge" or done.returncode == 0, done.stderr
+    assert ended["Judge"] == code
+    assert (root / "page.md").read_text(encoding="utf-8").startswith("### ")
+    assert ElementTree.parse(root / "judged/junit.xml").getroot().get("tests") == "3"
+    # What needs a network or an account is not run: it installs what there is, and posts what was written.
+    install = steps["Install"]["run"]
+    assert re.fullmatch(r"python -m pip install -c assay/constraints\.txt '\./assay\[judge\]'", install)
+    assert (ROOT / "constraints.txt").is_file() and "judge = [" in (ROOT / "pyproject.toml").read_text()
+    assert steps["Comment"]["run"].split()[-1] == "judged/summary.md"
+
+
+def test_the_plan_of_a_pilot_of_scores_says_that_the_score_decides(tmp_path: Path) -> None:
+    rows = [{"item": k, "score": round(10 * rng("pilot", k).random(), 2)} for k in range(60)]
+    pilot = as_csv(tmp_path / "pilot.csv", rows)
+    code, told = run("plan", pilot, "--bounds", "0,10", "--out", tmp_path / "plan.yaml")
+    assert code == 0 and "planned: the score: better than before" in told, told
+    made: JudgePlan = read_plan(tmp_path / "plan.yaml")
+    assert made.bounds == (0.0, 10.0) and made.decides == "score"
+    code, claim = ended(tmp_path / "plan.yaml", pilot, pilot)
+    assert code == 7 and claim.difference is not None and claim.difference.value == 0.0
