@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from assay.core.config.settings import Params, TrainSettings
+from assay.core.config.settings import Params
+from assay.core.config.training import TrainSettings
 from assay.core.counting import counted
 from assay.core.records import Alarm, HealthEvent, HealthSummary, TrainAlarm
 from assay.core.storage.files import read_bytes, sha256_bytes
