@@ -58,6 +58,8 @@ class Recipe:
 def recipe_of(params: Params) -> Recipe:
     """Return the recipe that the settings are."""
     values = params.model_dump(mode="json")
+    if params.external is not None:  # what is said of it makes it no other
+        values["train"] = params.external.sha256
     return Recipe(digest([values[name] for name in RECIPE]), params.seed, tuple(params.claim.seeds))
 
 

@@ -11,10 +11,10 @@ from pydantic import ValidationError
 from assay.core.config.config_errors import explained, quoted
 from assay.core.config.places import place
 from assay.core.config.settings import Params
+from assay.core.config.training import ELSEWHERE
 from assay.core.errors import ConfigError
 
 CONFIG_VERSION = 1
-ELSEWHERE = "chosen elsewhere"  # the rule of a checkpoint that was trained elsewhere
 
 
 def parse_params(raw: Mapping[str, Any], where: str | None = None) -> Params:

@@ -12,6 +12,9 @@ from assay.core.config.places import setting
 from assay.core.errors import ConfigError
 
 
+ELSEWHERE = "chosen elsewhere"  # the rule of a checkpoint that was trained elsewhere
+
+
 class LoraSettings(Settings):
     """Low-rank adapter."""
 
@@ -54,7 +57,8 @@ class NamedData(Settings):
     """A file that an external training saw, as whoever brings it says."""
 
     file: Annotated[str, Field(min_length=1)] = Field(
-        description="JSONL of records or plain text, relative to the project", examples=["elsewhere/data.jsonl"]
+        description="JSONL of records or plain text, relative to the project",
+        examples=["elsewhere/data.jsonl"],
     )
     sha256: Digest = Field(description="as sha256sum prints it", examples=["0123456789abcdef" * 4])
 
@@ -106,5 +110,6 @@ def any_training() -> Any:
         return "grpo" if told is None else str(told)
 
     return Annotated[
-        Annotated[TrainSettings, Tag("grpo")] | Annotated[ExternalTraining, Tag("external")], Discriminator(kind)
+        Annotated[TrainSettings, Tag("grpo")] | Annotated[ExternalTraining, Tag("external")],
+        Discriminator(kind),
     ]
