@@ -17,7 +17,7 @@ from assay.dataset.external import ExternalFacts
 from assay.pipeline.policies import ADAPTER
 from assay.pipeline.project import Project
 from assay.policy.base.pretrained import locate
-from assay.policy.digests import adapted_digest, digest_folder
+from assay.policy.digests import adapted_digest, digest_folder, listing_digest
 
 if TYPE_CHECKING:
     from assay.policy.base.adapter_files import AdapterFiles
@@ -55,16 +55,6 @@ def take(project: Project, brought: ExternalTraining) -> None:
     say(f"train: took {brought.folder}, policy {facts.policy_digest[:12]}; how it was trained is not known")
     if not brought.data:
         complain("train.data names no file: whether it was trained on held-out records is not known")
-
-
-def listing_digest(contents: dict[str, bytes]) -> str:
-    """Return the sha256 of what sha256sum prints of files, in the order of their names.
-
-    >>> listing_digest({"b": b"", "a": b""})[:16]
-    'f87e14d51c60a125'
-    """
-    lines = (f"{sha256_bytes(content)}  {name}\n" for name, content in sorted(contents.items()))
-    return sha256_bytes("".join(lines).encode())
 
 
 def _adapter(project: Project, brought: ExternalTraining, base: Path) -> AdapterFiles:

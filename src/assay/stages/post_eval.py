@@ -51,13 +51,14 @@ def run(project: Project) -> None:
 
 
 def search_named(project: Project) -> None:
-    """Write named_data.json: what the data that an external training is said to have seen share with ours.
+    """Write named_data.json where a training was external: what the data that it is said to have seen share with
+    ours.
 
     Raises:
         DataError: A file that was named is missing, or another.
     """
     external = project.params.external
-    if external is None or not external.data:
+    if external is None:
         remove(project.results(NAMED_DATA))
         return
     named = {each.file: named_records(project.root, each) for each in external.data}

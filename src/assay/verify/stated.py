@@ -50,7 +50,7 @@ def _base(package: Unpacked) -> Iterator[str]:
 
 def _parity(package: Unpacked) -> Iterator[str]:
     found, asked = read_record(package.root / PARITY, Parity, fix=FIX), package.project.params.package.parity
-    if found.policy_digest != package.trained.policy_digest:
+    if found.policy_digest != package.told.policy_digest:
         yield f"{PARITY}, policy_digest: not that of train.json"
     if (found.max_logit_difference, found.min_greedy_agreement) != (
         asked.max_logit_difference,

@@ -11,7 +11,6 @@ from assay.core.config.base import Digest, Natural, Positive, Rate, Settings
 from assay.core.config.places import setting
 from assay.core.errors import ConfigError
 
-
 ELSEWHERE = "chosen elsewhere"  # the rule of a checkpoint that was trained elsewhere
 
 

@@ -196,8 +196,6 @@ def _external(project: Project, trained: ExternalFacts) -> tuple[list[tuple[str,
     if asked is None or (asked.sha256, asked.how) != (trained.sha256, trained.how):
         return [(OTHER_EXTERNAL, OTHER_EXTERNAL)], []
     notes = [*external_said(trained.how, [each.file for each in asked.data])]
-    if not asked.data:
-        return [], notes
     found = read_record(project.results(NAMED_DATA), NamedFound, fix="./run dvc repro -f post_eval")
     if [(each.file, each.sha256) for each in found.files] != [
         (each.file, each.sha256) for each in asked.data
