@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from assay.core.config.places import setting
 from assay.core.config.training import ExternalTraining
 from assay.core.console import complain, say
-from assay.core.errors import DataError
+from assay.core.errors import DataError, PolicyError
 from assay.core.evidence_files import LOGS, folder_of
 from assay.core.storage.files import read_bytes, sha256_bytes, write_bytes, write_folder
 from assay.core.storage.json import write_json
@@ -67,6 +67,16 @@ def _adapter(project: Project, brought: ExternalTraining, base: Path) -> Adapter
         fix = "correct train.folder; it is relative to the project"
         raise DataError(
             "a folder with an adapter", found="none", where=f"{FOLDER}, {brought.folder}", fix=fix
+        )
+    if (folder / "config.json").exists() and not (folder / "adapter_config.json").exists():
+        raise PolicyError(
+            "a LoRA adapter (adapter_config.json)",
+            found="a whole model (config.json)",
+            where=brought.folder,
+            fix=(
+                "bring the adapter that it was merged from; a whole model is judged by assay evaluate and assay"
+                " judge, as docs/external.md says"
+            ),
         )
     files = read_adapter(folder, folder)
     if (found := listing_digest(files.named())) != brought.sha256:

@@ -305,7 +305,8 @@ def opened_records(
         seed=recipe.seed,
         seeds=recipe.seeds,
         rolls=sum(each.seed == recipe.seed for each in rolled),
-        left_out=left_out_of(before, recipe),
+        # The seed of one that was trained elsewhere stands for nothing.
+        left_out=() if project.params.external else left_out_of(before, recipe),
         others=others,
         restored=max((each.restored for each in ledger.openings if each.policy_digest in of_run), default=0),
         secondary_places={

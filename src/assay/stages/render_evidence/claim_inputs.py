@@ -137,8 +137,9 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Ar
     points = planned.smallest_detectable_points
     if points is None or points > plan.smallest_effect_points:
         reach = "no possible gain" if points is None else f"only gains from {points:.1f} points on"
+        ahead = "training" if isinstance(trained, TrainFacts) else "it was measured"
         notes.append(
-            f"Before training, {reach} would have been found with power {planned.power:g}; the smallest that"
+            f"Before {ahead}, {reach} would have been found with power {planned.power:g}; the smallest that"
             f" matters is {plan.smallest_effect_points:g} points."
         )
     again = reader.arm(AGAIN)
