@@ -24,7 +24,7 @@ from assay.core.records import ControlFacts, Episode, HealthSummary, TrainFacts
 from assay.core.seeds import derive_seed, rng
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import read_record, write_json, write_jsonl
-from assay.dataset.external import Training
+from assay.dataset.external import Training, read_training
 from assay.dataset.suite import Play, Suite
 from assay.evaluation.alarms import flat
 from assay.evaluation.few_shot import few_shot
@@ -143,7 +143,7 @@ def made_run(
 
 def packaged(project: Project, folder: Path) -> Path:
     """Write the package of a run into a folder and return the tar."""
-    digest = read_record(project.results("train.json"), TrainFacts, fix="").policy_digest
+    digest = read_training(project.results("train.json"), fix="").policy_digest
     members = sealed(members_of(project, PARITY.model_copy(update={"policy_digest": digest})))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{NAME}.tar"

@@ -22,7 +22,7 @@ from tests.pages import text_of
 from tests.verification.external_run import settings
 
 PAGE = text_of("docs/external.md")
-SHORTER = {"max_steps=120": "max_steps=2", "train_batch_size=64": "train_batch_size=8"}
+SHORTER = {"max_steps=60": "max_steps=2", "train_batch_size=64": "train_batch_size=8"}
 pytestmark = pytest.mark.filterwarnings("ignore")  # of trl and peft
 
 
