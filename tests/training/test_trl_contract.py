@@ -7,7 +7,8 @@ import inspect
 import pytest
 from pydantic import ValidationError
 
-from assay.core.config.settings import LoraSettings, Params
+from assay.core.config.settings import Params
+from assay.core.config.training import LoraSettings
 from assay.core.errors import ConfigError
 from assay.training.adapter import adapter_tensors, attach_adapter
 from tests.training.healthy_setup import healthy, healthy_policy

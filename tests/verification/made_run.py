@@ -24,6 +24,7 @@ from assay.core.records import ControlFacts, Episode, HealthSummary, TrainFacts
 from assay.core.seeds import derive_seed, rng
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import read_record, write_json, write_jsonl
+from assay.dataset.external import Training, read_training
 from assay.dataset.suite import Play, Suite
 from assay.evaluation.alarms import flat
 from assay.evaluation.few_shot import few_shot
@@ -142,7 +143,7 @@ def made_run(
 
 def packaged(project: Project, folder: Path) -> Path:
     """Write the package of a run into a folder and return the tar."""
-    digest = read_record(project.results("train.json"), TrainFacts, fix="").policy_digest
+    digest = read_training(project.results("train.json"), fix="").policy_digest
     members = sealed(members_of(project, PARITY.model_copy(update={"policy_digest": digest})))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{NAME}.tar"
@@ -428,7 +429,7 @@ def _adapter(project: Project) -> Path:
     return folder
 
 
-def _after(project: Project, trained: TrainFacts) -> None:
+def _after(project: Project, trained: Training) -> None:
     _arm(project, "post_eval", heldout_suite(project), 0.8, trained.policy_digest)
     _arm(project, "post_eval_greedy", heldout_suite(project, draws=1), 0.8, trained.policy_digest)
     _arm(project, AGAIN, heldout_suite(project, again=True), 0.2, trained.base_digest)
@@ -443,6 +444,7 @@ def _after(project: Project, trained: TrainFacts) -> None:
     if "random_reward" not in project.params.claim.controls:
         write_json(project.results("control.json"), ControlFacts(asked=False))
         return
+    assert isinstance(trained, TrainFacts), "nobody can repeat for random rewards what was done elsewhere"
     paid_by_a_coin = sha256_bytes(f"coin {trained.seed}".encode())
     _arm(project, CONTROL, heldout_suite(project), 0.2, paid_by_a_coin)
     facts = ControlFacts(

@@ -91,7 +91,8 @@ def _run_stage(name: str, root: Path | None = None, **options: Any) -> None:
         look(project)
     if name in ("base", "pre_eval", "train", "control", "post_eval"):
         _withdraw(project)
-    if name in ("pre_eval", "train", "control", "post_eval"):
+    taken = name == "train" and project.params.external is not None
+    if name in ("pre_eval", "train", "control", "post_eval") and not taken:
         _become_several(name, project.params, **options)
     if name == "train":
         from assay.tools.doctor.preflight import examine_training

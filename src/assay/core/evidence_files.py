@@ -7,6 +7,7 @@ Names are unique over all folders, so a file that was copied away still says wha
 from __future__ import annotations
 
 RESULTS, LOGS, OBSERVED = "evidence/results", "evidence/logs", "evidence/observed"
+NAMED_DATA = "named_data.json"
 # Folder → file → what it is, as the landing page says it.
 FILES: dict[str, dict[str, str]] = {
     f"{RESULTS}/report": {
@@ -74,6 +75,7 @@ FILES: dict[str, dict[str, str]] = {
         "post_eval_secondary": "every episode of the chosen checkpoint on the secondary suites, a file a suite",
         "openings.json": "every other policy that saw these held-out records before, and which try this is",
         "base_again.jsonl": "every held-out episode of the base after the training, with other sampling seeds",
+        NAMED_DATA: "what the data that an external training saw share with those here, as far as named",
     },
 }
 OBSERVED_FILES = {

@@ -141,7 +141,7 @@ def claim_sentence(
         f"{split_word(split)} {metric} {verb} {arms}: {signed(found.value, 100)} points ({measured};"
         f" {counts})."
     )
-    runs = {0: "No training run", 1: "One training run"}.get(n_runs, f"{n_runs} training runs")
+    runs = {0: "Trained elsewhere", 1: "One training run"}.get(n_runs, f"{n_runs} training runs")
     return " ".join([text, *filter(None, further), f"{runs}; this checkpoint against this base."])
 
 

@@ -19,6 +19,7 @@ from assay.core.counting import counted
 from assay.core.errors import EvidenceError
 from assay.core.evidence_files import place_of
 from assay.core.records import Interval, TrainFacts
+from assay.dataset.external import Training
 from assay.dataset.fingerprint import Fingerprint
 from assay.evaluation.alarms import rule_said, training_alarm_said
 from assay.evaluation.measures import column_name, is_rate
@@ -83,7 +84,7 @@ def model_card(
     claim: Claim,
     *,
     measured: CardNumbers | None,
-    trained: TrainFacts,
+    trained: Training,
     base: BaseFacts,
     fingerprint: Fingerprint,
     params: Params,
@@ -133,10 +134,12 @@ def model_card(
         hub=hub,
         loaded='"models/base"' if base.kind == "scratch" else named,
         params=params,
-        train=params.train,
+        train=None if params.external else params.train,
         surface=params.generation.surface,
         trained=trained,
-        alarms=[*map(rule_said, trained.health.rules), *map(training_alarm_said, trained.alarms)],
+        alarms=[*map(rule_said, trained.health.rules), *map(training_alarm_said, trained.alarms)]
+        if isinstance(trained, TrainFacts)
+        else [],
         fingerprint=fingerprint,
         splits=splits_frame(fingerprint),
         template_said=", ".join(f"{name}={value!r}" for name, value in sorted(template.items())),
@@ -240,7 +243,9 @@ def metadata(
         library_name="peft",
         pipeline_tag="text-generation",
         license=None if licence is None else _plain(licence),
-        tags=["grpo", "lora", "reinforcement-learning", "assay"],
+        tags=["grpo", "lora", "reinforcement-learning", "assay"]
+        if claim.training_seeds
+        else ["lora", "assay"],
         **known,
     )
     return str(card.to_yaml(line_break="\n"))

@@ -58,6 +58,8 @@ class Recipe:
 def recipe_of(params: Params) -> Recipe:
     """Return the recipe that the settings are."""
     values = params.model_dump(mode="json")
+    if params.external is not None:  # what is said of it makes it no other
+        values["train"] = params.external.sha256
     return Recipe(digest([values[name] for name in RECIPE]), params.seed, tuple(params.claim.seeds))
 
 
@@ -303,7 +305,8 @@ def opened_records(
         seed=recipe.seed,
         seeds=recipe.seeds,
         rolls=sum(each.seed == recipe.seed for each in rolled),
-        left_out=left_out_of(before, recipe),
+        # The seed of one that was trained elsewhere stands for nothing.
+        left_out=() if project.params.external else left_out_of(before, recipe),
         others=others,
         restored=max((each.restored for each in ledger.openings if each.policy_digest in of_run), default=0),
         secondary_places={

@@ -4,6 +4,7 @@ anyone can check."""
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -31,6 +32,16 @@ def digest_folder(folder: Path) -> str:
             f"{path.relative_to(folder).as_posix()}\0{content}\n"
             for path, content in zip(files, contents, strict=True)
         ]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def listing_digest(contents: Mapping[str, bytes]) -> str:
+    """Return the sha256 of what sha256sum prints of files, in the order of their names.
+
+    >>> listing_digest({"b": b"", "a": b""})[:16]
+    'f87e14d51c60a125'
+    """
+    lines = (f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in sorted(contents.items()))
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 

@@ -19,6 +19,7 @@ from assay.core.storage.files import read_bytes, sha256_bytes, sweep
 from assay.core.storage.json import write_json, write_jsonl
 from assay.dataset.suite import Suite
 from assay.evaluation.alarms import cuts_in_words
+from assay.pipeline.external import take
 from assay.pipeline.inputs import fingerprint_of, items_of, task_of, validation_suite
 from assay.pipeline.live_log import Live
 from assay.pipeline.note_openings import note_opening
@@ -48,7 +49,7 @@ Examine = Callable[[Project, Policy, Task, Task, Sequence[Item], Suite, Path], N
 
 def run(project: Project, resume_from: Path | None = None, examine: Examine | None = None) -> None:
     """Train, or go on with a training that was interrupted; publish curves meanwhile, and the chosen adapter
-    at the end.
+    at the end. What was trained elsewhere is taken as it is.
 
     Args:
         project: What to train.
@@ -58,6 +59,9 @@ def run(project: Project, resume_from: Path | None = None, examine: Examine | No
             it says the plan's power and looks at nothing.
     """
     params = project.params
+    if params.external is not None:
+        take(project, params.external)
+        return
     processes = Processes.joined(params.distributed)
     with open_run(project, "train", READS, main=processes.main) as folder:
         if processes.main:

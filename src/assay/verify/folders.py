@@ -47,9 +47,13 @@ def model_settings(package: Unpacked) -> LookResult:
     """Check every value of the JSON files in models/ against what the settings of the run give."""
     params, adapter = package.project.params, f"{ADAPTER}/adapter_config.json"
     found = _read(package, adapter)
-    wrong = list(_odd(adapter, found, adapter_expected(params)))
-    wrong += _targets(adapter, found.get("target_modules"), params)
-    said = f"every setting of {adapter}"
+    if package.elsewhere:  # what was brought is held to its sha256, and every LoRA has settings of its own
+        wrong = [f"{adapter}, auto_map: names code, which a package never holds"] if maps_code(found) else []
+        said = f"no code in {adapter}, which is what was brought; every setting"
+    else:
+        wrong = list(_odd(adapter, found, adapter_expected(params)))
+        wrong += _targets(adapter, found.get("target_modules"), params)
+        said = f"every setting of {adapter}"
     if isinstance(params.base, ScratchBase):
         words = Words(package.task.vocabulary())
         for name, expected in base_expected(params.base, words).items():
@@ -60,7 +64,7 @@ def model_settings(package: Unpacked) -> LookResult:
         template = f"{BASE}/chat_template.jinja"
         if read_text(package.root / template, fix=FIX) != CHAT_TEMPLATE:
             wrong.append(f"{template}: not the template of assay's tiny base")
-        said += f" and of {BASE}, its words and its chat template"
+        said += f"{'' if package.elsewhere else ' and'} of {BASE}, its words and its chat template"
     return LookResult(f"{said} follows from params.yaml; none names code", wrong)
 
 

@@ -20,7 +20,7 @@ def openings_follow(package: Unpacked) -> LookResult:
     """Check that the claim's place among the tries at its records, by which it is tested, is what the notes of
     these tries come to."""
     read_record(package.root / OPENINGS, HeldoutLedger, fix=FIX)
-    trained, told = package.trained, package.opened
+    trained, told = package.told, package.opened
     found = opened_records(package.project, package.heldout, trained.policy_digest, trained.base_digest)
     wrong = [
         f"openings.json, {name}: {before!r}; the ledger in the package gives {now!r}"

@@ -42,6 +42,12 @@ CONSISTENT: tuple[tuple[str, Look], ...] = (
     ("checkpoint", training.checkpoint_follows),
     ("alarms", training.alarms_ring_again),
 )
+OF_A_TRAINING: tuple[Look, ...] = (
+    training.log_whole,
+    training.items_in_order,
+    training.checkpoint_follows,
+    training.alarms_ring_again,
+)
 
 
 def all_levels(
@@ -99,11 +105,12 @@ def settings_fit(package: Unpacked) -> LookResult:
     """Check that the settings can be read and ask for no more steps and draws than are stored: checks cost
     what they ask."""
     params = package.project.params
-    asked = {
-        "train.steps": (params.train.steps, "train_log.jsonl"),
-        "evaluation.draws": (params.evaluation.draws, "pre_eval.jsonl"),
-        "validation.draws": (params.validation.draws, "validation.jsonl"),
-    }
+    asked = {"evaluation.draws": (params.evaluation.draws, "pre_eval.jsonl")}
+    if not package.elsewhere:
+        asked |= {
+            "train.steps": (params.train.steps, "train_log.jsonl"),
+            "validation.draws": (params.validation.draws, "validation.jsonl"),
+        }
     wrong = []
     for name, (n, file) in asked.items():
         with package.results(file).open("rb") as stream:
@@ -118,6 +125,9 @@ def settings_fit(package: Unpacked) -> LookResult:
 def consistent(package: Unpacked) -> Iterator[Check]:
     """Yield the checks of what must hold together."""
     for name, look in CONSISTENT:
+        if package.elsewhere and look in OF_A_TRAINING:
+            yield unlooked("V3", name, "trained elsewhere: there is no log of it")
+            continue
         yield looked("V3", name, partial(look, package))
 
 

@@ -50,7 +50,7 @@ def _base(package: Unpacked) -> Iterator[str]:
 
 def _parity(package: Unpacked) -> Iterator[str]:
     found, asked = read_record(package.root / PARITY, Parity, fix=FIX), package.project.params.package.parity
-    if found.policy_digest != package.trained.policy_digest:
+    if found.policy_digest != package.told.policy_digest:
         yield f"{PARITY}, policy_digest: not that of train.json"
     if (found.max_logit_difference, found.min_greedy_agreement) != (
         asked.max_logit_difference,
@@ -78,7 +78,7 @@ def _control(package: Unpacked) -> Iterator[str]:
         yield "control.json: of a training that ended, and without its end"
     if control.chosen_step is not None and control.steps is not None and control.chosen_step > control.steps:
         yield f"control.json, chosen_step: {control.chosen_step} of {control.steps}"
-    if control.chain == package.trained.chain:
+    if not package.elsewhere and control.chain == package.trained.chain:
         yield "control.json, chain: that of the training proper"
     if control.health is not None:
         ranks = [HEALTH_RULES.index(rule) for rule in control.health.unmeasured]

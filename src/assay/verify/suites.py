@@ -120,7 +120,7 @@ def openings_equal(package: Unpacked) -> LookResult:
 def policies_named(package: Unpacked) -> LookResult:
     """Check that the arms were played by the base and by what was trained on it, and the control by
     neither."""
-    trained, control = package.trained, package.control
+    trained, control = package.told, package.control
     expected = {
         "pre_eval": trained.base_digest,
         "pre_eval_greedy": trained.base_digest,
@@ -145,7 +145,8 @@ def policies_named(package: Unpacked) -> LookResult:
     if control.asked != asked:
         wrong.append(f"control.json, asked: {control.asked}; claim.controls of params.yaml says {asked}")
     told = (control.seed, control.steps, control.base_digest)
-    if control.asked and told != (trained.seed, trained.steps, trained.base_digest):
+    of = package.trained if control.asked else None
+    if of is not None and told != (of.seed, of.steps, of.base_digest):
         wrong.append("control.json: seed, steps or base are not those of train.json")
     recipe, opened = recipe_of(package.project.params), package.opened
     if (opened.policy_digest, opened.family) != (trained.policy_digest, recipe.family):
@@ -177,20 +178,18 @@ def arms_apart(package: Unpacked) -> LookResult:
     theirs moved a policy far from the base: one that learned next to nothing, or whose step 0 was chosen,
     plays as the base to the letter.
     """
-    steps = {BEFORE: 0, "post_eval": package.trained.chosen_step}
-    if CONTROL in package.arms:
-        steps[CONTROL] = package.control.chosen_step or 0
-    rates = learning_rates(package.project.params.train)
-    learned = {name: sum(rates[:step]) for name, step in steps.items()}
-    texts = {name: _texts(package.episodes(name)) for name in steps}
-    pairs = {(one, other): _share(texts[one], texts[other]) for one, other in combinations(steps, 2)}
+    learned = _learned(package)
+    texts = {name: _texts(package.episodes(name)) for name in learned}
+    pairs = {(one, other): _share(texts[one], texts[other]) for one, other in combinations(learned, 2)}
     wrong, alike = [], []
     for (one, other), share in pairs.items():
         if share < 1.0 or (learned[one], learned[other]) == (0.0, 0.0):
             continue
         alike.append(f"{other} and {one}")
         most = max(learned[one], learned[other])
-        if any(pairs[BEFORE, each] < APART and 0 < learned[each] <= most for each in steps if each != BEFORE):
+        if any(
+            pairs[BEFORE, each] < APART and 0 < learned[each] <= most for each in learned if each != BEFORE
+        ):
             wrong.append(
                 f"{other}.jsonl: the texts of every item are those of {one}.jsonl, though another policy"
                 " wrote them"
@@ -208,6 +207,18 @@ def arms_apart(package: Unpacked) -> LookResult:
             unchecked=True,
         )
     return LookResult(said, wrong)
+
+
+def _learned(package: Unpacked) -> dict[str, float]:
+    """Return how far the training of each policy can have moved it, as the sum of its learning rates; of one that
+    was trained elsewhere only that it may have."""
+    if package.elsewhere:
+        return {BEFORE: 0.0, "post_eval": 1.0}
+    steps = {BEFORE: 0, "post_eval": package.trained.chosen_step}
+    if CONTROL in package.arms:
+        steps[CONTROL] = package.control.chosen_step or 0
+    rates = learning_rates(package.project.params.train)
+    return {name: sum(rates[:step]) for name, step in steps.items()}
 
 
 def _share(one: Mapping[str, Texts], other: Mapping[str, Texts]) -> float:

@@ -23,6 +23,7 @@ from assay.core.storage.files import read_text
 from assay.core.storage.json import loads, read_jsonl, read_record, read_records
 from assay.core.storage.untrusted import inside, listing
 from assay.core.storage.yaml import read_yaml
+from assay.dataset.external import Training, read_training
 from assay.dataset.fingerprint import Fingerprint
 from assay.dataset.suite import Suite
 from assay.evaluation.few_shot import few_shot
@@ -191,9 +192,30 @@ class Unpacked:
         return read_record(self.results("openings.json"), OpenedRecords, fix=FIX)
 
     @cached_property
+    def told(self) -> Training:
+        """What train.json tells, of whichever kind of training."""
+        return read_training(self.results("train.json"), fix=FIX)
+
+    @property
     def trained(self) -> TrainFacts:
-        """The facts of the training."""
-        return read_record(self.results("train.json"), TrainFacts, fix=FIX)
+        """The facts of a training by assay.
+
+        Raises:
+            RecordError: It was done elsewhere, by train.json or by the settings.
+        """
+        if not isinstance(self.told, TrainFacts) or self.elsewhere:
+            raise RecordError(
+                "train.json of the training that the settings ask for",
+                found="another",
+                where="train.json",
+                fix=FIX,
+            )
+        return self.told
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the settings say that it was trained elsewhere, so that there is no log of it."""
+        return self.project.params.external is not None
 
     @cached_property
     def plan(self) -> ClaimPlan:
@@ -203,6 +225,8 @@ class Unpacked:
     @cached_property
     def events(self) -> list[HealthEvent]:
         """The alarms of the training, that none rang included."""
+        if self.elsewhere:
+            return []
         return read_records(self.results("health.jsonl"), HealthEvent, fix=FIX)
 
     @cached_property
@@ -218,6 +242,8 @@ class Unpacked:
     @cached_property
     def validation_lines(self) -> list[ValidationEpisode]:
         """Every line of validation.jsonl."""
+        if self.elsewhere:
+            return []
         return read_records(self.results("validation.jsonl"), ValidationEpisode, fix=FIX)
 
     @cached_property

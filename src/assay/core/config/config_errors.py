@@ -69,7 +69,7 @@ def _path(error: Mapping[str, Any], raw: Any) -> tuple[str, ...]:
     if error["type"] == "missing":
         steps.append(str(error["loc"][-1]))
     if error["type"] == "union_tag_invalid":
-        steps.append(error["ctx"]["discriminator"].strip("'"))
+        steps.append(error["ctx"]["discriminator"].strip("'").removesuffix("()"))  # a name, or a function's
     return tuple(steps)
 
 

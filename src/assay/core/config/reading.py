@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from assay.core.config.config_errors import explained, quoted
 from assay.core.config.places import place
 from assay.core.config.settings import Params
+from assay.core.config.training import ELSEWHERE
 from assay.core.errors import ConfigError
 
 CONFIG_VERSION = 1
@@ -43,16 +44,8 @@ def parse_params(raw: Mapping[str, Any], where: str | None = None) -> Params:
 
 
 def _cross_check(params: Params, where: str | None) -> None:
-    train = params.train
     processes, backend = params.distributed.processes, params.distributed.backend
-    if train.items_per_step % processes:
-        raise ConfigError(
-            f"a divisor of train.items_per_step = {train.items_per_step}, so that every group stays in one"
-            " process",
-            found=str(processes),
-            where=place("distributed.processes", where),
-            fix="change one of the two",
-        )
+    _check_training(params, where)
     if backend == "nccl" and params.device == "cpu" and processes > 1:
         raise ConfigError(
             "gloo between processes on CPUs",
@@ -67,14 +60,6 @@ def _cross_check(params: Params, where: str | None) -> None:
             found=f"backend {params.generation.backend} on device {params.device}",
             where=place("generation.cuda_graphs", where),
             fix="set it to false",
-        )
-    episodes = train.items_per_step * train.group_size // processes
-    if episodes % train.micro_batch_size:
-        raise ConfigError(
-            f"a divisor of items_per_step x group_size / distributed.processes = {episodes}",
-            found=str(train.micro_batch_size),
-            where=place("train.micro_batch_size", where),
-            fix=f"set it to {episodes} or a divisor of it",
         )
     if params.base.kind == "scratch":
         warm = params.base.warm_start
@@ -119,6 +104,59 @@ def _cross_check(params: Params, where: str | None) -> None:
             where=place("generation.surface", where),
             fix="set generation.surface: compact, or use a pretrained base",
         )
+
+
+def _check_training(params: Params, where: str | None) -> None:
+    """Refuse batches that do not come out even; of a training that was done elsewhere, what nobody can do."""
+    train, processes, claim = params.train, params.distributed.processes, params.claim
+    if params.external is None:
+        if train.items_per_step % processes:
+            raise ConfigError(
+                f"a divisor of train.items_per_step = {train.items_per_step}, so that every group stays in one"
+                " process",
+                found=str(processes),
+                where=place("distributed.processes", where),
+                fix="change one of the two",
+            )
+        episodes = train.items_per_step * train.group_size // processes
+        if episodes % train.micro_batch_size:
+            raise ConfigError(
+                f"a divisor of items_per_step x group_size / distributed.processes = {episodes}",
+                found=str(train.micro_batch_size),
+                where=place("train.micro_batch_size", where),
+                fix=f"set it to {episodes} or a divisor of it",
+            )
+        if claim.checkpoint_rule == ELSEWHERE:
+            raise ConfigError(
+                "a rule by which assay chooses",
+                found=claim.checkpoint_rule,
+                where=place("claim.checkpoint_rule", where),
+                fix="best_validation_reward or last; or train.kind: external",
+            )
+        return
+    for wrong, name, expected, fix in (
+        (
+            claim.checkpoint_rule != ELSEWHERE,
+            "checkpoint_rule",
+            "a rule that is true of a training that was done elsewhere",
+            f"claim.checkpoint_rule: {ELSEWHERE}",
+        ),
+        (
+            "random_reward" in claim.controls,
+            "controls",
+            "controls without random_reward: a training that was done elsewhere cannot be repeated here",
+            "claim.controls: [aa]",
+        ),
+        (
+            claim.seeds != [params.seed],
+            "seeds",
+            "the one seed of the settings: of a training that was done elsewhere no seed is known",
+            f"claim.seeds: [{params.seed}]",
+        ),
+    ):
+        if wrong:
+            found = quoted(getattr(claim, name))
+            raise ConfigError(expected, found=found, where=place(f"claim.{name}", where), fix=fix)
 
 
 def _check_engine(params: Params, where: str | None) -> None:

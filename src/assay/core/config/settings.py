@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from assay.core.config.base import Fraction, Natural, Positive, Rate, Settings
+from assay.core.config.base import Digest, Fraction, Natural, Positive, Rate, Settings
 from assay.core.config.health import HealthSettings
 from assay.core.config.rivals import RivalSettings
 from assay.core.config.tasks import Surface, TaskSettings, every_task
+from assay.core.config.training import ExternalTraining, TrainSettings, any_training
 from assay.core.records import HealthRule
 
 
@@ -25,7 +26,9 @@ class ClaimSettings(Settings):
         description="all intervals are 95 %; no other level yet"
     )
     parsed_rate_margin: Rate = Field(description="largest tolerable loss of parsed completions, as a share")
-    checkpoint_rule: Literal["best_validation_reward", "last"]
+    checkpoint_rule: Literal["best_validation_reward", "last", "chosen elsewhere"] = Field(
+        description="chosen elsewhere: of train.kind external alone, where nobody here knows how"
+    )
     seeds: Annotated[list[Natural], Field(min_length=1, max_length=100)] = Field(
         description="training seeds of a statement about the recipe: all of them, and no other"
     )
@@ -73,9 +76,6 @@ class EvidenceSettings(Settings):
         if len(set(rules)) < len(rules):
             raise ValueError("acknowledged_alarms: each rule once")
         return self
-
-
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Waiver(Settings):
@@ -298,44 +298,6 @@ class ValidationSettings(Settings):
     interval: Positive = Field(description="optimizer steps between validations")
 
 
-class LoraSettings(Settings):
-    """Low-rank adapter."""
-
-    r: Positive = Field(examples=[16])
-    alpha: Positive = Field(examples=[32])
-    dropout: Annotated[float, Field(ge=0, lt=1)] = Field(examples=[0.0])
-    target_modules: Annotated[list[str], Field(min_length=1)] | Literal["all-linear"] = Field(
-        description=(
-            "names of modules, each of which the base must have; or all-linear: all but its first and last"
-        ),
-        examples=[["q_proj", "v_proj"]],
-    )
-
-
-class TrainSettings(Settings):
-    """GRPO by TRL's GRPOTrainer; names follow GRPOConfig where they are the same thing."""
-
-    steps: Positive
-    items_per_step: Positive
-    group_size: Annotated[int, Field(ge=2)]
-    micro_batch_size: Positive = Field(description="episodes in one forward and backward pass")
-    num_iterations: Literal[1] = Field(
-        description="optimisation passes over one batch of episodes; more is not tried yet"
-    )
-    learning_rate: Annotated[float, Field(gt=0)]
-    lr_scheduler: Literal["constant", "constant_with_warmup", "linear", "cosine"]
-    warmup_steps: Natural
-    max_grad_norm: Annotated[float, Field(gt=0)]
-    beta: Annotated[float, Field(ge=0)] = Field(description="weight of the KL term in the loss")
-    epsilon_low: Rate
-    epsilon_high: Annotated[float, Field(gt=0)]
-    loss_type: Literal["grpo", "bnpo", "dapo"]
-    scale_rewards: Literal["group", "batch", "none"]
-    gradient_checkpointing: bool
-    kl_probe_episodes: Positive
-    lora: LoraSettings
-
-
 class CheckpointSettings(Settings):
     """What a training keeps to go on from, and where; no part of what a run is, so it may go on under other
     values."""
@@ -366,8 +328,10 @@ class DistributedSettings(Settings):
 
 if TYPE_CHECKING:
     AnyTask = TaskSettings
+    AnyTraining = TrainSettings
 else:
     AnyTask = every_task()
+    AnyTraining = any_training()
 
 
 class Params(Settings):
@@ -387,9 +351,15 @@ class Params(Settings):
     generation: GenerationSettings
     evaluation: EvaluationSettings
     validation: ValidationSettings
-    train: TrainSettings
+    train: AnyTraining
     checkpoint: CheckpointSettings
     health: HealthSettings
     claim: ClaimSettings
     evidence: EvidenceSettings
     package: PackageSettings
+
+    @property
+    def external(self) -> ExternalTraining | None:
+        """What was trained elsewhere; None where assay trains."""
+        found: object = self.train
+        return found if isinstance(found, ExternalTraining) else None

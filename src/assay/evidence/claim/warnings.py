@@ -295,3 +295,26 @@ def _quoted(reason: str) -> str:
     """
     text = visible(" ".join(reason.split())).replace("\u201c", "''").replace("\u201d", "''")
     return f"\u201c{text}\u201d"
+
+
+NOT_KNOWN = (
+    "Trained elsewhere. Not known: its steps and seeds, its rewards and alarms, how many others were trained and"
+    " thrown away, and whether this checkpoint was chosen by the held-out items."
+)
+PLAN_AFTER = (
+    "The plan was fixed before this policy was measured here; nothing shows that it was fixed before the policy was"
+    " trained."
+)
+NO_DATA = "What it was trained on was not named: whether held-out records were among it is not known."
+
+
+def external_said(how: str, named: Sequence[str]) -> tuple[str, ...]:
+    """Return what a reader must be warned of, a sentence each.
+
+    Args:
+        how: How it was trained, in the words of whoever brought it.
+        named: Files that it is said to have been trained on.
+    """
+    told = f"How it was trained, in the words of whoever brought it: {visible(' '.join(how.split()))}"
+    searched = f"Searched for held-out records: {', '.join(named)}. What else it was trained on is not known."
+    return NOT_KNOWN, PLAN_AFTER, told, searched if named else NO_DATA

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from assay.core.counting import counted
 from assay.core.records import TrainFacts
 from assay.dataset.audit_records import BLOCKING, SAID, Audit, Contamination
+from assay.dataset.external import Training
 from assay.dataset.fingerprint import Fingerprint
 from assay.evidence.formatting import split_word
 from assay.statistics.report import Report
@@ -47,7 +48,7 @@ def run_frame(
     data: str,
     dataset_sha256: str,
     base: BaseFacts,
-    trained: TrainFacts,
+    trained: Training,
     checkpoint_rule: str,
     before: Report,
     decoding: str,
@@ -58,15 +59,24 @@ def run_frame(
         ("task", task),
         ("data", f"{data}, dataset digest {dataset_sha256[:16]}"),
         ("base", base_said(base)),
+        *_training_rows(trained, checkpoint_rule),
+        (f"{split_word(before.split)} suite", suite),
+        ("completions", decoding),
+    ]
+    return pd.DataFrame(rows, columns=["what", "value"])
+
+
+def _training_rows(trained: Training, checkpoint_rule: str) -> list[tuple[str, str]]:
+    if not isinstance(trained, TrainFacts):
+        told = f"elsewhere, sha256 of what was brought {trained.sha256}; steps and seeds not known"
+        return [("training", told), ("how, as its maker says", trained.how)]
+    return [
         ("training", f"GRPO, {counted(trained.steps, 'steps')}, training seed {trained.seed}"),
         (
             "chosen checkpoint",
             f"step {trained.chosen_step} of {trained.steps}, by the rule {checkpoint_rule}",
         ),
-        (f"{split_word(before.split)} suite", suite),
-        ("completions", decoding),
     ]
-    return pd.DataFrame(rows, columns=["what", "value"])
 
 
 def splits_frame(fingerprint: Fingerprint) -> pd.DataFrame:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assay.core.evidence_files import FILES, LOGS, OBSERVED_FILES
+from assay.core.config.training import ELSEWHERE
+from assay.core.evidence_files import FILES, LOGS, NAMED_DATA, OBSERVED_FILES, RESULTS
 from assay.evidence.claim.claim import Claim, controls_said
 from assay.evidence.tables.markdown import MARKDOWN
 
@@ -60,7 +61,21 @@ def landing_page(
     return page.render(claim=claim, key_figure=key_figure, limits=limits, data=data)
 
 
+def written(folder: str, name: str, claim: Claim) -> bool:
+    """Return whether a run with such a claim has a file: rivals, secondary suites and a log of the training are
+    not in every one."""
+    if name.startswith("rival_"):
+        return name[6:-6] in claim.plan.rivals
+    if name.endswith("_secondary"):
+        return bool(claim.plan.secondary_suites)
+    elsewhere = claim.plan.checkpoint_rule == ELSEWHERE
+    if name == NAMED_DATA:
+        return elsewhere
+    return not elsewhere or name == "train.json" or folder not in (f"{RESULTS}/train", f"{LOGS}/train")
+
+
 MARKDOWN.globals |= {
+    "written": written,
     "FILES": FILES,
     "LOGS": LOGS,
     "OBSERVED_FILES": OBSERVED_FILES,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from assay.core.errors import PackageError
-from assay.core.records import OpenedRecords, TrainFacts
+from assay.core.records import OpenedRecords
 from assay.core.storage.json import read_record
+from assay.dataset.external import read_training
 from assay.pipeline.heldout_ledger import NOTHING, HeldoutLedger, HeldoutOpening, merged, openings
 from assay.pipeline.inputs import heldout_suite
 from assay.pipeline.note_openings import BASE_STAGE, TRAINED_STAGE
@@ -22,7 +23,7 @@ def ledger_of(project: Project) -> HeldoutLedger:
         RecordError: A file is missing or damaged.
     """
     found = read_record(project.results("openings.json"), OpenedRecords, fix=AGAIN)
-    base = read_record(project.results("train.json"), TrainFacts, fix=AGAIN).base_digest
+    base = read_training(project.results("train.json"), fix=AGAIN).base_digest
     suite = heldout_suite(project)
     known, asked = openings(project, suite) or NOTHING, frozenset(suite.contents)
     stages = {each.policy_digest: frozenset(each.stages) for each in found.others}

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.core.errors import PackageError
-from assay.core.records import TrainFacts
 from assay.core.storage.files import write_folder
-from assay.core.storage.json import read_record
+from assay.dataset.external import read_training
 from assay.dataset.suite import choose
 from assay.package.parity import MergeComparison, Parity, Side
 from assay.pipeline.inputs import decoding_of, items_of, task_of
@@ -104,7 +103,7 @@ def _side(project: Project, weights: Weights) -> Side:
     from assay.evaluation.trajectory import open_item
 
     params, policy = project.params, weights.policy()
-    facts = read_record(project.results("train.json"), TrainFacts, fix="./run dvc repro train")
+    facts = read_training(project.results("train.json"), fix="./run dvc repro train")
     if policy.digest != facts.policy_digest:
         raise PackageError(
             f"the base and the adapter of the training ({facts.policy_digest[:16]}…)",

@@ -10,6 +10,7 @@ from assay.core.provenance import git_state, remotes
 from assay.core.records import TrainFacts
 from assay.core.storage.files import read_bytes
 from assay.core.storage.json import dumps, loads, read_record
+from assay.dataset.external import read_training
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.evidence.tables.claim_tables import BeforeAfter
@@ -93,8 +94,10 @@ def _trained(project: Project) -> Trained | None:
     if not known.is_file():
         return None
     found = loads(read_bytes(known, fix=AGAIN).decode(), where=known.name, fix=AGAIN)
-    trained = read_record(project.results("train.json"), TrainFacts, fix=AGAIN)
-    return trained_of(found) if isinstance(found, dict) and found.get("chain") == trained.chain else None
+    trained = read_training(project.results("train.json"), fix=AGAIN)
+    if not isinstance(trained, TrainFacts) or not isinstance(found, dict):
+        return None
+    return trained_of(found) if found.get("chain") == trained.chain else None
 
 
 def _made(project: Project, members: Mapping[str, bytes | Path], subjects: dict[str, str]) -> Provenance:
@@ -142,7 +145,7 @@ def _card(project: Project, datasheet: str) -> str:
     return model_card(
         claim,
         measured=CardNumbers(before, after, metrics),
-        trained=read_record(project.results("train.json"), TrainFacts, fix=AGAIN),
+        trained=read_training(project.results("train.json"), fix=AGAIN),
         base=read_record(project.results("base.json"), BaseFacts, fix=AGAIN),
         fingerprint=fingerprint_of(project),
         params=project.params,

@@ -36,8 +36,9 @@ def told_of(project: Project) -> bytes | None:
             task.start(play.item, play.world_seed)
     for name, player in players_of(task, train).items():
         play_baseline(task, player, heldout.plays(), name, retries=params.health.retries)
-    order = item_order(train, params.train.steps * params.train.items_per_step, params.seed)
-    honest_play(task, order, params, keyed=False)
+    if params.external is None:
+        order = item_order(train, params.train.steps * params.train.items_per_step, params.seed)
+        honest_play(task, order, params, keyed=False)
     if isinstance(params.base, ScratchBase):
         few_shot(
             task,

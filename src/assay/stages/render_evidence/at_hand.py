@@ -14,10 +14,10 @@ from typing import Any
 
 from assay.core.errors import AssayError, NoVerdictYet, RecordError
 from assay.core.evidence_files import LOGS, RESULTS
-from assay.core.records import TrainFacts
 from assay.core.storage.json import read_record
 from assay.core.storage.untrusted import listing, sha256_capped
 from assay.core.storage.yaml import read_yaml
+from assay.dataset.external import read_training
 from assay.dataset.source import MAX_FILE_BYTES
 from assay.evidence.claim.claim import UNREAD, Claim
 from assay.evidence.claim.plan import ClaimPlan
@@ -212,7 +212,7 @@ def _of_the_plan(project: Project, claim: Claim) -> list[str]:
 def _of_the_policies(project: Project, claim: Claim) -> list[str]:
     """Return which of its two policies the claim does not share with the base and the training."""
     base = read_record(project.results("base.json"), BaseFacts, fix=FIX)
-    trained = read_record(project.results("train.json"), TrainFacts, fix=FIX)
+    trained = read_training(project.results("train.json"), fix=FIX)
     checks = (
         ("base", claim.before_policy, "base.json", base.digest),
         ("base", claim.before_policy, "train.json", trained.base_digest),

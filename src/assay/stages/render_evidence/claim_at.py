@@ -13,6 +13,7 @@ import pandas as pd
 from assay.core.records import TRAINING_LOG_COLUMNS, Episode, TrainFacts
 from assay.core.seeds import derive_seed, rng
 from assay.core.storage.json import read_record
+from assay.dataset.external import Training, read_training
 from assay.evaluation.alarms import alarm_said, alarms, cuts_said, training_alarm_said
 from assay.evidence.claim.claim import Claim, compare
 from assay.evidence.claim.openings import level_of
@@ -51,18 +52,18 @@ class ClaimMade:
 
     `arms` are those that were played, by the name of their file, `scripted` the scripted players; `blockers`
     is why no claim may be made, a text or (kind, what was found), and `misgraded` what grading again found,
-    which is among them.
+    which is among them. Of what was trained elsewhere there is no log, and there are no checkpoints.
     """
 
     claim: Claim
     task: Task
-    trained: TrainFacts
+    trained: Training
     arms: dict[str, Arm]
     scripted: dict[str, Arm]
     planned: PlannedPower
     details: Details
-    log: pd.DataFrame
-    checkpoints: pd.DataFrame
+    log: pd.DataFrame | None
+    checkpoints: pd.DataFrame | None
     blockers: list[str | tuple[str, str]]
     misgraded: list[str]
 
@@ -75,7 +76,9 @@ class ClaimMade:
         """Return the few numbers that `dvc metrics` and `dvc exp show` put side by side; names are short, for
         columns."""
         claim, before, after = self.claim, self.arms["pre_eval"][0], self.arms["post_eval"][0]
-        numbers: dict[str, Any] = {"verdict": claim.verdict, "p": claim.p, "step": self.trained.chosen_step}
+        numbers: dict[str, Any] = {"verdict": claim.verdict, "p": claim.p}
+        if isinstance(self.trained, TrainFacts):
+            numbers["step"] = self.trained.chosen_step
         if claim.verdict == "NOT EVALUABLE":
             return numbers | {"p": None}
         for name, measure in (
@@ -112,17 +115,12 @@ def claim_at(project: Project, known: dict[tuple[str, ...], Any] | None = None) 
     before, after = reader.arm("pre_eval"), reader.arm("post_eval")
     greedy = reader.arm("pre_eval_greedy"), reader.arm("post_eval_greedy")
     plan = read_record(project.results("claim_plan.json"), ClaimPlan, fix="./run dvc repro fingerprint")
-    trained = read_record(project.results("train.json"), TrainFacts, fix="./run dvc repro train")
+    trained = read_training(project.results("train.json"), fix="./run dvc repro train")
     beside = claim_inputs(reader, plan, trained, (before, after, *greedy))
-    log, checkpoints = (
-        log_table(project, "training_log.csv", *TRAINING_LOG_COLUMNS),
-        checkpoint_frame(project, trained),
-    )
     blockers: list[str | tuple[str, str]] = [*beside.blockers]
-    if list(log["step"]) != list(range(1, trained.steps + 1)):
-        blockers.append("training_log.csv does not hold every step of the training")
-    if trained.chosen_step not in set(checkpoints["step"]):
-        blockers.append("the chosen step was never validated")
+    log, checkpoints = None, None
+    if isinstance(trained, TrainFacts):
+        log, checkpoints = _tables(project, trained, blockers)
     arms = dict(
         zip(
             ("pre_eval", "post_eval", "pre_eval_greedy", "post_eval_greedy"),
@@ -159,7 +157,7 @@ def claim_at(project: Project, known: dict[tuple[str, ...], Any] | None = None) 
         after_policy=after[0].policy_digest,
         split="heldout",
         decoding="sampled",
-        training_seeds=[trained.seed],
+        training_seeds=[trained.seed] if isinstance(trained, TrainFacts) else [],
         rng=rng("claim", plan.suite_digest),
         blockers=blockers,
         base_again=beside.base_again[1],
@@ -194,11 +192,25 @@ def claim_at(project: Project, known: dict[tuple[str, ...], Any] | None = None) 
     )
 
 
+def _tables(
+    project: Project, trained: TrainFacts, blockers: list[str | tuple[str, str]]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return log and checkpoints of a training; what they lack is put among the blockers."""
+    log = log_table(project, "training_log.csv", *TRAINING_LOG_COLUMNS)
+    checkpoints = checkpoint_frame(project, trained)
+    if list(log["step"]) != list(range(1, trained.steps + 1)):
+        blockers.append("training_log.csv does not hold every step of the training")
+    if trained.chosen_step not in set(checkpoints["step"]):
+        blockers.append("the chosen step was never validated")
+    return log, checkpoints
+
+
 def _notes(
-    task: Task, trained: TrainFacts, before: list[Episode], after: list[Episode], *greedy: list[Episode]
+    task: Task, trained: Training, before: list[Episode], after: list[Episode], *greedy: list[Episode]
 ) -> list[str]:
     """Return what a reader must be warned of that no comparison shows: alarms, and prompts that were cut."""
-    found = [training_alarm_said(alarm) for alarm in trained.alarms]
+    rung = trained.alarms if isinstance(trained, TrainFacts) else ()
+    found = [training_alarm_said(alarm) for alarm in rung]
     for arm, episodes in zip(
         ("before", "after", "before (greedy)", "after (greedy)"), (before, after, *greedy), strict=True
     ):
@@ -207,12 +219,13 @@ def _notes(
     return found if cut is None else [*found, f"Held-out: {cut}."]
 
 
-def _cautions(task: Task, trained: TrainFacts, log: pd.DataFrame, before: Arm, after: Arm) -> list[str]:
-    found = (
-        untrained_said(trained.chosen_step),
-        other_machines_said(trained.other_machines),
-        no_spread_said(column(log, "reward_std")),
-        cut_off_said(before[0], after[0]),
-        no_gold_said([*before[1], *after[1]], task.flags),
-    )
+def _cautions(task: Task, trained: Training, log: pd.DataFrame | None, before: Arm, after: Arm) -> list[str]:
+    found = list[str | None]()
+    if isinstance(trained, TrainFacts) and log is not None:
+        found += [
+            untrained_said(trained.chosen_step),
+            other_machines_said(trained.other_machines),
+            no_spread_said(column(log, "reward_std")),
+        ]
+    found += [cut_off_said(before[0], after[0]), no_gold_said([*before[1], *after[1]], task.flags)]
     return [said for said in found if said is not None]

@@ -9,15 +9,23 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
+from assay.core.evidence_files import NAMED_DATA
 from assay.core.records import ControlFacts, HealthEvent, HealthSummary, OpenedRecords, TrainFacts
 from assay.core.storage.files import read_bytes, sha256_bytes
 from assay.core.storage.json import read_record, read_records
 from assay.dataset.audit_records import Contamination, judged
+from assay.dataset.external import ExternalFacts, NamedFound, Training
 from assay.evidence.claim.claim import UNREAD, Claim
 from assay.evidence.claim.openings import Openings, opening_obstacles, opening_warnings, openings_of
 from assay.evidence.claim.plan import ClaimPlan, plan_of
 from assay.evidence.claim.relaxed import relaxed_said
-from assay.evidence.claim.warnings import answer_for, clusters_said, control_health_said, openings_said
+from assay.evidence.claim.warnings import (
+    answer_for,
+    clusters_said,
+    control_health_said,
+    external_said,
+    openings_said,
+)
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.pipeline.heldout_ledger import (
     key_of,
@@ -58,6 +66,8 @@ OTHER_POLICY = (
     "another policy played greedily before",
     "another policy played greedily after",
 )
+OTHER_EXTERNAL = "train.json tells of another external training than the settings"
+OTHER_NAMED = "named_data.json is about other training data than the settings name"
 OTHER_ALARMS = "health.jsonl does not tell the alarms that train.json sums up"
 OTHER_RECORDS = "contamination.json is about other records than fingerprint.json"
 
@@ -79,17 +89,23 @@ class ClaimInputs:
     opened: Openings
 
 
-def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: TrainFacts, arms: Arms) -> ClaimInputs:
+def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Arms) -> ClaimInputs:
     """Read them all; what does not hold together bars the claim, what is missing or damaged is refused.
 
     Raises:
         RecordError: A file is missing or damaged.
     """
     project = reader.project
-    red, notes = answer_for(
-        trained.health.rules, {each.rule: each.reason for each in project.params.evidence.acknowledged_alarms}
-    )
-    blockers = [*_changed_since(project, plan, trained, arms), *_other_alarms(project, trained), *red]
+    blockers, notes = _changed_since(project, plan, trained, arms), list[str]()
+    if isinstance(trained, TrainFacts):
+        red, notes = answer_for(
+            trained.health.rules,
+            {each.rule: each.reason for each in project.params.evidence.acknowledged_alarms},
+        )
+        blockers = [*blockers, *_other_alarms(project, trained), *red]
+    else:
+        bars, notes = _external(project, trained)
+        blockers = [*blockers, *bars]
     found = read_record(
         project.results("contamination.json"), Contamination, fix="./run dvc repro fingerprint"
     )
@@ -121,8 +137,9 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: TrainFacts, arms: 
     points = planned.smallest_detectable_points
     if points is None or points > plan.smallest_effect_points:
         reach = "no possible gain" if points is None else f"only gains from {points:.1f} points on"
+        ahead = "training" if isinstance(trained, TrainFacts) else "it was measured"
         notes.append(
-            f"Before training, {reach} would have been found with power {planned.power:g}; the smallest that"
+            f"Before {ahead}, {reach} would have been found with power {planned.power:g}; the smallest that"
             f" matters is {plan.smallest_effect_points:g} points."
         )
     again = reader.arm(AGAIN)
@@ -153,9 +170,7 @@ def plan_asked(project: Project, cluster_name: str) -> ClaimPlan:
     )
 
 
-def _changed_since(
-    project: Project, plan: ClaimPlan, trained: TrainFacts, arms: Arms
-) -> list[tuple[str, str]]:
+def _changed_since(project: Project, plan: ClaimPlan, trained: Training, arms: Arms) -> list[tuple[str, str]]:
     """Return why no claim may be made whatever the episodes say: what was trained is not what was measured or
     planned."""
     written = sha256_bytes(read_bytes(project.results("claim_plan.json"), fix="./run dvc repro fingerprint"))
@@ -176,6 +191,28 @@ def _changed_since(
     return [(text, text) for held, text in zip(holds, kinds, strict=True) if not held]
 
 
+def _external(project: Project, trained: ExternalFacts) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return why no claim may be made of what was trained elsewhere, and what nobody here can know of it."""
+    asked = project.params.external
+    if asked is None or (asked.sha256, asked.how) != (trained.sha256, trained.how):
+        return [(OTHER_EXTERNAL, OTHER_EXTERNAL)], []
+    notes = [*external_said(trained.how, [each.file for each in asked.data])]
+    found = read_record(project.results(NAMED_DATA), NamedFound, fix="./run dvc repro -f post_eval")
+    if [(each.file, each.sha256) for each in found.files] != [
+        (each.file, each.sha256) for each in asked.data
+    ]:
+        return [(OTHER_NAMED, OTHER_NAMED)], notes
+    bars, warned = judged(found.shared, ("train", "heldout"))
+    for suite in project.params.dataset.secondary:
+        more, told = judged(found.shared, ("train", suite))
+        warned += [*(f"Secondary suite: {text}." for _, text in more), *told]
+    named = "Of the training data that were named (train):"
+    return [(kind, f"{named} {text}") for kind, text in bars], [
+        *notes,
+        *(f"{named} {text}" for text in warned),
+    ]
+
+
 def _other_alarms(project: Project, trained: TrainFacts) -> list[tuple[str, str]]:
     events = read_records(project.results("health.jsonl"), HealthEvent, fix="./run dvc repro train")
     told = HealthSummary.of(events, trained.health.unmeasured) if events else None
@@ -185,7 +222,7 @@ def _other_alarms(project: Project, trained: TrainFacts) -> list[tuple[str, str]
 
 
 def _opened(
-    project: Project, plan: ClaimPlan, trained: TrainFacts
+    project: Project, plan: ClaimPlan, trained: Training
 ) -> tuple[Openings, list[tuple[str, str]], list[str]]:
     """Return what was known of the held-out records when they were opened, why it bars the claim, and what
     weakens it."""
@@ -193,7 +230,8 @@ def _opened(
     found = read_record(path, OpenedRecords, fix=fix)
     opened = openings_of(found, sha256_bytes(read_bytes(path, fix=fix)))
     records = key_of(heldout_suite(project).contents)
-    bars = opening_obstacles(found, plan, policy=trained.policy_digest, records=records, seed=trained.seed)
+    seed = trained.seed if isinstance(trained, TrainFacts) else project.params.seed
+    bars = opening_obstacles(found, plan, policy=trained.policy_digest, records=records, seed=seed)
     return opened, bars, opening_warnings(opened, found)
 
 
@@ -221,10 +259,10 @@ def opened_said(project: Project, claim: Claim) -> list[tuple[str, str]]:
 
 
 def _random_arm(
-    reader: ArmReader, facts: ControlFacts, trained: TrainFacts
+    reader: ArmReader, facts: ControlFacts, trained: Training
 ) -> tuple[Arm | None, list[tuple[str, str]], list[str]]:
     """Return the arm that was paid by a coin, why it is no control of this training, and what weakens it."""
-    if not facts.asked:
+    if not facts.asked or not isinstance(trained, TrainFacts):
         return None, [], []
     if facts.stopped is not None:
         text = "the random-reward training ended before its last step"

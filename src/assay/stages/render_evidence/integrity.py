@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from assay.core.counting import counted
 from assay.core.records import TrainFacts
 from assay.dataset.audit_records import BLOCKING, SAID, Contamination
+from assay.dataset.external import Training
 from assay.evidence.claim.aa_test import control_said
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.openings import NOT_KNOWN, OTHER_OPENING, opening_said
@@ -21,7 +22,7 @@ LEAK = "a leak between splits"
 
 def integrity(
     claim: Claim,
-    trained: TrainFacts,
+    trained: Training,
     shared: Contamination | None,
     *,
     blockers: Blockers,
@@ -42,9 +43,7 @@ def integrity(
     kinds = {kind for kind, _ in found}
     n = sum(graded.values())
     arms = ", ".join(f"{name} {count:,}" for name, count in graded.items())
-    red = [rule.rule for rule in trained.health.rules if rule.level == "RED"]
     leaks = {kind for kind in kinds if kind.startswith(LEAK)} | (kinds & {OTHER_RECORDS})
-    alarms = counted(len(trained.health.rules), "rules")
     rows = [
         Tick(
             "Graded again",
@@ -58,17 +57,14 @@ def integrity(
             "Both arms have to hold the items and draws of the suite that the plan names"
             f" ({claim.plan.suite_digest[:12]}), each once, with sampling seeds that differ.",
         ),
-        Tick(
-            "Plan before training",
-            not kinds & set(OTHER_PLAN),
-            f"claim_plan.json has to have the SHA-256 noted when training began"
-            f" ({trained.claim_plan_sha256[:12]}) and to be what settings and data ask for.",
-        ),
+        _of_plan(trained, kinds),
         Tick(
             "Same policies",
             not kinds & set(OTHER_POLICY),
             "The base measured before has to be the base trained; the policy measured after, its chosen"
-            " checkpoint.",
+            " checkpoint."
+            if isinstance(trained, TrainFacts)
+            else "The base measured before has to be the base of what was brought; the policy measured after, that.",
         ),
         Tick("Contamination", None if shared is None else not leaks, _splits_said(shared)),
         Tick("A/A", None if claim.control is None else claim.control.passed, control_said(claim.control)),
@@ -78,16 +74,35 @@ def integrity(
             not kinds & {NOT_KNOWN, OTHER_OPENING},
             opening_said(claim.opened, claim.level, claim.plan),
         ),
-        Tick(
-            "Alarms of the training",
-            not red and not kinds & {OTHER_ALARMS, UNACKNOWLEDGED},
-            f"Worst level {trained.health.worst}; {alarms} left GREEN"
-            + (f"; RED: {', '.join(red)}." if red else ", none reached RED."),
-        ),
+        _of_alarms(trained, kinds),
     ]
     told = {*OTHER_PLAN, *OTHER_POLICY, OTHER_ALARMS, UNACKNOWLEDGED, NOT_KNOWN, OTHER_OPENING, *leaks}
     rows += [Tick("Found", False, text) for kind, text in found if kind not in told and text not in misgraded]
     return rows
+
+
+def _of_plan(trained: Training, kinds: Set[str]) -> Tick:
+    own = isinstance(trained, TrainFacts)
+    begun = "training began" if own else "what was trained elsewhere was taken"
+    return Tick(
+        "Plan before training" if own else "Plan before measuring",
+        not kinds & set(OTHER_PLAN),
+        f"claim_plan.json has to have the SHA-256 noted when {begun} ({trained.claim_plan_sha256[:12]}) and to be"
+        " what settings and data ask for.",
+    )
+
+
+def _of_alarms(trained: Training, kinds: Set[str]) -> Tick:
+    if not isinstance(trained, TrainFacts):
+        return Tick("Alarms of the training", None, "Not known: trained elsewhere.")
+    red = [rule.rule for rule in trained.health.rules if rule.level == "RED"]
+    alarms = counted(len(trained.health.rules), "rules")
+    return Tick(
+        "Alarms of the training",
+        not red and not kinds & {OTHER_ALARMS, UNACKNOWLEDGED},
+        f"Worst level {trained.health.worst}; {alarms} left GREEN"
+        + (f"; RED: {', '.join(red)}." if red else ", none reached RED."),
+    )
 
 
 def _of_random_rewards(claim: Claim) -> Tick:

@@ -26,9 +26,12 @@ def limits(
         after: Of the chosen checkpoint.
         players: Reports of the scripted players on the same suite.
     """
-    what = task.cluster_name
+    what, elsewhere = task.cluster_name, not claim.training_seeds
     found = [
-        "One base, one training run, one held-out suite: the claim is about this checkpoint against this base,"
+        "One base, one policy that was trained elsewhere, one held-out suite: the claim is about this policy"
+        " against this base, and says nothing of how it was trained, nor of another base or suite."
+        if elsewhere
+        else "One base, one training run, one held-out suite: the claim is about this checkpoint against this base,"
         " not about the recipe, and says nothing of another base or suite. Other training seeds, where they"
         " were run, are in evidence/results/recipe.json."
     ]
@@ -49,8 +52,10 @@ def limits(
             " their intervals are not corrected for them."
         ),
         (
-            f"The held-out {what} come from the same source as the training {what}; nothing is said about any"
-            f" other{beyond}."
+            f"Whether the held-out {what} come from the source of what it was trained on is not known."
+            if elsewhere
+            else f"The held-out {what} come from the same source as the training {what}; nothing is said about"
+            f" any other{beyond}."
         ),
         "Bit-identity is a promise for one machine; other processors may round differently.",
     )

@@ -18,6 +18,7 @@ from assay.core.evidence_files import place_of
 from assay.core.records import TrainFacts
 from assay.core.storage.files import real, remove, write_text
 from assay.core.storage.json import read_record, write_json
+from assay.dataset.external import read_training
 from assay.evidence.claim.claim import UNREAD, Claim, not_evaluable
 from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.escape import visible
@@ -126,6 +127,7 @@ def _write(project: Project, metrics: Mapping[str, str | None], summary: str, re
 
 def _seeds(project: Project) -> tuple[int, ...]:
     try:
-        return (read_record(project.results("train.json"), TrainFacts, fix="").seed,)
+        trained = read_training(project.results("train.json"), fix="")
+        return (trained.seed,) if isinstance(trained, TrainFacts) else ()
     except RecordError:
         return ()

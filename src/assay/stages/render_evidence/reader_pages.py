@@ -12,6 +12,7 @@ from assay.core.seeds import rng
 from assay.core.storage.files import write_text
 from assay.core.storage.json import read_record
 from assay.dataset.audit_records import Audit, Contamination
+from assay.dataset.external import Training
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.what_was_run import (
     BaseFacts,
@@ -55,7 +56,7 @@ def write_pages(
     project: Project,
     task: Task,
     claim: Claim,
-    trained: TrainFacts,
+    trained: Training,
     before: Arm,
     after: Arm,
     *,
@@ -81,11 +82,13 @@ def write_pages(
     audit = read_record(project.results("audit.json"), Audit, fix="./run dvc repro fingerprint")
     path = project.results("contamination.json")
     shared = read_record(path, Contamination, fix="./run dvc repro fingerprint") if path.exists() else None
+    own = isinstance(trained, TrainFacts)
+    begun = "training began" if own else "what was trained elsewhere was taken"
     page = report_html(
         claim,
-        title=f"assay: {project.params.dataset.name}, before and after GRPO",
+        title=f"assay: {project.params.dataset.name}, before and after {'GRPO' if own else 'training'}",
         digests={
-            "claim_plan.json (sha256 of the file, when training began)": trained.claim_plan_sha256,
+            f"claim_plan.json (sha256 of the file, when {begun})": trained.claim_plan_sha256,
             "dataset (digest of its records, in any order)": fingerprint.dataset_sha256,
         },
         run=_what_was_run(project, claim.plan.checkpoint_rule, trained, before[0]),
@@ -96,7 +99,7 @@ def write_pages(
         tables=tables,
         baselines=baselines,
         rivals=rivals,
-        trained=trained,
+        trained=trained if isinstance(trained, TrainFacts) else None,
         training_figures=training_figures,
         pairs=many,
         prompts=given["prompts"],
@@ -116,9 +119,7 @@ def write_pages(
     write_text(project.root / README, landing_page(claim, key, limits, data=project.params.dataset.name))
 
 
-def _what_was_run(
-    project: Project, checkpoint_rule: str, trained: TrainFacts, before: Report
-) -> pd.DataFrame:
+def _what_was_run(project: Project, checkpoint_rule: str, trained: Training, before: Report) -> pd.DataFrame:
     params, decoding = project.params, decoding_of(project)
     limit = counted(decoding.max_new_tokens, "tokens")
     name, kind = params.dataset.name, params.task.name

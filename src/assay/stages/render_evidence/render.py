@@ -10,7 +10,7 @@ import pandas as pd
 from assay.core.console import complain, say
 from assay.core.errors import DataError, EvidenceError, RecordError, TaskError
 from assay.core.evidence_files import RESULTS, place_of
-from assay.core.records import HealthEvent, Interval
+from assay.core.records import HealthEvent, Interval, TrainFacts
 from assay.core.seeds import derive_seed
 from assay.core.storage.files import write_bytes, write_text
 from assay.core.storage.json import read_record, read_records, write_json
@@ -91,7 +91,9 @@ def _render(project: Project) -> None:
     write_json(project.results("metrics.json"), made.metrics())
     write_text(project.results("summary.md"), summary)
     drawn = plot_tables(claim, before[0], after[0], (before[1], after[1]), gaps)
-    for name, table in (drawn | {"checkpoints": made.checkpoints}).items():
+    if made.checkpoints is not None:
+        drawn["checkpoints"] = made.checkpoints
+    for name, table in drawn.items():
         write_text(project.results(f"plots/{name}.csv"), table.to_csv(index=False, lineterminator="\n"))
     _sum_up_clocks(project)
     tell(claim, project.params.dataset.name, opened_said(project, claim))
@@ -103,15 +105,17 @@ def _write_pages(
     """Draw every figure and write the pages; `own` are the tables that only this task has."""
     claim, task, trained, baselines = made.claim, made.task, made.trained, made.baselines
     before, after = made.arms["pre_eval"], made.arms["post_eval"]
-    training = of_training(
-        made.log,
-        log_table(project, "reward_components.csv", "step", "n", "mean_cumulative"),
-        made.checkpoints,
-        read_records(project.results("health.jsonl"), HealthEvent, fix="./run dvc repro train"),
-        steps=trained.steps,
-        unmeasured=trained.health.unmeasured,
-        chosen_step=trained.chosen_step,
-    )
+    training = list[Drawn]()
+    if isinstance(trained, TrainFacts) and made.log is not None and made.checkpoints is not None:
+        training = of_training(
+            made.log,
+            log_table(project, "reward_components.csv", "step", "n", "mean_cumulative"),
+            made.checkpoints,
+            read_records(project.results("health.jsonl"), HealthEvent, fix="./run dvc repro train"),
+            steps=trained.steps,
+            unmeasured=trained.health.unmeasured,
+            chosen_step=trained.chosen_step,
+        )
     comparison = of_comparison(
         claim, before[0], after[0], (before[1], after[1]), gaps, baselines, cluster_name=task.cluster_name
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from assay.core.records import TrainFacts
 from assay.core.storage.json import read_record
 from assay.dataset.audit_records import Contamination, judged
+from assay.dataset.external import Training
 from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.claim.secondary_suites import PlayedSuite
 from assay.pipeline.inputs import secondary_file, secondary_suites
@@ -43,7 +43,7 @@ def played_suites(reader: ArmReader, plan: ClaimPlan, beyond: Mapping[str, Both]
     return found
 
 
-def other_players(beyond: Mapping[str, Both], trained: TrainFacts) -> list[tuple[str, str]]:
+def other_players(beyond: Mapping[str, Both], trained: Training) -> list[tuple[str, str]]:
     """Return why no claim may be made: a secondary suite was played by others than the held-out one."""
     kind = "another policy played a secondary suite"
     return [

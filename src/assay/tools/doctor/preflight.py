@@ -237,7 +237,8 @@ def look(project: Project) -> None:
         advance(1)
     if not params.health.preflight:
         return
-    if ahead is not None and params.device == "cuda" and torch.cuda.is_available():
+    taken = params.external is not None
+    if ahead is not None and not taken and params.device == "cuda" and torch.cuda.is_available():
         findings += look_once(project, "memory", ahead, lambda: [memory_finding(project)])
     # Not kept with the others: each opening changes it.
     findings = [*findings, level_finding(project)]
@@ -294,6 +295,11 @@ def refuse_prompts(project: Project, task: Task, policy: Policy) -> Finding:
 
 
 def _looked_ahead(project: Project) -> list[Finding]:
+    if project.params.external is not None:  # nothing is trained here, and all is played
+        task = task_of(project)
+        teach(project, task, items_of(project, "train"))
+        base = read_ahead(project.params, task, project.root)
+        return [] if base is None else [refuse_prompts(project, task, base)]
     training = TrainingAhead.of(project)
     teach(project, training.judged, items_of(project, "train"))
     policy = read_ahead(project.params, training.judged, project.root)

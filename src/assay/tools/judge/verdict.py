@@ -45,7 +45,7 @@ _MEASURES = (
     "mean_tokens",
     "mean_tokens_per_completion",
 )
-_END = "No training run; this checkpoint against this base."
+_END = "Trained elsewhere; this checkpoint against this base."
 
 
 @dataclass(frozen=True, slots=True)

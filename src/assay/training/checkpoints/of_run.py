@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 from safetensors.torch import save
 
-from assay.core.config.settings import LoraSettings
+from assay.core.config.training import LoraSettings
 from assay.core.errors import ConfigError, PolicyError, RecordError
 from assay.core.storage.json import digest
 from assay.policy.base.adapter_files import CONFIG, WEIGHTS, checked_tensors

@@ -26,7 +26,8 @@ def regraded(package: Unpacked, *, nearly: bool) -> Iterator[Check]:
     """
     for name in package.arms:
         yield looked("V2", f"{name}.jsonl", partial(_arm, package, name, nearly))
-    yield looked("V2", "validation.jsonl", lambda: _validations(package, nearly))
+    if not package.elsewhere:
+        yield looked("V2", "validation.jsonl", lambda: _validations(package, nearly))
     if package.project.params.task.brings_code and package.task_code is None:
         yield unlooked("V2", "rewards", unseen_said(package))
 

@@ -28,13 +28,14 @@ from assay.verify.code import pins_of
 from assay.verify.compared import compare
 from assay.verify.unpacked import FIX, Unpacked
 
+LOG = "train_log.jsonl"
 TRAINING_TABLES = (
     "training_log.csv",
     "reward_components.csv",
     "checkpoint_evals.csv",
     "validation_scores.csv",
     "fields.csv",
-    "train_log.jsonl",
+    LOG,
     "validation.jsonl",
     "health.jsonl",
 )
@@ -60,6 +61,11 @@ def tables_again(package: Unpacked, work: Path, *, nearly: bool) -> Iterator[Che
         return compare(package.root, work, names, nearly=nearly, said=said)
 
     def training() -> LookResult:
+        if package.elsewhere:
+            said = "trained elsewhere: no table of a training, and no line in its log"
+            here = [name for name in TRAINING_TABLES if place_of(name) in package.names]
+            wrong = [f"{name}: of a training, and the settings name none" for name in here if name != LOG]
+            return LookResult(said, wrong + [f"{LOG}: steps of no training" for _ in package.log[:1]])
         history, again = history_of(package), replace(package.project, root=work)
         Tables(again, history, package.validation, package.task).write()
         write_jsonl(again.results("validation.jsonl"), package.validation_lines)

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from assay.core.config.settings import Params, TrainSettings
+from assay.core.config.settings import Params
+from assay.core.config.training import TrainSettings
 from assay.core.counting import counted
 from assay.core.records import Alarm, HealthEvent, HealthSummary, TrainAlarm
 from assay.core.storage.files import read_bytes, sha256_bytes
@@ -188,12 +189,11 @@ def plan_precedes(package: Unpacked) -> LookResult:
     """Compare the plan with the settings, with what the training noted before its first step, and with the
     claim."""
     written = sha256_bytes(read_bytes(package.results("claim_plan.json"), fix=FIX))
-    plan, noted = package.plan, package.trained.claim_plan_sha256
+    plan, noted = package.plan, package.told.claim_plan_sha256
+    begun = "it was taken from elsewhere" if package.elsewhere else "training began"
     wrong = []
     if written != noted:
-        wrong.append(
-            f"claim_plan.json: sha256 {written[:16]} now, {noted[:16]} when training began (train.json)"
-        )
+        wrong.append(f"claim_plan.json: sha256 {written[:16]} now, {noted[:16]} when {begun} (train.json)")
     if plan != plan_asked(package.project, package.task.cluster_name):
         wrong.append("claim_plan.json is not what the settings ask for")
     told = package.claim.get("plan")
@@ -203,7 +203,7 @@ def plan_precedes(package: Unpacked) -> LookResult:
         wrong.append("params.yaml, health: other alarms than the plan was hashed with")
     said = (
         f"plan {plan_digest(plan)[:16]} follows from the settings, and its file has the sha256 noted when"
-        " training began"
+        f" {begun}"
     )
     return LookResult(said, wrong)
 

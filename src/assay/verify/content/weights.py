@@ -13,13 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.config.settings import PretrainedBase, ScratchBase
+from assay.core.config.training import ExternalTraining
 from assay.core.counting import counted
 from assay.core.errors import RecordError
 from assay.core.storage.files import read_bytes, read_text
 from assay.core.storage.json import loads, parse_strict
-from assay.package.layout import ADAPTER, BASE, CODE_CARRIERS
+from assay.dataset.external import ExternalFacts
+from assay.package.layout import ADAPTER, ADAPTER_FILES, BASE, CODE_CARRIERS
 from assay.policy.base.words import Words
-from assay.policy.digests import adapted_digest, digest_folder
+from assay.policy.digests import adapted_digest, digest_folder, listing_digest
 from assay.verify.checks import LookResult
 from assay.verify.content.training import learning_rates
 from assay.verify.unpacked import FIX, Unpacked
@@ -126,7 +128,7 @@ def weights_sane(package: Unpacked) -> LookResult:
 
 def digests_hold(package: Unpacked) -> LookResult:
     """Compare the digests of base and adapter with those that were pinned and trained."""
-    pinned, trained, wrong = package.base.get("digest"), package.trained, []
+    pinned, trained, wrong = package.base.get("digest"), package.told, []
     scratch = not isinstance(package.project.params.base, PretrainedBase)
     if pinned != trained.base_digest:
         wrong.append("base.json and train.json name different bases")
@@ -197,6 +199,8 @@ def _other_shapes(package: Unpacked, arrays: Mapping[str, Mapping[str, Tensor]])
         for name, tensor in arrays.get(BASE, {}).items()
         if tensor.kind != "F32"
     )
+    if package.elsewhere:
+        return
     asked = params.train.lora.target_modules
     linear = {name.removesuffix(".weight") for name in expected if name.endswith("_proj.weight")}
     due = (
@@ -220,13 +224,11 @@ def _misfits(package: Unpacked, arrays: Mapping[str, Mapping[str, Tensor]]) -> I
     """Yield in what the adapter does not fit what its configuration says, or the base."""
     where = f"{ADAPTER}/adapter_config.json"
     config: Any = loads(read_text(package.root / where, fix=FIX), where=where, fix=FIX)
-    lora = package.project.params.train.lora
-    for key, expected in (
-        ("base_model_name_or_path", BASE),
-        ("r", lora.r),
-        ("lora_alpha", lora.alpha),
-        ("peft_type", "LORA"),
-    ):
+    due: dict[str, object] = {"peft_type": "LORA"}
+    if not package.elsewhere:
+        lora = package.project.params.train.lora
+        due |= {"base_model_name_or_path": BASE, "r": lora.r, "lora_alpha": lora.alpha}
+    for key, expected in due.items():
         if config.get(key) != expected:
             yield f"{where}, {key}: {json.dumps(config.get(key))[:80]}, expected {json.dumps(expected)}"
     base = {key.removesuffix(".weight"): tensor.shape for key, tensor in arrays.get(BASE, {}).items()}
@@ -265,11 +267,10 @@ def weights_digest(tensors: Mapping[str, Tensor]) -> str:
 def adapter_learned(package: Unpacked) -> LookResult:
     """Check that the adapter is that of the chosen step of the chain, adds something, and no more than it can
     have learned."""
-    tensors, step, rows = (
-        read_safetensors(package.root / WEIGHTS, WEIGHTS),
-        package.trained.chosen_step,
-        package.log,
-    )
+    tensors = read_safetensors(package.root / WEIGHTS, WEIGHTS)
+    if (brought := package.project.params.external) is not None:
+        return _as_brought(package, brought, tensors)
+    step, rows = package.trained.chosen_step, package.log
     wrong = [
         f"{WEIGHTS}, {name}: {tensor.kind}, expected F32"
         for name, tensor in tensors.items()
@@ -292,6 +293,19 @@ def adapter_learned(package: Unpacked) -> LookResult:
     if not step:
         said = f"{counted(len(tensors), 'tensors')} of an adapter that adds nothing, since step 0 was chosen"
     return LookResult(said, wrong)
+
+
+def _as_brought(package: Unpacked, brought: ExternalTraining, tensors: Mapping[str, Tensor]) -> LookResult:
+    """Check that an adapter that was trained elsewhere is the one that the settings name; what it can have
+    learned nobody knows."""
+    contents = {name: read_bytes(package.root / ADAPTER / name, fix=FIX) for name in ADAPTER_FILES}
+    wrong, told = [], package.told
+    if (found := listing_digest(contents)) != brought.sha256:
+        wrong.append(f"{ADAPTER}: sha256 {found[:16]}; train.sha256 of params.yaml is {brought.sha256[:16]}")
+    if not isinstance(told, ExternalFacts) or (told.sha256, told.how) != (brought.sha256, brought.how):
+        wrong.append("train.json: not of what params.yaml names")
+    said = f"{counted(len(tensors), 'tensors')} of an adapter with the sha256 that params.yaml names"
+    return LookResult(f"{said}; trained elsewhere, so what it can have learned is not known", wrong)
 
 
 def _moved(package: Unpacked, tensors: Mapping[str, Tensor], step: int) -> Iterator[str]:

@@ -54,6 +54,8 @@ def retrained(project: Project, *, base: Path | None = None, scratch: Path | Non
         base: Folder of a pretrained base, which a package does not hold.
         scratch: Where the copy is made, and removed; the system's temporary folder if not given.
     """
+    if project.params.external is not None:
+        return [_check("train again", "not checked", "trained elsewhere: how is not known, so nobody can")]
     if (n := project.params.distributed.processes) > 1:
         found = f"it was trained by {n} processes; unpack it and call assay train there, then assay runs diff"
         return [_check("train again", "not checked", found)]
