@@ -23,7 +23,7 @@ from assay.core.console import quietly
 from assay.core.records import ControlFacts, Episode, HealthSummary, TrainFacts
 from assay.core.seeds import derive_seed, rng
 from assay.core.storage.files import sha256_bytes
-from assay.core.storage.json import read_record, write_json, write_jsonl
+from assay.core.storage.json import write_json, write_jsonl
 from assay.dataset.external import Training, read_training
 from assay.dataset.suite import Play, Suite
 from assay.evaluation.alarms import flat

@@ -12,6 +12,8 @@ import pytest
 from assay.core.errors import PackageError
 from assay.core.storage.files import sha256_bytes
 from assay.package import verify as plain
+from assay.package.archive import SUMS, sealed, unpack, write_tar
+from assay.package.layout import NAME
 from assay.tools.verify import VerifyRequest, verified
 from assay.verify.checks import Check
 from tests.house import ROOT
@@ -87,6 +89,21 @@ def test_the_checkers_own_copy_grades_everything_again(package: Path) -> None:
     found = checks(package, WORDS)
     assert [each.found for each in found.values() if each.outcome == "failed"] == []
     assert "rewards" not in found and "graded again" in found["post_eval.jsonl"].found
+    assert "told again" in found["told.jsonl"].found
+
+
+def test_what_the_code_is_said_to_have_told_is_what_the_copy_tells(package: Path, tmp_path: Path) -> None:
+    unpack(package, tmp_path / "opened")
+    file = tmp_path / "opened/told.jsonl"
+    file.write_text(file.read_text().replace('"reward":1.0', '"reward":0.0', 1))
+    members = {
+        path.relative_to(tmp_path / "opened").as_posix(): path
+        for path in (tmp_path / "opened").rglob("*")
+        if path.is_file() and path.name != SUMS
+    }
+    write_tar(tmp_path / "edited.tar", sealed(members), root=NAME)
+    found = checks(tmp_path / "edited.tar", WORDS)
+    assert "2 lines are not what the task's code tells" in found["told.jsonl"].found
 
 
 def house_of_doors(folder: Path) -> Path:

@@ -27,7 +27,7 @@ def told_of(project: Project) -> bytes | None:
     params, settings = project.params, project.params.task
     if not isinstance(settings, OwnTask):
         return None
-    recorder = Recorder(runner_of(settings, str(project.root)))
+    recorder = Recorder(project.recorded or runner_of(settings, str(project.root)))
     task = own_task(settings, None, recorder)
     task.learn_from(items_of(project, "train"))
     heldout, train = heldout_suite(project), task.train

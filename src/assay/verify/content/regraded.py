@@ -11,6 +11,8 @@ from assay.core.counting import counted
 from assay.core.records import Episode
 from assay.dataset.suite import Suite
 from assay.evaluation.replay import graded_again
+from assay.package.layout import TOLD
+from assay.stages.package.told import told_of
 from assay.tasks.settings.own import OF_TEXT, OwnTask
 from assay.verify.checks import Check, LookResult, looked, unlooked
 from assay.verify.own_code import unseen_said
@@ -28,8 +30,21 @@ def regraded(package: Unpacked, *, nearly: bool) -> Iterator[Check]:
         yield looked("V2", f"{name}.jsonl", partial(_arm, package, name, nearly))
     if not package.elsewhere:
         yield looked("V2", "validation.jsonl", lambda: _validations(package, nearly))
-    if package.project.params.task.brings_code and package.task_code is None:
-        yield unlooked("V2", "rewards", unseen_said(package))
+    if package.project.params.task.brings_code:
+        if package.task_code is None:
+            yield unlooked("V2", "rewards", unseen_said(package))
+        else:
+            yield looked("V2", TOLD, partial(_told_again, package))
+
+
+def _told_again(package: Unpacked) -> LookResult:
+    """Compare what the task's code is said to have told beside the episodes with what the checker's copy
+    tells."""
+    again = (told_of(package.project) or b"").splitlines()
+    stored = (package.root / TOLD).read_bytes().splitlines()
+    odd = len(set(again) ^ set(stored))
+    wrong = [f"{TOLD}: {counted(odd, 'lines')} are not what the task's code tells"] if odd else []
+    return LookResult(f"{counted(len(stored), 'lines')} told again", wrong)
 
 
 def _arm(package: Unpacked, name: str, nearly: bool) -> LookResult:
