@@ -166,6 +166,8 @@ def _is_known(words: list[str]) -> None:
             extras = tomllib.loads(text_of("pyproject.toml"))["project"]["optional-dependencies"]
             asked = [name for word in rest if word.startswith(".[") for name in word[2:-1].split(",")]
             assert set(asked) <= set(extras), asked
+        case ["./run", "python", script] if script.endswith(".py"):
+            assert Path(script).is_file() or script in text_of("docs/external.md"), script
         case ["./run", "jupyter" | "accelerate" | "gto", *rest]:
             for word in rest:
                 assert not word.startswith(("configs/", "notebooks/")) or (ROOT / word).is_file(), word

@@ -41,7 +41,7 @@ def _small(root: Path) -> None:
 
 
 def test_the_script_of_the_page_trains_elsewhere_and_is_judged(tmp_path: Path) -> None:
-    found = re.search(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
+    found = re.search(r"^```text\n(from .*?)^```$", PAGE, re.M | re.S)
     assert found is not None and found[1].count("\n") <= 30 and "assay" not in found[1]
     script = found[1]
     for long, short in SHORTER.items():
