@@ -214,8 +214,12 @@ class Unpacked:
 
     @property
     def elsewhere(self) -> bool:
-        """Whether the settings say that it was trained elsewhere, so that there is no log of it."""
-        return self.project.params.external is not None
+        """Whether the settings say that it was trained elsewhere, so that there is no log of it; of settings that
+        cannot be read, which a check of their own tells, they do not."""
+        try:
+            return self.project.params.external is not None
+        except AssayError:
+            return False
 
     @cached_property
     def plan(self) -> ClaimPlan:
