@@ -222,15 +222,15 @@ def evaluate(
 
     given = locals()
     asked = make_request(tool.EvaluationRequest, given)
-    from assay.tools.served.request import ServedRequest, check_unserved
+    from assay.policy.served.request import ServedRequest, check_unserved
 
     if served is None:
         check_unserved(given)
         tool.run(Path.cwd(), asked)
         return
-    from assay.tools.served import command
+    from assay.tools import evaluate_served
 
-    command.run(Path.cwd(), asked, make_request(ServedRequest, given))
+    evaluate_served.run(Path.cwd(), asked, make_request(ServedRequest, given))
 
 
 def grade(

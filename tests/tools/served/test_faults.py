@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.tools.served import client
+from assay.policy.served import client
 from tests.tools.served.material import (
     WORDS,
     done,
