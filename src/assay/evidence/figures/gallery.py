@@ -264,15 +264,17 @@ def of_what_was_done(
     marks, budgets = mark_rows(arms, shows, seed), spending_rows(arms, shows, seed)
     wrong, uses = marks[0], [(budget, row) for budget, rows in budgets.items() for row in rows[:1]]
     of_items = f"{0 if wrong.difference is None else wrong.difference.n} items"
-    drawn = [
-        Drawn(
-            "answers",
-            plane(shows, arms),
-            "Where answers lie, the first draw of every item. The table: how often in all draws.",
-            rows_frame(marks, rate=True),
-            moved(wrong.name, wrong.before, wrong.after, wrong.difference, of_items, rate=True),
+    drawn = list[Drawn]()
+    if any(mark is not None for own in shows.marks for mark in own):
+        drawn.append(
+            Drawn(
+                "answers",
+                plane(shows, arms),
+                "Where answers lie, the first draw of every item. The table: how often in all draws.",
+                rows_frame(marks, rate=True),
+                moved(wrong.name, wrong.before, wrong.after, wrong.difference, of_items, rate=True),
+            )
         )
-    ]
     if uses:
         budget, use = uses[0]
         n = f"{0 if use.difference is None else use.difference.n} items"
