@@ -84,6 +84,20 @@ def compare(
     tool.run(Path.cwd(), runs or [], one_sided=one_sided, out=out)
 
 
+def digest(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A LoRA adapter, or a whole model, made elsewhere.")
+    ],
+) -> None:
+    """Look at an adapter or a model that was made elsewhere, as `assay train` does, and print its sha256 for
+    train.sha256."""
+    from assay.core.console import say
+    from assay.pipeline.external import brought_digest
+
+    kind, found = brought_digest(folder)
+    say(f"{found}  {folder}: {kind}")
+
+
 def seeds(
     seeds: Annotated[
         str | None,
@@ -208,15 +222,15 @@ def evaluate(
 
     given = locals()
     asked = make_request(tool.EvaluationRequest, given)
-    from assay.tools.served.request import ServedRequest, check_unserved
+    from assay.policy.served.request import ServedRequest, check_unserved
 
     if served is None:
         check_unserved(given)
         tool.run(Path.cwd(), asked)
         return
-    from assay.tools.served import command
+    from assay.tools import evaluate_served
 
-    command.run(Path.cwd(), asked, make_request(ServedRequest, given))
+    evaluate_served.run(Path.cwd(), asked, make_request(ServedRequest, given))
 
 
 def grade(

@@ -41,9 +41,10 @@ class VerifyRequest:
     """What somebody wants to know of a package.
 
     `sha256` is the published one of the package; `regenerate` the batches to play again, None for none; `key`
-    what they are drawn by; `base` the folder of a pretrained base; `allow` what an unpacked folder may hold
-    besides; `task_code` the checker's own copy of the folder of a task that was brought along, to be run;
-    `signature` a file of `assay publish sign` and `public_key` whose it has to be, both or none.
+    what they are drawn by; `base` the folder of a pretrained base, `policy` that of a whole model that was
+    brought; `allow` what an unpacked folder may hold besides; `task_code` the checker's own copy of the folder
+    of a task that was brought along, to be run; `signature` a file of `assay publish sign` and `public_key`
+    whose it has to be, both or none.
     """
 
     sha256: str | None = None
@@ -52,6 +53,7 @@ class VerifyRequest:
     key: str | None = None
     retrain: bool = False
     base: Path | None = None
+    policy: Path | None = None
     allow: Sequence[str] = ()
     processes: int = 2
     signature: Path | None = None
@@ -211,6 +213,7 @@ def _on_demand(root: Path, asked: VerifyRequest, sound: bool, copied: Path | Non
                 batches=asked.regenerate,
                 key=asked.key,
                 base=asked.base,
+                policy=asked.policy,
             )
             advance(1)
         yield from checks

@@ -11,19 +11,20 @@ from assay.core.config.settings import PretrainedBase
 from assay.core.errors import RecordError
 from assay.core.evidence_files import folder_of, place_of
 from assay.core.storage.yaml import read_yaml
-from assay.package.layout import OPENINGS
+from assay.dataset.external import whole_of
+from assay.package.layout import ADAPTER, BASE, OPENINGS
 from assay.pipeline.dvc_lock import folder_md5, md5
 from assay.stages.package import BEFORE
 from assay.verify.checks import LookResult
 from assay.verify.unpacked import FIX, Unpacked
 
-PARAMS, BASE = "params.yaml", "models/base"
+PARAMS = "params.yaml"
 # What a stage cannot have done without: then dvc.lock says which it was.
 READS = {
     "base": (place_of("fingerprint.json"),),
     "pre_eval": (place_of("fingerprint.json"), BASE),
     "train": (place_of("fingerprint.json"), place_of("claim_plan.json"), BASE),
-    "post_eval": (place_of("fingerprint.json"), BASE, "models/adapter"),
+    "post_eval": (place_of("fingerprint.json"), BASE, ADAPTER),
     "render_evidence": (folder_of("data"), folder_of("train")),
 }
 WRITTEN = ("evidence/", "models/")
@@ -35,9 +36,11 @@ def lock_holds(package: Unpacked) -> LookResult:
     wrong: list[str] = []
     absent: list[str] = []
     n, known = 0, dict[str, tuple[str, int]]()
+    elsewhere = {BASE} if isinstance(package.project.params.base, PretrainedBase) else set()
+    elsewhere |= {ADAPTER} if whole_of(package.told) else set()
     for stage, kind, entry in _entries(package.lock):
         path = entry["path"]
-        if isinstance(package.project.params.base, PretrainedBase) and path == BASE:
+        if path in elsewhere:
             absent.append(path)
             continue
         if path not in known:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from assay.core.config.settings import PretrainedBase, ScratchBase
 from assay.core.records import HEALTH_RULES
 from assay.core.storage.json import read_record
+from assay.dataset.external import whole_of
 from assay.package.layout import PARITY
 from assay.package.parity import Parity
 from assay.policy.base.pretrained import name_of
@@ -49,6 +50,8 @@ def _base(package: Unpacked) -> Iterator[str]:
 
 
 def _parity(package: Unpacked) -> Iterator[str]:
+    if whole_of(package.told):
+        return  # nothing was merged
     found, asked = read_record(package.root / PARITY, Parity, fix=FIX), package.project.params.package.parity
     if found.policy_digest != package.told.policy_digest:
         yield f"{PARITY}, policy_digest: not that of train.json"

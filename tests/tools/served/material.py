@@ -15,8 +15,7 @@ from assay.cli import app
 from assay.core.errors import AssayError
 from assay.core.records import Episode
 from assay.core.storage.json import read_records
-from assay.tools import evaluate
-from assay.tools.served import command
+from assay.tools import evaluate, evaluate_served
 from tests.house import ROOT
 from tests.tools.served.stand_in import Body
 
@@ -53,7 +52,7 @@ def done(url: str, *arguments: str | Path | int) -> str:
     """Evaluate, and return all that was said."""
     said: list[str] = []
     with pytest.MonkeyPatch.context() as patched:
-        for module in (evaluate, command):
+        for module in (evaluate, evaluate_served):
             patched.setattr(module, "say", said.append)
             patched.setattr(module, "complain", said.append)
         result = evaluated(url, *arguments)

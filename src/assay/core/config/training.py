@@ -71,12 +71,11 @@ class ExternalTraining(Settings):
 
     kind: Literal["external"]
     folder: Annotated[str, Field(min_length=1)] = Field(
-        description="a LoRA adapter as peft saves it, relative to the project", examples=["elsewhere/adapter"]
+        description="a LoRA adapter as peft saves it, or a whole model, relative to the project",
+        examples=["elsewhere/adapter"],
     )
     sha256: Digest = Field(
-        description="of its files, as `sha256sum adapter_config.json adapter_model.safetensors | sha256sum`"
-        " prints it there",
-        examples=["0123456789abcdef" * 4],
+        description="of its files, as `assay digest FOLDER` prints it", examples=["0123456789abcdef" * 4]
     )
     how: Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")] = Field(
         description="how it was made, in words that are quoted beside the claim"

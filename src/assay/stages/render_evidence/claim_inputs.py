@@ -25,6 +25,8 @@ from assay.evidence.claim.warnings import (
     control_health_said,
     external_said,
     openings_said,
+    other_openings,
+    whole_said,
 )
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.pipeline.heldout_ledger import (
@@ -104,7 +106,7 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Ar
         )
         blockers = [*blockers, *_other_alarms(project, trained), *red]
     else:
-        bars, notes = _external(project, trained)
+        bars, notes = _external(project, trained, arms)
         blockers = [*blockers, *bars]
     found = read_record(
         project.results("contamination.json"), Contamination, fix="./run dvc repro fingerprint"
@@ -191,12 +193,16 @@ def _changed_since(project: Project, plan: ClaimPlan, trained: Training, arms: A
     return [(text, text) for held, text in zip(holds, kinds, strict=True) if not held]
 
 
-def _external(project: Project, trained: ExternalFacts) -> tuple[list[tuple[str, str]], list[str]]:
+def _external(
+    project: Project, trained: ExternalFacts, arms: Arms
+) -> tuple[list[tuple[str, str]], list[str]]:
     """Return why no claim may be made of what was trained elsewhere, and what nobody here can know of it."""
     asked = project.params.external
     if asked is None or (asked.sha256, asked.how) != (trained.sha256, trained.how):
         return [(OTHER_EXTERNAL, OTHER_EXTERNAL)], []
     notes = [*external_said(trained.how, [each.file for each in asked.data])]
+    if trained.whole is not None:
+        notes += whole_said(trained.whole, *other_openings(arms[0][1], arms[1][1]))
     found = read_record(project.results(NAMED_DATA), NamedFound, fix="./run dvc repro -f post_eval")
     if [(each.file, each.sha256) for each in found.files] != [
         (each.file, each.sha256) for each in asked.data

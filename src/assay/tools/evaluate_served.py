@@ -11,19 +11,19 @@ from assay.core.errors import ConfigError
 from assay.core.records import Episode, Interval
 from assay.core.storage.json import write_json
 from assay.evaluation.phases import Stopwatch, latency
-from assay.statistics.report import Report
-from assay.tools import evaluate
-from assay.tools.evaluate import EvaluationRequest
-from assay.tools.served.connection import connect
-from assay.tools.served.identity import (
+from assay.evaluation.served import play_served
+from assay.policy.served.connection import connect
+from assay.policy.served.identity import (
     Prices,
     facts_of,
     facts_said,
     find_answer_cautions,
     find_served_cautions,
 )
-from assay.tools.served.playing import play_served
-from assay.tools.served.request import ServedRequest, check_request
+from assay.policy.served.request import ServedRequest, check_request
+from assay.statistics.report import Report
+from assay.tools import evaluate
+from assay.tools.evaluate import EvaluationRequest
 from assay.tools.tasks_file import note_asked
 
 _SIGNS = re.compile(r"[^A-Za-z0-9._-]+")

@@ -13,7 +13,7 @@ from assay.core.decoding import Decoding
 from assay.core.errors import ConfigError
 from assay.core.records import Record
 from assay.core.storage.json import digest
-from assay.tools.served.client import ServedAnswer
+from assay.policy.served.client import ServedAnswer
 
 NOTE = (
     "A served model cannot be pinned: the same name may be other weights, another template or other settings"

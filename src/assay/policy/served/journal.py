@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from assay.core.errors import RecordError
 from assay.core.storage.append_log import AppendLog, read_complete
 from assay.core.storage.json import dumps
-from assay.tools.served.client import ServedAnswer
+from assay.policy.served.client import ServedAnswer
 
 FIX = "take the file from a copy, or move it away: all is then asked again"
 

@@ -22,8 +22,8 @@ from pydantic import BaseModel, Field, ValidationError
 
 from assay.core.errors import PolicyError
 from assay.core.records import Record
-from assay.tools.served.pace import Pace
-from assay.tools.served.request import CHAT, Address
+from assay.policy.served.pace import Pace
+from assay.policy.served.request import CHAT, Address
 
 CONNECT_S = 10.0
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0  # before a request is made again; twice as long each time

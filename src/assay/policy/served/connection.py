@@ -10,12 +10,12 @@ from typing import Any
 
 from assay.core.decoding import Decoding
 from assay.core.storage.locks import hold
-from assay.tools.served.client import Client
-from assay.tools.served.identity import ServedIdentity, identity_of, settings_of
-from assay.tools.served.journal import Journal
-from assay.tools.served.pace import Pace
-from assay.tools.served.playing import Served
-from assay.tools.served.request import Address, ServedRequest, check_request, read_extra, read_key
+from assay.policy.served.asking import Served
+from assay.policy.served.client import Client
+from assay.policy.served.identity import ServedIdentity, identity_of, settings_of
+from assay.policy.served.journal import Journal
+from assay.policy.served.pace import Pace
+from assay.policy.served.request import Address, ServedRequest, check_request, read_extra, read_key
 
 ANSWERS = "answers.jsonl"
 
