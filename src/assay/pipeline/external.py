@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.core.config.places import setting
-from assay.core.config.training import ExternalTraining
+from assay.core.config.training import Brought, ExternalTraining, ServedTraining
 from assay.core.console import complain, say
 from assay.core.errors import DataError, PolicyError
 from assay.core.evidence_files import LOGS, folder_of
@@ -16,6 +16,7 @@ from assay.core.storage.json import write_json
 from assay.dataset.external import ExternalFacts
 from assay.pipeline.policies import ADAPTER
 from assay.pipeline.project import Project
+from assay.pipeline.served import take_served
 from assay.policy.base.pretrained import locate
 from assay.policy.digests import adapted_digest, digest_folder, listing_digest
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 FOLDER, PLAN = setting("train.folder"), "claim_plan.json"
 
 
-def take(project: Project, brought: ExternalTraining) -> None:
+def take(project: Project, brought: Brought) -> None:
     """Write models/adapter and train.json from what the settings name; whatever a training would tell stays
     unwritten.
 
@@ -34,6 +35,10 @@ def take(project: Project, brought: ExternalTraining) -> None:
             say.
         PolicyError: It is no plain LoRA adapter, or one of another base.
     """
+    if isinstance(brought, ServedTraining):
+        take_served(project, brought)
+        return
+    assert isinstance(brought, ExternalTraining)
     plan = sha256_bytes(read_bytes(project.results(PLAN), fix="./run dvc repro fingerprint"))
     base = locate(project.root / "models/base")
     files = _adapter(project, brought, base)

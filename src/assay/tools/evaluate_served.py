@@ -76,9 +76,12 @@ def run(root: Path, asked: EvaluationRequest, of: ServedRequest) -> None:
         took = latency(found.played, stopwatch.seconds, kept=kept)
     write_json(out / "served.json", facts)
     evaluate.conclude(out, ready, evaluation, found.episodes, took)
-    for line in facts_said(facts):
+    for line in facts_said(facts, facts.kept, facts.asked_again):
         say(line)
-    for caution in (*find_answer_cautions(facts, limit), *find_repeated(found.episodes)):
+    for caution in (
+        *find_answer_cautions(facts, facts.identity.answered_as, limit),
+        *find_repeated(found.episodes),
+    ):
         complain(caution)
 
 
