@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from assay.core.config.composition import Selection, compose
 from assay.core.config.training import ELSEWHERE
+from assay.core.console import quietly
 from assay.core.seeds import rng
 from assay.core.storage.files import sha256_bytes
+from assay.pipeline.project import Project
 from tests.house import ROOT
 from tests.tools.served.stand_in import Body
 
@@ -55,3 +59,10 @@ def write_project(root: Path, values: dict[str, Any]) -> Path:
         shutil.copy(ROOT / name, root)
     (root / "params.yaml").write_text(json.dumps(values, indent=1), encoding="utf-8")
     return root
+
+
+def run_stages(root: Path, stages: Sequence[str]) -> None:
+    """Run stages as their commands do."""
+    with quietly():
+        for stage in stages:
+            importlib.import_module(f"assay.stages.{stage}").run(Project.open(root))
