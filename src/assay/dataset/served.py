@@ -1,10 +1,43 @@
-"""What is known of the answers of a served model, beside the episodes that they are in."""
+"""What is known of a served model: who it is, as far as that can be said, and what its answers came to."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from pydantic import Field
 
 from assay.core.records import Record
+from assay.core.storage.json import digest
+
+
+class ServedIdentity(Record):
+    """What is known of who answers. Where the server stands is no part of it."""
+
+    model: str = Field(description="the name that was asked for")
+    settings: dict[str, Any] = Field(
+        description="of each request, beside model, messages and seed; null: left out"
+    )
+    card: dict[str, Any] | None = Field(description="what /v1/models says of it; null: nothing")
+    answered_as: tuple[str, ...] = Field(
+        default=(), description="names and fingerprints (system_fingerprint) that came with answers"
+    )
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of all of it."""
+        return digest(self)
+
+
+class ServedPin(Record):
+    """A served model as a policy of the pipeline: which one it is, whichever way it decodes."""
+
+    url: str
+    identity: ServedIdentity = Field(description="its settings are the further fields of each request alone")
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of all of it: nothing says that two addresses give one model."""
+        return digest(self)
 
 
 class Prices(Record):

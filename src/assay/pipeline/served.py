@@ -24,7 +24,7 @@ from assay.core.storage.files import read_bytes, read_text, sha256_bytes, write_
 from assay.core.storage.json import write_json
 from assay.core.storage.locks import hold
 from assay.dataset.external import ExternalFacts
-from assay.dataset.served import Prices, ServedArm, ServedArms
+from assay.dataset.served import Prices, ServedArm, ServedArms, ServedPin
 from assay.dataset.suite import Play
 from assay.evaluation.served import play_served
 from assay.pipeline.inputs import task_of
@@ -34,7 +34,6 @@ from assay.policy.base.pretrained import POINTER
 from assay.policy.served.asking import Served
 from assay.policy.served.client import Client
 from assay.policy.served.identity import (
-    ServedPin,
     facts_said,
     find_answer_cautions,
     find_served_cautions,
@@ -126,6 +125,7 @@ def take_served(project: Project, brought: ServedTraining) -> None:
         claim_plan_sha256=plan,
         base_digest=base.digest,
         policy_digest=pin.digest,
+        served=pin,
     )
     write_json(project.results("train.json"), facts)
     write_bytes(project.results("train_log.jsonl"), b"")

@@ -11,9 +11,7 @@ from pydantic import Field
 from assay.core.counting import counted
 from assay.core.decoding import Decoding
 from assay.core.errors import ConfigError
-from assay.core.records import Record
-from assay.core.storage.json import digest
-from assay.dataset.served import Prices, ServedUse
+from assay.dataset.served import Prices, ServedIdentity, ServedUse
 from assay.policy.served.client import ServedAnswer
 
 NOTE = (
@@ -23,36 +21,6 @@ NOTE = (
 MILLION = 1_000_000
 # Of a card of /v1/models what stays the same while the model does; vLLM, for one, makes up the others anew.
 STABLE = ("id", "root", "parent", "owned_by", "max_model_len", "context_length", "context_window", "meta")
-
-
-class ServedIdentity(Record):
-    """What is known of who answers. Where the server stands is no part of it."""
-
-    model: str = Field(description="the name that was asked for")
-    settings: dict[str, Any] = Field(
-        description="of each request, beside model, messages and seed; null: left out"
-    )
-    card: dict[str, Any] | None = Field(description="what /v1/models says of it; null: nothing")
-    answered_as: tuple[str, ...] = Field(
-        default=(), description="names and fingerprints (system_fingerprint) that came with answers"
-    )
-
-    @property
-    def digest(self) -> str:
-        """The sha256 of all of it."""
-        return digest(self)
-
-
-class ServedPin(Record):
-    """A served model as a policy of the pipeline: which one it is, whichever way it decodes."""
-
-    url: str
-    identity: ServedIdentity = Field(description="its settings are the further fields of each request alone")
-
-    @property
-    def digest(self) -> str:
-        """The sha256 of all of it: nothing says that two addresses give one model."""
-        return digest(self)
 
 
 class ServedFacts(ServedUse):
