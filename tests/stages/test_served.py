@@ -21,7 +21,7 @@ from assay.core.errors import AssayError
 from assay.core.records import Episode
 from assay.core.storage.json import read_record, read_records
 from assay.evidence.claim.claim import Claim
-from assay.evidence.claim.warnings import SERVED
+from assay.evidence.claim.served import SERVED
 from assay.pipeline.project import Project
 from tests.house import ROOT
 from tests.stages.served_run import BEFORE_PACKAGE, run_stages, says, served_settings, write_project

@@ -102,6 +102,23 @@ def as_verifiers(path: Path, rows: Sequence[Result]) -> Path:
     return as_jsonl(path, told)
 
 
+TRACE = json.loads((Path(__file__).parent / "trace_of_verifiers.json").read_text(encoding="utf-8"))
+
+
+def as_traces(path: Path, rows: Sequence[Result]) -> Path:
+    """Write traces.jsonl of vf-eval 0.4: the pattern is a trace that it wrote."""
+    told = []
+    for row in rows:
+        data = TRACE["task"]["data"] | {"prompt": row["prompt"], "answer": row["target"]}
+        user, said = TRACE["nodes"]
+        user = user | {"message": user["message"] | {"content": row["prompt"]}}
+        said = said | {"message": said["message"] | {"content": row["completion"]}}
+        trace = TRACE | {"nodes": [user, said], "rewards": {"exact": {"score": row["score"], "weight": 1.0}}}
+        task = TRACE["task"] | {"key": row["item"], "data": data}
+        told.append({"env": {"id": "sums"}, "task": task, "ok": True, "traces": [trace | {"ok": True}]})
+    return as_jsonl(path, told)
+
+
 FORMS: dict[str, tuple[str, Callable[[Path, Sequence[Result]], Path]]] = {
     "csv": ("csv", as_csv),
     "jsonl": ("jsonl", as_jsonl),
@@ -109,4 +126,5 @@ FORMS: dict[str, tuple[str, Callable[[Path, Sequence[Result]], Path]]] = {
     "inspect json": ("json", as_inspect_json),
     "inspect eval": ("eval", as_inspect_eval),
     "verifiers": ("jsonl", as_verifiers),
+    "traces of verifiers": ("jsonl", as_traces),
 }

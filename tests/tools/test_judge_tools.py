@@ -1,7 +1,9 @@
-"""`assay judge` reads what inspect and lm-evaluation-harness really write: they run here, where they are installed.
+"""`assay judge` reads what inspect, lm-evaluation-harness and verifiers really write: they run here, where
+they are installed.
 
-Neither is among assay's pins. `ASSAY_JUDGE_PEERS` names a Python that has them, such as that of an environment of
-its own: pip install inspect_ai lm-eval.
+None is among assay's pins. `ASSAY_JUDGE_PEERS` names a Python that has them, such as that of an environment
+of its own: pip install inspect_ai lm-eval; or pip install verifiers, whose 0.4.0 writes traces.jsonl and
+0.3.1 results.jsonl.
 """
 
 from __future__ import annotations
@@ -11,6 +13,11 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +63,30 @@ samples = found.pop("samples")
 tracker.save_results_aggregated(results=found, samples=samples)
 tracker.save_results_samples(task_name="sums", samples=samples["sums"])
 print(json.dumps({"at": out, "accuracy": found["results"]["sums"]["exact_match,none"]}))
+"""
+TRACES = """
+import verifiers.v1 as vf
+class Data(vf.TaskData):
+    answer: str
+class Task(vf.Task[Data]):
+    @vf.reward(weight=0.5)
+    async def exact(self, trace: vf.Trace) -> float:
+        return 2.0 * (trace.last_reply == self.data.answer)
+class Sums(vf.Taskset[Task, vf.TasksetConfig]):
+    def load(self):
+        for k in range(10, 20):
+            yield Task(Data(prompt=f"What is {k}?", system_prompt="Add.", answer=str(k)), self.config.task)
+__all__ = ["Sums"]
+"""
+RESULTS = """
+import verifiers as vf
+from datasets import Dataset
+def load_environment():
+    rows = [{"question": f"What is {k}?", "answer": str(k)} for k in range(10, 20)]
+    async def exact(completion, answer):
+        return 2.0 * (completion[-1]["content"] == answer)
+    rubric = vf.Rubric(funcs=[exact], weights=[0.5])
+    return vf.SingleTurnEnv(dataset=Dataset.from_list(rows), system_prompt="Add.", rubric=rubric)
 """
 TASK = """task: sums
 dataset_path: json
@@ -127,3 +158,117 @@ def test_samples_that_lm_eval_wrote_come_to_what_it_says(tmp_path: Path) -> None
     assert found.before is not None and found.before.value == pytest.approx(low) and low == 0.2
     assert found.after is not None and found.after.value == pytest.approx(high) and found.n_items == 40
     assert not [text for text in found.warnings if "on trust" in text or "differs" in text]
+
+
+@contextmanager
+def answering(every: int, refused: int | None = None) -> Iterator[str]:
+    """Yield the address of a server that speaks as OpenAI's: to every n-th question it says what is right.
+
+    Args:
+        every: Which questions and draws are answered right.
+        refused: The question that it has no answer to; None: it answers all.
+    """
+    asked: Counter[int] = Counter()
+
+    class Answering(BaseHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None: ...
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            k = int(body["messages"][-1]["content"].split()[-1].rstrip("?"))
+            said = str(k) if (k + asked[k]) % every == 0 else "no"
+            asked[k] += 1
+            if k == refused:
+                return self.send(400, "application/json", '{"error": {"message": "no"}}')
+            about = {"id": "x", "created": 0, "model": body["model"]}
+            usage = {"prompt_tokens": 5, "completion_tokens": 4, "total_tokens": 9}
+            last = {"index": 0, "finish_reason": "stop"}
+            message = {"role": "assistant", "content": said}
+            if not body.get("stream"):
+                whole = about | {"object": "chat.completion", "usage": usage}
+                whole |= {"choices": [last | {"message": message}]}
+                return self.send(200, "application/json", json.dumps(whole))
+            about |= {"object": "chat.completion.chunk"}
+            pieces = [{"choices": [{"index": 0, "delta": message, "finish_reason": None}]}]
+            pieces += [{"choices": [last | {"delta": {}}]}, {"choices": [], "usage": usage}]
+            lines = [*(json.dumps(about | piece) for piece in pieces), "[DONE]"]
+            return self.send(200, "text/event-stream", "".join(f"data: {line}\n\n" for line in lines))
+
+        def send(self, code: int, kind: str, text: str) -> None:
+            self.send_response(code)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def evaluated_by_verifiers(folder: Path, arm: str, every: int, refused: int | None = None) -> Path:
+    """Return the folder that vf-eval wrote of ten questions, two draws each."""
+    v1 = not has("verifiers.envs.singleturn_env") and not has("verifiers.legacy.envs.singleturn_env")
+    (folder / "sums.py").write_text(TRACES if v1 else RESULTS, encoding="utf-8")
+    with answering(every, refused) as url:
+        words = ["sums", "-m", f"org/{arm}", "-n", "10", "-r", "2"]
+        if v1:
+            words += [
+                "--client.base-url",
+                url,
+                "--client.api-key-var",
+                "KEY",
+                "--sampling.temperature",
+                "0.5",
+            ]
+            words += ["--env.agent.harness.id", "null", "--env.agent.runtime.type", "subprocess", "-c", "4"]
+            words += ["--no-push", "--no-rich", "-o", str(folder), "--run.name", arm]
+        else:
+            words += [
+                "-b",
+                url,
+                "-k",
+                "KEY",
+                "-S",
+                '{"temperature": 0.5}',
+                "-s",
+                "-d",
+                "-o",
+                str(folder / arm),
+            ]
+        command = [str(Path(PEER).with_name("vf-eval")), *words]
+        environment = os.environ | {"PYTHONPATH": str(folder), "KEY": "none", "HF_HUB_OFFLINE": "1"}
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder / arm
+
+
+@pytest.mark.skipif(
+    not has("verifiers"), reason="verifiers is not installed here, and not among assay's pins"
+)
+def test_rollouts_that_verifiers_wrote_come_to_the_answers_that_were_given(tmp_path: Path) -> None:
+    files = [evaluated_by_verifiers(tmp_path, arm, every) for arm, every in (("base", 5), ("tuned", 2))]
+    told, _, found = judge_files(*files, JudgeRequest())
+    claim = found.claim
+    # 10 to 19, each with the next number as its second draw: four are divided by five, ten by two.
+    assert claim.before is not None and claim.before.value == 4 / 20
+    assert claim.after is not None and claim.after.value == 10 / 20
+    assert (claim.n_items, claim.draws) == (10, 2)
+    assert told.title == "org/tuned against org/base" and told.before.files[0].task == "sums"
+    assert told.before.files[0].settings["temperature"] == "0.5"
+    assert not [text for text in claim.warnings if "on trust" in text or "differs" in text]
+
+
+@pytest.mark.skipif(
+    not has("verifiers"), reason="verifiers is not installed here, and not among assay's pins"
+)
+def test_a_rollout_that_verifiers_could_not_finish_has_no_score(tmp_path: Path) -> None:
+    before = evaluated_by_verifiers(tmp_path, "base", 5)
+    claim = judged(before, evaluated_by_verifiers(tmp_path, "tuned", 2, refused=13))
+    assert claim.verdict == "NOT EVALUABLE" and "2 of 20 results after have no score" in claim.reason

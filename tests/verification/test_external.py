@@ -196,11 +196,6 @@ def _a_link_out(root: Path) -> None:
     path.symlink_to("../weights")
 
 
-def _a_whole_model(root: Path) -> None:
-    shutil.rmtree(root / FOLDER)
-    shutil.copytree(root / "models/base", root / FOLDER)
-
-
 def _not_a_number(root: Path) -> None:
     path = root / FOLDER / "adapter_model.safetensors"
     arrays = {name: np.full_like(array, np.nan) for name, array in load(path.read_bytes()).items()}
@@ -215,11 +210,10 @@ def _no_lora(root: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (_no_folder, "a folder with an adapter"),
+        (_no_folder, "a folder with an adapter or a model"),
         (_no_weights, "a readable file"),
         (_a_link_out, "a link that leaves"),
         (_of_another_base, "an adapter of this base"),
-        (_a_whole_model, "a whole model"),
         (_not_a_number, "NaN or Inf"),
         (_no_lora, "peft_type LORA"),
     ],

@@ -41,6 +41,7 @@ COMMANDS = (
     runs.evaluate,
     runs.grade,
     runs.rescore,
+    runs.digest,
     runs.seeds,
 )
 GROUPS = {

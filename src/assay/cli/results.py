@@ -33,6 +33,10 @@ def verify(
     base: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of a pretrained base, which no package holds.")
     ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of a whole model that was brought, which no package holds."),
+    ] = None,
     allow: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Ignore this file of an unpacked folder.")
     ] = None,

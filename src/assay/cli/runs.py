@@ -84,6 +84,20 @@ def compare(
     tool.run(Path.cwd(), runs or [], one_sided=one_sided, out=out)
 
 
+def digest(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A LoRA adapter, or a whole model, made elsewhere.")
+    ],
+) -> None:
+    """Look at an adapter or a model that was made elsewhere, as `assay train` does, and print its sha256 for
+    train.sha256."""
+    from assay.core.console import say
+    from assay.pipeline.external import brought_digest
+
+    kind, found = brought_digest(folder)
+    say(f"{found}  {folder}: {kind}")
+
+
 def seeds(
     seeds: Annotated[
         str | None,

@@ -32,6 +32,18 @@ class NamedRecords(Record):
     n_records: int = Field(ge=0, description="records of JSONL, or paragraphs of a text")
 
 
+class WholeFacts(Record):
+    """A whole model that was brought, beside the base that it is compared with."""
+
+    architecture: str
+    parameters: int
+    base_architecture: str
+    base_parameters: int
+    other_tokenizer: bool = Field(description="whether it makes other tokens of a text, or has other words")
+    n_prompts: int = Field(ge=1, description="prompts of train items that both chat templates wrote")
+    n_other_prompts: int = Field(ge=0, description="those of which they wrote different texts")
+
+
 class ExternalFacts(Record):
     """What was taken in place of a training. Steps, seeds, rewards, alarms and how the checkpoint was chosen are
     not known, so there is no field for them."""
@@ -41,7 +53,8 @@ class ExternalFacts(Record):
     sha256: str = Field(description="of what was brought, as the settings name it")
     claim_plan_sha256: str = Field(description="of claim_plan.json as it stood when it was taken")
     base_digest: str
-    policy_digest: str = Field(description="of the base under what was taken")
+    policy_digest: str = Field(description="of the base under what was taken, or of a whole model alone")
+    whole: WholeFacts | None = Field(default=None, description="of a whole model; None of an adapter")
     served: ServedPin | None = Field(
         default=None, description="of a model behind an address; null of an adapter"
     )
@@ -55,6 +68,11 @@ class NamedFound(Record):
 
 
 Training = TrainFacts | ExternalFacts
+
+
+def whole_of(trained: Training) -> WholeFacts | None:
+    """Return what is known of a whole model that was brought; None of an adapter, wherever it was trained."""
+    return trained.whole if isinstance(trained, ExternalFacts) else None
 
 
 def read_training(path: Path, *, fix: str) -> Training:

@@ -179,7 +179,7 @@ def asked_digest(messages: Sequence[Message]) -> str:
     """Return what stands for the prompt of one who is asked in messages, since the ids that it read are not known.
 
     >>> asked_digest([{"role": "user", "content": "Who?"}])
-    'messages:ef2a1bb83bc13ac2'
+    'messages:9d5508866ce18ff3'
     """
     return f"messages:{digest(messages)[:16]}"
 

@@ -86,19 +86,22 @@ CODE_CARRIERS = (
 )
 
 
-def strangers(names: Iterable[str], *, data: str, scratch: bool, code: str | None = None) -> Iterator[str]:
+def strangers(
+    names: Iterable[str], *, data: str, scratch: bool, adapter: bool = True, code: str | None = None
+) -> Iterator[str]:
     """Yield every name that has no place in a package, with the reason.
 
     Args:
         names: Relative POSIX paths of all files.
         data: Folder of the data, relative.
         scratch: Whether the base was built here, so that the package holds it.
+        adapter: Whether it was an adapter that was trained, or brought, and no whole model.
         code: Folder of a task that was brought along; None: it is part of assay.
 
     >>> list(strangers(["models/base/modeling_x.py"], data="data/x", scratch=True))
     ['models/base/modeling_x.py: code, which no model folder of assay holds']
     """
-    exact = {*BESIDE, *MADE, *(f"{ADAPTER}/{name}" for name in ADAPTER_FILES)}
+    exact = {*BESIDE, *MADE, *(f"{ADAPTER}/{name}" for name in ADAPTER_FILES if adapter)}
     exact |= {f"{BASE}/{name}" for name in BASE_FILES} if scratch else set()
     exact |= set() if code is None else {TOLD}
     exact |= {place_of(name) for name in FOLDERS if "." in name}

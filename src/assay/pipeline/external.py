@@ -1,4 +1,5 @@
-"""What takes the place of a training that was done elsewhere: its adapter is looked at and taken as it is."""
+"""What takes the place of a training that was done elsewhere: its adapter, or its whole model, is looked at and
+taken as it is."""
 
 from __future__ import annotations
 
@@ -13,27 +14,31 @@ from assay.core.errors import DataError, PolicyError
 from assay.core.evidence_files import LOGS, folder_of
 from assay.core.storage.files import read_bytes, sha256_bytes, write_bytes, write_folder
 from assay.core.storage.json import write_json
-from assay.dataset.external import ExternalFacts
+from assay.dataset.external import ExternalFacts, WholeFacts
+from assay.pipeline.inputs import items_of, task_of
 from assay.pipeline.policies import ADAPTER
 from assay.pipeline.project import Project
 from assay.pipeline.served import take_served
-from assay.policy.base.pretrained import locate
+from assay.policy.base.pretrained import LOCAL, POINTER, PinnedSource, locate, pointer_text
 from assay.policy.digests import adapted_digest, digest_folder, listing_digest
 
 if TYPE_CHECKING:
     from assay.policy.base.adapter_files import AdapterFiles
+    from assay.policy.base.whole_model import WholeModel
 
 FOLDER, PLAN = setting("train.folder"), "claim_plan.json"
+CONFIGS = ("adapter_config.json", "config.json")  # of an adapter, of a whole model
+SHOWN = 256  # train items whose prompts are written by both templates
 
 
 def take(project: Project, brought: Brought) -> None:
     """Write models/adapter and train.json from what the settings name; whatever a training would tell stays
-    unwritten.
+    unwritten. Of a whole model models/adapter is a pointer: it is not copied.
 
     Raises:
         DataError: A file is missing, no regular one, a link that leaves the folder, or another than the settings
             say.
-        PolicyError: It is no plain LoRA adapter, or one of another base.
+        PolicyError: It is neither a plain LoRA adapter of this base nor a whole model that can be loaded.
     """
     if isinstance(brought, ServedTraining):
         take_served(project, brought)
@@ -41,10 +46,20 @@ def take(project: Project, brought: Brought) -> None:
     assert isinstance(brought, ExternalTraining)
     plan = sha256_bytes(read_bytes(project.results(PLAN), fix="./run dvc repro fingerprint"))
     base = locate(project.root / "models/base")
-    files = _adapter(project, brought, base)
-    for folder in (folder_of("train"), f"{LOGS}/train"):
-        shutil.rmtree(project.root / folder, ignore_errors=True)
-    write_folder(project.root / ADAPTER, files.named(), check=lambda _: None)
+    folder = _folder(project, brought)
+    whole: WholeFacts | None = None
+    if _is_whole(folder, FOLDER):
+        model = _whole(folder, brought, base)
+        whole = _beside_base(project, model, folder, base)
+        source = PinnedSource(folder, folder.name, LOCAL, model.digest)
+        files = {POINTER: pointer_text(source).encode()}
+    else:
+        files = _adapter(folder, brought, base).named()
+    if Path(brought.folder).is_absolute():
+        complain(ABSOLUTE)
+    for each in (folder_of("train"), f"{LOGS}/train"):
+        shutil.rmtree(project.root / each, ignore_errors=True)
+    write_folder(project.root / ADAPTER, files, check=lambda _: None)
     of_base = digest_folder(base)
     facts = ExternalFacts(
         kind="external",
@@ -52,7 +67,8 @@ def take(project: Project, brought: Brought) -> None:
         sha256=brought.sha256,
         claim_plan_sha256=plan,
         base_digest=of_base,
-        policy_digest=adapted_digest(of_base, project.root / ADAPTER),
+        policy_digest=brought.sha256 if whole else adapted_digest(of_base, project.root / ADAPTER),
+        whole=whole,
     )
     write_json(project.results("train.json"), facts)
     # A log without a step: DVC wants the folder, and a package has no empty one.
@@ -62,29 +78,63 @@ def take(project: Project, brought: Brought) -> None:
         complain("train.data names no file: whether it was trained on held-out records is not known")
 
 
-def _adapter(project: Project, brought: ExternalTraining, base: Path) -> AdapterFiles:
-    from transformers import AutoConfig
+ABSOLUTE = (
+    "train.folder, or the base that the adapter names, is an absolute path, and both are part of the package,"
+    " which is refused where that path lies below your home. Fix: write it relative to the project"
+)
 
-    from assay.policy.base.adapter_files import check_fits, read_adapter
 
+def brought_digest(folder: Path) -> tuple[str, str]:
+    """Return what a folder holds (an adapter, or a model with its size) and its train.sha256, after it was looked
+    at as the stage does.
+
+    Raises:
+        DataError: A file is missing, no regular one, or a link that leaves the folder.
+        PolicyError: It is no plain LoRA adapter and no whole model that can be loaded.
+    """
+    folder = folder.absolute()
+    if _is_whole(folder, "FOLDER"):
+        from assay.policy.base.whole_model import look_at
+
+        found = look_at(folder)
+        return f"a whole model, {found.architecture} with {found.parameters:,} parameters", found.digest
+    from assay.policy.base.adapter_files import read_adapter
+
+    return "a LoRA adapter", listing_digest(read_adapter(folder, folder).named())
+
+
+def _folder(project: Project, brought: ExternalTraining) -> Path:
     folder = (project.root / Path(brought.folder).expanduser()).absolute()
     if not folder.is_dir():
         fix = "correct train.folder; it is relative to the project"
         raise DataError(
-            "a folder with an adapter", found="none", where=f"{FOLDER}, {brought.folder}", fix=fix
+            "a folder with an adapter or a model", found="none", where=f"{FOLDER}, {brought.folder}", fix=fix
         )
-    if (folder / "config.json").exists() and not (folder / "adapter_config.json").exists():
-        raise PolicyError(
-            "a LoRA adapter (adapter_config.json)",
-            found="a whole model (config.json)",
-            where=brought.folder,
-            fix=(
-                "bring the adapter that it was merged from; a whole model is judged by assay evaluate and assay"
-                " judge, as docs/external.md says"
-            ),
-        )
-    files = read_adapter(folder, folder)
-    if (found := listing_digest(files.named())) != brought.sha256:
+    return folder
+
+
+def _is_whole(folder: Path, where: str) -> bool:
+    """Return whether a folder holds a whole model and not an adapter.
+
+    Raises:
+        PolicyError: It holds neither; names the folders in it that do.
+    """
+    for name in CONFIGS:
+        if (folder / name).exists():
+            return name == CONFIGS[1]
+    below = sorted(
+        {path.parent.relative_to(folder).as_posix() for name in CONFIGS for path in folder.glob(f"*/{name}")}
+    )
+    raise PolicyError(
+        f"a LoRA adapter ({CONFIGS[0]}) or a whole model ({CONFIGS[1]})",
+        found=f"neither; in it {', '.join(below[:8])}" if below else "neither",
+        where=f"{where}, {folder.name}",
+        fix="name one of these" if below else "name the folder into which it was saved with save_pretrained",
+    )
+
+
+def _refuse_others(found: str, brought: ExternalTraining) -> None:
+    if found != brought.sha256:
         fix = f"bring the files that were meant; if these are, set train.sha256: {found}"
         raise DataError(
             f"files of train.sha256 {brought.sha256[:16]}…",
@@ -92,15 +142,20 @@ def _adapter(project: Project, brought: ExternalTraining, base: Path) -> Adapter
             where=brought.folder,
             fix=fix,
         )
+
+
+def _adapter(folder: Path, brought: ExternalTraining, base: Path) -> AdapterFiles:
+    from transformers import AutoConfig
+
+    from assay.policy.base.adapter_files import check_fits, read_adapter
+
+    files = read_adapter(folder, folder)
+    _refuse_others(listing_digest(files.named()), brought)
     config = AutoConfig.from_pretrained(base, local_files_only=True, trust_remote_code=False)
     check_fits(_Outlined(config), files, brought.folder)
     told = files.base_name
-    if Path(brought.folder).is_absolute() or (told is not None and Path(told).is_absolute()):
-        complain(
-            "train.folder, or the base that the adapter names, is an absolute path, and both are part of the"
-            " package, which is refused where that path lies below your home. Fix: write it relative to the"
-            " project"
-        )
+    if told is not None and Path(told).is_absolute() and not Path(brought.folder).is_absolute():
+        complain(ABSOLUTE)
     return files
 
 
@@ -109,3 +164,47 @@ class _Outlined:
 
     def __init__(self, config: Any) -> None:
         self.config = config
+
+
+def _whole(folder: Path, brought: ExternalTraining, base: Path) -> WholeModel:
+    from assay.policy.base.whole_model import look_at, same_weights
+
+    model = look_at(folder)
+    _refuse_others(model.digest, brought)
+    if same_weights(folder, base):
+        raise PolicyError(
+            "a model that was trained",
+            found="the base itself: each of its weights is the base's, to the last bit",
+            where=brought.folder,
+            fix="merge the adapter before the model is saved, or bring the checkpoint that was meant",
+        )
+    return model
+
+
+def _beside_base(project: Project, model: WholeModel, folder: Path, base: Path) -> WholeFacts:
+    """Return in what the model is another than the base, other than its weights.
+
+    Raises:
+        PolicyError: A tokenizer cannot be read, or a chat template cannot be served.
+    """
+    from assay.policy.base.whole_model import outline
+    from assay.policy.model import open_tokenizer
+    from assay.policy.renderer import Dialogue
+
+    template = project.params.base.template
+    ours, theirs = (open_tokenizer(each, template) for each in (base, folder))
+    said, dialogues = task_of(project), [Dialogue(each, template) for each in (ours, theirs)]
+    asked = [said.start(item, 0)[0] for item in items_of(project, "train")[:SHOWN]]
+    texts = [[each.render(messages, open_turn=True) for messages in asked] for each in dialogues]
+    others = sum(one != other for one, other in zip(*texts, strict=True))
+    read = [each(texts[0], add_special_tokens=False)["input_ids"] for each in (ours, theirs)]
+    architecture, parameters = outline(base)[:2]
+    return WholeFacts(
+        architecture=model.architecture,
+        parameters=model.parameters,
+        base_architecture=architecture,
+        base_parameters=parameters,
+        other_tokenizer=ours.get_vocab() != theirs.get_vocab() or read[0] != read[1],
+        n_prompts=len(asked),
+        n_other_prompts=others,
+    )

@@ -3,6 +3,7 @@ are control tokens of that base."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from assay.core.counting import counted
 from assay.core.errors import DataError
 from assay.pipeline.inputs import items_of, task_of
 from assay.pipeline.project import Project
-from assay.policy.base.pretrained import locate
+from assay.policy.base.pretrained import POINTER, locate, pinned_digest
 from assay.policy.model import Policy, load, pin, require_device
 from assay.policy.renderer import control_names
 
@@ -25,6 +26,8 @@ ADAPTER = "models/adapter"
 def open_policy(project: Project, adapter: Path | None) -> Policy:
     """Load the base policy, under a trained adapter if one is given, on the configured device.
 
+    Where a whole model was brought, the adapter's place points to it, and it is loaded alone.
+
     Raises:
         ConfigError: The device is not there.
         PolicyError: Model or adapter cannot be read, or the base changed since it was pinned.
@@ -32,14 +35,18 @@ def open_policy(project: Project, adapter: Path | None) -> Policy:
     params, base = project.params, project.params.base
     require_device(params.device)
     pin(params.threads, deterministic=params.deterministic, device=params.device)
-    return load(
-        locate(project.root / "models/base"),
-        adapter=adapter,
+    pinned = project.root / "models/base"
+    whole = adapter is not None and (adapter / POINTER).is_file()
+    policy = load(
+        locate(adapter, stage="train") if whole and adapter else locate(pinned),
+        adapter=None if whole else adapter,
         device=params.device,
         dtype=base.dtype,
         quantization=base.quantization,
         template=base.template,
     )
+    # Whatever is measured beside a base is noted under that base
+    return replace(policy, base_digest=pinned_digest(pinned)) if whole else policy
 
 
 _NAMED = 5

@@ -12,9 +12,10 @@ from assay.dataset.external import NamedFound, NamedRecords, kept_record, named_
 from assay.pipeline.heldout import evaluate
 from assay.pipeline.inputs import heldout_suite, items_of, secondary_suites
 from assay.pipeline.note_openings import opened_records
-from assay.pipeline.policies import ADAPTER, open_policy
+from assay.pipeline.policies import ADAPTER, open_policy, tell_control_tokens
 from assay.pipeline.project import Project
 from assay.pipeline.served import open_base, open_tuned, write_arms
+from assay.policy.base.pretrained import POINTER
 from assay.policy.processes import Processes
 
 STAGE = "post_eval"
@@ -39,6 +40,8 @@ def run(project: Project) -> None:
         search_named(project)
     with processes.as_one():
         policy = open_policy(project, project.root / ADAPTER)
+        if processes.main and (project.root / ADAPTER / POINTER).is_file():  # its tokenizer is its own
+            tell_control_tokens(project, policy.tokenizer, "heldout")
     evaluate(project, policy, STAGE, reads=READS, secondary=True, processes=processes)
     trained = policy.digest
     del policy  # a device holds one of them at a time

@@ -41,9 +41,10 @@ class VerifyRequest:
     """What somebody wants to know of a package.
 
     `sha256` is the published one of the package; `regenerate` the batches to play again, None for none; `key`
-    what they are drawn by; `base` the folder of a pretrained base; `allow` what an unpacked folder may hold
-    besides; `task_code` the checker's own copy of the folder of a task that was brought along, to be run;
-    `signature` a file of `assay publish sign` and `public_key` whose it has to be, both or none.
+    what they are drawn by; `base` the folder of a pretrained base, `policy` that of a whole model that was
+    brought; `allow` what an unpacked folder may hold besides; `task_code` the checker's own copy of the folder
+    of a task that was brought along, to be run; `signature` a file of `assay publish sign` and `public_key`
+    whose it has to be, both or none.
     """
 
     sha256: str | None = None
@@ -52,6 +53,7 @@ class VerifyRequest:
     key: str | None = None
     retrain: bool = False
     base: Path | None = None
+    policy: Path | None = None
     allow: Sequence[str] = ()
     processes: int = 2
     signature: Path | None = None
@@ -198,6 +200,8 @@ def _on_demand(root: Path, asked: VerifyRequest, sound: bool, copied: Path | Non
 
         if Project.open(root).params.task.brings_code:
             why = "not done, because it runs the task's own code; --task-code DIR runs your own copy of it"
+    if sound and asked.regenerate is not None and why is None and _is_served(root):
+        why = "not done: a served model cannot be pinned, so other answers would show nothing"
     if asked.regenerate is None or why:
         unasked = "not asked for (--regenerate N plays N batches of each file again)"
         yield _unlooked("V4", unasked if asked.regenerate is None else str(why))
@@ -211,6 +215,7 @@ def _on_demand(root: Path, asked: VerifyRequest, sound: bool, copied: Path | Non
                 batches=asked.regenerate,
                 key=asked.key,
                 base=asked.base,
+                policy=asked.policy,
             )
             advance(1)
         yield from checks
@@ -222,6 +227,12 @@ def _on_demand(root: Path, asked: VerifyRequest, sound: bool, copied: Path | Non
         from assay.verify.rerun.retrained import retrained
 
         yield from retrained(Project.open(root), base=asked.base)
+
+
+def _is_served(root: Path) -> bool:
+    from assay.pipeline.project import Project
+
+    return Project.open(root).params.served is not None
 
 
 def _unlooked(level: Level, why: str) -> Check:

@@ -18,6 +18,7 @@ from typing import Any
 from assay.core.config.settings import Params, PretrainedBase, ScratchBase
 from assay.core.storage.files import read_text
 from assay.core.storage.json import loads
+from assay.dataset.external import whole_of
 from assay.package.layout import ADAPTER, BASE
 from assay.policy.base.model_files import maps_code
 from assay.policy.base.words import ASSISTANT, CHAT_TEMPLATE, END, PAD, UNKNOWN, USER, Words
@@ -46,8 +47,10 @@ def names_allowed(package: Unpacked) -> LookResult:
 def model_settings(package: Unpacked) -> LookResult:
     """Check every value of the JSON files in models/ against what the settings of the run give."""
     params, adapter = package.project.params, f"{ADAPTER}/adapter_config.json"
-    found = _read(package, adapter)
-    if package.elsewhere:  # what was brought is held to its sha256, and every LoRA has settings of its own
+    found = {} if whole_of(package.told) else _read(package, adapter)
+    if whole_of(package.told):
+        wrong, said = [], "the whole model that was brought is not in here; every setting"
+    elif package.elsewhere:  # what was brought is held to its sha256, and every LoRA has settings of its own
         wrong = [f"{adapter}, auto_map: names code, which a package never holds"] if maps_code(found) else []
         said = f"no code in {adapter}, which is what was brought; every setting"
     else:

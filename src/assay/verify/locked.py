@@ -7,23 +7,25 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from assay.core.config.settings import PretrainedBase
+from assay.core.config.served import ServedBase
+from assay.core.config.settings import ScratchBase
 from assay.core.errors import RecordError
 from assay.core.evidence_files import folder_of, place_of
 from assay.core.storage.yaml import read_yaml
-from assay.package.layout import OPENINGS
+from assay.dataset.external import whole_of
+from assay.package.layout import ADAPTER, BASE, OPENINGS
 from assay.pipeline.dvc_lock import folder_md5, md5
 from assay.stages.package import BEFORE
 from assay.verify.checks import LookResult
 from assay.verify.unpacked import FIX, Unpacked
 
-PARAMS, BASE = "params.yaml", "models/base"
+PARAMS = "params.yaml"
 # What a stage cannot have done without: then dvc.lock says which it was.
 READS = {
     "base": (place_of("fingerprint.json"),),
     "pre_eval": (place_of("fingerprint.json"), BASE),
     "train": (place_of("fingerprint.json"), place_of("claim_plan.json"), BASE),
-    "post_eval": (place_of("fingerprint.json"), BASE, "models/adapter"),
+    "post_eval": (place_of("fingerprint.json"), BASE, ADAPTER),
     "render_evidence": (folder_of("data"), folder_of("train")),
 }
 WRITTEN = ("evidence/", "models/")
@@ -35,9 +37,12 @@ def lock_holds(package: Unpacked) -> LookResult:
     wrong: list[str] = []
     absent: list[str] = []
     n, known = 0, dict[str, tuple[str, int]]()
+    base = package.project.params.base
+    elsewhere = set() if isinstance(base, ScratchBase) else {BASE}
+    elsewhere |= {ADAPTER} if whole_of(package.told) or isinstance(base, ServedBase) else set()
     for stage, kind, entry in _entries(package.lock):
         path = entry["path"]
-        if isinstance(package.project.params.base, PretrainedBase) and path == BASE:
+        if path in elsewhere:
             absent.append(path)
             continue
         if path not in known:

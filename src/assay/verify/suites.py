@@ -13,6 +13,7 @@ import numpy as np
 from assay.core.config.settings import ScratchBase
 from assay.core.counting import counted
 from assay.core.records import Episode
+from assay.dataset.external import whole_of
 from assay.dataset.suite import Play, Suite
 from assay.evaluation.trajectory import open_item
 from assay.pipeline.inputs import secondary_file
@@ -27,7 +28,8 @@ from assay.verify.content.served import answers_follow
 from assay.verify.content.training import learning_rates
 from assay.verify.unpacked import Unpacked
 
-BEFORE = "pre_eval"
+BEFORE, AFTER = "pre_eval", "post_eval"
+WHOLE = "of the whole model:"
 APART = 0.5  # of the items of two arms with the same texts: where there are fewer, the policies are far apart
 Texts = list[tuple[str, ...]]
 _PROMPT, _MESSAGES = re.compile(r"[0-9a-f]{16}"), re.compile(r"messages:[0-9a-f]{16}")
@@ -98,14 +100,12 @@ def _out_of_place(suite: Suite, episodes: list[Episode], name: str, package: Unp
 
 def openings_equal(package: Unpacked) -> LookResult:
     """Check that all arms and validations were shown the same opening of an item, and lost the same of it; but
-    for the rival with examples before it, which was shown the same in all its draws."""
+    for the rival with examples before it, and a whole model that was brought, which were shown the same in all
+    their draws."""
     shown: dict[tuple[str, str], tuple[str, int]] = {}
     wrong = []
     behind = file_of(FEW_SHOT)
-    told = [
-        (name, name if name == behind else name.partition("/")[2] or "heldout", package.episodes(name))
-        for name in package.arms
-    ]
+    told = [(name, _opened_by(package, name, behind), package.episodes(name)) for name in package.arms]
     told += [
         (f"validation.jsonl, step {v.step}", "validation", [*v.sampled, *v.greedy])
         for v in package.validations
@@ -117,8 +117,17 @@ def openings_equal(package: Unpacked) -> LookResult:
                 wrong.append(
                     f"{name}: item {episode.item_id}, draw {episode.draw} was opened otherwise than before"
                 )
-    n = len({(split, item) for split, item in shown if split != behind})
-    return LookResult(f"{counted(n, 'items')}, each opened with the same prompt in every arm", wrong)
+    n = len({(split, item) for split, item in shown if split != behind and not split.startswith(WHOLE)})
+    own = "; the whole model by its own tokenizer" if whole_of(package.told) else ""
+    return LookResult(f"{counted(n, 'items')}, each opened with the same prompt in every arm{own}", wrong)
+
+
+def _opened_by(package: Unpacked, arm: str, behind: str) -> str:
+    """Return the split of an arm, or by what else its prompts have to be the same."""
+    split = arm.partition("/")[2] or "heldout"
+    if arm == behind:
+        return arm
+    return f"{WHOLE} {split}" if arm.startswith(AFTER) and whole_of(package.told) else split
 
 
 def policies_named(package: Unpacked) -> LookResult:
@@ -250,7 +259,11 @@ def tokens_counted(package: Unpacked) -> LookResult:
         )
         return LookResult(f"{said}; V4 with --base DIR counts what it plays again", unchecked=True)
     plain, n, turns, wrong = _Reader(package, package.task), 0, 0, list[str]()
+    whole = whole_of(package.told)
+    other = whole is not None and (whole.other_tokenizer or whole.n_other_prompts > 0)
     for name, suite, episodes in _told(package):
+        if other and name.startswith(AFTER):
+            continue
         behind = name == f"{file_of(FEW_SHOT)}.jsonl"
         reader = _Reader(package, package.shown[0]) if behind else plain
         for play, episode in zip(suite.plays(), episodes, strict=False):
@@ -265,7 +278,10 @@ def tokens_counted(package: Unpacked) -> LookResult:
         f"{counted(turns, 'completions')} of {counted(n, 'episodes')} have the tokens that are stored of"
         " them, "
     )
-    return LookResult(f"{said}and follow the prompts whose digests are stored", wrong)
+    said += "and follow the prompts whose digests are stored"
+    if other:
+        said += "; not those of the whole model, whose tokenizer or template is not in the package"
+    return LookResult(said, wrong)
 
 
 def _told(package: Unpacked) -> Iterator[tuple[str, Suite, Sequence[Episode]]]:

@@ -223,6 +223,14 @@ class Unpacked:
         except AssayError:
             return False
 
+    @property
+    def served(self) -> bool:
+        """Whether base and tuned model are behind addresses, so that there are no weights; as `elsewhere` does."""
+        try:
+            return self.project.params.served is not None
+        except AssayError:
+            return False
+
     @cached_property
     def plan(self) -> ClaimPlan:
         """The plan of the claim."""

@@ -75,7 +75,7 @@ class ServedBase(ServedModel):
 def odd_address(url: str) -> str | None:
     """Return what is wrong with the address of a server, without a secret in it; None: nothing.
 
-    >>> odd_address("http://127.0.0.1:8000/v1"), odd_address("https://me:pw@host/v1")
+    >>> odd_address("http://127.0.0.1:8000/v1"), odd_address("https://me@host/v1")
     (None, 'a user, a password or a query in it, which is not shown')
     """
     try:

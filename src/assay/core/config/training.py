@@ -104,12 +104,11 @@ class ExternalTraining(Brought):
     """Files that such a training made."""
 
     folder: Annotated[str, Field(min_length=1)] = Field(
-        description="a LoRA adapter as peft saves it, relative to the project", examples=["elsewhere/adapter"]
+        description="a LoRA adapter as peft saves it, or a whole model, relative to the project",
+        examples=["elsewhere/adapter"],
     )
     sha256: Digest = Field(
-        description="of its files, as `sha256sum adapter_config.json adapter_model.safetensors | sha256sum`"
-        " prints it there",
-        examples=["0123456789abcdef" * 4],
+        description="of its files, as `assay digest FOLDER` prints it", examples=["0123456789abcdef" * 4]
     )
 
     @property

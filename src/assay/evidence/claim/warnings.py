@@ -3,14 +3,13 @@ well. A RED alarm bars the claim until somebody answers for it with a reason, wh
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from assay.core.counting import counted
 from assay.core.records import Episode, HealthSummary, RuleSummary
-from assay.dataset.served import ServedArm
+from assay.dataset.external import WholeFacts
 from assay.evaluation.alarms import rule_said
 from assay.evaluation.measures import is_rate
 from assay.evidence.claim.differences import Comparison, GainSplit
@@ -310,40 +309,6 @@ PLAN_AFTER = (
 NO_DATA = "What it was trained on was not named: whether held-out records were among it is not known."
 
 
-SERVED = (
-    "Both models were asked over an address. A served model cannot be pinned: the same name may be other weights"
-    " tomorrow. Its chat template, and so its prompts, are not known here; nor are token ids, log-probabilities and"
-    " entropy."
-)
-
-
-def served_said(arms: Mapping[str, ServedArm]) -> list[str]:
-    """Return what a reader must be warned of where models were asked over an address, a sentence each.
-
-    Args:
-        arms: What is known of the answers, by the file of episodes.
-    """
-    found, names = [SERVED], dict[str, dict[str, None]]()
-    for arm in arms.values():
-        names.setdefault(arm.policy_digest, {}).update(dict.fromkeys(arm.answered_as))
-    for policy, told in names.items():
-        if len(told) > 1:
-            shown = visible("; ".join(sorted(told)))
-            found.append(
-                f"More than one answered for the policy {policy[:12]}, so it may not be one: {shown}."
-            )
-    if silent := sum(arm.without_usage for arm in arms.values()):
-        said = f"{silent} of {counted(sum(arm.answers for arm in arms.values()), 'answers')}"
-        found.append(f"{said} came without counts of tokens, which stand as 0 among the measures.")
-    odd = Counter[str]()
-    for arm in arms.values():
-        odd.update({name: n for name, n in arm.finish_reasons.items() if name not in ("stop", "length")})
-    if odd:
-        told_of = ", ".join(f"{visible(name) or 'none given'} {n}x" for name, n in sorted(odd.items()))
-        found.append(f"Some answers ended neither by themselves nor at the limit: {told_of}.")
-    return found
-
-
 def external_said(how: str, named: Sequence[str]) -> tuple[str, ...]:
     """Return what a reader must be warned of, a sentence each.
 
@@ -354,3 +319,51 @@ def external_said(how: str, named: Sequence[str]) -> tuple[str, ...]:
     told = f"How it was trained, in the words of whoever brought it: {visible(' '.join(how.split()))}"
     searched = f"Searched for held-out records: {', '.join(named)}. What else it was trained on is not known."
     return NOT_KNOWN, PLAN_AFTER, told, searched if named else NO_DATA
+
+
+def other_openings(before: Sequence[Episode], after: Sequence[Episode]) -> tuple[int, int]:
+    """Return how many items two arms were shown otherwise, in tokens, and how many both were shown."""
+    first, second = (
+        {each.item_id: each.turns[0].prompt_digest for each in episodes if each.turns}
+        for episodes in (before, after)
+    )
+    shared = first.keys() & second.keys()
+    return sum(first[item] != second[item] for item in shared), len(shared)
+
+
+def whole_said(whole: WholeFacts, other: int, shared: int) -> list[str]:
+    """Return what a reader must be warned of where a whole model was brought, a sentence each.
+
+    Args:
+        whole: What it is beside the base.
+        other: Items that the two were shown otherwise, in tokens.
+        shared: Items that both were shown.
+    """
+    sizes = f"{whole.architecture} with {whole.parameters:,} parameters"
+    if whole.architecture != whole.base_architecture:
+        told = (
+            f"A whole model was brought, {sizes}, which is no fine-tune of this base ({whole.base_architecture} with"
+            f" {whole.base_parameters:,}): what the two differ in is not training alone."
+        )
+    elif whole.parameters != whole.base_parameters:
+        told = (
+            f"A whole model was brought, {sizes}, of another size than the base ({whole.base_parameters:,}): what the"
+            " two differ in is not training alone."
+        )
+    else:
+        told = f"A whole model was brought, {sizes}, as the base: that it was trained from this base is not shown."
+    found = [told]
+    if whole.other_tokenizer:
+        found.append(
+            "Its tokenizer is another one than the base's: tokens, and limits in tokens, are not the same of both."
+        )
+    if whole.n_other_prompts:
+        found.append(
+            f"Its chat template writes {whole.n_other_prompts} of {counted(whole.n_prompts, 'prompts')} of train items"
+            " otherwise than the base's: what a template does is part of the difference."
+        )
+    if other:
+        found.append(
+            f"The prompt of {other} of {counted(shared, 'items')} differs in tokens between before and after."
+        )
+    return found

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from assay.core.config.training import ELSEWHERE
 from assay.core.evidence_files import FILES, LOGS, NAMED_DATA, OBSERVED_FILES, RESULTS
 from assay.evidence.claim.claim import Claim, controls_said
-from assay.evidence.claim.warnings import SERVED
+from assay.evidence.claim.served import SERVED
 from assay.evidence.tables.markdown import MARKDOWN
 
 VERIFY: tuple[tuple[str, str], ...] = (

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import AssayError, PolicyError
+from assay.policy.digests import describes
 
 CONFIG, TOKENIZER_CONFIG, GENERATION_CONFIG = "config.json", "tokenizer_config.json", "generation_config.json"
 # One of these is the tokenizer itself.
@@ -57,6 +58,9 @@ def faults(folder: Path) -> list[str]:
         ):
             return [*found, f"{present} names no files of weights"]
         names = set(listed.values())
+        # What no digest of the folder covers could be another thing tomorrow
+        if odd := sorted(name for name in names if "/" in name or describes(Path(name))):
+            return [*found, f"{present} names {odd[0]}, which is none of the model's files"]
     missing = sorted(name for name in names if not (folder / name).is_file())
     found += [f"no {name}" for name in missing[:NAMED]]
     if len(missing) > NAMED:

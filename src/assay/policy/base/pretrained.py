@@ -170,23 +170,58 @@ def _refuse_unfit(folder: Path, model: str, fix: str) -> None:
         )
 
 
-def write_pointer(folder: Path, source: PinnedSource) -> None:
-    """Write models/base for a pretrained model: where it lies, not its gigabytes."""
-    folder.mkdir(parents=True)
+def pointer_text(source: PinnedSource) -> str:
+    """Return the content of a pointer: where a model lies, not its gigabytes."""
     pointer = {
         "folder": str(source.folder),
         "model": source.name,
         "revision": source.revision,
         "digest": source.digest,
     }
-    (folder / POINTER).write_text(json.dumps(pointer, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    return json.dumps(pointer, indent=2, sort_keys=True) + "\n"
 
 
-def locate(folder: Path) -> Path:
+def write_pointer(folder: Path, source: PinnedSource) -> None:
+    """Write models/base for a pretrained model."""
+    folder.mkdir(parents=True)
+    (folder / POINTER).write_text(pointer_text(source), encoding="utf-8")
+
+
+def pinned_digest(folder: Path) -> str:
+    """Return the digest of the model of a folder, as its pointer has it or of the files themselves.
+
+    Raises:
+        PolicyError: The pointer is damaged.
+    """
+    pointer = folder / POINTER
+    return _read_pointer(pointer, "base").digest if pointer.is_file() else digest_folder(folder)
+
+
+def _read_pointer(pointer: Path, stage: str) -> PinnedSource:
+    try:
+        pinned = json.loads(pointer.read_text(encoding="utf-8"))
+        return PinnedSource(
+            Path(pinned["folder"]), str(pinned["model"]), str(pinned["revision"]), str(pinned["digest"])
+        )
+    except (ValueError, KeyError, TypeError):
+        raise PolicyError(
+            "folder, model and digest", found="not these", where=POINTER, fix=_pin_anew(stage)
+        ) from None
+
+
+def _pin_anew(stage: str) -> str:
+    return f"pin it anew: ./run dvc repro --force {stage}"
+
+
+def locate(folder: Path, *, stage: str = "base") -> Path:
     """Return the folder to load from: models/base itself, or what its pointer names.
 
     All of its bytes are read for their digest, each time: some 2 GB a second and processor core, where it has
     instructions for SHA-256.
+
+    Args:
+        folder: models/base, or another that a stage pinned a model to.
+        stage: That stage.
 
     Raises:
         PolicyError: The model behind the pointer is gone, or changed since it was pinned.
@@ -194,20 +229,15 @@ def locate(folder: Path) -> Path:
     pointer = folder / POINTER
     if not pointer.is_file():
         return folder
-    anew = "pin it anew: ./run dvc repro --force base"
-    try:
-        pinned = json.loads(pointer.read_text(encoding="utf-8"))
-        target, expected = Path(pinned["folder"]), str(pinned["digest"])
-        model, revision = str(pinned["model"]), str(pinned["revision"])
-    except (ValueError, KeyError, TypeError):
-        raise PolicyError("folder, model and digest", found="not these", where=POINTER, fix=anew) from None
-    found = digest_folder(target) if target.is_dir() else "nothing"
-    if found != expected:
-        again = "put the folder back" if revision == LOCAL else how_to_download(model, revision)
+    pinned = _read_pointer(pointer, stage)
+    found = digest_folder(pinned.folder) if pinned.folder.is_dir() else "nothing"
+    if found != pinned.digest:
+        local = pinned.revision == LOCAL
+        again = "put the folder back" if local else how_to_download(pinned.name, pinned.revision)
         raise PolicyError(
-            f"the pinned model {model} ({expected[:16]}…)",
+            f"the pinned model {pinned.name} ({pinned.digest[:16]}…)",
             found=found[:16],
-            where="models/base",
-            fix=f"{again}\n     or {anew}",
+            where=f"{folder.parent.name}/{folder.name}",
+            fix=f"{again}\n     or {_pin_anew(stage)}",
         )
-    return target
+    return pinned.folder

@@ -17,8 +17,10 @@ from assay.core.storage.files import read_bytes, read_text, write_text
 from assay.core.storage.json import dumps, write_json
 from assay.core.storage.locks import hold
 from assay.core.storage.yaml import read_yaml
+from assay.dataset.external import WholeFacts, read_training, whole_of
 from assay.package.archive import sealed, write_gz, write_tar
 from assay.package.layout import (
+    ADAPTER,
     LOCK,
     NAME,
     OPENINGS,
@@ -37,6 +39,7 @@ from assay.package.secrets.search import cleared
 from assay.package.verify import check
 from assay.pipeline.dvc_lock import lock_text, refuse_others
 from assay.pipeline.project import Project
+from assay.policy.base.pretrained import locate
 from assay.stages.package.ledger import ledger_of
 from assay.stages.package.merged import parity_of
 from assay.stages.package.pages import documents, observed_provenance
@@ -79,11 +82,18 @@ def run(project: Project) -> None:
 def _package(project: Project) -> None:
     began = now()
     claim_at_hand(project)
-    parity, measured = parity_of(project)
-    say(
-        f"merged model against base and adapter: logits differ by {measured.difference:.2g} at most, "
-        f"{100 * measured.agreement:.1f} % of {measured.n_tokens} greedy tokens agree"
-    )
+    parity = None
+    if project.params.served is not None:
+        say("the models are behind addresses: none is packed")
+    elif whole_in(project) is None:
+        parity, measured = parity_of(project)
+        say(
+            f"merged model against base and adapter: logits differ by {measured.difference:.2g} at most, "
+            f"{100 * measured.agreement:.1f} % of {measured.n_tokens} greedy tokens agree"
+        )
+    else:
+        locate(project.root / ADAPTER, stage="train")
+        say("the whole model that was brought is still the one that was measured; it is not packed")
     members = sealed(members_of(project, parity))
     refuse_others(read_yaml(project.root / LOCK, fix="./run dvc repro"), BEFORE, members)
     known = known_secrets(this_machine(project.root))
@@ -111,8 +121,12 @@ def _package(project: Project) -> None:
     say(f"to check it: ./run assay verify {shlex.quote(str(shown))}")
 
 
-def members_of(project: Project, parity: Parity) -> Mapping[str, bytes | Path]:
+def members_of(project: Project, parity: Parity | None) -> Mapping[str, bytes | Path]:
     """Return every member of the package by name, but for the list of them.
+
+    Args:
+        project: The run, or an unpacked package of it.
+        parity: How the merged model compares with base and adapter; None where there is no adapter.
 
     Raises:
         PackageError: A file of the run is missing, or a link.
@@ -123,7 +137,8 @@ def members_of(project: Project, parity: Parity) -> Mapping[str, bytes | Path]:
     entries = [places.get(entry, entry) for entry in READS]
     text = lock_text(read_yaml(root / LOCK, fix=fix), BEFORE)
     members: dict[str, bytes | Path] = dict(files_of(root, entries, fix=fix))
-    members |= {LOCK: text.encode(), PARITY: (dumps(parity) + "\n").encode()}
+    members[LOCK] = text.encode()
+    members |= {} if parity is None else {PARITY: (dumps(parity) + "\n").encode()}
     members[OPENINGS] = (dumps(ledger_of(project)) + "\n").encode()
     members[VERIFIER] = read_text(root / SOURCE_OF_VERIFIER, fix="git checkout -- src").encode()
     told = told_of(project) if project.recorded is None else read_bytes(root / TOLD, fix=fix)
@@ -142,7 +157,27 @@ def strangers_in(project: Project, names: Iterable[str]) -> Iterator[str]:
     scratch = isinstance(project.params.base, ScratchBase)
     data, task = PurePosixPath(project.params.dataset.root).as_posix(), project.params.task
     code = PurePosixPath(task.code).as_posix() if task.brings_code else None
-    return strangers(names, data=data, scratch=scratch, code=code)
+    return strangers(names, data=data, scratch=scratch, adapter=holds_adapter(project), code=code)
+
+
+def whole_in(project: Project) -> WholeFacts | None:
+    """Return what is known of the whole model that took the place of an adapter, if one did.
+
+    Raises:
+        RecordError: train.json is missing or damaged.
+    """
+    if project.params.external is None:
+        return None
+    return whole_of(read_training(project.results("train.json"), fix="./run dvc repro train"))
+
+
+def holds_adapter(project: Project) -> bool:
+    """Return whether it was an adapter that was trained, or brought, and no whole or served model.
+
+    Raises:
+        RecordError: train.json is missing or damaged.
+    """
+    return project.params.served is None and whole_in(project) is None
 
 
 def _replace(folder: Path, fresh: Path) -> None:

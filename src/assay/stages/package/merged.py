@@ -72,12 +72,23 @@ def merge_into(project: Project, folder: Path) -> tuple[Parity, MergeComparison]
 
 
 def weights_of(project: Project) -> Weights:
-    """Return where base and adapter of a project lie, and fix what makes a computation repeat itself."""
+    """Return where base and adapter of a project lie, and fix what makes a computation repeat itself.
+
+    Raises:
+        ConfigError: The device is not there.
+        PackageError: A whole model was brought: there is nothing to merge.
+        PolicyError: The base cannot be read.
+    """
     from assay.policy.base.adapter_files import Weights
-    from assay.policy.base.pretrained import locate
+    from assay.policy.base.pretrained import POINTER, locate
     from assay.policy.model import pin, require_device
 
     params, base = project.params, project.params.base
+    if (project.root / ADAPTER / POINTER).is_file():
+        fix, found = "copy the folder that train.folder names", "a whole model that was brought"
+        if params.served is not None:
+            fix, found = "ask whoever serves it", "a served model, whose weights are not here"
+        raise PackageError("base and adapter", found=found, where=ADAPTER, fix=fix)
     require_device(params.device)
     pin(params.threads, deterministic=params.deterministic, device=params.device)
     return Weights(

@@ -54,7 +54,7 @@ def documents(project: Project, members: Mapping[str, bytes | Path]) -> dict[str
     """
     page = members.get(f"{project.params.dataset.root}/{DATASHEET}", b"")
     text = page if isinstance(page, bytes) else read_bytes(page, fix=AGAIN)
-    subjects = {name: sha256_of(members[name]) for name in SUBJECTS}
+    subjects = {name: sha256_of(members[name]) for name in SUBJECTS if name in members}
     return {
         CARD: _card(project, text.decode("utf-8", "replace")).encode(),
         PROVENANCE: (dumps(_made(project, members, subjects)) + "\n").encode(),

@@ -20,13 +20,15 @@ from assay.evidence.claim.claim import UNREAD, Claim
 from assay.evidence.claim.openings import Openings, opening_obstacles, opening_warnings, openings_of
 from assay.evidence.claim.plan import ClaimPlan, plan_of
 from assay.evidence.claim.relaxed import relaxed_said
+from assay.evidence.claim.served import served_said
 from assay.evidence.claim.warnings import (
     answer_for,
     clusters_said,
     control_health_said,
     external_said,
     openings_said,
-    served_said,
+    other_openings,
+    whole_said,
 )
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.pipeline.heldout_ledger import (
@@ -106,7 +108,7 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Ar
         )
         blockers = [*blockers, *_other_alarms(project, trained), *red]
     else:
-        bars, notes = _external(project, trained)
+        bars, notes = _external(project, trained, arms)
         blockers = [*blockers, *bars]
     found = read_record(
         project.results("contamination.json"), Contamination, fix="./run dvc repro fingerprint"
@@ -193,18 +195,22 @@ def _changed_since(project: Project, plan: ClaimPlan, trained: Training, arms: A
     return [(text, text) for held, text in zip(holds, kinds, strict=True) if not held]
 
 
-def _external(project: Project, trained: ExternalFacts) -> tuple[list[tuple[str, str]], list[str]]:
+def _external(
+    project: Project, trained: ExternalFacts, arms: Arms
+) -> tuple[list[tuple[str, str]], list[str]]:
     """Return why no claim may be made of what was trained elsewhere, and what nobody here can know of it."""
     asked = project.params.external
     if asked is None or (asked.told_digest, asked.how) != (trained.sha256, trained.how):
         return [(OTHER_EXTERNAL, OTHER_EXTERNAL)], []
     notes = [*external_said(trained.how, [each.file for each in asked.data])]
+    if trained.whole is not None:
+        notes += whole_said(trained.whole, *other_openings(arms[0][1], arms[1][1]))
     if project.params.served is not None:
-        arms: dict[str, ServedArm] = {}
+        answers: dict[str, ServedArm] = {}
         for stage in ("pre_eval", "post_eval"):
             path, fix = project.results(f"{stage}_served.json"), f"./run dvc repro -f {stage}"
-            arms |= read_record(path, ServedArms, fix=fix).arms
-        notes += served_said(arms)
+            answers |= read_record(path, ServedArms, fix=fix).arms
+        notes += served_said(answers)
     found = read_record(project.results(NAMED_DATA), NamedFound, fix="./run dvc repro -f post_eval")
     if [(each.file, each.sha256) for each in found.files] != [
         (each.file, each.sha256) for each in asked.data

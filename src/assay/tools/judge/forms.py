@@ -13,6 +13,8 @@ from assay.tools.judge.sources import Form, Reading, number_of, text_of, truth_o
 Reader = Callable[[str, Row, str | None], Reading]
 ITEM, SCORE = ("item", "item_id", "id"), ("score", "reward")
 LABELS = ("stratum", "task")
+# What verifiers counts as cut off, beside a completion that ended by its length.
+CUT = ("max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "compaction_failed")
 
 
 def form_of(row: Row, where: str) -> Form:
@@ -26,6 +28,8 @@ def form_of(row: Row, where: str) -> Form:
         return "lm-eval samples"
     if {"item_id", "cluster", "draw", "turns", "ending"} <= keys:
         return "assay episodes"
+    if {"task", "traces", "env"} <= keys:
+        return "verifiers traces"
     if {"prompt", "completion", "reward"} <= keys and ("example_id" in keys or "id" in keys):
         return "verifiers results"
     if _first(row, ITEM) and (_first(row, SCORE) or "success" in keys):
@@ -171,14 +175,60 @@ def verifiers_row(where: str, row: Row, metric: str | None) -> Reading:
     )
 
 
+def trace_row(where: str, row: Row, metric: str | None) -> Reading:
+    """Return a rollout of verifiers 0.4 (vf-eval writes traces.jsonl): that of the agent that trains."""
+    traces = [each for each in row["traces"] if each.get("agent", {}).get("trainable", True)]
+    if len(traces) > 1:
+        found = ", ".join(str(each.get("agent", {}).get("name")) for each in traces[:4])
+        raise refuse(
+            "rollouts of one agent", f"those of {found}", where, "write the rows you mean as a table"
+        )
+    trace = traces[0] if traces else {}
+    task, data = row["task"], row["task"]["data"]
+    errors = (trace.get("errors") or row.get("errors") or [{}])[-1]
+    measured = row.get("ok") is True and trace.get("ok") is True
+    nodes, calls = trace.get("nodes") or [], trace.get("calls") or []
+    opening = next((k for k, node in enumerate(nodes) if node.get("sampled")), len(nodes))
+    ended = next((call.get("finish_reason") for call in reversed(calls) if not call.get("error")), None)
+    config = trace.get("agent", {}).get("config", {})
+    return Reading(
+        where,
+        text_of(task.get("key") or task.get("hash") or data),
+        _reward_of(trace, metric, where) if measured else None,
+        n_turns=sum(bool(node.get("sampled")) for node in nodes),
+        tokens=whole_of(trace.get("num_output_tokens") or None, where, "num_output_tokens"),
+        truncated=int(trace.get("stop_condition") in CUT or ended == "length"),
+        content=text_of({name: value for name, value in data.items() if name != "idx"}),
+        prompt=text_of([node["message"] for node in nodes[:opening]] or None),
+        completion=text_of([node["message"].get("content") for node in nodes if node.get("sampled")]),
+        model=config.get("model") or (calls[-1].get("model") if calls else None),
+        why=": ".join(filter(None, map(text_of, (errors.get("type"), errors.get("message")))))[:80],
+    )
+
+
+def _reward_of(trace: Mapping[str, Any], metric: str | None, where: str) -> float | None:
+    """Return the weighted sum of a trace's rewards, or the one reward or metric that was asked for."""
+    rewards, metrics = trace["rewards"], trace.get("metrics") or {}
+    if metric is None or (metric == "reward" and metric not in {**rewards, **metrics}):
+        parts = [each for each in rewards.values() if each is not None]
+        return sum(each["score"] * each["weight"] for each in parts) if parts else None
+    if metric in rewards:
+        return number_of(rewards[metric]["score"], where, metric)
+    if metric not in metrics:
+        found = ", ".join((*rewards, *metrics)) or "none"
+        raise refuse(f"the reward or metric {metric}", found, where, "--metric with one that is there")
+    return number_of(metrics[metric], where, metric)
+
+
 READERS: dict[Form, Reader] = {
     "table": table_row,
     "assay episodes": episode_row,
     "lm-eval samples": lm_eval_row,
     "verifiers results": verifiers_row,
+    "verifiers traces": trace_row,
 }
 # Forms in which an item that stands there again is its next draw; elsewhere draws are numbered, or it is twice there.
-REPEATS: frozenset[Form] = frozenset({"verifiers results"})
+REPEATS: frozenset[Form] = frozenset({"verifiers results", "verifiers traces"})
 
 
 def readings(rows: Iterator[tuple[str, Row]], metric: str | None) -> tuple[Form | None, Iterator[Reading]]:

@@ -122,6 +122,8 @@ class _ArmReader:
                 model, task = _beside_samples(path)
             if form == "verifiers results":
                 model, task, settings = _beside_results(path)
+            if form == "verifiers traces":
+                task, settings = _beside_traces(path)
         before, self._told = len(self._rows), None
         prefix = f"{task or path.stem}/" if several else ""
         labels = {"task": task or path.stem} if several else None
@@ -291,9 +293,25 @@ def _beside_results(path: Path) -> tuple[str | None, str | None, dict[str, str]]
     if not isinstance(found, dict):
         return None, None, {}
     model, task = (found[name] if isinstance(found.get(name), str) else None for name in ("model", "env_id"))
-    told = found.get("sampling_args")
+    return model, task, _settings(found.get("sampling_args"))
+
+
+def _beside_traces(path: Path) -> tuple[str | None, dict[str, str]]:
+    """Return task set and sampling of traces of verifiers, as the resolved settings beside them say."""
+    beside = path.with_name("configs") / "resolved/eval.json"
+    found = parse_json(beside.read_bytes(), str(beside)) if beside.is_file() else None
+    if not isinstance(found, dict):
+        return None, {}
+    env = found.get("env")
+    names = env.get("taskset") if isinstance(env, dict) else None
+    name = names.get("id") if isinstance(names, dict) else None
+    return (name if isinstance(name, str) and name else None), _settings(found.get("sampling"))
+
+
+def _settings(told: object) -> dict[str, str]:
+    """Return the settings of a decoding that are set, as text."""
     settings = {str(name): text_of(value) for name, value in told.items()} if isinstance(told, dict) else {}
-    return model, task, {name: value for name, value in settings.items() if value}
+    return {name: value for name, value in settings.items() if value}
 
 
 def identical_draws(rows: list[JudgedRow]) -> int:

@@ -15,7 +15,9 @@ from assay.tools.judge.lines import refuse
 from assay.tools.judge.plan import JudgePlan
 from assay.tools.judge.rows import no_strata
 
-Form = Literal["table", "assay episodes", "inspect log", "lm-eval samples", "verifiers results"]
+Form = Literal[
+    "table", "assay episodes", "inspect log", "lm-eval samples", "verifiers results", "verifiers traces"
+]
 
 
 class SourceFile(Record):

@@ -16,12 +16,12 @@ from assay.core.records import TRAINING_LOG_COLUMNS
 from assay.core.storage.files import read_bytes, write_bytes
 from assay.core.storage.json import read_record, write_jsonl
 from assay.core.storage.untrusted import listing
-from assay.package.layout import PARITY, SUMS
+from assay.package.layout import ADAPTER, BASE, PARITY, SUMS
 from assay.package.parity import Parity
 from assay.pipeline.live_log import Tables
 from assay.pipeline.project import Project
 from assay.stages import fingerprint, render_evidence
-from assay.stages.package import members_of
+from assay.stages.package import holds_adapter, members_of
 from assay.training.log.history import History, component_row
 from assay.verify.checks import Check, LookResult, looked
 from assay.verify.code import pins_of
@@ -196,7 +196,8 @@ def rendered_again_lazily(
         return LookResult(said, unchecked=True) if nearly else LookResult("", [f"{said}: {seen.wrong[0]}"])
 
     def documents() -> LookResult:
-        parity = read_record(root / PARITY, Parity, fix=FIX)
+        merged = holds_adapter(package.project)
+        parity = read_record(root / PARITY, Parity, fix=FIX) if merged else None
         members = members_of(_copied(package, work, ()), parity)
         expected = {*members, SUMS}
         wrong = [f"{name} is missing" for name in sorted(expected - package.names)]
@@ -231,7 +232,8 @@ def _copied(package: Unpacked, work: Path, writes: tuple[str, ...]) -> Project:
             target = work / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(read_bytes(package.root / name, fix=FIX))
-    (work / "models/base").mkdir(parents=True, exist_ok=True)  # where a pretrained base lies, no package says
+    for name in (BASE, ADAPTER):  # where a pretrained base or a whole model lies, no package says
+        (work / name).mkdir(parents=True, exist_ok=True)
     return replace(package.project, root=work)
 
 

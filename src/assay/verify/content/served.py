@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from assay.core.config.training import ServedTraining
 from assay.core.counting import counted
 from assay.core.records import Episode
-from assay.core.storage.json import read_record
+from assay.core.storage.json import dumps, read_record
 from assay.dataset.external import ExternalFacts
 from assay.dataset.served import ServedArm, ServedArms, ServedPin
 from assay.dataset.suite import Suite
@@ -27,7 +27,11 @@ def pins_hold(package: Unpacked) -> LookResult:
     base, told, tuned = params.served, package.told, params.train
     assert base is not None and isinstance(tuned, ServedTraining)
     pins = {
-        "base.json": (ServedPin.model_validate(package.base.get("served")), base, package.base.get("digest")),
+        "base.json": (
+            ServedPin.model_validate_json(dumps(package.base.get("served"))),
+            base,
+            package.base.get("digest"),
+        ),
         "train.json": (
             told.served if isinstance(told, ExternalFacts) else None,
             tuned.served,

@@ -18,7 +18,7 @@ from assay.core.counting import counted
 from assay.core.errors import RecordError
 from assay.core.storage.files import read_bytes, read_text
 from assay.core.storage.json import loads, parse_strict
-from assay.dataset.external import ExternalFacts
+from assay.dataset.external import ExternalFacts, whole_of
 from assay.package.layout import ADAPTER, ADAPTER_FILES, BASE, CODE_CARRIERS
 from assay.policy.base.words import Words
 from assay.policy.digests import adapted_digest, digest_folder, listing_digest
@@ -115,14 +115,17 @@ def weights_sane(package: Unpacked) -> LookResult:
             n += math.prod(tensor.shape)
             if not _is_finite(tensor):
                 wrong.append(f"{name}, {key}: NaN or Inf")
-    wrong += _misfits(package, arrays)
+    whole = whole_of(package.told)
+    served = package.served
+    wrong += [] if whole or served else _misfits(package, arrays)
     wrong += _other_shapes(package, arrays)
     parameters = package.base.get("parameters")
-    if not isinstance(package.project.params.base, PretrainedBase):
+    if isinstance(package.project.params.base, ScratchBase):
         found = sum(math.prod(tensor.shape) for tensor in arrays.get(BASE, {}).values())
         if parameters != found:
             wrong.append(f"base.json, parameters: {parameters}; {BASE} holds {found}")
-    said = f"{n:,} numbers, all finite; the adapter fits its base; no pickle"
+    fits = "the whole model that was brought is not in here" if whole else "the adapter fits its base"
+    said = f"{n:,} numbers, all finite; {'none of a served model' if served else fits}; no pickle"
     return LookResult(said, wrong)
 
 
@@ -134,12 +137,18 @@ def digests_hold(package: Unpacked) -> LookResult:
         wrong.append("base.json and train.json name different bases")
     if scratch and (found := digest_folder(package.root / BASE)) != pinned:
         wrong.append(f"{BASE}: digest {found[:16]}, and {str(pinned)[:16]} in base.json")
-    found = adapted_digest(trained.base_digest, package.root / ADAPTER)
+    if (whole := whole_of(trained)) is not None:
+        brought = package.project.params.external
+        found = brought.told_digest if brought else ""  # the digest of the model, which is not in here
+    else:
+        found = adapted_digest(trained.base_digest, package.root / ADAPTER)
     if found != trained.policy_digest:
         wrong.append(
             f"{ADAPTER} on its base: digest {found[:16]}, and {trained.policy_digest[:16]} in train.json"
         )
     said = f"the adapter on its base has the digest that the training published, {found[:16]}"
+    if whole:
+        said = f"the policy is the whole model of train.sha256, {found[:16]}, which is not in the package"
     return LookResult(
         said if scratch else f"{said}; the pretrained base {package.base.get('model')} is not in the package",
         wrong,
@@ -267,8 +276,9 @@ def weights_digest(tensors: Mapping[str, Tensor]) -> str:
 def adapter_learned(package: Unpacked) -> LookResult:
     """Check that the adapter is that of the chosen step of the chain, adds something, and no more than it can
     have learned."""
-    tensors = read_safetensors(package.root / WEIGHTS, WEIGHTS)
-    if (brought := package.project.params.external) is not None:
+    brought, whole = package.project.params.external, whole_of(package.told)
+    tensors = {} if whole else read_safetensors(package.root / WEIGHTS, WEIGHTS)
+    if isinstance(brought, ExternalTraining):
         return _as_brought(package, brought, tensors)
     step, rows = package.trained.chosen_step, package.log
     wrong = [
@@ -298,13 +308,19 @@ def adapter_learned(package: Unpacked) -> LookResult:
 def _as_brought(package: Unpacked, brought: ExternalTraining, tensors: Mapping[str, Tensor]) -> LookResult:
     """Check that an adapter that was trained elsewhere is the one that the settings name; what it can have
     learned nobody knows."""
-    contents = {name: read_bytes(package.root / ADAPTER / name, fix=FIX) for name in ADAPTER_FILES}
-    wrong, told = [], package.told
-    if (found := listing_digest(contents)) != brought.sha256:
+    wrong, told = list[str](), package.told
+    whole = whole_of(told)
+    names = () if whole else ADAPTER_FILES
+    contents = {name: read_bytes(package.root / ADAPTER / name, fix=FIX) for name in names}
+    if not whole and (found := listing_digest(contents)) != brought.sha256:
         wrong.append(f"{ADAPTER}: sha256 {found[:16]}; train.sha256 of params.yaml is {brought.sha256[:16]}")
     if not isinstance(told, ExternalFacts) or (told.sha256, told.how) != (brought.sha256, brought.how):
         wrong.append("train.json: not of what params.yaml names")
     said = f"{counted(len(tensors), 'tensors')} of an adapter with the sha256 that params.yaml names"
+    if whole:
+        said = (
+            "a whole model by the sha256 that params.yaml names, not in the package; --policy DIR looks at it"
+        )
     return LookResult(f"{said}; trained elsewhere, so what it can have learned is not known", wrong)
 
 

@@ -21,9 +21,11 @@ from assay.core.records import Episode
 from assay.core.seeds import rng
 from assay.core.storage.files import read_bytes, sha256_bytes
 from assay.core.storage.json import loads, read_records
+from assay.dataset.external import read_training
 from assay.dataset.suite import units
 from assay.pipeline.inputs import decoding_of, secondary_file, task_of
 from assay.pipeline.project import Project
+from assay.stages.package import whole_in
 from assay.stages.render_evidence.arms import AGAIN, suite_of
 from assay.verify.checks import UNUSABLE, Check, Outcome, error_said
 from assay.verify.code import stack_said
@@ -37,7 +39,12 @@ FIX = "take the package again"
 
 
 def regenerated(
-    project: Project, *, batches: int, key: str | None = None, base: Path | None = None
+    project: Project,
+    *,
+    batches: int,
+    key: str | None = None,
+    base: Path | None = None,
+    policy: Path | None = None,
 ) -> list[Check]:
     """Play whole units again and return what was found: one check for the weights, then one a file of
     episodes.
@@ -49,6 +56,7 @@ def regenerated(
             packed. A maker could still pack again and again until the draw is convenient; a word of the
             verifier's own cannot be foreseen.
         base: Folder of a pretrained base, which a package does not hold.
+        policy: Folder of a whole model that was trained elsewhere, which a package does not hold either.
     """
     checks: list[Check] = []
     try:
@@ -57,9 +65,13 @@ def regenerated(
             return [no_device]
         folder, check = base_of(project, base, "V4")
         checks.append(check)
-        if folder is not None:
-            for name, who in ARMS:
-                checks.extend(_arm(project, folder, name, who, batches, chosen))
+        folders, whole = {"base": folder, "trained": folder}, whole_in(project)
+        if whole is not None:
+            folders["trained"], check = _whole_of(project, policy)
+            checks.append(check)
+        for name, who in ARMS:
+            if (weights := folders[who]) is not None:
+                checks.extend(_arm(project, weights, name, who, whole is not None, batches, chosen))
     except Interrupted:
         raise
     except UNUSABLE as error:
@@ -98,6 +110,27 @@ def base_of(project: Project, given: Path | None, level: str) -> tuple[Path | No
     return folder, told("passed", f"digest {found[:16]}, as in base.json")
 
 
+def _whole_of(project: Project, given: Path | None) -> tuple[Path | None, Check]:
+    """Return the folder of the whole model that was measured, None where nobody named it or it is another, and
+    what to say of it.
+
+    Raises:
+        AssayError: It is no model that can be loaded.
+    """
+    from assay.policy.base.whole_model import look_at
+
+    def told(outcome: Outcome, found: str) -> Check:
+        return Check(level="V4", name="whole model", outcome=outcome, found=found)
+
+    expected = read_training(project.results("train.json"), fix=FIX).policy_digest
+    if given is None:
+        return None, told("not checked", "it is not in the package; --policy DIR names its folder")
+    found = look_at(given.absolute()).digest  # a stranger's
+    if found != expected:
+        return None, told("failed", f"{given.name}: digest {found[:16]}, and {expected[:16]} in train.json")
+    return given.absolute(), told("passed", f"digest {found[:16]}, as in train.json")
+
+
 def without_device(project: Project, level: Literal["V4", "V5"]) -> Check | None:
     """Return that nothing can be played here for want of the device, which says nothing of the package; None
     if it is there."""
@@ -110,20 +143,22 @@ def without_device(project: Project, level: Literal["V4", "V5"]) -> Check | None
     return None
 
 
-def _arm(project: Project, base: Path, name: str, who: str, batches: int, key: str) -> Iterator[Check]:
+def _arm(
+    project: Project, weights: Path, name: str, who: str, whole: bool, batches: int, key: str
+) -> Iterator[Check]:
     from assay.policy.base.adapter_files import read_adapter
     from assay.policy.model import load, pin, require_device
 
-    params = project.params
-    if who == "trained":
+    params, adapted = project.params, who == "trained" and not whole
+    if adapted:
         read_adapter(
             project.root / "models/adapter", project.root
         )  # a stranger's: nothing but a plain LoRA is opened
     require_device(params.device)
     pin(params.threads, deterministic=params.deterministic, device=params.device)
     policy = load(
-        base,
-        adapter=project.root / "models/adapter" if who == "trained" else None,
+        weights,
+        adapter=project.root / "models/adapter" if adapted else None,
         device=params.device,
         dtype=params.base.dtype,
         quantization=params.base.quantization,

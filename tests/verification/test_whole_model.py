@@ -1,0 +1,327 @@
+"""A whole model that was made elsewhere: merged, or another one; taken, judged, packed and checked; and what is
+refused of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from assay.core.errors import AssayError
+from assay.core.records import Episode
+from assay.core.storage.json import read_record, read_records, write_json
+from assay.dataset.external import ExternalFacts
+from assay.evaluation.measures import mean_of
+from assay.evidence.claim.claim import Claim
+from assay.package import verify as plain
+from assay.pipeline.external import brought_digest, take
+from assay.pipeline.policies import open_policy
+from assay.pipeline.project import Project
+from assay.policy.digests import digest_folder
+from assay.stages import package
+from assay.tools.verify import VerifyRequest, verified
+from assay.verify.checks import Check
+from tests.verification.external_run import settings
+from tests.verification.made_lock import lock
+from tests.verification.whole_run import ADAPTER, WHOLE, adapted, judged, saved, small_project
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of peft and transformers
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A measured base, and beside it an adapter and the model that it merges into."""
+    root = tmp_path_factory.mktemp("whole") / "run"
+    root.mkdir()
+    project = small_project(root)
+    model = adapted(project)
+    saved(project, model.merge_and_unload())
+    return root
+
+
+@pytest.fixture
+def copy(ready: Path, tmp_path: Path) -> Path:
+    """A copy of that, to do with as a test likes."""
+    return shutil.copytree(ready, tmp_path / "copy", symlinks=True)
+
+
+@pytest.fixture(scope="module")
+def merged(ready: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A finished run whose trained policy is the merged model, packed."""
+    root = shutil.copytree(ready, tmp_path_factory.mktemp("whole") / "merged", symlinks=True)
+    return _packed(judged(Project.open(root), WHOLE))
+
+
+def _packed(project: Project) -> Project:
+    lock(project)
+    package.run(project)
+    return project
+
+
+def _checked(project: Project, **asked: Any) -> dict[tuple[str, str], Check]:
+    told = VerifyRequest(processes=1, task_code=project.root / "tasks/words", **asked)
+    tar = project.root / "dist/assay-package.tar"
+    return {(each.level, each.name): each for each in verified(tar, plain.check(tar), told)}
+
+
+def _failed(found: dict[tuple[str, str], Check]) -> list[str]:
+    return [f"{each.level} {each.name}: {each.found}" for each in found.values() if each.outcome == "failed"]
+
+
+def _episodes(project: Project, name: str = "post_eval") -> list[Episode]:
+    return read_records(project.results(f"{name}.jsonl"), Episode, fix="")
+
+
+def test_a_merged_model_plays_as_base_and_adapter_do(merged: Project, copy: Path) -> None:
+    apart = judged(Project.open(copy), ADAPTER)
+    one, other = _episodes(merged), _episodes(apart)
+    texts = [[turn.completion for each in run for turn in each.turns] for run in (one, other)]
+    same = sum(a == b for a, b in zip(*texts, strict=True))
+    assert same >= 0.9 * len(texts[0])  # sums are rounded otherwise, so that a token may tip once in a while
+    assert mean_of(one, "success_rate") == pytest.approx(mean_of(other, "success_rate"), abs=0.15)
+    assert one[0].policy != other[0].policy
+
+
+def test_the_claim_says_that_a_whole_model_was_brought(merged: Project) -> None:
+    claim = read_record(merged.results("claim.json"), Claim, fix="")
+    assert claim.verdict != "NOT EVALUABLE"
+    said = "\n".join(claim.warnings)
+    assert "as the base: that it was trained from this base is not shown" in said
+    assert "tokenizer is another" not in said and "chat template writes" not in said
+    facts = read_record(merged.results("train.json"), ExternalFacts, fix="")
+    assert facts.policy_digest == facts.sha256 == digest_folder(merged.root / WHOLE)
+
+
+def test_its_package_holds_no_weights_of_it_and_passes_every_check(merged: Project) -> None:
+    found = _checked(merged)
+    assert not _failed(found)
+    assert "not in the package: models/adapter" in found["V3", "dvc.lock"].found
+    with tarfile.open(merged.root / "dist/assay-package.tar") as tar:
+        names = {name.partition("/")[2] for name in tar.getnames()}
+        card = tar.extractfile("assay-package/README.md")
+        assert card is not None and "Whole model for the task" in card.read().decode()
+    assert not [name for name in names if name.startswith("models/adapter") or name == "parity.json"]
+
+
+def test_it_is_played_again_by_who_has_it_and_by_nobody_else(merged: Project) -> None:
+    alone = _checked(merged, regenerate=1)
+    assert alone["V4", "whole model"].outcome == "not checked" and not _failed(alone)
+    assert ("V4", "play post_eval again") not in alone and ("V4", "play pre_eval again") in alone
+    given = _checked(merged, regenerate=1, policy=merged.root / WHOLE)
+    assert given["V4", "play post_eval again"].outcome == "passed" and not _failed(given)
+    other = _checked(merged, regenerate=1, policy=merged.root / "models/base")
+    assert other["V4", "whole model"].outcome == "failed"
+
+
+def _of_another_kind(project: Project) -> None:
+    """Write a Llama of another size, with a word and a template of its own."""
+    words = json.loads((project.root / "models/base/tokenizer.json").read_text())
+    config = json.loads((project.root / "models/base/config.json").read_text())
+    torch.manual_seed(1)
+    shape = LlamaConfig(
+        vocab_size=config["vocab_size"] + 1,
+        hidden_size=48,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=config["max_position_embeddings"],
+        eos_token_id=config["eos_token_id"],
+        pad_token_id=config["pad_token_id"],
+        bos_token_id=None,
+    )
+    folder = saved(project, LlamaForCausalLM(shape), max_shard_size="20KB")
+    words["model"]["vocab"]["<more>"] = config["vocab_size"]
+    (folder / "tokenizer.json").write_text(json.dumps(words))
+    template = folder / "chat_template.jinja"
+    head = "{% for message in messages %}"
+    assert head in template.read_text()
+    template.write_text(template.read_text().replace(head, f"a {head}", 1))
+
+
+def test_a_model_of_another_kind_is_judged_and_said_to_be_one(copy: Path) -> None:
+    project = Project.open(copy)
+    shutil.rmtree(copy / WHOLE)
+    _of_another_kind(project)
+    assert len(list((copy / WHOLE).glob("*.safetensors"))) > 1
+    found = _packed(judged(project, WHOLE))
+    said = "\n".join(read_record(found.results("claim.json"), Claim, fix="").warnings)
+    assert "LlamaForCausalLM" in said and "no fine-tune of this base (Qwen3ForCausalLM with 23,936)" in said
+    assert "tokenizer is another one" in said and "256 of 256 prompts of train items" in said
+    assert "The prompt of 8 of 8 items differs in tokens" in said
+    assert not _failed(_checked(found, regenerate=1, policy=copy / WHOLE))
+
+
+Change = Callable[[Path], None]
+
+
+def _shard_of(folder: Path) -> Path:
+    """Spread the weights over two files, and return the second."""
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = sorted(tensors)
+    parts = (names[:4], names[4:])
+    placed: dict[str, str] = {}
+    for number, part in enumerate(parts, start=1):
+        file = f"model-{number:05}-of-00002.safetensors"
+        save_file({name: tensors[name] for name in part}, folder / file, metadata={"format": "pt"})
+        placed |= dict.fromkeys(part, file)
+    write_json(folder / "model.safetensors.index.json", {"metadata": {}, "weight_map": placed})
+    return folder / "model-00002-of-00002.safetensors"
+
+
+def _torn(folder: Path) -> None:
+    path = _shard_of(folder)
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def _no_shard(folder: Path) -> None:
+    _shard_of(folder).unlink()
+
+
+def _index_outside(folder: Path) -> None:
+    path = _shard_of(folder)
+    shutil.move(path, folder.parent / path.name)
+    index = folder / "model.safetensors.index.json"
+    index.write_text(index.read_text().replace(path.name, f"../{path.name}"))
+
+
+def _pickle(folder: Path) -> None:
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+
+
+def _changed(change: Callable[[dict[str, torch.Tensor]], None]) -> Change:
+    def apply(folder: Path) -> None:
+        tensors = load_file(folder / "model.safetensors")
+        change(tensors)
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+    return apply
+
+
+def _no_number(tensors: dict[str, torch.Tensor]) -> None:
+    tensors["model.norm.weight"][3] = float("nan")
+
+
+def _less(tensors: dict[str, torch.Tensor]) -> None:
+    del tensors["model.layers.0.mlp.up_proj.weight"]
+
+
+def _whole_numbers(tensors: dict[str, torch.Tensor]) -> None:
+    name = "model.layers.0.mlp.up_proj.weight"
+    tensors[name] = tensors[name].to(torch.int8)
+
+
+def _wider(tensors: dict[str, torch.Tensor]) -> None:
+    name = "model.layers.0.mlp.up_proj.weight"
+    tensors[name] = torch.cat([tensors[name], tensors[name]])
+
+
+def _configured(**told: Any) -> Change:
+    def apply(folder: Path) -> None:
+        path = folder / "config.json"
+        write_json(path, json.loads(path.read_text()) | told)
+
+    return apply
+
+
+def _without(*names: str) -> Change:
+    def apply(folder: Path) -> None:
+        for name in names:
+            (folder / name).unlink()
+
+    return apply
+
+
+def _linked(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.rename(folder.parent / "weights")
+    path.symlink_to("../weights")
+
+
+def _below(folder: Path) -> None:
+    fresh = folder.parent / "moved"
+    folder.rename(fresh)
+    folder.mkdir()
+    fresh.rename(folder / "checkpoint-60")
+
+
+def _the_base(folder: Path) -> None:
+    shutil.rmtree(folder)
+    shutil.copytree(folder.parents[1] / "models/base", folder)
+    (folder / "README.md").write_text("fine-tuned for hours")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_torn, "model-00002-of-00002.safetensors is cut short"),
+        (_no_shard, "no model-00002-of-00002.safetensors"),
+        (_index_outside, "none of the model's files"),
+        (_pickle, "pytorch_model.bin, a pickle"),
+        (_changed(_no_number), "NaN or Inf in model.norm.weight"),
+        (_changed(_less), "none of model.layers.0.mlp.up_proj.weight, which would be made up"),
+        (_changed(_whole_numbers), "torch.int8"),
+        (_changed(_wider), "a model that can be loaded"),
+        (_configured(auto_map={"AutoModelForCausalLM": "modeling_x.X"}), "code of its own"),
+        (_configured(quantization_config={"quant_method": "gptq", "bits": 4}), "quantised ones (gptq)"),
+        (_configured(model_type="nobodys", architectures=["Nobodys"]), "nobodys"),
+        (_without("tokenizer.json"), "no tokenizer.json"),
+        (_without("chat_template.jinja"), "a chat template"),
+        (_without("config.json"), "neither"),
+        (_linked, "a link that leaves"),
+        (_below, "in it checkpoint-60"),
+        (_the_base, "the base itself"),
+    ],
+)
+def test_what_cannot_be_taken_is_refused_in_one_message_and_nothing_is_lost(
+    change: Change, said: str, copy: Path
+) -> None:
+    (copy / "models/adapter").mkdir()
+    (copy / "models/adapter/kept").write_text("of before")
+    change(copy / WHOLE)
+    settings(copy, {"folder": WHOLE, "sha256": digest_folder(copy / WHOLE)})
+    project = Project.open(copy)
+    assert project.params.external is not None
+    with pytest.raises(AssayError) as refused:
+        take(project, project.params.external)
+    assert said in str(refused.value) and str(refused.value).count("Fix: ") == 1
+    assert (copy / "models/adapter/kept").read_text() == "of before"
+
+
+def test_a_model_that_changed_since_it_was_taken_is_not_measured(copy: Path) -> None:
+    settings(copy, {"folder": WHOLE, "sha256": brought_digest(copy / WHOLE)[1]})
+    project = Project.open(copy)
+    assert project.params.external is not None
+    take(project, project.params.external)
+    _changed(_no_number)(copy / WHOLE)
+    with pytest.raises(AssayError, match="the pinned model whole"):
+        open_policy(project, copy / "models/adapter")
+
+
+def test_what_a_training_keeps_beside_its_model_makes_it_no_other(copy: Path) -> None:
+    folder = copy / WHOLE
+    before = brought_digest(folder)
+    for name in ("optimizer.pt", "rng_state_0.pth", "training_args.bin", "trainer_state.json", "README.md"):
+        (folder / name).write_bytes(b"state")
+    shutil.copytree(folder, folder.parent / "checkpoint-10")
+    shutil.move(folder.parent / "checkpoint-10", folder)
+    assert brought_digest(folder) == before
+    (folder / "generation_config.json").write_text('{"eos_token_id": 0}')
+    assert brought_digest(folder)[1] != before[1]
+
+
+def test_a_whole_model_is_not_merged(merged: Project) -> None:
+    from assay.stages.package.merged import weights_of
+
+    with pytest.raises(AssayError, match="a whole model that was brought"):
+        weights_of(merged)
