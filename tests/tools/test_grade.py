@@ -29,17 +29,6 @@ HELDOUT = "data/collider/heldout.jsonl"
 Rows = list[dict[str, Any]]
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of settings, data and tasks, in which nothing was opened."""
-    root = tmp_path / "project"
-    for name in ("configs", "data", "tasks"):
-        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "params.yaml", root)
-    monkeypatch.chdir(root)
-    return root
-
-
 def grade(*words: str | Path) -> tuple[list[Episode], Grade]:
     done = CliRunner().invoke(app, ["grade", *map(str, words), "--out", "out"])
     assert done.exit_code == 0, f"{done.output} {done.exception!r}"

@@ -31,17 +31,6 @@ from tests.house import ROOT
 WEIGHTS = {"parsed_strict": 0.05, "parsed_extracted": 0.0, "schema_valid": 0.15, "fields": 0.3, "exact": 0.5}
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of settings, data and tasks."""
-    root = tmp_path / "project"
-    for name in ("configs", "data", "tasks"):
-        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "params.yaml", root)
-    monkeypatch.chdir(root)
-    return root
-
-
 def rescore(*words: str | Path) -> Rescored:
     done = CliRunner().invoke(app, ["rescore", *map(str, words), "--out", "out"])
     assert done.exit_code == 0, f"{done.output} {done.exception!r}"

@@ -97,6 +97,16 @@ def main() -> None:
         complain(f"assay: the environment failed: {type(error).__name__}: {error}")
         complain("Fix: see to the environment and call again; what is finished is kept")
         raise SystemExit(1) from None
+    except ModuleNotFoundError as error:
+        package = (error.name or "assay").partition(".")[0]
+        if package == "assay":
+            raise
+        complain(f"assay: this command expected the package {package}, found that it is not installed.")
+        complain(
+            "Fix: pip install -r requirements.txt -c constraints.txt, as ./run does; the extra judge is enough"
+            " for plan, judge, grade, rescore, replay, runs health, evaluate --served, and verify of judgements"
+        )
+        raise SystemExit(1) from None
     except OSError as error:
         where = error.filename or "the disk"
         complain(

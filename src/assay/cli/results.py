@@ -10,6 +10,14 @@ import typer
 from assay.cli.naming import make_request, name_settings_of
 from assay.core.console import say
 
+# What `plan` fixes and `judge` takes as well.
+METRIC = typer.Option(metavar="NAME", help="Score to read, where a file has several.")
+BOUNDS = typer.Option(metavar="LOW,HIGH", help="Least and greatest score there can be; 0,1 if not given.")
+EFFECT = typer.Option(
+    min=0.001, max=100, metavar="POINTS", help="The smallest change that matters; 10 if not given."
+)
+LOWER = typer.Option("--lower-is-better", help="Less of the score is better.")
+
 
 def verify(
     package: Annotated[
@@ -94,23 +102,11 @@ def judge(
         list[str] | None,
         typer.Option(metavar="NAME=FILE", help="Results of a player without skill on the same items."),
     ] = None,
-    metric: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Score to read, where a file has several.")
-    ] = None,
-    bounds: Annotated[
-        str | None,
-        typer.Option(metavar="LOW,HIGH", help="Least and greatest score there can be; 0,1 if not given."),
-    ] = None,
+    metric: Annotated[str | None, METRIC] = None,
+    bounds: Annotated[str | None, BOUNDS] = None,
     draws: Annotated[int | None, typer.Option(min=1, help="Take only the first draws of each item.")] = None,
-    effect: Annotated[
-        float | None,
-        typer.Option(
-            min=0.001, max=100, metavar="POINTS", help="The smallest change that matters; 10 if not given."
-        ),
-    ] = None,
-    lower: Annotated[
-        bool | None, typer.Option("--lower-is-better", help="Less of the score is better.")
-    ] = None,
+    effect: Annotated[float | None, EFFECT] = None,
+    lower: Annotated[bool | None, LOWER] = None,
     plan: Annotated[
         Path | None,
         typer.Option(
@@ -204,17 +200,10 @@ def plan(
     draws: Annotated[
         int | None, typer.Option(min=1, max=10_000, help="Draws of each item; BEFORE's if not given.")
     ] = None,
-    metric: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Score to read, where a file has several.")
-    ] = None,
-    bounds: Annotated[
-        str | None,
-        typer.Option(metavar="LOW,HIGH", help="Least and greatest score there can be; 0,1 if not given."),
-    ] = None,
-    effect: Annotated[
-        float, typer.Option(min=0.001, max=100, metavar="POINTS", help="The smallest change that matters.")
-    ] = 10.0,
-    lower: Annotated[bool, typer.Option("--lower-is-better", help="Less of the score is better.")] = False,
+    metric: Annotated[str | None, METRIC] = None,
+    bounds: Annotated[str | None, BOUNDS] = None,
+    effect: Annotated[float | None, EFFECT] = None,
+    lower: Annotated[bool | None, LOWER] = None,
     alpha: Annotated[float, typer.Option(min=1e-6, max=0.1, help="Level of the test.")] = 0.05,
     one_sided: Annotated[
         bool, typer.Option("--one-sided", help="Better and worse are each tested at the whole level.")

@@ -4,7 +4,7 @@ what was answered is kept."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from email.utils import formatdate
 from itertools import pairwise
 from pathlib import Path
@@ -12,38 +12,15 @@ from pathlib import Path
 import pytest
 
 from assay.policy.served import client
-from tests.tools.served.material import (
-    WORDS,
-    done,
-    episodes,
-    evaluated,
-    facts,
-    refused,
-    starred,
-    write_project,
-)
-from tests.tools.served.stand_in import Handler, StandIn, dripping, reset, saying, serving, slow, status, torn
+from tests.tools.served.material import WORDS, done, episodes, evaluated, facts, refused
+from tests.tools.served.stand_in import Handler, StandIn, dripping, reset, saying, slow, status, torn
 
 FEW = (*WORDS, "--items", 4, "--draws", 1)
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_project(tmp_path_factory.mktemp("project"))
-
-
 @pytest.fixture(autouse=True)
-def project(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(made)
-    monkeypatch.delenv("ASSAY_API_KEY", raising=False)
+def short_waits(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_WAIT_S", 0.02)
-    return made
-
-
-@pytest.fixture
-def server() -> Iterator[StandIn]:
-    with serving(starred) as known:
-        yield known
 
 
 FAULTS: dict[str, tuple[Callable[[Handler], None], str]] = {

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,38 +17,13 @@ from assay.evaluation.replay import graded_again
 from assay.tools.evaluate import EvaluationRequest, prepare
 from assay.tools.judge.command import JudgeRequest, judge_files
 from tests.house import ROOT
-from tests.tools.served.material import (
-    COLLIDER,
-    WORDS,
-    by_chance,
-    done,
-    episodes,
-    facts,
-    refused,
-    starred,
-    write_project,
-)
+from tests.tools.served.material import COLLIDER, WORDS, by_chance, done, episodes, facts, refused, starred
 from tests.tools.served.stand_in import StandIn, serving
 
 KEY = "sk-canary-Zq81_secret/value"
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_project(tmp_path_factory.mktemp("project"))
-
-
-@pytest.fixture(autouse=True)
-def project(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(made)
-    monkeypatch.delenv("ASSAY_API_KEY", raising=False)
-    return made
-
-
-@pytest.fixture
-def server() -> Iterator[StandIn]:
-    with serving(starred) as known:
-        yield known
+pytestmark = pytest.mark.usefixtures("project")
 
 
 def plain(found: list[Episode]) -> list[tuple[str, int, int, tuple[str, ...]]]:

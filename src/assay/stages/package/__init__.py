@@ -92,7 +92,7 @@ def _package(project: Project) -> None:
             f"{100 * measured.agreement:.1f} % of {measured.n_tokens} greedy tokens agree"
         )
     else:
-        locate(project.root / ADAPTER, stage="train")
+        locate(project.root / ADAPTER)
         say("the whole model that was brought is still the one that was measured; it is not packed")
     members = sealed(members_of(project, parity))
     refuse_others(read_yaml(project.root / LOCK, fix="./run dvc repro"), BEFORE, members)

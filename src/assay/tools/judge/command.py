@@ -63,7 +63,7 @@ def run(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> int:
 
     Returns:
         0, or 5 where results cannot be compared; with a plan 0 only where what it plans was shown, 7 where it
-        was not, 8 where the results got worse.
+        was not, 8 where the results got worse; of several 5 before 8 before 7.
 
     Raises:
         AssayError: A file cannot be read, nothing can be written, or what was asked is not what was planned.
@@ -74,9 +74,6 @@ def run(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> int:
         raise ConfigError(
             "a plan to report on", found="none", where=f"{WHERE} --junit", fix="--plan plan.yaml"
         )
-    if asked.plan is not None and len(afters) > 1:
-        found, fix = f"{len(afters)} files after", "judge one at a time, each by a plan of its own"
-        raise ConfigError("one set of results after", found=found, where=f"{WHERE} --plan", fix=fix)
     if len(afters) > 1:
         from assay.tools.judge.several import judge_several
 
@@ -93,7 +90,7 @@ def run(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> int:
 
     gate = gate_of(judged.claim, told.plan)
     if asked.junit is not None:
-        write_junit(asked.junit, told.title, judged.claim, told.plan)
+        write_junit(asked.junit, {told.title: judged.claim}, told.plan)
     say(f"plan: {gate.word}: {gate.why}; exit code {gate.code}")
     return gate.code
 
@@ -124,18 +121,20 @@ def judge_files(before: Path, after: Path, asked: JudgeRequest) -> tuple[Judgeme
     Raises:
         AssayError: A file cannot be read.
     """
-    plan = None if asked.plan is None else read_plan(asked.plan)
-    asked = asked if plan is None else _as_planned(asked, plan)
+    asked, plan = as_planned(asked)
     arms = read_arms({"before": before, "after": after}, asked)
     return judge_arms(arms, asked, plan=plan)
 
 
-def _as_planned(asked: JudgeRequest, plan: JudgePlan) -> JudgeRequest:
-    """Return the request with what a plan says of it.
+def as_planned(asked: JudgeRequest) -> tuple[JudgeRequest, JudgePlan | None]:
+    """Return the request with what its plan says of it, and the plan; None where there is none.
 
     Raises:
-        ConfigError: An option says something else.
+        ConfigError: It is no plan, or an option says something else.
     """
+    if asked.plan is None:
+        return asked, None
+    plan = read_plan(asked.plan)
     bounds = "{!r},{!r}".format(*plan.bounds)
     pairs = {
         "--metric": (asked.metric, plan.metric),
@@ -153,7 +152,7 @@ def _as_planned(asked: JudgeRequest, plan: JudgePlan) -> JudgeRequest:
     if odd:
         fix = "leave the option out, as the plan has it; rivals need a file each: --rival NAME=FILE"
         raise ConfigError("what was planned", found="; ".join(odd), where=str(asked.plan), fix=fix)
-    return replace(
+    settled = replace(
         asked,
         metric=plan.metric,
         bounds=bounds,
@@ -161,6 +160,7 @@ def _as_planned(asked: JudgeRequest, plan: JudgePlan) -> JudgeRequest:
         effect=plan.smallest_effect_points,
         lower=plan.lower_is_better,
     )
+    return settled, plan
 
 
 def read_arms(paths: Mapping[str, Path], asked: JudgeRequest) -> ReadArms:

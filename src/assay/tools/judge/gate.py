@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -63,8 +64,29 @@ def gate_block(title: str, claim: Claim, plan: JudgePlan) -> str:
     )
 
 
-def write_junit(path: Path, title: str, claim: Claim, plan: JudgePlan) -> None:
-    """Write three tests as JUnit: the results are the planned ones, no loss, what was planned is shown."""
+def code_of(codes: Iterable[int]) -> int:
+    """Return the exit code of several comparisons: what cannot be compared before a loss before nothing shown.
+
+    >>> code_of([0, 7, 8]), code_of([8, 5]), code_of([0, 0])
+    (8, 5, 0)
+    """
+    found = set(codes)
+    return next((code for code in (NOT_EVALUABLE, REGRESSED, NOT_SHOWN) if code in found), 0)
+
+
+def write_junit(path: Path, claims: Mapping[str, Claim], plan: JudgePlan) -> None:
+    """Write three tests of each claim as JUnit: the results are the planned ones, no loss, what was planned is
+    shown."""
+    suites = [_suite(title, claim, plan) for title, claim in claims.items()]
+    root = suites[0]
+    if len(suites) > 1:
+        root = Element("testsuites", name="assay judge")
+        root.extend(suites)
+    indent(root)
+    write_text(path, f"{tostring(root, encoding='unicode', xml_declaration=True)}\n")
+
+
+def _suite(title: str, claim: Claim, plan: JudgePlan) -> Element:
     gate = gate_of(claim, plan)
     names = ("the results are those of the plan", "no loss is shown", f"planned: {planned_said(plan)}")
     failed = {NOT_EVALUABLE: 0, REGRESSED: 1, NOT_SHOWN: 2}.get(gate.code, len(names))
@@ -84,5 +106,4 @@ def write_junit(path: Path, title: str, claim: Claim, plan: JudgePlan) -> None:
         elif k in skipped:
             SubElement(case, "skipped", message=visible(f"{gate.word}, so this was not looked at"))
     SubElement(suite, "system-out").text = visible(f"{claim.verdict}: {claim.sentence}")
-    indent(suite)
-    write_text(path, f"{tostring(suite, encoding='unicode', xml_declaration=True)}\n")
+    return suite

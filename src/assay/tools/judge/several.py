@@ -9,19 +9,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from assay.core.console import say
+from assay.core.errors import ConfigError
 from assay.core.storage.files import write_text
 from assay.evidence.claim.claim import Claim
 from assay.evidence.escape import markdown_table
 from assay.evidence.formatting import difference_text, p_number
 from assay.tools.judge.command import (
     NOT_EVALUABLE,
+    WHERE,
     JudgeRequest,
     ReadArms,
+    as_planned,
     called,
     judge_arms,
     read_arms,
     write_all,
 )
+from assay.tools.judge.gate import code_of, gate_of, write_junit
 from assay.tools.judge.rows import read_rows
 from assay.tools.judge.verdict import ALPHA, heading
 
@@ -46,25 +50,40 @@ def judge_several(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> 
     """Write a folder for each set of results, and compared.csv and compared.md over them.
 
     Returns:
-        0, or 5 where any of them cannot be compared.
+        0, or 5 where any of them cannot be compared; with a plan the code that `code_of` says.
 
     Raises:
-        AssayError: A file cannot be read, or nothing can be written.
+        AssayError: A file cannot be read, nothing can be written, or what was asked is not what was planned.
     """
+    asked, plan = as_planned(asked)
+    if plan is not None and plan.show == "no worse":
+        fix = "judge one at a time: --no-worse reads a 95 % interval, which is not corrected for several"
+        found = f"{len(afters)} files after"
+        raise ConfigError("one set of results after", found=found, where=f"{WHERE} --plan", fix=fix)
     keys = [f"after {k}" for k in range(len(afters))]
     arms = read_arms({"before": before, **dict(zip(keys, afters, strict=True))}, asked)
     names = dict(zip(keys, _names([called(arms.records[key]) for key in keys]), strict=True))
-    first = {key: judge_arms(_pair(arms, key, keys), asked)[2].claim.p for key in keys}
-    levels = holm_levels({key: p for key, p in first.items() if p is not None})
+    first = {key: judge_arms(_pair(arms, key, keys), asked, plan=plan)[2].claim.p for key in keys}
+    alpha = ALPHA if plan is None else plan.level
+    levels = holm_levels({key: p for key, p in first.items() if p is not None}, alpha)
     claims: dict[str, Claim] = {}
     for key in keys:
         say(f"== {names[key]}")
         pair = _pair(arms, key, keys)
-        told, texts, judged = judge_arms(pair, asked, level=levels.get(key), compared=len(keys))
+        told, texts, judged = judge_arms(pair, asked, level=levels.get(key), compared=len(keys), plan=plan)
         write_all(told, texts, judged, asked.out / names[key])
         claims[names[key]] = judged.claim
-    _write(asked.out, claims)
+    gates = {} if plan is None else {name: gate_of(claim, plan) for name, claim in claims.items()}
+    _write(asked.out, claims, {name: gate.word for name, gate in gates.items()})
     say(f"all: {asked.out / TABLE}.md")
+    if plan is not None:
+        if asked.junit is not None:
+            write_junit(asked.junit, claims, plan)
+        for name, gate in gates.items():
+            say(f"plan: {name}: {gate.word}: {gate.why}")
+        code = code_of(gate.code for gate in gates.values())
+        say(f"plan: exit code {code}")
+        return code
     return NOT_EVALUABLE if any(claim.verdict == "NOT EVALUABLE" for claim in claims.values()) else 0
 
 
@@ -118,7 +137,7 @@ def _names(called: Sequence[str]) -> list[str]:
     return found
 
 
-def _write(out: Path, claims: Mapping[str, Claim]) -> None:
+def _write(out: Path, claims: Mapping[str, Claim], words: Mapping[str, str]) -> None:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -132,6 +151,7 @@ def _write(out: Path, claims: Mapping[str, Claim]) -> None:
         rows.append(
             {
                 "results": name,
+                **({"plan": words[name]} if words else {}),
                 "verdict": heading(claim),
                 "difference, points": difference_text(gap, rate=True) if shown else claim.reason,
                 "p": p_number(claim.p) if shown else "",
