@@ -242,6 +242,24 @@ def _without(*names: str) -> Change:
     return apply
 
 
+def _shards_of_verl(folder: Path) -> None:
+    """Leave what verl keeps of a step: shards, and beside them a folder without weights."""
+    actor = folder.parent / "actor"
+    actor.mkdir()
+    (folder / "model.safetensors").rename(actor / "model_world_size_2_rank_0.pt")
+    folder.rename(actor / "huggingface")
+    actor.rename(folder)
+
+
+def _state_of_deepspeed(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "zero_to_fp32.py").write_text("# python zero_to_fp32.py . output_dir/")
+
+
+def _gguf(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "model.gguf")
+
+
 def _linked(folder: Path) -> None:
     path = folder / "model.safetensors"
     path.rename(folder.parent / "weights")
@@ -278,6 +296,9 @@ def _the_base(folder: Path) -> None:
         (_without("tokenizer.json"), "no tokenizer.json"),
         (_without("chat_template.jinja"), "a chat template"),
         (_without("config.json"), "neither"),
+        (_shards_of_verl, "python -m verl.model_merger merge"),
+        (_state_of_deepspeed, "zero_to_fp32.py . FOLDER --safe_serialization"),
+        (_gguf, "none, and model.gguf"),
         (_linked, "a link that leaves"),
         (_below, "in it checkpoint-60"),
         (_the_base, "the base itself"),
@@ -289,7 +310,8 @@ def test_what_cannot_be_taken_is_refused_in_one_message_and_nothing_is_lost(
     (copy / "models/adapter").mkdir()
     (copy / "models/adapter/kept").write_text("of before")
     change(copy / WHOLE)
-    settings(copy, {"folder": WHOLE, "sha256": digest_folder(copy / WHOLE)})
+    named = f"{WHOLE}/huggingface" if (copy / WHOLE / "huggingface").is_dir() else WHOLE
+    settings(copy, {"folder": named, "sha256": digest_folder(copy / named)})
     project = Project.open(copy)
     assert project.params.external is not None
     with pytest.raises(AssayError) as refused:

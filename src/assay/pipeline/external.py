@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.core.config.places import setting
-from assay.core.config.training import ExternalTraining
+from assay.core.config.training import Brought, ExternalTraining, ServedTraining
 from assay.core.console import complain, say
 from assay.core.errors import DataError, PolicyError
 from assay.core.evidence_files import LOGS, folder_of
@@ -18,6 +18,7 @@ from assay.dataset.external import ExternalFacts, WholeFacts
 from assay.pipeline.inputs import items_of, task_of
 from assay.pipeline.policies import ADAPTER
 from assay.pipeline.project import Project
+from assay.pipeline.served import take_served
 from assay.policy.base.pretrained import LOCAL, POINTER, PinnedSource, locate, pointer_text
 from assay.policy.digests import adapted_digest, digest_folder, listing_digest
 
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
 
 FOLDER, PLAN = setting("train.folder"), "claim_plan.json"
 CONFIGS = ("adapter_config.json", "config.json")  # of an adapter, of a whole model
+TEMPLATE = "chat_template.jinja"
+DEEPEST = 4  # folders below the one that was named, in which others are looked for
 SHOWN = 256  # train items whose prompts are written by both templates
 
 
-def take(project: Project, brought: ExternalTraining) -> None:
+def take(project: Project, brought: Brought) -> None:
     """Write models/adapter and train.json from what the settings name; whatever a training would tell stays
     unwritten. Of a whole model models/adapter is a pointer: it is not copied.
 
@@ -39,6 +42,10 @@ def take(project: Project, brought: ExternalTraining) -> None:
             say.
         PolicyError: It is neither a plain LoRA adapter of this base nor a whole model that can be loaded.
     """
+    if isinstance(brought, ServedTraining):
+        take_served(project, brought)
+        return
+    assert isinstance(brought, ExternalTraining)
     plan = sha256_bytes(read_bytes(project.results(PLAN), fix="./run dvc repro fingerprint"))
     base = locate(project.root / "models/base")
     folder = _folder(project, brought)
@@ -117,9 +124,10 @@ def _is_whole(folder: Path, where: str) -> bool:
     for name in CONFIGS:
         if (folder / name).exists():
             return name == CONFIGS[1]
-    below = sorted(
-        {path.parent.relative_to(folder).as_posix() for name in CONFIGS for path in folder.glob(f"*/{name}")}
+    found = (
+        path for name in CONFIGS for deep in range(1, DEEPEST) for path in folder.glob(f"{'*/' * deep}{name}")
     )
+    below = sorted({path.parent.relative_to(folder).as_posix() for path in found})
     raise PolicyError(
         f"a LoRA adapter ({CONFIGS[0]}) or a whole model ({CONFIGS[1]})",
         found=f"neither; in it {', '.join(below[:8])}" if below else "neither",
@@ -148,10 +156,20 @@ def _adapter(folder: Path, brought: ExternalTraining, base: Path) -> AdapterFile
     _refuse_others(listing_digest(files.named()), brought)
     config = AutoConfig.from_pretrained(base, local_files_only=True, trust_remote_code=False)
     check_fits(_Outlined(config), files, brought.folder)
+    if (folder / TEMPLATE).is_file() and _template(folder) != _template(base):
+        complain(
+            f"{TEMPLATE} beside the adapter is not the base's, which is what it is played with: if it was trained with"
+            " its own, put that into a copy of the base, for both arms"
+        )
     told = files.base_name
     if told is not None and Path(told).is_absolute() and not Path(brought.folder).is_absolute():
         complain(ABSOLUTE)
     return files
+
+
+def _template(folder: Path) -> bytes | None:
+    found = folder / TEMPLATE
+    return read_bytes(found, fix="put the file there").strip() if found.is_file() else None
 
 
 class _Outlined:

@@ -38,7 +38,7 @@ def open_policy(project: Project, adapter: Path | None) -> Policy:
     pinned = project.root / "models/base"
     whole = adapter is not None and (adapter / POINTER).is_file()
     policy = load(
-        locate(adapter, stage="train") if whole and adapter else locate(pinned),
+        locate(adapter) if whole and adapter else locate(pinned),
         adapter=None if whole else adapter,
         device=params.device,
         dtype=base.dtype,

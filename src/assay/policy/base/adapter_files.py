@@ -92,9 +92,7 @@ def read_adapter(folder: Path, root: Path) -> AdapterFiles:
     """
     contents = []
     for file, most in ((CONFIG, MAX_CONFIG_BYTES), (WEIGHTS, MAX_WEIGHTS_BYTES)):
-        fix = (
-            f"put a {file} there (an adapter_model.bin is a pickle and is not read), or leave the folder out"
-        )
+        fix = f"save it with save_pretrained, so that {file} is there (an adapter_model.bin is a pickle, not read)"
         path = inside(folder.absolute() / file, [root.absolute()], where=str(folder / file), fix=fix)
         contents.append(read_capped(path, max_bytes=most, fix=fix))
     base_name = _checked_config(contents[0], str(folder / CONFIG))
@@ -106,7 +104,9 @@ def _checked_config(content: bytes, where: str) -> str | None:
     config: Any = loads(content.decode("utf-8", "replace"), where=where, fix=fix)
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         found = repr(config.get("peft_type") if isinstance(config, dict) else config)[:60]
-        raise PolicyError("an adapter of peft_type LORA", found=found, where=where, fix="sweep LoRA adapters")
+        raise PolicyError(
+            "an adapter of peft_type LORA", found=found, where=where, fix="bring a LoRA adapter"
+        )
     odd = sorted(
         name
         for name, value in config.items()
@@ -172,7 +172,7 @@ def check_fits(model: Any, files: AdapterFiles, where: str) -> None:
 
     tensors = checked_tensors(files.weights, where)
     fix = (
-        "sweep it in the project with the base it was trained on, or save configuration and weights again"
+        "bring it to the project with the base it was trained on, or save configuration and weights again"
         " together"
     )
     known = {each.name for each in dataclasses.fields(LoraConfig)}

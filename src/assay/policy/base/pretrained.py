@@ -194,10 +194,10 @@ def pinned_digest(folder: Path) -> str:
         PolicyError: The pointer is damaged.
     """
     pointer = folder / POINTER
-    return _read_pointer(pointer, "base").digest if pointer.is_file() else digest_folder(folder)
+    return _read_pointer(pointer).digest if pointer.is_file() else digest_folder(folder)
 
 
-def _read_pointer(pointer: Path, stage: str) -> PinnedSource:
+def _read_pointer(pointer: Path) -> PinnedSource:
     try:
         pinned = json.loads(pointer.read_text(encoding="utf-8"))
         return PinnedSource(
@@ -205,23 +205,19 @@ def _read_pointer(pointer: Path, stage: str) -> PinnedSource:
         )
     except (ValueError, KeyError, TypeError):
         raise PolicyError(
-            "folder, model and digest", found="not these", where=POINTER, fix=_pin_anew(stage)
+            "folder, model and digest", found="not these", where=POINTER, fix=_pin_anew(pointer.parent)
         ) from None
 
 
-def _pin_anew(stage: str) -> str:
-    return f"pin it anew: ./run dvc repro --force {stage}"
+def _pin_anew(folder: Path) -> str:
+    return f"pin it anew: ./run dvc repro --force {'train' if folder.name == 'adapter' else 'base'}"
 
 
-def locate(folder: Path, *, stage: str = "base") -> Path:
-    """Return the folder to load from: models/base itself, or what its pointer names.
+def locate(folder: Path) -> Path:
+    """Return the folder to load from: models/base or models/adapter itself, or what its pointer names.
 
     All of its bytes are read for their digest, each time: some 2 GB a second and processor core, where it has
     instructions for SHA-256.
-
-    Args:
-        folder: models/base, or another that a stage pinned a model to.
-        stage: That stage.
 
     Raises:
         PolicyError: The model behind the pointer is gone, or changed since it was pinned.
@@ -229,7 +225,7 @@ def locate(folder: Path, *, stage: str = "base") -> Path:
     pointer = folder / POINTER
     if not pointer.is_file():
         return folder
-    pinned = _read_pointer(pointer, stage)
+    pinned = _read_pointer(pointer)
     found = digest_folder(pinned.folder) if pinned.folder.is_dir() else "nothing"
     if found != pinned.digest:
         local = pinned.revision == LOCAL
@@ -238,6 +234,6 @@ def locate(folder: Path, *, stage: str = "base") -> Path:
             f"the pinned model {pinned.name} ({pinned.digest[:16]}…)",
             found=found[:16],
             where=f"{folder.parent.name}/{folder.name}",
-            fix=f"{again}\n     or {_pin_anew(stage)}",
+            fix=f"{again}\n     or {_pin_anew(folder)}",
         )
     return pinned.folder

@@ -22,7 +22,7 @@ from assay.policy.base.model_files import (
     refuse_odd_files,
     refuse_unreadable,
 )
-from assay.policy.digests import digest_folder, files_of_model
+from assay.policy.digests import describes, digest_folder, files_of_model
 
 SAFE = WEIGHTS[:2]
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
@@ -51,7 +51,7 @@ def look_at(folder: Path) -> WholeModel:
     refuse_odd_files(folder)
     for path in files_of_model(folder):
         inside(path, [folder], where=str(path), fix="put the file itself there")
-    _refuse_pickles(folder)
+    _refuse_other_forms(folder)
     if found := faults(folder):
         raise PolicyError("all files of a model", found="; ".join(found), where=where, fix=FIX)
     if (name := own_code(folder)) is not None:
@@ -97,7 +97,8 @@ def same_weights(one: Path, other: Path) -> bool:
     numbers = [dict(_tensors(folder)) for folder in (one, other)]
     if numbers[0].keys() != numbers[1].keys():
         return False
-    return all(torch.equal(*(each[name]() for each in numbers)) for name in sorted(numbers[0]))
+    # In another precision they may still be the same
+    return all(torch.equal(*(each[name]().float() for each in numbers)) for name in sorted(numbers[0]))
 
 
 def _tensors(folder: Path) -> Iterator[tuple[str, Any]]:
@@ -118,19 +119,38 @@ def _reader(file: Path, name: str) -> Any:
     return read
 
 
-def _refuse_pickles(folder: Path) -> None:
+# What lies where no safetensors do, and what makes a model of it. Source: the documentation of verl ("Convert FSDP
+# and Megatron checkpoints to HuggingFace format model"), DeepSpeed (zero_to_fp32.py) and Accelerate (merge-weights).
+_OTHER_FORMS = (
+    (
+        "model_world_size_*.pt",
+        "where it was made: python -m verl.model_merger merge --backend fsdp --local_dir .../actor --target_dir FOLDER",
+    ),
+    ("zero_to_fp32.py", "where it was made: python zero_to_fp32.py . FOLDER --safe_serialization"),
+    ("pytorch_model_fsdp_*", "where it was made: accelerate merge-weights pytorch_model_fsdp_0 FOLDER"),
+    ("*.gguf", "bring the safetensors that it was converted from"),
+)
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+
+
+def _refuse_other_forms(folder: Path) -> None:
+    """Refuse weights in a form that is not read, and say what makes safetensors of them."""
     if any((folder / name).is_file() for name in SAFE):
         return
-    pickles = sorted(
-        path.name for path in folder.iterdir() if path.suffix in (".bin", ".pt", ".pth", ".ckpt")
-    )
-    if pickles:
-        raise PolicyError(
-            "weights as safetensors",
-            found=f"{pickles[0]}, a pickle, which is not read",
-            where=folder.name,
-            fix="load it where it was made and save it with save_pretrained(FOLDER, safe_serialization=True)",
-        )
+    places = (
+        (folder, folder.parent) if folder.name == "huggingface" else (folder,)
+    )  # verl keeps shards beside it
+    again = "where it was made, load it and save_pretrained(FOLDER, safe_serialization=True)"
+    for form, fix in (*_OTHER_FORMS, *((form, again) for form in _PICKLES)):
+        for path in sorted(path for place in places for path in place.glob(form)):
+            if path.is_dir() or not describes(Path(path.name)) or path.name == form:
+                pickled = (
+                    ""
+                    if path.suffix in (".gguf", ".py") or path.is_dir()
+                    else ", a pickle, which is not read"
+                )
+                found = f"none, and {path.name}{pickled}"
+                raise PolicyError("weights as safetensors", found=found, where=folder.name, fix=fix)
 
 
 def _refuse_odd_numbers(file: Path) -> None:

@@ -107,7 +107,8 @@ def _of_project(project: Project, path: Path) -> SweepSource:
 
     runs = [key.parent for key in (project.scratch / "train").glob(f"*/{KEY}") if newest_step(key.parent)]
     adapter, proof = project.root / ADAPTER, project.results("train.json")
-    published = adapter.is_dir() and proof.is_file()
+    elsewhere = project.params.external is not None  # there is no step to count from
+    published = adapter.is_dir() and proof.is_file() and not elsewhere
     if runs:
         newest = max(runs, key=lambda run: (newest_step(run), run.name))
         source = _of_run(project, newest)
@@ -117,7 +118,9 @@ def _of_project(project: Project, path: Path) -> SweepSource:
         source = SweepSource(real(path).name, path, trained=_read_facts(proof))
     else:
         where = f"{path}: .scratch/train/ and {ADAPTER}"
-        raise ConfigError("checkpoints", found="none", where=where, fix="train first: ./run dvc repro train")
+        fix = "name the folder that holds them" if elsewhere else "train first: ./run dvc repro train"
+        found = "none of a training by assay (train.kind: external)" if elsewhere else "none"
+        raise ConfigError("checkpoints", found=found, where=where, fix=fix)
     if published and source.trained is None:
         source.notes.append(f"{ADAPTER} is of another training than {source.name} and is left out.")
     elif published and source.trained is not None:
