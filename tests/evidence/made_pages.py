@@ -16,7 +16,8 @@ from assay.evidence.figures.comparison_figures import before_after_summary, rewa
 from assay.evidence.figures.drawing import render
 from assay.evidence.page.report import report_html
 from assay.evidence.page.shell import Shown, Tick
-from assay.evidence.tables.trajectories import KINDS, Pair
+from assay.evidence.tables.trajectories import KINDS, Pair, Stepped
+from assay.tasks.protocol import Panel, Picture
 from conftest import make_claim, make_report
 from synthetic_episodes import arm, episode
 
@@ -115,6 +116,15 @@ def hostile_pair(text: str, kind: str, number: int) -> Pair:
     return Pair(f"{kind}, of {text}", one(False), one(True))
 
 
+def hostile_pictures(text: str, n: int) -> list[Picture]:
+    """Return a picture a state of so many turns, whose names and words are the text."""
+    panels = [
+        Panel(text, [0.0, 1.0, 2.0], [3.0, 0.0], [1.0, 1.0], (0.5, 0.9), 1.5),
+        Panel(text, [0, 1], [0], [0]),
+    ]
+    return [Picture(text, text, panels, text) for _ in range(n + 1)]
+
+
 def made_page(text: str | Sequence[str] = "plain", **changes: Any) -> str:
     """Return a whole page that says the text, or each of several, in every place."""
     texts = [text] if isinstance(text, str) else list(text)
@@ -146,6 +156,9 @@ def made_page(text: str | Sequence[str] = "plain", **changes: Any) -> str:
         "rivals": shown[:1],
         "trained": FACTS,
         "training_figures": shown[:1],
+        "stepped": [
+            Stepped(pair, (hostile_pictures(said, 2), hostile_pictures(said, 2))) for pair in pairs[:2]
+        ],
         "pairs": pairs,
         "prompts": {pair.before.item_id: said for pair in pairs},
         "truths": {pair.before.item_id: said for pair in pairs},

@@ -161,7 +161,9 @@ def test_the_tab_key_reaches_everything_in_the_order_of_reading(chromium: Browse
         names.add(at[0])
         assert at[2] != "none"
     assert {"A", "DIV", "SUMMARY", "SELECT", "INPUT", "BUTTON"} <= names
-    reachable = "document.querySelectorAll('a[href], summary, select, input, button, [tabindex=\"0\"]')"
+    # Of a group of radio buttons a tab reaches the one that is chosen, and arrows the others.
+    inputs = "input:not([type=radio]), input:checked"
+    reachable = f"document.querySelectorAll('a[href], summary, select, {inputs}, button, [tabindex=\"0\"]')"
     visible = f"[...{reachable}].filter(e => e.checkVisibility()).length"
     assert len(places) == chromium.value(visible)
 
@@ -171,3 +173,26 @@ def test_the_first_key_skips_to_the_content(chromium: Browser, tmp_path: Path) -
     chromium.key("Tab", 9)
     chromium.key("Enter", 13, "\r")
     assert chromium.value("document.activeElement.id") == "main"
+
+
+TURN = """[...document.querySelectorAll('.step')]
+    .filter(e => e.checkVisibility()).map(e => e.querySelector('h4').textContent)"""
+
+
+def test_arrow_keys_step_through_an_episode_without_a_script_and_paper_shows_all_of_it(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    chromium.open(written(tmp_path, made_page("plain")), width=390, script=False)
+    chromium.call("Emulation.setScriptExecutionDisabled", value=False)
+    assert chromium.value(TURN) == ["Before, turn 1 of 2"]
+    chromium.value("document.getElementById('step-1-1').focus()")
+    chromium.key("ArrowRight", 39)
+    assert chromium.value(TURN) == ["Before, turn 2 of 2"]
+    assert chromium.value("document.documentElement.scrollWidth") == 390
+    drawn = (
+        "[...document.querySelectorAll('.step svg')].filter(e => e.checkVisibility()).map(e => e.clientWidth)"
+    )
+    assert len(chromium.value(drawn)) == 2 and min(chromium.value(drawn)) > 100
+    chromium.call("Emulation.setEmulatedMedia", media="print")
+    assert chromium.value(TURN) == ["Before, turn 1 of 2", "Before, turn 2 of 2"]
+    chromium.call("Emulation.setEmulatedMedia", media="")

@@ -44,6 +44,7 @@ FILES: dict[str, dict[str, str]] = {
         "rival_few_shot.jsonl": "the same with examples from train in the prompt",
         "rival_best_of_n.jsonl": "the same, drawn again where a draw was not valid",
         "rival_constrained.jsonl": "the same under decoding that follows the record's JSON schema",
+        "pre_eval_served.json": "of a served base: who answered, tokens, cost, and why answers ended",
         "rivals.json": "what became of those three: examples, draws, tokens, and why one did not play",
     },
     f"{RESULTS}/train": {
@@ -75,6 +76,7 @@ FILES: dict[str, dict[str, str]] = {
         "post_eval_secondary": "every episode of the chosen checkpoint on the secondary suites, a file a suite",
         "openings.json": "every other policy that saw these held-out records before, and which try this is",
         "base_again.jsonl": "every held-out episode of the base after the training, with other sampling seeds",
+        "post_eval_served.json": "the same of the tuned one, and of the base after it",
         NAMED_DATA: "what the data that an external training saw share with those here, as far as named",
     },
 }

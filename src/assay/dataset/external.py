@@ -17,6 +17,7 @@ from assay.core.storage.files import read_text, sha256_bytes
 from assay.core.storage.json import loads, read_record
 from assay.core.storage.untrusted import read_capped
 from assay.dataset.audit_records import Contamination
+from assay.dataset.served import ServedPin
 from assay.dataset.source import MAX_FILE_BYTES, DataRow, KeptRecord, read_lines
 from assay.tasks.protocol import Item
 
@@ -53,7 +54,10 @@ class ExternalFacts(Record):
     claim_plan_sha256: str = Field(description="of claim_plan.json as it stood when it was taken")
     base_digest: str
     policy_digest: str = Field(description="of the base under what was taken, or of a whole model alone")
-    whole: WholeFacts | None = Field(None, description="of a whole model; None of an adapter")
+    whole: WholeFacts | None = Field(default=None, description="of a whole model; None of an adapter")
+    served: ServedPin | None = Field(
+        default=None, description="of a model behind an address; null of an adapter"
+    )
 
 
 class NamedFound(Record):

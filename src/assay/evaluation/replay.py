@@ -107,6 +107,17 @@ def _agrees(
     return same(numbers, {"reward": episode.reward, "parts": episode.parts, "metrics": episode.metrics})
 
 
+def states_of(task: Task, play: Play, episode: Episode) -> list[Any]:
+    """Return the state before the first turn of a stored episode and the one after each, by playing it again.
+
+    Only what `graded_again` finds nothing wrong with can be played to its end.
+    """
+    states = [task.start(play.item, play.world_seed)[1]]
+    for turn in episode.turns:
+        states.append(task.step(states[-1], turn.completion).state)
+    return states
+
+
 def play_baseline(
     task: Task, player: Baseline, plays: Sequence[Play], name: str, *, retries: int = 0
 ) -> list[Episode]:

@@ -13,10 +13,9 @@ from typing import Any
 from assay.core.errors import EnvironmentFailure
 from assay.core.records import Episode
 from assay.core.seeds import derive_seed
-from assay.core.storage.json import digest
 from assay.dataset.suite import Play
 from assay.evaluation.retries import GivenUp, tried, tried_together
-from assay.evaluation.trajectory import Row, turn_of
+from assay.evaluation.trajectory import Row, asked_digest, turn_of
 from assay.policy.served.asking import Asking, Served
 from assay.policy.served.client import ServedAnswer
 from assay.tasks.protocol import Message, Step, Task, side_by_side
@@ -129,10 +128,8 @@ class _Table:
         steps = self._stepped([talk.row for talk in talks], [answer.text for _, answer, _ in heard])
         going = []
         for (place, answer, kept), talk, step in zip(heard, talks, steps, strict=True):
-            asked = f"messages:{digest(talk.messages)[:16]}"  # the ids that it read are not known
-            talk.row.record(
-                step, turn_of(step, answer.text, answer.completion_tokens or 0, self._cut(answer), asked)
-            )
+            asked, n_tokens = asked_digest(talk.messages), answer.completion_tokens or 0
+            talk.row.record(step, turn_of(step, answer.text, n_tokens, self._cut(answer), asked))
             talk.answers.append(answer)
             talk.kept += kept
             if talk.row.over:

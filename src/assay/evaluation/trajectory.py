@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.core.errors import AssayError, TaskError
 from assay.core.records import Episode, Turn
+from assay.core.storage.json import digest
 from assay.dataset.suite import Play
 from assay.evaluation.phases import Timed, untimed
 from assay.evaluation.retries import GivenUp, NotFinite, tried
@@ -172,6 +173,15 @@ class Row:
 
 def _bytes(ids: Sequence[int]) -> bytes:
     return array("q", ids).tobytes()
+
+
+def asked_digest(messages: Sequence[Message]) -> str:
+    """Return what stands for the prompt of one who is asked in messages, since the ids that it read are not known.
+
+    >>> asked_digest([{"role": "user", "content": "Who?"}])
+    'messages:9d5508866ce18ff3'
+    """
+    return f"messages:{digest(messages)[:16]}"
 
 
 def turn_of(step: Step, text: str, n_tokens: int, truncated: bool, prompt_digest: str) -> Turn:

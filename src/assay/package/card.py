@@ -113,6 +113,7 @@ def model_card(
     """
     evaluable = claim.verdict != "NOT EVALUABLE"
     shown, hub, template = measured if evaluable else None, hub_base(base), params.base.template
+    adapter = params.served is None and whole_of(trained) is None
     frame = shown and before_after_frame(shown.before, shown.after, shown.metrics)
     gap = frame is not None and NO_INTERVAL in markdown_table(frame)
     named = f'"{hub}", revision="{base.revision}"' if hub else ""
@@ -124,8 +125,10 @@ def model_card(
             fingerprint=fingerprint,
             data=params.dataset.name,
             licence=licence,
-            whole=whole_of(trained) is not None,
+            adapter=adapter,
         ),
+        adapter=adapter,
+        served=params.served,
         whole=whole_of(trained),
         claim=claim,
         evaluable=evaluable,
@@ -221,7 +224,7 @@ def metadata(
     fingerprint: Fingerprint,
     data: str,
     licence: str | None,
-    whole: bool = False,
+    adapter: bool = True,
 ) -> str:
     """Return the YAML without its marks: one line a key, no final newline; equal records give equal text.
 
@@ -232,7 +235,7 @@ def metadata(
         fingerprint: The data.
         data: What they are called.
         licence: A hub's id of the licence of the weights, or None.
-        whole: Whether a whole model was brought, which is not in the package.
+        adapter: Whether it is an adapter, and not a whole or served model, which is not in the package.
     """
     from huggingface_hub import EvalResult, ModelCardData
 
@@ -241,15 +244,15 @@ def metadata(
         [] if after is None else [EvalResult(**each) for each in _results(claim, after, fingerprint, data)]
     )
     known: dict[str, Any] = {} if not results else {"model_name": f"assay-{data}", "eval_results": results}
-    if hub is not None and not whole:
+    if hub is not None and adapter:
         known |= {"base_model": hub, "base_model_relation": "adapter"}
     card = ModelCardData(
-        library_name="transformers" if whole else "peft",
+        library_name="peft" if adapter else "transformers",
         pipeline_tag="text-generation",
         license=None if licence is None else _plain(licence),
         tags=["grpo", "lora", "reinforcement-learning", "assay"]
         if claim.training_seeds
-        else [*([] if whole else ["lora"]), "assay"],
+        else [*(["lora"] if adapter else []), "assay"],
         **known,
     )
     return str(card.to_yaml(line_break="\n"))

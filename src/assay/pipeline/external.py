@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.core.config.places import setting
-from assay.core.config.training import ExternalTraining
+from assay.core.config.training import Brought, ExternalTraining, ServedTraining
 from assay.core.console import complain, say
 from assay.core.errors import DataError, PolicyError
 from assay.core.evidence_files import LOGS, folder_of
@@ -18,6 +18,7 @@ from assay.dataset.external import ExternalFacts, WholeFacts
 from assay.pipeline.inputs import items_of, task_of
 from assay.pipeline.policies import ADAPTER
 from assay.pipeline.project import Project
+from assay.pipeline.served import take_served
 from assay.policy.base.pretrained import LOCAL, POINTER, PinnedSource, locate, pointer_text
 from assay.policy.digests import adapted_digest, digest_folder, listing_digest
 
@@ -32,7 +33,7 @@ DEEPEST = 4  # folders below the one that was named, in which others are looked 
 SHOWN = 256  # train items whose prompts are written by both templates
 
 
-def take(project: Project, brought: ExternalTraining) -> None:
+def take(project: Project, brought: Brought) -> None:
     """Write models/adapter and train.json from what the settings name; whatever a training would tell stays
     unwritten. Of a whole model models/adapter is a pointer: it is not copied.
 
@@ -41,6 +42,10 @@ def take(project: Project, brought: ExternalTraining) -> None:
             say.
         PolicyError: It is neither a plain LoRA adapter of this base nor a whole model that can be loaded.
     """
+    if isinstance(brought, ServedTraining):
+        take_served(project, brought)
+        return
+    assert isinstance(brought, ExternalTraining)
     plan = sha256_bytes(read_bytes(project.results(PLAN), fix="./run dvc repro fingerprint"))
     base = locate(project.root / "models/base")
     folder = _folder(project, brought)

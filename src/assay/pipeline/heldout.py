@@ -22,6 +22,7 @@ from assay.pipeline.inputs import decoding_of, heldout_suite, secondary_file, se
 from assay.pipeline.note_openings import note_opening
 from assay.pipeline.project import Project
 from assay.pipeline.resume import KeptEpisodes, locked, machine_of, run_key, say_other_machine
+from assay.pipeline.served import ServedPolicy
 from assay.policy.model import Policy
 from assay.policy.processes import ALONE, Processes
 from assay.tasks.protocol import answer_key
@@ -38,7 +39,7 @@ class Beside(Protocol):
 
 def evaluate(
     project: Project,
-    policy: Policy,
+    policy: Policy | ServedPolicy,
     name: str,
     *,
     reads: Sequence[str] = (),
@@ -106,7 +107,7 @@ def evaluate(
 
 def _one(
     project: Project,
-    policy: Policy,
+    policy: Policy | ServedPolicy,
     label: str,
     suite: Suite,
     greedy: bool,
@@ -115,18 +116,23 @@ def _one(
 ) -> None:
     task, phases, params = task_of(project), Phases(), project.params
     with progress(f"{label}: episodes", len(suite.items) * suite.draws) as advance:
-        episodes = measure(
-            policy,
-            task,
-            suite,
-            decoding_of(project, greedy=greedy),
-            batch_size=params.generation.batch_size,
-            progress=advance,
-            phases=phases,
-            retries=params.health.retries,
-            kept=kept,
-            processes=processes,
-        )
+        decoding = decoding_of(project, greedy=greedy)
+        if isinstance(policy, ServedPolicy):  # whose answers are kept, in place of batches
+            with phases("generate"):
+                episodes, kept.played = policy.play(label, task, suite.plays(), decoding, progress=advance)
+        else:
+            episodes = measure(
+                policy,
+                task,
+                suite,
+                decoding,
+                batch_size=params.generation.batch_size,
+                progress=advance,
+                phases=phases,
+                retries=params.health.retries,
+                kept=kept,
+                processes=processes,
+            )
     seconds = max(processes.gather(sum(phases.take().values())))
     if not processes.main:
         return

@@ -59,7 +59,9 @@ def recipe_of(params: Params) -> Recipe:
     """Return the recipe that the settings are."""
     values = params.model_dump(mode="json")
     if params.external is not None:  # what is said of it makes it no other
-        values["train"] = params.external.sha256
+        values["train"] = params.external.told_digest
+    if params.served is not None:  # how fast it is asked, neither
+        values["base"] = params.served.asked
     return Recipe(digest([values[name] for name in RECIPE]), params.seed, tuple(params.claim.seeds))
 
 

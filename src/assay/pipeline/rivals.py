@@ -21,6 +21,7 @@ from assay.pipeline.inputs import decoding_of, heldout_suite, items_of, task_of
 from assay.pipeline.project import Project
 from assay.pipeline.resume import KeptEpisodes
 from assay.pipeline.rival_files import BaseRival, BaseRivals, facts_of, file_of, suite_for, valid
+from assay.pipeline.served import ServedPolicy
 from assay.policy.model import Policy
 from assay.policy.processes import ALONE, Processes
 from assay.tasks.protocol import Task, schematic
@@ -43,7 +44,7 @@ class _Table:
     """Where rivals play: everything that one of them shares with the others."""
 
     project: Project
-    policy: Policy
+    policy: Policy | ServedPolicy
     folder: Path
     key: str
     processes: Processes
@@ -59,6 +60,8 @@ class _Table:
         if bound is not None:  # no other engine can be bound
             decoding = replace(decoding, backend="cached", cuda_graphs=False)
         with progress(f"{label}: episodes", len(plays)) as advance:
+            if isinstance(self.policy, ServedPolicy):
+                return self.policy.play(label, task, plays, decoding, progress=advance)[0]
             return measure(
                 self.policy,
                 task,
@@ -74,7 +77,7 @@ class _Table:
 
 
 def play_rivals(
-    project: Project, policy: Policy, processes: Processes = ALONE, *, folder: Path, key: str
+    project: Project, policy: Policy | ServedPolicy, processes: Processes = ALONE, *, folder: Path, key: str
 ) -> None:
     """Play every rival that the settings ask for and write `rival_<name>.jsonl` of each, and rivals.json.
 
@@ -118,18 +121,23 @@ def _tell(name: str, facts: BaseRival, episodes: Sequence[Episode]) -> None:
 def _few_shot(table: _Table, task: Task, suite: Suite) -> tuple[list[Episode], BaseRival]:
     params, policy = table.project.params, table.policy
     asked = params.evaluation.rivals.few_shot
-    positions = getattr(policy.model.config.get_text_config(decoder=True), "max_position_embeddings", None)
+    if isinstance(policy, ServedPolicy):  # nobody knows how much it reads
+        dialogue = positions = None
+    else:
+        dialogue, config = policy.dialogue, policy.model.config.get_text_config(decoder=True)
+        positions = getattr(config, "max_position_embeddings", None)
     shown, used = few_shot(
         task,
         items_of(table.project, "train"),
         suite,
         asked,
-        dialogue=policy.dialogue,
+        dialogue=dialogue,
         positions=positions,
         max_new_tokens=decoding_of(table.project).max_new_tokens,
     )
     if used == 0:
         why = f"not even one example with a right answer fits the {positions} positions of this base"
+        why = "no example with a right answer is there" if positions is None else why
         return [], facts_of(task, [], asked, 0, why)
     note = None if used == asked else f"{counted(used, 'examples')} of {asked} are there and fit"
     episodes = table.play(file_of(FEW_SHOT), shown, suite.plays())
@@ -162,11 +170,13 @@ def _constrained(table: _Table, task: Task, suite: Suite) -> tuple[list[Episode]
     from assay.policy.engine.engine import windows_of
     from assay.policy.engine.grammar import Grammars
 
-    written, model = schematic(task), table.policy.model
+    policy, written = table.policy, schematic(task)
     assert written is not None, "only answers with a schema are constrained"
+    assert not isinstance(policy, ServedPolicy), "refused by the settings"
+    model = policy.model
     try:
         windows_of(model.config, recurrent=bool(getattr(model, "_is_stateful", False)))
-        grammars = Grammars(table.policy)
+        grammars = Grammars(policy)
     except PolicyError as error:
         note = (
             f"decoding cannot be constrained with this base: expected {error.expected}, found {error.found}"

@@ -1,5 +1,5 @@
-"""Stage 2: pin the base policy. Build and warm-start the tiny one and check it, or resolve a pretrained
-model."""
+"""Stage 2: pin the base policy. Build and warm-start the tiny one and check it, resolve a pretrained
+model, or ask who is served."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from assay.core.config.served import ServedBase
 from assay.core.config.settings import PretrainedBase, ScratchBase
 from assay.core.console import complain, progress, say
 from assay.core.errors import ConfigError, PolicyError
@@ -22,6 +23,7 @@ from assay.evaluation.measures import mean_of
 from assay.pipeline.inputs import decoding_of, items_of, task_of
 from assay.pipeline.policies import tell_control_tokens
 from assay.pipeline.project import Project
+from assay.pipeline.served import pin_base
 from assay.policy.base import pretrained, tiny
 from assay.policy.base.limits import refuse_too_large
 from assay.policy.digests import digest_folder
@@ -43,6 +45,9 @@ MARGIN, SHARPER = 0.03, 0.25
 def run(project: Project) -> None:
     """Write models/base and base.json; refuse a base that does not speak the task."""
     params = project.params
+    if isinstance(params.base, ServedBase):
+        pin_base(project)
+        return
     if isinstance(params.base, PretrainedBase):
         tell_control_tokens(project, pin_pretrained(project, params.base), "train")
         return

@@ -14,6 +14,7 @@ from assay.pipeline.inputs import heldout_suite, items_of, secondary_suites
 from assay.pipeline.note_openings import opened_records
 from assay.pipeline.policies import ADAPTER, open_policy, tell_control_tokens
 from assay.pipeline.project import Project
+from assay.pipeline.served import open_base, open_tuned, write_arms
 from assay.policy.base.pretrained import POINTER
 from assay.policy.processes import Processes
 
@@ -30,6 +31,10 @@ def run(project: Project) -> None:
     through everything that the trained policy goes through. What differs there is a fault of the pipeline.
     openings.json says which trained policy this was that saw the held-out records: its claim is tested by it.
     """
+    if project.params.served is not None:
+        search_named(project)
+        _served(project)
+        return
     processes = Processes.joined(project.params.distributed, device=project.params.device, any_number=True)
     if processes.main:
         search_named(project)
@@ -46,11 +51,24 @@ def run(project: Project) -> None:
         project, base, "base_again", reads=READS, stage=STAGE, greedy=False, again=True, processes=processes
     )
     if processes.main:
-        known = opened_records(
-            project, heldout_suite(project), trained, base.digest, secondary=secondary_suites(project)
-        )
-        write_json(project.results("openings.json"), known)
+        _tell_openings(project, trained, base.digest)
     processes.leave()
+
+
+def _served(project: Project) -> None:
+    with open_tuned(project, STAGE, reads=READS) as tuned:
+        evaluate(project, tuned, STAGE, reads=READS, secondary=True)
+    with open_base(project, STAGE, reads=READS) as base:
+        evaluate(project, base, "base_again", reads=READS, stage=STAGE, greedy=False, again=True)
+    write_arms(project, STAGE, tuned, base)
+    _tell_openings(project, tuned.digest, base.digest)
+
+
+def _tell_openings(project: Project, trained: str, base: str) -> None:
+    known = opened_records(
+        project, heldout_suite(project), trained, base, secondary=secondary_suites(project)
+    )
+    write_json(project.results("openings.json"), known)
 
 
 def search_named(project: Project) -> None:

@@ -274,3 +274,68 @@ class Learner(Protocol):
 def learner(task: Task) -> Learner | None:
     """Return the task as one that derives its lessons from train records; None if it makes them up."""
     return cast(Learner, task) if hasattr(task, "learn_from") else None
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Counts along one axis beside what was expected there; `edges` has one value more than they.
+
+    `named` is the stretch that the answer names, `right` where what is sought lies; None where there is none.
+    """
+
+    name: str
+    edges: Sequence[float]
+    measured: Sequence[float]
+    expected: Sequence[float]
+    named: tuple[float, float] | None = None
+    right: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What a player has in hand, for readers of evidence: panels, the same ones at every moment of an item.
+
+    `said` tells in words what the last turn did, "" before the first; the axes come with their units.
+    """
+
+    x_name: str
+    y_name: str
+    panels: Sequence[Panel]
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where the answer of an episode lies in the plane of its task, and of which kind it is."""
+
+    x: float
+    y: float
+    kind: str
+
+
+class Illustrated(Protocol):
+    """What a task offers beside `Task` that can show what was done: plain data, drawn elsewhere.
+
+    Each method is given every state of a finished episode, the one before the first turn too.
+    """
+
+    plane: tuple[str, str]  # names of its axes, with units
+    # kinds of marks, in the order of a legend -> found rightly, wrongly, or (None) there and not found
+    marks: Mapping[str, bool | None]
+
+    def pictures(self, states: Sequence[Any]) -> Sequence[Picture]:
+        """Return a picture a state; none where there is nothing to draw."""
+        ...
+
+    def mark(self, states: Sequence[Any]) -> Mark | None:
+        """Return the mark of the episode; None where there was nothing to find and nothing was named."""
+        ...
+
+    def spent(self, states: Sequence[Any]) -> Mapping[str, Mapping[str, float]]:
+        """Return what went where: budget -> use -> share in [0, 1]; which ones, the item decides."""
+        ...
+
+
+def illustrated(task: Task) -> Illustrated | None:
+    """Return the task as one that shows what was done; None if it does not."""
+    return cast(Illustrated, task) if hasattr(type(task), "pictures") else None

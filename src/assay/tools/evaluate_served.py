@@ -10,16 +10,11 @@ from assay.core.console import complain, progress, say
 from assay.core.errors import ConfigError
 from assay.core.records import Episode, Interval
 from assay.core.storage.json import write_json
+from assay.dataset.served import Prices
 from assay.evaluation.phases import Stopwatch, latency
 from assay.evaluation.served import play_served
 from assay.policy.served.connection import connect
-from assay.policy.served.identity import (
-    Prices,
-    facts_of,
-    facts_said,
-    find_answer_cautions,
-    find_served_cautions,
-)
+from assay.policy.served.identity import facts_of, facts_said, find_answer_cautions, find_served_cautions
 from assay.policy.served.request import ServedRequest, check_request
 from assay.statistics.report import Report
 from assay.tools import evaluate
@@ -76,9 +71,12 @@ def run(root: Path, asked: EvaluationRequest, of: ServedRequest) -> None:
         took = latency(found.played, stopwatch.seconds, kept=kept)
     write_json(out / "served.json", facts)
     evaluate.conclude(out, ready, evaluation, found.episodes, took)
-    for line in facts_said(facts):
+    for line in facts_said(facts, facts.kept, facts.asked_again):
         say(line)
-    for caution in (*find_answer_cautions(facts, limit), *find_repeated(found.episodes)):
+    for caution in (
+        *find_answer_cautions(facts, facts.identity.answered_as, limit),
+        *find_repeated(found.episodes),
+    ):
         complain(caution)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from assay.verify import code, folders, ledger, locked, rivals, stated, suites
 from assay.verify.checks import Check, Level, LookResult, looked, plain, unlooked
-from assay.verify.content import training, weights
+from assay.verify.content import served, training, weights
 from assay.verify.content.regraded import regraded
 from assay.verify.content.rendered import rendered_again, tables_again
 from assay.verify.unpacked import Unpacked
@@ -48,6 +48,13 @@ OF_A_TRAINING: tuple[Look, ...] = (
     training.checkpoint_follows,
     training.alarms_ring_again,
 )
+NO_WEIGHTS = "both models are behind addresses: no weights are in the package"
+# What is looked at in place of the weights of a served model, or why nothing is.
+OF_WEIGHTS: dict[str, Look | str] = {
+    "model settings": NO_WEIGHTS,
+    "base and adapter": served.pins_hold,
+    "adapter": NO_WEIGHTS,
+}
 
 
 def all_levels(
@@ -128,6 +135,11 @@ def consistent(package: Unpacked) -> Iterator[Check]:
         if package.elsewhere and look in OF_A_TRAINING:
             yield unlooked("V3", name, "trained elsewhere: there is no log of it")
             continue
+        if (instead := OF_WEIGHTS.get(name)) is not None and package.served:
+            if isinstance(instead, str):
+                yield unlooked("V3", name, instead)
+                continue
+            look = instead
         yield looked("V3", name, partial(look, package))
 
 

@@ -7,7 +7,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from assay.core.config.settings import PretrainedBase
+from assay.core.config.served import ServedBase
+from assay.core.config.settings import ScratchBase
 from assay.core.errors import RecordError
 from assay.core.evidence_files import folder_of, place_of
 from assay.core.storage.yaml import read_yaml
@@ -36,8 +37,9 @@ def lock_holds(package: Unpacked) -> LookResult:
     wrong: list[str] = []
     absent: list[str] = []
     n, known = 0, dict[str, tuple[str, int]]()
-    elsewhere = {BASE} if isinstance(package.project.params.base, PretrainedBase) else set()
-    elsewhere |= {ADAPTER} if whole_of(package.told) else set()
+    base = package.project.params.base
+    elsewhere = set() if isinstance(base, ScratchBase) else {BASE}
+    elsewhere |= {ADAPTER} if whole_of(package.told) or isinstance(base, ServedBase) else set()
     for stage, kind, entry in _entries(package.lock):
         path = entry["path"]
         if path in elsewhere:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.core.config.settings import ScratchBase
+from assay.core.config.settings import PretrainedBase
 from assay.core.counting import counted
 from assay.pipeline.rival_files import facts_of, file_of
 from assay.tasks.rivals import BEST_OF_N, CONSTRAINED, FEW_SHOT, OF_THE_BASE, rivals_of
@@ -34,7 +34,7 @@ def rivals_told(package: Unpacked) -> LookResult:
             again = again.model_copy(update={"tokens": sum(episode.n_tokens for episode in episodes)})
         if again != told:
             wrong.append(f"rivals.json, {name}: not what its settings and {file_of(name)}.jsonl say")
-        if name == FEW_SHOT and isinstance(package.project.params.base, ScratchBase):
+        if name == FEW_SHOT and not isinstance(package.project.params.base, PretrainedBase):
             fit = package.shown[1]
             if fit != told.used:
                 wrong.append(f"rivals.json, {name}, used: {told.used}; {fit} are there and fit")

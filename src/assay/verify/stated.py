@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from assay.core.config.served import ServedBase
 from assay.core.config.settings import PretrainedBase, ScratchBase
 from assay.core.records import HEALTH_RULES
 from assay.core.storage.json import read_record
@@ -42,6 +43,8 @@ def _base(package: Unpacked) -> Iterator[str]:
         rate = told.get("success_rate")
         if not isinstance(rate, int | float) or not 0 <= rate <= 1:
             yield f"base.json, success_rate: {rate!r:.40}"
+    elif isinstance(base, ServedBase):
+        expected["model"] = base.model
     elif isinstance(base, PretrainedBase):
         expected["model"] = name_of(base.model, str(told.get("revision")))
     for name, value in expected.items():
@@ -50,7 +53,7 @@ def _base(package: Unpacked) -> Iterator[str]:
 
 
 def _parity(package: Unpacked) -> Iterator[str]:
-    if whole_of(package.told):
+    if whole_of(package.told) or package.served:
         return  # nothing was merged
     found, asked = read_record(package.root / PARITY, Parity, fix=FIX), package.project.params.package.parity
     if found.policy_digest != package.told.policy_digest:

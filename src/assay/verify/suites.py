@@ -24,6 +24,7 @@ from assay.stages.render_evidence.arms import AGAIN, CONTROL
 from assay.tasks.protocol import Task
 from assay.tasks.rivals import FEW_SHOT
 from assay.verify.checks import SHOWN, LookResult
+from assay.verify.content.served import answers_follow
 from assay.verify.content.training import learning_rates
 from assay.verify.unpacked import Unpacked
 
@@ -31,7 +32,7 @@ BEFORE, AFTER = "pre_eval", "post_eval"
 WHOLE = "of the whole model:"
 APART = 0.5  # of the items of two arms with the same texts: where there are fewer, the policies are far apart
 Texts = list[tuple[str, ...]]
-_PROMPT = re.compile(r"[0-9a-f]{16}")
+_PROMPT, _MESSAGES = re.compile(r"[0-9a-f]{16}"), re.compile(r"messages:[0-9a-f]{16}")
 
 
 def suites_equal(package: Unpacked) -> LookResult:
@@ -81,14 +82,17 @@ def _out_of_place(suite: Suite, episodes: list[Episode], name: str, package: Unp
     if len(plays) != len(episodes):
         are = "is" if len(plays) == 1 else "are"
         return [f"{name}: {counted(len(episodes), 'episodes')}, {len(plays)} {are} planned"]
-    limit = package.project.params.task.max_new_tokens[package.project.params.generation.surface]
+    params = package.project.params
+    limit, served = params.task.max_new_tokens[params.generation.surface], params.served is not None
     for number, (play, episode) in enumerate(zip(plays, episodes, strict=True), start=1):
         planned, found = (play.item.id, play.draw, play.seed), (episode.item_id, episode.draw, episode.seed)
         if planned != found:
             wrong.append(f"{name}, episode {number}: item, draw and seed are {found}, planned is {planned}")
         for turn in episode.turns:
-            if not _PROMPT.fullmatch(turn.prompt_digest):
+            if not (_MESSAGES if served else _PROMPT).fullmatch(turn.prompt_digest):
                 wrong.append(f"{name}, episode {number}: prompt_digest {turn.prompt_digest!r:.40}")
+            if served:  # which counts its tokens as it likes
+                continue
             if not 0 < turn.n_tokens <= limit or (turn.truncated and turn.n_tokens != limit):
                 wrong.append(f"{name}, episode {number}: {counted(turn.n_tokens, 'tokens')}, {limit} at most")
     return wrong
@@ -246,6 +250,8 @@ def _texts(episodes: Sequence[Episode]) -> dict[str, Texts]:
 
 def tokens_counted(package: Unpacked) -> LookResult:
     """Read every episode by the base's words: prompts, numbers of tokens, and which completions were cut."""
+    if package.project.params.served is not None:
+        return answers_follow(package)
     if not isinstance(package.project.params.base, ScratchBase):
         said = (
             f"prompts and numbers of tokens: the tokenizer of {package.base.get('model')} is not in the"

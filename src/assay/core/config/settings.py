@@ -12,8 +12,9 @@ from pydantic import Field, model_validator
 from assay.core.config.base import Digest, Fraction, Natural, Positive, Rate, Settings
 from assay.core.config.health import HealthSettings
 from assay.core.config.rivals import RivalSettings
+from assay.core.config.served import ServedBase
 from assay.core.config.tasks import Surface, TaskSettings, every_task
-from assay.core.config.training import ExternalTraining, TrainSettings, any_training
+from assay.core.config.training import Brought, TrainSettings, any_training
 from assay.core.records import HealthRule
 
 
@@ -347,7 +348,7 @@ class Params(Settings):
     distributed: DistributedSettings
     task: AnyTask
     dataset: DatasetSettings
-    base: Annotated[ScratchBase | PretrainedBase, Field(discriminator="kind")]
+    base: Annotated[ScratchBase | PretrainedBase | ServedBase, Field(discriminator="kind")]
     generation: GenerationSettings
     evaluation: EvaluationSettings
     validation: ValidationSettings
@@ -359,7 +360,12 @@ class Params(Settings):
     package: PackageSettings
 
     @property
-    def external(self) -> ExternalTraining | None:
+    def external(self) -> Brought | None:
         """What was trained elsewhere; None where assay trains."""
         found: object = self.train
-        return found if isinstance(found, ExternalTraining) else None
+        return found if isinstance(found, Brought) else None
+
+    @property
+    def served(self) -> ServedBase | None:
+        """The base where it is asked over an address; None where its weights are here."""
+        return self.base if isinstance(self.base, ServedBase) else None

@@ -22,7 +22,7 @@ class BaseFacts(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
-    kind: Literal["scratch", "pretrained"]
+    kind: Literal["scratch", "pretrained", "served"]
     digest: str
     seed: int | None = None
     parameters: int | None = None
@@ -36,7 +36,7 @@ def base_said(base: BaseFacts) -> str:
     >>> base_said(BaseFacts(kind="scratch", digest="ab" * 32, seed=0, parameters=122752))
     'from scratch, seed 0; 122,752 parameters; digest abababababab'
     """
-    known = [f"from scratch, seed {base.seed}" if base.kind == "scratch" else f"pretrained, {base.model}"]
+    known = [f"from scratch, seed {base.seed}" if base.kind == "scratch" else f"{base.kind}, {base.model}"]
     known += [f"revision {base.revision}"] if base.revision is not None else []
     known += [f"{base.parameters:,} parameters"] if base.parameters is not None else []
     return "; ".join([*known, f"digest {base.digest[:12]}"])

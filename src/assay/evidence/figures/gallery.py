@@ -44,6 +44,15 @@ from assay.evidence.figures.forest_figure import (
     rivals_frame,
 )
 from assay.evidence.figures.health_figure import health_strip
+from assay.evidence.figures.illustrated_figures import (
+    Illustrations,
+    mark_rows,
+    panels_frame,
+    plane,
+    side_by_side,
+    spending,
+    spending_rows,
+)
 from assay.evidence.figures.paired_rows import PairedRow, rows_frame, strata_rows
 from assay.evidence.figures.progress_figures import checkpoint_progression, reward_components
 from assay.evidence.figures.recipe_figures import every_seed, seeds_frame
@@ -62,6 +71,7 @@ from assay.evidence.figures.verdict_figures import (
 )
 from assay.evidence.formatting import percent
 from assay.evidence.recipe.records import SeedsTogether
+from assay.evidence.tables.trajectories import Stepped
 from assay.statistics.report import Report
 
 BRIER = "metric.brier"
@@ -241,6 +251,59 @@ def of_comparison(
         )
     seed = derive_seed("figures", claim.plan.suite_digest)
     return [*drawn, *_of_one_task(before, after, arms, gaps, baselines, seed)]
+
+
+def of_what_was_done(
+    shows: Illustrations,
+    shown: Sequence[Stepped],
+    arms: tuple[Sequence[Episode], Sequence[Episode]],
+    truths: Mapping[str, str],
+    seed: int,
+) -> list[Drawn]:
+    """Return the figures of a task that shows what was done: answers, budgets, and one world."""
+    marks, budgets = mark_rows(arms, shows, seed), spending_rows(arms, shows, seed)
+    wrong, uses = marks[0], [(budget, row) for budget, rows in budgets.items() for row in rows[:1]]
+    of_items = f"{0 if wrong.difference is None else wrong.difference.n} items"
+    drawn = list[Drawn]()
+    if any(mark is not None for own in shows.marks for mark in own):
+        drawn.append(
+            Drawn(
+                "answers",
+                plane(shows, arms),
+                "Where answers lie, the first draw of every item. The table: how often in all draws.",
+                rows_frame(marks, rate=True),
+                moved(wrong.name, wrong.before, wrong.after, wrong.difference, of_items, rate=True),
+            )
+        )
+    if uses:
+        budget, use = uses[0]
+        n = f"{0 if use.difference is None else use.difference.n} items"
+        table = pd.concat([rows_frame(rows, rate=True).assign(budget=name) for name, rows in budgets.items()])
+        drawn.append(
+            Drawn(
+                "budgets",
+                spending(budgets),
+                "Where each policy spends its budget and its turns, with paired differences.",
+                table[["budget", *table.columns[:-1]]],
+                moved(f"{use.name} ({budget})", use.before, use.after, use.difference, n, rate=True),
+            )
+        )
+    for each in shown[:1]:  # all of them are on the page, turn by turn
+        if each.pictures is None:
+            continue
+        item = each.pair.before.item_id
+        before, after = (own[-1].said for own in each.pictures)
+        drawn.append(
+            Drawn(
+                "one_world",
+                side_by_side(each.pictures),
+                f"What base (left) and trained policy (right) had in hand at the end, in the same world: item"
+                f" {item[:16]}, draw {each.pair.before.draw}; {each.pair.reason}. On common scales.",
+                panels_frame(each.pictures),
+                f"One world (n = 1), {truths[item]}: the base {before}; the trained policy {after}",
+            )
+        )
+    return drawn
 
 
 def of_rivals_of(claim: Claim) -> list[Drawn]:

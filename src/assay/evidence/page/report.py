@@ -30,10 +30,12 @@ from assay.evidence.formatting import (
 )
 from assay.evidence.page.item_index import index_of_items
 from assay.evidence.page.shell import ENVIRONMENT, SCRIPT, Shown, Tick, fill, shell
+from assay.evidence.page.stepping import HEIGHT, WIDTH, moments
 from assay.evidence.tables.trajectories import (
     KINDS,
     RIGHT,
     Pair,
+    Stepped,
     parts_text,
     prompt_head,
     shortened,
@@ -89,6 +91,7 @@ def report_html(
     rivals: Sequence[Shown] = (),
     trained: TrainFacts | None = None,
     training_figures: Sequence[Shown] = (),
+    stepped: Sequence[Stepped] = (),
     pairs: Sequence[Pair] = (),
     prompts: Mapping[str, str] | None = None,
     truths: Mapping[str, str] | None = None,
@@ -114,6 +117,7 @@ def report_html(
         rivals: figures of the trained policy against what it has to beat.
         trained: facts of the training.
         training_figures: figures of the training.
+        stepped: pairs of episodes to step through.
         pairs: episodes to show; as many as fit.
         prompts: what was asked, by item id.
         truths: what is right, by item id.
@@ -126,7 +130,7 @@ def report_html(
         "rivals": not rivals and baselines is None,
         "controls": claim.difference is None,
         "training": trained is None and not training_figures,
-        "episodes": not fitting and arms is None,
+        "episodes": not fitting and not stepped and arms is None,
         "data": not data,
     }
     sign, tone = _TONES[claim.verdict]
@@ -156,6 +160,7 @@ def report_html(
         trained=trained,
         rules=[] if trained is None else _rules(trained),
         training_figures=training_figures,
+        stepped=[(each, moments(each)) for each in stepped],
         pairs=fitting,
         total=max(0 if arms is None else len(arms[0]), len(pairs)),
         kinds=present,
@@ -181,6 +186,7 @@ ENVIRONMENT.globals |= {
     "LONGEST_GIVEN": LONGEST_GIVEN,
     "NO_INTERVAL": NO_INTERVAL,
     "RIGHT": RIGHT,
+    "SMALL": (WIDTH, HEIGHT),
     "TICKS": _TICKS,
     "missing_interval_said": missing_interval_said,
     "split_word": split_word,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from assay.core.config.training import ELSEWHERE
 from assay.core.evidence_files import FILES, LOGS, NAMED_DATA, OBSERVED_FILES, RESULTS
 from assay.evidence.claim.claim import Claim, controls_said
+from assay.evidence.claim.served import SERVED
 from assay.evidence.tables.markdown import MARKDOWN
 
 VERIFY: tuple[tuple[str, str], ...] = (
@@ -69,6 +70,8 @@ def written(folder: str, name: str, claim: Claim) -> bool:
     if name.endswith("_secondary"):
         return bool(claim.plan.secondary_suites)
     elsewhere = claim.plan.checkpoint_rule == ELSEWHERE
+    if name.endswith("_served.json"):
+        return SERVED in claim.warnings
     if name == NAMED_DATA:
         return elsewhere
     return not elsewhere or name == "train.json" or folder not in (f"{RESULTS}/train", f"{LOGS}/train")

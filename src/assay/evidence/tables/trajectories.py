@@ -11,6 +11,7 @@ from assay.core.counting import counted
 from assay.core.errors import EvidenceError
 from assay.core.records import Episode, Turn
 from assay.evidence.tables.markdown import MARKDOWN
+from assay.tasks.protocol import Picture
 
 LONGEST = 4000
 RIGHT = "Right (never shown to the model):"
@@ -29,6 +30,15 @@ class Pair:
     def kind(self) -> str:
         """The first word of the reason, one of KINDS."""
         return self.reason.split(" ")[0].rstrip(",")
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """A pair of whole episodes to step through, with the pictures of every state of both; none where its task
+    draws none."""
+
+    pair: Pair
+    pictures: tuple[Sequence[Picture], Sequence[Picture]] | None = None
 
 
 def choose_pairs(

@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field, ValidationError
 from assay.core.errors import PolicyError
 from assay.core.records import Record
 from assay.policy.served.pace import Pace
-from assay.policy.served.request import CHAT, Address
+from assay.policy.served.request import CHAT, NAMES, Address, Names
 
 CONNECT_S = 10.0
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0  # before a request is made again; twice as long each time
@@ -101,12 +101,21 @@ class Client:
         timeout: Seconds for an answer to be there, whole.
         retries: How often a question is asked again.
         pace: How fast.
+        names: Of what its messages are about.
     """
 
     def __init__(
-        self, address: Address, key: str | None, *, timeout: float, retries: int, pace: Pace
+        self,
+        address: Address,
+        key: str | None,
+        *,
+        timeout: float,
+        retries: int,
+        pace: Pace,
+        names: Names = NAMES,
     ) -> None:
         self.url, self.pace, self._timeout, self._retries = address.url, pace, timeout, retries
+        self._names = names
         # As it is, and as JSON may have it.
         forms = set() if key is None else {key, json.dumps(key)[1:-1], key.replace("/", "\\/")}
         self._secrets = [form.encode() for form in forms]
@@ -131,7 +140,7 @@ class Client:
         try:
             status, _, data = self._send(path, None)
         except _Passing as error:
-            fix = "start the server, or name another by --served"
+            fix = f"start the server, or name another by {self._names.server}"
             raise PolicyError("an answer", found=error.told, where=self.url + path, fix=fix) from None
         if status in (401, 403):
             raise self._refused(path, status, data)
@@ -167,7 +176,7 @@ class Client:
             if answer.prompt_tokens is not None and answer.completion_tokens is not None:
                 self.pace.count(sent, answer.prompt_tokens + answer.completion_tokens)
             return answer
-        fix = f"see to the server, or lower --in-flight or --requests-per-minute; then {AGAIN}"
+        fix = f"see to the server, or lower {self._names.pace}; then {AGAIN}"
         found = f"{last.told} ({self._retries + 1} times)"
         raise PolicyError("an answer", found=found, where=self.url + CHAT, fix=fix)
 
@@ -240,14 +249,15 @@ class Client:
         return reply.status, reply.headers, data
 
     def _refused(self, path: str, status: int, data: bytes) -> PolicyError:
-        fix = "correct what it names; --extra '{\"FIELD\": null}' leaves a field of the request out"
+        names = self._names
+        fix = f"correct what it names; {names.leaves_out} leaves a field of the request out"
         if status in (401, 403):
             held = "the key it was sent" if self._secrets else "no key: none was sent"
-            fix = f"export its key and name the variable by --key-variable; it has {held}"
+            fix = f"export its key and name the variable by {names.key}; it has {held}"
         elif status == 404:
-            fix = "correct --served or --model"
+            fix = f"correct {names.server} or {names.model}"
         elif 300 <= status < 400:
-            fix = "give the URL that it redirects to by --served; a key is sent nowhere else"
+            fix = f"give the URL that it redirects to by {names.server}; a key is sent nowhere else"
         found = f"{status}: {_message(data)}"
         return PolicyError("an answer", found=found, where=self.url + path, fix=f"{fix}; then {AGAIN}")
 

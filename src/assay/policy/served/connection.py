@@ -10,9 +10,10 @@ from typing import Any
 
 from assay.core.decoding import Decoding
 from assay.core.storage.locks import hold
+from assay.dataset.served import ServedIdentity
 from assay.policy.served.asking import Served
 from assay.policy.served.client import Client
-from assay.policy.served.identity import ServedIdentity, identity_of, settings_of
+from assay.policy.served.identity import identity_of, settings_of
 from assay.policy.served.journal import Journal
 from assay.policy.served.pace import Pace
 from assay.policy.served.request import Address, ServedRequest, check_request, read_extra, read_key

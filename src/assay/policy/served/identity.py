@@ -11,8 +11,7 @@ from pydantic import Field
 from assay.core.counting import counted
 from assay.core.decoding import Decoding
 from assay.core.errors import ConfigError
-from assay.core.records import Record
-from assay.core.storage.json import digest
+from assay.dataset.served import Prices, ServedIdentity, ServedUse
 from assay.policy.served.client import ServedAnswer
 
 NOTE = (
@@ -24,49 +23,14 @@ MILLION = 1_000_000
 STABLE = ("id", "root", "parent", "owned_by", "max_model_len", "context_length", "context_window", "meta")
 
 
-class ServedIdentity(Record):
-    """What is known of who answers. Where the server stands is no part of it."""
-
-    model: str = Field(description="the name that was asked for")
-    settings: dict[str, Any] = Field(
-        description="of each request, beside model, messages and seed; null: left out"
-    )
-    card: dict[str, Any] | None = Field(description="what /v1/models says of it; null: nothing")
-    answered_as: tuple[str, ...] = Field(
-        default=(), description="names and fingerprints (system_fingerprint) that came with answers"
-    )
-
-    @property
-    def digest(self) -> str:
-        """The sha256 of all of it."""
-        return digest(self)
-
-
-class Prices(Record):
-    """Of a million tokens, in the user's currency."""
-
-    prompt: float = Field(ge=0)
-    completion: float = Field(ge=0)
-
-
-class ServedFacts(Record):
+class ServedFacts(ServedUse):
     """What served.json holds: who answered, as far as it is known, and what it came to."""
 
     note: str
     policy_digest: str = Field(description="of the identity; who played the episodes")
     identity: ServedIdentity
-    answers: int = Field(ge=0, description="that the episodes are made of")
     kept: int = Field(ge=0, description="of them answered in an earlier call, and not asked again")
     asked_again: dict[str, int] = Field(description="requests of this call made again, by why")
-    finish_reasons: dict[str, int] = Field(description="as the server gave them; '' where it gave none")
-    without_usage: int = Field(ge=0, description="answers whose tokens the server does not count")
-    prompt_tokens: int | None = Field(description="null where any answer lacks them")
-    completion_tokens: int | None = Field(description="as billed; null where any answer lacks them")
-    longest_prompt: int | None = Field(description="tokens of it, as the server counts; null: not known")
-    prices: Prices | None = Field(description="of a million tokens, as given by --price-in and --price-out")
-    cost: float | None = Field(
-        description="of the answers at these prices, whichever call asked; failed requests are not in it"
-    )
 
 
 def settings_of(decoding: Decoding, extra: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,21 +84,32 @@ def facts_of(
     prices: Prices | None,
 ) -> ServedFacts:
     """Return what asking came to, and who answered."""
-    names = sorted({f"{each.model or '?'} {each.fingerprint or ''}".strip() for each in answers})
-    identity = asked.model_copy(update={"answered_as": tuple(names)})
+    identity = asked.model_copy(update={"answered_as": names_of(answers)})
+    return ServedFacts(
+        note=NOTE,
+        policy_digest=identity.digest,
+        identity=identity,
+        kept=kept,
+        asked_again=dict(sorted(again.items())),
+        **dict(use_of(answers, prices)),
+    )
+
+
+def names_of(answers: Sequence[ServedAnswer]) -> tuple[str, ...]:
+    """Return the names and fingerprints that came with answers."""
+    return tuple(sorted({f"{each.model or '?'} {each.fingerprint or ''}".strip() for each in answers}))
+
+
+def use_of(answers: Sequence[ServedAnswer], prices: Prices | None) -> ServedUse:
+    """Return what answers came to."""
     read = _sum(each.prompt_tokens for each in answers)
     written = _sum(each.completion_tokens for each in answers)
     cost = None
     if prices is not None and read is not None and written is not None:
         cost = round((read * prices.prompt + written * prices.completion) / MILLION, 6)
     lengths = [each.prompt_tokens for each in answers if each.prompt_tokens is not None]
-    return ServedFacts(
-        note=NOTE,
-        policy_digest=identity.digest,
-        identity=identity,
+    return ServedUse(
         answers=len(answers),
-        kept=kept,
-        asked_again=dict(sorted(again.items())),
         finish_reasons=dict(sorted(Counter(each.finish or "" for each in answers).items())),
         without_usage=sum(each.completion_tokens is None for each in answers),
         prompt_tokens=read,
@@ -154,34 +129,36 @@ def _sum(values: Iterable[int | None]) -> int | None:
     return total
 
 
-def facts_said(facts: ServedFacts) -> list[str]:
+def facts_said(use: ServedUse, kept: int, again: Mapping[str, int]) -> list[str]:
     """Return what asking came to, as sentences."""
     tokens = "tokens not counted by the server"
-    if facts.prompt_tokens is not None and facts.completion_tokens is not None:
-        tokens = f"{facts.prompt_tokens:,} tokens read and {facts.completion_tokens:,} written"
-    line = f"{counted(facts.answers, 'answers')} ({facts.kept} of an earlier call): {tokens}"
-    line += "" if facts.cost is None else f", cost {facts.cost:g}"
+    if use.prompt_tokens is not None and use.completion_tokens is not None:
+        tokens = f"{use.prompt_tokens:,} tokens read and {use.completion_tokens:,} written"
+    line = f"{counted(use.answers, 'answers')} ({kept} of an earlier call): {tokens}"
+    line += "" if use.cost is None else f", cost {use.cost:g}"
     said = [line]
-    if facts.asked_again:
-        told = ", ".join(f"{why} {n}x" for why, n in facts.asked_again.items())
+    if again:
+        told = ", ".join(f"{why} {n}x" for why, n in sorted(again.items()))
         said.append(f"asked again: {told}; what failed may have been billed, and is not in these numbers")
     return said
 
 
-def find_answer_cautions(facts: ServedFacts, max_prompt_tokens: int | None) -> list[str]:
+def find_answer_cautions(
+    use: ServedUse, answered_as: Sequence[str], max_prompt_tokens: int | None
+) -> list[str]:
     """Return what is odd about the answers, a sentence each."""
     found = []
-    answers = counted(facts.answers, "answers")
-    if len(facts.identity.answered_as) > 1:
-        names = "; ".join(facts.identity.answered_as)
+    answers = counted(use.answers, "answers")
+    if len(answered_as) > 1:
+        names = "; ".join(answered_as)
         found.append(f"more than one answered, so these are not the episodes of one policy: {names}")
-    if odd := {name: n for name, n in facts.finish_reasons.items() if name not in ("stop", "length")}:
+    if odd := {name: n for name, n in use.finish_reasons.items() if name not in ("stop", "length")}:
         told = ", ".join(f"{name or 'none given'} {n}x" for name, n in odd.items())
         found.append(f"of {answers} some ended neither by themselves nor at the limit: {told}")
-    if facts.without_usage:
-        where = f"{facts.without_usage} of {answers} came without counts of tokens"
-        found.append(f"{where}: their n_tokens is 0, and the means of tokens are left out")
-    longest = facts.longest_prompt
+    if use.without_usage:
+        where = f"{use.without_usage} of {answers} came without counts of tokens"
+        found.append(f"{where}: their n_tokens is 0, and means of tokens say nothing")
+    longest = use.longest_prompt
     if max_prompt_tokens is not None and longest is not None and longest > max_prompt_tokens:
         found.append(f"the longest prompt had {longest} tokens, more than task.max_prompt_tokens")
     return found

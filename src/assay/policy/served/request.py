@@ -10,17 +10,30 @@ from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import urlsplit
 
+from assay.core.config.served import OURS, odd_address
 from assay.core.errors import ConfigError, RecordError
 from assay.core.storage.json import loads
 
 KEY = "ASSAY_API_KEY"
 EXAMPLE = "http://127.0.0.1:8000/v1"
 CHAT = "/chat/completions"
-# What assay sends itself, or could not read the answers of.
-OURS = ("messages", "model", "n", "stream", "tools")
 # What has an option of its own, and may only be left out here.
 OPTIONS = {"temperature": "--temperature", "max_tokens": "--max-new-tokens", "seed": "--seed"}
 _SENDABLE = re.compile(r"[!-~]{8,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """By which names a person knows what a message is about: options of a command, or settings."""
+
+    server: str = "--served"
+    model: str = "--model"
+    key: str = "--key-variable"
+    leaves_out: str = "--extra '{\"FIELD\": null}'"
+    pace: str = "--in-flight or --requests-per-minute"
+
+
+NAMES = Names()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +86,17 @@ class Address:
             ConfigError: It is no URL, or holds what has no place in one.
         """
         where, fix = "--served", f"--served {EXAMPLE}"
-        try:
-            parts = urlsplit(url)
-            host, _ = parts.hostname, parts.port
-        except ValueError:  # no such port, or an open bracket
-            parts, host = urlsplit(""), None
-        if "@" in parts.netloc or parts.query or parts.fragment:  # urls are said in messages
-            found = "a user, a password or a query in it, which is not shown"
-            fix = f"{fix}, and the key in the variable {KEY}"
-            raise ConfigError(f"a URL such as {EXAMPLE}", found=found, where=where, fix=fix)
-        if parts.scheme not in ("http", "https") or not host or not url.isprintable() or " " in url:
-            raise ConfigError(f"a URL such as {EXAMPLE}", found=repr(url), where=where, fix=fix)
+        if odd := odd_address(url):
+            fix += f", and the key in the variable {KEY}" * ("not shown" in odd)
+            raise ConfigError(f"a URL such as {EXAMPLE}", found=odd, where=where, fix=fix)
+        parts = urlsplit(url)
+        host = str(parts.hostname)
         path = parts.path.rstrip("/").removesuffix(CHAT) or "/v1"
         loopback = host in ("localhost", "::1") or host.startswith("127.")
         return cls(f"{parts.scheme}://{parts.netloc}{path}", parts.scheme == "http" and not loopback)
 
 
-def read_key(variable: str | None) -> str | None:
+def read_key(variable: str | None, names: Names = NAMES) -> str | None:
     """Return the key of a variable of the environment, that of ASSAY_API_KEY if none is named; None if that
     is not set.
 
@@ -103,7 +110,7 @@ def read_key(variable: str | None) -> str | None:
     if not key:
         if variable is None:
             return None
-        fix = f"export {variable}=..., or leave --key-variable out where the server wants none"
+        fix = f"export {variable}=..., or leave {names.key} out where the server wants none"
         raise ConfigError("a key", found="nothing", where=where, fix=fix)
     if not _SENDABLE.fullmatch(key):
         found = "something else, which is not shown"

@@ -83,7 +83,9 @@ def _package(project: Project) -> None:
     began = now()
     claim_at_hand(project)
     parity = None
-    if whole_in(project) is None:
+    if project.params.served is not None:
+        say("the models are behind addresses: none is packed")
+    elif whole_in(project) is None:
         parity, measured = parity_of(project)
         say(
             f"merged model against base and adapter: logits differ by {measured.difference:.2g} at most, "
@@ -124,7 +126,7 @@ def members_of(project: Project, parity: Parity | None) -> Mapping[str, bytes | 
 
     Args:
         project: The run, or an unpacked package of it.
-        parity: How the merged model compares with base and adapter; None of a whole model.
+        parity: How the merged model compares with base and adapter; None where there is no adapter.
 
     Raises:
         PackageError: A file of the run is missing, or a link.
@@ -155,7 +157,7 @@ def strangers_in(project: Project, names: Iterable[str]) -> Iterator[str]:
     scratch = isinstance(project.params.base, ScratchBase)
     data, task = PurePosixPath(project.params.dataset.root).as_posix(), project.params.task
     code = PurePosixPath(task.code).as_posix() if task.brings_code else None
-    return strangers(names, data=data, scratch=scratch, adapter=whole_in(project) is None, code=code)
+    return strangers(names, data=data, scratch=scratch, adapter=holds_adapter(project), code=code)
 
 
 def whole_in(project: Project) -> WholeFacts | None:
@@ -167,6 +169,15 @@ def whole_in(project: Project) -> WholeFacts | None:
     if project.params.external is None:
         return None
     return whole_of(read_training(project.results("train.json"), fix="./run dvc repro train"))
+
+
+def holds_adapter(project: Project) -> bool:
+    """Return whether it was an adapter that was trained, or brought, and no whole or served model.
+
+    Raises:
+        RecordError: train.json is missing or damaged.
+    """
+    return project.params.served is None and whole_in(project) is None
 
 
 def _replace(folder: Path, fresh: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.core.config.settings import ScratchBase
+from assay.core.config.settings import PretrainedBase, ScratchBase
 from assay.core.storage.json import dumps
 from assay.evaluation.few_shot import few_shot
 from assay.evaluation.replay import play_baseline
@@ -39,14 +39,15 @@ def told_of(project: Project) -> bytes | None:
     if params.external is None:
         order = item_order(train, params.train.steps * params.train.items_per_step, params.seed)
         honest_play(task, order, params, keyed=False)
-    if isinstance(params.base, ScratchBase):
+    if not isinstance(params.base, PretrainedBase):
+        scratch = params.base if isinstance(params.base, ScratchBase) else None
         few_shot(
             task,
             train,
             suite_for(heldout, FEW_SHOT),
             params.evaluation.rivals.few_shot,
-            dialogue=Words(task.vocabulary()),
-            positions=params.base.architecture.max_positions,
+            dialogue=None if scratch is None else Words(task.vocabulary()),
+            positions=None if scratch is None else scratch.architecture.max_positions,
             max_new_tokens=settings.max_new_tokens[params.generation.surface],
         )
     return "".join(f"{dumps(line)}\n" for line in recorder.lines(Recorded())).encode()

@@ -24,7 +24,7 @@ from assay.evidence.claim.what_was_run import (
 from assay.evidence.page.report import report_html
 from assay.evidence.page.shell import Shown, Tick
 from assay.evidence.tables.evidence_readme import VERIFY, landing_page
-from assay.evidence.tables.trajectories import choose_pairs, sample_trajectories
+from assay.evidence.tables.trajectories import Stepped, choose_pairs, sample_trajectories
 from assay.pipeline.inputs import decoding_of, fingerprint_of, heldout_suite
 from assay.pipeline.project import Project
 from assay.stages.render_evidence import README
@@ -67,6 +67,7 @@ def write_pages(
     tables: Mapping[str, pd.DataFrame],
     baselines: pd.DataFrame,
     rivals: Sequence[Shown],
+    stepped: Sequence[Stepped],
     limits: Sequence[str],
 ) -> None:
     """Write the three pages from what was computed already; arguments as of `report_html`."""
@@ -101,6 +102,7 @@ def write_pages(
         rivals=rivals,
         trained=trained if isinstance(trained, TrainFacts) else None,
         training_figures=training_figures,
+        stepped=stepped,
         pairs=many,
         prompts=given["prompts"],
         truths=given["truths"],

@@ -21,7 +21,7 @@ from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.claim.secondary_suites import SECONDARY_TABLE, secondary_frame
 from assay.evidence.details.tables import detail_tables
 from assay.evidence.figures.drawing import render
-from assay.evidence.figures.gallery import Drawn, of_comparison, of_rivals_of, of_training
+from assay.evidence.figures.gallery import Drawn, of_comparison, of_rivals_of, of_training, of_what_was_done
 from assay.evidence.figures.verdict_figures import validity_frame
 from assay.evidence.page.shell import Shown
 from assay.evidence.tables.claim_tables import (
@@ -32,10 +32,12 @@ from assay.evidence.tables.claim_tables import (
     readme_block,
     strata_frame,
 )
+from assay.pipeline.inputs import heldout_suite
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.arms import Arm, log_table
 from assay.stages.render_evidence.claim_at import ClaimMade, claim_at
 from assay.stages.render_evidence.claim_inputs import opened_said
+from assay.stages.render_evidence.illustrations import illustrations, stepped
 from assay.stages.render_evidence.integrity import integrity
 from assay.stages.render_evidence.limits import limits
 from assay.stages.render_evidence.no_claim import refuse
@@ -119,6 +121,14 @@ def _write_pages(
     comparison = of_comparison(
         claim, before[0], after[0], (before[1], after[1]), gaps, baselines, cluster_name=task.cluster_name
     )
+    shown = []
+    if claim.verdict != "NOT EVALUABLE":  # what was found ill may not be played to its end
+        suite, arms = heldout_suite(project), (before[1], after[1])
+        shown = stepped(task, suite, arms)
+        if (shows := illustrations(task, suite, arms)) is not None:
+            truths = {item.id: task.truth(item) for item in suite.items}
+            seed = derive_seed("what was done", claim.plan.suite_digest)
+            comparison += of_what_was_done(shows, shown, arms, truths, seed)
     measures, strata = measures_frame(before[0], after[0], gaps), strata_frame(claim, before[0], after[0])
     tables = {"Every measure": measures, "By stratum": strata, **own}
     if claim.secondary_suites:
@@ -146,6 +156,7 @@ def _write_pages(
         tables=tables,
         baselines=ladder_frame(baselines, before[0], after[0], floor=task.floor, ceiling=task.ceiling),
         rivals=_drawn(project, of_rivals_of(claim)),
+        stepped=shown,
         limits=limits(task, claim, before[0], after[0], baselines),
     )
 

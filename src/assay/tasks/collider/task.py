@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from assay.core.errors import ConfigError, TaskError
-from assay.tasks.collider import baselines, lessons, prompts, rewards
+from assay.tasks.collider import baselines, illustrations, lessons, prompts, rewards
 from assay.tasks.collider.baselines import ATTACKS, Attack
 from assay.tasks.collider.surfaces import (
     Action,
@@ -22,7 +22,18 @@ from assay.tasks.collider.surfaces import (
 )
 from assay.tasks.collider.world.scenario import Scenario, from_row
 from assay.tasks.collider.world.simulator import ColliderState, apply, begin
-from assay.tasks.protocol import Baseline, Item, Message, Oddity, PartKind, ScriptedRival, Step, Verdict
+from assay.tasks.protocol import (
+    Baseline,
+    Item,
+    Mark,
+    Message,
+    Oddity,
+    PartKind,
+    Picture,
+    ScriptedRival,
+    Step,
+    Verdict,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +81,7 @@ class Collider:
     valid_flags: tuple[str, ...] = ()
     alarms: Mapping[str, float] = {}
     max_prompt_tokens: int | None = None
+    plane, marks = illustrations.PLANE, illustrations.MARKS
 
     def __init__(self, settings: ColliderSettings) -> None:
         """Hold the settings; a task has no other state."""
@@ -204,3 +216,15 @@ class Collider:
     def vocabulary(self) -> Sequence[str]:
         """Every token of the compact surface."""
         return compact_vocabulary()
+
+    def pictures(self, states: Sequence[ColliderState]) -> Sequence[Picture]:
+        """Return the spectra in hand at every state."""
+        return illustrations.pictures(states)
+
+    def mark(self, states: Sequence[ColliderState]) -> Mark | None:
+        """Return where the claim lies, or the particle that was missed."""
+        return illustrations.mark(states)
+
+    def spent(self, states: Sequence[ColliderState]) -> Mapping[str, Mapping[str, float]]:
+        """Return where blocks and turns went."""
+        return illustrations.spent(states)

@@ -16,13 +16,12 @@ from assay.core.records import TRAINING_LOG_COLUMNS
 from assay.core.storage.files import read_bytes, write_bytes
 from assay.core.storage.json import read_record, write_jsonl
 from assay.core.storage.untrusted import listing
-from assay.dataset.external import whole_of
 from assay.package.layout import ADAPTER, BASE, PARITY, SUMS
 from assay.package.parity import Parity
 from assay.pipeline.live_log import Tables
 from assay.pipeline.project import Project
 from assay.stages import fingerprint, render_evidence
-from assay.stages.package import members_of
+from assay.stages.package import holds_adapter, members_of
 from assay.training.log.history import History, component_row
 from assay.verify.checks import Check, LookResult, looked
 from assay.verify.code import pins_of
@@ -197,8 +196,8 @@ def rendered_again_lazily(
         return LookResult(said, unchecked=True) if nearly else LookResult("", [f"{said}: {seen.wrong[0]}"])
 
     def documents() -> LookResult:
-        whole = whole_of(package.told)
-        parity = None if whole else read_record(root / PARITY, Parity, fix=FIX)
+        merged = holds_adapter(package.project)
+        parity = read_record(root / PARITY, Parity, fix=FIX) if merged else None
         members = members_of(_copied(package, work, ()), parity)
         expected = {*members, SUMS}
         wrong = [f"{name} is missing" for name in sorted(expected - package.names)]
