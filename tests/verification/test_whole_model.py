@@ -215,6 +215,10 @@ def _no_number(tensors: dict[str, torch.Tensor]) -> None:
     tensors["model.norm.weight"][3] = float("nan")
 
 
+def _endless(tensors: dict[str, torch.Tensor]) -> None:
+    tensors["model.norm.weight"][3] = -float("inf")
+
+
 def _less(tensors: dict[str, torch.Tensor]) -> None:
     del tensors["model.layers.0.mlp.up_proj.weight"]
 
@@ -290,6 +294,7 @@ def _the_base(folder: Path) -> None:
         (_index_outside, "none of the model's files"),
         (_pickle, "pytorch_model.bin, a pickle"),
         (_changed(_no_number), "NaN or Inf in model.norm.weight"),
+        (_changed(_endless), "NaN or Inf in model.norm.weight"),
         (_changed(_less), "none of model.layers.0.mlp.up_proj.weight, which would be made up"),
         (_changed(_whole_numbers), "torch.int8"),
         (_changed(_wider), "a model that can be loaded"),
