@@ -3,6 +3,7 @@ out."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import zipfile
 from pathlib import Path
@@ -48,6 +49,23 @@ FILES: dict[str, tuple[str, bytes, str]] = {
         "line 2: expected UTF-8, found byte 0xe9",
     ),
     "utf-16": ("csv", "item,score\nq0,1\n".encode("utf-16"), "expected UTF-8, found UTF-16"),
+    "gzip": ("jsonl", gzip.compress(LINE), "line 1: expected UTF-8, found gzip.\nFix: unpack it first"),
+    "gzip by its name": ("jsonl.gz", gzip.compress(LINE), "found .gz.\nFix: unpack it first"),
+    "a name twice": (
+        "jsonl",
+        b'{"item": "q0", "score": 1, "score": 0}\n',
+        "line 1: expected JSON, found 'score' twice in one object",
+    ),
+    "half a character": (
+        "jsonl",
+        LINE + b'{"item": "\\ud800", "score": 1}\n',
+        "line 2: expected whole characters, found half a character",
+    ),
+    "half a character in a label": (
+        "jsonl",
+        b'{"item": "q0", "score": 1, "task": "\\udc00"}\n',
+        "line 1: expected whole characters, found half a character",
+    ),
     "zero bytes": ("jsonl", LINE + b"\0\0\0\n", "line 2: expected text, found a zero byte"),
     "long": (
         "jsonl",

@@ -277,12 +277,25 @@ def test_items_may_be_listed_or_only_counted_and_the_claim_says_which(
         ),
         (("--items", "60", "--rate", "0.4", "--date", "soon"), "expected a day, found 'soon'"),
         (("--items", "0", "--rate", "0.4"), "at most as many clusters as items"),
+        (("--items", "99999999999", "--rate", "0.4"), "expected at most 10,000,000 items"),
+        (("--items", "60", "--rate", "0.4", "--rival", ""), "expected names of rivals, found ''"),
+        (("--items", "60", "--rate", "0.4", "--rival", "a", "--rival", "a"), "found 'a', 'a'"),
     ],
 )
 def test_what_cannot_be_planned_is_one_message(words: tuple[str, ...], told: str, tmp_path: Path) -> None:
     code, found = run("plan", *words, "--out", tmp_path / "plan.yaml")
     assert code == 1 and told in found, found
     assert not (tmp_path / "plan.yaml").exists()
+
+
+def test_a_list_that_says_two_things_of_one_item_is_no_plan(tmp_path: Path) -> None:
+    listed = as_jsonl(tmp_path / "items.jsonl", [{"item": 1, "cluster": "a"}, {"item": "1", "cluster": "b"}])
+    words = ("--items", listed, "--rate", "0.4", "--out", tmp_path / "plan.yaml")
+    code, found = run("plan", *words)
+    assert code == 1 and "line 2: expected one cluster, prompt and target of each item" in found
+    as_jsonl(listed, [{"item": 1, "cluster": "a"}] * 2 + [{"item": 2, "cluster": "a"}])
+    code, found = run("plan", *words)
+    assert code == 0 and read_plan(tmp_path / "plan.yaml").items.n_items == 2
 
 
 @pytest.mark.parametrize(("items", "draws", "within"), [(60, 2, None), (120, 4, 0.1)])

@@ -15,6 +15,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from assay.cli.runs import digest
+from assay.core import console
 from assay.core.errors import AssayError
 from assay.core.records import Episode
 from assay.core.storage.json import read_record, read_records, write_json
@@ -27,6 +29,7 @@ from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
 from assay.policy.digests import digest_folder
 from assay.stages import package
+from assay.tools.sweep.sources import open_source
 from assay.tools.verify import VerifyRequest, verified
 from assay.verify.checks import Check
 from tests.verification.external_run import settings
@@ -212,6 +215,10 @@ def _no_number(tensors: dict[str, torch.Tensor]) -> None:
     tensors["model.norm.weight"][3] = float("nan")
 
 
+def _endless(tensors: dict[str, torch.Tensor]) -> None:
+    tensors["model.norm.weight"][3] = -float("inf")
+
+
 def _less(tensors: dict[str, torch.Tensor]) -> None:
     del tensors["model.layers.0.mlp.up_proj.weight"]
 
@@ -287,6 +294,7 @@ def _the_base(folder: Path) -> None:
         (_index_outside, "none of the model's files"),
         (_pickle, "pytorch_model.bin, a pickle"),
         (_changed(_no_number), "NaN or Inf in model.norm.weight"),
+        (_changed(_endless), "NaN or Inf in model.norm.weight"),
         (_changed(_less), "none of model.layers.0.mlp.up_proj.weight, which would be made up"),
         (_changed(_whole_numbers), "torch.int8"),
         (_changed(_wider), "a model that can be loaded"),
@@ -347,3 +355,19 @@ def test_a_whole_model_is_not_merged(merged: Project) -> None:
 
     with pytest.raises(AssayError, match="a whole model that was brought"):
         weights_of(merged)
+
+
+def test_the_command_prints_what_the_settings_need(ready: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(console, "say", said.append)
+    for name, kind in ((ADAPTER, "a LoRA adapter"), (WHOLE, "a whole model, Qwen3ForCausalLM with 23,936")):
+        digest(ready / name)
+        sha256, _, told = said[-1].partition("  ")
+        assert sha256 == brought_digest(ready / name)[1] and kind in told
+    with pytest.raises(AssayError, match="in it adapter, whole"):
+        digest(ready / "elsewhere")
+
+
+def test_a_project_with_a_whole_model_has_no_checkpoints_to_sweep(merged: Project) -> None:
+    with pytest.raises(AssayError, match="train.kind: external"):
+        open_source(merged.root, merged.root)

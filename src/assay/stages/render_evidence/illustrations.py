@@ -9,7 +9,7 @@ from assay.dataset.suite import Suite
 from assay.evaluation.replay import states_of
 from assay.evidence.figures.illustrated_figures import Illustrations
 from assay.evidence.tables.trajectories import Pair, Stepped
-from assay.tasks.protocol import Illustrated, Task, illustrated
+from assay.tasks.protocol import Task, illustrated
 
 Arms = tuple[Sequence[Episode], Sequence[Episode]]
 

@@ -46,6 +46,8 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
                 fix = "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8)"
                 if line[:2] in (b"\xff\xfe", b"\xfe\xff"):
                     found, fix = "UTF-16", "save the file as UTF-8 (iconv -f UTF-16 -t UTF-8)"
+                elif line[:2] == b"\x1f\x8b":
+                    found, fix = "gzip", "unpack it first (gunzip)"
                 raise refuse("UTF-8", found, where, fix) from None
             if "\0" in text:
                 raise refuse("text", "a zero byte", where)
@@ -56,15 +58,34 @@ def parse_json(text: str | bytes, where: str, *, last: bool = False) -> Any:
     """Return a JSON value; NaN is let through, and refused where it is a score.
 
     Raises:
-        DataError: It is no JSON.
+        DataError: It is no JSON, or an object says one name twice.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_each_once)
     except RecursionError:
         raise refuse("JSON", "brackets nested too deep", where) from None
     except ValueError as error:
         fix = "the file is torn: let its writer finish, or copy it again" if last else FIX
         raise refuse("JSON", str(error), where, fix) from None
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> Row:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!a} twice in one object")
+    return found
+
+
+def whole_text(text: str, where: str) -> str:
+    """Return a text that can be written.
+
+    Raises:
+        DataError: It holds half a character, which no UTF-8 has.
+    """
+    if not text.isascii() and (half := next((sign for sign in text if "\ud800" <= sign <= "\udfff"), "")):
+        raise refuse("whole characters", f"half a character ({half!a})", where, "write the file out again")
+    return text
 
 
 def json_rows(path: Path) -> Iterator[tuple[str, Row]]:

@@ -94,7 +94,9 @@ def plan_text(plan: JudgePlan) -> str:
     """Return plan.yaml: the same plan is the same text."""
     buffer, writer = io.StringIO(), YAML()
     writer.width = 100
-    writer.dump({**plan.model_dump(mode="json", exclude_none=True), SUM: digest(plan)}, buffer)
+    told = plan.model_dump(mode="json", exclude_none=True)
+    # What nothing possible would show is said as null: left out it could not be read back.
+    writer.dump({**told, "power": plan.power.model_dump(mode="json"), SUM: digest(plan)}, buffer)
     return "\n".join((*HEAD, buffer.getvalue()))
 
 

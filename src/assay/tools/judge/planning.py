@@ -33,7 +33,7 @@ from assay.statistics.power import (
 from assay.tools.judge import matching
 from assay.tools.judge.command import EFFECT, read_bounds
 from assay.tools.judge.forms import table_row
-from assay.tools.judge.lines import csv_rows, json_rows, refuse
+from assay.tools.judge.lines import csv_rows, json_rows, refuse, whole_text
 from assay.tools.judge.plan import (
     JudgePlan,
     PlannedItems,
@@ -50,6 +50,7 @@ from assay.tools.judge.verdict import ALPHA
 
 WHERE = "assay plan"
 SIZES, TIMES_DRAWS = (0.5, 1.0, 2.0, 4.0), (1, 2, 4)  # of clusters, and of draws
+MOST_PLANNED = 10_000_000
 MOST_ITEMS = 10_000  # of which the power is computed; of more it is that of so many, and true power is higher
 
 
@@ -105,6 +106,10 @@ def run(asked: PlanRequest) -> None:
             raise refuse("a pilot that is whole", read.blockers[0][1], str(asked.pilot))
         rows, metric = read.rows, asked.metric or read.files[0].metric
         decides = "success" if read.has_success or all(row.share in (0.0, 1.0) for row in rows) else SCORE
+    if not all(asked.rival) or len({*asked.rival, "before", "after"}) < len(asked.rival) + 2:
+        found = ", ".join(map(repr, asked.rival))
+        fix = "--rival always_B, each with a name of its own"
+        raise ConfigError("names of rivals", found=found, where=f"{WHERE} --rival", fix=fix)
     items, known = _items(asked, rows), _known(asked, rows, decides)
     draws = asked.draws or max((row.draw + 1 for row in rows), default=1)
     level = asked.alpha * (2 if asked.one_sided else 1)
@@ -144,6 +149,8 @@ def _items(asked: PlanRequest, rows: Sequence[JudgedRow]) -> PlannedItems:
     if not asked.items.isdecimal():
         return _listed(Path(asked.items))
     n, clusters = int(asked.items), asked.clusters or int(asked.items)
+    if n > MOST_PLANNED:
+        raise ConfigError(f"at most {MOST_PLANNED:,} items", found=asked.items, where=WHERE, fix="--items")
     if not 0 < clusters <= n:
         raise ConfigError(
             "at most as many clusters as items", found=f"{clusters} of {n}", where=WHERE, fix="--clusters"
@@ -159,8 +166,11 @@ def _listed(path: Path) -> PlannedItems:
     homes, contents = dict[str, str](), dict[str, str]()
     for where, row in found:
         each = table_row(where, row, None)
-        homes[each.item] = each.item if each.cluster is None else each.cluster
-        contents[each.item] = short_digest(each.content)
+        item, home = whole_text(each.item, where), each.item if each.cluster is None else each.cluster
+        content = short_digest(each.content)
+        # Rows of results are such a list as well, with an item once a draw.
+        if (homes.setdefault(item, home), contents.setdefault(item, content)) != (home, content):
+            raise refuse("one cluster, prompt and target of each item", f"others of {item!a}", where)
     if not homes:
         raise refuse("at least one item", "none", str(path))
     return items_of(homes, contents)

@@ -11,11 +11,21 @@ from pathlib import Path
 from assay.core.counting import counted
 from assay.tools.judge.forms import REPEATS, readings
 from assay.tools.judge.inspect_logs import InspectLog
-from assay.tools.judge.lines import Row, csv_rows, json_rows, parquet_rows, parse_json, refuse
+from assay.tools.judge.lines import (
+    FIX,
+    Row,
+    csv_rows,
+    json_rows,
+    parquet_rows,
+    parse_json,
+    refuse,
+    whole_text,
+)
 from assay.tools.judge.rows import NO_STRATA, JudgedRow, short_digest
 from assay.tools.judge.sources import Form, Reading, SourceFile, text_of
 
 SUFFIXES = (".eval", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
+PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 PIECE = 1 << 20
 
 
@@ -132,6 +142,8 @@ class _ArmReader:
             self._take(reading, form, prefix, labels)
         if form is None or (len(self._rows) == before and not self._without):
             raise refuse("at least one result", "none", str(path))
+        for text in (model or "", task or "", metric or "", *settings, *settings.values()):
+            whole_text(text, str(path))
         return SourceFile(
             name=path.name,
             sha256=sha256_of(path),
@@ -144,6 +156,8 @@ class _ArmReader:
         )
 
     def _take(self, each: Reading, form: Form, prefix: str, labels: dict[str, str] | None) -> None:
+        for text in (each.item, each.cluster or "", each.model or "", *each.strata, *each.strata.values()):
+            whole_text(text, each.place)
         item = self._once(prefix + each.item)
         if not each.item:
             raise refuse("an item on every row", "none", each.place)
@@ -251,6 +265,8 @@ def rows_in(path: Path) -> Iterator[tuple[str, Row]]:
     Raises:
         DataError: The file is of no such form, or damaged.
     """
+    if not path.is_file():
+        raise refuse("a file", "a folder" if path.is_dir() else "nothing", str(path))
     suffix = path.suffix.lower()
     if suffix in (".csv", ".tsv"):
         return csv_rows(path)
@@ -265,7 +281,8 @@ def rows_in(path: Path) -> Iterator[tuple[str, Row]]:
         return ((f"{path}, result {number}", row) for number, row in enumerate(rows, start=1))
     if suffix in (".jsonl", ".ndjson"):
         return json_rows(path)
-    raise refuse(f"a file that ends in {', '.join(SUFFIXES)}", path.suffix or "no ending", str(path))
+    fix = "unpack it first" if suffix in PACKED else FIX
+    raise refuse(f"a file that ends in {', '.join(SUFFIXES)}", path.suffix or "no ending", str(path), fix)
 
 
 def _is_log(path: Path) -> bool:
